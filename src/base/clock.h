@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdint.h>
+
+/* Monotonic, for measuring. */
+uint64_t clock_now_ms(void);
+uint64_t clock_now_ns(void);
+/* Wall clock, milliseconds since the epoch, for records that people read. */
+int64_t clock_wall_ms(void);
+/* RFC 3339 with milliseconds and zone: 2026-01-31T09:08:07.123+01:00. */
+void clock_rfc3339(char out[40], int64_t wall_ms);
+/* Local time as YYYYmmdd_HHMMSS, the form run folders are named by. */
+void clock_stamp(char out[20], int64_t wall_ms);

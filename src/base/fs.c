@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+
+char *path_join(const char *folder, const char *name)
+{
+    size_t len = strlen(folder);
+    if (name[0] == '/' || len == 0)
+        return xstrdup(name);
+    return xasprintf(folder[len - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
+}
+
+char *path_absolute(const char *path)
+{
+    cleanup_free char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    return cwd ? path_join(cwd, path) : xstrdup(path);
+}
+
+char *path_dirname(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return xstrdup(".");
+    return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
+}
+
+const char *path_basename(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *path_extension(const char *path)
+{
+    const char *base = path_basename(path);
+    const char *dot = strrchr(base, '.');
+    return dot && dot != base ? dot : "";
+}
+
+bool path_exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+int mkdir_parents(const char *path, mode_t mode, struct err *err)
+{
+    cleanup_free char *copy = xstrdup(path);
+    for (char *at = copy + 1;; at++) {
+        if (*at != '/' && *at != '\0')
+            continue;
+        char end = *at;
+        *at = '\0';
+        if (mkdir(copy, mode) != 0 && errno != EEXIST)
+            return fail_errno(err, "create folder %s", copy);
+        *at = end;
+        if (end == '\0')
+            break;
+    }
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "%s is there and is not a folder", path);
+    return 0;
+}
+
+int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    size_t begin = out->len;
+    for (;;) {
+        buf_reserve(out, 65536);
+        ssize_t got = read(fd, out->at + out->len, 65536);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno_as(err, ERR_USAGE, "read %s", path);
+        if (got == 0)
+            break;
+        out->len += (size_t)got;
+        if (out->len - begin > max_bytes)
+            return fail(err, ERR_USAGE, "%s is larger than %zu bytes", path, max_bytes);
+    }
+    buf_reserve(out, 0);
+    out->at[out->len] = '\0';
+    return 0;
+}
+
+int write_all(int fd, const void *at, size_t len, struct err *err)
+{
+    for (const char *from = at; len > 0;) {
+        ssize_t put = write(fd, from, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail_errno(err, "write");
+        from += put;
+        len -= (size_t)put;
+    }
+    return 0;
+}
+
+int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err)
+{
+    for (const char *from = at; len > 0;) {
+        ssize_t put = pwrite(fd, from, len, offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail_errno(err, "write");
+        from += put;
+        offset += put;
+        len -= (size_t)put;
+    }
+    return 0;
+}
+
+int fsync_parent(const char *path, struct err *err)
+{
+    cleanup_free char *folder = path_dirname(path);
+    cleanup_fd int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(err, "open folder %s", folder);
+    /* Some network file systems refuse fsync on a folder; the rename itself is synchronous there. */
+    if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
+        return fail_errno(err, "sync folder %s", folder);
+    return 0;
+}
+
+static int replace(const char *path, struct str content, bool durable, struct err *err)
+{
+    cleanup_free char *beside = xasprintf("%s.new", path);
+    cleanup_fd int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, "create %s", beside);
+    int rc = write_all(fd, content.at, content.len, err);
+    if (rc == 0 && durable && fsync(fd) != 0)
+        rc = fail_errno(err, "sync");
+    if (rc == 0 && close(steal_fd(&fd)) != 0)
+        rc = fail_errno(err, "close");
+    if (rc == 0 && rename(beside, path) != 0)
+        rc = fail_errno(err, "rename to %s", path);
+    if (rc) {
+        unlink(beside);
+        return wrap(err, rc, "write %s", path);
+    }
+    return durable ? fsync_parent(path, err) : 0;
+}
+
+int file_replace(const char *path, struct str content, struct err *err)
+{
+    return replace(path, content, true, err);
+}
+
+int file_replace_fast(const char *path, struct str content, struct err *err)
+{
+    return replace(path, content, false, err);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path) != 0 && errno != ENOENT;
+}
+
+int remove_tree(const char *path, struct err *err)
+{
+    if (!path_exists(path))
+        return 0;
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return fail_errno(err, "remove %s", path);
+    return 0;
+}
+
+bool is_network_fs(const char *path)
+{
+    static const long magics[] = {
+        NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, (long)0xff534d42 /* CIFS */, (long)0xfe534d42 /* SMB2 */,
+        0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x65735546 /* FUSE */,
+        0x00c36400 /* Ceph */, 0x01161970 /* GFS2 */, AFS_SUPER_MAGIC, V9FS_MAGIC,
+    };
+    struct statfs fs;
+    if (statfs(path, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < countof(magics); i++)
+        if ((long)fs.f_type == magics[i])
+            return true;
+    return false;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files: paths, whole reads and writes, and the one way to put a result in place (beside, synced,
+ * renamed, directory synced).
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* New strings, free() them. path_join: no doubled slash; an absolute `name` stands alone. */
+char *path_join(const char *folder, const char *name);
+/* Absolute, without resolving links; works for paths that do not exist yet. */
+char *path_absolute(const char *path);
+char *path_dirname(const char *path);
+/* Borrowed from path. */
+const char *path_basename(const char *path);
+/* ".jsonl" of "a/b.c.jsonl", "" if there is none; borrowed. Skips nothing: ".gz" stays. */
+const char *path_extension(const char *path);
+
+MUST_CHECK int mkdir_parents(const char *path, mode_t mode, struct err *err);
+/* Adds the whole file to out; ERR_USAGE naming the path if it cannot be read, or is over max_bytes. */
+MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err);
+/* Every byte or an error; retries short writes and EINTR. */
+MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
+MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
+/* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
+MUST_CHECK int fsync_parent(const char *path, struct err *err);
+/* Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. */
+MUST_CHECK int file_replace(const char *path, struct str content, struct err *err);
+/* The same without the syncs, for snapshots that may be lost in a power cut (status.json). */
+MUST_CHECK int file_replace_fast(const char *path, struct str content, struct err *err);
+/* Unlink files and folders below and including path; what is not there is no error. */
+MUST_CHECK int remove_tree(const char *path, struct err *err);
+/* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
+bool is_network_fs(const char *path);
+bool path_exists(const char *path);

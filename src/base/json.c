@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include <math.h>
+
+/* A cursor over the text; every scan_* returns false on malformed or incomplete input. */
+struct cursor {
+    const unsigned char *at, *end;
+};
+
+static void skip_space(struct cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
+        c->at++;
+}
+
+/* Length of the valid UTF-8 sequence at `at` (1..4), or 0. RFC 3629: no overlong, no surrogates. */
+static size_t utf8_sequence(const unsigned char *at, const unsigned char *end)
+{
+    static const struct {
+        unsigned char lead_min, lead_max, second_min, second_max, len;
+    } forms[] = {
+        {0x00, 0x7f, 0, 0, 1},          {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3},    {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4},    {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    for (size_t f = 0; f < countof(forms); f++) {
+        if (at[0] < forms[f].lead_min || at[0] > forms[f].lead_max)
+            continue;
+        size_t len = forms[f].len;
+        if ((size_t)(end - at) < len)
+            return 0;
+        if (len > 1 && (at[1] < forms[f].second_min || at[1] > forms[f].second_max))
+            return 0;
+        for (size_t i = 2; i < len; i++)
+            if (at[i] < 0x80 || at[i] > 0xbf)
+                return 0;
+        return len;
+    }
+    return 0;
+}
+
+bool utf8_is_valid(struct str text)
+{
+    const unsigned char *at = (const unsigned char *)text.at, *end = at + text.len;
+    while (at < end) {
+        if (*at < 0x80) {
+            at++;
+            continue;
+        }
+        size_t len = utf8_sequence(at, end);
+        if (len == 0)
+            return false;
+        at += len;
+    }
+    return true;
+}
+
+static int hex_digit(unsigned char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool hex4(const unsigned char *at, const unsigned char *end, unsigned *out)
+{
+    if (end - at < 4)
+        return false;
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_digit(at[i]);
+        if (digit < 0)
+            return false;
+        *out = *out * 16 + (unsigned)digit;
+    }
+    return true;
+}
+
+static bool scan_escape(struct cursor *c)
+{
+    unsigned code;
+    if (c->at >= c->end)
+        return false;
+    unsigned char e = *c->at++;
+    if (e == 'u') {
+        if (!hex4(c->at, c->end, &code))
+            return false;
+        c->at += 4;
+        return true;
+    }
+    return e != '\0' && strchr("\"\\/bfnrt", e) != NULL;
+}
+
+static bool scan_string(struct cursor *c)
+{
+    if (c->at >= c->end || *c->at != '"')
+        return false;
+    c->at++;
+    while (c->at < c->end) {
+        unsigned char ch = *c->at;
+        if (ch == '"') {
+            c->at++;
+            return true;
+        }
+        if (ch < 0x20)
+            return false;
+        if (ch == '\\') {
+            c->at++;
+            if (!scan_escape(c))
+                return false;
+        } else if (ch < 0x80) {
+            c->at++;
+        } else {
+            size_t len = utf8_sequence(c->at, c->end);
+            if (len == 0)
+                return false;
+            c->at += len;
+        }
+    }
+    return false;
+}
+
+static size_t scan_digits(struct cursor *c)
+{
+    const unsigned char *begin = c->at;
+    while (c->at < c->end && *c->at >= '0' && *c->at <= '9')
+        c->at++;
+    return (size_t)(c->at - begin);
+}
+
+static bool scan_number(struct cursor *c)
+{
+    if (c->at < c->end && *c->at == '-')
+        c->at++;
+    const unsigned char *whole = c->at;
+    size_t digits = scan_digits(c);
+    if (digits == 0 || (digits > 1 && *whole == '0'))
+        return false;
+    if (c->at < c->end && *c->at == '.') {
+        c->at++;
+        if (scan_digits(c) == 0)
+            return false;
+    }
+    if (c->at < c->end && (*c->at | 0x20) == 'e') {
+        c->at++;
+        if (c->at < c->end && (*c->at == '+' || *c->at == '-'))
+            c->at++;
+        if (scan_digits(c) == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool scan_word(struct cursor *c, const char *word)
+{
+    size_t len = strlen(word);
+    if ((size_t)(c->end - c->at) < len || memcmp(c->at, word, len) != 0)
+        return false;
+    c->at += len;
+    return true;
+}
+
+static bool scan_scalar(struct cursor *c)
+{
+    switch (*c->at) {
+    case '"':
+        return scan_string(c);
+    case 't':
+        return scan_word(c, "true");
+    case 'f':
+        return scan_word(c, "false");
+    case 'n':
+        return scan_word(c, "null");
+    default:
+        return scan_number(c);
+    }
+}
+
+static bool scan_key(struct cursor *c)
+{
+    skip_space(c);
+    if (!scan_string(c))
+        return false;
+    skip_space(c);
+    return scan_word(c, ":");
+}
+
+/*
+ * Open brackets are kept in a bit stack, so depth costs no recursion. `open` is true right after
+ * a bracket was opened, when the closing one may follow at once.
+ */
+static bool scan_value(struct cursor *c)
+{
+    unsigned char is_object[JSON_DEPTH_MAX];
+    size_t depth = 0;
+    bool opened = false;
+    for (;;) {
+        skip_space(c);
+        if (c->at >= c->end)
+            return false;
+        if (depth > 0 && opened && *c->at == (is_object[depth - 1] ? '}' : ']')) {
+            c->at++;
+            depth--;
+        } else {
+            if (depth > 0 && is_object[depth - 1] && !scan_key(c))
+                return false;
+            skip_space(c);
+            if (c->at >= c->end)
+                return false;
+            if (*c->at == '{' || *c->at == '[') {
+                if (depth == JSON_DEPTH_MAX)
+                    return false;
+                is_object[depth++] = *c->at++ == '{';
+                opened = true;
+                continue;
+            }
+            if (!scan_scalar(c))
+                return false;
+        }
+        opened = false;
+        for (;;) { /* after a value: a comma, or any number of closing brackets */
+            if (depth == 0)
+                return true;
+            skip_space(c);
+            if (c->at >= c->end)
+                return false;
+            unsigned char next = *c->at++;
+            if (next == ',')
+                break;
+            if (next != (is_object[depth - 1] ? '}' : ']'))
+                return false;
+            depth--;
+        }
+    }
+}
+
+size_t json_value(struct str text, size_t *begin)
+{
+    struct cursor c = {(const unsigned char *)text.at, (const unsigned char *)text.at + text.len};
+    skip_space(&c);
+    const unsigned char *first = c.at;
+    *begin = (size_t)(first - (const unsigned char *)text.at);
+    return scan_value(&c) ? (size_t)(c.at - first) : 0;
+}
+
+bool json_is_value(struct str text)
+{
+    size_t begin, len = json_value(text, &begin);
+    struct cursor c = {(const unsigned char *)text.at + begin + len,
+                       (const unsigned char *)text.at + text.len};
+    skip_space(&c);
+    return len > 0 && c.at == c.end;
+}
+
+bool json_is_object(struct str text)
+{
+    struct str trimmed = str_trim(text);
+    return trimmed.len > 0 && trimmed.at[0] == '{' && json_is_value(trimmed);
+}
+
+enum json_kind json_kind_of(struct str value)
+{
+    struct str v = str_trim(value);
+    if (v.len == 0)
+        return JSON_INVALID;
+    switch (v.at[0]) {
+    case '{':
+        return JSON_OBJECT;
+    case '[':
+        return JSON_ARRAY;
+    case '"':
+        return JSON_STRING;
+    case 't':
+    case 'f':
+        return JSON_BOOL;
+    case 'n':
+        return JSON_NULL;
+    default:
+        return v.at[0] == '-' || (v.at[0] >= '0' && v.at[0] <= '9') ? JSON_NUMBER : JSON_INVALID;
+    }
+}
+
+struct json_members json_members(struct str object)
+{
+    return (struct json_members){.rest = object};
+}
+
+static bool members_end(struct json_members *walk, bool malformed)
+{
+    walk->malformed = malformed;
+    walk->rest.len = 0;
+    return false;
+}
+
+bool json_next(struct json_members *walk, struct str *key, struct str *value)
+{
+    struct cursor c = {(const unsigned char *)walk->rest.at,
+                       (const unsigned char *)walk->rest.at + walk->rest.len};
+    skip_space(&c);
+    if (c.at >= c.end)
+        return members_end(walk, true);
+    if (*c.at == '}')
+        return members_end(walk, !walk->begun);
+    if (*c.at != (walk->begun ? ',' : '{'))
+        return members_end(walk, true);
+    c.at++;
+    skip_space(&c);
+    if (!walk->begun && c.at < c.end && *c.at == '}')
+        return members_end(walk, false);
+    walk->begun = true;
+    const unsigned char *name = c.at;
+    if (!scan_string(&c))
+        return members_end(walk, true);
+    *key = (struct str){(const char *)name + 1, (size_t)(c.at - name) - 2};
+    skip_space(&c);
+    if (!scan_word(&c, ":"))
+        return members_end(walk, true);
+    skip_space(&c);
+    const unsigned char *first = c.at;
+    if (!scan_value(&c))
+        return members_end(walk, true);
+    *value = (struct str){(const char *)first, (size_t)(c.at - first)};
+    walk->rest = (struct str){(const char *)c.at, (size_t)(c.end - c.at)};
+    return true;
+}
+
+bool json_get(struct str object, const char *key, struct str *value)
+{
+    struct json_members walk = json_members(object);
+    struct str name, found;
+    while (json_next(&walk, &name, &found)) {
+        if (str_equal(name, str_of(key))) {
+            *value = found;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool json_to_u64(struct str value, uint64_t *out)
+{
+    uint64_t number = 0;
+    if (value.len == 0)
+        return false;
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.at[i];
+        if (c < '0' || c > '9' || number > (UINT64_MAX - 9) / 10)
+            return false;
+        number = number * 10 + (uint64_t)(c - '0');
+    }
+    *out = number;
+    return true;
+}
+
+bool json_to_double(struct str value, double *out)
+{
+    char copy[64];
+    if (json_kind_of(value) != JSON_NUMBER || value.len >= sizeof(copy))
+        return false;
+    memcpy(copy, value.at, value.len);
+    copy[value.len] = '\0';
+    *out = strtod(copy, NULL);
+    return isfinite(*out);
+}
+
+bool json_to_bool(struct str value, bool *out)
+{
+    *out = str_equal(value, STR("true"));
+    return *out || str_equal(value, STR("false"));
+}
+
+static void buf_add_utf8(struct buf *out, unsigned code)
+{
+    if (code < 0x80) {
+        buf_add_char(out, (char)code);
+    } else if (code < 0x800) {
+        buf_add_char(out, (char)(0xc0 | code >> 6));
+        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
+    } else if (code < 0x10000) {
+        buf_add_char(out, (char)(0xe0 | code >> 12));
+        buf_add_char(out, (char)(0x80 | (code >> 6 & 0x3f)));
+        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
+    } else {
+        buf_add_char(out, (char)(0xf0 | code >> 18));
+        buf_add_char(out, (char)(0x80 | (code >> 12 & 0x3f)));
+        buf_add_char(out, (char)(0x80 | (code >> 6 & 0x3f)));
+        buf_add_char(out, (char)(0x80 | (code & 0x3f)));
+    }
+}
+
+/* After "\u": decode one code point, joining a surrogate pair; returns bytes used after the 'u'. */
+static size_t decode_unicode(const unsigned char *at, const unsigned char *end, struct buf *out)
+{
+    unsigned high, low;
+    if (!hex4(at, end, &high))
+        return 0;
+    if (high >= 0xd800 && high < 0xdc00 && end - at >= 10 && at[4] == '\\' && at[5] == 'u' &&
+        hex4(at + 6, end, &low) && low >= 0xdc00 && low < 0xe000) {
+        buf_add_utf8(out, 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
+        return 10;
+    }
+    buf_add_utf8(out, high >= 0xd800 && high < 0xe000 ? 0xfffd : high);
+    return 4;
+}
+
+bool json_to_text(struct str value, struct buf *out)
+{
+    struct cursor c = {(const unsigned char *)value.at, (const unsigned char *)value.at + value.len};
+    if (!scan_string(&c) || c.at != c.end)
+        return false;
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const unsigned char *at = (const unsigned char *)value.at + 1, *end = c.end - 1;
+    while (at < end) {
+        if (*at != '\\') {
+            buf_add_char(out, (char)*at++);
+        } else if (at[1] == 'u') {
+            at += 2 + decode_unicode(at + 2, end, out);
+        } else {
+            buf_add_char(out, to[strchr(from, at[1]) - from]);
+            at += 2;
+        }
+    }
+    return true;
+}
+
+static void buf_add_json_escape(struct buf *buf, unsigned char c)
+{
+    switch (c) {
+    case '"':
+        buf_add_text(buf, "\\\"");
+        break;
+    case '\\':
+        buf_add_text(buf, "\\\\");
+        break;
+    case '\n':
+        buf_add_text(buf, "\\n");
+        break;
+    case '\r':
+        buf_add_text(buf, "\\r");
+        break;
+    case '\t':
+        buf_add_text(buf, "\\t");
+        break;
+    default:
+        buf_addf(buf, "\\u%04x", c);
+    }
+}
+
+void buf_add_json(struct buf *buf, struct str text)
+{
+    const unsigned char *at = (const unsigned char *)text.at, *end = at + text.len;
+    buf_reserve(buf, text.len + 2);
+    buf_add_char(buf, '"');
+    while (at < end) {
+        const unsigned char *plain = at;
+        while (at < end && *at >= 0x20 && *at != '"' && *at != '\\' && *at < 0x80)
+            at++;
+        buf_add(buf, plain, (size_t)(at - plain));
+        if (at >= end)
+            break;
+        if (*at < 0x80) {
+            buf_add_json_escape(buf, *at++);
+            continue;
+        }
+        size_t len = utf8_sequence(at, end);
+        if (len > 0)
+            buf_add(buf, at, len);
+        else
+            buf_add_text(buf, "\xef\xbf\xbd");
+        at += MAX(len, (size_t)1);
+    }
+    buf_add_char(buf, '"');
+}
+
+void buf_add_json_compact(struct buf *buf, struct str value)
+{
+    bool in_string = false;
+    buf_reserve(buf, value.len);
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.at[i];
+        if (in_string && c == '\\' && i + 1 < value.len) {
+            buf_add(buf, value.at + i, 2);
+            i++;
+            continue;
+        }
+        if (c == '"')
+            in_string = !in_string;
+        if (in_string || (c != ' ' && c != '\n' && c != '\r' && c != '\t'))
+            buf_add_char(buf, c);
+    }
+}
+
+void buf_add_base64(struct buf *buf, struct str bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *at = (const unsigned char *)bytes.at;
+    buf_reserve(buf, (bytes.len + 2) / 3 * 4);
+    for (size_t i = 0; i < bytes.len; i += 3) {
+        size_t left = bytes.len - i;
+        unsigned group = (unsigned)at[i] << 16;
+        if (left > 1)
+            group |= (unsigned)at[i + 1] << 8;
+        if (left > 2)
+            group |= at[i + 2];
+        buf_add_char(buf, digits[group >> 18]);
+        buf_add_char(buf, digits[group >> 12 & 63]);
+        buf_add_char(buf, left > 1 ? digits[group >> 6 & 63] : '=');
+        buf_add_char(buf, left > 2 ? digits[group & 63] : '=');
+    }
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JSON without a tree: find where values begin and end, take an object apart one level deep, write
+ * strings. Payloads stay the bytes they are. Documents with structure go through jansson instead.
+ * Grammar: RFC 8259, strict; depth at most JSON_DEPTH_MAX; UTF-8 validity is checked in strings.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum { JSON_DEPTH_MAX = 512 };
+
+enum json_kind { JSON_INVALID, JSON_OBJECT, JSON_ARRAY, JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL };
+
+/*
+ * Length of the value (with leading white space skipped into *begin) at the start of text, or 0
+ * if there is no complete, well-formed value. What follows the value is not looked at.
+ */
+size_t json_value(struct str text, size_t *begin);
+/* True if text is exactly one well-formed value with white space around it. */
+bool json_is_value(struct str text);
+bool json_is_object(struct str text);
+enum json_kind json_kind_of(struct str value);
+
+/*
+ * Walk the members of an object, one level deep:
+ *     struct json_members walk = json_members(object);
+ *     while (json_next(&walk, &key, &value)) …
+ * key is the raw text between its quotes (escapes kept), value the bytes of the member's value.
+ * After the loop walk.malformed tells whether it ended early.
+ */
+struct json_members {
+    struct str rest;
+    bool begun, malformed;
+};
+struct json_members json_members(struct str object);
+bool json_next(struct json_members *walk, struct str *key, struct str *value);
+/* The value of one member; false if absent or malformed. First occurrence wins. */
+bool json_get(struct str object, const char *key, struct str *value);
+
+/* Views of scalar values. False if the value is of another kind or out of range. */
+bool json_to_u64(struct str value, uint64_t *out);
+bool json_to_double(struct str value, double *out);
+bool json_to_bool(struct str value, bool *out);
+/* Decoded string content (escapes resolved, surrogates joined; lone ones become U+FFFD). */
+bool json_to_text(struct str value, struct buf *out);
+
+/* `"…"` with the escapes JSON needs. Invalid UTF-8 becomes U+FFFD: check utf8_is_valid() first. */
+void buf_add_json(struct buf *buf, struct str text);
+/* The value with insignificant white space (newlines above all) dropped, strings untouched. */
+void buf_add_json_compact(struct buf *buf, struct str value);
+void buf_add_base64(struct buf *buf, struct str bytes);
+bool utf8_is_valid(struct str text);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+
+static const char *const level_names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
+
+const char *log_level_name(enum log_level level)
+{
+    return level_names[level];
+}
+
+int log_level_parse(struct str text, enum log_level *out, struct err *err)
+{
+    for (size_t i = 0; i < countof(level_names); i++) {
+        if (text.len == strlen(level_names[i]) && strncasecmp(text.at, level_names[i], text.len) == 0) {
+            *out = (enum log_level)i;
+            return 0;
+        }
+    }
+    return fail(err, ERR_USAGE, "expected a log level (error, warn, info, debug), found '%.*s'",
+                (int)text.len, text.at);
+}
+
+int log_open(struct log *log, const char *path, struct err *err)
+{
+    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return log->fd < 0 ? fail_errno(err, "open %s", path) : 0;
+}
+
+void log_close(struct log *log)
+{
+    fd_close(&log->fd);
+}
+
+static void write_quietly(int fd, const struct buf *line)
+{
+    /* A log that cannot be written (full disk) must not end the run; the run's own writes will tell. */
+    if (write_all(fd, line->at, line->len, NULL) != 0)
+        return;
+}
+
+void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
+{
+    if (!log)
+        return;
+    bool to_console = level <= log->console_level && !(log->console_quiet && level > LOG_ERROR);
+    bool to_file = log->fd >= 0 && level <= log->file_level;
+    if (!to_console && !to_file)
+        return;
+    cleanup_buf struct buf text = BUF_INIT, line = BUF_INIT;
+    va_list args;
+    va_start(args, fmt);
+    char stack[1024];
+    int len = vsnprintf(stack, sizeof(stack), fmt, args);
+    va_end(args);
+    buf_add(&text, stack, (size_t)MIN(len, (int)sizeof(stack) - 1));
+    if (to_file) {
+        char when[40];
+        clock_rfc3339(when, clock_wall_ms());
+        buf_addf(&line, "%s %-5s %s: %s\n", when, level_names[level], component, buf_text(&text));
+        write_quietly(log->fd, &line);
+    }
+    if (to_console) {
+        buf_reset(&line);
+        buf_addf(&line, "muster: %s\n", buf_text(&text));
+        if (log->console_begin)
+            log->console_begin(log->context);
+        write_quietly(STDERR_FILENO, &line);
+        if (log->console_end)
+            log->console_end(log->context);
+    }
+}

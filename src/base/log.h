@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The orchestrator's log: RFC 3339 time, level, component, text, one line each. Goes to a file,
+ * and from `console_level` on to stderr as "muster: text". A NULL log is silent.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/buf.h"
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+struct log {
+    int fd; /* -1: no file */
+    enum log_level file_level, console_level;
+    bool console_quiet; /* nothing but errors on stderr */
+    /* Called before and after a console line, so that a progress display can make room. May be NULL. */
+    void (*console_begin)(void *context);
+    void (*console_end)(void *context);
+    void *context;
+};
+
+#define LOG_INIT                                                                                   \
+    {                                                                                              \
+        .fd = -1, .file_level = LOG_INFO, .console_level = LOG_WARN                                \
+    }
+
+MUST_CHECK int log_open(struct log *log, const char *path, struct err *err);
+void log_close(struct log *log);
+/* component: "map", "device", "worker 3" … */
+void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
+    PRINTF(4, 5);
+MUST_CHECK int log_level_parse(struct str text, enum log_level *out, struct err *err);
+const char *log_level_name(enum log_level level);

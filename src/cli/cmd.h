@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A verb is a value. Parsing, --help, the man page's option list and shell completion all come from
+ * struct cmd, so they cannot disagree. One file a verb defines one `const struct cmd cmd_<verb>` and
+ * adds it to the table in main.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/log.h"
+
+/* Made in main and passed down: the process-wide facts. */
+struct app {
+    struct log log;
+    bool quiet;            /* -q: nothing on stderr but errors */
+    bool color;            /* stderr or stdout may be coloured: terminal, NO_COLOR, TERM=dumb */
+    const char *self_path; /* this executable, absolute */
+    char **argv;           /* as typed, for the manifest */
+    int argc;
+};
+
+enum opt_kind {
+    OPT_END,      /* closes the table */
+    OPT_HEADING,  /* `help` is a heading of the option list; nothing to parse */
+    OPT_FLAG,     /* bool field: true */
+    OPT_UNSET,    /* bool field: false (--no-…) */
+    OPT_TEXT,     /* const char *field */
+    OPT_TEXTS,    /* struct texts field: may be given several times */
+    OPT_U64,      /* uint64_t field, between min and max (max 0: no limit) */
+    OPT_SIZE,     /* uint64_t field in bytes */
+    OPT_DURATION, /* uint64_t field in ms */
+    OPT_PARSE,    /* parse() stores into the field itself */
+};
+
+struct texts {
+    const char **at;
+    size_t len;
+};
+
+struct opt {
+    enum opt_kind kind;
+    char letter;      /* 0: none */
+    const char *name; /* without dashes */
+    const char *arg;  /* "SPEC", NULL for flags */
+    const char *help; /* one line or more, wrapped by the printer; units and default in it */
+    size_t offset;    /* offsetof(struct <verb>_request, field) */
+    uint64_t min, max;
+    int (*parse)(struct str text, void *field, struct err *err);
+};
+
+struct cmd {
+    const char *name;
+    const char *args;    /* "[OPTION]... -o OUT INPUT... -- COMMAND [ARG]..." */
+    const char *summary; /* one line, lower case, no full stop */
+    const char *details; /* a paragraph for --help; may be NULL */
+    const struct opt *opts;
+    const char *const *examples; /* pairs: command line, what it does; NULL-terminated */
+    bool is_hidden;              /* helpers: not in the list of verbs, no man page */
+    bool keeps_dashdash;         /* everything after the first `--` is the worker's command */
+    size_t request_size;
+    void (*defaults)(void *request);
+    /*
+     * argc/argv: the operands (options taken out); command: what stood after `--`, NULL-terminated,
+     * or NULL. Returns an exit status >= 0, or a negative err_code with err filled.
+     */
+    int (*run)(struct app *app, void *request, int argc, char **argv, char **command, struct err *err);
+};
+
+/* NULL-terminated, in the order that `muster --help` lists them. */
+extern const struct cmd *const commands[];
+
+/*
+ * Parse argv[1..] for cmd into request (request_size bytes, defaults applied). Every long option
+ * also has the environment default MUSTER_<NAME> (dashes as underscores). Errors are ERR_USAGE
+ * with "did you mean". Operands are moved to argv[0..*argc_out).
+ */
+MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
+                         char ***operands, char ***command, struct err *err);
+void cmd_help(const struct cmd *cmd, struct buf *out);
+/* mdoc of the OPTIONS list, for the man page. */
+void cmd_mdoc(const struct cmd *cmd, struct buf *out);

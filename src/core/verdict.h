@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Why did a worker die? Pure: exit status, the kernel's word, and the tail of what it printed, to
+ * one cause. The strings are those that PyTorch, JAX, CUDA, HIP and Accelerate print
+ * (docs/decisions/0004-verdicts.md lists the sources).
+ */
+#pragma once
+
+#include "base/buf.h"
+
+#define DEATHS(X)                                                                                  \
+    X(CLEAN, "ended")                                                                              \
+    X(FAILED, "failed")               /* non-zero status */                                        \
+    X(CRASHED, "crashed")             /* a signal of its own making: SIGSEGV, SIGABRT … */         \
+    X(OOM, "out of device memory")                                                                 \
+    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */                \
+    X(DEVICE_LOST, "its device is gone")                                                           \
+    X(NOT_STARTED, "could not be started") /* exec failed */                                       \
+    X(ENDED_BY_US, "was ended")       /* TERM or KILL that we sent */
+
+enum death {
+#define X(id, text) DEATH_##id,
+    DEATHS(X)
+#undef X
+};
+
+struct death_facts {
+    int exit_code, exit_signal;
+    bool exec_failed;
+    bool we_ended_it;
+    bool oom_killed;  /* memory.events or the kernel log says so */
+    bool device_lost; /* the monitor says so */
+    struct str stderr_tail, stdout_tail;
+};
+
+enum death verdict_of(const struct death_facts *facts);
+const char *death_text(enum death death);
+/* "status 7", "SIGSEGV", "signal 34": a worker's own end, named. */
+void exit_format(char out[24], int exit_code, int exit_signal);

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records in: one or several files as one sequence of items 0, 1, 2 …, in the order given.
+ * Read by pread with a sparse index, never mapped, so memory is bounded however large the file.
+ * stdin, .gz and .zst are spooled (decompressed) into `spool_dir` as they are read, so that an item
+ * can be read again after a crash, and so that a resume finds them.
+ *
+ * An item is a byte string:
+ *   lines   the line without its LF or CRLF; empty lines are items
+ *   jsonl   one JSON value a line; blank lines are skipped; a BOM at the very start is dropped
+ *   json    the elements of one top-level array
+ *   csv,tsv one record of RFC 4180 (quoted newlines allowed), as a JSON object keyed by the header;
+ *           every file must have the same header
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* name, extension list */
+#define RECORD_FORMATS(X)                                                                          \
+    X(LINES, "lines")                                                                              \
+    X(JSONL, "jsonl")                                                                              \
+    X(JSON, "json")                                                                                \
+    X(CSV, "csv")                                                                                  \
+    X(TSV, "tsv")
+
+enum record_format {
+    FORMAT_AUTO, /* by extension, before .gz/.zst: .jsonl .ndjson .json .csv .tsv; else lines */
+#define X(id, name) FORMAT_##id,
+    RECORD_FORMATS(X)
+#undef X
+};
+MUST_CHECK int record_format_parse(struct str text, enum record_format *out, struct err *err);
+const char *record_format_name(enum record_format format);
+enum record_format record_format_of_path(const char *path);
+
+struct source_opts {
+    const char *const *paths; /* "-" is stdin */
+    size_t n_paths;
+    enum record_format format;
+    bool is_raw;           /* records as they stand: CSV rows stay CSV text, nothing is converted */
+    uint64_t limit;        /* the first N items only; 0 = all */
+    const char *spool_dir; /* where spools live; made when first needed */
+    bool reuse_spool;      /* resume: the spool of the earlier run stands for stdin */
+    const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
+};
+
+struct source;
+
+/*
+ * Opens the files and looks at their beginnings and ends, not through them. Refuses, with ERR_USAGE,
+ * what is not there or not readable, and with ERR_DATA what is plainly malformed: a JSON file that
+ * is not an array, a truncated last JSONL record (naming the byte offset), CSV headers that differ,
+ * a duplicate column name, NUL bytes in CSV.
+ */
+MUST_CHECK int source_open(struct source **out, const struct source_opts *opts, struct err *err);
+void source_close(struct source *source);
+
+enum record_format source_format(const struct source *source);
+/* True if items are JSON values (jsonl, json, csv/tsv unless raw). */
+bool source_is_json(const struct source *source);
+
+/*
+ * Index further: reads on for about `bytes_max` bytes and returns; the count of known items grows.
+ * stdin is read only when there is something (never blocks when source_wait_fd() is polled first).
+ * ERR_DATA names file, line or offset, and the cure.
+ */
+MUST_CHECK int source_scan(struct source *source, size_t bytes_max, struct err *err);
+uint64_t source_known(const struct source *source);
+bool source_is_complete(const struct source *source);
+/* A descriptor to poll for reading before the next source_scan, -1 if scanning never blocks. */
+int source_wait_fd(const struct source *source);
+/* Bytes scanned so far, and in total (0: unknown yet): for an estimate of the item count. */
+uint64_t source_bytes_scanned(const struct source *source);
+uint64_t source_bytes_total(const struct source *source);
+
+/*
+ * Append known items [first, first+count) to out as lines, one item a line, each ended by one LF,
+ * stopping early once bytes_max is passed (but never before one item). Newlines inside an item
+ * (JSON array elements) are dropped where they are insignificant. *n_out = how many were written.
+ * Runs of verbatim lines are copied in blocks, at memory speed.
+ */
+MUST_CHECK int source_lines(struct source *source, uint64_t first, uint64_t count, size_t bytes_max,
+                            struct buf *out, uint64_t *n_out, struct err *err);
+/* One item's bytes (no LF), appended to out. */
+MUST_CHECK int source_item(struct source *source, uint64_t item, struct buf *out, struct err *err);
+/*
+ * One item as a JSON value for the channel: JSON verbatim on one line (*key_out = "data"), a text
+ * line as a JSON string ("data"), invalid UTF-8 as base64 ("data_b64"). ERR_DATA if an item of a
+ * JSON source is not well-formed, naming its place.
+ */
+MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf *out,
+                                const char **key_out, struct err *err);
+/* "train.jsonl line 812" / "a.json element 4": where an item stands, for messages. */
+void source_place(struct source *source, uint64_t item, struct buf *out);
+/* Size of an item known in advance: its bytes, or the number in weight_field (missing: ERR_DATA). */
+MUST_CHECK int source_weight(struct source *source, uint64_t item, double *out, struct err *err);
+
+/*
+ * What the input was, as a JSON object for the manifest: per file absolute path, bytes, mtime, and a
+ * hash over samples of the content (XXH3 of head, tail and 16 blocks between). source_verify says
+ * what changed since: "train.jsonl has grown from 10 to 12 bytes since the run began" (ERR_USAGE).
+ */
+void source_identity(struct source *source, struct buf *json_out);
+MUST_CHECK int source_verify(struct source *source, struct str identity_json, struct err *err);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device is something a worker computes on: a GPU, a MIG instance, a CPU slot, a simulated GPU.
+ * Three numbers must never be confused: `index` (what the user types: its position in the
+ * universe), `physical` (PCI order on the machine, what CUDA_VISIBLE_DEVICES wants) and a worker's
+ * rank (the caller's affair). Inside muster a device is its uuid.
+ *
+ * The universe: every device of the machine, or, where a visibility list (CUDA_VISIBLE_DEVICES …)
+ * was set when muster started, just those, in that order.
+ */
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* kind, name in MUSTER_DEVICE_KIND, prefix of log files */
+#define DEVICE_KINDS(X)                                                                            \
+    X(CPU, "cpu", "cpu")                                                                           \
+    X(CUDA, "cuda", "gpu")                                                                         \
+    X(ROCM, "rocm", "gpu")                                                                         \
+    X(INTEL, "intel", "gpu")                                                                       \
+    X(SIM, "sim", "gpu")
+
+enum device_kind {
+#define X(kind, name, prefix) DEVICE_##kind,
+    DEVICE_KINDS(X)
+#undef X
+};
+
+/* A process that has a compute context on the device. */
+struct device_process {
+    pid_t pid;
+    uid_t uid;
+    uint64_t mem_bytes; /* 0: unknown (MIG, containers) */
+    char name[32];
+};
+
+enum { DEVICE_PROCESSES_MAX = 64, DEVICES_MAX = 1024 };
+
+struct device {
+    enum device_kind kind;
+    int index;    /* position in the universe */
+    int physical; /* PCI order on this machine; -1 where that has no meaning */
+    char uuid[96];
+    char name[64];
+    char pci[32];         /* "0000:3b:00.0", "" for none */
+    char parent_uuid[96]; /* of a MIG instance: its GPU; else "" */
+
+    /* Numbers that may be unknown are -1 (percent, °C, W, counts) or 0 (bytes of memory). */
+    uint64_t mem_total_bytes, mem_free_bytes;
+    int busy_percent, temperature_c;
+    double power_w;
+
+    /* Health: `ill` says in words why nothing should run there ("row remapping pending"); "" = fit. */
+    char ill[128];
+    bool is_lost;               /* fell off the bus, or stopped answering */
+    long ecc_uncorrected_count; /* volatile, since the last reset; -1 unknown */
+    bool row_remap_pending, row_remap_failed;
+
+    size_t n_processes;
+    struct device_process processes[DEVICE_PROCESSES_MAX];
+
+    int numa_node;   /* -1 unknown */
+    cpu_set_t cpus;  /* nearest cores; empty: no preference */
+};
+
+struct device_list {
+    struct device *at;
+    size_t len;
+};
+
+void device_list_release(struct device_list *list);
+const char *device_kind_name(enum device_kind kind);
+/* "gpu 3" or "cpu 0": how a device is called in messages and console prefixes. */
+void device_label(const struct device *device, char out[24]);

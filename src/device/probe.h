@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding the devices of this machine, and watching them while a run lasts. NVML may hang in the
+ * kernel, so it is asked by a helper process (this program again, verb `nvml-helper`) that is given
+ * a deadline; muster itself never loads it and never opens a CUDA context.
+ */
+#pragma once
+
+#include "device/device.h"
+#include "device/spec.h"
+
+struct probe_opts {
+    const char *self_path;   /* the muster executable, for the helper; NULL: /proc/self/exe */
+    uint64_t deadline_ms;    /* for one answer of the helper; 0 = 5000 */
+    bool ignore_visibility;  /* look at the whole machine (muster gpus --all) */
+};
+
+/*
+ * Fill `out` with the universe for this spec: simulated devices for `sim:`, CPU slots for `cpu:N`,
+ * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
+ * answer, list hides everything). Costs nothing for cpu and sim specs, and next to nothing on a
+ * machine without an NVIDIA driver.
+ *
+ * returns  0, also with no device; ERR_UNAVAILABLE if the driver is there and did not answer.
+ */
+MUST_CHECK int probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
+                              struct device_list *out, struct buf *notes, struct err *err);
+
+/* A sample of one device during a run. */
+struct device_sample {
+    size_t device; /* position in the list that the monitor was given */
+    uint64_t mem_used_bytes, mem_total_bytes;
+    int busy_percent, temperature_c;
+    double power_w;
+    bool is_lost;
+    char ill[128];
+};
+
+/*
+ * Watches a set of devices through the helper. Costs nothing for CPU slots. Readable descriptor,
+ * never blocks: put monitor_fd() into a poll, call monitor_read() when it is readable.
+ */
+struct monitor;
+MUST_CHECK int monitor_open(struct monitor **out, const struct probe_opts *opts,
+                            const struct device_list *devices, uint64_t period_ms, struct err *err);
+/* -1 when there is nothing to watch. */
+int monitor_fd(const struct monitor *monitor);
+/* pid of the helper process, -1 for none: the caller's reaper must leave it to monitor_close. */
+pid_t monitor_pid(const struct monitor *monitor);
+/* At most `cap` samples that are there now. A helper that died or hangs is started again, at most
+ * once a deadline; while it is silent no samples come, which is not the devices' fault. */
+size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
+void monitor_close(struct monitor *monitor);
+
+/* The helper's side: what `muster nvml-helper` runs. Returns an exit status. */
+int nvml_helper_main(int argc, char **argv);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A seat is a place for one worker: one device, a share of one (--workers-per-gpu), or several
+ * near each other (--gpus-per-worker). It knows its label, its cores, and the environment that
+ * shows the worker just its own devices.
+ */
+#pragma once
+
+#include "device/device.h"
+
+enum { SEAT_DEVICES_MAX = 64 };
+enum visible_mode { VISIBLE_INDEX, VISIBLE_UUID };
+
+struct seat {
+    size_t n_devices;
+    size_t devices[SEAT_DEVICES_MAX]; /* positions in the device list */
+    uint32_t share;                   /* which of the device's workers: 0 … workers_per_device-1 */
+    char label[64];                   /* "gpu_0", "cpu_3", "gpu_0_w1", "gpu_0+1": names log files */
+    cpu_set_t cpus;                   /* empty: leave the affinity alone */
+    unsigned threads;                 /* OMP_NUM_THREADS: its share of the cores, at least 1 */
+};
+
+struct seat_opts {
+    uint32_t devices_per_worker; /* 0 = 1 */
+    uint32_t workers_per_device; /* 0 = 1 */
+};
+
+/*
+ * Cut the chosen devices into seats. Devices of one seat are the nearest by NVLink/PCIe/NUMA.
+ * *out is an array of *n_out, free() it. ERR_USAGE if both counts exceed 1, ERR_UNAVAILABLE if a
+ * remainder of devices cannot fill a seat (naming how many are missing).
+ */
+MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
+                          const struct seat_opts *opts, struct seat **out, size_t *n_out,
+                          struct err *err);
+
+/*
+ * Append "NAME=value" strings (each malloc'ed) for this seat: the visibility variable of its vendor
+ * with CUDA_DEVICE_ORDER=PCI_BUS_ID, MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND,
+ * OMP_NUM_THREADS unless it is set in the environment. The caller frees.
+ */
+struct env_list {
+    char **at;
+    size_t len, cap;
+};
+void env_list_add(struct env_list *env, char *taken);
+void env_list_release(struct env_list *env);
+void seat_environment(const struct seat *seat, const struct device_list *devices,
+                      enum visible_mode mode, struct env_list *env);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One worker under its guard. The guard (program muster-guard, small and static) stays between
+ * muster and the worker: session leader, subreaper, holder of a death pipe. muster dead (EOF on the
+ * pipe): the guard ends all its descendants, TERM, grace, KILL. Guard dead: the worker gets the
+ * parent-death signal, and muster, itself a subreaper, adopts and ends what is left.
+ *
+ * All descriptors are close-on-exec and non-blocking on muster's side.
+ */
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct spawn_opts {
+    const char *guard_path;   /* the muster-guard executable */
+    const char *const *argv;  /* the worker, NULL-terminated; argv[0] is looked up in PATH */
+    const char *const *envp;  /* its whole environment */
+    const char *cwd;          /* NULL: inherit */
+    const cpu_set_t *cpus;    /* NULL or empty: leave the affinity alone */
+    uint64_t grace_ms;        /* between TERM and KILL; 0 = 10000 */
+    int stdin_fd, stdout_fd, stderr_fd; /* the worker's ends; the caller closes its copies afterwards */
+    int channel_fd;           /* the worker gets it as descriptor 3; -1: none */
+};
+
+#define SPAWN_OPTS_INIT                                                                            \
+    {                                                                                              \
+        .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .channel_fd = -1                         \
+    }
+
+struct guard {
+    pid_t pid;      /* of the guard; -1: none */
+    int pidfd;      /* readable when the guard has ended */
+    int control_fd; /* death pipe and orders: closing it ends the worker and all that is his */
+    int report_fd;  /* struct guard_report messages */
+    pid_t worker_pid; /* known from GUARD_STARTED on; -1 before */
+};
+
+#define GUARD_INIT                                                                                 \
+    {                                                                                              \
+        .pid = -1, .pidfd = -1, .control_fd = -1, .report_fd = -1, .worker_pid = -1                \
+    }
+
+/* Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. Fixed size, one write each. */
+enum guard_report_kind {
+    GUARD_STARTED = 1, /* value: the worker's pid */
+    GUARD_EXEC_FAILED, /* value: errno; stage: which step */
+    GUARD_EXITED,      /* the worker itself ended: exit_code or exit_signal */
+    GUARD_GONE,        /* nothing is left; value: how many descendants had to be ended */
+    GUARD_STUCK,       /* KILL was sent and something still lives (D state); value: a pid */
+};
+
+enum guard_stage { STAGE_NONE, STAGE_CHDIR, STAGE_FDS, STAGE_AFFINITY, STAGE_LIMITS, STAGE_FORK, STAGE_EXEC };
+
+struct guard_report {
+    int32_t kind, stage;
+    int32_t value;
+    int32_t exit_code, exit_signal; /* one is meaningful, the other 0; signal 0 = exited */
+    int64_t cpu_ms;                 /* user + system of worker and reaped descendants, EXITED and GONE */
+    int64_t rss_peak_bytes;
+};
+
+/* Clone (VM, VFORK, PIDFD) from the main thread; 0.1 ms whatever muster's own size. */
+MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
+/* 1: a report was read; 0: none now; negative: the guard is dead (EOF) or reading failed. */
+int guard_read(struct guard *guard, struct guard_report *report, struct err *err);
+/* Order the polite end (TERM, grace, KILL), or the immediate one. Harmless on a guard that ended. */
+void guard_terminate(struct guard *guard);
+void guard_kill(struct guard *guard);
+/* Send one signal to the worker alone. */
+void guard_signal(struct guard *guard, int signal);
+void guard_close(struct guard *guard);
+
+/*
+ * muster's own side of supervision. reaper_open makes this process a subreaper and notes the
+ * children that are there already (`sleep & exec muster`): those are never signalled.
+ */
+struct reaper;
+MUST_CHECK int reaper_open(struct reaper **out, struct err *err);
+/* Tell it which children are ours and expected: guards, helpers. */
+void reaper_add(struct reaper *reaper, pid_t pid);
+/*
+ * Call after SIGCHLD. Reaps ended children; each one that was added is reported through `ended`
+ * (with the wait status). Adopted orphans of dead guards are ended with KILL and reaped.
+ */
+void reaper_run(struct reaper *reaper, void (*ended)(void *context, pid_t pid, int wait_status),
+                void *context);
+/* End whatever adopted descendants are left, waiting at most limit_ms. Returns how many live on. */
+size_t reaper_finish(struct reaper *reaper, uint64_t limit_ms);
+void reaper_close(struct reaper *reaper);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run's folder and its one truth, run.db (SQLite, WAL; rollback journal with exclusive locking
+ * on network file systems). Results lie in parts/ as bytes; a row of `ranges` names a run of items
+ * whose results stand, in order, one a line, in [offset, offset+bytes) of a part. A tail that no row
+ * names is ignored: that is what makes kill -9 harmless. One row a range, not a row an item.
+ *
+ * A store is used by one thread at a time; the caller serialises.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct store;
+
+struct range_row {
+    uint64_t first, count;
+    uint32_t part;       /* parts/<part>.part */
+    uint64_t offset, bytes;
+    uint32_t seat;       /* who computed it, for reports */
+    uint32_t attempt;    /* highest attempt among its items */
+    const char *metrics; /* JSON object with the sums over the range, or NULL */
+};
+
+/* An item that was set aside. Strings are borrowed during the call. */
+struct aside_row {
+    uint64_t item;
+    uint32_t attempts;
+    const char *reason;      /* "killed its worker (SIGSEGV) on gpu 0 and gpu 1" */
+    const char *stderr_tail; /* may be NULL */
+    const char *place;       /* "train.jsonl line 812" */
+};
+
+/* One life of one worker. */
+struct attempt_row {
+    uint64_t id; /* the part number it writes */
+    uint32_t seat;
+    const char *label;
+    pid_t pid;
+    int64_t started_wall_ms, ended_wall_ms; /* ended 0: running */
+    const char *end;                        /* "status 7", "SIGSEGV", "stopped", NULL */
+    uint64_t items_done;
+    uint64_t load_ms, busy_ms;
+    uint64_t mem_peak_bytes;
+};
+
+struct event_row {
+    int64_t wall_ms;
+    const char *kind; /* "spawn", "exit", "oom", "retry", "bench", "aside", "commit", "note" … */
+    const char *json; /* details, an object */
+};
+
+struct sample_row {
+    int64_t wall_ms;
+    uint32_t device;
+    uint64_t mem_used_bytes;
+    int busy_percent, temperature_c;
+    double power_w;
+};
+
+enum store_mode { STORE_CREATE, STORE_RESUME, STORE_READ };
+
+/*
+ * Opens run.db in the run folder `dir` (absolute). CREATE makes folder, parts/, logs/ and the
+ * schema; RESUME takes the run's lock (ERR_UNAVAILABLE naming the pid of the muster that holds it);
+ * READ never writes and works while a run is going on. ERR_DATA for a file that is not ours, or of
+ * a schema that is newer than this program.
+ */
+MUST_CHECK int store_open(struct store **out, const char *dir, enum store_mode mode, struct err *err);
+void store_close(struct store *store);
+const char *store_dir(const struct store *store);
+/* True when the folder lies on a network file system and the careful settings are in use. */
+bool store_is_networked(const struct store *store);
+
+/* A durable group commit: all rows or none. `sync` false leaves durability to the next one. */
+struct store_batch {
+    const struct range_row *ranges;
+    size_t n_ranges;
+    const struct aside_row *asides;
+    size_t n_asides;
+    const struct attempt_row *attempts; /* inserted, or replaced by id */
+    size_t n_attempts;
+    const struct event_row *events;
+    size_t n_events;
+    const struct sample_row *samples;
+    size_t n_samples;
+};
+MUST_CHECK int store_commit(struct store *store, const struct store_batch *batch, struct err *err);
+
+/* Small facts about the run as a whole: "state", "items", "exit", "output", "seed" … */
+MUST_CHECK int store_set(struct store *store, const char *key, const char *value, struct err *err);
+/* A new string or NULL. */
+char *store_get(struct store *store, const char *key);
+/* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
+MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err);
+/* The next free part number: parts of earlier incarnations are never appended to. */
+uint64_t store_next_part(struct store *store);
+
+/* Everything that is done, as disjoint intervals in ascending order, adjacent ones joined. */
+struct item_span {
+    uint64_t first, count;
+};
+/* *out: malloc'ed array. 1,000,000 rows in well under 2 s and 16 bytes an interval. */
+MUST_CHECK int store_done(struct store *store, struct item_span **out, size_t *n_out, struct err *err);
+
+/* Streaming readers; *_next returns 1 while there is a row, 0 at the end, negative on error. */
+enum range_order { RANGES_BY_ITEM, RANGES_AS_COMMITTED };
+struct range_reader;
+MUST_CHECK int range_reader_open(struct range_reader **out, struct store *store, enum range_order order,
+                                 struct err *err);
+int range_reader_next(struct range_reader *reader, struct range_row *row, struct err *err);
+void range_reader_close(struct range_reader *reader);
+
+struct aside_reader;
+MUST_CHECK int aside_reader_open(struct aside_reader **out, struct store *store, struct err *err);
+int aside_reader_next(struct aside_reader *reader, struct aside_row *row, struct err *err);
+void aside_reader_close(struct aside_reader *reader);
+
+struct store_totals {
+    uint64_t items_done, items_aside, ranges, attempts;
+    uint64_t result_bytes;
+};
+MUST_CHECK int store_totals(struct store *store, struct store_totals *out, struct err *err);

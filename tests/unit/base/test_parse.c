@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include "base/idlist.h"
+#include "base/parse.h"
+#include "base/rng.h"
+#include "base/suggest.h"
+
+static void sizes_are_read_in_both_unit_systems(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int rc;
+        uint64_t bytes;
+    } cases[] = {
+        {"0", 0, 0},           {"512", 0, 512},       {"16GiB", 0, 16ull << 30}, {"16G", 0, 16ull << 30},
+        {"1.5k", 0, 1536},     {"20 GB", 0, 20000000000ull}, {"2tib", 0, 2ull << 40},
+        {"", ERR_USAGE, 0},    {"GiB", ERR_USAGE, 0}, {"-1", ERR_USAGE, 0},      {"1x", ERR_USAGE, 0},
+        {"1e9", ERR_USAGE, 0}, {"99999999TiB", ERR_USAGE, 0},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint64_t bytes = 0;
+        struct err err = {0};
+        int rc = size_parse(str_of(cases[i].text), &bytes, &err);
+        if (rc != cases[i].rc || bytes != cases[i].bytes)
+            fail_msg("size \"%s\": rc %d, %lu bytes", cases[i].text, rc, bytes);
+        assert_int_equal(err.code, cases[i].rc);
+    }
+}
+
+static void durations_are_read_with_units_and_in_sums(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int rc;
+        uint64_t ms;
+    } cases[] = {
+        {"90", 0, 90000}, {"250ms", 0, 250},         {"2h", 0, 7200000},   {"1h30m", 0, 5400000},
+        {"1.5s", 0, 1500}, {"1d", 0, 86400000},      {"", ERR_USAGE, 0},   {"-1s", ERR_USAGE, 0},
+        {"9x", ERR_USAGE, 0}, {"s", ERR_USAGE, 0},   {"99999999999999999d", ERR_USAGE, 0},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint64_t ms = 0;
+        int rc = duration_parse(str_of(cases[i].text), &ms, NULL);
+        if (rc != cases[i].rc || ms != cases[i].ms)
+            fail_msg("duration \"%s\": rc %d, %lu ms", cases[i].text, rc, ms);
+    }
+}
+
+static void id_lists_keep_their_order_and_refuse_doubles(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int rc;
+        const char *back;
+    } cases[] = {
+        {"0,2,5-7", 0, "0,2,5-7"}, {"3,1", 0, "3,1"},       {"0-3", 0, "0-3"},      {"0,1", 0, "0,1"},
+        {"", ERR_USAGE, ""},       {"1,,2", ERR_USAGE, ""}, {"1,1", ERR_USAGE, ""}, {"1-3,2", ERR_USAGE, ""},
+        {"7-5", ERR_USAGE, ""},    {"x", ERR_USAGE, ""},    {"1,", ERR_USAGE, ""},  {"9999", ERR_USAGE, ""},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint32_t ids[16];
+        size_t n_ids = 0;
+        struct buf back = BUF_INIT;
+        int rc = idlist_parse(str_of(cases[i].text), 1023, ids, countof(ids), &n_ids, NULL);
+        if (rc == 0)
+            idlist_format(&back, ids, n_ids);
+        if (rc != cases[i].rc || strcmp(buf_text(&back), cases[i].back) != 0)
+            fail_msg("ids \"%s\": rc %d, \"%s\"", cases[i].text, rc, buf_text(&back));
+        buf_release(&back);
+    }
+}
+
+static void figures_are_printed_as_people_read_them(void **state)
+{
+    (void)state;
+    char text[32];
+    size_format(text, 1536);
+    assert_string_equal(text, "1.5 KiB");
+    size_format(text, 141ull << 30);
+    assert_string_equal(text, "141 GiB");
+    duration_format(text, 245000);
+    assert_string_equal(text, "4 m 05 s");
+    count_format(text, 1234567);
+    assert_string_equal(text, "1,234,567");
+}
+
+static void the_nearest_word_is_suggested_and_a_far_one_is_not(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"gpus", "batch", "retries", "max-failures"};
+    assert_string_equal(suggest("gpsu", words, countof(words)), "gpus");
+    assert_string_equal(suggest("max-failure", words, countof(words)), "max-failures");
+    assert_null(suggest("unrelated", words, countof(words)));
+}
+
+static void seeds_differ_between_items_and_repeat_between_calls(void **state)
+{
+    (void)state;
+    assert_true(item_seed(42, 0) == item_seed(42, 0));
+    for (uint64_t i = 1; i < 1000; i++)
+        assert_true(item_seed(42, i) != item_seed(42, i - 1) && item_seed(42, i) != item_seed(43, i));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_read_in_both_unit_systems),
+        cmocka_unit_test(durations_are_read_with_units_and_in_sums),
+        cmocka_unit_test(id_lists_keep_their_order_and_refuse_doubles),
+        cmocka_unit_test(figures_are_printed_as_people_read_them),
+        cmocka_unit_test(the_nearest_word_is_suggested_and_a_far_one_is_not),
+        cmocka_unit_test(seeds_differ_between_items_and_repeat_between_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
