@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Events in, actions out. The table at the end of this file says which event goes where.
+ */
+#include "core/feed_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPREAD_LOG2_DEFAULT = 19 };
+
+void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item, uint64_t count,
+          uint32_t detail)
+{
+    ASSERT(f->n_actions < f->actions_cap);
+    f->actions[f->n_actions++] = (struct feed_action){kind, worker, item, count, detail};
+}
+
+void wake_at(struct feed *f, uint64_t at_ms)
+{
+    f->wake_ms = MIN(f->wake_ms, MAX(at_ms, f->now_ms + 1));
+}
+
+void halt(struct feed *f, enum feed_halt why)
+{
+    if (f->halt != HALT_NONE || f->is_complete)
+        return;
+    f->halt = why;
+    f->is_stopping = f->is_stopping_now = true;
+    emit(f, ACT_HALT, NONE, 0, 0, why);
+}
+
+static uint64_t done_total(const struct feed_config *config)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < config->n_done; i++)
+        total += config->done[i].count;
+    return total;
+}
+
+static uint64_t spread_of(const struct feed_config *config)
+{
+    uint64_t spread = 1ull << (config->spread_log2 > 0 ? config->spread_log2 : SPREAD_LOG2_DEFAULT);
+    while (config->order && spread < config->n_order)
+        spread *= 2;
+    return spread;
+}
+
+static void seats_init(struct feed *f)
+{
+    for (uint32_t w = 0; w < f->config.n_workers; w++) {
+        f->workers[w].device = f->config.device_of ? f->config.device_of[w] : w;
+        f->workers[w].group = NONE;
+        f->workers[w].blame = UINT64_MAX;
+        f->workers[w].window = 1;
+    }
+    f->n_absent = f->config.n_workers;
+}
+
+/* With an order, slots stand for all items at once; those that are done say so from the start. */
+static void ordered_init(struct feed *f)
+{
+    for (size_t i = 0; f->config.order && i < f->config.n_done; i++)
+        for (uint64_t n = 0; n < f->config.done[i].count; n++)
+            slot_of(f, f->config.done[i].first + n)->state = SLOT_DONE;
+    if (f->config.order)
+        f->next = f->config.n_order;
+}
+
+struct feed *feed_new(const struct feed_config *config)
+{
+    struct feed *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    f->config = *config;
+    f->rng.state = config->seed;
+    f->spread = spread_of(config);
+    f->mask = f->spread - 1;
+    f->pool_free = f->ready_head = f->ready_tail = f->quarantine = NONE;
+    f->groups_cap = 64 + 4 * config->n_workers;
+    f->actions_cap = f->spread + 8ull * config->n_workers + POOL_CAP;
+    f->slots = calloc(f->spread, sizeof(*f->slots));
+    f->pool = malloc(POOL_CAP * sizeof(*f->pool));
+    f->heap = malloc(POOL_CAP * sizeof(*f->heap));
+    f->groups = calloc(f->groups_cap, sizeof(*f->groups));
+    f->workers = calloc(config->n_workers, sizeof(*f->workers));
+    f->devices = calloc(config->n_devices, sizeof(*f->devices));
+    f->idle = calloc(config->n_workers, sizeof(*f->idle));
+    f->actions = malloc(f->actions_cap * sizeof(*f->actions));
+    if (!f->slots || !f->pool || !f->heap || !f->groups || !f->workers || !f->devices || !f->idle ||
+        !f->actions) {
+        feed_free(f);
+        return NULL;
+    }
+    f->settled = f->done_before = done_total(config);
+    f->wake_ms = UINT64_MAX;
+    seats_init(f);
+    ordered_init(f);
+    return f;
+}
+
+void feed_free(struct feed *f)
+{
+    if (!f)
+        return;
+    free(f->slots);
+    free(f->pool);
+    free(f->heap);
+    free(f->groups);
+    free(f->workers);
+    free(f->devices);
+    free(f->idle);
+    free(f->actions);
+    free(f);
+}
+
+/* ---- events ---- */
+
+static void on_tick(struct feed *f, const struct feed_event *ev)
+{
+    (void)ev;
+    /* Idle workers look again: a straggler may have become worth a second copy. */
+    uint32_t tries = f->input_is_final && !f->config.no_reissue ? f->idle_len : 0;
+    for (uint32_t i = 0; i < tries; i++) {
+        uint32_t worker = f->idle[--f->idle_len];
+        f->workers[worker].is_idle = false;
+        worker_feed(f, worker);
+        if (f->idle_len > tries - i - 1) { /* it went back: keep it out of this round */
+            uint32_t back = f->idle[--f->idle_len];
+            memmove(f->idle + 1, f->idle, f->idle_len * sizeof(*f->idle));
+            f->idle[0] = back;
+            f->idle_len++;
+        }
+    }
+}
+
+static void on_input(struct feed *f, const struct feed_event *ev)
+{
+    f->known = MAX(f->known, ev->count);
+    f->input_is_final = f->input_is_final || ev->flag;
+}
+
+static void on_started(struct feed *f, const struct feed_event *ev)
+{
+    worker_started(f, ev->worker);
+}
+
+static void on_ready(struct feed *f, const struct feed_event *ev)
+{
+    worker_becomes_channel(f, ev->worker);
+    if (f->workers[ev->worker].mode != MODE_CHANNEL)
+        return;
+    f->workers[ev->worker].credits += ev->count;
+    if (ev->count > 0) {
+        worker_is_live(f, ev->worker);
+        worker_feed(f, ev->worker);
+    }
+}
+
+static void on_keyed(struct feed *f, const struct feed_event *ev)
+{
+    if (f->workers[ev->worker].mode == MODE_UNKNOWN)
+        f->workers[ev->worker].mode = MODE_KEYED;
+}
+
+static void on_loaded(struct feed *f, const struct feed_event *ev)
+{
+    worker_is_live(f, ev->worker);
+    worker_feed(f, ev->worker);
+}
+
+static void on_room(struct feed *f, const struct feed_event *ev)
+{
+    f->workers[ev->worker].room = ev->count;
+    if (f->workers[ev->worker].mode != MODE_CHANNEL)
+        worker_feed(f, ev->worker);
+}
+
+static void on_answers(struct feed *f, const struct feed_event *ev)
+{
+    worker_answered(f, ev->worker, ev->count);
+}
+
+static void on_done(struct feed *f, const struct feed_event *ev)
+{
+    worker_result(f, ev->worker, ev->item);
+}
+
+static void on_fail(struct feed *f, const struct feed_event *ev)
+{
+    worker_failure(f, ev->worker, ev->item, ev->flag);
+}
+
+static void on_oom(struct feed *f, const struct feed_event *ev)
+{
+    f->n_ooms++;
+    worker_is_live(f, ev->worker);
+    device_shrink(f, f->workers[ev->worker].device, MAX(ev->count, (uint64_t)1));
+}
+
+static void on_hungry(struct feed *f, const struct feed_event *ev)
+{
+    struct worker *w = &f->workers[ev->worker];
+    if (w->mode == MODE_CHANNEL || w->in_flight == 0)
+        return;
+    uint32_t had = w->in_flight;
+    bool input_may_come = !f->input_is_final && f->next == f->known;
+    w->window = MAX(w->window * 2, 2ull * w->in_flight);
+    worker_feed(f, ev->worker);
+    if (w->in_flight == had && !input_may_come)
+        worker_end(f, ev->worker); /* the end of its input makes it flush */
+}
+
+static void on_full(struct feed *f, const struct feed_event *ev)
+{
+    if (f->workers[ev->worker].mode != MODE_CHANNEL)
+        worker_end(f, ev->worker);
+}
+
+static void on_stray(struct feed *f, const struct feed_event *ev)
+{
+    worker_out_of_step(f, ev->worker);
+}
+
+static void on_gone(struct feed *f, const struct feed_event *ev)
+{
+    worker_exited(f, ev->worker, ev->death);
+}
+
+static void on_committed(struct feed *f, const struct feed_event *ev)
+{
+    items_committed(f, ev->item, ev->count);
+}
+
+static void on_mem_back(struct feed *f, const struct feed_event *ev)
+{
+    for (uint32_t w = 0; w < f->config.n_workers; w++)
+        if (f->workers[w].device == ev->worker)
+            f->workers[w].memory_is_back = true;
+}
+
+static void on_device_lost(struct feed *f, const struct feed_event *ev)
+{
+    device_bench(f, ev->worker, CAUSE_LOST);
+}
+
+static void on_stop(struct feed *f, const struct feed_event *ev)
+{
+    f->is_stopping_now = f->is_stopping_now || ev->flag;
+    if (!f->is_stopping && !f->is_complete) {
+        f->is_stopping = true;
+        f->halt = HALT_STOPPED;
+        emit(f, ACT_HALT, NONE, 0, 0, HALT_STOPPED);
+    }
+}
+
+/* Events about a worker count only while its process is alive. */
+static const struct handler {
+    void (*handle)(struct feed *f, const struct feed_event *ev);
+    bool about_worker;
+} handlers[] = {
+    [EV_TICK] = {on_tick, false},
+    [EV_INPUT] = {on_input, false},
+    [EV_STARTED] = {on_started, true},
+    [EV_READY] = {on_ready, true},
+    [EV_KEYED] = {on_keyed, true},
+    [EV_LOADED] = {on_loaded, true},
+    [EV_ROOM] = {on_room, true},
+    [EV_ANSWERS] = {on_answers, true},
+    [EV_DONE] = {on_done, true},
+    [EV_FAIL] = {on_fail, true},
+    [EV_OOM] = {on_oom, true},
+    [EV_HUNGRY] = {on_hungry, true},
+    [EV_FULL] = {on_full, true},
+    [EV_STRAY] = {on_stray, true},
+    [EV_EXIT] = {on_gone, true},
+    [EV_COMMITTED] = {on_committed, false},
+    [EV_MEM_BACK] = {on_mem_back, false},
+    [EV_DEVICE_LOST] = {on_device_lost, false},
+    [EV_STOP] = {on_stop, false},
+};
+
+static bool is_heard(const struct feed *f, const struct feed_event *ev)
+{
+    if (!handlers[ev->kind].about_worker)
+        return true;
+    const struct worker *w = &f->workers[ev->worker];
+    bool runs = w->state == WORKER_STARTING || w->state == WORKER_LOADING || w->state == WORKER_LIVE ||
+                w->state == WORKER_ENDING;
+    /* One that was written off may still talk until it is dead; only its exit counts. */
+    return runs && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
+}
+
+static void finish_if_done(struct feed *f)
+{
+    bool ends = f->is_stopping && f->n_alive > 0;
+    if (!f->is_complete && f->input_is_final && f->settled >= f->known && f->n_committing == 0) {
+        f->is_complete = true;
+        emit(f, ACT_COMPLETE, NONE, 0, 0, 0);
+        ends = true;
+    }
+    if (ends)
+        everybody_end(f);
+    if (!f->is_over && f->n_alive == 0 && f->n_committing == 0 && (f->is_complete || f->is_stopping)) {
+        f->is_over = true;
+        emit(f, ACT_OVER, NONE, 0, 0, 0);
+    }
+}
+
+size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_action **out)
+{
+    f->n_actions = 0;
+    *out = f->actions;
+    if (f->is_over)
+        return 0;
+    if (!f->begun) {
+        f->begin_ms = ev->now_ms;
+        f->begun = true;
+    }
+    ASSERT(ev->now_ms >= f->now_ms);
+    f->now_ms = ev->now_ms;
+    bool due = f->now_ms >= f->wake_ms;
+    if (due)
+        f->wake_ms = UINT64_MAX;
+    pool_ripen(f);
+    if (is_heard(f, ev))
+        handlers[ev->kind].handle(f, ev);
+    if (due || ev->kind == EV_TICK)
+        limits_check(f);
+    idle_feed(f);
+    seats_fill(f);
+    finish_if_done(f);
+    return f->n_actions;
+}
+
+uint64_t feed_next_ms(const struct feed *f)
+{
+    return f->wake_ms;
+}
+
+/* ---- looking in ---- */
+
+void feed_counts(const struct feed *f, struct feed_counts *out)
+{
+    *out = (struct feed_counts){
+        .known = f->known,
+        .done = f->done_before + f->committed - MIN(f->config.asides_before, f->done_before),
+        .aside = f->asides + f->config.asides_before,
+        .in_flight = f->n_in_flight,
+        .waiting = f->ready_items + f->delayed_items + f->group_items,
+        .answered = f->n_provisional,
+        .retries = f->n_retries,
+        .reissued = f->n_reissued,
+        .revoked = f->n_revoked,
+        .crashes = f->n_crashes,
+        .ooms = f->n_ooms,
+        .items_frontier = f->frontier,
+        .items_next = f->next,
+        .input_is_final = f->input_is_final,
+        .is_complete = f->is_complete,
+        .is_over = f->is_over,
+    };
+}
+
+void feed_worker(const struct feed *f, uint32_t worker, struct feed_worker_view *out)
+{
+    const struct worker *w = &f->workers[worker];
+    *out = (struct feed_worker_view){w->state,      w->mode,    w->in_flight,
+                                     w->items_done, w->mean_ms, f->devices[w->device].batch};
+}
+
+uint32_t feed_item_failures(const struct feed *f, uint64_t item)
+{
+    return is_in_window(f, item) ? f->slots[item & f->mask].failures : 0;
+}
+
+void feed_check(const struct feed *f)
+{
+    uint64_t low = f->config.order ? 0 : f->frontier, committing = 0;
+    ASSERT(f->config.order || (f->frontier <= f->next && f->next <= f->frontier + f->spread));
+    uint64_t answered = 0;
+    for (uint64_t item = low; item < f->next; item++) {
+        const struct slot *slot = &f->slots[item & f->mask];
+        ASSERT(slot->state != SLOT_SENT || slot->owner[0] != 0);
+        ASSERT(slot->state == SLOT_SENT || (slot->owner[0] == 0 && slot->owner[1] == 0));
+        ASSERT(slot->owner[0] == 0 || slot->owner[0] != slot->owner[1]);
+        ASSERT(slot->failures <= f->config.retries + 1u);
+        for (int i = 0; i < 2; i++) {
+            uint32_t owner = slot->owner[i];
+            ASSERT(owner == 0 || (f->workers[owner - 1].state >= WORKER_LOADING &&
+                                  f->workers[owner - 1].state <= WORKER_ENDING));
+        }
+        committing += slot->state == SLOT_COMMITTING || slot->state == SLOT_ASIDE;
+        answered += ((slot->flags & ANSWERED_FIRST) != 0) + ((slot->flags & ANSWERED_SECOND) != 0);
+    }
+    ASSERT(committing == f->n_committing);
+    ASSERT(answered == f->n_provisional);
+    uint64_t in_flight = 0, provisional = 0;
+    for (uint32_t w = 0; w < f->config.n_workers; w++) {
+        in_flight += f->workers[w].in_flight;
+        provisional += f->workers[w].provisional;
+    }
+    ASSERT(in_flight == f->n_in_flight);
+    ASSERT(provisional == f->n_provisional);
+    ASSERT(f->settled <= f->known || !f->input_is_final);
+}
+
+uint64_t feed_hash(const struct feed *f)
+{
+    uint64_t hash = mix64(f->frontier + 1) ^ mix64(f->next + 2) ^ mix64(f->settled + 3) ^ mix64(f->known + 4);
+    uint64_t low = f->config.order ? 0 : f->frontier;
+    for (uint64_t item = low; item < f->next; item++) {
+        const struct slot *slot = &f->slots[item & f->mask];
+        uint64_t word = (uint64_t)slot->state << 56 | (uint64_t)slot->failures << 48 |
+                        (uint64_t)slot->flags << 40 | (uint64_t)slot->owner[0] << 16 | slot->owner[1];
+        hash = mix64(hash ^ word ^ item);
+    }
+    for (uint32_t w = 0; w < f->config.n_workers; w++) {
+        const struct worker *worker = &f->workers[w];
+        hash = mix64(hash ^ ((uint64_t)worker->state << 32 | worker->in_flight) ^ worker->items_done);
+    }
+    return hash;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The feeder's state, shared by its five files: feed.c (events), feed_items.c (slots, commits),
+ * feed_pool.c (what waits to be tried again), feed_send.c (who gets what), feed_life.c (workers).
+ */
+#pragma once
+
+#include "core/feed.h"
+
+enum {
+    FIFO_CAP = 256,        /* ranges in flight in one filter */
+    POOL_CAP = 1 << 17,    /* fragments that wait for another try */
+    RESTARTS_MAX = 5,      /* lives without a result, after which a device is benched */
+    MISMATCHES_MAX = 3,    /* filters out of step, after which the run is given up */
+    BACKOFF_MS = 250,      /* before the first retry; doubles, at most BACKOFF_MAX_MS */
+    BACKOFF_MAX_MS = 30000,
+    WINDOW_TARGET_MS = 200, /* of work kept in flight in a filter */
+    REISSUE_MIN_MS = 50,   /* a second copy must be worth at least this */
+    NONE = UINT32_MAX,
+};
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_SENT,
+    SLOT_WAITING,
+    SLOT_COMMITTING,
+    SLOT_ASIDE,
+    SLOT_DONE,
+};
+
+enum slot_flags { ANSWERED_FIRST = 1, ANSWERED_SECOND = 2 };
+
+/* One item between frontier and frontier + spread. Owners are worker + 1, 0 = nobody. */
+struct slot {
+    uint32_t sent_ms; /* since the feeder's first event */
+    uint16_t owner[2];
+    uint8_t state, flags, failures, unused;
+};
+
+/* A run of items that wait for another try. Lives in the pool; lists are linked by index. */
+struct chunk {
+    uint64_t first;
+    uint32_t count;
+    uint32_t avoid_device; /* where it failed, NONE */
+    uint64_t not_before_ms;
+    uint32_t next;
+};
+
+/* Items one of which killed a worker: they run together, alone on a worker, and are halved. */
+struct group {
+    uint32_t head; /* chunks, in item order */
+    uint32_t count;
+    uint32_t worker; /* NONE: waiting for one */
+    uint32_t avoid_device;
+    uint64_t not_before_ms;
+    bool in_use;
+};
+
+struct sent_range {
+    uint64_t first;
+    uint32_t count;
+};
+
+struct worker {
+    enum worker_state state;
+    enum worker_mode mode;
+    uint32_t device;
+    bool is_idle;       /* stands in the idle stack */
+    bool memory_is_back, input_closed;
+    bool is_draining;   /* a filter that gets nothing until its answers are confirmed */
+    bool last_was_short;
+    uint32_t group;     /* suspects on this worker, NONE */
+    enum feed_cause ended_for;
+    uint64_t blame;     /* the item that made us end it, UINT64_MAX */
+
+    uint32_t in_flight; /* sent and unanswered, losers included for filters */
+    uint32_t losers;    /* channel: items answered elsewhere that this one still computes */
+    uint32_t provisional; /* filter: answered, not confirmed */
+    uint64_t credits, room, window;
+    uint64_t low, high; /* every item it owns lies in [low, high) */
+
+    uint64_t started_ms, last_progress_ms, last_send_ms, provisional_since_ms, settle_at_ms;
+    uint64_t not_before_ms, reissue_after_ms;
+    uint64_t answered_in_life, items_done;
+    double mean_ms, gap_max_ms;
+    uint32_t deaths_in_row;
+    uint64_t silence_noted_ms;
+
+    uint32_t fifo_head, fifo_len;
+    struct sent_range fifo[FIFO_CAP];
+};
+
+struct feed_device {
+    uint32_t start_failures;
+    bool is_hopeless, is_benched;
+    uint64_t results;
+    uint32_t batch; /* limit after running out of memory, 0 none */
+};
+
+struct feed {
+    struct feed_config config;
+    struct rng rng;
+    uint64_t begin_ms, now_ms, wake_ms;
+    bool begun;
+
+    uint64_t spread, mask;
+    struct slot *slots;
+    uint64_t frontier, next, known;
+    bool input_is_final;
+    size_t done_cursor;
+    uint64_t order_cursor;
+    uint64_t settled, done_before, committed, asides;
+
+    struct chunk *pool;
+    uint32_t pool_free, pool_used;
+    uint32_t ready_head, ready_tail;
+    uint64_t ready_items, delayed_items, group_items;
+    uint32_t *heap; /* delayed chunks by not_before_ms */
+    uint32_t heap_len;
+    struct group *groups;
+    uint32_t groups_cap, groups_waiting;
+    uint32_t quarantine; /* the worker that runs empty in order to take a group, NONE */
+
+    struct worker *workers;
+    struct feed_device *devices;
+    uint32_t *idle; /* stack of workers that could take more */
+    uint32_t idle_len;
+    uint32_t n_loading, n_alive, n_absent;
+    uint32_t mismatches;
+    uint64_t results;
+
+    bool is_stopping, is_stopping_now, is_complete, is_over;
+    enum feed_halt halt;
+    uint64_t n_retries, n_reissued, n_revoked, n_crashes, n_ooms, n_in_flight, n_provisional, n_committing;
+
+    struct feed_action *actions;
+    size_t n_actions, actions_cap;
+};
+
+/* feed.c */
+void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item, uint64_t count,
+          uint32_t detail);
+void wake_at(struct feed *f, uint64_t at_ms);
+void halt(struct feed *f, enum feed_halt why);
+
+/* feed_items.c */
+struct slot *slot_of(struct feed *f, uint64_t item);
+bool is_in_window(const struct feed *f, uint64_t item);
+/* Take up to `max` items that were never sent, as one run; count 0 when there are none now. */
+struct sent_range fresh_take(struct feed *f, uint64_t max);
+bool fresh_is_there(struct feed *f);
+uint64_t unsettled(const struct feed *f);
+void items_sent(struct feed *f, uint32_t worker, struct sent_range range);
+/* Take `worker` off the owners. True if nobody owns the item now (it is WAITING then). */
+bool item_disown(struct feed *f, uint32_t worker, uint64_t item);
+/* The worker's result for the item counts: start its commit. False if another copy was first. */
+bool item_win(struct feed *f, uint32_t worker, uint64_t item);
+/* One more failure of its own: try again later, or set aside. */
+void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause, bool retry);
+void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
+void items_committed(struct feed *f, uint64_t first, uint64_t count);
+/* Commit every answered item of a filter. */
+void provisional_confirm(struct feed *f, uint32_t worker);
+/* Forget them: they wait again, nobody is charged. */
+void provisional_revoke(struct feed *f, uint32_t worker);
+
+/* feed_pool.c */
+void pool_add(struct feed *f, struct sent_range range, uint64_t not_before_ms, uint32_t avoid_device);
+/* Up to max items that may be tried now, rather not such as failed on `device`. */
+struct sent_range pool_take(struct feed *f, uint64_t max, uint32_t device);
+void pool_ripen(struct feed *f);
+/* Make a group of suspects from the items that `worker` has unanswered; splits are pool_split's. */
+void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_ranges, uint32_t avoid_device,
+                  uint64_t not_before_ms);
+bool suspects_assign(struct feed *f, uint32_t worker);
+struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max);
+/* The worker is dead or done with its group: nothing more of it is to be sent. */
+void suspects_release(struct feed *f, uint32_t worker);
+/* Is there a group that this worker may take now? */
+bool suspects_are_waiting(struct feed *f, uint32_t worker);
+
+/* feed_send.c */
+void worker_feed(struct feed *f, uint32_t worker);
+void idle_feed(struct feed *f);
+void idle_push(struct feed *f, uint32_t worker);
+bool work_is_there(struct feed *f);
+/* The limit on items at once: --batch, or less after running out of memory; 0 none. */
+uint32_t batch_now(const struct feed *f, const struct worker *w);
+void window_learn(struct feed *f, uint32_t worker, uint64_t count);
+
+/* feed_life.c */
+void seats_fill(struct feed *f);
+void worker_started(struct feed *f, uint32_t worker);
+/* It gave a sign of being ready for work. */
+void worker_is_live(struct feed *f, uint32_t worker);
+void worker_becomes_channel(struct feed *f, uint32_t worker);
+void worker_answered(struct feed *f, uint32_t worker, uint64_t count);
+/* A filter whose answers are all in: confirm when nothing more came for a while. */
+void worker_settle(struct feed *f, uint32_t worker);
+void worker_out_of_step(struct feed *f, uint32_t worker);
+void worker_result(struct feed *f, uint32_t worker, uint64_t item);
+void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry);
+void worker_end(struct feed *f, uint32_t worker);
+void worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause);
+void worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
+void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
+void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
+void limits_check(struct feed *f);
+void everybody_end(struct feed *f);

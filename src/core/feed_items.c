@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Items and their slots: fresh ones, owners, commits, and the frontier that moves over what is done.
+ */
+#include "core/feed_impl.h"
+
+struct slot *slot_of(struct feed *f, uint64_t item)
+{
+    return &f->slots[item & f->mask];
+}
+
+bool is_in_window(const struct feed *f, uint64_t item)
+{
+    return f->config.order ? item < f->known : item >= f->frontier && item < f->next;
+}
+
+uint64_t unsettled(const struct feed *f)
+{
+    return f->known - MIN(f->known, f->settled);
+}
+
+/* Let `next` pass what earlier sessions settled, as far as the window reaches. */
+static void skip_done(struct feed *f)
+{
+    const struct item_interval *done = f->config.done;
+    while (f->done_cursor < f->config.n_done && done[f->done_cursor].first <= f->next) {
+        uint64_t end = done[f->done_cursor].first + done[f->done_cursor].count;
+        if (f->frontier == f->next) {
+            f->frontier = f->next = MAX(f->next, end);
+        } else {
+            uint64_t reach = MIN(end, f->frontier + f->spread);
+            for (; f->next < reach; f->next++)
+                slot_of(f, f->next)->state = SLOT_DONE;
+            if (f->next < end)
+                return;
+        }
+        f->done_cursor++;
+    }
+}
+
+static struct sent_range ordered_take(struct feed *f)
+{
+    while (f->order_cursor < f->config.n_order) {
+        uint64_t item = f->config.order[f->order_cursor++];
+        if (slot_of(f, item)->state == SLOT_FREE)
+            return (struct sent_range){item, 1};
+    }
+    return (struct sent_range){0, 0};
+}
+
+static uint64_t fresh_run(struct feed *f)
+{
+    skip_done(f);
+    uint64_t end = MIN(f->known, f->frontier + f->spread);
+    if (f->done_cursor < f->config.n_done)
+        end = MIN(end, f->config.done[f->done_cursor].first);
+    return end > f->next ? end - f->next : 0;
+}
+
+bool fresh_is_there(struct feed *f)
+{
+    if (!f->config.order)
+        return fresh_run(f) > 0;
+    while (f->order_cursor < f->config.n_order &&
+           slot_of(f, f->config.order[f->order_cursor])->state != SLOT_FREE)
+        f->order_cursor++;
+    return f->order_cursor < f->config.n_order && f->input_is_final;
+}
+
+struct sent_range fresh_take(struct feed *f, uint64_t max)
+{
+    if (f->config.order)
+        return fresh_is_there(f) ? ordered_take(f) : (struct sent_range){0, 0};
+    uint64_t run = MIN(fresh_run(f), max);
+    if (run > 0 && f->config.fixed_batches) {
+        uint64_t to_border = f->config.batch - f->next % f->config.batch;
+        run = MIN(run, to_border);
+    }
+    struct sent_range range = {f->next, (uint32_t)MIN(run, UINT32_MAX)};
+    f->next += range.count;
+    return range;
+}
+
+void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
+{
+    struct worker *w = &f->workers[worker];
+    uint32_t sent_ms = (uint32_t)(f->now_ms - f->begin_ms);
+    for (uint32_t i = 0; i < range.count; i++) {
+        struct slot *slot = slot_of(f, range.first + i);
+        bool second = slot->state == SLOT_SENT;
+        slot->owner[second] = (uint16_t)(worker + 1);
+        slot->state = SLOT_SENT;
+        if (!second) {
+            slot->flags = 0;
+            slot->sent_ms = sent_ms;
+        }
+    }
+    w->low = w->high == 0 ? range.first : MIN(w->low, range.first);
+    w->high = MAX(w->high, range.first + range.count);
+    w->in_flight += range.count;
+    f->n_in_flight += range.count;
+    if (w->mode == MODE_CHANNEL)
+        return;
+    struct sent_range *last = &w->fifo[(w->fifo_head + w->fifo_len + FIFO_CAP - 1) % FIFO_CAP];
+    if (w->fifo_len > 0 && last->first + last->count == range.first) {
+        last->count += range.count;
+        return;
+    }
+    ASSERT(w->fifo_len < FIFO_CAP);
+    w->fifo[(w->fifo_head + w->fifo_len++) % FIFO_CAP] = range;
+}
+
+static int owner_index(const struct slot *slot, uint32_t worker)
+{
+    if (slot->state != SLOT_SENT)
+        return -1;
+    if (slot->owner[0] == worker + 1)
+        return 0;
+    return slot->owner[1] == worker + 1 ? 1 : -1;
+}
+
+bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct slot *slot = slot_of(f, item);
+    int mine = owner_index(slot, worker);
+    if (mine < 0)
+        return false;
+    if (mine == 0) {
+        slot->owner[0] = slot->owner[1];
+        slot->flags = (uint8_t)(slot->flags & ANSWERED_SECOND ? ANSWERED_FIRST : 0);
+    } else {
+        slot->flags &= ANSWERED_FIRST;
+    }
+    slot->owner[1] = 0;
+    if (slot->owner[0] != 0)
+        return false;
+    slot->state = SLOT_WAITING;
+    return true;
+}
+
+/* The other copy of a committed item is work for nothing from now on. */
+static void loser_mark(struct feed *f, const struct slot *slot, int winner)
+{
+    uint32_t other = slot->owner[!winner];
+    if (other == 0)
+        return;
+    struct worker *w = &f->workers[other - 1];
+    bool answered = slot->flags & (winner == 0 ? ANSWERED_SECOND : ANSWERED_FIRST);
+    if (answered) {
+        w->provisional--;
+        f->n_provisional--;
+    } else if (w->mode == MODE_CHANNEL || w->mode == MODE_KEYED) {
+        w->losers++;
+        w->in_flight--;
+        f->n_in_flight--;
+    }
+}
+
+bool item_win(struct feed *f, uint32_t worker, uint64_t item)
+{
+    if (!is_in_window(f, item))
+        return false;
+    struct slot *slot = slot_of(f, item);
+    int mine = owner_index(slot, worker);
+    if (mine < 0)
+        return false;
+    loser_mark(f, slot, mine);
+    f->n_committing++;
+    slot->state = SLOT_COMMITTING;
+    slot->owner[0] = slot->owner[1] = 0;
+    slot->flags = 0;
+    return true;
+}
+
+static uint64_t backoff_ms(struct feed *f, uint32_t failures)
+{
+    uint64_t base = MIN((uint64_t)BACKOFF_MS << MIN(failures - 1, 16u), (uint64_t)BACKOFF_MAX_MS);
+    return base * 3 / 4 + rng_below(&f->rng, base / 2 + 1);
+}
+
+void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause)
+{
+    struct slot *slot = slot_of(f, item);
+    slot->state = SLOT_ASIDE;
+    slot->owner[0] = slot->owner[1] = 0;
+    f->asides++;
+    f->n_committing++;
+    emit(f, ACT_SET_ASIDE, worker, item, slot->failures, cause);
+    uint64_t seen = f->committed + f->asides;
+    uint64_t asides = f->asides + f->config.asides_before;
+    if (f->config.failures_max > 0 && asides >= f->config.failures_max)
+        halt(f, HALT_FAILURES);
+    if (f->config.failures_percent > 0 && seen >= 100 && f->asides * 100 > seen * f->config.failures_percent)
+        halt(f, HALT_FAILURES);
+}
+
+/* Precondition: the slot is WAITING. */
+void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause, bool retry)
+{
+    struct slot *slot = slot_of(f, item);
+    uint32_t device = f->workers[worker].device;
+    ASSERT(slot->state == SLOT_WAITING);
+    slot->failures = (uint8_t)MIN(slot->failures + 1, UINT8_MAX);
+    if (!retry || slot->failures > f->config.retries) {
+        item_set_aside(f, worker, item, cause);
+        return;
+    }
+    f->n_retries++;
+    uint64_t at_ms = f->now_ms + backoff_ms(f, slot->failures);
+    struct sent_range alone = {item, 1};
+    if (cause == CAUSE_CRASH || cause == CAUSE_OOM || cause == CAUSE_TIMEOUT)
+        suspects_add(f, &alone, 1, device, at_ms);
+    else
+        pool_add(f, alone, at_ms, device);
+}
+
+static void frontier_advance(struct feed *f)
+{
+    while (f->frontier < f->next) {
+        struct slot *slot = slot_of(f, f->frontier);
+        if (slot->state != SLOT_DONE)
+            return;
+        *slot = (struct slot){0};
+        f->frontier++;
+    }
+}
+
+void items_committed(struct feed *f, uint64_t first, uint64_t count)
+{
+    for (uint64_t item = first; item < first + count; item++) {
+        struct slot *slot = slot_of(f, item);
+        ASSERT(is_in_window(f, item));
+        ASSERT(slot->state == SLOT_COMMITTING || slot->state == SLOT_ASIDE);
+        if (slot->state == SLOT_COMMITTING)
+            f->committed++;
+        slot->state = SLOT_DONE;
+    }
+    f->settled += count;
+    f->n_committing -= count;
+    if (!f->config.order)
+        frontier_advance(f);
+}
+
+static void bounds_reset(struct worker *w)
+{
+    if (w->in_flight == 0 && w->provisional == 0)
+        w->low = w->high = 0;
+}
+
+/* The next run of items, from `item` on, that this filter answered and that are not committed. */
+static struct sent_range answered_run(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range run = {MAX(item, f->config.order ? 0 : f->frontier), 0};
+    for (uint64_t at = run.first; at < w->high; at++) {
+        const struct slot *slot = slot_of(f, at);
+        int mine = owner_index(slot, worker);
+        bool answered = mine >= 0 && slot->flags & (mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND);
+        if (answered && run.count == 0)
+            run.first = at;
+        if (answered)
+            run.count++;
+        else if (run.count > 0)
+            return run;
+    }
+    return run;
+}
+
+void provisional_confirm(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range run = {w->low, 0};
+    while (w->provisional > 0 && (run = answered_run(f, worker, run.first + run.count)).count > 0) {
+        for (uint32_t i = 0; i < run.count; i++)
+            item_win(f, worker, run.first + i);
+        w->provisional -= run.count;
+        f->n_provisional -= run.count;
+        emit(f, ACT_COMMIT, worker, run.first, run.count, 0);
+    }
+    ASSERT(w->provisional == 0);
+    bounds_reset(w);
+}
+
+void provisional_revoke(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range run = {w->low, 0};
+    if (w->provisional == 0)
+        return;
+    while ((run = answered_run(f, worker, run.first + run.count)).count > 0) {
+        struct sent_range back = {run.first, 0};
+        for (uint32_t i = 0; i < run.count; i++) {
+            if (item_disown(f, worker, run.first + i)) {
+                back.count++;
+                continue;
+            }
+            if (back.count > 0)
+                pool_add(f, back, f->now_ms, NONE);
+            back = (struct sent_range){run.first + i + 1, 0};
+        }
+        if (back.count > 0)
+            pool_add(f, back, f->now_ms, NONE);
+    }
+    f->n_revoked += w->provisional;
+    f->n_provisional -= w->provisional;
+    w->provisional = 0;
+    emit(f, ACT_REVOKE, worker, 0, 0, 0);
+    bounds_reset(w);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who gets what, and how much at a time. A filter has a window of items in flight, by time or whole
+ * batches; a channel worker has credits. Near the end nobody gets more than his share of what is
+ * left, and a worker without work takes a second copy of the item that would be finished last.
+ */
+#include "core/feed_impl.h"
+
+enum { WINDOW_MAX = 1 << 18 };
+
+uint32_t batch_now(const struct feed *f, const struct worker *w)
+{
+    uint32_t limit = f->config.fixed_batches ? 0 : f->devices[w->device].batch;
+    if (f->config.batch == 0 || limit == 0)
+        return MAX(f->config.batch, limit);
+    return MIN(f->config.batch, limit);
+}
+
+/* Of what is left, nobody takes more than an even share: the tail is spread over all. */
+static uint64_t fair_share(const struct feed *f)
+{
+    if (!f->input_is_final)
+        return UINT64_MAX;
+    uint32_t alive = MAX(f->n_alive, 1u);
+    return (unsettled(f) + alive - 1) / alive;
+}
+
+static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
+{
+    if (w->is_draining || w->room == 0 || w->fifo_len == FIFO_CAP)
+        return 0;
+    uint32_t batch = f->config.batch > 0 ? batch_now(f, w) : 0;
+    if (batch > 0)
+        return w->in_flight + batch <= MAX(w->window, (uint64_t)batch) ? batch : 0;
+    uint64_t limit = MIN(w->window, MAX(fair_share(f), (uint64_t)1));
+    if (f->devices[w->device].batch > 0)
+        limit = MIN(limit, (uint64_t)f->devices[w->device].batch);
+    return w->in_flight < limit ? MIN(limit - w->in_flight, w->room) : 0;
+}
+
+static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
+{
+    uint64_t limit = MAX(fair_share(f), (uint64_t)1);
+    uint32_t batch = batch_now(f, w);
+    if (f->devices[w->device].batch > 0 && batch > 0)
+        limit = MIN(limit, (uint64_t)batch);
+    if (f->config.fixed_batches)
+        return w->credits >= f->config.batch || w->in_flight == 0 ? MIN(w->credits, f->config.batch) : 0;
+    return w->in_flight < limit ? MIN(limit - w->in_flight, w->credits) : 0;
+}
+
+static uint64_t capacity(const struct feed *f, const struct worker *w)
+{
+    return w->mode == MODE_CHANNEL ? channel_capacity(f, w) : filter_capacity(f, w);
+}
+
+/*
+ * The time an item takes this worker, from the spacing of its answers, and from that the window:
+ * enough in flight to stay busy for WINDOW_TARGET_MS, growing by doubling only, so that one fast
+ * answer does not draw a thousand items away from the others.
+ */
+void window_learn(struct feed *f, uint32_t worker, uint64_t count)
+{
+    struct worker *w = &f->workers[worker];
+    uint64_t since_ms = MAX(w->last_progress_ms, w->in_flight == count ? w->last_send_ms : 0);
+    double each_ms = (double)(f->now_ms - MIN(f->now_ms, since_ms)) / (double)count;
+    if (w->answered_in_life > 0 || w->mode == MODE_CHANNEL) {
+        double weight = MIN(0.2 * (double)count, 0.8);
+        w->mean_ms = w->mean_ms > 0 ? w->mean_ms + weight * (each_ms - w->mean_ms) : each_ms;
+        w->gap_max_ms = MAX(w->gap_max_ms * 0.98, each_ms);
+    }
+    uint32_t batch = f->config.batch > 0 ? batch_now(f, w) : 0;
+    if (batch > 0) {
+        w->window = MAX(w->window, 2ull * batch);
+        return;
+    }
+    uint64_t target = WINDOW_MAX;
+    if (w->mean_ms > (double)WINDOW_TARGET_MS / WINDOW_MAX)
+        target = (uint64_t)(WINDOW_TARGET_MS / w->mean_ms);
+    w->window = MAX(MIN(MIN(target, w->window * 2), (uint64_t)WINDOW_MAX), (uint64_t)2);
+}
+
+void idle_push(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->is_idle)
+        return;
+    w->is_idle = true;
+    f->idle[f->idle_len++] = worker;
+}
+
+bool work_is_there(struct feed *f)
+{
+    return f->ready_items > 0 || f->groups_waiting > 0 || fresh_is_there(f);
+}
+
+static struct sent_range next_work(struct feed *f, const struct worker *w, uint64_t max)
+{
+    struct sent_range range = {0, 0};
+    /* A device that has not given anything yet is not tried on the very item that it died with. */
+    if (f->devices[w->device].results == 0)
+        range = fresh_take(f, max);
+    if (range.count == 0)
+        range = pool_take(f, max, w->device);
+    if (range.count == 0)
+        range = fresh_take(f, max);
+    return range;
+}
+
+static void send(struct feed *f, uint32_t worker, struct sent_range range)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->in_flight == 0)
+        w->last_progress_ms = MAX(w->last_progress_ms, f->now_ms);
+    items_sent(f, worker, range);
+    w->last_send_ms = f->now_ms;
+    w->room -= MIN(w->room, (uint64_t)range.count);
+    w->credits -= MIN(w->credits, (uint64_t)range.count);
+    emit(f, ACT_SEND, worker, range.first, range.count, slot_of(f, range.first)->failures + 1u);
+}
+
+/* How much of a victim's work is still to come, in ms, if it goes on as before. */
+static double left_ms(const struct feed *f, const struct worker *v, double fallback_ms)
+{
+    double mean_ms = v->mean_ms > 0 ? v->mean_ms : fallback_ms;
+    double age_ms = (double)(f->now_ms - MIN(f->now_ms, v->last_progress_ms));
+    double expected = mean_ms * v->in_flight - age_ms;
+    return expected > 0 ? expected : age_ms; /* overdue: as long again as it took */
+}
+
+/* The last item of `victim` that nobody else has: the one that it will come to last. */
+static bool reissue_candidate(struct feed *f, uint32_t victim, uint64_t *out)
+{
+    const struct worker *v = &f->workers[victim];
+    uint64_t low = MAX(v->low, f->config.order ? 0 : f->frontier);
+    for (uint64_t item = v->high; item > low; item--) {
+        const struct slot *slot = slot_of(f, item - 1);
+        if (slot->state == SLOT_SENT && slot->owner[0] == victim + 1 && slot->owner[1] == 0 &&
+            !(slot->flags & ANSWERED_FIRST)) {
+            *out = item - 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_reissue(const struct feed *f, const struct worker *w)
+{
+    return f->input_is_final && !f->config.no_reissue && !f->is_stopping && w->in_flight == 0 &&
+           w->answered_in_life > 0 && w->group == NONE && f->delayed_items == 0;
+}
+
+static bool reissue(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (!may_reissue(f, w))
+        return false;
+    double worth_ms = MAX(1.5 * w->mean_ms, (double)REISSUE_MIN_MS), best_ms = 0;
+    uint32_t victim = NONE;
+    for (uint32_t v = 0; v < f->config.n_workers; v++) {
+        const struct worker *other = &f->workers[v];
+        if (v == worker || other->in_flight == 0 || other->group != NONE || other->losers >= other->in_flight)
+            continue;
+        double left = left_ms(f, other, w->mean_ms);
+        uint64_t item;
+        if (left > best_ms && reissue_candidate(f, v, &item)) {
+            best_ms = left;
+            victim = v;
+        }
+    }
+    if (victim == NONE)
+        return false;
+    uint64_t item = 0;
+    if (best_ms < worth_ms || !reissue_candidate(f, victim, &item)) {
+        wake_at(f, f->now_ms + (uint64_t)MAX(worth_ms / 2, 10.0));
+        return false;
+    }
+    f->n_reissued++;
+    emit(f, ACT_NOTE, worker, item, victim, NOTE_REISSUED);
+    send(f, worker, (struct sent_range){item, 1});
+    return true;
+}
+
+/* Nothing to give. What should a filter do that has given all its answers, or waits in vain? */
+static void starved(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->group != NONE) { /* its suspects are all sent: it gets nothing else before they are settled */
+        if (w->mode == MODE_FILTER && w->in_flight == 0)
+            worker_settle(f, worker);
+        return;
+    }
+    bool nothing_comes = f->input_is_final && !work_is_there(f) && f->delayed_items == 0;
+    if (w->mode == MODE_FILTER && nothing_comes) {
+        bool all_answered = f->n_in_flight == 0;
+        if (w->last_was_short || (w->in_flight == 0 && all_answered)) {
+            worker_end(f, worker);
+            return;
+        }
+    }
+    if (w->mode == MODE_FILTER && w->in_flight == 0 && w->provisional > 0)
+        worker_settle(f, worker);
+    if (reissue(f, worker))
+        return;
+    idle_push(f, worker);
+}
+
+/* Suspects run alone. False: this worker gets nothing else now. */
+static bool suspects_allow(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    bool is_empty = w->in_flight == 0 && w->provisional == 0;
+    if (w->group != NONE && f->groups[w->group].head == NONE && is_empty)
+        suspects_release(f, worker);
+    if (w->group != NONE)
+        return true;
+    if (!suspects_are_waiting(f, worker))
+        return true;
+    if (is_empty) {
+        if (f->quarantine == worker)
+            f->quarantine = NONE;
+        suspects_assign(f, worker);
+        return true;
+    }
+    if (f->quarantine == NONE)
+        f->quarantine = worker;
+    if (f->quarantine == worker && w->mode == MODE_FILTER && w->in_flight == 0)
+        worker_settle(f, worker);
+    return f->quarantine != worker;
+}
+
+static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t want)
+{
+    if (f->config.batch == 0 || w->group != NONE || f->input_is_final || w->mode == MODE_CHANNEL)
+        return false;
+    return f->ready_items + (f->known - MIN(f->known, f->next)) < want;
+}
+
+/* One run of work into the worker; the count sent, 0 if there is none. */
+static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range range = w->group != NONE ? suspects_take(f, worker, max) : next_work(f, w, max);
+    if (range.count > 0)
+        send(f, worker, range);
+    return range.count;
+}
+
+void worker_feed(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
+        return;
+    while (!f->is_stopping && !f->is_complete && !w->input_closed && suspects_allow(f, worker)) {
+        uint64_t want = capacity(f, w), left = want;
+        if (want == 0)
+            return;
+        if (batch_must_wait(f, w, want)) {
+            idle_push(f, worker);
+            return;
+        }
+        while (left > 0 && w->fifo_len < FIFO_CAP) {
+            uint32_t sent = send_one(f, worker, left);
+            if (sent == 0)
+                break;
+            left -= sent;
+        }
+        w->last_was_short = f->config.batch > 0 && left > 0 && w->in_flight > 0;
+        if (left == want || w->last_was_short) {
+            starved(f, worker);
+            return;
+        }
+    }
+}
+
+void idle_feed(struct feed *f)
+{
+    uint32_t tries = f->idle_len;
+    while (tries-- > 0 && f->idle_len > 0 && work_is_there(f)) {
+        /* First come, first served: the one that has waited longest stands at the bottom. */
+        uint32_t worker = f->idle[0];
+        for (uint32_t i = 1; i < f->idle_len; i++)
+            f->idle[i - 1] = f->idle[i];
+        f->idle_len--;
+        f->workers[worker].is_idle = false;
+        worker_feed(f, worker);
+    }
+}
