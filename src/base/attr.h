@@ -8,14 +8,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/param.h> /* MIN, MAX */
 
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define MUST_CHECK        __attribute__((warn_unused_result))
 #define NORETURN          __attribute__((noreturn))
 
 #define countof(array) (sizeof(array) / sizeof((array)[0]))
-#define MIN(a, b)      ((a) < (b) ? (a) : (b))
-#define MAX(a, b)      ((a) > (b) ? (a) : (b))
 
 /* A bug in muster itself: stays on in every build, because a wrong result is worse than none. */
 #define BUG(...)                                                                                   \

@@ -80,6 +80,8 @@ extern const struct cmd *const commands[];
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
+/* Only what argv names, into a request that is filled already: no defaults, no environment. */
+MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */
 void cmd_mdoc(const struct cmd *cmd, struct buf *out);

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a table of options to a filled request, a help text and an mdoc list.
+ */
+#include "cli/cmd.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+
+#include "base/parse.h"
+#include "base/suggest.h"
+#include "base/xalloc.h"
+
+static bool takes_value(const struct opt *opt)
+{
+    return opt->arg != NULL;
+}
+
+static const struct opt *opt_by_name(const struct cmd *cmd, struct str name)
+{
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++)
+        if (opt->name && str_equal(name, str_of(opt->name)))
+            return opt;
+    return NULL;
+}
+
+static const struct opt *opt_by_letter(const struct cmd *cmd, char letter)
+{
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++)
+        if (opt->letter == letter && letter != 0)
+            return opt;
+    return NULL;
+}
+
+static int u64_store(const struct opt *opt, struct str text, uint64_t *field, struct err *err)
+{
+    return u64_parse(text, opt->min, opt->max > 0 ? opt->max : UINT64_MAX, field, err);
+}
+
+static int value_store(const struct opt *opt, const char *value, void *request, struct err *err)
+{
+    void *field = (char *)request + opt->offset;
+    struct str text = str_of(value);
+    switch (opt->kind) {
+    case OPT_FLAG:
+        *(bool *)field = true;
+        return 0;
+    case OPT_UNSET:
+        *(bool *)field = false;
+        return 0;
+    case OPT_TEXT:
+        *(const char **)field = value;
+        return 0;
+    case OPT_TEXTS: {
+        struct texts *texts = field;
+        texts->at = xrealloc(texts->at, (texts->len + 1) * sizeof(*texts->at));
+        texts->at[texts->len++] = value;
+        return 0;
+    }
+    case OPT_U64:
+        return u64_store(opt, text, field, err);
+    case OPT_SIZE:
+        return size_parse(text, field, err);
+    case OPT_DURATION:
+        return duration_parse(text, field, err);
+    case OPT_PARSE:
+        return opt->parse(text, field, err);
+    case OPT_END:
+    case OPT_HEADING:
+        break;
+    }
+    BUG("option kind %d", opt->kind);
+}
+
+static int unknown_option(const struct cmd *cmd, const char *typed, struct err *err)
+{
+    const char *names[128];
+    size_t n_names = 0;
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END && n_names < countof(names); opt++)
+        if (opt->name)
+            names[n_names++] = opt->name;
+    size_t len = strcspn(typed, "=");
+    char *name = xstrndup(typed, len);
+    const char *near = suggest(name, names, n_names);
+    free(name);
+    if (near)
+        return fail(err, ERR_USAGE, "unknown option '--%.*s' (did you mean '--%s'?)", (int)len, typed, near);
+    return fail(err, ERR_USAGE, "unknown option '--%.*s'; see muster %s --help", (int)len, typed, cmd->name);
+}
+
+/* `--name=value`, `--name value`, `--name`. *at moves over a separate value. */
+static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, void *request, struct err *err)
+{
+    const char *typed = argv[*at] + 2;
+    size_t len = strcspn(typed, "=");
+    const struct opt *opt = opt_by_name(cmd, (struct str){typed, len});
+    if (!opt)
+        return unknown_option(cmd, typed, err);
+    const char *value = typed[len] == '=' ? typed + len + 1 : NULL;
+    if (!takes_value(opt) && value)
+        return fail(err, ERR_USAGE, "option '--%s' takes no value", opt->name);
+    if (takes_value(opt) && !value) {
+        if (*at + 1 >= argc)
+            return fail(err, ERR_USAGE, "option '--%s' needs a value (%s)", opt->name, opt->arg);
+        value = argv[++*at];
+    }
+    int rc = value_store(opt, value, request, err);
+    return rc ? wrap(err, rc, "--%s", opt->name) : 0;
+}
+
+/* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
+static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, void *request, struct err *err)
+{
+    for (const char *letter = argv[*at] + 1; *letter; letter++) {
+        const struct opt *opt = opt_by_letter(cmd, *letter);
+        if (!opt)
+            return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s --help", *letter, cmd->name);
+        const char *value = NULL;
+        if (takes_value(opt)) {
+            value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
+            if (!value)
+                return fail(err, ERR_USAGE, "option '-%c' needs a value (%s)", *letter, opt->arg);
+        }
+        int rc = value_store(opt, value, request, err);
+        if (rc)
+            return wrap(err, rc, "-%c", *letter);
+        if (takes_value(opt))
+            return 0;
+    }
+    return 0;
+}
+
+/* MUSTER_<NAME> stands for --<name>, dashes as underscores. */
+static int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
+{
+    /* What muster tells its workers must not come back as an option of a muster inside one. */
+    static const char *const reserved[] = {"seed", "batch", "run-dir"};
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
+        char variable[80];
+        bool skip = !opt->name;
+        for (size_t i = 0; !skip && i < countof(reserved); i++)
+            skip = strcmp(opt->name, reserved[i]) == 0;
+        if (skip)
+            continue;
+        snprintf(variable, sizeof(variable), "MUSTER_%s", opt->name);
+        for (char *c = variable; *c; c++)
+            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        const char *value = getenv(variable);
+        if (!value || !*value || (!takes_value(opt) && strcmp(value, "1") != 0))
+            continue;
+        int rc = value_store(opt, value, request, err);
+        if (rc)
+            return wrap(err, rc, "%s", variable);
+    }
+    return 0;
+}
+
+static int words_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out, char ***command,
+                       struct err *err)
+{
+    int rc = 0, n_operands = 0;
+    *command = NULL;
+    for (int i = 1; i < argc && rc == 0; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            if (cmd->keeps_dashdash) {
+                *command = argv + i + 1;
+                break;
+            }
+            while (++i < argc)
+                argv[n_operands++] = argv[i];
+        } else if (argv[i][0] == '-' && argv[i][1] == '-') {
+            rc = long_option(cmd, argv, argc, &i, request, err);
+        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            rc = short_options(cmd, argv, argc, &i, request, err);
+        } else {
+            argv[n_operands++] = argv[i];
+        }
+    }
+    *argc_out = n_operands;
+    return rc;
+}
+
+int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out, char ***operands,
+              char ***command, struct err *err)
+{
+    memset(request, 0, cmd->request_size);
+    if (cmd->defaults)
+        cmd->defaults(request);
+    *operands = argv;
+    int rc = environment_defaults(cmd, request, err);
+    return rc ? rc : words_parse(cmd, argc, argv, request, argc_out, command, err);
+}
+
+int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err)
+{
+    int n_operands;
+    char **command;
+    return words_parse(cmd, argc, argv, request, &n_operands, &command, err);
+}
+
+/* ---- help ---- */
+
+enum { HELP_COLUMN = 28, HELP_WIDTH = 79 };
+
+/* Words of `text` from column HELP_COLUMN on, wrapped at HELP_WIDTH; the cursor stands at `column`. */
+static void wrapped(struct buf *out, const char *text, size_t column, size_t indent)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column + word > HELP_WIDTH && column > indent) {
+            buf_addf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        }
+        buf_add(out, text, word);
+        column += word;
+        text += word;
+        if (*text == ' ') {
+            buf_add_char(out, ' ');
+            column++;
+            text++;
+        }
+    }
+    buf_add_char(out, '\n');
+}
+
+static void option_help(const struct opt *opt, struct buf *out)
+{
+    char left[64];
+    char letter[8] = "";
+    if (opt->letter)
+        snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
+    int len = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, opt->name, opt->arg ? " " : "",
+                       opt->arg ? opt->arg : "");
+    buf_addf(out, "%-*s", HELP_COLUMN - 1, left);
+    if (len >= HELP_COLUMN - 1)
+        buf_addf(out, "\n%*s", HELP_COLUMN - 1, "");
+    buf_add_char(out, ' ');
+    wrapped(out, opt->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+void cmd_help(const struct cmd *cmd, struct buf *out)
+{
+    buf_addf(out, "usage: muster %s %s\n\n", cmd->name, cmd->args);
+    buf_addf(out, "%c%s.\n", toupper((unsigned char)cmd->summary[0]), cmd->summary + 1);
+    if (cmd->details) {
+        buf_add_char(out, '\n');
+        wrapped(out, cmd->details, 0, 0);
+    }
+    buf_add_char(out, '\n');
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
+        if (opt->kind == OPT_HEADING)
+            buf_addf(out, "%s%s\n", opt == cmd->opts ? "" : "\n", opt->help);
+        else
+            option_help(opt, out);
+    }
+    for (const char *const *pair = cmd->examples; pair && pair[0]; pair += 2)
+        buf_addf(out, "%s  # %s\n  %s\n", pair == cmd->examples ? "\nExamples\n" : "", pair[1], pair[0]);
+    buf_addf(out, "\nSee muster-%s(1); exit status in muster(1).\n", cmd->name);
+}
+
+/* Text for mdoc: backslashes and a leading dot or quote must not be taken for markup. */
+static void mdoc_text(struct buf *out, const char *text)
+{
+    for (const char *c = text; *c; c++) {
+        if (*c == '\\')
+            buf_add_text(out, "\\e");
+        else if (*c == '-')
+            buf_add_text(out, "\\-");
+        else if ((*c == '.' || *c == '\'') && c == text)
+            buf_addf(out, "\\&%c", *c);
+        else
+            buf_add_char(out, *c);
+    }
+}
+
+void cmd_mdoc(const struct cmd *cmd, struct buf *out)
+{
+    bool list_open = false;
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
+        if (opt->kind == OPT_HEADING) {
+            buf_addf(out, "%s.Ss %s\n", list_open ? ".El\n" : "", opt->help);
+            list_open = false;
+            continue;
+        }
+        if (!list_open)
+            buf_add_text(out, ".Bl -tag -width Ds\n");
+        list_open = true;
+        buf_add_text(out, ".It ");
+        if (opt->letter)
+            buf_addf(out, "Fl %c , ", opt->letter);
+        buf_addf(out, "Fl \\-%s", opt->name);
+        if (opt->arg)
+            buf_addf(out, " Ar %s", opt->arg);
+        buf_add_char(out, '\n');
+        mdoc_text(out, opt->help);
+        buf_add_char(out, '\n');
+    }
+    if (list_open)
+        buf_add_text(out, ".El\n");
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `muster map` and `muster resume`: their options. Both end in map_run().
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/verbs.h"
+#include "run/request.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+
+#include <unistd.h>
+
+struct map_options {
+    struct map_request request;
+    bool quiet;
+};
+
+#define FIELD(name) offsetof(struct map_options, request.name)
+
+static int format_store(struct str text, void *field, struct err *err)
+{
+    return record_format_parse(text, field, err);
+}
+
+static int out_format_store(struct str text, void *field, struct err *err)
+{
+    return out_format_parse(text, field, err);
+}
+
+static int visible_store(struct str text, void *field, struct err *err)
+{
+    bool uuid = str_equal(text, STR("uuid"));
+    if (!uuid && !str_equal(text, STR("index")))
+        return fail(err, ERR_USAGE, "expected index or uuid, found '%.*s'", (int)text.len, text.at);
+    *(enum visible_mode *)field = uuid ? VISIBLE_UUID : VISIBLE_INDEX;
+    return 0;
+}
+
+static int order_store(struct str text, void *field, struct err *err)
+{
+    bool any = str_equal(text, STR("any"));
+    if (!any && !str_equal(text, STR("input")))
+        return fail(err, ERR_USAGE, "expected input or any, found '%.*s'", (int)text.len, text.at);
+    *(bool *)field = any;
+    return 0;
+}
+
+/* "12" or "5%": two fields, found from the first. */
+static int failures_store(struct str text, void *field, struct err *err)
+{
+    struct map_options *options = (struct map_options *)(void *)((char *)field - FIELD(failures_max));
+    uint64_t value = 0;
+    bool percent = text.len > 1 && text.at[text.len - 1] == '%';
+    int rc = u64_parse((struct str){text.at, text.len - percent}, 1, percent ? 100 : UINT32_MAX, &value, err);
+    options->request.failures_max = percent ? 0 : value;
+    options->request.failures_percent = percent ? (uint32_t)value : 0;
+    return rc;
+}
+
+static int log_level_store(struct str text, void *field, struct err *err)
+{
+    return log_level_parse(text, field, err);
+}
+
+/* Those that `resume` takes as well: devices, workers, retries, limits, logs. */
+#define COMMON_OPTS                                                                                                    \
+    {OPT_HEADING, .help = "Devices and workers"},                                                                      \
+    {OPT_TEXT, 'g', "gpus", "SPEC", "devices: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", FIELD(gpus)}, \
+    {OPT_U64, 0, "gpus-per-worker", "N", "give each worker N devices that are near each other (default 1)", FIELD(gpus_per_worker), 1, 64}, \
+    {OPT_U64, 0, "workers-per-gpu", "N", "run N workers on each device (default 1)", FIELD(workers_per_gpu), 1, 64},   \
+    {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store}, \
+    {OPT_DURATION, 0, "wait", "DURATION", "wait at most so long for devices to become free", FIELD(wait_ms)},          \
+    {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(loading_max), 1, 65535}, \
+    {OPT_FLAG, 0, "channel-path", NULL, "give MUSTER_CHANNEL as the path of a socket, for workers in containers", FIELD(channel_path)}, \
+    {OPT_HEADING, .help = "Retries and limits"},                                                                       \
+    {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(retries), 0, 100}, \
+    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(failures_max), .parse = failures_store}, \
+    {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", FIELD(item_limit_ms)}, \
+    {OPT_DURATION, 0, "start-timeout", "DURATION", "limit for a worker to give its first sign", FIELD(start_limit_ms)}, \
+    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has been silent so long with items in hand", FIELD(silence_limit_ms)}, \
+    {OPT_DURATION, 0, "time-limit", "DURATION", "limit for the whole run (exit status 124; can be resumed)", FIELD(run_limit_ms)}, \
+    {OPT_DURATION, 0, "grace", "DURATION", "between TERM and KILL (default 10s)", FIELD(grace_ms)},                    \
+    {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", FIELD(no_reissue)}, \
+    {OPT_HEADING, .help = "The run"},                                                                                  \
+    {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", FIELD(on_finish)}, \
+    {OPT_FLAG, 'd', "detach", NULL, "go on without the terminal; see muster status --watch", FIELD(detach)},           \
+    {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(keep_parts)},                        \
+    {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(log_level), .parse = log_level_store}, \
+    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(log_cap_bytes)}, \
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
+
+static const struct opt map_opts[] = {
+    {OPT_HEADING, .help = "Input and output"},
+    {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
+    {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
+    {OPT_PARSE, 0, "format", "FORMAT", "of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = format_store},
+    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store},
+    {OPT_FLAG, 0, "raw", NULL, "hand records to a filter as they stand, without conversion or checks", FIELD(is_raw)},
+    {OPT_U64, 'n', "limit", "N", "only the first N items", FIELD(limit), 1, 0},
+    {OPT_FLAG, 'j', "join", NULL, "write the input's fields with the result's", FIELD(join)},
+    {OPT_TEXT, 'k', "key", "FIELD", "each result carries this field of its item; results may then come in any order", FIELD(key_field)},
+    {OPT_PARSE, 0, "order", "input|any", "of the output: the input's, or as results come (default input)", FIELD(any_order), .parse = order_store},
+    {OPT_HEADING, .help = "Batches and order of work"},
+    {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},
+    {OPT_FLAG, 0, "fixed-batches", NULL, "batch k is items kN to kN+N-1, whatever the devices", FIELD(fixed_batches)},
+    {OPT_FLAG, 0, "longest-first", NULL, "the largest records first", FIELD(longest_first)},
+    {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(weight_field)},
+    {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(seed)},
+    COMMON_OPTS,
+    {OPT_TEXT, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
+    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
+    {OPT_FLAG, 0, "fresh", NULL, "start over, also where an unfinished run of the same command is there", FIELD(fresh)},
+    {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(dry_run)},
+    {OPT_END},
+};
+
+static void map_defaults(void *request)
+{
+    struct map_options *options = request;
+    options->request.retries = 2;
+    options->request.seed = 42;
+    options->request.grace_ms = 10000;
+    options->request.log_level = LOG_INFO;
+}
+
+static int map_verb(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+{
+    struct map_options *options = request;
+    options->request.inputs = (const char *const *)argv;
+    options->request.n_inputs = (size_t)argc;
+    options->request.command = (const char *const *)command;
+    return map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color, &options->request, err);
+}
+
+static const char *const map_examples[] = {
+    "muster map prompts.jsonl -o answers.jsonl -- python worker.py", "one worker on every free GPU",
+    "muster map -g cpu:4 words.txt -o out.txt -- ./filter", "four CPU slots",
+    NULL,
+};
+
+const struct cmd cmd_map = {
+    .name = "map",
+    .args = "[OPTION]... -o OUT INPUT... -- COMMAND [ARG]...",
+    .summary = "warm workers on every device over a data set, one merged result",
+    .details = "COMMAND is started once on each device and kept warm. It reads items as lines on stdin and answers one line "
+               "each (a filter), or speaks the channel protocol (muster-worker(7)). Every item's result appears exactly "
+               "once, in input order; an interrupted run is resumed by typing the same command again.",
+    .opts = map_opts,
+    .examples = map_examples,
+    .keeps_dashdash = true,
+    .request_size = sizeof(struct map_options),
+    .defaults = map_defaults,
+    .run = map_verb,
+};
+
+/* ---- resume ---- */
+
+static const struct opt resume_opts[] = {
+    COMMON_OPTS,
+    {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
+    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
+    {OPT_END},
+};
+
+static int resume_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err);
+
+static const char *const resume_examples[] = {
+    "muster resume latest", "go on with the newest run",
+    "muster resume latest -g cpu:2 --retry-failed", "on other devices, failed items again",
+    NULL,
+};
+
+const struct cmd cmd_resume = {
+    .name = "resume",
+    .args = "[RUN] [OPTION]... [-- COMMAND [ARG]...]",
+    .summary = "go on with a run that was interrupted, with whatever devices there are",
+    .details = "RUN is a path, a name, the beginning of a name, or latest (the default). Options given here replace those "
+               "of the run; the rest stays as it was.",
+    .opts = resume_opts,
+    .examples = resume_examples,
+    .keeps_dashdash = true,
+    .request_size = sizeof(struct map_options),
+    .defaults = map_defaults,
+    .run = resume_run,
+};
+
+static size_t list_len(const char *const *list)
+{
+    size_t len = 0;
+    while (list && list[len])
+        len++;
+    return len;
+}
+
+/*
+ * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
+ * resume is parsed a second time into the same request, which leaves what it does not name alone.
+ */
+static int options_replay(struct map_options *options, const struct manifest *manifest, struct app *app, struct err *err)
+{
+    size_t n_old = list_len(manifest->argv);
+    char **old = xcalloc(n_old + 1, sizeof(*old));
+    char **again = xcalloc((size_t)app->argc + 1, sizeof(*again));
+    struct map_options overrides;
+    char **operands, **command;
+    int n_operands;
+    for (size_t i = 0; i < n_old; i++)
+        old[i] = xstrdup(manifest->argv[i]);
+    int rc = n_old < 2 ? fail(err, ERR_DATA, "the manifest does not hold the command line")
+                       : cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands, &command, err);
+    if (rc == 0) {
+        options->request.inputs = (const char *const *)operands;
+        options->request.n_inputs = (size_t)n_operands;
+        options->request.command = (const char *const *)command;
+    }
+    for (int i = 0; i < app->argc; i++)
+        again[i] = app->argv[i];
+    overrides = *options;
+    if (rc == 0)
+        rc = cmd_overlay(&cmd_resume, app->argc - 1, again + 1, &overrides, err);
+    *options = overrides;
+    free(again); /* `old` is kept: the request points into it until the program ends */
+    return rc;
+}
+
+static int resume_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+{
+    struct map_options *typed = request, options = {0};
+    struct manifest manifest;
+    char *dir = NULL;
+    cleanup_free char *root = runs_root(typed->request.runs_dir);
+    if (argc > 1)
+        return fail(err, ERR_USAGE, "expected one run, found '%s' and '%s'", argv[0], argv[1]);
+    int rc = run_find(root, argc == 1 ? argv[0] : NULL, &dir, err);
+    if (rc == 0)
+        rc = manifest_read(dir, &manifest, err);
+    if (rc)
+        return rc;
+    rc = options_replay(&options, &manifest, app, err);
+    if (rc == 0 && chdir(manifest.cwd) != 0)
+        rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest.cwd);
+    options.request.resume_dir = dir;
+    options.request.retry_failed = typed->request.retry_failed;
+    if (command && command[0])
+        options.request.command = (const char *const *)command;
+    if (typed->request.retry_failed)
+        options.request.overwrite = true; /* the output that lacks the failed ones is its own */
+    options.request.dry_run = false;
+    if (rc == 0)
+        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color, &options.request, err);
+    manifest_release(&manifest);
+    free(dir);
+    return rc;
+}

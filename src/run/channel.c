@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Channel workers: newline-delimited JSON. Only the envelope is parsed; the payload is carried as
+ * the bytes it is. The protocol stands in muster-worker(7).
+ */
+#include "run/session.h"
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/rng.h"
+
+enum { FLUSH_BYTES = 64 * 1024, MESSAGE_MAX_BYTES = 1 << 30, CREDITS_MAX = 100000 };
+
+static bool part_ready(struct life *life)
+{
+    struct err err = {0};
+    if (life->part)
+        return true;
+    if (part_open(life->session->ledger, life->number, &life->part, &err) == 0)
+        return true;
+    session_abort(life->session, &err);
+    return false;
+}
+
+/* ---- to the worker ---- */
+
+static void item_refuse(struct life *life, uint64_t item, const struct err *why)
+{
+    struct session *s = life->session;
+    log_add(s->log, LOG_WARN, "input", "%s", why->text);
+    session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item});
+}
+
+static bool item_write(struct life *life, uint64_t item, uint32_t attempt, struct err *err)
+{
+    struct session *s = life->session;
+    struct buf *out = &life->to_worker;
+    size_t begin = out->len;
+    const char *key = "data";
+    cleanup_buf struct buf data = BUF_INIT;
+    if (source_item_json(s->source, item, &data, &key, err) != 0) {
+        out->len = begin;
+        return false;
+    }
+    buf_addf(out, "{\"item\":%lu,\"seed\":\"%016lx\",\"attempt\":%u,\"%s\":", item, item_seed(s->base_seed, item), attempt, key);
+    buf_add(out, data.at, data.len);
+    buf_add_text(out, "}\n");
+    return true;
+}
+
+void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t attempt)
+{
+    for (uint64_t item = first; item < first + count; item++) {
+        struct err err = {0};
+        life->n_items_sent++;
+        if (!item_write(life, item, attempt, &err))
+            item_refuse(life, item, &err);
+    }
+    if (life->to_worker.len >= FLUSH_BYTES)
+        life_flush(life);
+}
+
+void channel_batch(struct life *life, uint64_t batch)
+{
+    buf_addf(&life->to_worker, "{\"batch\":%lu}\n", batch);
+}
+
+void channel_stop(struct life *life)
+{
+    buf_add_text(&life->to_worker, "{\"stop\":true}\n");
+}
+
+/* ---- from the worker ---- */
+
+/* One message, taken apart. Absent members have len 0. */
+struct message {
+    struct str ready, done, fail, oom, loaded, result, metrics, error, retry, batch;
+};
+
+static const struct {
+    const char *key;
+    size_t offset;
+} members[] = {
+    {"ready", offsetof(struct message, ready)},     {"done", offsetof(struct message, done)},
+    {"fail", offsetof(struct message, fail)},       {"oom", offsetof(struct message, oom)},
+    {"loaded", offsetof(struct message, loaded)},   {"result", offsetof(struct message, result)},
+    {"metrics", offsetof(struct message, metrics)}, {"error", offsetof(struct message, error)},
+    {"retry", offsetof(struct message, retry)},     {"batch", offsetof(struct message, batch)},
+};
+
+static bool message_parse(struct str line, struct message *message)
+{
+    struct json_members walk = json_members(line);
+    struct str key, value;
+    *message = (struct message){0};
+    while (json_next(&walk, &key, &value))
+        for (size_t i = 0; i < countof(members); i++)
+            if (str_equal(key, str_of(members[i].key)))
+                *(struct str *)((char *)message + members[i].offset) = value;
+    return !walk.malformed;
+}
+
+static void on_ready(struct life *life, const struct message *m)
+{
+    uint64_t credits = 0;
+    if (!json_to_u64(m->ready, &credits))
+        credits = 0;
+    if (!life->is_channel) {
+        life->is_channel = true;
+        filter_to_channel(life);
+    }
+    session_event(life->session, (struct feed_event){.kind = EV_READY,
+                                                     .worker = life->seat,
+                                                     .count = MIN(credits, (uint64_t)CREDITS_MAX)});
+}
+
+static void on_done(struct life *life, const struct message *m)
+{
+    struct session *s = life->session;
+    uint64_t item;
+    if (!json_to_u64(m->done, &item) || !part_ready(life))
+        return;
+    life_first_result(life);
+    life->n_items_answered++;
+    s->hand.result = m->result.len > 0 ? m->result : STR("null");
+    if (m->metrics.len > 0)
+        metrics_add(&s->hand.metrics, m->metrics);
+    session_event(s, (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = item});
+}
+
+static void on_fail(struct life *life, const struct message *m)
+{
+    struct session *s = life->session;
+    cleanup_buf struct buf error = BUF_INIT;
+    uint64_t item;
+    bool retry = true;
+    if (!json_to_u64(m->fail, &item))
+        return;
+    if (m->retry.len > 0 && !json_to_bool(m->retry, &retry))
+        retry = true;
+    if (!json_to_text(m->error, &error))
+        buf_add_text(&error, "failed");
+    life->n_items_answered++;
+    s->hand.error = buf_text(&error);
+    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life), buf_text(&error));
+    session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
+}
+
+static void on_oom(struct life *life, const struct message *m)
+{
+    uint64_t batch = 0;
+    if (!json_to_u64(m->batch, &batch))
+        batch = 1;
+    session_event(life->session, (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = batch});
+}
+
+static void on_loaded(struct life *life, const struct message *m)
+{
+    (void)m;
+    life_first_result(life);
+    session_event(life->session, (struct feed_event){.kind = EV_LOADED, .worker = life->seat});
+}
+
+static void message_malformed(struct life *life, struct str line)
+{
+    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1), line.at);
+    session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+}
+
+static void message_take(struct life *life, struct str line)
+{
+    struct message m;
+    if (str_trim(line).len == 0)
+        return;
+    if (!message_parse(line, &m)) {
+        message_malformed(life, line);
+        return;
+    }
+    if (m.ready.len > 0)
+        on_ready(life, &m);
+    if (!life->is_channel) /* nothing else counts before the first ready */
+        return;
+    if (m.loaded.len > 0)
+        on_loaded(life, &m);
+    if (m.done.len > 0)
+        on_done(life, &m);
+    if (m.fail.len > 0)
+        on_fail(life, &m);
+    if (m.oom.len > 0)
+        on_oom(life, &m);
+}
+
+void channel_read(struct life *life, struct str bytes)
+{
+    struct str rest = bytes;
+    /* A message cut in two by the last read is finished first. */
+    if (life->channel_in.len > 0) {
+        const char *end = memchr(rest.at, '\n', rest.len);
+        size_t len = end ? (size_t)(end + 1 - rest.at) : rest.len;
+        buf_add(&life->channel_in, rest.at, len);
+        rest.at += len;
+        rest.len -= len;
+        if (!end && life->channel_in.len < MESSAGE_MAX_BYTES)
+            return;
+        struct buf whole = life->channel_in;
+        life->channel_in = (struct buf)BUF_INIT;
+        message_take(life, buf_str(&whole));
+        buf_release(&whole);
+    }
+    while (rest.len > 0 && !life->is_over) {
+        const char *end = memchr(rest.at, '\n', rest.len);
+        if (!end)
+            break;
+        struct str line = {rest.at, (size_t)(end - rest.at)};
+        rest.at += line.len + 1;
+        rest.len -= line.len + 1;
+        message_take(life, line);
+    }
+    buf_add_str(&life->channel_in, rest);
+}
+
+/* ---- commit ---- */
+
+void channel_commit(struct life *life, uint64_t item)
+{
+    struct session *s = life->session;
+    if (!part_ready(life))
+        return;
+    cleanup_buf struct buf line = BUF_INIT;
+    if (memchr(s->hand.result.at, '\n', s->hand.result.len))
+        buf_add_json_compact(&line, s->hand.result);
+    else
+        buf_add_str(&line, s->hand.result);
+    buf_add_char(&line, '\n');
+    uint64_t offset = part_append(life->part, buf_str(&line));
+    struct range_row row = {.first = item,
+                            .count = 1,
+                            .part = life->number,
+                            .offset = offset,
+                            .bytes = line.len,
+                            .seat = life->seat,
+                            .attempt = feed_item_failures(s->feed, item) + 1};
+    ledger_range(s->ledger, life->part, &row, &s->hand.metrics);
+}

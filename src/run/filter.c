@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Filters: item lines into stdin, result lines out of stdout, in the same order. Answers are bytes
+ * in the worker's part; where the line of which item stands is known for runs, not for single lines.
+ */
+#include "run/session.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "run/keyed.h"
+#include "run/lines.h"
+
+static bool part_ready(struct life *life)
+{
+    struct err err = {0};
+    if (life->part)
+        return true;
+    if (part_open(life->session->ledger, life->number, &life->part, &err) == 0)
+        return true;
+    session_abort(life->session, &err);
+    return false;
+}
+
+/* ---- to the worker ---- */
+
+static void sent_push(struct life *life, uint64_t first, uint64_t count)
+{
+    struct sent_items *last = life->n_sent > 0 ? &life->sent[life->n_sent - 1] : NULL;
+    if (last && last->first + last->count == first) {
+        last->count += count;
+        return;
+    }
+    if (life->n_sent == life->cap_sent) {
+        life->cap_sent = life->cap_sent ? life->cap_sent * 2 : 16;
+        life->sent = xrealloc(life->sent, life->cap_sent * sizeof(*life->sent));
+    }
+    life->sent[life->n_sent++] = (struct sent_items){first, count};
+}
+
+void filter_send(struct life *life, uint64_t first, uint64_t count)
+{
+    struct session *s = life->session;
+    struct err err = {0};
+    size_t before = life->to_worker.len;
+    uint64_t at = first, end = first + count;
+    while (at < end) {
+        uint64_t written = 0;
+        size_t begin = life->to_worker.len;
+        if (source_lines(s->source, at, end - at, SIZE_MAX, &life->to_worker, &written, &err) != 0) {
+            session_abort(s, &err);
+            return;
+        }
+        struct str lines = {life->to_worker.at + begin, life->to_worker.len - begin};
+        if (s->request->key_field && !keyed_add(&life->keyed, s->request->key_field, at, lines, &err)) {
+            session_abort(s, &err);
+            return;
+        }
+        at += written;
+    }
+    life->bytes_in_flight += life->to_worker.len - before;
+    life->n_items_sent += count;
+    if (!s->request->key_field)
+        sent_push(life, first, count);
+    life_flush(life);
+}
+
+/* ---- from the worker ---- */
+
+static void answered_push(struct life *life, struct answered_items items)
+{
+    struct answered_items *last = life->n_answered > 0 ? &life->answered[life->n_answered - 1] : NULL;
+    if (last && last->first + last->count == items.first && last->offset + last->bytes == items.offset) {
+        last->count += items.count;
+        last->bytes += items.bytes;
+        return;
+    }
+    if (life->n_answered == life->cap_answered) {
+        life->cap_answered = life->cap_answered ? life->cap_answered * 2 : 16;
+        life->answered = xrealloc(life->answered, life->cap_answered * sizeof(*life->answered));
+    }
+    life->answered[life->n_answered++] = items;
+}
+
+static void sent_pop(struct life *life, uint64_t count)
+{
+    life->sent[0].first += count;
+    life->sent[0].count -= count;
+    if (life->sent[0].count > 0)
+        return;
+    memmove(life->sent, life->sent + 1, --life->n_sent * sizeof(*life->sent));
+}
+
+static void stray_note(struct life *life, struct str line)
+{
+    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1), line.at);
+    life->stray[strcspn(life->stray, "\n")] = '\0';
+}
+
+/*
+ * Match whole lines in `bytes`, which stand in the part at `offset`, with the items sent. Returns how
+ * many lines there were; those beyond the items sent are counted too, for the feeder to judge.
+ */
+static uint64_t lines_match(struct life *life, struct str bytes, uint64_t offset)
+{
+    uint64_t total = 0;
+    while (bytes.len > 0) {
+        uint64_t found, want = life->n_sent > 0 ? life->sent[0].count : UINT64_MAX;
+        size_t used = lines_skip(bytes, want, &found);
+        if (found == 0)
+            break;
+        uint64_t end = offset + used;
+        if (life->n_sent > 0) {
+            answered_push(life, (struct answered_items){life->sent[0].first, found, life->part_line_begin,
+                                                        end - life->part_line_begin});
+            sent_pop(life, found);
+        } else {
+            stray_note(life, bytes);
+        }
+        life->part_line_begin = offset = end;
+        bytes.at += used;
+        bytes.len -= used;
+        total += found;
+    }
+    return total;
+}
+
+static void answers_event(struct life *life, uint64_t count)
+{
+    if (count == 0)
+        return;
+    uint64_t in_flight = life->n_items_sent - life->n_items_answered;
+    life->bytes_in_flight -= in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
+    life->n_items_answered += MIN(count, in_flight);
+    life_first_result(life);
+    session_event(life->session, (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
+}
+
+/* Before a worker is known to be a filter, what it prints may be talk: keep it for the log. */
+static void early_keep(struct life *life, struct str bytes)
+{
+    enum { EARLY_MAX = 65536 };
+    if (life->n_items_answered == 0 && life->early_stdout.len < EARLY_MAX)
+        buf_add(&life->early_stdout, bytes.at, MIN(bytes.len, (size_t)EARLY_MAX - life->early_stdout.len));
+    else if (life->n_items_answered > 0)
+        buf_release(&life->early_stdout);
+}
+
+static void plain_read(struct life *life, struct str bytes)
+{
+    uint64_t offset = part_append(life->part, bytes);
+    answers_event(life, lines_match(life, bytes, offset));
+}
+
+/* One whole line of a worker whose answers are looked into. False: it cannot be an answer. */
+static bool line_take(struct life *life, struct str line, uint64_t *n_answers)
+{
+    struct session *s = life->session;
+    if (!json_is_object(line))
+        return false;
+    if (!life->keyed) {
+        uint64_t offset = part_append(life->part, line);
+        *n_answers += lines_match(life, line, offset);
+        return true;
+    }
+    uint64_t item;
+    if (!keyed_take(life->keyed, s->request->key_field, line, &item))
+        return false;
+    life_first_result(life);
+    life->n_items_answered++;
+    s->hand.result = str_trim(line);
+    session_event(s, (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = item});
+    return true;
+}
+
+static void checked_read(struct life *life, struct str bytes)
+{
+    uint64_t n_answers = 0;
+    bool carried = life->from_worker.len > 0;
+    if (carried) {
+        const char *end = memchr(bytes.at, '\n', bytes.len);
+        size_t len = end ? (size_t)(end + 1 - bytes.at) : bytes.len;
+        buf_add(&life->from_worker, bytes.at, len);
+        bytes.at += len;
+        bytes.len -= len;
+        if (!end)
+            return;
+        if (!line_take(life, buf_str(&life->from_worker), &n_answers))
+            goto stray;
+        buf_reset(&life->from_worker);
+    }
+    while (bytes.len > 0) {
+        const char *end = memchr(bytes.at, '\n', bytes.len);
+        if (!end)
+            break;
+        struct str line = {bytes.at, (size_t)(end + 1 - bytes.at)};
+        if (!line_take(life, line, &n_answers)) {
+            buf_reset(&life->from_worker);
+            buf_add_str(&life->from_worker, line);
+            goto stray;
+        }
+        bytes.at += line.len;
+        bytes.len -= line.len;
+    }
+    buf_add_str(&life->from_worker, bytes);
+    answers_event(life, n_answers);
+    return;
+stray:
+    stray_note(life, buf_str(&life->from_worker));
+    buf_reset(&life->from_worker);
+    session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+}
+
+void filter_read(struct life *life, struct str bytes)
+{
+    struct session *s = life->session;
+    if (!part_ready(life) || life->was_ended)
+        return;
+    early_keep(life, bytes);
+    bool is_checked = s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);
+    if (is_checked)
+        checked_read(life, bytes);
+    else
+        plain_read(life, bytes);
+}
+
+/* The last line may lack its newline. */
+void filter_eof(struct life *life)
+{
+    bool unfinished = life->from_worker.len > 0 || (life->part && life->part->offset > life->part_line_begin);
+    if (unfinished && !life->was_ended && life->part)
+        filter_read(life, STR("\n"));
+}
+
+/* ---- commit ---- */
+
+static void range_record(struct life *life, uint64_t first, uint64_t count, uint64_t offset, uint64_t bytes)
+{
+    struct range_row row = {.first = first,
+                            .count = count,
+                            .part = life->number,
+                            .offset = offset,
+                            .bytes = bytes,
+                            .seat = life->seat,
+                            .attempt = feed_item_failures(life->session->feed, first) + 1};
+    ledger_range(life->session->ledger, life->part, &row, NULL);
+}
+
+/* The part of an answered run that lies in [first, first+count), found by counting lines. Rare. */
+static void range_cut(struct life *life, const struct answered_items *run, uint64_t first, uint64_t count)
+{
+    uint64_t begin = 0, end = 0;
+    struct err err = {0};
+    int rc = part_flush(life->part, &err);
+    if (rc == 0)
+        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first, &begin, &err);
+    if (rc == 0)
+        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first + count, &end, &err);
+    if (rc)
+        session_abort(life->session, &err);
+    else
+        range_record(life, first, count, run->offset + begin, end - begin);
+}
+
+void filter_commit(struct life *life, uint64_t first, uint64_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < life->n_answered; i++) {
+        struct answered_items run = life->answered[i];
+        uint64_t from = MAX(first, run.first), to = MIN(first + count, run.first + run.count);
+        if (from >= to) {
+            /* Losers, answered elsewhere, stay until nothing is provisional any more. */
+            life->answered[kept++] = run;
+        } else if (from == run.first && to == run.first + run.count) {
+            range_record(life, run.first, run.count, run.offset, run.bytes);
+        } else {
+            range_cut(life, &run, from, to - from);
+            life->answered[kept++] = run;
+        }
+    }
+    life->n_answered = kept;
+}
+
+void filter_revoke(struct life *life)
+{
+    life->n_answered = 0;
+}
+
+void filter_to_channel(struct life *life)
+{
+    life->n_sent = life->n_answered = 0;
+    life->n_items_sent = life->n_items_answered = 0;
+    buf_reset(&life->to_worker);
+    if (life->early_stdout.len > 0)
+        logfile_add(life->stdout_log, buf_str(&life->early_stdout));
+    buf_release(&life->early_stdout);
+    buf_reset(&life->from_worker);
+    life_stream_close(life, STREAM_IN);
+}

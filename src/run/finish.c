@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * After the last worker: the merge with its proof, the items set aside, the summary, the status.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "run/rows.h"
+#include "run/session.h"
+#include "run/summary.h"
+
+extern char **environ;
+
+/* ---- the result ---- */
+
+int session_merge(struct session *s, struct merge_stats *stats, struct err *err)
+{
+    const struct map_request *r = s->request;
+    struct merge_rows rows;
+    int rc = merge_rows_open(&rows, s->store, !r->any_order, err);
+    if (rc)
+        return rc;
+    bool json_results = source_is_json(s->source) && !r->is_raw;
+    struct merge_opts opts = {.out_path = r->out_path,
+                              .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
+                              .results_are_json = json_results || rows_are_json(s->store),
+                              .in_order = !r->any_order,
+                              .overwrite = r->overwrite,
+                              .join = r->join,
+                              .source = s->source,
+                              .n_items = source_known(s->source),
+                              .next_range = merge_rows_range,
+                              .next_aside = merge_rows_aside,
+                              .context = &rows};
+    rc = merge_write(&opts, stats, err);
+    merge_rows_close(&rows);
+    return rc;
+}
+
+/* <output>.failed.jsonl: one object for each item set aside; removed when there is none. */
+static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
+{
+    cleanup_free char *path = xasprintf("%s.failed.jsonl", s->request->out_path);
+    cleanup_buf struct buf text = BUF_INIT;
+    struct aside_reader *reader;
+    struct aside_row row;
+    int rc = aside_reader_open(&reader, s->store, err);
+    if (rc)
+        return rc;
+    *n_out = 0;
+    while ((rc = aside_reader_next(reader, &row, err)) > 0) {
+        const char *key = "data";
+        cleanup_buf struct buf data = BUF_INIT;
+        buf_addf(&text, "{\"item\":%lu,\"place\":", row.item);
+        buf_add_json(&text, str_of(row.place ? row.place : ""));
+        buf_addf(&text, ",\"attempts\":%u,\"reason\":", row.attempts);
+        buf_add_json(&text, str_of(row.reason));
+        if (row.stderr_tail) {
+            buf_add_text(&text, ",\"stderr_tail\":");
+            buf_add_json(&text, str_of(row.stderr_tail));
+        }
+        if (source_item_json(s->source, row.item, &data, &key, NULL) == 0)
+            buf_addf(&text, ",\"%s\":%s", key, buf_text(&data));
+        buf_add_text(&text, "}\n");
+        ++*n_out;
+    }
+    aside_reader_close(reader);
+    if (rc < 0 || strcmp(s->request->out_path, "-") == 0)
+        return rc;
+    if (*n_out > 0)
+        return file_replace(path, buf_str(&text), err);
+    unlink(path);
+    return 0;
+}
+
+/* ---- the end ---- */
+
+static const char *const halt_texts[] = {
+    [HALT_NONE] = "",
+    [HALT_NO_RESULT] = "no worker gave a single result on any device; is the command right?",
+    [HALT_FAILURES] = "too many items failed (--max-failures)",
+    [HALT_NO_DEVICES] = "no device is left to work on",
+    [HALT_MISMATCH] = "the worker breaks the rule of one line out for each line in, in order; print other things to "
+                      "stderr, flush each line, or use --key or the channel",
+    [HALT_STOPPED] = "stopped",
+};
+
+static const char *signal_verb(int signal)
+{
+    return signal == SIGINT ? "interrupted" : signal == SIGTERM ? "terminated" : "hung up";
+}
+
+static int status_of(const struct session *s, uint64_t n_asides)
+{
+    if (s->end_signal)
+        return 128 + s->end_signal;
+    if (s->end_err.code)
+        return s->end_status ? s->end_status : err_exit_status(s->end_err.code);
+    if (s->end_status)
+        return s->end_status;
+    return s->was_halted || n_asides > 0 ? 1 : 0;
+}
+
+static void state_record(struct session *s, const char *state, int status)
+{
+    char text[24];
+    struct err err = {0};
+    snprintf(text, sizeof(text), "%d", status);
+    if (store_set(s->store, "state", state, &err) != 0 || store_set(s->store, "exit", text, &err) != 0)
+        log_add(s->log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
+}
+
+static void parts_drop(struct session *s)
+{
+    cleanup_free char *parts = path_join(s->run_dir, "parts");
+    struct err err = {0};
+    if (s->request->keep_parts)
+        return;
+    if (remove_tree(parts, &err) != 0)
+        log_add(s->log, LOG_WARN, "map", "%s", err.text);
+}
+
+static int unfinished(struct session *s, struct err *err)
+{
+    int status = status_of(s, 0);
+    bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted;
+    const char *why = s->end_err.code ? s->end_err.text : s->end_signal ? signal_verb(s->end_signal) : halt_texts[s->halt];
+    (void)err;
+    state_record(s, s->end_signal || s->end_status == 75 ? "stopped" : "failed", status);
+    summary_print(s, NULL, why);
+    if (can_resume)
+        fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
+    else
+        fprintf(stderr, "muster: %s\n", why);
+    return status;
+}
+
+static int complete(struct session *s, struct err *err)
+{
+    struct merge_stats stats = {0};
+    uint64_t n_asides = 0;
+    int rc = session_merge(s, &stats, err);
+    if (rc == 0)
+        rc = asides_write(s, &n_asides, err);
+    if (rc) {
+        state_record(s, "failed", err_exit_status(rc));
+        wrap(err, rc, "merge");
+        fprintf(stderr, "muster: all results are safe in %s\n", s->run_dir);
+        return rc;
+    }
+    int status = n_asides > 0 ? 1 : 0;
+    state_record(s, n_asides > 0 ? "failed" : "finished", status);
+    if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
+        parts_drop(s);
+    summary_print(s, &stats, NULL);
+    return status;
+}
+
+static void on_finish_run(struct session *s, int status)
+{
+    cleanup_buf struct buf summary = BUF_INIT;
+    const char *argv[] = {"sh", "-c", s->request->on_finish, NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2];
+    pid_t pid;
+    if (!s->request->on_finish || pipe(ends) != 0)
+        return;
+    summary_json(s, status, &summary);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    int rc = posix_spawn(&pid, "/bin/sh", &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[0]);
+    if (rc == 0 && write_all(ends[1], summary.at, summary.len, NULL) != 0)
+        log_add(s->log, LOG_WARN, "map", "--on-finish did not read its input");
+    close(ends[1]);
+    if (rc == 0)
+        waitpid(pid, NULL, 0);
+    else
+        log_add(s->log, LOG_WARN, "map", "--on-finish: %s", errno_text(rc));
+}
+
+int session_finish(struct session *s, struct err *err)
+{
+    int rc = ledger_finish(s->ledger, false, err);
+    size_t left = reaper_finish(s->reaper, 5000);
+    if (left > 0)
+        log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
+    if (rc && s->end_err.code == 0)
+        s->end_err = *err;
+    if (source_is_complete(s->source)) {
+        char items[24];
+        snprintf(items, sizeof(items), "%lu", source_known(s->source));
+        rc = store_set(s->store, "items", items, err);
+    }
+    int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s, err);
+    session_progress(s, true);
+    on_finish_run(s, status < 0 ? err_exit_status(status) : status);
+    return status;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/ledger.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+
+enum { PART_BUFFER_BYTES = 256 * 1024, INTERVAL_MS = 200 };
+
+/* What waits for one group commit. Strings belong to the batch. */
+struct batch {
+    struct range_row *ranges;
+    struct metrics **metrics; /* beside ranges; NULL for none */
+    struct aside_row *asides;
+    struct attempt_row *attempts;
+    struct event_row *events;
+    struct sample_row *samples;
+    size_t n_ranges, n_asides, n_attempts, n_events, n_samples;
+    size_t cap_ranges, cap_asides, cap_attempts, cap_events, cap_samples;
+    struct part **parts; /* to be synced first */
+    size_t n_parts, cap_parts;
+};
+
+struct ledger {
+    struct ledger_opts opts;
+    struct batch open, closing;
+    struct metrics totals;
+    uv_work_t work;
+    uv_timer_t timer;
+    bool job_runs, has_failed, timer_runs;
+    int job_rc;
+    struct err job_err;
+    uint64_t job_began_ms;
+    unsigned handles;
+};
+
+#define GROW(array, len, cap)                                                                      \
+    do {                                                                                           \
+        if ((len) == (cap)) {                                                                      \
+            (cap) = (cap) ? (cap) * 2 : 64;                                                        \
+            (array) = xrealloc((array), (cap) * sizeof(*(array)));                                 \
+        }                                                                                          \
+    } while (0)
+
+/* ---- metrics ---- */
+
+static double *metric_slot(struct metrics *sums, struct str name)
+{
+    for (size_t i = 0; i < sums->len; i++)
+        if (str_equal(name, str_of(sums->names[i])))
+            return &sums->values[i];
+    if (sums->len == METRICS_MAX || name.len >= METRIC_NAME_MAX)
+        return NULL;
+    memcpy(sums->names[sums->len], name.at, name.len);
+    sums->names[sums->len][name.len] = '\0';
+    sums->values[sums->len] = 0;
+    return &sums->values[sums->len++];
+}
+
+void metrics_add(struct metrics *sums, struct str json_object)
+{
+    struct json_members walk = json_members(json_object);
+    struct str key, value;
+    while (json_next(&walk, &key, &value)) {
+        double number;
+        bool truth;
+        double *slot = NULL;
+        if (json_to_bool(value, &truth))
+            number = truth;
+        else if (!json_to_double(value, &number))
+            continue;
+        slot = metric_slot(sums, key);
+        if (slot)
+            *slot += number;
+    }
+}
+
+void metrics_sum(struct metrics *sums, const struct metrics *more)
+{
+    for (size_t i = 0; i < more->len; i++) {
+        double *slot = metric_slot(sums, str_of(more->names[i]));
+        if (slot)
+            *slot += more->values[i];
+    }
+}
+
+void metrics_format(const struct metrics *sums, struct buf *out)
+{
+    buf_add_char(out, '{');
+    for (size_t i = 0; i < sums->len; i++)
+        buf_addf(out, "%s\"%s\":%.17g", i > 0 ? "," : "", sums->names[i], sums->values[i]);
+    buf_add_char(out, '}');
+}
+
+/* ---- parts ---- */
+
+int part_open(struct ledger *ledger, uint32_t number, struct part **out, struct err *err)
+{
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", store_dir(ledger->opts.store), number);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, "create %s", path);
+    struct part *part = xcalloc(1, sizeof(*part));
+    *part = (struct part){.number = number, .fd = fd, .users = 1, .ledger = ledger};
+    *out = part;
+    return 0;
+}
+
+static void ledger_fail(struct ledger *ledger, const struct err *err)
+{
+    if (ledger->has_failed)
+        return;
+    ledger->has_failed = true;
+    ledger->opts.failed(ledger->opts.context, err);
+}
+
+int part_flush(struct part *part, struct err *err)
+{
+    int rc = write_all(part->fd, part->pending.at, part->pending.len, err);
+    buf_reset(&part->pending);
+    return rc ? wrap(err, rc, "part %u in %s", part->number, store_dir(part->ledger->opts.store)) : 0;
+}
+
+uint64_t part_append(struct part *part, struct str bytes)
+{
+    uint64_t at = part->offset;
+    struct err err = {0};
+    part->offset += bytes.len;
+    part->is_dirty = true;
+    if (part->pending.len + bytes.len > PART_BUFFER_BYTES && part_flush(part, &err) != 0)
+        ledger_fail(part->ledger, &err);
+    if (bytes.len < PART_BUFFER_BYTES / 2) {
+        buf_add(&part->pending, bytes.at, bytes.len);
+        return at;
+    }
+    if (part->pending.len > 0 && part_flush(part, &err) != 0)
+        ledger_fail(part->ledger, &err);
+    if (write_all(part->fd, bytes.at, bytes.len, &err) != 0)
+        ledger_fail(part->ledger, &err);
+    return at;
+}
+
+static void part_unref(struct part *part)
+{
+    if (--part->users > 0)
+        return;
+    close(part->fd);
+    buf_release(&part->pending);
+    free(part);
+}
+
+void part_close(struct part *part)
+{
+    struct err err = {0};
+    if (!part)
+        return;
+    if (part_flush(part, &err) != 0)
+        ledger_fail(part->ledger, &err);
+    part_unref(part);
+}
+
+/* ---- rows ---- */
+
+static void batch_hold_part(struct batch *batch, const struct part *part)
+{
+    for (size_t i = 0; i < batch->n_parts; i++)
+        if (batch->parts[i] == part)
+            return;
+    GROW(batch->parts, batch->n_parts, batch->cap_parts);
+    struct part *held = part->ledger ? (struct part *)(uintptr_t)part : NULL;
+    held->users++;
+    batch->parts[batch->n_parts++] = held;
+}
+
+static bool follows(const struct range_row *last, const struct range_row *row)
+{
+    return last->part == row->part && last->first + last->count == row->first &&
+           last->offset + last->bytes == row->offset;
+}
+
+static void commit_soon(struct ledger *ledger);
+
+void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
+                  const struct metrics *metrics)
+{
+    struct batch *batch = &ledger->open;
+    bool counted = metrics && metrics->len > 0;
+    batch_hold_part(batch, part);
+    if (counted)
+        metrics_sum(&ledger->totals, metrics);
+    struct range_row *last = batch->n_ranges > 0 ? &batch->ranges[batch->n_ranges - 1] : NULL;
+    if (last && follows(last, row)) {
+        last->count += row->count;
+        last->bytes += row->bytes;
+        last->attempt = MAX(last->attempt, row->attempt);
+    } else {
+        if (batch->n_ranges == batch->cap_ranges) {
+            size_t cap = batch->cap_ranges ? batch->cap_ranges * 2 : 64;
+            batch->metrics = xrealloc(batch->metrics, cap * sizeof(struct metrics *));
+        }
+        GROW(batch->ranges, batch->n_ranges, batch->cap_ranges);
+        batch->metrics[batch->n_ranges] = NULL;
+        batch->ranges[batch->n_ranges++] = *row;
+    }
+    struct metrics **sums = &batch->metrics[batch->n_ranges - 1];
+    if (counted && !*sums)
+        *sums = xcalloc(1, sizeof(**sums));
+    if (counted)
+        metrics_sum(*sums, metrics);
+    commit_soon(ledger);
+}
+
+static char *dup_or_null(const char *text)
+{
+    return text ? xstrdup(text) : NULL;
+}
+
+void ledger_aside(struct ledger *ledger, const struct aside_row *row)
+{
+    struct batch *batch = &ledger->open;
+    GROW(batch->asides, batch->n_asides, batch->cap_asides);
+    struct aside_row *kept = &batch->asides[batch->n_asides++];
+    *kept = *row;
+    kept->reason = dup_or_null(row->reason);
+    kept->stderr_tail = dup_or_null(row->stderr_tail);
+    kept->place = dup_or_null(row->place);
+    commit_soon(ledger);
+}
+
+void ledger_attempt(struct ledger *ledger, const struct attempt_row *row)
+{
+    struct batch *batch = &ledger->open;
+    GROW(batch->attempts, batch->n_attempts, batch->cap_attempts);
+    struct attempt_row *kept = &batch->attempts[batch->n_attempts++];
+    *kept = *row;
+    kept->label = dup_or_null(row->label);
+    kept->end = dup_or_null(row->end);
+    commit_soon(ledger);
+}
+
+void ledger_event(struct ledger *ledger, const char *kind, const char *json)
+{
+    struct batch *batch = &ledger->open;
+    GROW(batch->events, batch->n_events, batch->cap_events);
+    batch->events[batch->n_events++] = (struct event_row){clock_wall_ms(), kind, dup_or_null(json)};
+    commit_soon(ledger);
+}
+
+void ledger_sample(struct ledger *ledger, const struct sample_row *row)
+{
+    struct batch *batch = &ledger->open;
+    GROW(batch->samples, batch->n_samples, batch->cap_samples);
+    batch->samples[batch->n_samples++] = *row;
+    commit_soon(ledger);
+}
+
+const struct metrics *ledger_metrics(const struct ledger *ledger)
+{
+    return &ledger->totals;
+}
+
+static bool batch_is_empty(const struct batch *batch)
+{
+    return batch->n_ranges + batch->n_asides + batch->n_attempts + batch->n_events + batch->n_samples == 0;
+}
+
+static void batch_clear(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n_ranges; i++) {
+        free(batch->metrics[i]);
+        free((void *)(uintptr_t)batch->ranges[i].metrics);
+    }
+    for (size_t i = 0; i < batch->n_asides; i++) {
+        free((void *)(uintptr_t)batch->asides[i].reason);
+        free((void *)(uintptr_t)batch->asides[i].stderr_tail);
+        free((void *)(uintptr_t)batch->asides[i].place);
+    }
+    for (size_t i = 0; i < batch->n_attempts; i++) {
+        free((void *)(uintptr_t)batch->attempts[i].label);
+        free((void *)(uintptr_t)batch->attempts[i].end);
+    }
+    for (size_t i = 0; i < batch->n_events; i++)
+        free((void *)(uintptr_t)batch->events[i].json);
+    for (size_t i = 0; i < batch->n_parts; i++)
+        part_unref(batch->parts[i]);
+    batch->n_ranges = batch->n_asides = batch->n_attempts = batch->n_events = batch->n_samples = 0;
+    batch->n_parts = 0;
+}
+
+static void batch_release(struct batch *batch)
+{
+    batch_clear(batch);
+    free(batch->ranges);
+    free(batch->metrics);
+    free(batch->asides);
+    free(batch->attempts);
+    free(batch->events);
+    free(batch->samples);
+    free(batch->parts);
+    *batch = (struct batch){0};
+}
+
+/* ---- the group commit ---- */
+
+static int parts_write(struct batch *batch, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < batch->n_parts && rc == 0; i++)
+        rc = part_flush(batch->parts[i], err);
+    for (size_t i = 0; i < batch->n_ranges; i++) {
+        if (!batch->metrics[i])
+            continue;
+        struct buf json = BUF_INIT;
+        metrics_format(batch->metrics[i], &json);
+        batch->ranges[i].metrics = buf_steal(&json);
+    }
+    return rc;
+}
+
+/* On a thread of the pool. Touches only the closed batch and the store. */
+static int batch_commit(struct ledger *ledger, bool sync_parts, struct err *err)
+{
+    const struct batch *batch = &ledger->closing;
+    for (size_t i = 0; sync_parts && i < batch->n_parts; i++)
+        if (fdatasync(batch->parts[i]->fd) != 0)
+            return fail_errno(err, "sync part %u", batch->parts[i]->number);
+    return store_commit(ledger->opts.store,
+                        &(struct store_batch){
+                            .ranges = batch->ranges, .n_ranges = batch->n_ranges,
+                            .asides = batch->asides, .n_asides = batch->n_asides,
+                            .attempts = batch->attempts, .n_attempts = batch->n_attempts,
+                            .events = batch->events, .n_events = batch->n_events,
+                            .samples = batch->samples, .n_samples = batch->n_samples,
+                        },
+                        err);
+}
+
+static void job_run(uv_work_t *work)
+{
+    struct ledger *ledger = work->data;
+    ledger->job_rc = batch_commit(ledger, true, &ledger->job_err);
+}
+
+static void job_done(uv_work_t *work, int status)
+{
+    struct ledger *ledger = work->data;
+    (void)status;
+    ledger->job_runs = false;
+    batch_clear(&ledger->closing);
+    if (ledger->job_rc)
+        ledger_fail(ledger, &ledger->job_err);
+    commit_soon(ledger);
+}
+
+static int batch_close(struct ledger *ledger, struct err *err)
+{
+    struct batch emptied = ledger->closing;
+    ledger->closing = ledger->open;
+    ledger->open = emptied;
+    return parts_write(&ledger->closing, err);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ledger *ledger = timer->data;
+    struct err err = {0};
+    ledger->timer_runs = false;
+    if (ledger->job_runs || ledger->has_failed || batch_is_empty(&ledger->open))
+        return;
+    if (batch_close(ledger, &err) != 0) {
+        ledger_fail(ledger, &err);
+        return;
+    }
+    ledger->job_runs = true;
+    ledger->job_err = (struct err){0};
+    ledger->work.data = ledger;
+    uv_queue_work(ledger->opts.loop, &ledger->work, job_run, job_done);
+}
+
+static void commit_soon(struct ledger *ledger)
+{
+    if (ledger->timer_runs || ledger->job_runs || ledger->has_failed || batch_is_empty(&ledger->open))
+        return;
+    ledger->timer_runs = true;
+    uv_timer_start(&ledger->timer, on_timer, ledger->opts.interval_ms, 0);
+}
+
+struct ledger *ledger_new(const struct ledger_opts *opts)
+{
+    struct ledger *ledger = xcalloc(1, sizeof(*ledger));
+    ledger->opts = *opts;
+    if (ledger->opts.interval_ms == 0)
+        ledger->opts.interval_ms = INTERVAL_MS;
+    uv_timer_init(opts->loop, &ledger->timer);
+    ledger->timer.data = ledger;
+    uv_unref((uv_handle_t *)&ledger->timer);
+    return ledger;
+}
+
+int ledger_finish(struct ledger *ledger, bool bytes_are_elsewhere, struct err *err)
+{
+    uv_timer_stop(&ledger->timer);
+    while (ledger->job_runs)
+        uv_run(ledger->opts.loop, UV_RUN_ONCE);
+    uv_timer_stop(&ledger->timer);
+    ledger->timer_runs = false;
+    if (ledger->has_failed)
+        return fail(err, ERR_SYS, "results could not be written");
+    if (batch_is_empty(&ledger->open))
+        return 0;
+    int rc = batch_close(ledger, err);
+    if (rc == 0)
+        rc = batch_commit(ledger, !bytes_are_elsewhere, err);
+    batch_clear(&ledger->closing);
+    return rc;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct ledger *ledger = handle->data;
+    batch_release(&ledger->open);
+    batch_release(&ledger->closing);
+    free(ledger);
+}
+
+void ledger_free(struct ledger *ledger)
+{
+    if (ledger)
+        uv_close((uv_handle_t *)&ledger->timer, on_closed);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where results become durable. Bytes go into part files (one a life of a worker), rows wait in
+ * memory and are committed in groups, off the loop's thread: first the parts' bytes are synced, then
+ * the rows that name them are committed.
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "store/store.h"
+
+struct ledger;
+
+/* A part file being written. */
+struct part {
+    uint32_t number;
+    int fd;
+    struct buf pending;   /* not yet written */
+    uint64_t offset;      /* of the next byte, pending ones included */
+    bool is_dirty;        /* bytes that a row may soon name are not synced */
+    uint32_t users;       /* life + jobs that hold it */
+    struct ledger *ledger;
+};
+
+/* Sums of what workers count: name → value, few names. */
+enum { METRICS_MAX = 16, METRIC_NAME_MAX = 40 };
+struct metrics {
+    size_t len;
+    char names[METRICS_MAX][METRIC_NAME_MAX];
+    double values[METRICS_MAX];
+};
+void metrics_add(struct metrics *sums, struct str json_object);
+void metrics_sum(struct metrics *sums, const struct metrics *more);
+void metrics_format(const struct metrics *sums, struct buf *json_out);
+
+struct ledger_opts {
+    struct store *store;
+    uv_loop_t *loop;
+    uint64_t interval_ms; /* between group commits; 0 = 200 */
+    /* A commit failed: the disk is full, the database is gone. Called once, on the loop's thread. */
+    void (*failed)(void *context, const struct err *err);
+    void *context;
+};
+struct ledger *ledger_new(const struct ledger_opts *opts);
+/* After ledger_finish. */
+void ledger_free(struct ledger *ledger);
+
+MUST_CHECK int part_open(struct ledger *ledger, uint32_t number, struct part **out, struct err *err);
+/* Append bytes; returns the offset where they begin. Write errors surface through `failed`. */
+uint64_t part_append(struct part *part, struct str bytes);
+/* Write what is pending, so that the bytes can be read back. */
+MUST_CHECK int part_flush(struct part *part, struct err *err);
+void part_close(struct part *part);
+
+void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
+                  const struct metrics *metrics);
+void ledger_aside(struct ledger *ledger, const struct aside_row *row);
+void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);
+void ledger_event(struct ledger *ledger, const char *kind, const char *json);
+void ledger_sample(struct ledger *ledger, const struct sample_row *row);
+const struct metrics *ledger_metrics(const struct ledger *ledger);
+
+/*
+ * Commit everything that waits and return when it is durable. With `bytes_are_elsewhere` the parts
+ * are not synced: the caller puts the merged result, synced, in their place at once.
+ */
+MUST_CHECK int ledger_finish(struct ledger *ledger, bool bytes_are_elsewhere, struct err *err);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `muster map` and `muster resume`: from the request to the exit status.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "run/prepare.h"
+#include "run/session.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+
+/* ---- the same command again ---- */
+
+static bool lists_equal(const char *const *a, const char *const *b)
+{
+    while (a && b && *a && *b && strcmp(*a, *b) == 0) {
+        a++;
+        b++;
+    }
+    return a && b && !*a && !*b;
+}
+
+static bool is_same_work(const struct map_request *r, const struct manifest *m)
+{
+    cleanup_free char *output = path_absolute(r->out_path);
+    bool same = m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command);
+    for (size_t i = 0; same && i < r->n_inputs; i++) {
+        cleanup_free char *input = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+        same = m->inputs && m->inputs[i] && strcmp(m->inputs[i], input) == 0;
+    }
+    return same;
+}
+
+enum { RUNS_LOOKED_AT = 50 };
+
+/* The folder of an unfinished run of the same command into the same output; NULL if there is none. */
+static char *unfinished_find(const struct map_request *r)
+{
+    cleanup_free char *root = runs_root(r->runs_dir);
+    struct run_names names = {0};
+    char *found = NULL;
+    if (runs_list(root, &names, NULL) != 0)
+        return NULL;
+    for (size_t i = 0; i < names.len && i < RUNS_LOOKED_AT && !found; i++) {
+        char *dir = path_join(root, names.at[i]);
+        struct run_summary summary = {0};
+        struct manifest manifest = {0};
+        bool open = run_inspect(dir, &summary, NULL) == 0 && (summary.state == RUN_STOPPED || summary.state == RUN_INTERRUPTED);
+        if (open && manifest_read(dir, &manifest, NULL) == 0) {
+            if (is_same_work(r, &manifest))
+                found = steal_ptr(&dir);
+            manifest_release(&manifest);
+        }
+        run_summary_release(&summary);
+        free(dir);
+    }
+    run_names_release(&names);
+    return found;
+}
+
+/* ---- leaving the terminal ---- */
+
+/*
+ * The child goes on in a session of its own; the parent stays until the child is ready (a byte in the
+ * pipe), so that what is wrong with the request is still said here, with its status.
+ */
+static int detach(int *ready_fd, struct err *err)
+{
+    int ends[2], wait_status = 0;
+    char byte;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fail_errno(err, "leave the terminal");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0)
+        return fail_errno(err, "leave the terminal");
+    if (pid == 0) {
+        close(ends[0]);
+        *ready_fd = ends[1];
+        setsid();
+        signal(SIGHUP, SIG_IGN);
+        return 0;
+    }
+    close(ends[1]);
+    if (read(ends[0], &byte, 1) == 1) {
+        fprintf(stderr, "muster: running as process %d; see: muster status --watch\n", (int)pid);
+        _exit(0);
+    }
+    waitpid(pid, &wait_status, 0);
+    _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1);
+}
+
+/* From here on the orchestrator's log is the only place for words. */
+static void detach_finish(struct session *s, int ready_fd)
+{
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (write_all(ready_fd, "r", 1, NULL) != 0)
+        log_add(s->log, LOG_WARN, "map", "the terminal's side is gone already");
+    close(ready_fd);
+    for (int fd = 0; fd <= 2 && null_fd >= 0; fd++)
+        dup2(null_fd, fd);
+    s->is_quiet = true;
+    s->is_tty = false;
+}
+
+static int plan_print(struct session *s)
+{
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        const struct seat *seat = &s->places[p].seat;
+        printf("worker %u: %s", p, seat->label);
+        for (size_t d = 0; d < seat->n_devices; d++)
+            printf(" %s", s->devices.at[seat->devices[d]].uuid);
+        printf(", %u threads:", seat->threads);
+        for (const char *const *arg = s->request->command; *arg; arg++)
+            printf(" %s", *arg);
+        printf("\n");
+    }
+    return 0;
+}
+
+static int dry_run(struct session *s, struct err *err)
+{
+    int rc = session_plan(s, err);
+    return rc ? rc : plan_print(s);
+}
+
+int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+            const struct map_request *request, struct err *err)
+{
+    struct map_request r = *request;
+    cleanup_free char *again = NULL;
+    log->file_level = r.log_level;
+    log->console_quiet = quiet;
+    log->console_level = LOG_WARN;
+    if (!r.resume_dir && !r.fresh && !r.run_dir && r.out_path && r.command) {
+        again = unfinished_find(&r);
+        r.resume_dir = again;
+    }
+    int rc = request_check(&r, err);
+    if (rc)
+        return rc;
+    if (again && !quiet)
+        fprintf(stderr, "muster: going on with %s (--fresh starts over)\n", path_basename(again));
+    struct session s = {.request = &r,
+                        .log = log,
+                        .self_path = self_path,
+                        .argc = argc,
+                        .argv = argv,
+                        .is_quiet = quiet,
+                        .has_color = color,
+                        .is_tty = isatty(STDERR_FILENO) && !quiet};
+    if (r.dry_run)
+        return dry_run(&s, err);
+    int ready_fd = -1;
+    rc = r.detach ? detach(&ready_fd, err) : 0;
+    if (rc == 0)
+        rc = session_prepare(&s, err);
+    if (rc == 0 && r.detach)
+        detach_finish(&s, ready_fd);
+    if (rc == 0)
+        rc = session_loop(&s, err);
+    if (rc == 0)
+        rc = session_finish(&s, err);
+    session_release(&s);
+    log_close(log);
+    return rc;
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Everything before the first worker: what is asked is checked against what is there, cheapest and
+ * most likely mistake first, and nothing is made before all of it holds.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/rng.h"
+#include "base/xalloc.h"
+#include "run/prepare.h"
+#include "run/session.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+#include "version.h"
+
+/* ---- command and output ---- */
+
+static bool is_executable(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+static int command_check(const char *program, struct err *err)
+{
+    if (strchr(program, '/')) {
+        if (is_executable(program))
+            return 0;
+        return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
+                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)" : "not there");
+    }
+    const char *path = getenv("PATH");
+    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
+    while (str_next(&rest, ':', &folder)) {
+        cleanup_free char *at = xasprintf("%.*s/%s", (int)folder.len, folder.at, program);
+        if (is_executable(at))
+            return 0;
+    }
+    return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
+}
+
+static int output_check(const struct map_request *r, struct err *err)
+{
+    struct stat st;
+    if (!r->out_path)
+        return fail(err, ERR_USAGE, "no output: say where the results go with -o FILE (- is standard output)");
+    if (strcmp(r->out_path, "-") == 0)
+        return 0;
+    if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
+    if (!r->overwrite && path_exists(r->out_path))
+        return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", r->out_path);
+    cleanup_free char *folder = path_dirname(r->out_path);
+    if (access(folder, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
+    return 0;
+}
+
+int request_check(const struct map_request *r, struct err *err)
+{
+    struct device_spec spec;
+    int rc = spec_parse(r->gpus, &spec, err);
+    if (rc)
+        return wrap(err, rc, "-g");
+    if (!r->command || !r->command[0])
+        return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
+    if (r->n_inputs == 0)
+        return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
+    if (r->fixed_batches && r->batch == 0)
+        return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");
+    if (r->fixed_batches && (r->longest_first || r->weight_field))
+        return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
+    if (r->join && r->any_order)
+        return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
+    rc = command_check(r->command[0], err);
+    return rc ? rc : output_check(r, err);
+}
+
+/* ---- devices ---- */
+
+static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes, struct err *err)
+{
+    cleanup_buf struct buf warnings = BUF_INIT;
+    size_t chosen[DEVICES_MAX];
+    device_list_release(&s->devices);
+    int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices, notes, err);
+    struct device_spec fallback = *spec;
+    if (rc == 0 && spec->is_default && s->devices.len == 0) {
+        rc = spec_parse("cpu", &fallback, err);
+        if (rc == 0)
+            rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, &fallback, &s->devices, NULL, err);
+        if (rc == 0)
+            log_add(s->log, LOG_INFO, "device", "no GPU here%s%s; using %zu CPU slots", notes->len > 0 ? ": " : "",
+                    buf_text(notes), s->devices.len);
+    }
+    if (rc == 0)
+        rc = spec_select(&fallback, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
+    if (rc)
+        return rc;
+    if (warnings.len > 0)
+        log_add(s->log, LOG_WARN, "device", "%s", buf_text(&warnings));
+    free(s->chosen);
+    s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
+    memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
+    cleanup_free char *holder = xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
+    return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, holder, err);
+}
+
+/* With --wait, ask again every two seconds until the devices are free or patience ends. */
+static int devices_take(struct session *s, struct err *err)
+{
+    struct device_spec spec;
+    uint64_t deadline_ms = clock_now_ms() + s->request->wait_ms;
+    bool said = false;
+    int rc = spec_parse(s->request->gpus, &spec, err);
+    while (rc == 0) {
+        cleanup_buf struct buf notes = BUF_INIT;
+        rc = devices_choose(s, &spec, &notes, err);
+        if (rc != ERR_UNAVAILABLE || clock_now_ms() >= deadline_ms)
+            return rc;
+        if (!said)
+            log_add(s->log, LOG_WARN, "device", "waiting: %s", err->text);
+        said = true;
+        struct timespec pause = {.tv_sec = 2};
+        nanosleep(&pause, NULL);
+        rc = 0;
+    }
+    return rc;
+}
+
+static int seats_take(struct session *s, struct err *err)
+{
+    struct seat_opts opts = {.devices_per_worker = (uint32_t)s->request->gpus_per_worker,
+                             .workers_per_device = (uint32_t)s->request->workers_per_gpu};
+    struct seat *seats = NULL;
+    size_t n_seats = 0;
+    int rc = seats_make(&s->devices, s->chosen, s->n_chosen, &opts, &seats, &n_seats, err);
+    if (rc)
+        return rc;
+    s->n_places = (uint32_t)n_seats;
+    s->places = xcalloc(n_seats, sizeof(*s->places));
+    s->device_of = xcalloc(n_seats, sizeof(*s->device_of));
+    for (size_t i = 0; i < n_seats; i++) {
+        s->places[i].seat = seats[i];
+        for (size_t d = 0; d < s->n_chosen; d++)
+            if (s->chosen[d] == seats[i].devices[0])
+                s->device_of[i] = (uint32_t)d;
+    }
+    free(seats);
+    s->samples = xcalloc(s->n_chosen, sizeof(*s->samples));
+    s->device_is_lost = xcalloc(s->n_chosen, sizeof(*s->device_is_lost));
+    return 0;
+}
+
+/* ---- input ---- */
+
+static int source_take(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    cleanup_free char *spool_dir = path_join(s->run_dir, "input");
+    struct source_opts opts = {.paths = r->inputs,
+                               .n_paths = r->n_inputs,
+                               .format = r->format,
+                               .is_raw = r->is_raw,
+                               .limit = r->limit,
+                               .spool_dir = spool_dir,
+                               .reuse_spool = s->is_resumed,
+                               .weight_field = r->weight_field};
+    int rc = source_open(&s->source, &opts, err);
+    if (rc == 0 && r->key_field && !source_is_json(s->source))
+        rc = fail(err, ERR_USAGE, "--key needs items with fields: JSONL, JSON or CSV");
+    return rc;
+}
+
+struct weighed {
+    double weight;
+    uint32_t item;
+};
+
+static int by_weight_descending(const void *a, const void *b)
+{
+    const struct weighed *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight < y->weight ? 1 : -1;
+    return x->item < y->item ? -1 : 1;
+}
+
+enum { WEIGHED_ITEMS_MAX = 16 << 20 };
+
+/* Longest first: all sizes must be known, so the input is read through once. */
+static int order_make(struct session *s, struct err *err)
+{
+    int rc = 0;
+    if (!s->request->longest_first && !s->request->weight_field)
+        return 0;
+    while (rc == 0 && !source_is_complete(s->source))
+        rc = source_scan(s->source, 64 << 20, err);
+    uint64_t n_items = rc == 0 ? source_known(s->source) : 0;
+    if (rc == 0 && n_items > WEIGHED_ITEMS_MAX)
+        rc = fail(err, ERR_USAGE, "longest-first is for at most %d items; this input has %lu", WEIGHED_ITEMS_MAX, n_items);
+    if (rc)
+        return rc;
+    struct weighed *all = xcalloc(n_items, sizeof(*all));
+    for (uint64_t i = 0; i < n_items && rc == 0; i++) {
+        all[i].item = (uint32_t)i;
+        rc = source_weight(s->source, i, &all[i].weight, err);
+    }
+    qsort(all, n_items, sizeof(*all), by_weight_descending);
+    s->order = xcalloc(n_items + 1, sizeof(*s->order));
+    for (uint64_t i = 0; i < n_items; i++)
+        s->order[i] = all[i].item;
+    free(all);
+    return rc;
+}
+
+/* ---- the run's folder ---- */
+
+static int run_folder_name(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    int rc = 0;
+    if (r->resume_dir) {
+        s->run_dir = path_absolute(r->resume_dir);
+    } else if (r->run_dir) {
+        s->run_dir = path_absolute(r->run_dir);
+        cleanup_free char *db = path_join(s->run_dir, "run.db");
+        if (path_exists(db))
+            return fail(err, ERR_USAGE, "%s holds a run already; go on with it by muster resume %s, or choose another --run-dir",
+                        r->run_dir, r->run_dir);
+        rc = mkdir_parents(s->run_dir, 0777, err);
+    } else {
+        cleanup_free char *root = runs_root(r->runs_dir);
+        rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
+    }
+    if (rc == 0)
+        s->run_id = xstrdup(path_basename(s->run_dir));
+    return rc;
+}
+
+static void devices_describe(const struct session *s, struct manifest_device *out)
+{
+    for (size_t i = 0; i < s->n_chosen; i++) {
+        const struct device *device = &s->devices.at[s->chosen[i]];
+        out[i] = (struct manifest_device){device->name, device->uuid, (uint32_t)MAX(device->index, 0),
+                                          device->mem_total_bytes};
+    }
+}
+
+static int manifest_make(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    cleanup_buf struct buf identity = BUF_INIT;
+    cleanup_free struct manifest_device *devices = xcalloc(s->n_chosen + 1, sizeof(*devices));
+    cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
+    cleanup_free char *cwd = getcwd(NULL, 0);
+    cleanup_free char *output = strcmp(r->out_path, "-") == 0 ? xstrdup("-") : path_absolute(r->out_path);
+    for (size_t i = 0; i < r->n_inputs; i++)
+        inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+    devices_describe(s, devices);
+    source_identity(s->source, &identity);
+    struct manifest manifest = {.verb = "map",
+                                .argv = (const char *const *)s->argv,
+                                .command = r->command,
+                                .cwd = cwd,
+                                .inputs = inputs,
+                                .output = output,
+                                .version = MUSTER_VERSION,
+                                .input_json = buf_text(&identity),
+                                .seed = s->base_seed,
+                                .started_wall_ms = clock_wall_ms(),
+                                .devices = devices,
+                                .n_devices = s->n_chosen};
+    int rc = manifest_write(s->run_dir, &manifest, err);
+    for (size_t i = 0; i < r->n_inputs; i++)
+        free((void *)(uintptr_t)inputs[i]);
+    return rc;
+}
+
+static void ledger_failed(void *context, const struct err *why)
+{
+    struct session *s = context;
+    struct err err = *why;
+    if (err.sys == ENOSPC || err.sys == EDQUOT || err.code == ERR_STOPPED) {
+        fail(&err, ERR_STOPPED, "no space left for the run's results in %s; make room, then resume", s->run_dir);
+        s->end_status = 75;
+    }
+    session_abort(s, &err);
+}
+
+static int done_read(struct session *s, struct err *err)
+{
+    struct store_totals totals;
+    uint64_t cleared = 0;
+    int rc = 0;
+    if (s->request->retry_failed)
+        rc = store_clear_asides(s->store, &cleared, err);
+    if (rc == 0)
+        rc = store_done(s->store, &s->done, &s->n_done, err);
+    if (rc == 0)
+        rc = store_totals(s->store, &totals, err);
+    if (rc)
+        return rc;
+    s->aside_before = totals.items_aside;
+    log_add(s->log, LOG_INFO, "map", "going on: %lu items are done, %lu set aside%s", totals.items_done,
+            totals.items_aside, cleared > 0 ? "; failed ones are tried again" : "");
+    return 0;
+}
+
+static int resume_check(struct session *s, struct err *err)
+{
+    struct manifest manifest;
+    int rc = manifest_read(s->run_dir, &manifest, err);
+    if (rc)
+        return rc;
+    s->base_seed = manifest.seed;
+    if (manifest.input_json)
+        rc = source_verify(s->source, str_of(manifest.input_json), err);
+    manifest_release(&manifest);
+    return rc ? rc : done_read(s, err);
+}
+
+static uint64_t seed_choose(const struct map_request *r)
+{
+    return r->seed; /* the default, 42, is a seed like any other: runs repeat unless told otherwise */
+}
+
+static int store_take(struct session *s, struct err *err)
+{
+    int rc = store_open(&s->store, s->run_dir, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
+    if (rc)
+        return rc;
+    cleanup_free char *log_path = path_join(s->run_dir, "orchestrator.log");
+    rc = log_open(s->log, log_path, err);
+    if (rc == 0)
+        rc = s->is_resumed ? resume_check(s, err) : manifest_make(s, err);
+    if (rc)
+        return rc;
+    s->next_number = (uint32_t)store_next_part(s->store);
+    s->ledger = ledger_new(&(struct ledger_opts){.store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
+    return store_set(s->store, "state", "running", err);
+}
+
+static int feed_make(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    struct feed_config config = {.n_workers = s->n_places,
+                                 .n_devices = (uint32_t)s->n_chosen,
+                                 .device_of = s->device_of,
+                                 .retries = (uint32_t)r->retries,
+                                 .batch = (uint32_t)r->batch,
+                                 .fixed_batches = r->fixed_batches,
+                                 .no_reissue = r->no_reissue,
+                                 .loading_max = (uint32_t)r->loading_max,
+                                 .item_limit_ms = r->item_limit_ms,
+                                 .start_limit_ms = r->start_limit_ms,
+                                 .silence_limit_ms = r->silence_limit_ms,
+                                 .failures_max = r->failures_max,
+                                 .failures_percent = r->failures_percent,
+                                 .seed = s->base_seed,
+                                 .asides_before = s->aside_before,
+                                 .done = (const struct item_interval *)s->done,
+                                 .n_done = s->n_done,
+                                 .order = s->order,
+                                 .n_order = s->order ? source_known(s->source) : 0};
+    static_assert(sizeof(struct item_interval) == sizeof(struct item_span), "the ledger's spans are the feeder's intervals");
+    s->feed = feed_new(&config);
+    return s->feed ? 0 : fail(err, ERR_SYS, "not enough memory for the feeder");
+}
+
+/* Where muster-guard lies: beside this program, or under libexec when installed. */
+static int guard_find(struct session *s, struct err *err)
+{
+    static const char *const places[] = {"muster-guard", "../libexec/muster-guard", "../libexec/muster/muster-guard"};
+    cleanup_free char *folder = path_dirname(s->self_path);
+    for (size_t i = 0; i < countof(places); i++) {
+        s->guard_path = path_join(folder, places[i]);
+        if (is_executable(s->guard_path))
+            return 0;
+        free(s->guard_path);
+        s->guard_path = NULL;
+    }
+    return fail(err, ERR_UNAVAILABLE, "muster-guard is not beside %s; install both", s->self_path);
+}
+
+static void console_emit(void *context, struct str lines)
+{
+    struct session *s = context;
+    if (s->is_quiet)
+        return;
+    if (s->log->console_begin)
+        s->log->console_begin(s->log->context);
+    if (write_all(STDERR_FILENO, lines.at, lines.len, NULL) != 0)
+        s->is_quiet = true; /* the terminal went away; the log files have it all */
+    if (s->log->console_end)
+        s->log->console_end(s->log->context);
+}
+
+int session_plan(struct session *s, struct err *err)
+{
+    int rc = guard_find(s, err);
+    if (rc == 0)
+        rc = devices_take(s, err);
+    return rc ? rc : seats_take(s, err);
+}
+
+int session_prepare(struct session *s, struct err *err)
+{
+    uv_loop_init(&s->loop);
+    s->base_seed = seed_choose(s->request);
+    s->is_resumed = s->request->resume_dir != NULL;
+    s->console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
+    int rc = session_plan(s, err);
+    if (rc == 0)
+        rc = run_folder_name(s, err);
+    if (rc == 0)
+        rc = source_take(s, err);
+    if (rc == 0)
+        rc = order_make(s, err);
+    if (rc == 0)
+        rc = store_take(s, err);
+    if (rc == 0)
+        rc = feed_make(s, err);
+    if (rc == 0)
+        rc = reaper_open(&s->reaper, err);
+    if (rc && s->run_dir && !s->store && !s->is_resumed)
+        rmdir(s->run_dir); /* nothing is in it yet */
+    if (rc == 0 && !s->is_resumed && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
+        log_add(s->log, LOG_WARN, "map", "%s", err->text);
+    return rc;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the user asked of `muster map`, after the options were read. Zero means default.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/merge.h"
+#include "data/source.h"
+#include "device/seat.h"
+
+struct map_request {
+    /* what */
+    const char *const *inputs;
+    size_t n_inputs;
+    const char *const *command; /* NULL-terminated */
+    const char *out_path;
+    enum record_format format;
+    enum out_format format_out;
+    bool is_raw, overwrite, join, any_order;
+    uint64_t limit;
+    const char *key_field;
+
+    /* where */
+    const char *gpus; /* SPEC, NULL = free */
+    uint64_t gpus_per_worker, workers_per_gpu;
+    enum visible_mode visible;
+    uint64_t wait_ms; /* for devices to become free; 0 = do not wait */
+    bool channel_path;
+
+    /* how */
+    uint64_t batch, retries, loading_max, seed;
+    bool fixed_batches, no_reissue, longest_first;
+    const char *weight_field;
+    uint64_t failures_max;
+    uint32_t failures_percent;
+    uint64_t item_limit_ms, start_limit_ms, silence_limit_ms, run_limit_ms, grace_ms;
+
+    /* the run */
+    const char *run_dir;  /* NULL: muster-runs/<stamp>-map */
+    const char *runs_dir; /* NULL: muster-runs */
+    const char *on_finish;
+    bool fresh, detach, dry_run, explain, keep_parts, json;
+    uint64_t log_cap_bytes;
+    enum log_level log_level;
+
+    /* resume */
+    const char *resume_dir; /* the run folder to go on with */
+    bool retry_failed;
+};
+
+/* Returns an exit status, or a negative err_code with err filled. */
+int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+            const struct map_request *request, struct err *err);

@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Facts become events, actions become deeds.
+ */
+#include "run/session.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+
+enum { TICK_MS = 100, SCAN_BYTES = 4 << 20, MEMORY_WAIT_MS = 60000 };
+
+uint64_t session_now(struct session *s)
+{
+    /* The feeder's clock must not go back, and libuv's cached one may lag behind. */
+    s->now_ms = MAX(s->now_ms, clock_now_ms());
+    return s->now_ms;
+}
+
+struct life *life_of(struct session *s, uint32_t worker)
+{
+    return worker < s->n_places ? s->places[worker].life : NULL;
+}
+
+/* ---- actions ---- */
+
+static const char *const cause_texts[] = {
+    [CAUSE_NONE] = "",
+    [CAUSE_FAILED] = "failed",
+    [CAUSE_CRASH] = "killed its worker",
+    [CAUSE_OOM] = "does not fit into memory even alone",
+    [CAUSE_TIMEOUT] = "took longer than the limit for one item",
+    [CAUSE_START] = "the worker was not ready in time",
+    [CAUSE_PROTOCOL] = "answers do not match the items",
+    [CAUSE_LOST] = "the device is gone",
+    [CAUSE_RESTARTS] = "workers die there again and again without a result",
+    [CAUSE_LOSER] = "its items were answered elsewhere",
+    [CAUSE_STOP] = "stopped",
+};
+
+static void do_spawn(struct session *s, const struct feed_action *a)
+{
+    life_spawn(s, a->worker, a->count);
+}
+
+static void do_send(struct session *s, const struct feed_action *a)
+{
+    struct life *life = life_of(s, a->worker);
+    if (!life)
+        return;
+    if (life->is_channel)
+        channel_send(life, a->item, a->count, a->detail);
+    else
+        filter_send(life, a->item, a->count);
+}
+
+static void do_end(struct session *s, const struct feed_action *a)
+{
+    if (life_of(s, a->worker))
+        life_end(life_of(s, a->worker));
+}
+
+static void do_terminate(struct session *s, const struct feed_action *a)
+{
+    if (life_of(s, a->worker))
+        life_terminate(life_of(s, a->worker), a->detail);
+}
+
+static void do_batch(struct session *s, const struct feed_action *a)
+{
+    struct life *life = life_of(s, a->worker);
+    if (life && life->is_channel)
+        channel_batch(life, a->count);
+    log_add(s->log, LOG_WARN, "map", "%s: out of memory; at most %lu items at once from now on",
+            s->places[a->worker].seat.label, a->count);
+}
+
+static void settled_event(struct session *s, uint64_t item, uint64_t count)
+{
+    /*
+     * Handed to the ledger counts as committed for the feeder: the ledger commits in order or ends
+     * the run, and what a crash finds uncommitted is simply run again. The frontier need not wait
+     * for the disk.
+     */
+    session_event(s, (struct feed_event){.kind = EV_COMMITTED, .item = item, .count = count});
+}
+
+static void do_commit(struct session *s, const struct feed_action *a)
+{
+    struct life *life = life_of(s, a->worker);
+    ASSERT(life);
+    if (life->is_channel || life->keyed)
+        channel_commit(life, a->item);
+    else
+        filter_commit(life, a->item, a->count);
+    life->items_done += a->count;
+    settled_event(s, a->item, a->count);
+}
+
+static void do_revoke(struct session *s, const struct feed_action *a)
+{
+    if (life_of(s, a->worker))
+        filter_revoke(life_of(s, a->worker));
+}
+
+static void do_set_aside(struct session *s, const struct feed_action *a)
+{
+    cleanup_buf struct buf place = BUF_INIT, reason = BUF_INIT;
+    source_place(s->source, a->item, &place);
+    const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "no worker";
+    buf_addf(&reason, "%s", s->hand.error && a->detail == CAUSE_FAILED ? s->hand.error : cause_texts[a->detail]);
+    if (s->hand.error && a->detail != CAUSE_FAILED)
+        buf_addf(&reason, " (%s)", s->hand.error);
+    buf_addf(&reason, " on %s", label);
+    ledger_aside(s->ledger, &(struct aside_row){.item = a->item,
+                                                .attempts = (uint32_t)a->count,
+                                                .reason = buf_text(&reason),
+                                                .stderr_tail = s->hand.stderr_tail,
+                                                .place = buf_text(&place)});
+    if (s->failed_items_noted++ < 10)
+        log_add(s->log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&place), buf_text(&reason));
+    settled_event(s, a->item, 1);
+}
+
+static void do_bench(struct session *s, const struct feed_action *a)
+{
+    char label[24];
+    device_label(&s->devices.at[s->chosen[a->worker]], label);
+    log_add(s->log, LOG_WARN, "device", "%s gets no more work: %s", label, cause_texts[a->detail]);
+    ledger_event(s->ledger, "bench", NULL);
+}
+
+static void do_note(struct session *s, const struct feed_action *a)
+{
+    const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "";
+    struct life *life = life_of(s, a->worker);
+    char age[24];
+    switch ((enum feed_note)a->detail) {
+    case NOTE_SILENT:
+        duration_format(age, a->count);
+        log_add(s->log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label, a->item, a->item == 1 ? "" : "s", age,
+                life && !life->is_channel ? ": does the worker flush its output?" : "");
+        return;
+    case NOTE_REISSUED:
+        log_add(s->log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
+        return;
+    case NOTE_FOREIGN:
+        log_add(s->log, LOG_WARN, "map", "%s: a result for item %lu, which it was not given, is dropped", label,
+                a->item);
+        return;
+    case NOTE_HALVED:
+        log_add(s->log, LOG_INFO, "map", "%lu items were in a worker that died; they are halved to find the culprit",
+                a->count);
+        return;
+    case NOTE_NONE:
+        return;
+    }
+}
+
+static void do_complete(struct session *s, const struct feed_action *a)
+{
+    (void)a;
+    s->is_complete = true;
+}
+
+static void do_halt(struct session *s, const struct feed_action *a)
+{
+    s->was_halted = true;
+    s->halt = a->detail;
+    log_add(s->log, LOG_INFO, "map", "ending early");
+}
+
+static void do_over(struct session *s, const struct feed_action *a)
+{
+    (void)a;
+    s->is_over = true;
+}
+
+static void do_nothing(struct session *s, const struct feed_action *a)
+{
+    (void)s, (void)a;
+}
+
+static void (*const deeds[])(struct session *s, const struct feed_action *a) = {
+    [ACT_SPAWN] = do_spawn,       [ACT_SEND] = do_send,     [ACT_END] = do_end,
+    [ACT_TERMINATE] = do_terminate, [ACT_BATCH] = do_batch, [ACT_COMMIT] = do_commit,
+    [ACT_DROP] = do_nothing,      [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
+    [ACT_BENCH] = do_bench,       [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
+    [ACT_HALT] = do_halt,         [ACT_OVER] = do_over,
+};
+
+static void on_feed_timer(uv_timer_t *timer)
+{
+    session_event(timer->data, (struct feed_event){.kind = EV_TICK});
+}
+
+static void feed_timer_set(struct session *s)
+{
+    uint64_t next_ms = feed_next_ms(s->feed);
+    if (next_ms == UINT64_MAX) {
+        uv_timer_stop(&s->feed_timer);
+        return;
+    }
+    uv_update_time(&s->loop);
+    uint64_t delay_ms = next_ms > s->now_ms ? next_ms - s->now_ms : 0;
+    uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
+}
+
+static void step(struct session *s, struct feed_event *event)
+{
+    const struct feed_action *actions;
+    event->now_ms = session_now(s);
+    size_t n_actions = feed_step(s->feed, event, &actions);
+    for (size_t i = 0; i < n_actions; i++)
+        deeds[actions[i].kind](s, &actions[i]);
+}
+
+void session_event(struct session *s, struct feed_event event)
+{
+    if (s->in_step) { /* an action's outcome: it waits for its turn */
+        if (s->n_queue == s->cap_queue) {
+            s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
+            s->queue = xrealloc(s->queue, s->cap_queue * sizeof(*s->queue));
+        }
+        s->queue[s->n_queue++] = event;
+        return;
+    }
+    s->in_step = true;
+    step(s, &event);
+    /* What was at hand belonged to this event alone. */
+    s->hand = (struct at_hand){0};
+    for (size_t i = 0; i < s->n_queue; i++) {
+        struct feed_event next = s->queue[i];
+        step(s, &next);
+    }
+    s->n_queue = 0;
+    s->in_step = false;
+}
+
+void session_stop(struct session *s, bool now)
+{
+    session_event(s, (struct feed_event){.kind = EV_STOP, .flag = now});
+}
+
+void session_abort(struct session *s, const struct err *why)
+{
+    if (s->end_err.code == 0)
+        s->end_err = *why;
+    log_add(s->log, LOG_ERROR, "map", "%s", why->text);
+    session_stop(s, true);
+}
+
+/* ---- input ---- */
+
+static void scan_some(struct session *s)
+{
+    struct err err = {0};
+    uint64_t known = source_known(s->source);
+    if (source_scan(s->source, SCAN_BYTES, &err) != 0) {
+        session_abort(s, &err);
+        uv_idle_stop(&s->scan_idle);
+        s->scan_runs = false;
+        return;
+    }
+    bool complete = source_is_complete(s->source);
+    if (source_known(s->source) != known || complete)
+        session_event(s, (struct feed_event){.kind = EV_INPUT, .count = source_known(s->source), .flag = complete});
+    if (complete && s->scan_runs) {
+        uv_idle_stop(&s->scan_idle);
+        s->scan_runs = false;
+    }
+    if (complete && s->source_polled) {
+        uv_poll_stop(&s->source_poll);
+        s->source_polled = false;
+    }
+}
+
+static void on_scan_idle(uv_idle_t *idle)
+{
+    scan_some(idle->data);
+}
+
+static void on_source_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    scan_some(poll->data);
+}
+
+static void scan_start(struct session *s)
+{
+    int fd = source_wait_fd(s->source);
+    uv_idle_init(&s->loop, &s->scan_idle);
+    s->scan_idle.data = s;
+    scan_some(s);
+    if (source_is_complete(s->source))
+        return;
+    if (fd >= 0 && uv_poll_init(&s->loop, &s->source_poll, fd) == 0) {
+        s->source_poll.data = s;
+        s->source_polled = true;
+        uv_poll_start(&s->source_poll, UV_READABLE, on_source_readable);
+        return;
+    }
+    s->scan_runs = true;
+    uv_idle_start(&s->scan_idle, on_scan_idle);
+}
+
+/* ---- devices ---- */
+
+static void sample_take(struct session *s, const struct device_sample *sample)
+{
+    size_t d = sample->device;
+    s->samples[d] = *sample;
+    ledger_sample(s->ledger, &(struct sample_row){.wall_ms = clock_wall_ms(),
+                                                  .device = (uint32_t)d,
+                                                  .mem_used_bytes = sample->mem_used_bytes,
+                                                  .busy_percent = sample->busy_percent,
+                                                  .temperature_c = sample->temperature_c,
+                                                  .power_w = sample->power_w});
+    for (uint32_t p = 0; p < s->n_places; p++)
+        if (s->device_of[p] == d && s->places[p].life)
+            s->places[p].life->mem_peak_bytes = MAX(s->places[p].life->mem_peak_bytes, sample->mem_used_bytes);
+    if (sample->is_lost && !s->device_is_lost[d]) {
+        s->device_is_lost[d] = true;
+        session_event(s, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = (uint32_t)d});
+    }
+}
+
+static void on_monitor(uv_poll_t *poll, int status, int events)
+{
+    struct session *s = poll->data;
+    struct device_sample samples[16];
+    size_t n;
+    (void)status, (void)events;
+    while ((n = monitor_read(s->monitor, samples, countof(samples))) > 0)
+        for (size_t i = 0; i < n; i++)
+            sample_take(s, &samples[i]);
+}
+
+static void monitor_start(struct session *s)
+{
+    struct err err = {0};
+    struct device_list watched = {xcalloc(s->n_chosen, sizeof(struct device)), s->n_chosen};
+    for (size_t i = 0; i < s->n_chosen; i++)
+        watched.at[i] = s->devices.at[s->chosen[i]];
+    if (monitor_open(&s->monitor, &(struct probe_opts){.self_path = s->self_path}, &watched, 1000, &err) != 0)
+        log_add(s->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
+    free(watched.at);
+    if (!s->monitor)
+        return;
+    if (monitor_pid(s->monitor) > 0)
+        reaper_add(s->reaper, monitor_pid(s->monitor));
+    if (monitor_fd(s->monitor) >= 0 && uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor)) == 0) {
+        s->monitor_poll.data = s;
+        s->monitor_polled = true;
+        uv_poll_start(&s->monitor_poll, UV_READABLE, on_monitor);
+    }
+}
+
+/* A dead worker's device is used again only when its memory has come back. */
+static void memory_check(struct session *s)
+{
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        struct place *place = &s->places[p];
+        if (!place->waits_for_memory)
+            continue;
+        const struct device_sample *sample = &s->samples[s->device_of[p]];
+        uint64_t waited_ms = s->now_ms - place->memory_wait_since_ms;
+        bool unknown = !s->monitor || sample->mem_total_bytes == 0;
+        bool back = unknown || sample->mem_used_bytes <= place->device_mem_baseline_bytes + sample->mem_total_bytes / 50;
+        if (!back && waited_ms < MEMORY_WAIT_MS)
+            continue;
+        if (!back)
+            log_add(s->log, LOG_WARN, "device", "%s: its memory has not come back in %d s; going on",
+                    place->seat.label, MEMORY_WAIT_MS / 1000);
+        place->waits_for_memory = false;
+        session_event(s, (struct feed_event){.kind = EV_MEM_BACK, .worker = s->device_of[p]});
+    }
+}
+
+/* ---- time ---- */
+
+static void stop_file_check(struct session *s)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    char *path = path_join(s->run_dir, "stop");
+    if (path_exists(path) && file_read(path, 64, &text, NULL) == 0 && !s->stopped_by_user) {
+        s->stopped_by_user = true;
+        s->end_status = 75;
+        session_stop(s, str_starts_with(str_trim(buf_str(&text)), STR("now")));
+    }
+    free(path);
+}
+
+static void run_limit_check(struct session *s)
+{
+    uint64_t limit_ms = s->request->run_limit_ms;
+    if (limit_ms == 0 || s->now_ms - s->begin_ms < limit_ms || s->end_err.code != 0)
+        return;
+    char limit[24];
+    duration_format(limit, limit_ms);
+    fail(&s->end_err, ERR_TIMEOUT, "the limit of %s on the whole run was reached", limit);
+    session_stop(s, true);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct session *s = timer->data;
+    session_now(s);
+    for (uint32_t p = 0; p < s->n_places; p++)
+        if (s->places[p].life)
+            life_hungry_check(s->places[p].life);
+    memory_check(s);
+    run_limit_check(s);
+    console_flush(s->console, s->now_ms, false);
+    static const unsigned every = 10;
+    if (s->now_ms / TICK_MS % every == 0)
+        stop_file_check(s);
+    session_progress(s, false);
+}
+
+/* ---- signals ---- */
+
+static void child_ended(void *context, pid_t pid, int wait_status)
+{
+    life_child_ended(context, pid, wait_status);
+}
+
+static void on_end_signal(struct session *s, int signal)
+{
+    if (s->end_signal != 0) { /* the second time: no more patience */
+        for (uint32_t p = 0; p < s->n_places; p++)
+            if (s->places[p].life)
+                guard_kill(&s->places[p].life->guard);
+        return;
+    }
+    s->end_signal = signal;
+    log_add(s->log, LOG_WARN, "map", "SIG%s: ending the workers; once more ends them at once",
+            signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP");
+    session_stop(s, true);
+}
+
+static void on_signal(uv_signal_t *handle, int signal)
+{
+    struct session *s = handle->data;
+    if (signal == SIGCHLD)
+        reaper_run(s->reaper, child_ended, s);
+    else if (signal == SIGUSR1)
+        stop_file_check(s);
+    else
+        on_end_signal(s, signal);
+}
+
+static void signals_start(struct session *s)
+{
+    static const int wanted[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < countof(wanted); i++) {
+        struct sigaction old;
+        sigaction(wanted[i], NULL, &old);
+        if (wanted[i] == SIGHUP && old.sa_handler == SIG_IGN) /* nohup */
+            continue;
+        uv_signal_t *handle = &s->signals[s->n_signals++];
+        uv_signal_init(&s->loop, handle);
+        handle->data = s;
+        uv_signal_start(handle, on_signal, wanted[i]);
+    }
+}
+
+/* Before the loop sleeps: whatever was collected for the workers goes out. */
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct session *s = prepare->data;
+    for (uint32_t p = 0; p < s->n_places; p++)
+        if (s->places[p].life && s->places[p].life->to_worker.len > 0)
+            life_flush(s->places[p].life);
+    feed_timer_set(s);
+}
+
+static void close_quietly(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+int session_loop(struct session *s, struct err *err)
+{
+    signals_start(s);
+    uv_timer_init(&s->loop, &s->feed_timer);
+    uv_timer_init(&s->loop, &s->tick_timer);
+    uv_prepare_init(&s->loop, &s->prepare);
+    s->feed_timer.data = s->tick_timer.data = s->prepare.data = s;
+    uv_prepare_start(&s->prepare, on_prepare);
+    uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
+    s->begin_ms = session_now(s);
+    monitor_start(s);
+    scan_start(s);
+    while (!s->is_over)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    console_flush(s->console, session_now(s), true);
+    (void)err;
+    return 0;
+}
+
+void session_release(struct session *s)
+{
+    monitor_close(s->monitor);
+    ledger_free(s->ledger);
+    uv_walk(&s->loop, close_quietly, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&s->loop);
+    feed_free(s->feed);
+    source_close(s->source);
+    store_close(s->store);
+    device_locks_release(&s->locks);
+    device_list_release(&s->devices);
+    if (s->reaper)
+        reaper_close(s->reaper);
+    console_free(s->console);
+    free(s->places);
+    free(s->device_of);
+    free(s->chosen);
+    free(s->samples);
+    free(s->device_is_lost);
+    free(s->done);
+    free(s->order);
+    free(s->queue);
+    free(s->run_dir);
+    free(s->guard_path);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A `muster map` in progress: the shell around core/feed. Facts from descriptors, timers and
+ * children become feed events (session_event); the feeder's actions become deeds. No policy here.
+ *
+ *   map.c      request → session → exit status        prepare.c  devices, input, run folder
+ *   session.c  events, actions, timers, signals       life.c     one life of one worker
+ *   filter.c   lines in, lines out                    channel.c  JSON messages
+ *   ledger.c   bytes and rows made durable            finish.c   merge, summary
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "base/log.h"
+#include "core/feed.h"
+#include "core/verdict.h"
+#include "data/source.h"
+#include "device/lock.h"
+#include "device/probe.h"
+#include "device/seat.h"
+#include "device/spec.h"
+#include "proc/guard.h"
+#include "proc/logfile.h"
+#include "run/ledger.h"
+#include "run/request.h"
+#include "store/store.h"
+
+struct session;
+
+/* A run of items that a filter was sent and has not answered, or has answered at a place in its part. */
+struct sent_items {
+    uint64_t first, count;
+};
+struct answered_items {
+    uint64_t first, count, offset, bytes;
+};
+
+enum life_stream { STREAM_IN, STREAM_OUT, STREAM_ERR, STREAM_CHANNEL, STREAM_REPORT, STREAMS };
+
+/* One process from spawn to its last byte. Outlives its seat's interest until libuv let go of it. */
+struct life {
+    struct session *session;
+    uint32_t seat;
+    uint32_t number; /* of the attempt and its part, unique in the run */
+    struct guard guard;
+    bool is_over; /* EV_EXIT was given */
+    bool is_gone; /* the guard said so, or died */
+    bool exec_failed, has_exited, was_ended, is_channel, says_loaded;
+    int exit_code, exit_signal, exec_errno;
+    struct guard_report last_report;
+
+    int fds[STREAMS];
+    uv_poll_t polls[STREAMS];
+    int events[STREAMS]; /* what each poll waits for now */
+    bool is_polled[STREAMS];
+    unsigned open_handles;
+    char *channel_path;
+    bool channel_is_listening;
+
+    struct buf to_worker;  /* stdin of a filter, or the channel */
+    struct buf from_worker; /* of stdout, an unfinished line */
+    struct buf channel_in;  /* an unfinished message */
+    struct buf early_stdout; /* printed before it was known to be an answer */
+    bool input_must_close;
+
+    /* filters */
+    struct sent_items *sent;
+    size_t n_sent, cap_sent;
+    struct answered_items *answered;
+    size_t n_answered, cap_answered;
+    uint64_t part_line_begin; /* offset in the part after the last whole line */
+    uint64_t n_items_sent, n_items_answered;
+    char stray[200]; /* the line that gave it away */
+    struct keyed *keyed;
+
+    struct part *part;
+    struct logfile *stdout_log, *stderr_log;
+
+    uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
+    uint64_t cpu_ticks_seen, bytes_in_flight;
+    uint64_t items_done, mem_peak_bytes;
+    int64_t started_wall_ms;
+    char last_word[160];
+};
+
+/* A seat, and who sits in it. */
+struct place {
+    struct seat seat;
+    struct life *life;
+    uint64_t device_mem_baseline_bytes;
+    uint64_t busy_ms, load_ms, items_done;
+    bool waits_for_memory;
+    uint64_t memory_wait_since_ms;
+};
+
+/* What is known about the item or message at hand, for the actions of this very step. */
+struct at_hand {
+    struct str result;
+    struct metrics metrics;
+    const char *error;       /* why an item failed, from its worker or from its worker's death */
+    const char *stderr_tail;
+};
+
+struct session {
+    const struct map_request *request;
+    struct log *log;
+    const char *self_path;
+    char *guard_path;
+    char **argv;
+    int argc;
+    bool is_quiet, has_color, is_tty;
+
+    char *run_dir, *run_id;
+    struct store *store;
+    struct ledger *ledger;
+    struct source *source;
+    struct device_list devices;
+    size_t *chosen, n_chosen;
+    struct device_locks locks;
+    struct place *places;
+    uint32_t n_places;
+    uint32_t *device_of;
+    struct feed *feed;
+    struct item_span *done;
+    size_t n_done;
+    uint32_t *order;
+    uint64_t base_seed, n_items;
+    uint64_t aside_before;
+    bool is_resumed;
+
+    uv_loop_t loop;
+    uv_timer_t feed_timer, tick_timer;
+    uv_signal_t signals[8];
+    size_t n_signals;
+    uv_prepare_t prepare;
+    uv_idle_t scan_idle;
+    uv_poll_t source_poll, monitor_poll;
+    bool scan_runs, source_polled, monitor_polled;
+    struct reaper *reaper;
+    struct monitor *monitor;
+    struct device_sample *samples; /* [n_chosen], the latest */
+    bool *device_is_lost;
+
+    struct at_hand hand;
+    struct feed_event *queue; /* events that actions gave rise to */
+    size_t n_queue, cap_queue;
+    bool in_step;
+    uint64_t now_ms, begin_ms;
+    uint32_t next_number;
+    struct console *console;
+    struct progress *progress;
+
+    bool is_complete, is_over, was_halted, stopped_by_user;
+    enum feed_halt halt;
+    int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
+    int end_status;       /* 75, 124: the reason has one */
+    struct err end_err;   /* why the run ended early */
+    uint64_t failed_items_noted;
+    uint64_t mem_total_peak;
+    uint64_t results_seen, first_result_ms;
+};
+
+/* session.c */
+void session_event(struct session *s, struct feed_event event);
+MUST_CHECK int session_loop(struct session *s, struct err *err);
+void session_stop(struct session *s, bool now);
+/* Give up the run because muster itself cannot go on (disk full, input gone). */
+void session_abort(struct session *s, const struct err *why);
+struct life *life_of(struct session *s, uint32_t worker);
+uint64_t session_now(struct session *s);
+
+/* life.c */
+void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
+void life_end(struct life *life);
+void life_terminate(struct life *life, enum feed_cause cause);
+void life_poll(struct life *life, enum life_stream stream, int events);
+void life_stream_close(struct life *life, enum life_stream stream);
+/* Write what is pending to its stdin or channel; asks for room when it is through. */
+void life_flush(struct life *life);
+void life_child_ended(struct session *s, pid_t pid, int wait_status);
+void life_hungry_check(struct life *life);
+void life_first_result(struct life *life);
+const char *life_label(const struct life *life);
+
+/* filter.c */
+void filter_send(struct life *life, uint64_t first, uint64_t count);
+void filter_read(struct life *life, struct str bytes);
+void filter_eof(struct life *life);
+void filter_commit(struct life *life, uint64_t first, uint64_t count);
+void filter_revoke(struct life *life);
+void filter_to_channel(struct life *life);
+
+/* channel.c */
+void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t attempt);
+void channel_read(struct life *life, struct str bytes);
+void channel_batch(struct life *life, uint64_t batch);
+void channel_stop(struct life *life);
+void channel_commit(struct life *life, uint64_t item);
+
+/* prepare.c */
+/* Devices and seats only: what --dry-run shows. */
+MUST_CHECK int session_plan(struct session *s, struct err *err);
+MUST_CHECK int session_prepare(struct session *s, struct err *err);
+void session_release(struct session *s);
+/* finish.c */
+int session_finish(struct session *s, struct err *err);
+/* progress, with the session's figures */
+void session_progress(struct session *s, bool last);

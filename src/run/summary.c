@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/summary.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+
+struct figures {
+    struct feed_counts counts;
+    uint64_t wall_ms, busy_ms, load_ms, seat_ms;
+    double items_per_s, efficiency;
+};
+
+static struct figures figures_take(struct session *s)
+{
+    struct figures f = {0};
+    feed_counts(s->feed, &f.counts);
+    f.wall_ms = session_now(s) - s->begin_ms;
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        f.busy_ms += s->places[p].busy_ms;
+        f.load_ms += s->places[p].load_ms;
+    }
+    f.seat_ms = f.wall_ms * s->n_places;
+    uint64_t working_ms = s->first_result_ms > 0 ? session_now(s) - s->first_result_ms : 0;
+    uint64_t here = 0;
+    for (uint32_t p = 0; p < s->n_places; p++)
+        here += s->places[p].items_done;
+    f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
+    f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
+    return f;
+}
+
+const char *summary_run_name(const struct session *s)
+{
+    return s->request->run_dir ? s->run_dir : s->run_id;
+}
+
+static void metrics_line(struct session *s, struct buf *out)
+{
+    const struct metrics *m = ledger_metrics(s->ledger);
+    double correct = -1, seen = -1;
+    if (m->len == 0)
+        return;
+    buf_add_text(out, "  metrics    ");
+    for (size_t i = 0; i < m->len; i++) {
+        buf_addf(out, "%s%s %.10g", i > 0 ? ", " : "", m->names[i], m->values[i]);
+        if (strcmp(m->names[i], "correct") == 0)
+            correct = m->values[i];
+        if (strcmp(m->names[i], "seen") == 0)
+            seen = m->values[i];
+    }
+    if (correct >= 0 && seen > 0)
+        buf_addf(out, "  (accuracy %.4f)", correct / seen);
+    buf_add_text(out, s->is_resumed ? "  in this session\n" : "\n");
+}
+
+static void memory_lines(struct session *s, struct buf *out)
+{
+    for (size_t d = 0; d < s->n_chosen; d++) {
+        const struct device_sample *sample = &s->samples[d];
+        char label[24], used[16], total[16];
+        if (sample->mem_total_bytes == 0)
+            continue;
+        device_label(&s->devices.at[s->chosen[d]], label);
+        size_format(used, sample->mem_used_bytes);
+        size_format(total, sample->mem_total_bytes);
+        buf_addf(out, "  memory     %s: %s of %s\n", label, used, total);
+    }
+}
+
+void summary_print(struct session *s, const struct merge_stats *stats, const char *why)
+{
+    struct figures f = figures_take(s);
+    cleanup_buf struct buf out = BUF_INIT;
+    char done[32], known[32], wall[24], load[24], busy[24];
+    count_format(done, f.counts.done);
+    count_format(known, f.counts.known);
+    duration_format(wall, f.wall_ms);
+    duration_format(load, f.load_ms);
+    duration_format(busy, f.busy_ms);
+    if (stats && strcmp(s->request->out_path, "-") != 0)
+        buf_addf(&out, "%s: %s results, complete\n", s->request->out_path, done);
+    else
+        buf_addf(&out, "%s of %s items done%s%s\n", done, known, why ? ": " : "", why ? why : "");
+    if (f.counts.aside > 0)
+        buf_addf(&out, "  failed     %lu items, with reasons in %s.failed.jsonl\n", f.counts.aside, s->request->out_path);
+    buf_addf(&out, "  wall       %s, %.*f items/s; loading %s, over %u worker%s\n", wall, f.items_per_s < 100 ? 1 : 0,
+             f.items_per_s, load, s->n_places, s->n_places == 1 ? "" : "s");
+    buf_addf(&out, "  devices    busy %s of %.1f device-seconds: efficiency %.0f %%\n", busy, (double)f.seat_ms / 1000.0,
+             f.efficiency * 100);
+    if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
+        buf_addf(&out, "  trouble    %lu retries, %lu crashes, %lu out of memory, %lu items given twice\n",
+                 f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
+    metrics_line(s, &out);
+    memory_lines(s, &out);
+    if (stats && f.counts.aside > 0)
+        buf_addf(&out, "  next       muster resume %s --retry-failed\n", summary_run_name(s));
+    log_add(s->log, LOG_INFO, "map", "%s", buf_text(&out));
+    if (!s->is_quiet && write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
+        s->is_quiet = true;
+}
+
+void summary_json(struct session *s, int status, struct buf *out)
+{
+    struct figures f = figures_take(s);
+    buf_add_text(out, "{\"run\":");
+    buf_add_json(out, str_of(s->run_dir));
+    buf_add_text(out, ",\"output\":");
+    buf_add_json(out, str_of(s->request->out_path));
+    buf_addf(out,
+             ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
+             "\"wall_ms\":%lu,\"load_ms\":%lu,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
+             "\"efficiency\":%.4f,\"metrics\":",
+             status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes, f.wall_ms,
+             f.load_ms, f.busy_ms, s->n_places, f.items_per_s, f.efficiency);
+    metrics_format(ledger_metrics(s->ledger), out);
+    buf_add_text(out, "}\n");
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The last words of a run: figures measured in it, and the next step.
+ */
+#pragma once
+
+#include "run/session.h"
+
+/* On stderr, unless quiet. stats NULL: the run did not complete, `why` says it. */
+void summary_print(struct session *s, const struct merge_stats *stats, const char *why);
+/* The same as one JSON object, for --on-finish. */
+void summary_json(struct session *s, int status, struct buf *out);
+/* What to type after `muster resume`. Borrowed. */
+const char *summary_run_name(const struct session *s);
