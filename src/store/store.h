@@ -75,7 +75,12 @@ const char *store_dir(const struct store *store);
 /* True when the folder lies on a network file system and the careful settings are in use. */
 bool store_is_networked(const struct store *store);
 
-/* A durable group commit: all rows or none. `sync` false leaves durability to the next one. */
+/*
+ * A group commit: all rows or none. Durable when it returns if there are ranges or asides among the
+ * rows; attempts, events, samples and facts alone become durable with the next commit that is, or at
+ * store_close. A range that overlaps a committed one, or an item set aside, is refused: ERR_DATA. A
+ * full disk is ERR_STOPPED; the store stays usable and the same batch may be tried again.
+ */
 struct store_batch {
     const struct range_row *ranges;
     size_t n_ranges;
@@ -96,10 +101,12 @@ MUST_CHECK int store_set(struct store *store, const char *key, const char *value
 char *store_get(struct store *store, const char *key);
 /* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
 MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err);
-/* The next free part number: parts of earlier incarnations are never appended to. */
+/* The next free part number, another one at each call, from 1: parts of earlier incarnations are never
+ * appended to. */
 uint64_t store_next_part(struct store *store);
 
-/* Everything that is done, as disjoint intervals in ascending order, adjacent ones joined. */
+/* All that has a result, as disjoint intervals in ascending order, adjacent ones joined. What was set
+ * aside is not in it: see aside_reader. */
 struct item_span {
     uint64_t first, count;
 };
