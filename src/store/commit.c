@@ -4,17 +4,27 @@
  * transaction, whatever the caller believes: an item committed twice is a wrong result.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "store/db.h"
 
+static int sync_if_there(const char *path, struct err *err)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : fail_errno(err, "open %s", path);
+    return fsync(fd) == 0 ? 0 : fail_errno(err, "sync %s", path);
+}
+
 /*
  * The run was created without an fsync. Before the first row that must survive a power cut, bring to
- * disk what it stands on: the file with its header, its name, and the folder's name. (The schema lies
- * in the WAL, which the commit itself syncs. SQLite deletes the WAL of an empty database file, hence
- * the first of these.)
+ * disk what it stands on: the manifest, the file with its header, their names, and the folder's name.
+ * (The schema lies in the WAL, which the commit itself syncs. SQLite deletes the WAL of an empty
+ * database file, hence the sync of that.)
  */
 static int settle(struct store *store, struct err *err)
 {
@@ -24,8 +34,10 @@ static int settle(struct store *store, struct err *err)
     if (sqlite3_file_control(store->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
         file->pMethods->xSync(file, SQLITE_SYNC_NORMAL) != SQLITE_OK)
         return fail_errno(err, "sync %s/run.db", store->dir);
-    cleanup_free char *inside = path_join(store->dir, "run.db");
-    int rc = fsync_parent(inside, err);
+    cleanup_free char *manifest = path_join(store->dir, "manifest.json");
+    int rc = sync_if_there(manifest, err);
+    if (rc == 0)
+        rc = fsync_parent(manifest, err);
     if (rc)
         return rc;
     /* The folders above may belong to somebody else and not be readable: then they were there before. */
