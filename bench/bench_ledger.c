@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cost of resuming: run.db with 10,000,000 items in 1,000,000 ranges is written (in random order of
- * blocks, every 97th range missing), then opened as `muster resume` does and asked what is done.
- * Bar: at most 2 s and 128 MiB for the opening.
+ * The cost of resuming: run.db with 10,000,000 items in 1,000,000 ranges is written (in random
+ * order of blocks, every 97th range missing), then opened as `muster resume` does and asked what is
+ * done. Bar: at most 2 s and 128 MiB for the opening.
  *
  *     bench_ledger FOLDER [RANGES]
  */
@@ -15,7 +15,11 @@
 #include "base/parse.h"
 #include "store/store.h"
 
-enum { ITEMS_A_RANGE = 10, RANGES_A_COMMIT = 100, HOLE_EVERY = 97 };
+enum {
+    ITEMS_A_RANGE = 10,
+    RANGES_A_COMMIT = 100,
+    HOLE_EVERY = 97
+};
 
 static int ledger_write(const char *dir, uint64_t n_ranges, struct err *err)
 {
@@ -40,8 +44,8 @@ static int ledger_write(const char *dir, uint64_t n_ranges, struct err *err)
         rc = store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = n_rows}, err);
     }
     double seconds = (double)(clock_now_ns() - begin_ns) / 1e9;
-    printf("write   %.2f s, %.0f durable commits/s, %.0f ranges/s\n", seconds, (double)n_commits / seconds,
-           (double)n_ranges / seconds);
+    printf("write   %.2f s, %.0f durable commits/s, %.0f ranges/s\n", seconds,
+           (double)n_commits / seconds, (double)n_ranges / seconds);
     store_close(store);
     return rc;
 }
@@ -74,8 +78,8 @@ static int ledger_read(const char *dir, struct err *err)
     rc = store_done(store, &spans, &n_spans, err);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("resume  %.3f s, %zu intervals, peak %ld MiB\n", (double)(clock_now_ns() - begin_ns) / 1e9,
-           n_spans, usage.ru_maxrss / 1024);
+    printf("resume  %.3f s, %zu intervals, peak %ld MiB\n",
+           (double)(clock_now_ns() - begin_ns) / 1e9, n_spans, usage.ru_maxrss / 1024);
     free(spans);
     if (rc == 0)
         rc = rows_read(store, RANGES_BY_ITEM, "by item", err);

@@ -12,7 +12,9 @@
 #include "cli/tail.h"
 #include "store/runs.h"
 
-enum { LOOK_EVERY_MS = 200 };
+enum {
+    LOOK_EVERY_MS = 200
+};
 
 struct logs_request {
     const char *runs_dir;
@@ -49,7 +51,8 @@ static bool is_meant(struct str worker, const char *text)
     if (!number)
         return false;
     number++;
-    return str_equal((struct str){number, (size_t)(worker.at + worker.len - number)}, str_of(wanted));
+    return str_equal((struct str){number, (size_t)(worker.at + worker.len - number)},
+                     str_of(wanted));
 }
 
 static bool is_wanted(struct str worker, int n_wanted, char *const *wanted)
@@ -94,7 +97,8 @@ static int is_log(const struct dirent *entry)
     return str_ends_with(name, stdout_end) || str_ends_with(name, stderr_end);
 }
 
-/* The names of the log files, sorted; *entries and each of it are the caller's. 0 if there are none. */
+/* The names of the log files, sorted; *entries and each of it are the caller's. 0 if there are
+ * none. */
 static int logs_in(const char *dir, struct dirent ***entries)
 {
     cleanup_free char *logs = path_join(dir, "logs");
@@ -123,14 +127,15 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
 }
 
 /* Take up the logs that are there and meant and not followed yet: workers may start later. */
-static void tails_find(const struct logs_request *ask, const char *dir, int n_wanted, char *const *wanted,
-                       struct tails *tails, struct buf *out)
+static void tails_find(const struct logs_request *ask, const char *dir, int n_wanted,
+                       char *const *wanted, struct tails *tails, struct buf *out)
 {
     struct dirent **entries = NULL;
     int n_entries = logs_in(dir, &entries);
     for (int i = 0; i < n_entries; i++) {
         struct str worker;
-        if (worker_of(ask, str_of(entries[i]->d_name), &worker) && is_wanted(worker, n_wanted, wanted))
+        if (worker_of(ask, str_of(entries[i]->d_name), &worker) &&
+            is_wanted(worker, n_wanted, wanted))
             log_add_tail(tails, dir, entries[i]->d_name, worker, out);
     }
     entries_release(entries, n_entries);
@@ -165,8 +170,8 @@ static int refuse_unknown(const char *dir, int n_wanted, char *const *wanted, st
                          (int)(name.len - stderr_end.len), name.at);
         }
         entries_release(entries, n_entries);
-        return fail(err, ERR_USAGE, "run %s has no logs of a worker '%s'%s", path_basename(dir), wanted[i],
-                    buf_text(&known));
+        return fail(err, ERR_USAGE, "run %s has no logs of a worker '%s'%s", path_basename(dir),
+                    wanted[i], buf_text(&known));
     }
     return 0;
 }
@@ -230,7 +235,8 @@ static int operands_split(const struct logs_request *ask, int *argc, char ***arg
     return rc;
 }
 
-static int logs_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int logs_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
 {
     (void)app, (void)command;
     const struct logs_request *ask = request;
@@ -244,21 +250,32 @@ static int logs_run(struct app *app, void *request, int argc, char **argv, char 
 }
 
 static const struct opt logs_opts[] = {
-    {.kind = OPT_FLAG, .letter = 'f', .name = "follow", .help = "go on with what is written, until the run ends",
+    {.kind = OPT_FLAG,
+     .letter = 'f',
+     .name = "follow",
+     .help = "go on with what is written, until the run ends",
      .offset = offsetof(struct logs_request, follow)},
-    {.kind = OPT_FLAG, .name = "stdout", .help = "the workers' standard output only",
+    {.kind = OPT_FLAG,
+     .name = "stdout",
+     .help = "the workers' standard output only",
      .offset = offsetof(struct logs_request, only_stdout)},
-    {.kind = OPT_FLAG, .name = "stderr", .help = "the workers' standard error only",
+    {.kind = OPT_FLAG,
+     .name = "stderr",
+     .help = "the workers' standard error only",
      .offset = offsetof(struct logs_request, only_stderr)},
-    {.kind = OPT_FLAG, .name = "orchestrator", .help = "muster's own log instead of the workers'",
+    {.kind = OPT_FLAG,
+     .name = "orchestrator",
+     .help = "muster's own log instead of the workers'",
      .offset = offsetof(struct logs_request, orchestrator)},
     RUNS_DIR_OPT(struct logs_request),
     {.kind = OPT_END},
 };
 
 static const char *const logs_examples[] = {
-    "muster logs -f", "everything that the workers of the latest run write",
-    "muster logs --stderr latest gpu_3", "what the worker on GPU 3 complained of",
+    "muster logs -f",
+    "everything that the workers of the latest run write",
+    "muster logs --stderr latest gpu_3",
+    "what the worker on GPU 3 complained of",
     NULL,
 };
 
@@ -266,8 +283,9 @@ const struct cmd cmd_logs = {
     .name = "logs",
     .args = "[OPTION]... [RUN] [WORKER]...",
     .summary = "print or follow the logs of a run",
-    .details = "WORKER is named as its log files are (gpu_0, cpu_3_w1) or by its number. Lines carry the name of "
-               "their worker; progress bars are folded to their last state.",
+    .details =
+        "WORKER is named as its log files are (gpu_0, cpu_3_w1) or by its number. Lines carry the name "
+        "of their worker; progress bars are folded to their last state.",
     .opts = logs_opts,
     .examples = logs_examples,
     .request_size = sizeof(struct logs_request),

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/parse.h"
-#include "cli/run_arg.h"
 #include "base/xalloc.h"
+#include "cli/run_arg.h"
 #include "store/runs.h"
 
 struct ls_request {
@@ -68,7 +68,8 @@ static void object_add(struct buf *out, const struct run_summary *run)
 }
 
 /* A run that is removed while we look is left out; one that cannot be read shows what is known. */
-static int ls_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int ls_run(struct app *app, void *request, int argc, char **argv, char **command,
+                  struct err *err)
 {
     (void)command;
     const struct ls_request *ask = request;
@@ -101,17 +102,26 @@ static int ls_run(struct app *app, void *request, int argc, char **argv, char **
 }
 
 static const struct opt ls_opts[] = {
-    {.kind = OPT_U64, .letter = 'n', .name = "last", .arg = "N", .help = "only the newest N runs",
-     .offset = offsetof(struct ls_request, last), .min = 1},
-    {.kind = OPT_FLAG, .name = "json", .help = "one JSON object a line instead of the table",
+    {.kind = OPT_U64,
+     .letter = 'n',
+     .name = "last",
+     .arg = "N",
+     .help = "only the newest N runs",
+     .offset = offsetof(struct ls_request, last),
+     .min = 1},
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "one JSON object a line instead of the table",
      .offset = offsetof(struct ls_request, json)},
     RUNS_DIR_OPT(struct ls_request),
     {.kind = OPT_END},
 };
 
 static const char *const ls_examples[] = {
-    "muster ls", "every run, its state and how far it is",
-    "muster ls --json | jq -r 'select(.state == \"interrupted\").run'", "the runs that could be resumed",
+    "muster ls",
+    "every run, its state and how far it is",
+    "muster ls --json | jq -r 'select(.state == \"interrupted\").run'",
+    "the runs that could be resumed",
     NULL,
 };
 
@@ -119,8 +129,10 @@ const struct cmd cmd_ls = {
     .name = "ls",
     .args = "[OPTION]...",
     .summary = "list the runs, newest first",
-    .details = "States: running; finished; failed (it ended with something missing); stopped (on request, by a "
-               "signal or by a full disk); interrupted (its muster died). The last three can be resumed.",
+    .details =
+        "States: running; finished; failed (it ended with something missing); stopped (on request, "
+        "by a signal or by a full disk); interrupted (its muster died). The last three can be "
+        "resumed.",
     .opts = ls_opts,
     .examples = ls_examples,
     .request_size = sizeof(struct ls_request),

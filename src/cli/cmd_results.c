@@ -57,7 +57,8 @@ static int next_aside(void *context, uint64_t *item, struct err *err)
 /* Facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
 static void facts_read(struct store *store, struct merge_opts *opts)
 {
-    cleanup_free char *items = store_get(store, "items"), *is_json = store_get(store, "results_json");
+    cleanup_free char *items = store_get(store, "items"),
+                      *is_json = store_get(store, "results_json");
     if (!items || u64_parse(str_of(items), 0, UINT64_MAX, &opts->n_items, NULL) != 0)
         opts->n_items = 0;
     opts->results_are_json = is_json && strcmp(is_json, "1") == 0;
@@ -78,8 +79,8 @@ static int stream(const struct results_request *ask, struct store *store, struct
         .context = &rows,
     };
     facts_read(store, &opts);
-    int rc = range_reader_open(&rows.ranges, store, ask->any_order ? RANGES_AS_COMMITTED : RANGES_BY_ITEM,
-                               err);
+    int rc = range_reader_open(&rows.ranges, store,
+                               ask->any_order ? RANGES_AS_COMMITTED : RANGES_BY_ITEM, err);
     if (rc == 0)
         rc = aside_reader_open(&rows.asides, store, err);
     if (rc == 0)
@@ -109,7 +110,8 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
         return wrap(err, rc, "run %s", path_basename(dir));
     char results[32];
     count_format(results, stats.n_results);
-    say(app, "%s results so far, %llu items set aside", results, (unsigned long long)stats.n_asides);
+    say(app, "%s results so far, %llu items set aside", results,
+        (unsigned long long)stats.n_asides);
     return 0;
 }
 
@@ -124,21 +126,35 @@ static void results_defaults(void *request)
 }
 
 static const struct opt results_opts[] = {
-    {.kind = OPT_TEXT, .letter = 'o', .name = "output", .arg = "FILE", .help = "write there instead of to stdout",
+    {.kind = OPT_TEXT,
+     .letter = 'o',
+     .name = "output",
+     .arg = "FILE",
+     .help = "write there instead of to stdout",
      .offset = offsetof(struct results_request, out_path)},
-    {.kind = OPT_PARSE, .name = "format-out", .arg = "FORMAT", .help = "jsonl, json, csv, tsv or lines (default: by FILE's extension)",
-     .offset = offsetof(struct results_request, format), .parse = format_parse},
-    {.kind = OPT_FLAG, .name = "as-committed", .help = "in the order the results came, not the input's",
+    {.kind = OPT_PARSE,
+     .name = "format-out",
+     .arg = "FORMAT",
+     .help = "jsonl, json, csv, tsv or lines (default: by FILE's extension)",
+     .offset = offsetof(struct results_request, format),
+     .parse = format_parse},
+    {.kind = OPT_FLAG,
+     .name = "as-committed",
+     .help = "in the order the results came, not the input's",
      .offset = offsetof(struct results_request, any_order)},
-    {.kind = OPT_FLAG, .name = "force", .help = "replace FILE if it exists",
+    {.kind = OPT_FLAG,
+     .name = "force",
+     .help = "replace FILE if it exists",
      .offset = offsetof(struct results_request, force)},
     RUNS_DIR_OPT(struct results_request),
     {.kind = OPT_END},
 };
 
 static const char *const results_examples[] = {
-    "muster results | head", "the first results of the latest run, while it goes on",
-    "muster results -o so-far.csv 20260131_090807-map", "all that this run has, as CSV",
+    "muster results | head",
+    "the first results of the latest run, while it goes on",
+    "muster results -o so-far.csv 20260131_090807-map",
+    "all that this run has, as CSV",
     NULL,
 };
 
@@ -146,7 +162,8 @@ const struct cmd cmd_results = {
     .name = "results",
     .args = "[OPTION]... [RUN]",
     .summary = "print the results that a run has so far",
-    .details = "Items that have no result yet leave no line. The run may be going on, stopped or interrupted.",
+    .details = "Items that have no result yet leave no line. The run may be going on, stopped or "
+               "interrupted.",
     .opts = results_opts,
     .examples = results_examples,
     .request_size = sizeof(struct results_request),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster status: how far one run is. The figures come from the run's ledger where it can be read and
- * from status.json where not; whether it goes on, from its lock alone, so that a run whose muster was
- * killed is never shown as running.
+ * muster status: how far one run is. The figures come from the run's ledger where it can be read
+ * and from status.json where not; whether it goes on, from its lock alone, so that a run whose
+ * muster was killed is never shown as running.
  */
 #include <unistd.h>
 
@@ -13,7 +13,10 @@
 #include "store/runs.h"
 #include "store/status.h"
 
-enum { WATCH_EVERY_MS = 1000, LAST_WORD_MAX = 50 };
+enum {
+    WATCH_EVERY_MS = 1000,
+    LAST_WORD_MAX = 50
+};
 
 struct status_request {
     const char *runs_dir;
@@ -100,17 +103,17 @@ static void workers_add(struct buf *out, const struct run_status *status)
 {
     if (status->n_workers == 0)
         return;
-    buf_addf(out, "\n%-12s  %-10s  %10s  %10s  %10s  %s\n", "WORKER", "STATE", "DONE", "ITEMS/S", "MEMORY",
-             "LAST WORD");
+    buf_addf(out, "\n%-12s  %-10s  %10s  %10s  %10s  %s\n", "WORKER", "STATE", "DONE", "ITEMS/S",
+             "MEMORY", "LAST WORD");
     for (size_t i = 0; i < status->n_workers; i++) {
         const struct worker_status *worker = &status->workers[i];
         char done[32], memory[16] = "-";
         count_format(done, worker->done);
         if (worker->mem_bytes)
             size_format(memory, worker->mem_bytes);
-        buf_addf(out, "%-12s  %-10s  %10s  %10.2f  %10s  %.*s\n", worker->label ? worker->label : "-",
-                 worker->state ? worker->state : "-", done, worker->rate, memory, LAST_WORD_MAX,
-                 worker->last_word ? worker->last_word : "");
+        buf_addf(out, "%-12s  %-10s  %10s  %10.2f  %10s  %.*s\n",
+                 worker->label ? worker->label : "-", worker->state ? worker->state : "-", done,
+                 worker->rate, memory, LAST_WORD_MAX, worker->last_word ? worker->last_word : "");
     }
 }
 
@@ -223,17 +226,24 @@ static int status_run(struct app *app, void *request, int argc, char **argv, cha
 }
 
 static const struct opt status_opts[] = {
-    {.kind = OPT_FLAG, .letter = 'w', .name = "watch", .help = "show it again every second until the run has ended",
+    {.kind = OPT_FLAG,
+     .letter = 'w',
+     .name = "watch",
+     .help = "show it again every second until the run has ended",
      .offset = offsetof(struct status_request, watch)},
-    {.kind = OPT_FLAG, .name = "json", .help = "one JSON object a line, as in the run's status.json",
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "one JSON object a line, as in the run's status.json",
      .offset = offsetof(struct status_request, json)},
     RUNS_DIR_OPT(struct status_request),
     {.kind = OPT_END},
 };
 
 static const char *const status_examples[] = {
-    "muster status", "how far the latest run is",
-    "muster status --watch 20260131", "follow the only run of that day",
+    "muster status",
+    "how far the latest run is",
+    "muster status --watch 20260131",
+    "follow the only run of that day",
     NULL,
 };
 
@@ -241,8 +251,9 @@ const struct cmd cmd_status = {
     .name = "status",
     .args = "[OPTION]... [RUN]",
     .summary = "show how far a run is",
-    .details = "RUN is a path, a name, the beginning of a name, or latest (the default). A run whose muster died is "
-               "shown as interrupted, with the command that goes on with it.",
+    .details =
+        "RUN is a path, a name, the beginning of a name, or latest (the default). A run whose muster "
+        "died is shown as interrupted, with the command that goes on with it.",
     .opts = status_opts,
     .examples = status_examples,
     .request_size = sizeof(struct status_request),

@@ -9,7 +9,9 @@
 #include "cli/run_arg.h"
 #include "store/runs.h"
 
-enum { LOOK_EVERY_MS = 100 };
+enum {
+    LOOK_EVERY_MS = 100
+};
 
 struct stop_request {
     const char *runs_dir;
@@ -29,7 +31,8 @@ static int wait_for_end(const struct stop_request *ask, const char *dir, struct 
     return 0;
 }
 
-static int stop_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int stop_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
 {
     (void)command;
     const struct stop_request *ask = request;
@@ -50,24 +53,34 @@ static int stop_run(struct app *app, void *request, int argc, char **argv, char 
         say(app, "run %s finishes what is in flight (--now ends it at once)", path_basename(dir));
     rc = wait_for_end(ask, dir, err);
     if (rc == 0)
-        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir), path_basename(dir));
+        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir),
+            path_basename(dir));
     return rc;
 }
 
 static const struct opt stop_opts[] = {
-    {.kind = OPT_FLAG, .name = "now", .help = "end the workers at once; what they had in flight is run again by a resume",
+    {.kind = OPT_FLAG,
+     .name = "now",
+     .help = "end the workers at once; what they had in flight is run again by a resume",
      .offset = offsetof(struct stop_request, now)},
-    {.kind = OPT_FLAG, .name = "no-wait", .help = "return when the order is given, not when the run has ended",
+    {.kind = OPT_FLAG,
+     .name = "no-wait",
+     .help = "return when the order is given, not when the run has ended",
      .offset = offsetof(struct stop_request, no_wait)},
-    {.kind = OPT_DURATION, .name = "limit", .arg = "DURATION", .help = "wait at most so long (default: without limit)",
+    {.kind = OPT_DURATION,
+     .name = "limit",
+     .arg = "DURATION",
+     .help = "wait at most so long (default: without limit)",
      .offset = offsetof(struct stop_request, limit_ms)},
     RUNS_DIR_OPT(struct stop_request),
     {.kind = OPT_END},
 };
 
 static const char *const stop_examples[] = {
-    "muster stop", "the latest run finishes what is in flight and ends, with status 75",
-    "muster stop --now 20260131_090807-map", "this run, at once",
+    "muster stop",
+    "the latest run finishes what is in flight and ends, with status 75",
+    "muster stop --now 20260131_090807-map",
+    "this run, at once",
     NULL,
 };
 

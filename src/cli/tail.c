@@ -9,11 +9,17 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-enum { BLOCK = 65536, BLOCKS_MAX = 16, ROTATED_MAX = 9, LINE_MAX_BYTES = 1 << 20 };
+enum {
+    BLOCK = 65536,
+    BLOCKS_MAX = 16,
+    ROTATED_MAX = 9,
+    LINE_MAX_BYTES = 1 << 20
+};
 
 void tail_init(struct tail *tail, const char *path, const char *prefix)
 {
-    *tail = (struct tail){.path = xstrdup(path), .prefix = prefix ? xstrdup(prefix) : NULL, .fd = -1};
+    *tail =
+        (struct tail){.path = xstrdup(path), .prefix = prefix ? xstrdup(prefix) : NULL, .fd = -1};
 }
 
 void tail_release(struct tail *tail)
@@ -43,7 +49,8 @@ static void line_add(const struct tail *tail, struct str line, struct buf *out)
 static void lines_add(struct tail *tail, struct buf *out)
 {
     size_t begin = 0;
-    for (const char *end; (end = memchr(tail->partial.at + begin, '\n', tail->partial.len - begin));) {
+    for (const char *end;
+         (end = memchr(tail->partial.at + begin, '\n', tail->partial.len - begin));) {
         size_t len = (size_t)(end - tail->partial.at) - begin;
         line_add(tail, (struct str){tail->partial.at + begin, len}, out);
         begin += len + 1;
@@ -75,8 +82,9 @@ static bool block_read(struct tail *tail, struct buf *out)
     return true;
 }
 
-/* At the end of a file that is no longer the one of this name: go on with the new one. Its writer may
- * have added to the old one between our read and its renaming, so that is read once more. */
+/* At the end of a file that is no longer the one of this name: go on with the new one. Its
+ * writer may have added to the old one between our read and its renaming, so that is read once
+ * more. */
 static bool reopen_rotated(struct tail *tail, struct buf *out)
 {
     struct stat mine, current;

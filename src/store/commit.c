@@ -21,10 +21,10 @@ static int sync_if_there(const char *path, struct err *err)
 }
 
 /*
- * The run was created without an fsync. Before the first row that must survive a power cut, bring to
- * disk what it stands on: the manifest, the file with its header, their names, and the folder's name.
- * (The schema lies in the WAL, which the commit itself syncs. SQLite deletes the WAL of an empty
- * database file, hence the sync of that.)
+ * The run was created without an fsync. Before the first row that must survive a power cut, bring
+ * to disk what it stands on: the manifest, the file with its header, their names, and the folder's
+ * name. (The schema lies in the WAL, which the commit itself syncs. SQLite deletes the WAL of an
+ * empty database file, hence the sync of that.)
  */
 static int settle(struct store *store, struct err *err)
 {
@@ -40,7 +40,8 @@ static int settle(struct store *store, struct err *err)
         rc = fsync_parent(manifest, err);
     if (rc)
         return rc;
-    /* The folders above may belong to somebody else and not be readable: then they were there before. */
+    /* The folders above may belong to somebody else and not be readable: then they were there
+     * before. */
     cleanup_free char *runs = path_dirname(store->dir);
     if (fsync_parent(store->dir, NULL) == 0 && fsync_parent(runs, NULL) != 0)
         errno = 0;
@@ -60,7 +61,8 @@ static int durability_set(struct store *store, bool durable, struct err *err)
     return rc;
 }
 
-/* Rows are disjoint, so the last one that starts before our end is the only one that can overlap. */
+/* Rows are disjoint, so the last one that starts before our end is the only one that can
+ * overlap. */
 static int refuse_overlap(struct store *store, uint64_t first, uint64_t count, struct err *err)
 {
     sqlite3_stmt *statement;
@@ -73,11 +75,12 @@ static int refuse_overlap(struct store *store, uint64_t first, uint64_t count, s
         uint64_t there = (uint64_t)sqlite3_column_int64(statement, 0);
         uint64_t there_count = (uint64_t)sqlite3_column_int64(statement, 1);
         if (there + there_count > first)
-            rc = fail(err, ERR_DATA,
-                      "item %llu is committed already: items %llu-%llu were given, %llu-%llu are there",
-                      (unsigned long long)MAX(there, first), (unsigned long long)first,
-                      (unsigned long long)(first + count - 1), (unsigned long long)there,
-                      (unsigned long long)(there + there_count - 1));
+            rc = fail(
+                err, ERR_DATA,
+                "item %llu is committed already: items %llu-%llu were given, %llu-%llu are there",
+                (unsigned long long)MAX(there, first), (unsigned long long)first,
+                (unsigned long long)(first + count - 1), (unsigned long long)there,
+                (unsigned long long)(there + there_count - 1));
     } else if (step != SQLITE_DONE) {
         rc = db_fail(store, err, "read");
     }

@@ -19,7 +19,8 @@ static int file_errno(const struct store *store, int which)
 {
     sqlite3_file *file = NULL;
     int sys = 0;
-    if (sqlite3_file_control(store->db, "main", which, &file) == SQLITE_OK && file && file->pMethods)
+    if (sqlite3_file_control(store->db, "main", which, &file) == SQLITE_OK && file &&
+        file->pMethods)
         file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &sys);
     return sys;
 }
@@ -50,15 +51,16 @@ int db_fail(const struct store *store, struct err *err, const char *doing)
     const char *dir = store->dir;
     if (code == SQLITE_FULL || means_full(sys))
         return fail(err, ERR_STOPPED,
-                    "%s %s/run.db: the disk is full (%s); free some space, then `muster resume`", doing,
-                    dir, errno_text(sys ? sys : ENOSPC));
+                    "%s %s/run.db: the disk is full (%s); free some space, then `muster resume`",
+                    doing, dir, errno_text(sys ? sys : ENOSPC));
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return fail(err, ERR_DATA, "%s %s/run.db: %s", doing, dir, sqlite3_errmsg(store->db));
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return fail(err, ERR_UNAVAILABLE, "%s %s/run.db: another process is using it%s", doing, dir,
-                    store->is_networked ? " (on a network file system only its muster can; status.json "
-                                          "has the figures)"
-                                        : "");
+                    store->is_networked
+                        ? " (on a network file system only its muster can; status.json "
+                          "has the figures)"
+                        : "");
     if (sys) {
         errno = sys;
         return fail_errno(err, "%s %s/run.db: %s", doing, dir, sqlite3_errmsg(store->db));
@@ -98,8 +100,8 @@ int db_number(struct store *store, const char *sql, int64_t *out, struct err *er
 int db_statement(struct store *store, enum statement id, sqlite3_stmt **out, struct err *err)
 {
     sqlite3_stmt **slot = &store->statements[id];
-    if (!*slot && sqlite3_prepare_v3(store->db, statement_sql[id], -1, SQLITE_PREPARE_PERSISTENT, slot,
-                                     NULL) != SQLITE_OK)
+    if (!*slot && sqlite3_prepare_v3(store->db, statement_sql[id], -1, SQLITE_PREPARE_PERSISTENT,
+                                     slot, NULL) != SQLITE_OK)
         return db_fail(store, err, "use");
     *out = *slot;
     return 0;
@@ -116,7 +118,8 @@ int db_finish(struct store *store, sqlite3_stmt *statement, struct err *err)
     return rc;
 }
 
-int db_run(struct store *store, enum statement id, const int64_t *numbers, size_t n, struct err *err)
+int db_run(struct store *store, enum statement id, const int64_t *numbers, size_t n,
+           struct err *err)
 {
     sqlite3_stmt *statement;
     int rc = db_statement(store, id, &statement, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside store/ only: the open database, its prepared statements, and how SQLite's errors become ours.
+ * Inside store/ only: the open database, its prepared statements, and how SQLite's errors become
+ * ours.
  */
 #pragma once
 
@@ -10,18 +11,20 @@
 #include "store/store.h"
 
 /* What runs often, prepared when first used: opening a run must cost nothing it does not need. */
+/* clang-format off */
 #define STATEMENTS(X)                                                                              \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(RANGE_BEFORE, "SELECT first, count FROM ranges WHERE first < ?1 ORDER BY first DESC LIMIT 1") \
+    X(RANGE_BEFORE, "SELECT first, count FROM ranges WHERE first < ?1"                             \
+                    " ORDER BY first DESC LIMIT 1")                                                \
     X(ASIDE_WITHIN, "SELECT item FROM asides WHERE item >= ?1 AND item < ?2 LIMIT 1")              \
-    X(RANGE_ADD, "INSERT INTO ranges (first, count, part, offset, bytes, seat, attempt, metrics, seq)" \
-                 " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                                   \
+    X(RANGE_ADD, "INSERT INTO ranges (first, count, part, offset, bytes, seat, attempt, metrics,"  \
+                 " seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")                              \
     X(ASIDE_ADD, "INSERT OR REPLACE INTO asides (item, attempts, reason, stderr_tail, place)"      \
                  " VALUES (?1, ?2, ?3, ?4, ?5)")                                                   \
     X(ATTEMPT_ADD, "INSERT OR REPLACE INTO attempts (id, seat, label, pid, started_ms, ended_ms,"  \
-                   " ended_by, items_done, load_ms, busy_ms, mem_peak_bytes)"                           \
+                   " ended_by, items_done, load_ms, busy_ms, mem_peak_bytes)"                      \
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                       \
     X(EVENT_ADD, "INSERT INTO events (wall_ms, kind, json) VALUES (?1, ?2, ?3)")                   \
     X(SAMPLE_ADD, "INSERT INTO samples (wall_ms, device, mem_used_bytes, busy_percent,"            \
@@ -30,12 +33,13 @@
                     " next_part = ?4")                                                             \
     X(FACT_SET, "INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)")                       \
     X(FACT_GET, "SELECT value FROM facts WHERE key = ?1")
+/* clang-format on */
 
 enum statement {
 #define X(id, sql) SQL_##id,
     STATEMENTS(X)
 #undef X
-        N_STATEMENTS
+    N_STATEMENTS
 };
 
 /* The one row of the table `progress`, kept in step with `ranges` by every commit. */
@@ -49,9 +53,9 @@ struct store {
     char *dir;
     enum store_mode mode;
     bool is_networked;
-    bool is_settled;    /* folder, database file and schema have reached the disk */
-    bool is_full_sync;  /* the synchronous level in force */
-    bool knows_parts;   /* progress.next_part is past everything on disk */
+    bool is_settled;   /* folder, database file and schema have reached the disk */
+    bool is_full_sync; /* the synchronous level in force */
+    bool knows_parts;  /* progress.next_part is past everything on disk */
     struct run_lock lock;
     struct progress progress;
     sqlite3_stmt *statements[N_STATEMENTS];
@@ -61,14 +65,17 @@ struct store {
 MUST_CHECK int store_open_as(struct store **out, const char *dir, enum store_mode mode,
                              bool is_networked, struct err *err);
 
-/* The last error of the connection as ours: full disk STOPPED, corruption DATA, busy UNAVAILABLE. */
+/* The last error of the connection as ours: full disk STOPPED, corruption DATA, busy
+ * UNAVAILABLE. */
 int db_fail(const struct store *store, struct err *err, const char *doing);
 MUST_CHECK int db_exec(struct store *store, const char *sql, struct err *err);
 /* One number; 0 rows leave *out alone. */
 MUST_CHECK int db_number(struct store *store, const char *sql, int64_t *out, struct err *err);
-MUST_CHECK int db_prepare(struct store *store, const char *sql, sqlite3_stmt **out, struct err *err);
+MUST_CHECK int db_prepare(struct store *store, const char *sql, sqlite3_stmt **out,
+                          struct err *err);
 /* The prepared statement, ready to be bound; borrowed. */
-MUST_CHECK int db_statement(struct store *store, enum statement id, sqlite3_stmt **out, struct err *err);
+MUST_CHECK int db_statement(struct store *store, enum statement id, sqlite3_stmt **out,
+                            struct err *err);
 /* Bind `n` numbers as ?1.. and run to the end. */
 MUST_CHECK int db_run(struct store *store, enum statement id, const int64_t *numbers, size_t n,
                       struct err *err);

@@ -8,7 +8,11 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 
-enum { SMALL_FILE = 4096, PACKED_REFS_MAX = 64 << 20, REF_DEPTH_MAX = 5 };
+enum {
+    SMALL_FILE = 4096,
+    PACKED_REFS_MAX = 64 << 20,
+    REF_DEPTH_MAX = 5
+};
 
 /* The trimmed content of folder/name, a new string, or NULL. */
 static char *small_file(const char *folder, const char *name)
@@ -32,7 +36,8 @@ static char *git_dir_in(const char *folder)
         return steal_ptr(&path);
     cleanup_free char *text = small_file(folder, ".git");
     struct str prefix = STR("gitdir: ");
-    return text && str_starts_with(str_of(text), prefix) ? path_join(folder, text + prefix.len) : NULL;
+    return text && str_starts_with(str_of(text), prefix) ? path_join(folder, text + prefix.len)
+                                                         : NULL;
 }
 
 static char *git_dir_around(const char *folder)
@@ -50,8 +55,7 @@ static char *git_dir_around(const char *folder)
 
 static bool is_commit(struct str text)
 {
-    return (text.len == 40 || text.len == 64) &&
-           strspn(text.at, "0123456789abcdef") >= text.len;
+    return (text.len == 40 || text.len == 64) && strspn(text.at, "0123456789abcdef") >= text.len;
 }
 
 /* Lines "<commit> <ref>". */

@@ -28,8 +28,8 @@ const char *run_state_name(enum run_state state)
     return state_names[state];
 }
 
-/* The lock knows best whether a run goes on; how it ended, only the run itself could write down. One
- * that says "running" without a lock, or nothing, was interrupted. */
+/* The lock knows best whether a run goes on; how it ended, only the run itself could write down.
+ * One that says "running" without a lock, or nothing, was interrupted. */
 static enum run_state state_of(bool is_locked, const char *fact)
 {
     if (is_locked)
@@ -113,8 +113,8 @@ int run_inspect(const char *dir, struct run_summary *out, struct err *err)
     *out = (struct run_summary){.dir = xstrdup(dir)};
     out->name = path_basename(out->dir);
     out->updated_wall_ms = touched_ms(dir);
-    /* The lock is looked at before the state: a run that ends in between then shows as running, which
-     * it was, and never as interrupted, which it was not. */
+    /* The lock is looked at before the state: a run that ends in between then shows as running,
+     * which it was, and never as interrupted, which it was not. */
     bool is_locked = run_is_locked(dir, &out->holder);
     cleanup_free char *state = NULL;
     read_manifest(out);

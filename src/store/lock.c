@@ -87,8 +87,8 @@ int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
     if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
         if (errno == EAGAIN || errno == EACCES)
             return taken(fd, dir, err);
-        return fail_errno(err, "lock %s (a file system without locks? --run-dir names another place)",
-                          path);
+        return fail_errno(
+            err, "lock %s (a file system without locks? --run-dir names another place)", path);
     }
     holder_write(fd);
     lock->fd = steal_fd(&fd);

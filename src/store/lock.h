@@ -3,8 +3,9 @@
  * The lock of a run: an open-file-description lock on the file `lock` in its folder, with the
  * holder's pid and host as text inside. The kernel releases it with the holder, however that ends.
  *
- * OFD locks rather than flock, because F_OFD_GETLK asks without taking: `muster ls` must never make a
- * `muster resume` of the same moment believe that the run is taken. NFS passes them to the server.
+ * OFD locks rather than flock, because F_OFD_GETLK asks without taking: `muster ls` must never make
+ * a `muster resume` of the same moment believe that the run is taken. NFS passes them to the
+ * server.
  */
 #pragma once
 
@@ -17,9 +18,9 @@ struct run_lock {
     int fd; /* -1: not held */
 };
 
-#define RUN_LOCK_INIT                                                                              \
-    {                                                                                              \
-        .fd = -1                                                                                   \
+#define RUN_LOCK_INIT \
+    {                 \
+        .fd = -1      \
     }
 
 struct run_holder {

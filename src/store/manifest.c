@@ -17,9 +17,29 @@ extern char **environ;
 
 /* What steers devices, threads and ranks. Anything else may be a secret and is not written down. */
 static const char *const env_allowed[] = {
-    "CUDA_",    "HIP_",   "ROCR_", "GPU_DEVICE_ORDINAL", "ZE_",  "ONEAPI_", "SLURM_", "OMP_",
-    "PYTORCH_", "TORCH_", "NCCL_", "XLA_",               "JAX_", "TF_",     "MUSTER_", "TZ=",
-    "LANG=",    "LC_",    "CONDA_DEFAULT_ENV=", "VIRTUAL_ENV=", "HF_HOME=", "MKL_", "OPENBLAS_",
+    "CUDA_",
+    "HIP_",
+    "ROCR_",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_",
+    "ONEAPI_",
+    "SLURM_",
+    "OMP_",
+    "PYTORCH_",
+    "TORCH_",
+    "NCCL_",
+    "XLA_",
+    "JAX_",
+    "TF_",
+    "MUSTER_",
+    "TZ=",
+    "LANG=",
+    "LC_",
+    "CONDA_DEFAULT_ENV=",
+    "VIRTUAL_ENV=",
+    "HF_HOME=",
+    "MKL_",
+    "OPENBLAS_",
 };
 /* … and of those, what is one all the same. */
 static const char *const env_secret[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
@@ -111,7 +131,8 @@ static void surroundings_add(json_t *root, const struct manifest *manifest)
 {
     struct utsname system = {0};
     uname(&system);
-    cleanup_free char *kernel = xasprintf("%s %s %s", system.sysname, system.release, system.machine);
+    cleanup_free char *kernel =
+        xasprintf("%s %s %s", system.sysname, system.release, system.machine);
     cleanup_free char *commit =
         manifest->git_commit || !manifest->cwd ? NULL : git_commit_of(manifest->cwd);
     json_object_set_new(root, "git_commit", text_json(commit ? commit : manifest->git_commit));
@@ -146,7 +167,8 @@ static int manifest_json(json_t *root, const struct manifest *manifest, struct e
     json_object_set_new(root, "started", json_string(started));
     json_object_set_new(root, "started_ms", json_integer(manifest->started_wall_ms));
     json_object_set_new(root, "argv", texts_json(manifest->argv));
-    json_object_set_new(root, "command", manifest->command ? texts_json(manifest->command) : json_null());
+    json_object_set_new(root, "command",
+                        manifest->command ? texts_json(manifest->command) : json_null());
     json_object_set_new(root, "cwd", text_json(manifest->cwd));
     json_object_set_new(root, "inputs", texts_json(manifest->inputs));
     json_object_set_new(root, "output", text_json(manifest->output));

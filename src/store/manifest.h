@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.json: what was run, on what, with what, enough to run it again. Written once at the start
- * of a run; a resume reads it back. Text that is not UTF-8 (a path may be any bytes) stands in it as
- * {"bytes": "<hex>"} and comes back as it was.
+ * manifest.json: what was run, on what, with what, enough to run it again. Written once at the
+ * start of a run; a resume reads it back. Text that is not UTF-8 (a path may be any bytes) stands
+ * in it as {"bytes": "<hex>"} and comes back as it was.
  */
 #pragma once
 
@@ -11,7 +11,9 @@
 
 #include "base/err.h"
 
-enum { MANIFEST_VERSION = 1 };
+enum {
+    MANIFEST_VERSION = 1
+};
 
 struct manifest_device {
     const char *name, *uuid;
@@ -21,16 +23,16 @@ struct manifest_device {
 
 /* For writing all pointers are borrowed and NULL means unknown. */
 struct manifest {
-    const char *verb;                   /* "map" */
-    const char *const *argv;            /* as typed, NULL-terminated */
-    const char *const *command;         /* the worker's, NULL-terminated; NULL: none */
-    const char *cwd;                    /* absolute */
-    const char *const *inputs;          /* absolute, NULL-terminated; NULL: none */
-    const char *output;                 /* absolute, or "-" */
-    const char *version;                /* muster's own */
-    const char *driver;                 /* of the devices */
-    const char *options_json;           /* an object; NULL: {} */
-    const char *input_json;             /* source_identity(), an object; NULL: null */
+    const char *verb;           /* "map" */
+    const char *const *argv;    /* as typed, NULL-terminated */
+    const char *const *command; /* the worker's, NULL-terminated; NULL: none */
+    const char *cwd;            /* absolute */
+    const char *const *inputs;  /* absolute, NULL-terminated; NULL: none */
+    const char *output;         /* absolute, or "-" */
+    const char *version;        /* muster's own */
+    const char *driver;         /* of the devices */
+    const char *options_json;   /* an object; NULL: {} */
+    const char *input_json;     /* source_identity(), an object; NULL: null */
     uint64_t seed;
     int64_t started_wall_ms;
     const struct manifest_device *devices;
@@ -44,8 +46,8 @@ struct manifest {
     void *owner; /* manifest_read: what holds the strings */
 };
 
-/* The environment is noted too, but only what steers devices and threads (CUDA_*, SLURM_*, OMP_* …):
- * the rest may hold secrets. */
+/* The environment is noted too, but only what steers devices and threads (CUDA_*, SLURM_*, OMP_*
+ * …): the rest may hold secrets. */
 MUST_CHECK int manifest_write(const char *dir, const struct manifest *manifest, struct err *err);
 /* ERR_USAGE if there is none, ERR_DATA if it is malformed. Give it back with manifest_release. */
 MUST_CHECK int manifest_read(const char *dir, struct manifest *out, struct err *err);

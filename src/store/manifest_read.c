@@ -7,7 +7,9 @@
 #include "base/xalloc.h"
 #include "store/manifest.h"
 
-enum { MANIFEST_MAX = 64 << 20 };
+enum {
+    MANIFEST_MAX = 64 << 20
+};
 
 /* {"bytes": "<hex>"} back to a string that holds those bytes. NULL if it is something else. */
 static json_t *bytes_decoded(const json_t *value)

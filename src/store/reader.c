@@ -10,13 +10,15 @@
 #include "base/xalloc.h"
 #include "store/db.h"
 
-/* `first` is the table's own order. As committed is asked for once, at the end of a run that wants no
- * order: SQLite's external sort does it, and no commit pays for a second index. */
+/* `first` is the table's own order. As committed is asked for once, at the end of a run that
+ * wants no order: SQLite's external sort does it, and no commit pays for a second index. */
 static const char *const range_sql[] = {
-    [RANGES_BY_ITEM] = "SELECT first, count, part, offset, bytes, seat, attempt, metrics FROM ranges"
-                       " ORDER BY first",
-    [RANGES_AS_COMMITTED] = "SELECT first, count, part, offset, bytes, seat, attempt, metrics FROM ranges"
-                            " ORDER BY seq",
+    [RANGES_BY_ITEM] =
+        "SELECT first, count, part, offset, bytes, seat, attempt, metrics FROM ranges"
+        " ORDER BY first",
+    [RANGES_AS_COMMITTED] =
+        "SELECT first, count, part, offset, bytes, seat, attempt, metrics FROM ranges"
+        " ORDER BY seq",
 };
 
 struct range_reader {
@@ -82,9 +84,9 @@ struct aside_reader {
 int aside_reader_open(struct aside_reader **out, struct store *store, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
-    int rc = db_prepare(store,
-                        "SELECT item, attempts, reason, stderr_tail, place FROM asides ORDER BY item",
-                        &statement, err);
+    int rc = db_prepare(
+        store, "SELECT item, attempts, reason, stderr_tail, place FROM asides ORDER BY item",
+        &statement, err);
     if (rc)
         return rc;
     *out = xmalloc(sizeof(**out));
@@ -181,7 +183,8 @@ int store_totals(struct store *store, struct store_totals *out, struct err *err)
     return rc;
 }
 
-/* The largest N of the files N.part: a muster may die between making its part and naming it here. */
+/* The largest N of the files N.part: a muster may die between making its part and naming it
+ * here. */
 static uint64_t parts_on_disk(const char *dir)
 {
     cleanup_free char *path = path_join(dir, "parts");

@@ -15,7 +15,10 @@
 #include "base/suggest.h"
 #include "base/xalloc.h"
 
-enum { CLASHES_MAX = 10000, RECENT_MAX = 5 };
+enum {
+    CLASHES_MAX = 10000,
+    RECENT_MAX = 5
+};
 
 char *runs_root(const char *given)
 {
@@ -59,7 +62,8 @@ int run_mark_latest(const char *dir, struct err *err)
 
 static bool is_run(const char *dir)
 {
-    cleanup_free char *database = path_join(dir, "run.db"), *manifest = path_join(dir, "manifest.json");
+    cleanup_free char *database = path_join(dir, "run.db"),
+                      *manifest = path_join(dir, "manifest.json");
     return path_exists(database) || path_exists(manifest);
 }
 
@@ -109,7 +113,8 @@ static void recent_add(struct buf *out, const struct run_names *names)
         buf_addf(out, " … (%zu in all)", names->len);
 }
 
-static int not_found(const char *root, const char *text, const struct run_names *names, struct err *err)
+static int not_found(const char *root, const char *text, const struct run_names *names,
+                     struct err *err)
 {
     if (names->len == 0)
         return fail(err, ERR_USAGE, "no run '%s': there are no runs in %s", text, root);
@@ -121,8 +126,8 @@ static int not_found(const char *root, const char *text, const struct run_names 
     return fail(err, ERR_USAGE, "no run '%s' in %s%s", text, root, buf_text(&more));
 }
 
-static int find_prefix(const char *root, const char *text, const struct run_names *names, char **dir_out,
-                       struct err *err)
+static int find_prefix(const char *root, const char *text, const struct run_names *names,
+                       char **dir_out, struct err *err)
 {
     struct run_names matches = {0};
     for (size_t i = 0; i < names->len; i++)
@@ -141,7 +146,8 @@ static int find_prefix(const char *root, const char *text, const struct run_name
 }
 
 /* What the link points at; without one (a file system without links) the newest run by name. */
-static int find_latest(const char *root, const struct run_names *names, char **dir_out, struct err *err)
+static int find_latest(const char *root, const struct run_names *names, char **dir_out,
+                       struct err *err)
 {
     cleanup_free char *link = path_join(root, "latest");
     cleanup_free char *target = realpath(link, NULL);

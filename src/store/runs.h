@@ -5,9 +5,10 @@
  *     muster-runs/20260131_090807-map/    one folder a run
  *     muster-runs/latest                  link to the newest
  *
- * Stopping: `muster stop` puts a file `stop` holding "drain" or "now" into the run's folder and, when
- * the muster that runs it is on this host, sends SIGUSR1, which means "look now". The shells watch for
- * the file once a second, so that a stop works over a shared file system too, and for the signal.
+ * Stopping: `muster stop` puts a file `stop` holding "drain" or "now" into the run's folder and,
+ * when the muster that runs it is on this host, sends SIGUSR1, which means "look now". The shells
+ * watch for the file once a second, so that a stop works over a shared file system too, and for the
+ * signal.
  */
 #pragma once
 
@@ -33,12 +34,13 @@ enum run_state {
 };
 const char *run_state_name(enum run_state state);
 
-/* The folder for runs: `given` (--runs-dir), else MUSTER_RUNS_DIR, else muster-runs. Absolute, new. */
+/* The folder for runs: `given` (--runs-dir), else MUSTER_RUNS_DIR, else muster-runs. Absolute,
+ * new. */
 char *runs_root(const char *given);
 
 /*
- * Make <root>/<YYYYmmdd_HHMMSS>-<verb>, or …-2, …-3 when the name is taken; *dir_out is a new string.
- * No two musters get the same one.
+ * Make <root>/<YYYYmmdd_HHMMSS>-<verb>, or …-2, …-3 when the name is taken; *dir_out is a new
+ * string. No two musters get the same one.
  */
 MUST_CHECK int run_create(const char *root, const char *verb, int64_t wall_ms, char **dir_out,
                           struct err *err);
@@ -46,8 +48,9 @@ MUST_CHECK int run_create(const char *root, const char *verb, int64_t wall_ms, c
 MUST_CHECK int run_mark_latest(const char *dir, struct err *err);
 
 /*
- * The folder of the run that `text` means: a path, a name, the beginning of one name only, or "latest"
- * (also for NULL). ERR_USAGE with the nearest name and the recent runs. *dir_out: absolute, new.
+ * The folder of the run that `text` means: a path, a name, the beginning of one name only, or
+ * "latest" (also for NULL). ERR_USAGE with the nearest name and the recent runs. *dir_out:
+ * absolute, new.
  */
 MUST_CHECK int run_find(const char *root, const char *text, char **dir_out, struct err *err);
 
@@ -73,15 +76,15 @@ struct run_summary {
 };
 
 /*
- * Reads manifest.json, the lock and run.db; whatever of it is missing or unreadable leaves its fields
- * empty. ERR_USAGE if the folder holds no run. Facts used: "state" (the name of a run_state, written
- * when a run ends), "items" (their number, once known), "message".
+ * Reads manifest.json, the lock and run.db; whatever of it is missing or unreadable leaves its
+ * fields empty. ERR_USAGE if the folder holds no run. Facts used: "state" (the name of a run_state,
+ * written when a run ends), "items" (their number, once known), "message".
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);
 
-/* Ask the muster of this run to end: write the file `stop`, and signal if it is on this host. Nothing
- * is written when the run is not going on; *was_running tells. */
+/* Ask the muster of this run to end: write the file `stop`, and signal if it is on this host.
+ * Nothing is written when the run is not going on; *was_running tells. */
 enum stop_how {
     STOP_DRAIN, /* what is in flight is finished */
     STOP_NOW,   /* workers are ended */

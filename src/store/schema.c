@@ -37,8 +37,9 @@ static const char schema_sql[] =
     "  busy_percent INTEGER, temperature_c INTEGER, power_w REAL);\n"
     "INSERT INTO progress VALUES (0, 0, 0, 1);\n"
     "PRAGMA application_id = " STRING(APPLICATION_ID) ";\n"
-    "PRAGMA user_version = " STRING(SCHEMA_VERSION) ";\n"
-    "COMMIT;\n";
+                                                      "PRAGMA user_version = " STRING(
+                                                          SCHEMA_VERSION) ";\n"
+                                                                          "COMMIT;\n";
 
 int schema_create(struct store *store, struct err *err)
 {
@@ -60,7 +61,7 @@ int schema_check(struct store *store, struct err *err)
         return fail(err, ERR_DATA, "%s/run.db is not a database of muster's", store->dir);
     if (version > SCHEMA_VERSION)
         return fail(err, ERR_DATA,
-                    "%s/run.db was written by a newer muster (schema %d, this one knows %d)", store->dir,
-                    (int)version, SCHEMA_VERSION);
+                    "%s/run.db was written by a newer muster (schema %d, this one knows %d)",
+                    store->dir, (int)version, SCHEMA_VERSION);
     return 0;
 }

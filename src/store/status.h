@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.json: a snapshot of a run, about once a second, for other hosts, scripts and `muster status`.
- * Replaced atomically and never synced: the truth is run.db.
+ * status.json: a snapshot of a run, about once a second, for other hosts, scripts and `muster
+ * status`. Replaced atomically and never synced: the truth is run.db.
  */
 #pragma once
 
@@ -15,8 +15,8 @@ struct worker_status {
     const char *label; /* "gpu 0" */
     const char *state; /* "loading", "busy", "idle", "stopped" … */
     uint64_t done;
-    double rate;        /* items a second, lately */
-    uint64_t mem_bytes; /* of its devices; 0: unknown */
+    double rate;           /* items a second, lately */
+    uint64_t mem_bytes;    /* of its devices; 0: unknown */
     const char *last_word; /* its last line on the console; may be NULL */
 };
 
@@ -26,8 +26,8 @@ struct run_status {
     uint64_t items_total;
     bool is_total_known;
     uint64_t done, aside, running;
-    double rate;      /* items a second, lately */
-    int64_t eta_ms;   /* from now; negative: unknown */
+    double rate;    /* items a second, lately */
+    int64_t eta_ms; /* from now; negative: unknown */
     int64_t started_wall_ms, updated_wall_ms;
     const struct worker_status *workers;
     size_t n_workers;

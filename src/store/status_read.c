@@ -7,7 +7,9 @@
 #include "base/xalloc.h"
 #include "store/status.h"
 
-enum { STATUS_MAX = 64 << 20 };
+enum {
+    STATUS_MAX = 64 << 20
+};
 
 struct owner {
     json_t *root;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing. A new run must cost next to nothing (eight trivial workers are done in 30 ms),
- * so the database is made without a single fsync; the first commit that must be durable pays for the
- * folder, the file and the schema at once (settle in commit.c).
+ * Opening and closing. A new run must cost next to nothing (eight trivial workers are done in 30
+ * ms), so the database is made without a single fsync; the first commit that must be durable pays
+ * for the folder, the file and the schema at once (settle in commit.c).
  */
 #include "store/store.h"
 
@@ -15,7 +15,10 @@
 #include "base/xalloc.h"
 #include "store/db.h"
 
-enum { BUSY_MS = 5000, READ_BUSY_MS = 1000 };
+enum {
+    BUSY_MS = 5000,
+    READ_BUSY_MS = 1000
+};
 
 static int folder_make(const char *dir, struct err *err)
 {
@@ -66,18 +69,20 @@ static bool has_content(const char *path)
 }
 
 /*
- * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there. With
- * no WAL beside it the database is complete in itself and is read as the immutable file that it is.
+ * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there.
+ * With no WAL beside it the database is complete in itself and is read as the immutable file that
+ * it is.
  */
 static int open_unwritable(struct store *store, const char *path, struct err *err)
 {
     database_close(store);
     cleanup_free char *wal = xasprintf("%s-wal", path);
     if (has_content(wal))
-        return fail(err, ERR_UNAVAILABLE,
-                    "%s has commits in its -wal file that can only be read where %s can be written: "
-                    "copy the folder and read the copy",
-                    path, store->dir);
+        return fail(
+            err, ERR_UNAVAILABLE,
+            "%s has commits in its -wal file that can only be read where %s can be written: "
+            "copy the folder and read the copy",
+            path, store->dir);
     cleanup_buf struct buf uri = BUF_INIT;
     immutable_uri(&uri, path);
     int rc = database_open(store, buf_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, err);
@@ -159,7 +164,8 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
 {
     bool is_new = store->mode == STORE_CREATE;
     if (is_new && path_exists(path))
-        return fail(err, ERR_USAGE, "%s holds a run already (`muster resume` goes on with it)", store->dir);
+        return fail(err, ERR_USAGE, "%s holds a run already (`muster resume` goes on with it)",
+                    store->dir);
     int rc = run_lock_take(&store->lock, store->dir, err);
     if (rc)
         return rc;

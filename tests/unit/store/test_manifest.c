@@ -12,16 +12,19 @@ static void put_file(const char *folder, const char *name, const char *content)
 {
     struct err err = {0};
     cleanup_free char *path = path_join(folder, name), *parent = path_dirname(path);
-    if (mkdir_parents(parent, 0777, &err) != 0 || file_replace_fast(path, str_of(content), &err) != 0)
+    if (mkdir_parents(parent, 0777, &err) != 0 ||
+        file_replace_fast(path, str_of(content), &err) != 0)
         fail_msg("%s", err.text);
 }
 
 static void a_manifest_comes_back_as_it_was_written(void **state)
 {
-    const char *const argv[] = {"muster", "map", "-o", "out \xff\xfe.jsonl", "\"quoted\"\n", "", NULL};
+    const char *const argv[] = {"muster",       "map", "-o", "out \xff\xfe.jsonl",
+                                "\"quoted\"\n", "",    NULL};
     const char *const command[] = {"python", "worker.py", NULL};
     const char *const inputs[] = {"/data/a.jsonl", "/data/\xe9t\xe9.jsonl", NULL};
-    const struct manifest_device devices[] = {{"H200", "GPU-1", 0, 150ull << 30}, {"H200", "GPU-2", 3, 1}};
+    const struct manifest_device devices[] = {{"H200", "GPU-1", 0, 150ull << 30},
+                                              {"H200", "GPU-2", 3, 1}};
     const struct manifest written = {
         .verb = "map",
         .argv = argv,
@@ -82,22 +85,24 @@ static void the_environment_is_noted_without_its_secrets(void **state)
         const char *name;
         bool is_noted;
     } cases[] = {
-        {"CUDA_VISIBLE_DEVICES", true}, {"SLURM_JOB_ID", true},  {"OMP_NUM_THREADS", true},
-        {"HIP_VISIBLE_DEVICES", true},  {"HF_TOKEN", false},     {"AWS_SECRET_ACCESS_KEY", false},
+        {"CUDA_VISIBLE_DEVICES", true}, {"SLURM_JOB_ID", true},   {"OMP_NUM_THREADS", true},
+        {"HIP_VISIBLE_DEVICES", true},  {"HF_TOKEN", false},      {"AWS_SECRET_ACCESS_KEY", false},
         {"MUSTER_API_TOKEN", false},    {"SLURM_JWT_KEY", false}, {"SOMETHING_ELSE", false},
     };
     for (size_t i = 0; i < countof(cases); i++)
         assert_int_equal(setenv(cases[i].name, "seen-value", 1), 0);
     const char *const argv[] = {"muster", NULL};
-    assert_int_equal(manifest_write(*state, &(struct manifest){.verb = "map", .argv = argv, .cwd = "/"}, NULL),
-                     0);
+    assert_int_equal(
+        manifest_write(*state, &(struct manifest){.verb = "map", .argv = argv, .cwd = "/"}, NULL),
+        0);
     cleanup_free char *path = path_join(*state, "manifest.json");
     cleanup_buf struct buf text = BUF_INIT;
     assert_int_equal(file_read(path, 1 << 20, &text, NULL), 0);
     for (size_t i = 0; i < countof(cases); i++) {
         cleanup_free char *entry = xasprintf("\"%s\": \"seen-value\"", cases[i].name);
         if ((strstr(buf_text(&text), entry) != NULL) != cases[i].is_noted)
-            fail_msg("%s should %s be in the manifest", cases[i].name, cases[i].is_noted ? "" : "not");
+            fail_msg("%s should %s be in the manifest", cases[i].name,
+                     cases[i].is_noted ? "" : "not");
         unsetenv(cases[i].name);
     }
 }
@@ -111,7 +116,8 @@ static void a_malformed_manifest_is_refused_with_its_place(void **state)
     } cases[] = {
         {"{\n\"manifest\": 1,\n oops}", ERR_DATA, "line 3"},
         {"[]", ERR_DATA, "understands"},
-        {"{\"manifest\": 99, \"argv\": [], \"cwd\": \"/\", \"verb\": \"map\"}", ERR_DATA, "understands"},
+        {"{\"manifest\": 99, \"argv\": [], \"cwd\": \"/\", \"verb\": \"map\"}", ERR_DATA,
+         "understands"},
         {"{\"manifest\": 1}", ERR_DATA, "understands"},
         {"", ERR_DATA, "manifest.json"},
     };
@@ -137,8 +143,9 @@ static void the_commit_is_found_however_git_keeps_it(void **state)
     static const struct {
         const char *folder, *commit;
     } cases[] = {
-        {"detached", COMMIT_A}, {"branch/deep/below", COMMIT_B}, {"packed", COMMIT_A},
-        {"tree", COMMIT_B},     {"broken", NULL},                {"loop", NULL},
+        {"detached", COMMIT_A}, {"branch/deep/below", COMMIT_B},
+        {"packed", COMMIT_A},   {"tree", COMMIT_B},
+        {"broken", NULL},       {"loop", NULL},
     };
     put_file(*state, "detached/.git/HEAD", COMMIT_A "\n");
     put_file(*state, "branch/.git/HEAD", "ref: refs/heads/main\n");
@@ -146,10 +153,12 @@ static void the_commit_is_found_however_git_keeps_it(void **state)
     put_file(*state, "branch/deep/below/x", "");
     put_file(*state, "packed/.git/HEAD", "ref: refs/heads/a/b\n");
     put_file(*state, "packed/.git/packed-refs",
-             "# pack-refs with: peeled\n" COMMIT_B " refs/heads/a/bc\n" COMMIT_A " refs/heads/a/b\n");
+             "# pack-refs with: peeled\n" COMMIT_B " refs/heads/a/bc\n" COMMIT_A
+             " refs/heads/a/b\n");
     put_file(*state, "branch/.git/worktrees/tree/HEAD", "ref: refs/heads/main\n");
     put_file(*state, "branch/.git/worktrees/tree/commondir", "../..\n");
-    cleanup_free char *pointer = xasprintf("gitdir: %s/branch/.git/worktrees/tree\n", (char *)*state);
+    cleanup_free char *pointer =
+        xasprintf("gitdir: %s/branch/.git/worktrees/tree\n", (char *)*state);
     put_file(*state, "tree/.git", pointer);
     put_file(*state, "broken/.git/HEAD", "not a commit\n");
     put_file(*state, "loop/.git/HEAD", "ref: HEAD\n");

@@ -13,7 +13,9 @@
 #include "store/store.h"
 #include "temp.h"
 
-enum { JAN_31 = 1769846887 }; /* seconds; the local time of day differs, the tests do not care */
+enum {
+    JAN_31 = 1769846887
+}; /* seconds; the local time of day differs, the tests do not care */
 
 /* A run's folder with a ledger and, if given, a state. */
 static char *make_run(const char *root, const char *name, const char *state)
@@ -83,7 +85,8 @@ static void a_run_is_found_by_path_name_or_beginning(void **state)
         {path, "my run", NULL},
         {"202601", NULL, "begins the names of 2 runs"},
         {"20260201_000000-grahp", NULL, "did you mean '20260201_000000-graph'?"},
-        {"nonsense", NULL, "recent: 20260201_000000-graph, 20260131_090807-map-2, 20260131_090807-map"},
+        {"nonsense", NULL,
+         "recent: 20260201_000000-graph, 20260131_090807-map-2, 20260131_090807-map"},
         {"20260301", NULL, "no run '20260301'"},
         {"./no/such", NULL, "there is no such folder"},
         {"", NULL, "no run ''"},
@@ -120,11 +123,12 @@ static void the_state_of_a_run_comes_from_its_lock_and_its_last_word(void **stat
         const char *fact;
         enum run_state state;
     } cases[] = {
-        {"finished", RUN_FINISHED}, {"failed", RUN_FAILED}, {"stopped", RUN_STOPPED},
+        {"finished", RUN_FINISHED},   {"failed", RUN_FAILED},  {"stopped", RUN_STOPPED},
         {"running", RUN_INTERRUPTED}, {NULL, RUN_INTERRUPTED}, {"nonsense", RUN_INTERRUPTED},
     };
     for (size_t i = 0; i < countof(cases); i++) {
-        cleanup_free char *name = xasprintf("run %zu", i), *dir = make_run(*state, name, cases[i].fact);
+        cleanup_free char *name = xasprintf("run %zu", i),
+                          *dir = make_run(*state, name, cases[i].fact);
         struct run_summary run;
         assert_int_equal(run_inspect(dir, &run, NULL), 0);
         if (run.state != cases[i].state)
@@ -147,7 +151,8 @@ static void a_snapshot_stands_in_for_a_ledger_that_cannot_be_read(void **state)
 {
     cleanup_free char *dir = make_run(*state, "run", "failed"), *path = path_join(dir, "run.db");
     assert_int_equal(unlink(path), 0);
-    const struct run_status status = {.state = "running", .items_total = 50, .is_total_known = true, .done = 20};
+    const struct run_status status = {
+        .state = "running", .items_total = 50, .is_total_known = true, .done = 20};
     assert_int_equal(status_write(dir, &status, NULL), 0);
     struct run_summary run;
     assert_int_equal(run_inspect(dir, &run, NULL), 0);
@@ -160,11 +165,23 @@ static void a_snapshot_stands_in_for_a_ledger_that_cannot_be_read(void **state)
 static void a_status_comes_back_as_it_was_written(void **state)
 {
     const struct worker_status workers[] = {
-        {"gpu 0", "busy", 11, 2.5, 1ull << 36, "epoch \"3\"\t\x01"}, {"gpu 1", "loading", 0, 0, 0, NULL}};
+        {"gpu 0", "busy", 11, 2.5, 1ull << 36, "epoch \"3\"\t\x01"},
+        {"gpu 1", "loading", 0, 0, 0, NULL}};
     const struct run_status written = {
-        .verb = "map", .state = "running", .host = "node1", .pid = 4711, .items_total = 1ull << 40,
-        .is_total_known = true, .done = 12, .aside = 1, .running = 8, .rate = 3.25, .eta_ms = 60000,
-        .started_wall_ms = 1769846887123, .updated_wall_ms = 1769846888123, .workers = workers,
+        .verb = "map",
+        .state = "running",
+        .host = "node1",
+        .pid = 4711,
+        .items_total = 1ull << 40,
+        .is_total_known = true,
+        .done = 12,
+        .aside = 1,
+        .running = 8,
+        .rate = 3.25,
+        .eta_ms = 60000,
+        .started_wall_ms = 1769846887123,
+        .updated_wall_ms = 1769846888123,
+        .workers = workers,
         .n_workers = 2,
     };
     struct err err = {0};
@@ -188,8 +205,10 @@ static void a_status_comes_back_as_it_was_written(void **state)
 
 static void a_status_holds_whatever_a_worker_says(void **state)
 {
-    const struct worker_status worker = {"gpu 0", "busy", 1, 1.0 / 0.0, 0, "half \xe2\x82 of a character"};
-    const struct run_status written = {.verb = "map", .eta_ms = -1, .workers = &worker, .n_workers = 1};
+    const struct worker_status worker = {"gpu 0",   "busy", 1,
+                                         1.0 / 0.0, 0,      "half \xe2\x82 of a character"};
+    const struct run_status written = {
+        .verb = "map", .eta_ms = -1, .workers = &worker, .n_workers = 1};
     struct run_status read;
     assert_int_equal(status_write(*state, &written, NULL), 0);
     assert_int_equal(status_read(*state, &read, NULL), 0);
@@ -204,7 +223,8 @@ static void a_status_holds_whatever_a_worker_says(void **state)
     assert_int_equal(status_read(*state, &read, NULL), ERR_DATA);
 }
 
-/* A muster that holds the run until SIGUSR1 arrives, then says through its status what was asked. */
+/* A muster that holds the run until SIGUSR1 arrives, then says through its status what was
+ * asked. */
 static void child_that_waits_for_a_stop(const char *dir, int ready_fd)
 {
     struct store *store = NULL;

@@ -48,7 +48,13 @@ static void what_was_committed_is_there_after_reopening(void **state)
     cleanup_free char *dir = path_join(*state, "run");
     struct store *store = open_or_fail(dir, STORE_CREATE);
     const struct range_row ranges[] = {
-        {.first = 10, .count = 5, .part = 3, .offset = 7, .bytes = 50, .seat = 2, .attempt = 1,
+        {.first = 10,
+         .count = 5,
+         .part = 3,
+         .offset = 7,
+         .bytes = 50,
+         .seat = 2,
+         .attempt = 1,
          .metrics = "{\"correct\":3}"},
         {.first = 0, .count = 10, .part = 4, .bytes = 100},
         {.first = 20, .count = 1, .part = 3, .offset = 57, .bytes = 9},
@@ -85,9 +91,11 @@ static void readers_stream_rows_by_item_and_as_committed(void **state)
     struct store *store = open_or_fail(dir, STORE_CREATE);
     const struct range_row rows[] = {{.first = 8, .count = 2, .part = 2, .metrics = "{\"a\":1}"},
                                      {.first = 0, .count = 4, .part = 1, .offset = 3}};
-    assert_int_equal(store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = 2}, NULL), 0);
+    assert_int_equal(
+        store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = 2}, NULL), 0);
     assert_int_equal(commit_range(store, 4, 4, NULL), 0);
-    static const uint64_t expected[][3] = {[RANGES_BY_ITEM] = {0, 4, 8}, [RANGES_AS_COMMITTED] = {8, 0, 4}};
+    static const uint64_t expected[][3] = {
+        [RANGES_BY_ITEM] = {0, 4, 8}, [RANGES_AS_COMMITTED] = {8, 0, 4}};
     for (size_t order = 0; order < countof(expected); order++) {
         struct range_reader *reader = NULL;
         struct range_row row;
@@ -111,7 +119,8 @@ static void asides_are_read_in_order_and_can_be_forgotten(void **state)
     cleanup_free char *dir = path_join(*state, "run");
     struct store *store = open_or_fail(dir, STORE_CREATE);
     const struct aside_row asides[] = {{9, 2, "b", "tail", "x line 10"}, {3, 1, "a", NULL, NULL}};
-    assert_int_equal(store_commit(store, &(struct store_batch){.asides = asides, .n_asides = 2}, NULL), 0);
+    assert_int_equal(
+        store_commit(store, &(struct store_batch){.asides = asides, .n_asides = 2}, NULL), 0);
     struct aside_reader *reader = NULL;
     struct aside_row row;
     assert_int_equal(aside_reader_open(&reader, store, NULL), 0);
@@ -141,19 +150,20 @@ static void an_item_is_never_committed_twice(void **state)
         uint64_t first, count;
         int rc;
     } cases[] = {
-        {10, 10, ERR_DATA}, {10, 1, ERR_DATA}, {19, 1, ERR_DATA}, {0, 11, ERR_DATA}, {5, 100, ERR_DATA},
-        {19, 5, ERR_DATA},  {30, 1, ERR_DATA}, {29, 2, ERR_DATA}, {20, 10, 0},       {0, 10, 0},
-        {31, 1, 0},         {0, 1, ERR_DATA},
+        {10, 10, ERR_DATA}, {10, 1, ERR_DATA}, {19, 1, ERR_DATA}, {0, 11, ERR_DATA},
+        {5, 100, ERR_DATA}, {19, 5, ERR_DATA}, {30, 1, ERR_DATA}, {29, 2, ERR_DATA},
+        {20, 10, 0},        {0, 10, 0},        {31, 1, 0},        {0, 1, ERR_DATA},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct err err = {0};
         if (commit_range(store, cases[i].first, cases[i].count, &err) != cases[i].rc)
-            fail_msg("%lu+%lu: expected %d, found %d %s", cases[i].first, cases[i].count, cases[i].rc,
-                     err.code, err.text);
+            fail_msg("%lu+%lu: expected %d, found %d %s", cases[i].first, cases[i].count,
+                     cases[i].rc, err.code, err.text);
     }
     const struct aside_row aside = {.item = 12, .reason = "no"};
-    assert_int_equal(store_commit(store, &(struct store_batch){.asides = &aside, .n_asides = 1}, NULL),
-                     ERR_DATA);
+    assert_int_equal(
+        store_commit(store, &(struct store_batch){.asides = &aside, .n_asides = 1}, NULL),
+        ERR_DATA);
     store_close(store);
 }
 
@@ -161,10 +171,11 @@ static void a_refused_batch_leaves_nothing_behind(void **state)
 {
     cleanup_free char *dir = path_join(*state, "run");
     struct store *store = open_or_fail(dir, STORE_CREATE);
-    const struct range_row rows[] = {{.first = 0, .count = 4, .bytes = 8}, {.first = 3, .count = 2}};
+    const struct range_row rows[] = {{.first = 0, .count = 4, .bytes = 8},
+                                     {.first = 3, .count = 2}};
     struct err err = {0};
-    assert_int_equal(store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = 2}, &err),
-                     ERR_DATA);
+    assert_int_equal(
+        store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = 2}, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "item 3 is committed already"));
     expect_done(store, "");
     assert_int_equal(commit_range(store, 0, 4, NULL), 0);
@@ -181,11 +192,12 @@ static void child_that_dies_in_the_middle(const char *dir)
     struct store *store = NULL;
     if (store_open(&store, dir, STORE_CREATE, NULL) != 0 || commit_range(store, 0, 100, NULL) != 0)
         _exit(9);
-    sqlite3_exec(store->db,
-                 "PRAGMA cache_size = 1; BEGIN IMMEDIATE; INSERT INTO ranges SELECT value, 1, 1, 0, 0, 0, 0,"
-                 " NULL, 9 FROM (WITH RECURSIVE n(value) AS (SELECT 1000 UNION ALL SELECT value + 1 FROM n"
-                 " WHERE value < 20000) SELECT value FROM n)",
-                 NULL, NULL, NULL);
+    sqlite3_exec(
+        store->db,
+        "PRAGMA cache_size = 1; BEGIN IMMEDIATE; INSERT INTO ranges SELECT value, 1, 1, 0, 0, 0, 0,"
+        " NULL, 9 FROM (WITH RECURSIVE n(value) AS (SELECT 1000 UNION ALL SELECT value + 1 FROM n"
+        " WHERE value < 20000) SELECT value FROM n)",
+        NULL, NULL, NULL);
     kill(getpid(), SIGKILL);
 }
 
@@ -289,8 +301,10 @@ static void what_is_not_ours_is_refused(void **state)
         int rc;
         const char *says;
     } cases[] = {
-        {"other", "CREATE TABLE t (x); PRAGMA user_version = 3", ERR_DATA, "not a database of muster's"},
-        {"newer", "PRAGMA application_id = 1836282994; PRAGMA user_version = 99", ERR_DATA, "newer muster"},
+        {"other", "CREATE TABLE t (x); PRAGMA user_version = 3", ERR_DATA,
+         "not a database of muster's"},
+        {"newer", "PRAGMA application_id = 1836282994; PRAGMA user_version = 99", ERR_DATA,
+         "newer muster"},
         {"early", "", ERR_DATA, "died before it had begun"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
@@ -304,7 +318,8 @@ static void what_is_not_ours_is_refused(void **state)
         for (enum store_mode mode = STORE_RESUME; mode <= STORE_READ; mode++) {
             struct store *store = NULL;
             struct err err = {0};
-            if (store_open(&store, dir, mode, &err) != cases[i].rc || !strstr(err.text, cases[i].says))
+            if (store_open(&store, dir, mode, &err) != cases[i].rc ||
+                !strstr(err.text, cases[i].says))
                 fail_msg("%s: %d %s", cases[i].name, err.code, err.text);
         }
     }
@@ -380,7 +395,8 @@ static void the_careful_settings_work_alike(void **state)
     assert_int_equal(store_open_as(&reader, dir, STORE_READ, true, &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.text, "status.json"));
     store_close(store);
-    /* A run may move: from a local disk, where it was in WAL mode, to a network file system and back. */
+    /* A run may move: from a local disk, where it was in WAL mode, to a network file system and
+     * back. */
     for (int networked = 0; networked <= 1; networked++) {
         assert_int_equal(store_open_as(&store, dir, STORE_RESUME, networked, &err), 0);
         assert_int_equal(commit_range(store, 7 + (uint64_t)networked, 1, &err), 0);
@@ -416,8 +432,8 @@ static void a_part_without_a_row_is_not_used_again(void **state)
     struct store *store = open_or_fail(dir, STORE_CREATE);
     assert_int_equal(store_next_part(store), 1);
     const struct attempt_row attempt = {.id = 4, .label = "cpu 0"};
-    assert_int_equal(store_commit(store, &(struct store_batch){.attempts = &attempt, .n_attempts = 1}, NULL),
-                     0);
+    assert_int_equal(
+        store_commit(store, &(struct store_batch){.attempts = &attempt, .n_attempts = 1}, NULL), 0);
     store_close(store);
     store = open_or_fail(dir, STORE_RESUME);
     assert_int_equal(store_next_part(store), 5);
@@ -444,13 +460,18 @@ static void a_hundred_thousand_rows_take_no_time_to_speak_of(void **state)
 {
     cleanup_free char *dir = path_join(*state, "run");
     struct store *store = open_or_fail(dir, STORE_CREATE);
-    enum { ROWS = 100000, BATCH = 1000 };
+    enum {
+        ROWS = 100000,
+        BATCH = 1000
+    };
     static struct range_row rows[BATCH];
     uint64_t begin_ms = clock_now_ms();
     for (uint64_t at = 0; at < ROWS; at += BATCH) {
         for (uint64_t i = 0; i < BATCH; i++)
-            rows[i] = (struct range_row){.first = (at + i) * 11, .count = 10, .part = 1, .bytes = 100};
-        assert_int_equal(store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = BATCH}, NULL), 0);
+            rows[i] =
+                (struct range_row){.first = (at + i) * 11, .count = 10, .part = 1, .bytes = 100};
+        assert_int_equal(
+            store_commit(store, &(struct store_batch){.ranges = rows, .n_ranges = BATCH}, NULL), 0);
     }
     store_close(store);
     store = open_or_fail(dir, STORE_RESUME);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs about runs, called as main would call them, with stdout caught in a file. merge_write is
- * replaced by one that notes what it is asked for.
+ * The verbs about runs, called as main would call them, with stdout caught in a file. merge_write
+ * is replaced by one that notes what it is asked for.
  */
 #include "unit/test.h"
 
@@ -38,7 +38,8 @@ int merge_write(const struct merge_opts *opts, struct merge_stats *stats, struct
     *stats = (struct merge_stats){0};
     printf("items %lu json %d\n", opts->n_items, opts->results_are_json);
     while ((got = opts->next_range(opts->context, &row, err)) > 0)
-        printf("%lu+%lu %s @%lu+%lu\n", row.first, row.count, path_basename(row.part_path), row.offset, row.bytes);
+        printf("%lu+%lu %s @%lu+%lu\n", row.first, row.count, path_basename(row.part_path),
+               row.offset, row.bytes);
     if (got < 0)
         return got;
     while ((got = opts->next_aside(opts->context, &aside, err)) > 0)
@@ -73,10 +74,11 @@ static int stdout_fd_catch(const char *path)
 }
 
 /*
- * Run a verb in the runs folder `root`. words: options as "--name" or "--name=value", then operands.
- * What it printed is added to out. Returns its status or error code.
+ * Run a verb in the runs folder `root`. words: options as "--name" or "--name=value", then
+ * operands. What it printed is added to out. Returns its status or error code.
  */
-static int verb(const struct cmd *cmd, const char *root, const char *const *words, struct buf *out, struct err *err)
+static int verb(const struct cmd *cmd, const char *root, const char *const *words, struct buf *out,
+                struct err *err)
 {
     struct app app = {.log = LOG_INIT, .quiet = true};
     cleanup_free void *request = xcalloc(1, cmd->request_size);
@@ -86,7 +88,7 @@ static int verb(const struct cmd *cmd, const char *root, const char *const *word
         cmd->defaults(request);
     assert_true(opt_is_set(request, cmd, "runs-dir", root));
     for (; *words; words++) {
-        cleanup_free char *word = xstrdup(*words), *value = NULL;
+        cleanup_free char *word = xstrdup(*words);
         char *equals = strchr(word, '=');
         if (strncmp(word, "--", 2) != 0) {
             operands[n_operands++] = (char *)(uintptr_t)*words;
@@ -123,18 +125,30 @@ static char *make_run(const char *root, const char *name, const char *fact)
     struct store *store = NULL;
     struct err err = {0};
     const char *const argv[] = {"muster", "map", NULL};
-    const struct manifest manifest = {
-        .verb = "map", .argv = argv, .cwd = "/", .output = "/data/out.jsonl", .started_wall_ms = 1769846887123};
+    const struct manifest manifest = {.verb = "map",
+                                      .argv = argv,
+                                      .cwd = "/",
+                                      .output = "/data/out.jsonl",
+                                      .started_wall_ms = 1769846887123};
     const struct range_row rows[] = {{.first = 4, .count = 3, .part = 2, .offset = 5, .bytes = 30},
                                      {.first = 0, .count = 4, .part = 1, .bytes = 40}};
     const struct aside_row aside = {.item = 9, .reason = "bad"};
-    const struct store_batch batch = {.ranges = rows, .n_ranges = 2, .asides = &aside, .n_asides = 1};
+    const struct store_batch batch = {
+        .ranges = rows, .n_ranges = 2, .asides = &aside, .n_asides = 1};
     const struct worker_status worker = {"gpu 0", "busy", 7, 2.5, 1ull << 30, "thinking"};
-    const struct run_status status = {.verb = "map", .state = "running", .pid = 99999, .host = "old",
-                                      .rate = 3, .eta_ms = 245000, .running = 2, .workers = &worker, .n_workers = 1};
-    if (store_open(&store, dir, STORE_CREATE, &err) != 0 || manifest_write(dir, &manifest, &err) != 0 ||
-        status_write(dir, &status, &err) != 0 || store_commit(store, &batch, &err) != 0 ||
-        store_set(store, "items", "10", &err) != 0 || store_set(store, "results_json", "1", &err) != 0 ||
+    const struct run_status status = {.verb = "map",
+                                      .state = "running",
+                                      .pid = 99999,
+                                      .host = "old",
+                                      .rate = 3,
+                                      .eta_ms = 245000,
+                                      .running = 2,
+                                      .workers = &worker,
+                                      .n_workers = 1};
+    if (store_open(&store, dir, STORE_CREATE, &err) != 0 ||
+        manifest_write(dir, &manifest, &err) != 0 || status_write(dir, &status, &err) != 0 ||
+        store_commit(store, &batch, &err) != 0 || store_set(store, "items", "10", &err) != 0 ||
+        store_set(store, "results_json", "1", &err) != 0 ||
         (fact && store_set(store, "state", fact, &err) != 0))
         fail_msg("%s", err.text);
     store_close(store);
@@ -173,7 +187,7 @@ static void ls_shows_every_run_with_its_state(void **state)
 
 static void status_does_not_believe_a_dead_muster(void **state)
 {
-    cleanup_free char *dir = make_run(*state, "20260131_090807-map", NULL);
+    free(make_run(*state, "20260131_090807-map", NULL));
     cleanup_buf struct buf out = BUF_INIT, json = BUF_INIT;
     struct err err = {0};
     struct str value;
@@ -183,7 +197,8 @@ static void status_does_not_believe_a_dead_muster(void **state)
     expect_text(&out, "muster resume 20260131_090807-map\n");
     assert_null(strstr(buf_text(&out), "99999"));
     assert_int_equal(verb(&cmd_status, *state, WORDS("--json", "2026"), &json, &err), 0);
-    assert_true(json_get(str_trim(buf_str(&json)), "state", &value) && str_equal(value, STR("\"interrupted\"")));
+    assert_true(json_get(str_trim(buf_str(&json)), "state", &value) &&
+                str_equal(value, STR("\"interrupted\"")));
     assert_true(json_get(str_trim(buf_str(&json)), "pid", &value) && str_equal(value, STR("0")));
     assert_true(json_get(str_trim(buf_str(&json)), "done", &value) && str_equal(value, STR("7")));
     assert_int_equal(verb(&cmd_status, *state, WORDS("1999"), &out, &err), ERR_USAGE);
@@ -231,7 +246,10 @@ static void logs_are_printed_with_the_name_of_their_worker(void **state)
         int rc;
         const char *printed;
     } cases[] = {
-        {{NULL}, 0, "[gpu 0] rotated\n[gpu 0] one\n[gpu 0] 100%\n[gpu 0] last\n[gpu 2 w1] windows\n[gpu 10] ten\n"},
+        {{NULL},
+         0,
+         "[gpu 0] rotated\n[gpu 0] one\n[gpu 0] 100%\n[gpu 0] last\n"
+         "[gpu 2 w1] windows\n[gpu 10] ten\n"},
         {{"--stderr"}, 0, "[gpu 2 w1] windows\n[gpu 10] ten\n"},
         {{"--follow", "--stderr"}, 0, "[gpu 2 w1] windows\n[gpu 10] ten\n"},
         {{"latest", "gpu_10"}, 0, "[gpu 10] ten\n"},
@@ -293,7 +311,8 @@ static void stop_waits_until_the_run_has_ended(void **state)
     cleanup_free char *dir = make_run(*state, "20260131_090807-map", NULL);
     cleanup_buf struct buf out = BUF_INIT;
     struct err err = {0};
-    assert_int_equal(verb(&cmd_stop, *state, NO_WORDS, &out, &err), 0); /* nothing goes on: no harm */
+    assert_int_equal(verb(&cmd_stop, *state, NO_WORDS, &out, &err),
+                     0); /* nothing goes on: no harm */
     pid_t child = start_muster(dir);
     assert_int_equal(verb(&cmd_stop, *state, WORDS("latest"), &out, &err), 0);
     assert_false(run_is_locked(dir, NULL));
