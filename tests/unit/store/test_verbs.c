@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "cli/cmd.h"
+#include "cli/tail.h"
 #include "data/merge.h"
 #include "store/manifest.h"
 #include "store/runs.h"
@@ -273,6 +274,31 @@ static void logs_are_printed_with_the_name_of_their_worker(void **state)
     assert_non_null(strstr(err.text, "there are gpu_0, gpu_2_w1, gpu_10"));
 }
 
+static void a_rotated_log_is_read_to_its_end_before_the_new_one(void **state)
+{
+    cleanup_free char *path = path_join(*state, "gpu_0_stdout.log");
+    cleanup_free char *aside = path_join(*state, "gpu_0_stdout.log.1");
+    cleanup_buf struct buf out = BUF_INIT;
+    struct tail tail;
+    tail_init(&tail, path, "> ");
+    assert_false(tail_read(&tail, &out)); /* it is not there yet */
+    FILE *log = fopen(path, "we");
+    assert_non_null(log);
+    fputs("one\nhal", log);
+    fflush(log);
+    assert_false(tail_read(&tail, &out));
+    assert_string_equal(buf_text(&out), "> one\n");
+    fputs("f\nlast of the old\n", log);
+    fclose(log);
+    assert_int_equal(rename(path, aside), 0);
+    put_file(*state, "gpu_0_stdout.log", "new\nopen end");
+    assert_false(tail_read(&tail, &out));
+    assert_string_equal(buf_text(&out), "> one\n> half\n> last of the old\n> new\n");
+    tail_finish(&tail, &out);
+    assert_true(str_ends_with(buf_str(&out), STR("> new\n> open end\n")));
+    tail_release(&tail);
+}
+
 /* A muster that goes on until its run is asked to stop; then it writes its last line and ends. */
 static void child_that_stops_when_asked(const char *dir, int ready_fd)
 {
@@ -382,6 +408,7 @@ int main(void)
         TEST(status_shows_the_workers_of_a_run_that_goes_on),
         TEST(watching_a_run_that_has_ended_ends),
         TEST(logs_are_printed_with_the_name_of_their_worker),
+        TEST(a_rotated_log_is_read_to_its_end_before_the_new_one),
         TEST(stop_waits_until_the_run_has_ended),
         TEST(a_stop_that_takes_too_long_says_so),
         TEST(following_ends_with_the_run_and_misses_nothing),
