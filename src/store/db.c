@@ -121,7 +121,7 @@ int db_finish(struct store *store, sqlite3_stmt *statement, struct err *err)
 int db_run(struct store *store, enum statement id, const int64_t *numbers, size_t n,
            struct err *err)
 {
-    sqlite3_stmt *statement;
+    sqlite3_stmt *statement = NULL;
     int rc = db_statement(store, id, &statement, err);
     if (rc)
         return rc;

@@ -13,8 +13,6 @@
 #include "base/xalloc.h"
 #include "store/git.h"
 
-extern char **environ;
-
 /* What steers devices, threads and ranks. Anything else may be a secret and is not written down. */
 static const char *const env_allowed[] = {
     "CUDA_",

@@ -18,8 +18,10 @@ static json_t *bytes_decoded(const json_t *value)
     if (!hex || json_object_size(value) != 1)
         return NULL;
     cleanup_buf struct buf bytes = BUF_INIT;
-    for (unsigned byte; sscanf(hex, "%2x", &byte) == 1 && hex[1]; hex += 2)
-        buf_add_char(&bytes, (char)byte);
+    for (; hex[0] && hex[1]; hex += 2) {
+        const char digits[] = {hex[0], hex[1], '\0'};
+        buf_add_char(&bytes, (char)strtoul(digits, NULL, 16));
+    }
     return json_stringn_nocheck(buf_text(&bytes), bytes.len);
 }
 
@@ -36,7 +38,7 @@ static const char *text_of(json_t *root, const char *key)
 }
 
 /* A member that is an array of texts, as a NULL-terminated array of our own; NULL if it is not. */
-static const char *const *texts_of(json_t *root, const char *key)
+static const char **texts_of(json_t *root, const char *key)
 {
     json_t *array = json_object_get(root, key);
     if (!json_is_array(array))
@@ -63,7 +65,7 @@ struct owner {
     json_t *root;
     char *options_json, *input_json;
     struct manifest_device *devices;
-    const char *const *texts[3];
+    const char **texts[3];
 };
 
 static void devices_of(struct owner *owner, struct manifest *out)
@@ -141,7 +143,7 @@ void manifest_release(struct manifest *manifest)
     struct owner *owner = manifest->owner;
     if (owner) {
         for (size_t i = 0; i < countof(owner->texts); i++)
-            free((void *)(uintptr_t)owner->texts[i]);
+            free(owner->texts[i]);
         free(owner->options_json);
         free(owner->input_json);
         free(owner->devices);
