@@ -2,8 +2,8 @@
  *
  * The run's folder and its one truth, run.db (SQLite, WAL; rollback journal with exclusive locking
  * on network file systems). Results lie in parts/ as bytes; a row of `ranges` names a run of items
- * whose results stand, in order, one a line, in [offset, offset+bytes) of a part. A tail that no row
- * names is ignored: that is what makes kill -9 harmless. One row a range, not a row an item.
+ * whose results stand, in order, one a line, in [offset, offset+bytes) of a part. A tail that no
+ * row names is ignored: that is what makes kill -9 harmless. One row a range, not a row an item.
  *
  * A store is used by one thread at a time; the caller serialises.
  */
@@ -18,7 +18,7 @@ struct store;
 
 struct range_row {
     uint64_t first, count;
-    uint32_t part;       /* parts/<part>.part */
+    uint32_t part; /* parts/<part>.part */
     uint64_t offset, bytes;
     uint32_t seat;       /* who computed it, for reports */
     uint32_t attempt;    /* highest attempt among its items */
@@ -61,7 +61,11 @@ struct sample_row {
     double power_w;
 };
 
-enum store_mode { STORE_CREATE, STORE_RESUME, STORE_READ };
+enum store_mode {
+    STORE_CREATE,
+    STORE_RESUME,
+    STORE_READ
+};
 
 /*
  * Opens run.db in the run folder `dir` (absolute). CREATE makes folder, parts/, logs/ and the
@@ -69,13 +73,20 @@ enum store_mode { STORE_CREATE, STORE_RESUME, STORE_READ };
  * READ never writes and works while a run is going on. ERR_DATA for a file that is not ours, or of
  * a schema that is newer than this program.
  */
-MUST_CHECK int store_open(struct store **out, const char *dir, enum store_mode mode, struct err *err);
+MUST_CHECK int store_open(struct store **out, const char *dir, enum store_mode mode,
+                          struct err *err);
 void store_close(struct store *store);
 const char *store_dir(const struct store *store);
 /* True when the folder lies on a network file system and the careful settings are in use. */
 bool store_is_networked(const struct store *store);
 
-/* A durable group commit: all rows or none. `sync` false leaves durability to the next one. */
+/*
+ * A group commit: all rows or none. Durable when it returns if there are ranges or asides among the
+ * rows; attempts, events, samples and facts alone become durable with the next commit that is, or
+ * at store_close. A range that overlaps a committed one, or an item set aside, is refused:
+ * ERR_DATA. A full disk is ERR_STOPPED; the store stays usable and the same batch may be tried
+ * again.
+ */
 struct store_batch {
     const struct range_row *ranges;
     size_t n_ranges;
@@ -96,21 +107,27 @@ MUST_CHECK int store_set(struct store *store, const char *key, const char *value
 char *store_get(struct store *store, const char *key);
 /* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
 MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err);
-/* The next free part number: parts of earlier incarnations are never appended to. */
+/* The next free part number, another one at each call, from 1: parts of earlier incarnations are
+ * never appended to. */
 uint64_t store_next_part(struct store *store);
 
-/* Everything that is done, as disjoint intervals in ascending order, adjacent ones joined. */
+/* All that has a result, as disjoint intervals in ascending order, adjacent ones joined. What
+ * was set aside is not in it: see aside_reader. */
 struct item_span {
     uint64_t first, count;
 };
 /* *out: malloc'ed array. 1,000,000 rows in well under 2 s and 16 bytes an interval. */
-MUST_CHECK int store_done(struct store *store, struct item_span **out, size_t *n_out, struct err *err);
+MUST_CHECK int store_done(struct store *store, struct item_span **out, size_t *n_out,
+                          struct err *err);
 
 /* Streaming readers; *_next returns 1 while there is a row, 0 at the end, negative on error. */
-enum range_order { RANGES_BY_ITEM, RANGES_AS_COMMITTED };
+enum range_order {
+    RANGES_BY_ITEM,
+    RANGES_AS_COMMITTED
+};
 struct range_reader;
-MUST_CHECK int range_reader_open(struct range_reader **out, struct store *store, enum range_order order,
-                                 struct err *err);
+MUST_CHECK int range_reader_open(struct range_reader **out, struct store *store,
+                                 enum range_order order, struct err *err);
 int range_reader_next(struct range_reader *reader, struct range_row *row, struct err *err);
 void range_reader_close(struct range_reader *reader);
 

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster logs: what the workers of a run, and muster itself, have written.
+ */
+#include <dirent.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "cli/run_arg.h"
+#include "cli/tail.h"
+#include "store/runs.h"
+
+enum {
+    LOOK_EVERY_MS = 200
+};
+
+struct logs_request {
+    const char *runs_dir;
+    bool follow, only_stdout, only_stderr, orchestrator;
+};
+
+struct tails {
+    struct tail *at;
+    size_t len;
+};
+
+static const struct str stdout_end = {"_stdout.log", sizeof("_stdout.log") - 1};
+static const struct str stderr_end = {"_stderr.log", sizeof("_stderr.log") - 1};
+
+/* "gpu_0_w1" of "gpu_0_w1_stderr.log", if it is a stream that was asked for. */
+static bool worker_of(const struct logs_request *ask, struct str name, struct str *worker)
+{
+    bool is_stdout = str_ends_with(name, stdout_end), is_stderr = str_ends_with(name, stderr_end);
+    if (!(is_stdout && !ask->only_stderr) && !(is_stderr && !ask->only_stdout))
+        return false;
+    *worker = (struct str){name.at, name.len - stdout_end.len};
+    return true;
+}
+
+/* "gpu_0", "gpu 0" and, where that says enough, "0" all mean gpu_0. */
+static bool is_meant(struct str worker, const char *text)
+{
+    cleanup_free char *wanted = xstrdup(text);
+    for (char *space = wanted; (space = strchr(space, ' '));)
+        *space = '_';
+    if (str_equal(worker, str_of(wanted)))
+        return true;
+    const char *number = memchr(worker.at, '_', worker.len);
+    if (!number)
+        return false;
+    number++;
+    return str_equal((struct str){number, (size_t)(worker.at + worker.len - number)},
+                     str_of(wanted));
+}
+
+static bool is_wanted(struct str worker, int n_wanted, char *const *wanted)
+{
+    for (int i = 0; i < n_wanted; i++)
+        if (is_meant(worker, wanted[i]))
+            return true;
+    return n_wanted == 0;
+}
+
+static bool is_followed(const struct tails *tails, const char *path)
+{
+    for (size_t i = 0; i < tails->len; i++)
+        if (strcmp(tails->at[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+static struct tail *tails_add(struct tails *tails, const char *path, const char *prefix)
+{
+    tails->at = xrealloc(tails->at, (tails->len + 1) * sizeof(*tails->at));
+    struct tail *tail = &tails->at[tails->len++];
+    tail_init(tail, path, prefix);
+    return tail;
+}
+
+static void tails_release(struct tails *tails)
+{
+    for (size_t i = 0; i < tails->len; i++)
+        tail_release(&tails->at[i]);
+    free(tails->at);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strverscmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_log(const struct dirent *entry)
+{
+    struct str name = str_of(entry->d_name);
+    return str_ends_with(name, stdout_end) || str_ends_with(name, stderr_end);
+}
+
+/* The names of the log files, sorted; *entries and each of it are the caller's. 0 if there are
+ * none. */
+static int logs_in(const char *dir, struct dirent ***entries)
+{
+    cleanup_free char *logs = path_join(dir, "logs");
+    int n_entries = scandir(logs, entries, is_log, by_name);
+    return MAX(n_entries, 0);
+}
+
+static void entries_release(struct dirent **entries, int n_entries)
+{
+    for (int i = 0; i < n_entries; i++)
+        free(entries[i]);
+    if (n_entries)
+        free(entries);
+}
+
+static void log_add_tail(struct tails *tails, const char *dir, const char *name, struct str worker,
+                         struct buf *out)
+{
+    cleanup_free char *path = xasprintf("%s/logs/%s", dir, name);
+    if (is_followed(tails, path))
+        return;
+    cleanup_free char *prefix = xasprintf("[%.*s] ", (int)worker.len, worker.at);
+    for (char *at = prefix; (at = strchr(at, '_'));)
+        *at = ' ';
+    tail_add_rotated(tails_add(tails, path, prefix), out);
+}
+
+/* Take up the logs that are there and meant and not followed yet: workers may start later. */
+static void tails_find(const struct logs_request *ask, const char *dir, int n_wanted,
+                       char *const *wanted, struct tails *tails, struct buf *out)
+{
+    struct dirent **entries = NULL;
+    int n_entries = logs_in(dir, &entries);
+    for (int i = 0; i < n_entries; i++) {
+        struct str worker;
+        if (worker_of(ask, str_of(entries[i]->d_name), &worker) &&
+            is_wanted(worker, n_wanted, wanted))
+            log_add_tail(tails, dir, entries[i]->d_name, worker, out);
+    }
+    entries_release(entries, n_entries);
+}
+
+static bool worker_exists(const char *dir, const char *wanted)
+{
+    const struct logs_request any = {0};
+    struct dirent **entries = NULL;
+    int n_entries = logs_in(dir, &entries);
+    bool exists = false;
+    for (int i = 0; i < n_entries && !exists; i++) {
+        struct str worker;
+        exists = worker_of(&any, str_of(entries[i]->d_name), &worker) && is_meant(worker, wanted);
+    }
+    entries_release(entries, n_entries);
+    return exists;
+}
+
+static int refuse_unknown(const char *dir, int n_wanted, char *const *wanted, struct err *err)
+{
+    for (int i = 0; i < n_wanted; i++) {
+        if (worker_exists(dir, wanted[i]))
+            continue;
+        cleanup_buf struct buf known = BUF_INIT;
+        struct dirent **entries = NULL;
+        int n_entries = logs_in(dir, &entries);
+        for (int j = 0; j < n_entries; j++) {
+            struct str name = str_of(entries[j]->d_name);
+            if (str_ends_with(name, stderr_end))
+                buf_addf(&known, "%s%.*s", known.len ? ", " : "; there are ",
+                         (int)(name.len - stderr_end.len), name.at);
+        }
+        entries_release(entries, n_entries);
+        return fail(err, ERR_USAGE, "run %s has no logs of a worker '%s'%s", path_basename(dir),
+                    wanted[i], buf_text(&known));
+    }
+    return 0;
+}
+
+static int print_all(struct tail *tail, struct buf *out, struct err *err)
+{
+    bool has_more = true;
+    int rc = 0;
+    while (rc == 0 && has_more) {
+        has_more = tail_read(tail, out);
+        rc = stdout_put(buf_str(out), err);
+        buf_reset(out);
+    }
+    return rc;
+}
+
+/* Every file to its present end; when following, again until the run has ended. */
+static int print(const struct logs_request *ask, const char *dir, int n_wanted, char *const *wanted,
+                 struct err *err)
+{
+    struct tails tails = {0};
+    cleanup_buf struct buf out = BUF_INIT;
+    cleanup_free char *own = path_join(dir, "orchestrator.log");
+    if (ask->orchestrator)
+        tails_add(&tails, own, NULL);
+    int rc = 0;
+    for (bool goes_on = true; rc == 0 && goes_on;) {
+        /* Asked before reading: what was written up to the end of the run is then still read. */
+        goes_on = ask->follow && run_is_locked(dir, NULL);
+        if (!ask->orchestrator)
+            tails_find(ask, dir, n_wanted, wanted, &tails, &out);
+        for (size_t i = 0; rc == 0 && i < tails.len; i++) {
+            rc = print_all(&tails.at[i], &out, err);
+            if (rc == 0 && !goes_on)
+                tail_finish(&tails.at[i], &out);
+        }
+        if (rc == 0)
+            rc = stdout_put(buf_str(&out), err);
+        buf_reset(&out);
+        if (rc == 0 && goes_on)
+            pause_ms(LOOK_EVERY_MS);
+    }
+    tails_release(&tails);
+    return rc;
+}
+
+/* The first operand is a run, unless it is no run and the latest run has such a worker. */
+static int operands_split(const struct logs_request *ask, int *argc, char ***argv, char **dir,
+                          struct err *err)
+{
+    int rc = run_arg_find(ask->runs_dir, MIN(*argc, 1), *argv, dir, err);
+    if (rc && *argc && run_arg_find(ask->runs_dir, 0, NULL, dir, NULL) == 0) {
+        if (worker_exists(*dir, (*argv)[0]))
+            return 0;
+        free(steal_ptr(dir));
+    }
+    if (rc == 0 && *argc) {
+        (*argc)--;
+        (*argv)++;
+    }
+    return rc;
+}
+
+static int logs_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
+{
+    (void)app, (void)command;
+    const struct logs_request *ask = request;
+    cleanup_free char *dir = NULL;
+    int rc = operands_split(ask, &argc, &argv, &dir, err);
+    if (rc == 0 && ask->orchestrator && argc)
+        rc = fail(err, ERR_USAGE, "--orchestrator shows muster's own log: leave out '%s'", argv[0]);
+    if (rc == 0 && !ask->follow)
+        rc = refuse_unknown(dir, argc, argv, err);
+    return rc ? rc : print(ask, dir, argc, argv, err);
+}
+
+static const struct opt logs_opts[] = {
+    {.kind = OPT_FLAG,
+     .letter = 'f',
+     .name = "follow",
+     .help = "go on with what is written, until the run ends",
+     .offset = offsetof(struct logs_request, follow)},
+    {.kind = OPT_FLAG,
+     .name = "stdout",
+     .help = "the workers' standard output only",
+     .offset = offsetof(struct logs_request, only_stdout)},
+    {.kind = OPT_FLAG,
+     .name = "stderr",
+     .help = "the workers' standard error only",
+     .offset = offsetof(struct logs_request, only_stderr)},
+    {.kind = OPT_FLAG,
+     .name = "orchestrator",
+     .help = "muster's own log instead of the workers'",
+     .offset = offsetof(struct logs_request, orchestrator)},
+    RUNS_DIR_OPT(struct logs_request),
+    {.kind = OPT_END},
+};
+
+static const char *const logs_examples[] = {
+    "muster logs -f",
+    "everything that the workers of the latest run write",
+    "muster logs --stderr latest gpu_3",
+    "what the worker on GPU 3 complained of",
+    NULL,
+};
+
+const struct cmd cmd_logs = {
+    .name = "logs",
+    .args = "[OPTION]... [RUN] [WORKER]...",
+    .summary = "print or follow the logs of a run",
+    .details =
+        "WORKER is named as its log files are (gpu_0, cpu_3_w1) or by its number. Lines carry the name "
+        "of their worker; progress bars are folded to their last state.",
+    .opts = logs_opts,
+    .examples = logs_examples,
+    .request_size = sizeof(struct logs_request),
+    .run = logs_run,
+};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster results: what is committed so far, streamed from the run's parts. Works while the run goes
+ * on, and after its muster died.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/run_arg.h"
+#include "data/merge.h"
+#include "store/runs.h"
+#include "store/store.h"
+
+struct results_request {
+    const char *runs_dir;
+    const char *out_path;
+    enum out_format format;
+    bool any_order, force;
+};
+
+/* The rows of a run as merge_write asks for them. */
+struct rows {
+    const char *dir;
+    struct range_reader *ranges;
+    struct aside_reader *asides;
+    char *part_path;
+};
+
+static int next_range(void *context, struct merge_range *out, struct err *err)
+{
+    struct rows *rows = context;
+    struct range_row row;
+    int got = range_reader_next(rows->ranges, &row, err);
+    if (got <= 0)
+        return got;
+    free(rows->part_path);
+    rows->part_path = xasprintf("%s/parts/%u.part", rows->dir, row.part);
+    *out = (struct merge_range){.first = row.first,
+                                .count = row.count,
+                                .part_path = rows->part_path,
+                                .offset = row.offset,
+                                .bytes = row.bytes};
+    return 1;
+}
+
+static int next_aside(void *context, uint64_t *item, struct err *err)
+{
+    struct rows *rows = context;
+    struct aside_row row;
+    int got = aside_reader_next(rows->asides, &row, err);
+    if (got > 0)
+        *item = row.item;
+    return got;
+}
+
+/* Facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
+static void facts_read(struct store *store, struct merge_opts *opts)
+{
+    cleanup_free char *items = store_get(store, "items"),
+                      *is_json = store_get(store, "results_json");
+    if (!items || u64_parse(str_of(items), 0, UINT64_MAX, &opts->n_items, NULL) != 0)
+        opts->n_items = 0;
+    opts->results_are_json = is_json && strcmp(is_json, "1") == 0;
+}
+
+static int stream(const struct results_request *ask, struct store *store, struct merge_stats *stats,
+                  struct err *err)
+{
+    struct rows rows = {.dir = store_dir(store)};
+    struct merge_opts opts = {
+        .out_path = ask->out_path,
+        .format = ask->format,
+        .in_order = !ask->any_order,
+        .overwrite = ask->force,
+        .partial_ok = true,
+        .next_range = next_range,
+        .next_aside = next_aside,
+        .context = &rows,
+    };
+    facts_read(store, &opts);
+    int rc = range_reader_open(&rows.ranges, store,
+                               ask->any_order ? RANGES_AS_COMMITTED : RANGES_BY_ITEM, err);
+    if (rc == 0)
+        rc = aside_reader_open(&rows.asides, store, err);
+    if (rc == 0)
+        rc = merge_write(&opts, stats, err);
+    range_reader_close(rows.ranges);
+    aside_reader_close(rows.asides);
+    free(rows.part_path);
+    return rc;
+}
+
+static int results_run(struct app *app, void *request, int argc, char **argv, char **command,
+                       struct err *err)
+{
+    (void)command;
+    const struct results_request *ask = request;
+    cleanup_free char *dir = NULL;
+    struct store *store = NULL;
+    struct merge_stats stats = {0};
+    int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    if (rc == 0)
+        rc = store_open(&store, dir, STORE_READ, err);
+    if (rc)
+        return rc;
+    rc = stream(ask, store, &stats, err);
+    store_close(store);
+    if (rc)
+        return wrap(err, rc, "run %s", path_basename(dir));
+    char results[32];
+    count_format(results, stats.n_results);
+    say(app, "%s results so far, %llu items set aside", results,
+        (unsigned long long)stats.n_asides);
+    return 0;
+}
+
+static int format_parse(struct str text, void *field, struct err *err)
+{
+    return out_format_parse(text, field, err);
+}
+
+static void results_defaults(void *request)
+{
+    *(struct results_request *)request = (struct results_request){.out_path = "-"};
+}
+
+static const struct opt results_opts[] = {
+    {.kind = OPT_TEXT,
+     .letter = 'o',
+     .name = "output",
+     .arg = "FILE",
+     .help = "write there instead of to stdout",
+     .offset = offsetof(struct results_request, out_path)},
+    {.kind = OPT_PARSE,
+     .name = "format-out",
+     .arg = "FORMAT",
+     .help = "jsonl, json, csv, tsv or lines (default: by FILE's extension)",
+     .offset = offsetof(struct results_request, format),
+     .parse = format_parse},
+    {.kind = OPT_FLAG,
+     .name = "as-committed",
+     .help = "in the order the results came, not the input's",
+     .offset = offsetof(struct results_request, any_order)},
+    {.kind = OPT_FLAG,
+     .name = "force",
+     .help = "replace FILE if it exists",
+     .offset = offsetof(struct results_request, force)},
+    RUNS_DIR_OPT(struct results_request),
+    {.kind = OPT_END},
+};
+
+static const char *const results_examples[] = {
+    "muster results | head",
+    "the first results of the latest run, while it goes on",
+    "muster results -o so-far.csv 20260131_090807-map",
+    "all that this run has, as CSV",
+    NULL,
+};
+
+const struct cmd cmd_results = {
+    .name = "results",
+    .args = "[OPTION]... [RUN]",
+    .summary = "print the results that a run has so far",
+    .details = "Items that have no result yet leave no line. The run may be going on, stopped or "
+               "interrupted.",
+    .opts = results_opts,
+    .examples = results_examples,
+    .request_size = sizeof(struct results_request),
+    .defaults = results_defaults,
+    .run = results_run,
+};

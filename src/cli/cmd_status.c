@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster status: how far one run is. The figures come from the run's ledger where it can be read
+ * and from status.json where not; whether it goes on, from its lock alone, so that a run whose
+ * muster was killed is never shown as running.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/run_arg.h"
+#include "store/runs.h"
+#include "store/status.h"
+
+enum {
+    WATCH_EVERY_MS = 1000,
+    LAST_WORD_MAX = 50
+};
+
+struct status_request {
+    const char *runs_dir;
+    bool watch, json;
+};
+
+/* A run as it is shown: the summary has the truth, the snapshot the speed and the workers. */
+struct view {
+    struct run_summary run;
+    struct run_status snapshot;
+};
+
+static int view_read(struct view *view, const char *dir, struct err *err)
+{
+    int rc = run_inspect(dir, &view->run, err);
+    if (rc)
+        return rc;
+    struct run_status *snapshot = &view->snapshot;
+    if (status_read(dir, snapshot, NULL) != 0)
+        *snapshot = (struct run_status){.eta_ms = -1};
+    const struct run_summary *run = &view->run;
+    bool is_running = run->state == RUN_RUNNING;
+    snapshot->verb = run->verb ? run->verb : snapshot->verb;
+    snapshot->state = run_state_name(run->state);
+    snapshot->done = run->items_done;
+    snapshot->aside = run->items_aside;
+    snapshot->items_total = run->items_total;
+    snapshot->is_total_known = run->is_total_known;
+    snapshot->message = run->message ? run->message : snapshot->message;
+    if (run->started_wall_ms)
+        snapshot->started_wall_ms = run->started_wall_ms;
+    if (snapshot->updated_wall_ms == 0)
+        snapshot->updated_wall_ms = run->updated_wall_ms;
+    if (is_running) {
+        snapshot->pid = run->holder.pid;
+        snapshot->host = run->holder.host;
+        return 0;
+    }
+    /* What a dead muster last saw in flight and how fast it was is no longer so. */
+    snapshot->pid = 0;
+    snapshot->running = 0;
+    snapshot->rate = 0;
+    snapshot->eta_ms = -1;
+    snapshot->n_workers = 0;
+    return 0;
+}
+
+static void view_release(struct view *view)
+{
+    status_release(&view->snapshot);
+    run_summary_release(&view->run);
+}
+
+static void progress_add(struct buf *out, const struct run_status *status)
+{
+    char done[32], total[32];
+    count_format(done, status->done);
+    count_format(total, status->items_total);
+    if (status->is_total_known && status->items_total)
+        buf_addf(out, "%s of %s items (%.1f %%)", done, total,
+                 100.0 * (double)status->done / (double)status->items_total);
+    else
+        buf_addf(out, "%s items", done);
+    if (status->aside)
+        buf_addf(out, ", %llu set aside", (unsigned long long)status->aside);
+    if (status->running)
+        buf_addf(out, ", %llu in flight", (unsigned long long)status->running);
+}
+
+static void speed_add(struct buf *out, const struct run_status *status)
+{
+    if (status->rate <= 0)
+        return;
+    buf_addf(out, "speed     %.2f items/s", status->rate);
+    if (status->eta_ms >= 0) {
+        char left[24];
+        duration_format(left, (uint64_t)status->eta_ms);
+        buf_addf(out, ", about %s left", left);
+    }
+    buf_add_char(out, '\n');
+}
+
+static void workers_add(struct buf *out, const struct run_status *status)
+{
+    if (status->n_workers == 0)
+        return;
+    buf_addf(out, "\n%-12s  %-10s  %10s  %10s  %10s  %s\n", "WORKER", "STATE", "DONE", "ITEMS/S",
+             "MEMORY", "LAST WORD");
+    for (size_t i = 0; i < status->n_workers; i++) {
+        const struct worker_status *worker = &status->workers[i];
+        char done[32], memory[16] = "-";
+        count_format(done, worker->done);
+        if (worker->mem_bytes)
+            size_format(memory, worker->mem_bytes);
+        buf_addf(out, "%-12s  %-10s  %10s  %10.2f  %10s  %.*s\n",
+                 worker->label ? worker->label : "-", worker->state ? worker->state : "-", done,
+                 worker->rate, memory, LAST_WORD_MAX, worker->last_word ? worker->last_word : "");
+    }
+}
+
+static void time_add(struct buf *out, const struct run_status *status)
+{
+    if (status->started_wall_ms == 0)
+        return;
+    char started[40], age[24];
+    clock_rfc3339(started, status->started_wall_ms);
+    duration_format(age, (uint64_t)MAX(clock_wall_ms() - status->started_wall_ms, 0));
+    buf_addf(out, "started   %s (%s ago)\n", started, age);
+}
+
+static void text_format(struct buf *out, const struct view *view)
+{
+    const struct run_summary *run = &view->run;
+    const struct run_status *status = &view->snapshot;
+    buf_addf(out, "run       %s\nstate     %s", run->name, status->state);
+    if (status->pid)
+        buf_addf(out, " (pid %d on %s)", (int)status->pid, status->host);
+    buf_add_text(out, "\nprogress  ");
+    progress_add(out, status);
+    buf_add_char(out, '\n');
+    speed_add(out, status);
+    time_add(out, status);
+    if (run->output)
+        buf_addf(out, "output    %s\n", run->output);
+    buf_addf(out, "folder    %s\n", run->dir);
+    if (status->message)
+        buf_addf(out, "message   %s\n", status->message);
+    if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
+        buf_addf(out, "go on     muster resume %s\n", run->name);
+    workers_add(out, status);
+}
+
+static void line_format(struct buf *out, const struct view *view)
+{
+    buf_addf(out, "%s %s: ", view->run.name, view->snapshot.state);
+    progress_add(out, &view->snapshot);
+    buf_add_char(out, '\n');
+}
+
+static size_t lines_in(const struct buf *text)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < text->len; i++)
+        lines += text->at[i] == '\n';
+    return lines;
+}
+
+/* What is shown between two ends of a watch: a screen in its place on a terminal, else a line. */
+static void frame_format(const struct status_request *ask, const struct view *view, bool is_screen,
+                         struct buf *out)
+{
+    if (ask->json) {
+        status_format(&view->snapshot, out);
+        buf_add_char(out, '\n');
+    } else if (is_screen) {
+        text_format(out, view);
+    } else {
+        line_format(out, view);
+    }
+}
+
+static int watch(const struct status_request *ask, const char *dir, struct err *err)
+{
+    bool is_screen = !ask->json && isatty(STDOUT_FILENO), is_running = true;
+    cleanup_buf struct buf frame = BUF_INIT, before = BUF_INIT, out = BUF_INIT;
+    int rc = 0;
+    while (rc == 0 && is_running) {
+        struct view view = {0};
+        rc = view_read(&view, dir, err);
+        if (rc)
+            return rc;
+        buf_reset(&frame);
+        buf_reset(&out);
+        frame_format(ask, &view, is_screen, &frame);
+        if (is_screen && before.len)
+            buf_addf(&out, "\x1b[%zuA\x1b[J", lines_in(&before));
+        if (is_screen || !str_equal(buf_str(&frame), buf_str(&before)))
+            buf_add_str(&out, buf_str(&frame));
+        is_running = view.run.state == RUN_RUNNING;
+        view_release(&view);
+        buf_reset(&before);
+        buf_add_str(&before, buf_str(&frame));
+        rc = stdout_put(buf_str(&out), err);
+        if (rc == 0 && is_running)
+            pause_ms(WATCH_EVERY_MS);
+    }
+    return rc;
+}
+
+static int status_run(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err)
+{
+    (void)app, (void)command;
+    const struct status_request *ask = request;
+    cleanup_free char *dir = NULL;
+    int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    if (rc || ask->watch)
+        return rc ? rc : watch(ask, dir, err);
+    struct view view = {0};
+    cleanup_buf struct buf out = BUF_INIT;
+    rc = view_read(&view, dir, err);
+    if (rc)
+        return rc;
+    frame_format(ask, &view, true, &out);
+    view_release(&view);
+    return stdout_put(buf_str(&out), err);
+}
+
+static const struct opt status_opts[] = {
+    {.kind = OPT_FLAG,
+     .letter = 'w',
+     .name = "watch",
+     .help = "show it again every second until the run has ended",
+     .offset = offsetof(struct status_request, watch)},
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "one JSON object a line, as in the run's status.json",
+     .offset = offsetof(struct status_request, json)},
+    RUNS_DIR_OPT(struct status_request),
+    {.kind = OPT_END},
+};
+
+static const char *const status_examples[] = {
+    "muster status",
+    "how far the latest run is",
+    "muster status --watch 20260131",
+    "follow the only run of that day",
+    NULL,
+};
+
+const struct cmd cmd_status = {
+    .name = "status",
+    .args = "[OPTION]... [RUN]",
+    .summary = "show how far a run is",
+    .details =
+        "RUN is a path, a name, the beginning of a name, or latest (the default). A run whose muster "
+        "died is shown as interrupted, with the command that goes on with it.",
+    .opts = status_opts,
+    .examples = status_examples,
+    .request_size = sizeof(struct status_request),
+    .run = status_run,
+};

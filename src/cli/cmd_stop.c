@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster stop: end a run so that it can be resumed.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "cli/run_arg.h"
+#include "store/runs.h"
+
+enum {
+    LOOK_EVERY_MS = 100
+};
+
+struct stop_request {
+    const char *runs_dir;
+    bool now, no_wait;
+    uint64_t limit_ms;
+};
+
+static int wait_for_end(const struct stop_request *ask, const char *dir, struct err *err)
+{
+    uint64_t begin_ms = clock_now_ms();
+    while (run_is_locked(dir, NULL)) {
+        if (ask->limit_ms && clock_now_ms() - begin_ms >= ask->limit_ms)
+            return fail(err, ERR_TIMEOUT, "run %s has not ended yet%s", path_basename(dir),
+                        ask->now ? "" : " (--now ends its workers at once)");
+        pause_ms(LOOK_EVERY_MS);
+    }
+    return 0;
+}
+
+static int stop_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
+{
+    (void)command;
+    const struct stop_request *ask = request;
+    cleanup_free char *dir = NULL;
+    bool was_running = false;
+    int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    if (rc == 0)
+        rc = run_stop(dir, ask->now ? STOP_NOW : STOP_DRAIN, &was_running, err);
+    if (rc)
+        return rc;
+    if (!was_running) {
+        say(app, "run %s is not going on: there is nothing to stop", path_basename(dir));
+        return 0;
+    }
+    if (ask->no_wait)
+        return 0;
+    if (!ask->now)
+        say(app, "run %s finishes what is in flight (--now ends it at once)", path_basename(dir));
+    rc = wait_for_end(ask, dir, err);
+    if (rc == 0)
+        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir),
+            path_basename(dir));
+    return rc;
+}
+
+static const struct opt stop_opts[] = {
+    {.kind = OPT_FLAG,
+     .name = "now",
+     .help = "end the workers at once; what they had in flight is run again by a resume",
+     .offset = offsetof(struct stop_request, now)},
+    {.kind = OPT_FLAG,
+     .name = "no-wait",
+     .help = "return when the order is given, not when the run has ended",
+     .offset = offsetof(struct stop_request, no_wait)},
+    {.kind = OPT_DURATION,
+     .name = "limit",
+     .arg = "DURATION",
+     .help = "wait at most so long (default: without limit)",
+     .offset = offsetof(struct stop_request, limit_ms)},
+    RUNS_DIR_OPT(struct stop_request),
+    {.kind = OPT_END},
+};
+
+static const char *const stop_examples[] = {
+    "muster stop",
+    "the latest run finishes what is in flight and ends, with status 75",
+    "muster stop --now 20260131_090807-map",
+    "this run, at once",
+    NULL,
+};
+
+const struct cmd cmd_stop = {
+    .name = "stop",
+    .args = "[OPTION]... [RUN]",
+    .summary = "end a run so that it can be resumed",
+    .details = "Works from another host too, when the run's folder is shared.",
+    .opts = stop_opts,
+    .examples = stop_examples,
+    .request_size = sizeof(struct stop_request),
+    .run = stop_run,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the verbs about runs (ls, status, logs, stop, results, …) share: the option that says where
+ * runs live, and the operand that says which one.
+ */
+#pragma once
+
+#include "cli/cmd.h"
+
+/* For a request with a field `const char *runs_dir`. */
+#define RUNS_DIR_OPT(request)                                                                     \
+    {                                                                                             \
+        .kind = OPT_TEXT, .name = "runs-dir", .arg = "DIR",                                       \
+        .help = "where the runs are (default muster-runs)", .offset = offsetof(request, runs_dir) \
+    }
+
+/* The folder of the run that argv[0] names, or of the latest; a new string. ERR_USAGE for more than
+ * one operand. */
+MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out,
+                            struct err *err);
+/* Hand finished text to stdout; ERR_SYS if it does not take it. */
+MUST_CHECK int stdout_put(struct str text, struct err *err);
+/* A line of talk on stderr, unless --quiet. */
+void say(const struct app *app, const char *fmt, ...) PRINTF(2, 3);
+/* Between two looks at something that cannot be waited for. */
+void pause_ms(unsigned ms);

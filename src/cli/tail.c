@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+
+enum {
+    BLOCK = 65536,
+    BLOCKS_MAX = 16,
+    ROTATED_MAX = 9,
+    LINE_MAX_BYTES = 1 << 20
+};
+
+void tail_init(struct tail *tail, const char *path, const char *prefix)
+{
+    *tail =
+        (struct tail){.path = xstrdup(path), .prefix = prefix ? xstrdup(prefix) : NULL, .fd = -1};
+}
+
+void tail_release(struct tail *tail)
+{
+    fd_close(&tail->fd);
+    free(tail->path);
+    free(tail->prefix);
+    buf_release(&tail->partial);
+    *tail = (struct tail){.fd = -1};
+}
+
+static struct str last_state(struct str line)
+{
+    while (line.len && line.at[line.len - 1] == '\r')
+        line.len--;
+    const char *bar = line.len ? memrchr(line.at, '\r', line.len) : NULL;
+    return bar ? (struct str){bar + 1, (size_t)(line.at + line.len - bar - 1)} : line;
+}
+
+static void line_add(const struct tail *tail, struct str line, struct buf *out)
+{
+    buf_add_text(out, tail->prefix);
+    buf_add_str(out, last_state(line));
+    buf_add_char(out, '\n');
+}
+
+static void lines_add(struct tail *tail, struct buf *out)
+{
+    size_t begin = 0;
+    for (const char *end;
+         (end = memchr(tail->partial.at + begin, '\n', tail->partial.len - begin));) {
+        size_t len = (size_t)(end - tail->partial.at) - begin;
+        line_add(tail, (struct str){tail->partial.at + begin, len}, out);
+        begin += len + 1;
+    }
+    buf_consume(&tail->partial, begin);
+    if (tail->partial.len > LINE_MAX_BYTES)
+        tail_finish(tail, out);
+}
+
+void tail_finish(struct tail *tail, struct buf *out)
+{
+    if (tail->partial.len)
+        line_add(tail, buf_str(&tail->partial), out);
+    buf_reset(&tail->partial);
+}
+
+/* True when a whole block came: there may be more. */
+static bool block_read(struct tail *tail, struct buf *out)
+{
+    struct buf *into = tail->prefix ? &tail->partial : out;
+    buf_reserve(into, BLOCK);
+    ssize_t got = read(tail->fd, into->at + into->len, BLOCK);
+    if (got <= 0)
+        return got < 0 && errno == EINTR;
+    into->len += (size_t)got;
+    into->at[into->len] = '\0';
+    if (tail->prefix)
+        lines_add(tail, out);
+    return true;
+}
+
+/* At the end of a file that is no longer the one of this name: go on with the new one. Its
+ * writer may have added to the old one between our read and its renaming, so that is read once
+ * more. */
+static bool reopen_rotated(struct tail *tail, struct buf *out)
+{
+    struct stat mine, current;
+    if (stat(tail->path, &current) != 0 || fstat(tail->fd, &mine) != 0 ||
+        (mine.st_ino == current.st_ino && mine.st_dev == current.st_dev))
+        return false;
+    while (block_read(tail, out))
+        continue;
+    fd_close(&tail->fd);
+    return true;
+}
+
+bool tail_read(struct tail *tail, struct buf *out)
+{
+    for (int i = 0; i < BLOCKS_MAX; i++) {
+        if (tail->fd < 0)
+            tail->fd = open(tail->path, O_RDONLY | O_CLOEXEC);
+        if (tail->fd < 0)
+            return false;
+        if (!block_read(tail, out) && !reopen_rotated(tail, out))
+            return false;
+    }
+    return true;
+}
+
+void tail_add_rotated(struct tail *tail, struct buf *out)
+{
+    for (int i = ROTATED_MAX; i > 0; i--) {
+        cleanup_free char *path = xasprintf("%s.%d", tail->path, i);
+        tail->fd = open(path, O_RDONLY | O_CLOEXEC);
+        while (tail->fd >= 0 && block_read(tail, out))
+            continue;
+        fd_close(&tail->fd);
+    }
+}

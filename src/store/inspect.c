@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What state a run is in, and ending one that goes on.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+#include "store/status.h"
+#include "store/store.h"
+
+static const char *const state_names[] = {
+#define X(id, name) [RUN_##id] = (name),
+    RUN_STATES(X)
+#undef X
+};
+
+const char *run_state_name(enum run_state state)
+{
+    return state_names[state];
+}
+
+/* The lock knows best whether a run goes on; how it ended, only the run itself could write down.
+ * One that says "running" without a lock, or nothing, was interrupted. */
+static enum run_state state_of(bool is_locked, const char *fact)
+{
+    if (is_locked)
+        return RUN_RUNNING;
+    for (enum run_state state = RUN_FINISHED; fact && state < RUN_INTERRUPTED; state++)
+        if (strcmp(fact, state_names[state]) == 0)
+            return state;
+    return RUN_INTERRUPTED;
+}
+
+static char *dup_or_null(const char *text)
+{
+    return text ? xstrdup(text) : NULL;
+}
+
+static void read_manifest(struct run_summary *out)
+{
+    struct manifest manifest;
+    if (manifest_read(out->dir, &manifest, NULL) != 0)
+        return;
+    out->verb = dup_or_null(manifest.verb);
+    out->output = dup_or_null(manifest.output);
+    out->host = dup_or_null(manifest.host);
+    out->started_wall_ms = manifest.started_wall_ms;
+    manifest_release(&manifest);
+}
+
+/* True if run.db could be read: it is the truth, status.json a copy. */
+static bool read_ledger(struct run_summary *out, char **state)
+{
+    struct store *store;
+    struct store_totals totals;
+    if (store_open(&store, out->dir, STORE_READ, NULL) != 0)
+        return false;
+    bool is_read = store_totals(store, &totals, NULL) == 0;
+    if (is_read) {
+        cleanup_free char *items = store_get(store, "items");
+        out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
+        out->items_done = totals.items_done;
+        out->items_aside = totals.items_aside;
+        out->message = store_get(store, "message");
+        *state = store_get(store, "state");
+    }
+    store_close(store);
+    return is_read;
+}
+
+/* For a run on a network file system, whose database is its muster's alone while it goes on. */
+static void read_snapshot(struct run_summary *out, char **state)
+{
+    struct run_status status;
+    if (status_read(out->dir, &status, NULL) != 0)
+        return;
+    out->items_total = status.items_total;
+    out->is_total_known = status.is_total_known;
+    out->items_done = status.done;
+    out->items_aside = status.aside;
+    out->message = dup_or_null(status.message);
+    *state = dup_or_null(status.state);
+    status_release(&status);
+}
+
+static int64_t touched_ms(const char *dir)
+{
+    static const char *const names[] = {"status.json", "run.db-wal", "run.db"};
+    int64_t latest = 0;
+    for (size_t i = 0; i < countof(names); i++) {
+        cleanup_free char *path = path_join(dir, names[i]);
+        struct stat st;
+        if (stat(path, &st) == 0)
+            latest = MAX(latest, (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000);
+    }
+    return latest;
+}
+
+int run_inspect(const char *dir, struct run_summary *out, struct err *err)
+{
+    struct stat st;
+    if (stat(dir, &st) != 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", dir);
+    *out = (struct run_summary){.dir = xstrdup(dir)};
+    out->name = path_basename(out->dir);
+    out->updated_wall_ms = touched_ms(dir);
+    /* The lock is looked at before the state: a run that ends in between then shows as running,
+     * which it was, and never as interrupted, which it was not. */
+    bool is_locked = run_is_locked(dir, &out->holder);
+    cleanup_free char *state = NULL;
+    read_manifest(out);
+    if (!read_ledger(out, &state))
+        read_snapshot(out, &state);
+    out->state = state_of(is_locked, state);
+    return 0;
+}
+
+void run_summary_release(struct run_summary *summary)
+{
+    free(summary->dir);
+    free(summary->verb);
+    free(summary->output);
+    free(summary->host);
+    free(summary->message);
+    *summary = (struct run_summary){0};
+}
+
+static const char *const stop_words[] = {[STOP_DRAIN] = "drain", [STOP_NOW] = "now"};
+
+/* Through a pidfd, and only if the lock is still the same pid's after it was opened: so the signal
+ * cannot reach somebody who got the number since. */
+static void signal_holder(const char *dir, pid_t pid)
+{
+    struct run_holder holder;
+    cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd >= 0 && run_is_locked(dir, &holder) && holder.is_here && holder.pid == pid)
+        syscall(SYS_pidfd_send_signal, pidfd, SIGUSR1, NULL, 0);
+}
+
+int run_stop(const char *dir, enum stop_how how, bool *was_running, struct err *err)
+{
+    struct run_holder holder = {0};
+    *was_running = run_is_locked(dir, &holder);
+    if (!*was_running)
+        return 0;
+    cleanup_free char *path = path_join(dir, "stop"), *content = xasprintf("%s\n", stop_words[how]);
+    int rc = file_replace_fast(path, str_of(content), err);
+    if (rc == 0 && holder.is_here)
+        signal_holder(dir, holder.pid);
+    return rc;
+}
+
+bool run_stop_asked(const char *dir, enum stop_how *how)
+{
+    cleanup_free char *path = path_join(dir, "stop");
+    cleanup_buf struct buf text = BUF_INIT;
+    if (file_read(path, 4096, &text, NULL) != 0)
+        return false;
+    /* A file made by hand, with touch, is an order too: the gentler one. */
+    *how = str_equal(str_trim(buf_str(&text)), STR("now")) ? STOP_NOW : STOP_DRAIN;
+    return true;
+}

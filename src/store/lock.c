@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+
+/* The pid namespace, "pid:[4026531836]": a pid from another container means nothing here. */
+static void pid_space(char out[64])
+{
+    ssize_t len = readlink("/proc/self/ns/pid", out, 63);
+    out[MAX(len, 0)] = '\0';
+}
+
+static void host_name(char out[256])
+{
+    out[0] = '\0';
+    if (gethostname(out, 255) == 0)
+        out[255] = '\0';
+}
+
+static void holder_write(int fd)
+{
+    char space[64], host[256];
+    pid_space(space);
+    host_name(host);
+    cleanup_buf struct buf text = BUF_INIT;
+    buf_addf(&text, "pid %d\nhost %s\npidspace %s\n", (int)getpid(), host, space);
+    /* What stands inside is for messages and signals only: a full disk shows itself at run.db. */
+    if (ftruncate(fd, 0) != 0 || pwrite_all(fd, text.at, text.len, 0, NULL) != 0)
+        return;
+}
+
+static bool field_of(struct str line, struct str name, struct str *value)
+{
+    if (!str_starts_with(line, name))
+        return false;
+    *value = str_trim((struct str){line.at + name.len, line.len - name.len});
+    return true;
+}
+
+static void holder_read(int fd, struct run_holder *holder)
+{
+    char text[768], space[64], host[256];
+    *holder = (struct run_holder){0};
+    ssize_t len = pread(fd, text, sizeof(text), 0);
+    struct str rest = {text, (size_t)MAX(len, 0)}, line, value;
+    bool same_space = false;
+    pid_space(space);
+    host_name(host);
+    while (str_next(&rest, '\n', &line)) {
+        uint64_t pid = 0;
+        if (field_of(line, STR("pid "), &value) && u64_parse(value, 1, INT32_MAX, &pid, NULL) == 0)
+            holder->pid = (pid_t)pid;
+        else if (field_of(line, STR("host "), &value))
+            snprintf(holder->host, sizeof(holder->host), "%.*s", (int)value.len, value.at);
+        else if (field_of(line, STR("pidspace "), &value))
+            same_space = str_equal(value, str_of(space));
+    }
+    holder->is_here = same_space && holder->pid > 0 && strcmp(holder->host, host) == 0;
+}
+
+static int taken(int fd, const char *dir, struct err *err)
+{
+    struct run_holder holder;
+    holder_read(fd, &holder);
+    if (holder.pid == 0)
+        return fail(err, ERR_UNAVAILABLE, "the run in %s is going on under another muster", dir);
+    return fail(err, ERR_UNAVAILABLE,
+                "the run in %s is going on: pid %d on %s holds it (`muster stop` ends it)", dir,
+                (int)holder.pid, holder.host);
+}
+
+int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
+{
+    cleanup_free char *path = path_join(dir, "lock");
+    cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, "open %s", path);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+        if (errno == EAGAIN || errno == EACCES)
+            return taken(fd, dir, err);
+        return fail_errno(
+            err, "lock %s (a file system without locks? --run-dir names another place)", path);
+    }
+    holder_write(fd);
+    lock->fd = steal_fd(&fd);
+    return 0;
+}
+
+void run_lock_release(struct run_lock *lock)
+{
+    fd_close(&lock->fd);
+}
+
+bool run_is_locked(const char *dir, struct run_holder *holder)
+{
+    cleanup_free char *path = path_join(dir, "lock");
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_GETLK, &whole) != 0 || whole.l_type == F_UNLCK)
+        return false;
+    if (holder)
+        holder_read(fd, holder);
+    return true;
+}

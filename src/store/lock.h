@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The lock of a run: an open-file-description lock on the file `lock` in its folder, with the
+ * holder's pid and host as text inside. The kernel releases it with the holder, however that ends.
+ *
+ * OFD locks rather than flock, because F_OFD_GETLK asks without taking: `muster ls` must never make
+ * a `muster resume` of the same moment believe that the run is taken. NFS passes them to the
+ * server.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct run_lock {
+    int fd; /* -1: not held */
+};
+
+#define RUN_LOCK_INIT \
+    {                 \
+        .fd = -1      \
+    }
+
+struct run_holder {
+    pid_t pid;      /* 0: held, but by whom is not known */
+    char host[256]; /* "" if not known */
+    bool is_here;   /* same host and same pid namespace: pid can be signalled from here */
+};
+
+/* ERR_UNAVAILABLE naming the holder. */
+MUST_CHECK int run_lock_take(struct run_lock *lock, const char *dir, struct err *err);
+void run_lock_release(struct run_lock *lock);
+/* True while a process holds the lock of the run in `dir`. `holder` may be NULL. */
+bool run_is_locked(const char *dir, struct run_holder *holder);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Naming and finding. The state of a run is asked for in inspect.c.
+ */
+#include "store/runs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/suggest.h"
+#include "base/xalloc.h"
+
+enum {
+    CLASHES_MAX = 10000,
+    RECENT_MAX = 5
+};
+
+char *runs_root(const char *given)
+{
+    const char *env = getenv("MUSTER_RUNS_DIR");
+    return path_absolute(given ? given : env && *env ? env : "muster-runs");
+}
+
+int run_create(const char *root, const char *verb, int64_t wall_ms, char **dir_out, struct err *err)
+{
+    char stamp[20];
+    clock_stamp(stamp, wall_ms);
+    int rc = mkdir_parents(root, 0777, err);
+    for (int number = 1; rc == 0 && number < CLASHES_MAX; number++) {
+        cleanup_free char *name = number == 1 ? xasprintf("%s-%s", stamp, verb)
+                                              : xasprintf("%s-%s-%d", stamp, verb, number);
+        cleanup_free char *dir = path_join(root, name);
+        if (mkdir(dir, 0777) == 0) {
+            *dir_out = steal_ptr(&dir);
+            return 0;
+        }
+        if (errno != EEXIST)
+            rc = fail_errno(err, "create run folder %s", dir);
+    }
+    return rc ? rc : fail(err, ERR_SYS, "%s is full of runs of %s", root, stamp);
+}
+
+int run_mark_latest(const char *dir, struct err *err)
+{
+    cleanup_free char *root = path_dirname(dir);
+    cleanup_free char *link = path_join(root, "latest");
+    cleanup_free char *beside = xasprintf("%s.%d", link, (int)getpid());
+    unlink(beside);
+    if (symlink(path_basename(dir), beside) != 0)
+        return fail_errno(err, "link %s", beside);
+    if (rename(beside, link) == 0)
+        return 0;
+    int rc = fail_errno(err, "point %s at this run", link);
+    unlink(beside);
+    return rc;
+}
+
+static bool is_run(const char *dir)
+{
+    cleanup_free char *database = path_join(dir, "run.db"),
+                      *manifest = path_join(dir, "manifest.json");
+    return path_exists(database) || path_exists(manifest);
+}
+
+/* By name, which begins with the time; -10 comes after -2. */
+static int newest_first(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)b, *(char *const *)a);
+}
+
+static void names_add(struct run_names *names, const char *name)
+{
+    if ((names->len & (names->len - 1)) == 0)
+        names->at = xrealloc(names->at, MAX(names->len * 2, (size_t)1) * sizeof(*names->at));
+    names->at[names->len++] = xstrdup(name);
+}
+
+int runs_list(const char *root, struct run_names *out, struct err *err)
+{
+    *out = (struct run_names){0};
+    DIR *folder = opendir(root);
+    if (!folder)
+        return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", root);
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        cleanup_free char *dir = path_join(root, entry->d_name);
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "latest") != 0 && is_run(dir))
+            names_add(out, entry->d_name);
+    }
+    closedir(folder);
+    if (out->len)
+        qsort(out->at, out->len, sizeof(*out->at), newest_first);
+    return 0;
+}
+
+void run_names_release(struct run_names *names)
+{
+    for (size_t i = 0; i < names->len; i++)
+        free(names->at[i]);
+    free(names->at);
+    *names = (struct run_names){0};
+}
+
+static void recent_add(struct buf *out, const struct run_names *names)
+{
+    for (size_t i = 0; i < MIN(names->len, (size_t)RECENT_MAX); i++)
+        buf_addf(out, "%s%s", i ? ", " : "; recent: ", names->at[i]);
+    if (names->len > RECENT_MAX)
+        buf_addf(out, " … (%zu in all)", names->len);
+}
+
+static int not_found(const char *root, const char *text, const struct run_names *names,
+                     struct err *err)
+{
+    if (names->len == 0)
+        return fail(err, ERR_USAGE, "no run '%s': there are no runs in %s", text, root);
+    cleanup_buf struct buf more = BUF_INIT;
+    const char *near = suggest(text, (const char *const *)names->at, names->len);
+    if (near)
+        buf_addf(&more, " (did you mean '%s'?)", near);
+    recent_add(&more, names);
+    return fail(err, ERR_USAGE, "no run '%s' in %s%s", text, root, buf_text(&more));
+}
+
+static int find_prefix(const char *root, const char *text, const struct run_names *names,
+                       char **dir_out, struct err *err)
+{
+    struct run_names matches = {0};
+    for (size_t i = 0; i < names->len; i++)
+        if (str_starts_with(str_of(names->at[i]), str_of(text)))
+            names_add(&matches, names->at[i]);
+    int rc = 0;
+    if (matches.len == 1)
+        *dir_out = path_join(root, matches.at[0]);
+    else if (matches.len == 0)
+        rc = not_found(root, text, names, err);
+    else
+        rc = fail(err, ERR_USAGE, "'%s' begins the names of %zu runs: %s, %s%s", text, matches.len,
+                  matches.at[0], matches.at[1], matches.len > 2 ? " …" : "");
+    run_names_release(&matches);
+    return rc;
+}
+
+/* What the link points at; without one (a file system without links) the newest run by name. */
+static int find_latest(const char *root, const struct run_names *names, char **dir_out,
+                       struct err *err)
+{
+    cleanup_free char *link = path_join(root, "latest");
+    cleanup_free char *target = realpath(link, NULL);
+    if (target && is_run(target))
+        *dir_out = steal_ptr(&target);
+    else if (names->len)
+        *dir_out = path_join(root, names->at[0]);
+    else
+        return fail(err, ERR_USAGE, "there are no runs in %s", root);
+    return 0;
+}
+
+int run_find(const char *root, const char *text, char **dir_out, struct err *err)
+{
+    bool wants_latest = !text || strcmp(text, "latest") == 0;
+    if (!wants_latest && *text) {
+        cleanup_free char *named = path_join(root, text);
+        const char *at = strchr(text, '/') || is_run(text) ? text : named;
+        if (is_run(at)) {
+            *dir_out = realpath(at, NULL);
+            return *dir_out ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", at);
+        }
+        if (strchr(text, '/'))
+            return fail(err, ERR_USAGE, "%s holds no run%s", text,
+                        path_exists(text) ? "" : ": there is no such folder");
+    }
+    struct run_names names;
+    int rc = runs_list(root, &names, err);
+    if (rc)
+        return rc;
+    if (wants_latest)
+        rc = find_latest(root, &names, dir_out, err);
+    else if (*text)
+        rc = find_prefix(root, text, &names, dir_out, err);
+    else
+        rc = not_found(root, text, &names, err);
+    run_names_release(&names);
+    return rc;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * status.json: a snapshot of a run, about once a second, for other hosts, scripts and `muster
+ * status`. Replaced atomically and never synced: the truth is run.db.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct worker_status {
+    const char *label; /* "gpu 0" */
+    const char *state; /* "loading", "busy", "idle", "stopped" … */
+    uint64_t done;
+    double rate;           /* items a second, lately */
+    uint64_t mem_bytes;    /* of its devices; 0: unknown */
+    const char *last_word; /* its last line on the console; may be NULL */
+};
+
+struct run_status {
+    const char *verb, *state, *host, *message; /* message may be NULL */
+    pid_t pid;
+    uint64_t items_total;
+    bool is_total_known;
+    uint64_t done, aside, running;
+    double rate;    /* items a second, lately */
+    int64_t eta_ms; /* from now; negative: unknown */
+    int64_t started_wall_ms, updated_wall_ms;
+    const struct worker_status *workers;
+    size_t n_workers;
+
+    void *owner; /* status_read: what holds the strings */
+};
+
+/* Strings are borrowed, NULL means unknown; text that is not UTF-8 gets replacement characters. */
+MUST_CHECK int status_write(const char *dir, const struct run_status *status, struct err *err);
+/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Give it back with status_release. */
+MUST_CHECK int status_read(const char *dir, struct run_status *out, struct err *err);
+void status_release(struct run_status *status);
+
+struct buf;
+/* The JSON of status_write on one line, without an LF. */
+void status_format(const struct run_status *status, struct buf *out);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening and closing. A new run must cost next to nothing (eight trivial workers are done in 30
+ * ms), so the database is made without a single fsync; the first commit that must be durable pays
+ * for the folder, the file and the schema at once (settle in commit.c).
+ */
+#include "store/store.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "store/db.h"
+
+enum {
+    BUSY_MS = 5000,
+    READ_BUSY_MS = 1000
+};
+
+static int folder_make(const char *dir, struct err *err)
+{
+    int rc = mkdir_parents(dir, 0777, err);
+    static const char *const inside[] = {"parts", "logs"};
+    for (size_t i = 0; rc == 0 && i < countof(inside); i++) {
+        cleanup_free char *path = path_join(dir, inside[i]);
+        rc = mkdir_parents(path, 0777, err);
+    }
+    return rc;
+}
+
+/* sqlite3_open_v2 wants a URI for `immutable`: what means something in a URI is escaped. */
+static void immutable_uri(struct buf *out, const char *path)
+{
+    buf_add_text(out, "file:");
+    for (const char *at = path; *at; at++) {
+        if (strchr("%?#", *at))
+            buf_addf(out, "%%%02X", (unsigned char)*at);
+        else
+            buf_add_char(out, *at);
+    }
+    buf_add_text(out, "?immutable=1");
+}
+
+static int database_open(struct store *store, const char *name, int flags, struct err *err)
+{
+    if (sqlite3_open_v2(name, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+        if (!store->db)
+            return fail(err, ERR_SYS, "open %s: out of memory", name);
+        return db_fail(store, err, "open");
+    }
+    sqlite3_busy_timeout(store->db, store->mode == STORE_READ ? READ_BUSY_MS : BUSY_MS);
+    return 0;
+}
+
+static void database_close(struct store *store)
+{
+    for (size_t i = 0; i < N_STATEMENTS; i++)
+        sqlite3_finalize(steal_ptr(&store->statements[i]));
+    sqlite3_close(steal_ptr(&store->db));
+}
+
+static bool has_content(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_size > 0;
+}
+
+/*
+ * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there.
+ * With no WAL beside it the database is complete in itself and is read as the immutable file that
+ * it is.
+ */
+static int open_unwritable(struct store *store, const char *path, struct err *err)
+{
+    database_close(store);
+    cleanup_free char *wal = xasprintf("%s-wal", path);
+    if (has_content(wal))
+        return fail(
+            err, ERR_UNAVAILABLE,
+            "%s has commits in its -wal file that can only be read where %s can be written: "
+            "copy the folder and read the copy",
+            path, store->dir);
+    cleanup_buf struct buf uri = BUF_INIT;
+    immutable_uri(&uri, path);
+    int rc = database_open(store, buf_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, err);
+    return rc ? rc : schema_check(store, err);
+}
+
+static int open_for_reading(struct store *store, const char *path, struct err *err)
+{
+    int rc = database_open(store, path, SQLITE_OPEN_READONLY, err);
+    if (rc == 0)
+        rc = schema_check(store, err);
+    if (rc && store->db) {
+        int code = sqlite3_errcode(store->db);
+        if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)
+            return open_unwritable(store, path, err);
+    }
+    return rc;
+}
+
+/* Exclusive locking comes first: it is what lets WAL mode be left without shared memory, which a
+ * network file system cannot give. */
+static int settings_apply(struct store *store, struct err *err)
+{
+    return db_exec(store,
+                   store->is_networked
+                       ? "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = TRUNCATE;"
+                       : "PRAGMA journal_mode = WAL;",
+                   err);
+}
+
+static int progress_load(struct store *store, struct err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = db_prepare(store, "SELECT ranges, items_done, result_bytes, next_part FROM progress",
+                        &statement, err);
+    if (rc)
+        return rc;
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        store->progress = (struct progress){
+            .ranges = (uint64_t)sqlite3_column_int64(statement, 0),
+            .items_done = (uint64_t)sqlite3_column_int64(statement, 1),
+            .result_bytes = (uint64_t)sqlite3_column_int64(statement, 2),
+            .next_part = (uint64_t)sqlite3_column_int64(statement, 3),
+        };
+    else
+        rc = db_fail(store, err, "read");
+    sqlite3_finalize(statement);
+    return rc;
+}
+
+static int open_new(struct store *store, const char *path, struct err *err)
+{
+    int rc = database_open(store, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err);
+    if (rc == 0)
+        rc = db_exec(store, "PRAGMA synchronous = OFF;", err);
+    if (rc == 0)
+        rc = settings_apply(store, err);
+    if (rc == 0)
+        rc = schema_create(store, err);
+    if (rc == 0)
+        rc = db_exec(store, "PRAGMA synchronous = NORMAL;", err);
+    store->progress.next_part = 1;
+    return rc;
+}
+
+static int open_again(struct store *store, const char *path, struct err *err)
+{
+    int rc = database_open(store, path, SQLITE_OPEN_READWRITE, err);
+    if (rc == 0)
+        rc = schema_check(store, err);
+    if (rc == 0)
+        rc = settings_apply(store, err);
+    if (rc == 0)
+        rc = db_exec(store, "PRAGMA synchronous = NORMAL;", err);
+    return rc ? rc : progress_load(store, err);
+}
+
+static int open_to_write(struct store *store, const char *path, struct err *err)
+{
+    bool is_new = store->mode == STORE_CREATE;
+    if (is_new && path_exists(path))
+        return fail(err, ERR_USAGE, "%s holds a run already (`muster resume` goes on with it)",
+                    store->dir);
+    int rc = run_lock_take(&store->lock, store->dir, err);
+    if (rc)
+        return rc;
+    /* An order to stop was meant for the muster before us. */
+    cleanup_free char *stop = path_join(store->dir, "stop");
+    if (unlink(stop) != 0 && errno != ENOENT)
+        return fail_errno(err, "remove %s", stop);
+    return is_new ? open_new(store, path, err) : open_again(store, path, err);
+}
+
+static int open_path(struct store *store, struct err *err)
+{
+    cleanup_free char *path = path_join(store->dir, "run.db");
+    if (store->mode != STORE_CREATE && !path_exists(path))
+        return fail(err, ERR_USAGE, "%s holds no run: there is no run.db in it", store->dir);
+    return store->mode == STORE_READ ? open_for_reading(store, path, err)
+                                     : open_to_write(store, path, err);
+}
+
+int store_open_as(struct store **out, const char *dir, enum store_mode mode, bool is_networked,
+                  struct err *err)
+{
+    struct store *store = xcalloc(1, sizeof(*store));
+    *store = (struct store){
+        .dir = xstrdup(dir),
+        .mode = mode,
+        .is_networked = is_networked,
+        .lock = RUN_LOCK_INIT,
+    };
+    int rc = open_path(store, err);
+    if (rc) {
+        store_close(store);
+        return rc;
+    }
+    *out = store;
+    return 0;
+}
+
+int store_open(struct store **out, const char *dir, enum store_mode mode, struct err *err)
+{
+    int rc = mode == STORE_CREATE ? folder_make(dir, err) : 0;
+    return rc ? rc : store_open_as(out, dir, mode, is_network_fs(dir), err);
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    database_close(store);
+    run_lock_release(&store->lock);
+    free(store->dir);
+    free(store);
+}
+
+const char *store_dir(const struct store *store)
+{
+    return store->dir;
+}
+
+bool store_is_networked(const struct store *store)
+{
+    return store->is_networked;
+}
+
+int store_set(struct store *store, const char *key, const char *value, struct err *err)
+{
+    sqlite3_stmt *statement;
+    int rc = db_statement(store, SQL_FACT_SET, &statement, err);
+    if (rc)
+        return rc;
+    db_bind_text(statement, 1, key);
+    db_bind_text(statement, 2, value);
+    return db_finish(store, statement, err);
+}
+
+char *store_get(struct store *store, const char *key)
+{
+    sqlite3_stmt *statement;
+    if (db_statement(store, SQL_FACT_GET, &statement, NULL) != 0)
+        return NULL;
+    db_bind_text(statement, 1, key);
+    const unsigned char *value = NULL;
+    if (sqlite3_step(statement) == SQLITE_ROW)
+        value = sqlite3_column_text(statement, 0);
+    char *copy = value ? xstrdup((const char *)value) : NULL;
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return copy;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+#include "store/status.h"
+#include "store/store.h"
+#include "temp.h"
+
+enum {
+    JAN_31 = 1769846887
+}; /* seconds; the local time of day differs, the tests do not care */
+
+/* A run's folder with a ledger and, if given, a state. */
+static char *make_run(const char *root, const char *name, const char *state)
+{
+    char *dir = path_join(root, name);
+    struct store *store = NULL;
+    struct err err = {0};
+    const struct range_row row = {.first = 0, .count = 7, .part = 1};
+    if (store_open(&store, dir, STORE_CREATE, &err) != 0 ||
+        store_commit(store, &(struct store_batch){.ranges = &row, .n_ranges = 1}, &err) != 0 ||
+        store_set(store, "items", "10", &err) != 0 ||
+        (state && store_set(store, "state", state, &err) != 0))
+        fail_msg("%s", err.text);
+    store_close(store);
+    return dir;
+}
+
+static void no_two_runs_get_the_same_folder(void **state)
+{
+    cleanup_free char *root = path_join(*state, "a/b/runs");
+    static const char *const endings[] = {"-map", "-map-2", "-map-3"};
+    for (size_t i = 0; i < countof(endings); i++) {
+        cleanup_free char *dir = NULL;
+        assert_int_equal(run_create(root, "map", JAN_31 * 1000ll, &dir, NULL), 0);
+        assert_true(str_ends_with(str_of(dir), str_of(endings[i])));
+        assert_true(path_exists(dir));
+    }
+    cleanup_free char *dir = NULL;
+    assert_int_equal(run_create(root, "graph", JAN_31 * 1000ll, &dir, NULL), 0);
+    assert_true(str_ends_with(str_of(dir), STR("-graph")));
+}
+
+static void latest_follows_the_newest_run(void **state)
+{
+    cleanup_free char *found = NULL;
+    assert_int_equal(run_find(*state, NULL, &found, NULL), ERR_USAGE);
+    cleanup_free char *first = make_run(*state, "20260131_090807-map", NULL);
+    cleanup_free char *second = make_run(*state, "20260131_090807-map-2", NULL);
+    assert_int_equal(run_find(*state, "latest", &found, NULL), 0); /* without a link */
+    assert_string_equal(path_basename(found), "20260131_090807-map-2");
+    free(steal_ptr(&found));
+    assert_int_equal(run_mark_latest(second, NULL), 0);
+    assert_int_equal(run_mark_latest(first, NULL), 0);
+    assert_int_equal(run_find(*state, NULL, &found, NULL), 0);
+    assert_string_equal(path_basename(found), "20260131_090807-map");
+    cleanup_free char *link = path_join(*state, "latest");
+    char target[64] = "";
+    assert_true(readlink(link, target, sizeof(target) - 1) > 0);
+    assert_string_equal(target, "20260131_090807-map"); /* relative: the folder may be moved */
+}
+
+static void a_run_is_found_by_path_name_or_beginning(void **state)
+{
+    free(make_run(*state, "20260131_090807-map", NULL));
+    free(make_run(*state, "20260131_090807-map-2", NULL));
+    free(make_run(*state, "20260201_000000-graph", NULL));
+    free(make_run(*state, "elsewhere/my run", NULL));
+    cleanup_free char *plain = path_join(*state, "20260301_000000-map");
+    assert_int_equal(mkdir(plain, 0777), 0);
+    cleanup_free char *path = path_join(*state, "elsewhere/my run");
+    const struct {
+        const char *text, *name, *says;
+    } cases[] = {
+        {"20260131_090807-map", "20260131_090807-map", NULL},
+        {"20260131_090807-map-", "20260131_090807-map-2", NULL},
+        {"202602", "20260201_000000-graph", NULL},
+        {path, "my run", NULL},
+        {"202601", NULL, "begins the names of 2 runs"},
+        {"20260201_000000-grahp", NULL, "did you mean '20260201_000000-graph'?"},
+        {"nonsense", NULL,
+         "recent: 20260201_000000-graph, 20260131_090807-map-2, 20260131_090807-map"},
+        {"20260301", NULL, "no run '20260301'"},
+        {"./no/such", NULL, "there is no such folder"},
+        {"", NULL, "no run ''"},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct err err = {0};
+        cleanup_free char *dir = NULL;
+        int rc = run_find(*state, cases[i].text, &dir, &err);
+        if (cases[i].name ? rc != 0 || strcmp(path_basename(dir), cases[i].name) != 0
+                          : rc != ERR_USAGE || !strstr(err.text, cases[i].says))
+            fail_msg("'%s': %d %s", cases[i].text, rc, rc ? err.text : dir);
+    }
+}
+
+static void runs_are_listed_newest_first(void **state)
+{
+    static const char *const expected[] = {"20260201_000000-map", "20260131_090807-map-10",
+                                           "20260131_090807-map-2", "20260131_090807-map"};
+    for (size_t i = 0; i < countof(expected); i++)
+        free(make_run(*state, expected[(i * 3 + 1) % countof(expected)], NULL));
+    struct run_names names;
+    assert_int_equal(runs_list(*state, &names, NULL), 0);
+    assert_int_equal(names.len, countof(expected));
+    for (size_t i = 0; i < names.len; i++)
+        assert_string_equal(names.at[i], expected[i]);
+    run_names_release(&names);
+    assert_int_equal(runs_list("/nonexistent/muster-runs", &names, NULL), 0);
+    assert_int_equal(names.len, 0);
+}
+
+static void the_state_of_a_run_comes_from_its_lock_and_its_last_word(void **state)
+{
+    static const struct {
+        const char *fact;
+        enum run_state state;
+    } cases[] = {
+        {"finished", RUN_FINISHED},   {"failed", RUN_FAILED},  {"stopped", RUN_STOPPED},
+        {"running", RUN_INTERRUPTED}, {NULL, RUN_INTERRUPTED}, {"nonsense", RUN_INTERRUPTED},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        cleanup_free char *name = xasprintf("run %zu", i),
+                          *dir = make_run(*state, name, cases[i].fact);
+        struct run_summary run;
+        assert_int_equal(run_inspect(dir, &run, NULL), 0);
+        if (run.state != cases[i].state)
+            fail_msg("'%s' is %s", cases[i].fact, run_state_name(run.state));
+        assert_int_equal(run.items_done, 7);
+        assert_true(run.is_total_known);
+        assert_int_equal(run.items_total, 10);
+        run_summary_release(&run);
+        struct store *store = NULL;
+        assert_int_equal(store_open(&store, dir, STORE_RESUME, NULL), 0);
+        assert_int_equal(run_inspect(dir, &run, NULL), 0);
+        assert_int_equal(run.state, RUN_RUNNING);
+        assert_int_equal(run.holder.pid, getpid());
+        run_summary_release(&run);
+        store_close(store);
+    }
+}
+
+static void a_snapshot_stands_in_for_a_ledger_that_cannot_be_read(void **state)
+{
+    cleanup_free char *dir = make_run(*state, "run", "failed"), *path = path_join(dir, "run.db");
+    assert_int_equal(unlink(path), 0);
+    const struct run_status status = {
+        .state = "running", .items_total = 50, .is_total_known = true, .done = 20};
+    assert_int_equal(status_write(dir, &status, NULL), 0);
+    struct run_summary run;
+    assert_int_equal(run_inspect(dir, &run, NULL), 0);
+    assert_int_equal(run.items_done, 20);
+    assert_int_equal(run.items_total, 50);
+    assert_int_equal(run.state, RUN_INTERRUPTED);
+    run_summary_release(&run);
+}
+
+static void a_status_comes_back_as_it_was_written(void **state)
+{
+    const struct worker_status workers[] = {
+        {"gpu 0", "busy", 11, 2.5, 1ull << 36, "epoch \"3\"\t\x01"},
+        {"gpu 1", "loading", 0, 0, 0, NULL}};
+    const struct run_status written = {
+        .verb = "map",
+        .state = "running",
+        .host = "node1",
+        .pid = 4711,
+        .items_total = 1ull << 40,
+        .is_total_known = true,
+        .done = 12,
+        .aside = 1,
+        .running = 8,
+        .rate = 3.25,
+        .eta_ms = 60000,
+        .started_wall_ms = 1769846887123,
+        .updated_wall_ms = 1769846888123,
+        .workers = workers,
+        .n_workers = 2,
+    };
+    struct err err = {0};
+    struct run_status read;
+    if (status_write(*state, &written, &err) != 0 || status_read(*state, &read, &err) != 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(read.verb, "map");
+    assert_string_equal(read.host, "node1");
+    assert_null(read.message);
+    assert_int_equal(read.pid, 4711);
+    assert_true(read.items_total == 1ull << 40 && read.is_total_known);
+    assert_true(read.done == 12 && read.aside == 1 && read.running == 8);
+    assert_true(read.rate == 3.25 && read.eta_ms == 60000);
+    assert_true(read.started_wall_ms == written.started_wall_ms);
+    assert_int_equal(read.n_workers, 2);
+    assert_string_equal(read.workers[0].last_word, workers[0].last_word);
+    assert_true(read.workers[0].mem_bytes == 1ull << 36 && read.workers[0].rate == 2.5);
+    assert_null(read.workers[1].last_word);
+    status_release(&read);
+}
+
+static void a_status_holds_whatever_a_worker_says(void **state)
+{
+    const struct worker_status worker = {"gpu 0",   "busy", 1,
+                                         1.0 / 0.0, 0,      "half \xe2\x82 of a character"};
+    const struct run_status written = {
+        .verb = "map", .eta_ms = -1, .workers = &worker, .n_workers = 1};
+    struct run_status read;
+    assert_int_equal(status_write(*state, &written, NULL), 0);
+    assert_int_equal(status_read(*state, &read, NULL), 0);
+    assert_non_null(strstr(read.workers[0].last_word, "of a character"));
+    assert_true(read.workers[0].rate == 0);
+    assert_true(read.eta_ms < 0 && !read.is_total_known);
+    status_release(&read);
+    cleanup_free char *path = path_join(*state, "status.json");
+    assert_int_equal(file_replace_fast(path, STR("{\"done\":"), NULL), 0);
+    assert_int_equal(status_read(*state, &read, NULL), ERR_DATA);
+    assert_int_equal(file_replace_fast(path, STR("[1]"), NULL), 0);
+    assert_int_equal(status_read(*state, &read, NULL), ERR_DATA);
+}
+
+/* A muster that holds the run until SIGUSR1 arrives, then says through its status what was
+ * asked. */
+static void child_that_waits_for_a_stop(const char *dir, int ready_fd)
+{
+    struct store *store = NULL;
+    sigset_t looked_for;
+    sigemptyset(&looked_for);
+    sigaddset(&looked_for, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &looked_for, NULL);
+    alarm(20);
+    if (store_open(&store, dir, STORE_RESUME, NULL) != 0 || write(ready_fd, "x", 1) != 1)
+        _exit(9);
+    int signal_number;
+    enum stop_how how = STOP_NOW;
+    if (sigwait(&looked_for, &signal_number) != 0 || !run_stop_asked(dir, &how))
+        _exit(8);
+    _exit(how == STOP_DRAIN ? 0 : 1);
+}
+
+static void a_stop_reaches_the_muster_that_holds_the_run(void **state)
+{
+    cleanup_free char *dir = make_run(*state, "run", NULL), *stop = path_join(dir, "stop");
+    for (enum stop_how how = STOP_DRAIN; how <= STOP_NOW; how++) {
+        int ready[2];
+        char byte;
+        assert_int_equal(pipe(ready), 0);
+        pid_t child = fork();
+        if (child == 0)
+            child_that_waits_for_a_stop(dir, ready[1]);
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        bool was_running = false;
+        assert_int_equal(run_stop(dir, how, &was_running, NULL), 0);
+        assert_true(was_running);
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), how == STOP_DRAIN ? 0 : 1);
+        close(ready[0]);
+        close(ready[1]);
+    }
+    assert_int_equal(unlink(stop), 0);
+    bool was_running = true;
+    assert_int_equal(run_stop(dir, STOP_NOW, &was_running, NULL), 0);
+    assert_false(was_running);
+    assert_false(path_exists(stop)); /* a later resume must not find an order */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, temp_setup, temp_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(no_two_runs_get_the_same_folder),
+        TEST(latest_follows_the_newest_run),
+        TEST(a_run_is_found_by_path_name_or_beginning),
+        TEST(runs_are_listed_newest_first),
+        TEST(the_state_of_a_run_comes_from_its_lock_and_its_last_word),
+        TEST(a_snapshot_stands_in_for_a_ledger_that_cannot_be_read),
+        TEST(a_status_comes_back_as_it_was_written),
+        TEST(a_status_holds_whatever_a_worker_says),
+        TEST(a_stop_reaches_the_muster_that_holds_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
