@@ -57,40 +57,53 @@ static const char *cursor_text(const struct cursor *c)
     return c->at + (c->offset - c->base);
 }
 
-/*
- * Find up to ends_max record ends from the cursor on, at least one, looking no further than about
- * bytes_max unless the first record is longer. *has_end is false for a last record without newline.
- */
-static int cursor_find(struct source *source, struct cursor *c, uint64_t ends_max, size_t bytes_max,
-                       struct split_tally *tally, bool *has_end, struct err *err)
+/* A search for record ends from a cursor on. */
+struct find {
+    uint64_t ends_max;
+    size_t bytes_max; /* look about so far; further only if the first record needs it, */
+    bool is_strict;   /* and not even then: n_ends may come out 0 */
+    struct split_tally tally;
+    bool has_end;     /* false: the last record of a file, without newline */
+};
+
+/* One look at what the window has, at most `look` bytes. False if no end is in it. */
+static bool cursor_look(const struct source *source, const struct cursor *c, struct find *find,
+                        size_t look, bool is_all, bool *is_flawed)
 {
-    const struct source_file *file = &source->files[c->file];
-    *has_end = true;
+    struct split split = split_begin(source->format);
+    size_t tail = look % SPLIT_BLOCK_BYTES;
+    find->has_end = true;
+    find->tally = (struct split_tally){.ends_max = find->ends_max};
+    split_blocks(&split, cursor_text(c), look, &find->tally);
+    if (is_all && !split_is_stopped(&split, &find->tally))
+        split_tail(&split, cursor_text(c) + look - tail, tail, &find->tally);
+    *is_flawed = split.flaws != 0;
+    return find->tally.n_ends > 0;
+}
+
+static int cursor_find(struct source *source, struct cursor *c, struct find *find, struct err *err)
+{
+    const struct input *input = &source->files[c->file].input;
+    size_t bytes_max = MAX(find->bytes_max, SPLIT_BLOCK_BYTES);
     for (size_t want = SPLIT_BLOCK_BYTES;;) {
         int rc = cursor_load(source, c, want, err);
         if (rc)
             return rc;
-        size_t have = (size_t)(c->base + c->len - c->offset);
-        size_t look = have <= bytes_max ? have : MAX(bytes_max, SPLIT_BLOCK_BYTES);
-        look = MIN(look, have);
-        bool is_all = look == have && c->base + c->len == file->input.text_bytes;
-        struct split split = split_begin(source->format);
-        *tally = (struct split_tally){.ends_max = ends_max};
-        split_blocks(&split, cursor_text(c), look, tally);
-        if (is_all && !split_is_stopped(&split, tally))
-            split_tail(&split, cursor_text(c) + look - look % SPLIT_BLOCK_BYTES,
-                       look % SPLIT_BLOCK_BYTES, tally);
-        if (tally->n_ends > 0)
+        size_t have = (size_t)(c->base + c->len - c->offset), look = MIN(have, bytes_max);
+        bool is_all = look == have && c->base + c->len == input->text_bytes, is_flawed;
+        if (cursor_look(source, c, find, look, is_all, &is_flawed))
             return 0;
-        if (split.flaws)
-            return fail(err, ERR_DATA, "%s is malformed near byte %lu", file->input.name, c->offset);
+        if (is_flawed)
+            return fail(err, ERR_DATA, "%s is malformed near byte %lu", input->name, c->offset);
         if (is_all) {
-            ASSERT(have > 0 && file->input.is_whole);
-            *has_end = false;
-            tally->n_ends = 1;
-            tally->after_end = have;
+            ASSERT(have > 0 && input->is_whole);
+            find->has_end = false;
+            find->tally.n_ends = 1;
+            find->tally.after_end = have;
             return 0;
         }
+        if (look < have && find->is_strict)
+            return 0;
         if (look < have)
             bytes_max = have;
         else
@@ -138,12 +151,11 @@ static int cursor_at(struct source *source, uint64_t item, struct cursor **out, 
     oldest->file = file;
     cursor_place(source, oldest, item);
     while (oldest->item < item) {
-        struct split_tally tally;
-        bool has_end;
-        int rc = cursor_find(source, oldest, item - oldest->item, SIZE_MAX, &tally, &has_end, err);
+        struct find find = {.ends_max = item - oldest->item, .bytes_max = SIZE_MAX};
+        int rc = cursor_find(source, oldest, &find, err);
         if (rc)
             return rc;
-        cursor_advance(oldest, &tally);
+        cursor_advance(oldest, &find.tally);
     }
     oldest->is_set = true;
     oldest->used_at = ++source->n_uses;
@@ -155,16 +167,15 @@ static int cursor_at(struct source *source, uint64_t item, struct cursor **out, 
 static int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
                        struct err *err)
 {
-    struct split_tally tally;
-    bool has_end;
-    int rc = cursor_find(source, c, 1, SIZE_MAX, &tally, &has_end, err);
+    struct find find = {.ends_max = 1, .bytes_max = SIZE_MAX};
+    int rc = cursor_find(source, c, &find, err);
     if (rc)
         return rc;
     uint64_t n_lines_before;
-    *record = record_trim(source, (struct str){cursor_text(c), tally.after_end - has_end}, has_end,
-                          &n_lines_before);
+    struct str whole = {cursor_text(c), find.tally.after_end - find.has_end};
+    *record = record_trim(source, whole, find.has_end, &n_lines_before);
     *line = c->line + n_lines_before;
-    cursor_advance(c, &tally);
+    cursor_advance(c, &find.tally);
     return 0;
 }
 
@@ -187,41 +198,54 @@ static int item_take(struct source *source, struct cursor *c, struct buf *out, s
 }
 
 /* True if the found records are, byte for byte, what is asked for: plain lines ended by LF. */
-static bool is_verbatim(const struct source *source, const struct split_tally *tally, bool has_end)
+static bool is_verbatim(const struct source *source, const struct find *find)
 {
-    return has_end && !tally->has_cr && tally->n_newlines == tally->n_ends && !source->is_converted &&
-           source->format != FORMAT_JSON;
+    return find->has_end && !find->tally.has_cr && find->tally.n_newlines == find->tally.n_ends &&
+           !source->is_converted && source->format != FORMAT_JSON;
+}
+
+/* The records just found, in one copy if they can be, else one by one up to end_len bytes in out. */
+static int found_take(struct source *source, struct cursor *c, const struct find *find, size_t end_len,
+                      struct buf *out, uint64_t *n_out, struct err *err)
+{
+    if (is_verbatim(source, find)) {
+        buf_add(out, cursor_text(c), find->tally.after_end);
+        cursor_advance(c, &find->tally);
+        *n_out += find->tally.n_ends;
+        return 0;
+    }
+    uint64_t left = find->tally.n_ends;
+    do {
+        int rc = item_take(source, c, out, err);
+        if (rc)
+            return rc;
+        buf_add_char(out, '\n');
+        ++*n_out;
+    } while (--left > 0 && out->len < end_len);
+    return 0;
 }
 
 int source_lines(struct source *source, uint64_t first, uint64_t count, size_t bytes_max,
                  struct buf *out, uint64_t *n_out, struct err *err)
 {
     ASSERT(first + count <= source->n_known);
-    size_t begin = out->len;
+    size_t end_len = out->len + MIN(bytes_max, SIZE_MAX - out->len);
     *n_out = 0;
-    while (*n_out < count && (*n_out == 0 || out->len - begin < bytes_max)) {
+    while (*n_out < count && (*n_out == 0 || out->len < end_len)) {
         struct cursor *c;
-        struct split_tally tally;
-        bool has_end;
+        struct find find = {
+            .ends_max = count - *n_out,
+            .bytes_max = end_len - MIN(out->len, end_len),
+            .is_strict = *n_out > 0,
+        };
         int rc = cursor_at(source, first + *n_out, &c, err);
         if (rc == 0)
-            rc = cursor_find(source, c, count - *n_out, bytes_max - MIN(bytes_max, out->len - begin),
-                             &tally, &has_end, err);
+            rc = cursor_find(source, c, &find, err);
+        if (rc || find.tally.n_ends == 0)
+            return rc;
+        rc = found_take(source, c, &find, end_len, out, n_out, err);
         if (rc)
             return rc;
-        if (is_verbatim(source, &tally, has_end)) {
-            buf_add(out, cursor_text(c), tally.after_end);
-            cursor_advance(c, &tally);
-            *n_out += tally.n_ends;
-            continue;
-        }
-        for (uint64_t i = 0; i < tally.n_ends && (i == 0 || out->len - begin < bytes_max); i++) {
-            rc = item_take(source, c, out, err);
-            if (rc)
-                return rc;
-            buf_add_char(out, '\n');
-            ++*n_out;
-        }
     }
     return 0;
 }

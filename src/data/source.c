@@ -228,6 +228,9 @@ static int scan_tail(struct source_file *file, struct split_tally *tally, struct
 /* What the end of a file tells: an open record counts, an open quote or array does not. */
 static int scan_end(struct source *source, struct source_file *file, struct err *err)
 {
+    /* What stands behind the first N does not matter, cut off or not. */
+    if (source->opts.limit > 0 && file->first_item + file->n_items >= source->opts.limit)
+        return 0;
     bool is_open = source->format == FORMAT_LINES ? file->last_end_at < file->input.text_bytes
                                                   : file->split.has_content;
     if (source->separator && file->split.inside)
