@@ -25,6 +25,12 @@ static void field_end(struct csv_row *row)
     row->ends[row->n_fields++] = row->text.len;
 }
 
+void csv_row_add(struct csv_row *row, struct str field)
+{
+    buf_add_str(&row->text, field);
+    field_end(row);
+}
+
 /* Behind the opening quote: adds the content, moves *at behind the closing quote. */
 static int quoted_add(struct csv_row *row, const char **at, const char *end, struct err *err)
 {

@@ -21,6 +21,7 @@ struct csv_row {
 
 void csv_row_release(struct csv_row *row);
 #define cleanup_csv_row __attribute__((cleanup(csv_row_release)))
+void csv_row_add(struct csv_row *row, struct str field);
 struct str csv_field(const struct csv_row *row, size_t i);
 /*
  * Take a record (without its line end) apart. ERR_DATA: text behind a closing quote, a quote that
