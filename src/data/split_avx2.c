@@ -25,13 +25,13 @@ static inline uint64_t block_eq(const struct block *b, char c)
     return low | (uint64_t)high << 32;
 }
 
-/* Bit i: the xor of bits 0..i. A carry-less product with all ones is exactly that. */
-static inline uint64_t prefix_xor(uint64_t bits)
+static inline bool block_has_nul(const struct block *b)
 {
-    __m128i product = _mm_clmulepi64_si128(_mm_set_epi64x(0, (long long)bits), _mm_set1_epi8(-1), 0);
-    return (uint64_t)_mm_cvtsi128_si64(product);
+    __m256i least = _mm256_min_epu8(b->low, b->high);
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(least, _mm256_setzero_si256())) != 0;
 }
 
+#include "data/split_clmul.h"
 #define SPLIT_RUN run_avx2
 #include "data/split_kernel.h"
 

@@ -22,6 +22,11 @@ static inline uint64_t block_eq(const struct block *b, char c)
     return mask;
 }
 
+static inline bool block_has_nul(const struct block *b)
+{
+    return block_eq(b, '\0') != 0;
+}
+
 #include "data/split_xor.h"
 #define SPLIT_RUN run_plain
 #include "data/split_kernel.h"

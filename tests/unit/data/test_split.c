@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "data/split_isa.h"
 
-enum { N_BLOCKS = 40 };
+enum { N_BLOCKS = 100 };
 
 static bool tally_equal(const struct split_tally *a, const struct split_tally *b)
 {
