@@ -17,7 +17,9 @@
 #include "base/xalloc.h"
 #include "data/source.h"
 
-enum { CAT_BYTES = 128 * 1024 };
+enum {
+    CAT_BYTES = 128 * 1024
+};
 
 static void must(int rc, const struct err *err)
 {
@@ -64,7 +66,8 @@ static struct source *scan(const char *path, enum record_format format, double *
     struct source *source = NULL;
     struct err err = {0};
     uint64_t begin = clock_now_ns();
-    must(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1, .format = format}, &err),
+    must(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1, .format = format},
+                     &err),
          &err);
     while (!source_is_complete(source))
         must(source_scan(source, 8 << 20, &err), &err);
@@ -80,7 +83,9 @@ static double lines_seconds(struct source *source)
     uint64_t begin = clock_now_ns();
     for (uint64_t first = 0, n_out; first < source_known(source); first += n_out) {
         buf_reset(&out);
-        must(source_lines(source, first, source_known(source) - first, 64 * 1024, &out, &n_out, &err), &err);
+        must(source_lines(source, first, source_known(source) - first, 64 * 1024, &out, &n_out,
+                          &err),
+             &err);
     }
     buf_release(&out);
     return (double)(clock_now_ns() - begin) / 1e9;
@@ -108,7 +113,8 @@ static void measure(const char *what, const char *rows, enum record_format forma
     printf("%-26s %9lu records  cat %5.1f GB/s  scan %5.1f GB/s  %3.0f %% of cat", what, n_records,
            gb / best_cat, gb / best_scan, 100 * best_cat / best_scan);
     if (best_lines < 1e8)
-        printf("  lines out %4.1f GB/s, %.0f M items/s", gb / best_lines, (double)n_records / best_lines / 1e6);
+        printf("  lines out %4.1f GB/s, %.0f M items/s", gb / best_lines,
+               (double)n_records / best_lines / 1e6);
     printf("\n");
 }
 
@@ -120,15 +126,17 @@ int main(int argc, char **argv)
         must(u64_parse(str_of(argv[1]), 1, 1 << 20, &mib, &err), &err);
     if (argc > 2)
         must(u64_parse(str_of(argv[2]), 1, 1000, &rounds, &err), &err);
-    static const char *const csv = "1,\"a field with a\nnewline, a comma and \"\"quotes\"\"\",plain text of a "
-                                   "row\n2,short,\"another, quoted\"\n";
+    static const char *const csv =
+        "1,\"a field with a\nnewline, a comma and \"\"quotes\"\"\",plain text of a "
+        "row\n2,short,\"another, quoted\"\n";
     char line[102];
     memset(line, 'x', 99);
     memcpy(line + 99, "\n", 2);
     measure("csv with quoted newlines", csv, FORMAT_CSV, (size_t)mib << 20, rounds);
     measure("lines of 100 bytes", line, FORMAT_LINES, (size_t)mib << 20, rounds);
-    measure("the same as jsonl", "{\"id\":17,\"text\":\"a sentence of some length in an object, to be read "
-                                 "by a model, or two, or three\"}\n",
+    measure("the same as jsonl",
+            "{\"id\":17,\"text\":\"a sentence of some length in an object, to be read "
+            "by a model, or two, or three\"}\n",
             FORMAT_JSONL, (size_t)mib << 20, rounds);
     return 0;
 }

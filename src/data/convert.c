@@ -42,8 +42,9 @@ static int element_convert(const struct source *source, struct str record, struc
         return fail(err, ERR_DATA, "not a JSON value");
     bool has_lines = memchr(record.at, '\n', record.len) || memchr(record.at, '\r', record.len);
     if (has_lines && source->opts.is_raw)
-        return fail(err, ERR_DATA, "an element of several lines cannot be passed on as it stands; "
-                                   "drop --raw");
+        return fail(err, ERR_DATA,
+                    "an element of several lines cannot be passed on as it stands; "
+                    "drop --raw");
     if (has_lines)
         buf_add_json_compact(out, record);
     else
@@ -81,14 +82,15 @@ int record_convert(struct source *source, struct str record, struct buf *out, st
     if (source->is_converted)
         return row_convert(source, record, out, err);
     if (source->separator && memchr(record.at, '\n', record.len))
-        return fail(err, ERR_DATA, "a record of several lines cannot be passed on as it stands; drop "
-                                   "--raw, and it becomes a JSON object");
+        return fail(err, ERR_DATA,
+                    "a record of several lines cannot be passed on as it stands; drop "
+                    "--raw, and it becomes a JSON object");
     buf_add_str(out, record);
     return 0;
 }
 
-void place_add(const struct source *source, const struct source_file *file, uint64_t item, uint64_t line,
-               struct buf *out)
+void place_add(const struct source *source, const struct source_file *file, uint64_t item,
+               uint64_t line, struct buf *out)
 {
     if (source->format == FORMAT_JSON)
         buf_addf(out, "%s element %lu", file->input.name, item - file->first_item + 1);

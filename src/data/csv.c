@@ -61,14 +61,16 @@ int csv_parse(struct csv_row *row, struct str record, char separator, struct err
             if (rc)
                 return rc;
             if (at < end && *at != separator)
-                return fail(err, ERR_DATA, "text follows a closing quote; a quote within a field is "
-                                           "written twice");
+                return fail(err, ERR_DATA,
+                            "text follows a closing quote; a quote within a field is "
+                            "written twice");
         } else {
             const char *stop = at < end ? memchr(at, separator, (size_t)(end - at)) : NULL;
             size_t len = (size_t)((stop ? stop : end) - at);
             if (has_lines && len > 0 && memchr(at, '"', len))
-                return fail(err, ERR_DATA, "a quote within an unquoted field; put the field in quotes "
-                                           "and write the quote twice");
+                return fail(err, ERR_DATA,
+                            "a quote within an unquoted field; put the field in quotes "
+                            "and write the quote twice");
             buf_add(&row->text, at, len);
             at += len;
         }
@@ -79,7 +81,12 @@ int csv_parse(struct csv_row *row, struct str record, char separator, struct err
     }
 }
 
-enum { CHECK_FIELD_BEGIN, CHECK_PLAIN, CHECK_QUOTED, CHECK_QUOTE_IN_QUOTED };
+enum {
+    CHECK_FIELD_BEGIN,
+    CHECK_PLAIN,
+    CHECK_QUOTED,
+    CHECK_QUOTE_IN_QUOTED
+};
 
 static bool check_flaw(struct csv_check *check, uint64_t line, const char *flaw)
 {

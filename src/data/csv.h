@@ -14,9 +14,9 @@ struct csv_row {
     size_t n_fields, cap;
 };
 
-#define CSV_ROW_INIT                                                                               \
-    {                                                                                              \
-        .text = BUF_INIT                                                                           \
+#define CSV_ROW_INIT     \
+    {                    \
+        .text = BUF_INIT \
     }
 
 void csv_row_release(struct csv_row *row);
@@ -35,7 +35,7 @@ MUST_CHECK int csv_parse(struct csv_row *row, struct str record, char separator,
  * what is wrong with it; false if there is none so far. Feed pieces in order. */
 struct csv_check {
     char separator;
-    int state;           /* enum in csv.c */
+    int state;                 /* enum in csv.c */
     uint64_t line, quote_line; /* now, and where the open quote is */
     uint64_t flaw_line;
     const char *flaw;

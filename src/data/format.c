@@ -16,10 +16,9 @@ static const struct {
     {".tsv", FORMAT_TSV, OUT_TSV},
 };
 
-static const char *const record_names[] = {
-    [FORMAT_AUTO] = "auto",
+static const char *const record_names[] = {[FORMAT_AUTO] = "auto",
 #define X(id, name) [FORMAT_##id] = (name),
-    RECORD_FORMATS(X)
+                                           RECORD_FORMATS(X)
 #undef X
 };
 

@@ -8,7 +8,10 @@
 #include "base/xalloc.h"
 #include "data/source_impl.h"
 
-enum { HEADER_BYTES_MAX = 16 * 1024 * 1024, LOOK_BYTES = 4096 };
+enum {
+    HEADER_BYTES_MAX = 16 * 1024 * 1024,
+    LOOK_BYTES = 4096
+};
 
 static bool is_blank(char c)
 {
@@ -64,9 +67,8 @@ static int json_begin(struct source_file *file, struct err *err)
     if (rc || (!is_found && !file->input.is_whole))
         return rc;
     if (is_found && first != '[')
-        return fail(err, ERR_DATA,
-                    "%s is not a JSON array: it begins with '%c'%s", file->input.name,
-                    isprint((unsigned char)first) ? first : '?',
+        return fail(err, ERR_DATA, "%s is not a JSON array: it begins with '%c'%s",
+                    file->input.name, isprint((unsigned char)first) ? first : '?',
                     first == '{' ? "; if it has one value a line, say --format jsonl" : "");
     file->split.is_first = true;
     /* Nothing but blanks: an empty file, without items. */
@@ -77,7 +79,8 @@ static int json_begin(struct source_file *file, struct err *err)
 }
 
 /* The header's bytes, with what was before it and its line end; *after is 0 if it is not all there. */
-static int header_read(struct source_file *file, struct buf *out, size_t *after, struct err *err)
+static int header_read(struct source *source, struct source_file *file, struct buf *out,
+                       size_t *after, bool *has_end, struct err *err)
 {
     struct input *input = &file->input;
     uint64_t left = input->text_bytes - file->begin_at;
@@ -99,14 +102,18 @@ static int header_read(struct source_file *file, struct buf *out, size_t *after,
         if (split.flaws)
             return fail(err, ERR_DATA, "%s has a NUL byte in its header; is it text?", input->name);
         if (tally.n_ends > 0 || (len == left && input->is_whole)) {
-            *after = tally.n_ends > 0 ? tally.after_end : len;
+            *has_end = tally.n_ends > 0;
+            if (!*has_end && split.inside)
+                return head_blame_quotes(source, file, err);
+            *after = *has_end ? tally.after_end : len;
             file->begin_line += tally.n_newlines;
             return 0;
         }
         if (len == left && left < HEADER_BYTES_MAX)
             return 0;
         if (want >= HEADER_BYTES_MAX)
-            return fail(err, ERR_DATA, "%s: no end of the header within 16 MiB; is a quote not closed?",
+            return fail(err, ERR_DATA,
+                        "%s: no end of the header within 16 MiB; is a quote not closed?",
                         input->name);
     }
 }
@@ -119,8 +126,8 @@ static int header_set(struct source *source, const char *name, struct err *err)
         struct str column = csv_field(header, i);
         for (size_t k = 0; k < i; k++)
             if (str_equal(column, csv_field(header, k)))
-                return fail(err, ERR_DATA, "%s: columns %zu and %zu are both called '%.*s'", name, k + 1,
-                            i + 1, (int)MIN(column.len, (size_t)60), column.at);
+                return fail(err, ERR_DATA, "%s: columns %zu and %zu are both called '%.*s'", name,
+                            k + 1, i + 1, (int)MIN(column.len, (size_t)60), column.at);
         if (!utf8_is_valid(column))
             return fail(err, ERR_DATA, "%s: the name of column %zu is not UTF-8", name, i + 1);
         buf_add_json(&source->keys, column);
@@ -130,8 +137,8 @@ static int header_set(struct source *source, const char *name, struct err *err)
     return 0;
 }
 
-static int header_compare(const struct source *source, const struct csv_row *other, const char *name,
-                          struct err *err)
+static int header_compare(const struct source *source, const struct csv_row *other,
+                          const char *name, struct err *err)
 {
     const struct csv_row *header = &source->header;
     const char *first = source->files[0].input.name;
@@ -141,9 +148,9 @@ static int header_compare(const struct source *source, const struct csv_row *oth
     for (size_t i = 0; i < other->n_fields; i++) {
         struct str here = csv_field(other, i), there = csv_field(header, i);
         if (!str_equal(here, there))
-            return fail(err, ERR_DATA, "%s: column %zu is '%.*s', expected '%.*s' as in %s", name, i + 1,
-                        (int)MIN(here.len, (size_t)60), here.at, (int)MIN(there.len, (size_t)60),
-                        there.at, first);
+            return fail(err, ERR_DATA, "%s: column %zu is '%.*s', expected '%.*s' as in %s", name,
+                        i + 1, (int)MIN(here.len, (size_t)60), here.at,
+                        (int)MIN(there.len, (size_t)60), there.at, first);
     }
     return 0;
 }
@@ -153,12 +160,13 @@ static int csv_begin(struct source *source, struct source_file *file, struct err
     cleanup_buf struct buf bytes = BUF_INIT;
     cleanup_csv_row struct csv_row row = CSV_ROW_INIT;
     size_t after;
-    int rc = header_read(file, &bytes, &after, err);
+    bool has_end = false;
+    int rc = header_read(source, file, &bytes, &after, &has_end, err);
     if (rc || (after == 0 && !file->input.is_whole))
         return rc;
     uint64_t blank_lines;
-    bool has_end = after > 0 && bytes.at[after - 1] == '\n';
-    struct str text = record_trim(source, (struct str){bytes.at, after - has_end}, has_end, &blank_lines);
+    struct str text =
+        record_trim(source, (struct str){bytes.at, after - has_end}, has_end, &blank_lines);
     file->begin_at += after;
     file->is_begun = true;
     if (text.len == 0)
@@ -205,10 +213,11 @@ int head_check_last(struct source *source, struct source_file *file, uint64_t fr
     if (text.len == 0 || json_is_value(text))
         return 0;
     uint64_t at = from + (uint64_t)(text.at - record.at);
-    return fail(err, ERR_DATA,
-                "%s: the last record, at byte %lu, is cut off: it has no newline and is no JSON value; "
-                "finish it, or remove it: truncate -s %lu %s",
-                file->input.name, at, at, file->input.name);
+    return fail(
+        err, ERR_DATA,
+        "%s: the last record, at byte %lu, is cut off: it has no newline and is no JSON value; "
+        "finish it, or remove it: truncate -s %lu %s",
+        file->input.name, at, at, file->input.name);
 }
 
 /* Where the last line begins, read backwards. */
@@ -282,8 +291,9 @@ int head_blame_quotes(struct source *source, struct source_file *file, struct er
         has_flaw = csv_check_feed(&check, (struct str){piece.at, len});
         at += len;
     }
-    return fail(err, ERR_DATA, "%s line %lu: %s; a field with a quote is put in quotes and the quote "
-                               "written twice",
+    return fail(err, ERR_DATA,
+                "%s line %lu: %s; a field with a quote is put in quotes and the quote "
+                "written twice",
                 file->input.name, has_flaw ? check.flaw_line : check.quote_line,
                 has_flaw ? check.flaw : "a quote that is opened here is never closed");
 }

@@ -14,7 +14,10 @@
 #include "base/xalloc.h"
 #include "data/source_impl.h"
 
-enum { SAMPLE_BYTES = 64 * 1024, N_SAMPLES = 18 /* head, tail, 16 between */ };
+enum {
+    SAMPLE_BYTES = 64 * 1024,
+    N_SAMPLES = 18 /* head, tail, 16 between */
+};
 
 /* A file no larger than this is hashed as a whole. */
 static const uint64_t whole_bytes = (uint64_t)SAMPLE_BYTES * N_SAMPLES;
@@ -29,7 +32,8 @@ struct file_identity {
 static int sample(int fd, uint64_t offset, size_t len, char *piece, XXH3_state_t *hash)
 {
     for (size_t done = 0; done < len;) {
-        ssize_t got = pread(fd, piece, MIN(len - done, (size_t)SAMPLE_BYTES), (off_t)(offset + done));
+        ssize_t got =
+            pread(fd, piece, MIN(len - done, (size_t)SAMPLE_BYTES), (off_t)(offset + done));
         if (got <= 0)
             return -1;
         XXH3_64bits_update(hash, piece, (size_t)got);
@@ -82,7 +86,8 @@ void source_identity(struct source *source, struct buf *json_out)
         const struct input *input = &source->files[i].input;
         struct file_identity id;
         json_t *entry = json_object();
-        cleanup_free char *path = input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
+        cleanup_free char *path =
+            input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
         json_object_set_new(entry, "path", json_string_nocheck(path));
         /* One that cannot be read any more has an identity that nothing will match. */
         if (!input->is_stream && identify(input, &id, NULL) == 0) {
@@ -92,7 +97,8 @@ void source_identity(struct source *source, struct buf *json_out)
         }
         json_array_append_new(files, entry);
     }
-    json_t *root = json_pack("{s:s, s:o}", "format", record_format_name(source->format), "files", files);
+    json_t *root =
+        json_pack("{s:s, s:o}", "format", record_format_name(source->format), "files", files);
     cleanup_free char *text = json_dumps(root, JSON_COMPACT);
     ASSERT(text);
     buf_add_text(json_out, text);
@@ -103,24 +109,26 @@ static int compare(const struct input *input, json_t *then, struct err *err)
 {
     struct file_identity now;
     const char *path = json_string_value(json_object_get(then, "path"));
-    cleanup_free char *path_now = input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
+    cleanup_free char *path_now =
+        input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
     if (!path || strcmp(path, path_now) != 0)
-        return fail(err, ERR_USAGE, "the run began with %s, not with %s", path ? path : "another file",
-                    path_now);
+        return fail(err, ERR_USAGE, "the run began with %s, not with %s",
+                    path ? path : "another file", path_now);
     int rc = identify(input, &now, err);
     if (rc || input->is_stream)
         return rc;
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(then, "bytes"));
     const char *hash = json_string_value(json_object_get(then, "xxh3_samples"));
     if (bytes != now.bytes)
-        return fail(err, ERR_USAGE, "%s has %s from %lu to %lu bytes since the run began", input->path,
-                    now.bytes > bytes ? "grown" : "shrunk", bytes, now.bytes);
+        return fail(err, ERR_USAGE, "%s has %s from %lu to %lu bytes since the run began",
+                    input->path, now.bytes > bytes ? "grown" : "shrunk", bytes, now.bytes);
     /* Samples miss a change between them; a file that was not written to has none. */
     bool is_touched = json_integer_value(json_object_get(then, "mtime_ns")) != now.mtime_ns;
     if (!hash || strcmp(hash, now.hash) != 0)
         return fail(err, ERR_USAGE, "%s has other content than when the run began", input->path);
     if (is_touched && bytes > whole_bytes)
-        return fail(err, ERR_USAGE, "%s was written to since the run began (its time of change differs)",
+        return fail(err, ERR_USAGE,
+                    "%s was written to since the run began (its time of change differs)",
                     input->path);
     return 0;
 }

@@ -11,7 +11,9 @@
 #include "base/xalloc.h"
 #include "data/disk.h"
 
-enum { PIECE_BYTES = 256 * 1024 };
+enum {
+    PIECE_BYTES = 256 * 1024
+};
 
 static bool is_stdin(const char *path)
 {
@@ -207,7 +209,8 @@ static int raw_read(struct input *input, char *at, size_t *n_out, bool *is_end, 
     return 0;
 }
 
-static int unpack_piece(struct input *input, char *piece, size_t *n_out, bool *is_end, struct err *err)
+static int unpack_piece(struct input *input, char *piece, size_t *n_out, bool *is_end,
+                        struct err *err)
 {
     size_t got = 0;
     *n_out = 0;
@@ -239,8 +242,9 @@ int input_fill(struct input *input, size_t bytes_max, struct err *err)
         if (rc == 0 && got > 0)
             rc = spool_add(input, piece, got, err);
         if (rc == 0 && is_end && input->unpack && !unpack_is_at_end(input->unpack))
-            return fail(err, ERR_DATA, "%s is cut off: it ends after %lu bytes, within a compressed "
-                                       "block",
+            return fail(err, ERR_DATA,
+                        "%s is cut off: it ends after %lu bytes, within a compressed "
+                        "block",
                         input->name, input->packed_read);
         if (rc == 0 && is_end)
             return input_finish(input, err);

@@ -11,7 +11,9 @@
 #include "data/source.h"
 #include "data/unpack.h"
 
-enum { INPUTS_OPEN_MAX = 64 };
+enum {
+    INPUTS_OPEN_MAX = 64
+};
 
 /* Plain files beyond INPUTS_OPEN_MAX are closed, the longest-open first, and opened again when needed. */
 struct input_ring {
@@ -38,9 +40,9 @@ struct input {
     char *part_path, *data_path; /* NULL: the spool has no name */
 };
 
-#define INPUT_INIT                                                                                 \
-    {                                                                                              \
-        .text_fd = -1, .raw_fd = -1                                                                \
+#define INPUT_INIT                  \
+    {                               \
+        .text_fd = -1, .raw_fd = -1 \
     }
 
 MUST_CHECK int input_open(struct input *input, const struct source_opts *opts, size_t path_index,
@@ -51,4 +53,5 @@ MUST_CHECK int input_fill(struct input *input, size_t bytes_max, struct err *err
 /* What is spooled now is all that is wanted: the spool counts as whole. */
 MUST_CHECK int input_finish(struct input *input, struct err *err);
 /* All of [offset, offset+len), which lies within text_bytes, or an error that names the file. */
-MUST_CHECK int input_read(struct input *input, uint64_t offset, char *at, size_t len, struct err *err);
+MUST_CHECK int input_read(struct input *input, uint64_t offset, char *at, size_t len,
+                          struct err *err);

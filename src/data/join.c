@@ -7,7 +7,8 @@ static bool key_equal(struct str a, struct str b)
 {
     if (str_equal(a, b))
         return true;
-    bool has_escape = (a.len > 0 && memchr(a.at, '\\', a.len)) || (b.len > 0 && memchr(b.at, '\\', b.len));
+    bool has_escape =
+        (a.len > 0 && memchr(a.at, '\\', a.len)) || (b.len > 0 && memchr(b.at, '\\', b.len));
     if (!has_escape)
         return false;
     cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;

@@ -31,7 +31,9 @@ static int aside_read(struct merge *merge, struct err *err)
 {
     uint64_t last = merge->aside;
     bool is_first = merge->stats->n_asides == 0;
-    int got = merge->opts->next_aside ? merge->opts->next_aside(merge->opts->context, &merge->aside, err) : 0;
+    int got = merge->opts->next_aside
+                  ? merge->opts->next_aside(merge->opts->context, &merge->aside, err)
+                  : 0;
     if (got < 0)
         return got;
     merge->has_aside = got == 1;
@@ -48,7 +50,8 @@ static int missing(struct merge *merge, uint64_t first, uint64_t end, struct err
     merge->stats->n_missing += end - first;
     return merge->opts->partial_ok
                ? 0
-               : fail(err, ERR_DATA, "item %lu is missing: it has no result and was not set aside", first);
+               : fail(err, ERR_DATA, "item %lu is missing: it has no result and was not set aside",
+                      first);
 }
 
 /* Everything from next_item up to `end` must have been set aside. */
@@ -120,7 +123,8 @@ static int spans_prove(struct merge *merge, struct err *err)
 
 static int lines_differ(const struct merge_range *row, uint64_t n_lines, struct err *err)
 {
-    return fail(err, ERR_DATA, "%s, bytes %lu to %lu: expected %lu results (items %lu to %lu), found %lu",
+    return fail(err, ERR_DATA,
+                "%s, bytes %lu to %lu: expected %lu results (items %lu to %lu), found %lu",
                 row->part_path, row->offset, row->offset + row->bytes, row->count, row->first,
                 row->first + row->count - 1, n_lines);
 }
@@ -216,8 +220,8 @@ static int ranges_write(struct merge *merge, struct err *err)
     if (rc == 0)
         rc = gap_prove(merge, merge->opts->n_items, err);
     if (rc == 0 && merge->has_aside)
-        rc = fail(err, ERR_DATA, "item %lu was set aside, but there are only %lu items", merge->aside,
-                  merge->opts->n_items);
+        rc = fail(err, ERR_DATA, "item %lu was set aside, but there are only %lu items",
+                  merge->aside, merge->opts->n_items);
     if (rc == 0)
         record_out_end(&merge->out);
     return rc;

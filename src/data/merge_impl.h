@@ -26,7 +26,8 @@ struct record_out {
 /* True if results go out byte for byte. */
 bool record_out_is_verbatim(const struct record_out *out);
 void record_out_begin(struct record_out *out);
-MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str line, struct err *err);
+MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str line,
+                              struct err *err);
 void record_out_end(struct record_out *out);
 void record_out_release(struct record_out *out);
 

@@ -11,7 +11,9 @@
 #include "base/xalloc.h"
 #include "data/disk.h"
 
-enum { PENDING_BYTES = 1024 * 1024 };
+enum {
+    PENDING_BYTES = 1024 * 1024
+};
 
 static int disk_fail(const struct outfile *file, int rc, struct err *err)
 {
@@ -109,9 +111,11 @@ int outfile_commit(struct outfile *file, struct err *err)
     if (rc)
         return rc;
     if (file->beside) {
-        int put = file->overwrite ? rename(file->beside, file->path)
-                                  : renameat2(AT_FDCWD, file->beside, AT_FDCWD, file->path, RENAME_NOREPLACE);
-        if (put != 0 && errno == EINVAL) /* a file system without NOREPLACE; it was not there at open */
+        int put = file->overwrite
+                      ? rename(file->beside, file->path)
+                      : renameat2(AT_FDCWD, file->beside, AT_FDCWD, file->path, RENAME_NOREPLACE);
+        if (put != 0 &&
+            errno == EINVAL) /* a file system without NOREPLACE; it was not there at open */
             put = rename(file->beside, file->path);
         if (put != 0)
             return disk_fail(file, fail_errno(err, "rename %s", file->beside), err);

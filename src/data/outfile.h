@@ -18,13 +18,14 @@ struct outfile {
     uint64_t bytes;
 };
 
-#define OUTFILE_INIT                                                                               \
-    {                                                                                              \
-        .fd = -1                                                                                   \
+#define OUTFILE_INIT \
+    {                \
+        .fd = -1     \
     }
 
 /* ERR_USAGE if something is there and may not be overwritten. */
-MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite, struct err *err);
+MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite,
+                            struct err *err);
 /* Write what is pending if there is much of it. Add to file->pending, then call this. */
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
 /* Everything on disk, then in place. */

@@ -8,7 +8,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { N_PARTS_OPEN = 32, PART_WINDOW_BYTES = 256 * 1024 };
+enum {
+    N_PARTS_OPEN = 32,
+    PART_WINDOW_BYTES = 256 * 1024
+};
 
 struct part {
     char *path; /* NULL: free */
@@ -30,5 +33,5 @@ MUST_CHECK int parts_get(struct parts *parts, const char *path, struct part **ou
  * Bytes from `offset` on, at least `want` of them, as many as are at hand, never beyond `end`.
  * ERR_DATA if the part is shorter than `end`.
  */
-MUST_CHECK int part_view(struct part *part, uint64_t offset, uint64_t end, size_t want, struct str *out,
-                         struct err *err);
+MUST_CHECK int part_view(struct part *part, uint64_t offset, uint64_t end, size_t want,
+                         struct str *out, struct err *err);

@@ -9,7 +9,9 @@
 #include "base/xalloc.h"
 #include "data/source_impl.h"
 
-enum { LOAD_BYTES_MIN = 64 * 1024 };
+enum {
+    LOAD_BYTES_MIN = 64 * 1024
+};
 
 static size_t file_of_item(const struct source *source, uint64_t item)
 {
@@ -63,7 +65,7 @@ struct find {
     size_t bytes_max; /* look about so far; further only if the first record needs it, */
     bool is_strict;   /* and not even then: n_ends may come out 0 */
     struct split_tally tally;
-    bool has_end;     /* false: the last record of a file, without newline */
+    bool has_end; /* false: the last record of a file, without newline */
 };
 
 /* One look at what the window has, at most `look` bytes. False if no end is in it. */
@@ -205,8 +207,8 @@ static bool is_verbatim(const struct source *source, const struct find *find)
 }
 
 /* The records just found, in one copy if they can be, else one by one up to end_len bytes in out. */
-static int found_take(struct source *source, struct cursor *c, const struct find *find, size_t end_len,
-                      struct buf *out, uint64_t *n_out, struct err *err)
+static int found_take(struct source *source, struct cursor *c, const struct find *find,
+                      size_t end_len, struct buf *out, uint64_t *n_out, struct err *err)
 {
     if (is_verbatim(source, find)) {
         buf_add(out, cursor_text(c), find->tally.after_end);
@@ -300,7 +302,8 @@ void source_place(struct source *source, uint64_t item, struct buf *out)
     struct cursor *c;
     struct str record;
     uint64_t line;
-    if (cursor_at(source, item, &c, NULL) != 0 || cursor_take(source, c, &record, &line, NULL) != 0) {
+    if (cursor_at(source, item, &c, NULL) != 0 ||
+        cursor_take(source, c, &record, &line, NULL) != 0) {
         buf_addf(out, "item %lu", item);
         return;
     }

@@ -110,8 +110,9 @@ static int cells_fill(struct record_out *out, struct str object, struct err *err
     while (json_next(&walk, &key, &value)) {
         size_t column = column_find(out, key, n_found);
         if (column == n_columns)
-            return fail(err, ERR_DATA, "it has '%.*s', which the first result has not; a CSV file has the "
-                                       "same columns in every row (-o with .jsonl has no such limit)",
+            return fail(err, ERR_DATA,
+                        "it has '%.*s', which the first result has not; a CSV file has the "
+                        "same columns in every row (-o with .jsonl has no such limit)",
                         (int)MIN(key.len, 60ul), key.at);
         if (out->cells[column].at)
             return fail(err, ERR_DATA, "it has '%.*s' twice", (int)MIN(key.len, 60ul), key.at);
@@ -121,8 +122,9 @@ static int cells_fill(struct record_out *out, struct str object, struct err *err
     for (size_t i = 0; i < n_columns; i++) {
         struct str name = csv_field(&out->columns, i);
         if (!out->cells[i].at)
-            return fail(err, ERR_DATA, "it lacks '%.*s', which the first result has; a CSV file has the "
-                                       "same columns in every row (-o with .jsonl has no such limit)",
+            return fail(err, ERR_DATA,
+                        "it lacks '%.*s', which the first result has; a CSV file has the "
+                        "same columns in every row (-o with .jsonl has no such limit)",
                         (int)MIN(name.len, 60ul), name.at);
     }
     return 0;
@@ -153,19 +155,20 @@ static int row_add(struct record_out *out, struct str value, struct err *err)
 }
 
 /* The result as a JSON value: as it is, checked, or a string of the text. */
-static int value_make(struct record_out *out, struct str line, struct buf *scratch, struct str *value,
-                      struct err *err)
+static int value_make(struct record_out *out, struct str line, struct buf *scratch,
+                      struct str *value, struct err *err)
 {
     if (out->opts->results_are_json) {
         if (!json_is_value(line))
-            return fail(err, ERR_DATA, "its result is not a JSON value: %.*s", (int)MIN(line.len, 80ul),
-                        line.at);
+            return fail(err, ERR_DATA, "its result is not a JSON value: %.*s",
+                        (int)MIN(line.len, 80ul), line.at);
         *value = str_trim(line);
         return 0;
     }
     if (!utf8_is_valid(line))
-        return fail(err, ERR_DATA, "its result is not UTF-8, which JSON and CSV need (--format-out lines "
-                                   "writes it as it is)");
+        return fail(err, ERR_DATA,
+                    "its result is not UTF-8, which JSON and CSV need (--format-out lines "
+                    "writes it as it is)");
     buf_reset(scratch);
     buf_add_json(scratch, line);
     *value = buf_str(scratch);

@@ -171,10 +171,12 @@ static int scan_flaw(const struct source_file *file, uint64_t at, struct err *er
                        : file->split.flaws & SPLIT_EMPTY_ELEMENT
                            ? "an element that is empty (two commas, or one before the ']')"
                            : "something behind the ']' that closes the array";
-    return fail(err, ERR_DATA, "%s, in the 64 bytes from byte %lu on: %s", file->input.name, at, what);
+    return fail(err, ERR_DATA, "%s, in the 64 bytes from byte %lu on: %s", file->input.name, at,
+                what);
 }
 
-static void scan_note(struct source *source, struct source_file *file, const struct split_tally *tally)
+static void scan_note(struct source *source, struct source_file *file,
+                      const struct split_tally *tally)
 {
     file->n_items += tally->n_ends;
     if (tally->n_ends == 0)
@@ -188,7 +190,8 @@ static void scan_note(struct source *source, struct source_file *file, const str
 }
 
 /* The whole blocks among the next bytes. */
-static int scan_blocks(struct source *source, struct source_file *file, uint64_t *budget, struct err *err)
+static int scan_blocks(struct source *source, struct source_file *file, uint64_t *budget,
+                       struct err *err)
 {
     uint64_t left = file->input.text_bytes - file->scan_at;
     size_t len = (size_t)MIN(MIN(left, source->window_bytes), MAX(*budget, SPLIT_BLOCK_BYTES));
@@ -238,8 +241,9 @@ static int scan_end(struct source *source, struct source_file *file, struct err 
     if (source->format == FORMAT_JSON)
         return file->split.depth == 0
                    ? 0
-                   : fail(err, ERR_DATA, "%s is cut off: the array is not closed at byte %lu, after "
-                                         "%lu elements",
+                   : fail(err, ERR_DATA,
+                          "%s is cut off: the array is not closed at byte %lu, after "
+                          "%lu elements",
                           file->input.name, file->input.text_bytes, file->n_items);
     file->n_items += is_open;
     return is_open && source->format == FORMAT_JSONL

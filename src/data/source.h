@@ -18,11 +18,11 @@
 #include "base/err.h"
 
 /* name, extension list */
-#define RECORD_FORMATS(X)                                                                          \
-    X(LINES, "lines")                                                                              \
-    X(JSONL, "jsonl")                                                                              \
-    X(JSON, "json")                                                                                \
-    X(CSV, "csv")                                                                                  \
+#define RECORD_FORMATS(X) \
+    X(LINES, "lines")     \
+    X(JSONL, "jsonl")     \
+    X(JSON, "json")       \
+    X(CSV, "csv")         \
     X(TSV, "tsv")
 
 enum record_format {

@@ -40,8 +40,8 @@ const struct index_entry *index_find(const struct sparse_index *index, uint64_t 
 struct source_file {
     struct input input;
     uint64_t first_item, n_items;
-    bool is_begun;   /* the head was looked at */
-    bool is_scanned; /* to the end */
+    bool is_begun;                 /* the head was looked at */
+    bool is_scanned;               /* to the end */
     uint64_t begin_at, begin_line; /* of the first record */
     /* The scanner: whole blocks up to scan_at are in n_items; n_tail more end in what follows. */
     uint64_t scan_at, n_newlines, n_tail;
@@ -80,7 +80,7 @@ struct source {
     size_t window_bytes; /* WINDOW_BYTES, less in tests */
 
     struct csv_row header; /* CSV: the columns' names */
-    struct buf keys;   /* `"name":` for each column, one behind the other */
+    struct buf keys;       /* `"name":` for each column, one behind the other */
     size_t *key_ends;
 
     struct sparse_index index;
@@ -107,7 +107,8 @@ int head_blame_quotes(struct source *source, struct source_file *file, struct er
 struct str record_trim(const struct source *source, struct str record, bool has_end,
                        uint64_t *n_lines_before);
 /* The item that a trimmed record stands for, on one line, added to out. */
-MUST_CHECK int record_convert(struct source *source, struct str record, struct buf *out, struct err *err);
+MUST_CHECK int record_convert(struct source *source, struct str record, struct buf *out,
+                              struct err *err);
 /* Adds "name line 12" or "name element 3". */
-void place_add(const struct source *source, const struct source_file *file, uint64_t item, uint64_t line,
-               struct buf *out);
+void place_add(const struct source *source, const struct source_file *file, uint64_t item,
+               uint64_t line, struct buf *out);

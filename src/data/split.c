@@ -27,7 +27,8 @@ void split_tail(struct split *split, const char *at, size_t len, struct split_ta
     if (len == 0)
         return;
     /* Filled up with what means nothing in the format: a blank, in CSV a CR. */
-    bool is_csv = split->format == FORMAT_CSV || split->format == FORMAT_TSV, had_cr = tally->has_cr;
+    bool is_csv = split->format == FORMAT_CSV || split->format == FORMAT_TSV,
+         had_cr = tally->has_cr;
     char block[SPLIT_BLOCK_BYTES];
     memset(block, is_csv ? '\r' : ' ', sizeof(block));
     memcpy(block, at, len);

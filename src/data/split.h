@@ -11,7 +11,9 @@
 
 #include "data/source.h"
 
-enum { SPLIT_BLOCK_BYTES = 64 };
+enum {
+    SPLIT_BLOCK_BYTES = 64
+};
 
 enum split_flaw {
     SPLIT_NUL = 1 << 0,           /* CSV: a NUL byte */
@@ -31,7 +33,7 @@ struct split {
 
 /* What a run found. Zero it, set ends_max, pass it to as many runs as needed. */
 struct split_tally {
-    uint64_t ends_max;   /* stop right behind this many; UINT64_MAX: never */
+    uint64_t ends_max; /* stop right behind this many; UINT64_MAX: never */
     uint64_t n_ends;
     uint64_t n_newlines; /* up to and with the last end */
     uint64_t n_seen;     /* newlines in all bytes so far */
@@ -47,7 +49,8 @@ struct split split_begin(enum record_format format);
 struct split_kernel {
     const char *name;
     bool (*is_usable)(void);
-    void (*run)(struct split *split, const unsigned char *at, size_t n_blocks, struct split_tally *tally);
+    void (*run)(struct split *split, const unsigned char *at, size_t n_blocks,
+                struct split_tally *tally);
 };
 
 /* Whole blocks of [at, at+len). */

@@ -75,7 +75,8 @@ INLINE uint64_t escaped_bytes(struct split *s, uint64_t backslash)
 }
 
 /* Separators of elements: commas at depth 1, and the bracket that closes the array. */
-INLINE uint64_t separators(struct split *s, uint64_t open, uint64_t close, uint64_t comma, uint64_t *end)
+INLINE uint64_t separators(struct split *s, uint64_t open, uint64_t close, uint64_t comma,
+                           uint64_t *end)
 {
     uint64_t done = 0, found = 0;
     for (uint64_t rest = open | close; rest; rest &= rest - 1) {
@@ -179,7 +180,10 @@ INLINE void run_blocks(struct split *split, const unsigned char *at, size_t n_bl
     *split = s;
 }
 
-enum { GROUP_BLOCKS = 32, GROUP_BYTES = GROUP_BLOCKS * SPLIT_BLOCK_BYTES };
+enum {
+    GROUP_BLOCKS = 32,
+    GROUP_BYTES = GROUP_BLOCKS * SPLIT_BLOCK_BYTES
+};
 
 struct counts {
     uint64_t n_ends, n_newlines, cr;
@@ -205,8 +209,8 @@ INLINE struct counts group_count(struct split *split, const unsigned char *at, f
  * Groups that cannot reach ends_max are only counted; where the last end is in them is found by a
  * second look at the last group that has one. The rest goes block by block.
  */
-INLINE void run(struct split *split, const unsigned char *at, size_t n_blocks, struct split_tally *tally,
-                find_fn *find)
+INLINE void run(struct split *split, const unsigned char *at, size_t n_blocks,
+                struct split_tally *tally, find_fn *find)
 {
     struct split last_split = *split;
     struct split_tally last_tally = {0};
@@ -239,11 +243,11 @@ INLINE void run(struct split *split, const unsigned char *at, size_t n_blocks, s
 }
 
 /* One function a format, not one for all: each loop then has the registers for itself. */
-#define RUN_OF(format)                                                                             \
-    static __attribute__((noinline)) void run_##format(                                            \
-        struct split *split, const unsigned char *at, size_t n_blocks, struct split_tally *tally)  \
-    {                                                                                              \
-        run(split, at, n_blocks, tally, marks_##format);                                           \
+#define RUN_OF(format)                                                                            \
+    static __attribute__((noinline)) void run_##format(                                           \
+        struct split *split, const unsigned char *at, size_t n_blocks, struct split_tally *tally) \
+    {                                                                                             \
+        run(split, at, n_blocks, tally, marks_##format);                                          \
     }
 RUN_OF(lines)
 RUN_OF(jsonl)

@@ -30,7 +30,8 @@ static inline uint64_t block_eq(const struct block *b, char c)
 
 static inline bool block_has_nul(const struct block *b)
 {
-    __m128i least = _mm_min_epu8(_mm_min_epu8(b->part[0], b->part[1]), _mm_min_epu8(b->part[2], b->part[3]));
+    __m128i least =
+        _mm_min_epu8(_mm_min_epu8(b->part[0], b->part[1]), _mm_min_epu8(b->part[2], b->part[3]));
     return _mm_movemask_epi8(_mm_cmpeq_epi8(least, _mm_setzero_si128())) != 0;
 }
 

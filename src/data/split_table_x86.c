@@ -2,9 +2,5 @@
 #include "data/split_isa.h"
 
 const struct split_kernel *const split_table[] = {
-    &split_kernel_avx512,
-    &split_kernel_avx2,
-    &split_kernel_sse2,
-    &split_kernel_plain,
-    NULL,
+    &split_kernel_avx512, &split_kernel_avx2, &split_kernel_sse2, &split_kernel_plain, NULL,
 };

@@ -14,8 +14,8 @@ static struct str naive_item(const struct naive *naive, uint64_t item)
 static void expect_equal(struct str found, struct str expected, const char *what, uint64_t item)
 {
     if (!str_equal(found, expected))
-        BUG("%s at item %lu: found \"%.*s\", expected \"%.*s\"", what, item, (int)MIN(found.len, 200ul),
-            found.at, (int)MIN(expected.len, 200ul), expected.at);
+        BUG("%s at item %lu: found \"%.*s\", expected \"%.*s\"", what, item,
+            (int)MIN(found.len, 200ul), found.at, (int)MIN(expected.len, 200ul), expected.at);
 }
 
 static int scan_all(struct source *source, struct rng *rng, struct err *err)
@@ -92,7 +92,8 @@ static void compare(struct source *source, const struct naive *naive, enum recor
     bool is_csv = format == FORMAT_CSV || format == FORMAT_TSV;
     if (naive->is_malformed) {
         if (!has_bad_item(source))
-            BUG("malformed %s was accepted", record_format_name(format));
+            BUG("malformed %s was accepted, items %lu", record_format_name(format),
+                source_known(source));
         return;
     }
     if (source_known(source) != naive->n_items)
@@ -115,7 +116,8 @@ void agree_check(const char *path, struct str text, enum record_format format, s
             naive.begins[i] = naive.begins[i + 1];
         naive.n_items--;
     }
-    const struct source_opts opts = {.paths = &path, .n_paths = 1, .format = format, .is_raw = is_csv};
+    const struct source_opts opts = {
+        .paths = &path, .n_paths = 1, .format = format, .is_raw = is_csv};
     struct source *source = NULL;
     struct err err = {0};
     int rc = source_open(&source, &opts, &err);

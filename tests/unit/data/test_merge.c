@@ -37,7 +37,8 @@ static int feed_aside(void *context, uint64_t *item, struct err *err)
     return 1;
 }
 
-static int merge(struct feed feed, struct merge_opts opts, struct merge_stats *stats, struct err *err)
+static int merge(struct feed feed, struct merge_opts opts, struct merge_stats *stats,
+                 struct err *err)
 {
     opts.next_range = feed_range;
     opts.next_aside = feed_aside;
@@ -75,7 +76,8 @@ static void ranges_of_several_parts_come_out_in_order(void **state)
     struct merge_stats stats;
     struct err err = {0};
     int rc = merge((struct feed){ranges, 3, 0, asides, 1, 0},
-                   (struct merge_opts){.out_path = scratch_path("ordered.txt"), .in_order = true, .n_items = 6},
+                   (struct merge_opts){
+                       .out_path = scratch_path("ordered.txt"), .in_order = true, .n_items = 6},
                    &stats, &err);
     if (rc)
         fail_msg("%s", err.text);
@@ -119,8 +121,10 @@ static void what_is_not_there_exactly_once_is_named_and_nothing_is_written(void 
             n_ranges++;
         int rc = merge((struct feed){cases[i / 2].ranges, n_ranges, 0, cases[i / 2].asides,
                                      cases[i / 2].n_asides, 0},
-                       (struct merge_opts){.out_path = scratch_path("never"), .format = formats[i % 2],
-                                           .in_order = cases[i / 2].in_order, .n_items = 4},
+                       (struct merge_opts){.out_path = scratch_path("never"),
+                                           .format = formats[i % 2],
+                                           .in_order = cases[i / 2].in_order,
+                                           .n_items = 4},
                        NULL, &err);
         if (rc != ERR_DATA || !strstr(err.text, cases[i / 2].sentence))
             fail_msg("case %zu (%s): rc %d, %s", i / 2, cases[i / 2].sentence, rc, err.text);
@@ -144,9 +148,10 @@ static void each_form_of_output_is_what_its_readers_expect(void **state)
         {STR(""), 0, true, "o.json", "[]\n"},
         {STR("{\"x\":1}\n"), 1, true, "o.txt", "{\"x\":1}\n"},
         {STR("{\"x\":1}\n"), 1, true, "o.jsonl", "{\"x\":1}\n"},
-        {STR("{\"a\":\"x,y\",\"b\":1.50}\n{\"b\":null,\"\\u0061\":\"q\\\"\\n\"}\n"), 2, true, "o.csv",
-         "a,b\n\"x,y\",1.50\n\"q\"\"\n\",\n"},
-        {STR("{\"a\":[1,{\"b\":2}],\"c\":true}\n"), 1, true, "o.tsv", "a\tc\n\"[1,{\"\"b\"\":2}]\"\ttrue\n"},
+        {STR("{\"a\":\"x,y\",\"b\":1.50}\n{\"b\":null,\"\\u0061\":\"q\\\"\\n\"}\n"), 2, true,
+         "o.csv", "a,b\n\"x,y\",1.50\n\"q\"\"\n\",\n"},
+        {STR("{\"a\":[1,{\"b\":2}],\"c\":true}\n"), 1, true, "o.tsv",
+         "a\tc\n\"[1,{\"\"b\"\":2}]\"\ttrue\n"},
         {STR("{\"a\":\"\"}\n"), 1, true, "o.csv", "a\n\"\"\n"},
         {STR("x\ny\n"), 2, false, "o.csv", "result\nx\ny\n"},
     };
@@ -155,8 +160,10 @@ static void each_form_of_output_is_what_its_readers_expect(void **state)
         const struct merge_range range = {0, cases[i].n_items, "f", 0, cases[i].part.len};
         struct err err = {0};
         int rc = merge((struct feed){.ranges = &range, .n_ranges = cases[i].n_items > 0},
-                       (struct merge_opts){.out_path = scratch_path(cases[i].out), .in_order = true,
-                                           .n_items = cases[i].n_items, .overwrite = true,
+                       (struct merge_opts){.out_path = scratch_path(cases[i].out),
+                                           .in_order = true,
+                                           .n_items = cases[i].n_items,
+                                           .overwrite = true,
                                            .results_are_json = cases[i].is_json},
                        NULL, &err);
         if (rc)
@@ -185,8 +192,10 @@ static void results_that_do_not_fit_the_form_are_named(void **state)
         const struct merge_range range = {0, 2, "g", 0, cases[i].part.len};
         struct err err = {0};
         int rc = merge((struct feed){.ranges = &range, .n_ranges = 1},
-                       (struct merge_opts){.out_path = scratch_path(cases[i].out), .in_order = true,
-                                           .n_items = 2, .results_are_json = cases[i].is_json},
+                       (struct merge_opts){.out_path = scratch_path(cases[i].out),
+                                           .in_order = true,
+                                           .n_items = 2,
+                                           .results_are_json = cases[i].is_json},
                        NULL, &err);
         if (rc != ERR_DATA || !strstr(err.text, cases[i].sentence))
             fail_msg("case %zu: rc %d, %s", i, rc, err.text);
@@ -203,8 +212,8 @@ static void inputs_and_results_are_joined(void **state)
         bool is_json;
         const char *out, *expected;
     } cases[] = {
-        {"i.jsonl", STR("{\"id\":7,\"t\":\"x\"}\n"), STR("{\"t\":\"y\",\"n\":1}\n"), true, "j.jsonl",
-         "{\"id\":7,\"t\":\"y\",\"n\":1}\n"},
+        {"i.jsonl", STR("{\"id\":7,\"t\":\"x\"}\n"), STR("{\"t\":\"y\",\"n\":1}\n"), true,
+         "j.jsonl", "{\"id\":7,\"t\":\"y\",\"n\":1}\n"},
         {"i.jsonl", STR("{}\n"), STR("{}\n"), true, "j.jsonl", "{}\n"},
         {"i.jsonl", STR("{\"\\u0061\":1}\n"), STR("{\"a\":2}\n"), true, "j.jsonl", "{\"a\":2}\n"},
         {"i.txt", STR("line\n"), STR("{\"n\":1}\n"), true, "j.jsonl",
@@ -217,14 +226,19 @@ static void inputs_and_results_are_joined(void **state)
         const char *path = scratch_file(cases[i].in, cases[i].text);
         struct source *source = NULL;
         struct err err = {0};
-        assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
+        assert_int_equal(
+            source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
         assert_int_equal(source_scan(source, 1 << 20, &err), 0);
         scratch_file("h", cases[i].part);
         const struct merge_range range = {0, 1, "h", 0, cases[i].part.len};
         int rc = merge((struct feed){.ranges = &range, .n_ranges = 1},
-                       (struct merge_opts){.out_path = scratch_path(cases[i].out), .in_order = true,
-                                           .n_items = 1, .overwrite = true, .join = true,
-                                           .source = source, .results_are_json = cases[i].is_json},
+                       (struct merge_opts){.out_path = scratch_path(cases[i].out),
+                                           .in_order = true,
+                                           .n_items = 1,
+                                           .overwrite = true,
+                                           .join = true,
+                                           .source = source,
+                                           .results_are_json = cases[i].is_json},
                        NULL, &err);
         if (rc)
             fail_msg("case %zu: %s", i, err.text);
@@ -241,12 +255,14 @@ static void an_output_that_exists_is_kept_unless_told_otherwise(void **state)
     static const struct merge_range range = {0, 1, "k", 0, 4};
     struct merge_opts opts = {.out_path = scratch_path("kept.txt"), .in_order = true, .n_items = 1};
     struct err err = {0};
-    assert_int_equal(merge((struct feed){.ranges = &range, .n_ranges = 1}, opts, NULL, &err), ERR_USAGE);
+    assert_int_equal(merge((struct feed){.ranges = &range, .n_ranges = 1}, opts, NULL, &err),
+                     ERR_USAGE);
     assert_non_null(strstr(err.text, "--force"));
     expect_file("kept.txt", "old\n");
     opts.overwrite = true;
     opts.n_items = 2; /* a merge that fails leaves it as well */
-    assert_int_equal(merge((struct feed){.ranges = &range, .n_ranges = 1}, opts, NULL, &err), ERR_DATA);
+    assert_int_equal(merge((struct feed){.ranges = &range, .n_ranges = 1}, opts, NULL, &err),
+                     ERR_DATA);
     expect_file("kept.txt", "old\n");
     opts.partial_ok = true;
     struct merge_stats stats;
@@ -262,7 +278,8 @@ static void a_full_disk_stops_the_merge_so_that_it_can_be_resumed(void **state)
     static const struct merge_range range = {0, 1, "k", 0, 4};
     struct err err = {0};
     int rc = merge((struct feed){.ranges = &range, .n_ranges = 1},
-                   (struct merge_opts){.out_path = "/dev/full", .in_order = true, .n_items = 1}, NULL, &err);
+                   (struct merge_opts){.out_path = "/dev/full", .in_order = true, .n_items = 1},
+                   NULL, &err);
     assert_int_equal(rc, ERR_STOPPED);
     assert_int_equal(err.code, ERR_STOPPED);
     assert_string_equal(err.text, "/dev/full: write: No space left on device");
@@ -295,8 +312,11 @@ static void large_parts_and_long_lines_pass_through_every_form(void **state)
         struct err err = {0};
         enum out_format format = is_array ? OUT_JSON : OUT_LINES;
         int rc = merge((struct feed){.ranges = ranges, .n_ranges = n_ranges},
-                       (struct merge_opts){.out_path = scratch_path("large.out"), .format = format,
-                                           .in_order = true, .n_items = 20001, .overwrite = true,
+                       (struct merge_opts){.out_path = scratch_path("large.out"),
+                                           .format = format,
+                                           .in_order = true,
+                                           .n_items = 20001,
+                                           .overwrite = true,
                                            .results_are_json = true},
                        NULL, &err);
         if (rc)

@@ -107,8 +107,10 @@ static void malformed_input_is_refused_with_its_place(void **state)
         {"bad.csv", STR("a\0,b\n1,2\n"), "NUL byte in its header"},
         {"bad.csv", STR("a,b\n1,\0\n"), "a NUL byte"},
         {"bad.csv", STR("a,b\n1,2\n3,5\" disk\n4,5\n"), "line 3: a quote within an unquoted field"},
-        {"bad.csv", STR("a,b\n1,2\n3,\"x\n4,5\n"), "line 3: a quote that is opened here is never closed"},
-        {"bad.csv", STR("\"a,b\n1,2\n"), "header: a quote is not closed"},
+        {"bad.csv", STR("a,b\n1,2\n3,\"x\n4,5\n"),
+         "line 3: a quote that is opened here is never closed"},
+        {"bad.csv", STR("\"a,b\n1,2\n"), "line 1: a quote that is opened here is never closed"},
+        {"bad.csv", STR("1\"9\n\n\n"), "line 1: a quote within an unquoted field"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct source *source = NULL;
@@ -133,7 +135,8 @@ static void an_item_that_is_wrong_is_named_when_it_is_read(void **state)
         const char *sentence;
     } cases[] = {
         {"w.csv", STR("a,b\n\"x\ny\",2\n3\n"), false, 1, "w.csv line 4: expected 2 fields"},
-        {"w.csv", STR("a,b\n1,5\" disk\n2,6\" disk\n"), false, 0, "w.csv line 2: a quote within an"},
+        {"w.csv", STR("a,b\n1,5\" disk\n2,6\" disk\n"), false, 0,
+         "w.csv line 2: a quote within an"},
         {"w.csv", STR("a,b\n\n1,\"2\"x\n"), false, 0, "w.csv line 3: text follows a closing quote"},
         {"w.csv", STR("a,b\n1,\xff\n"), false, 0, "w.csv line 2: not UTF-8"},
         {"w.csv", STR("a,b\n\"x\ny\",2\n"), true, 0, "w.csv line 2: a record of several lines"},
@@ -189,7 +192,8 @@ static void several_files_are_one_sequence_and_places_name_the_file(void **state
                            scratch_file("three.txt", STR("c\nd\n"))};
     struct source *source = NULL;
     struct err err = {0};
-    assert_int_equal(scan_whole(&source, &(struct source_opts){.paths = paths, .n_paths = 3}, &err), 0);
+    assert_int_equal(scan_whole(&source, &(struct source_opts){.paths = paths, .n_paths = 3}, &err),
+                     0);
     assert_int_equal(source_known(source), 4);
     expect_lines(source, "a\nb\nc\nd\n");
     static const char *const places[] = {"one.txt line 1", "one.txt line 2", "three.txt line 1",
@@ -211,11 +215,12 @@ static void csv_files_must_have_the_same_header(void **state)
                            scratch_file("h3.csv", STR("a,c\n5,6\n"))};
     struct source *source = NULL;
     struct err err = {0};
-    assert_int_equal(scan_whole(&source, &(struct source_opts){.paths = paths, .n_paths = 2}, &err), 0);
+    assert_int_equal(scan_whole(&source, &(struct source_opts){.paths = paths, .n_paths = 2}, &err),
+                     0);
     assert_int_equal(source_known(source), 2);
     source_close(source);
-    assert_int_equal(source_open(&source, &(struct source_opts){.paths = paths, .n_paths = 3}, &err),
-                     ERR_DATA);
+    assert_int_equal(
+        source_open(&source, &(struct source_opts){.paths = paths, .n_paths = 3}, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "column 2 is 'c', expected 'b'"));
 }
 
@@ -278,7 +283,8 @@ static void weights_are_bytes_or_a_field(void **state)
     assert_int_equal(source_weight(source, 2, &weight, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "line 3: no field 'n'"));
     source_close(source);
-    source = open_one(scratch_file("w2.csv", STR("n\n7\n")), (struct source_opts){.weight_field = "n"});
+    source =
+        open_one(scratch_file("w2.csv", STR("n\n7\n")), (struct source_opts){.weight_field = "n"});
     assert_int_equal(source_weight(source, 0, &weight, &err), 0);
     assert_true(weight > 6.9 && weight < 7.1);
     source_close(source);
@@ -306,9 +312,12 @@ static void a_file_that_shrinks_is_named(void **state)
 static void random_text(struct buf *out, struct rng *rng, enum record_format format, size_t len)
 {
     static const char *const pieces[FORMAT_TSV + 1][12] = {
-        [FORMAT_LINES] = {"a", "bc ", "\n", "\n\n", "\r\n", "\r", "\"", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"},
-        [FORMAT_JSONL] = {"1\n", "{\"a\":1}\n", "\n", " \n", "\t\r\n", "\"x y\"\r\n", " 5 \n", "[1,2]\n"},
-        [FORMAT_CSV] = {"a", ",", "\n", "\"\n\"", "\"\"\"\"", "\r\n", "\"\r\n,\"", "bbbbbbbbbbbbbbbbbbbbbb"},
+        [FORMAT_LINES] = {"a", "bc ", "\n", "\n\n", "\r\n", "\r", "\"",
+                          "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"},
+        [FORMAT_JSONL] = {"1\n", "{\"a\":1}\n", "\n", " \n", "\t\r\n", "\"x y\"\r\n", " 5 \n",
+                          "[1,2]\n"},
+        [FORMAT_CSV] = {"a", ",", "\n", "\"\n\"", "\"\"\"\"", "\r\n", "\"\r\n,\"",
+                        "bbbbbbbbbbbbbbbbbbbbbb"},
         [FORMAT_TSV] = {"a", "\t", "\n", "\"\n\"", "\"\"", "\r\n", "b", "c d"},
     };
     if (format == FORMAT_CSV || format == FORMAT_TSV)
@@ -319,8 +328,16 @@ static void random_text(struct buf *out, struct rng *rng, enum record_format for
 
 static void random_array(struct buf *out, struct rng *rng, size_t len)
 {
-    static const char *const values[] = {"1", "\"\"", "\"\\\\\"", "\"\\\\\\\"]\"", "{\"a\":[1,{}]}", "[]",
-                                         "[[\",\"],\n[2]]", " null ", "\"\\\"\\\\,[\"", "{\"k\" :\r\n true}"};
+    static const char *const values[] = {"1",
+                                         "\"\"",
+                                         "\"\\\\\"",
+                                         "\"\\\\\\\"]\"",
+                                         "{\"a\":[1,{}]}",
+                                         "[]",
+                                         "[[\",\"],\n[2]]",
+                                         " null ",
+                                         "\"\\\"\\\\,[\"",
+                                         "{\"k\" :\r\n true}"};
     const char *separator = "[";
     while (out->len < len) {
         buf_addf(out, "%s%s", separator, values[rng_below(rng, countof(values))]);
@@ -359,7 +376,8 @@ static void a_record_may_be_larger_than_every_buffer(void **state)
     memset(text.at + text.len, 'x', long_bytes);
     text.len += long_bytes;
     buf_add_text(&text, "\nlast\n");
-    struct source *source = open_one(scratch_file("long.txt", buf_str(&text)), (struct source_opts){0});
+    struct source *source =
+        open_one(scratch_file("long.txt", buf_str(&text)), (struct source_opts){0});
     assert_int_equal(source_known(source), 3);
     struct buf out = BUF_INIT;
     struct err err = {0};
@@ -386,7 +404,8 @@ static void the_index_stays_bounded_and_finds_every_item(void **state)
     const char *path = scratch_file("many.txt", buf_str(&text));
     struct source *source = NULL;
     struct err err = {0};
-    assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
+    assert_int_equal(
+        source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
     source_tune(source, 64, 1); /* an entry a block, were there room */
     while (!source_is_complete(source))
         assert_int_equal(source_scan(source, 100000, &err), 0);

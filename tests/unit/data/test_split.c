@@ -4,7 +4,9 @@
 #include "base/rng.h"
 #include "data/split_isa.h"
 
-enum { N_BLOCKS = 100 };
+enum {
+    N_BLOCKS = 100
+};
 
 static bool tally_equal(const struct split_tally *a, const struct split_tally *b)
 {
@@ -14,8 +16,9 @@ static bool tally_equal(const struct split_tally *a, const struct split_tally *b
 
 static bool split_equal(const struct split *a, const struct split *b)
 {
-    return a->inside == b->inside && a->has_content == b->has_content && a->is_escaped == b->is_escaped &&
-           a->depth == b->depth && a->is_first == b->is_first && a->flaws == b->flaws;
+    return a->inside == b->inside && a->has_content == b->has_content &&
+           a->is_escaped == b->is_escaped && a->depth == b->depth && a->is_first == b->is_first &&
+           a->flaws == b->flaws;
 }
 
 /* Every kernel that this processor can run gives what the plain loops give. */
@@ -29,7 +32,8 @@ static void all_kernels_agree(void **state)
         for (size_t i = 0; i < sizeof(text); i++)
             text[i] = (unsigned char)alphabet[rng_below(&rng, sizeof(alphabet) - (round % 4 != 0))];
         enum record_format format = (enum record_format)(FORMAT_LINES + rng_below(&rng, 5));
-        struct split_tally first = {.ends_max = rng_below(&rng, 2) ? UINT64_MAX : 1 + rng_below(&rng, 90)};
+        struct split_tally first = {.ends_max =
+                                        rng_below(&rng, 2) ? UINT64_MAX : 1 + rng_below(&rng, 90)};
         struct split begin = split_begin(format), expected = begin;
         struct split_tally wanted = first;
         split_kernel_plain.run(&expected, text, N_BLOCKS, &wanted);

@@ -47,7 +47,8 @@ static void expect_text(struct source *source, struct str expected)
     struct buf out = BUF_INIT;
     struct err err = {0};
     uint64_t n_out;
-    assert_int_equal(source_lines(source, 0, source_known(source), SIZE_MAX, &out, &n_out, &err), 0);
+    assert_int_equal(source_lines(source, 0, source_known(source), SIZE_MAX, &out, &n_out, &err),
+                     0);
     assert_true(str_equal(buf_str(&out), expected));
     buf_release(&out);
 }
@@ -91,7 +92,8 @@ static void packed_files_of_several_members_are_read_as_one(void **state)
             path = scratch_file(cases[i].name, (struct str){packed.at, packed.len - cut});
             struct source *source = NULL;
             struct err err = {0};
-            int rc = source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err);
+            int rc =
+                source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err);
             if (rc == 0)
                 rc = scan_whole(source, &err);
             if (rc != ERR_DATA || !strstr(err.text, "is cut off"))
@@ -111,8 +113,9 @@ static void what_is_not_packed_is_refused_at_open(void **state)
         const char *path = scratch_file(names[i], STR("this is no archive, whatever its name\n"));
         struct source *source = NULL;
         struct err err = {0};
-        assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err),
-                         ERR_DATA);
+        assert_int_equal(
+            source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err),
+            ERR_DATA);
         assert_non_null(strstr(err.text, names[i]));
     }
     struct buf packed = BUF_INIT;
@@ -121,7 +124,8 @@ static void what_is_not_packed_is_refused_at_open(void **state)
     const char *path = scratch_file("padded.gz", buf_str(&packed));
     struct source *source = NULL;
     struct err err = {0};
-    assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
+    assert_int_equal(
+        source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
     assert_int_equal(scan_whole(source, &err), 0);
     assert_int_equal(source_known(source), 1);
     source_close(source);
@@ -140,7 +144,8 @@ static void a_pipe_is_read_as_far_as_it_goes_and_never_waited_for(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     cleanup_fd int keep = open(path, O_RDWR | O_CLOEXEC);
     int writer = open(path, O_WRONLY | O_CLOEXEC);
-    struct source_opts opts = {.paths = &path, .n_paths = 1, .spool_dir = scratch_path("spool-pipe")};
+    struct source_opts opts = {
+        .paths = &path, .n_paths = 1, .spool_dir = scratch_path("spool-pipe")};
     struct source *source = NULL;
     struct err err = {0};
     assert_int_equal(source_open(&source, &opts, &err), 0);
@@ -181,8 +186,10 @@ static void stdin_can_be_resumed_from_its_spool(void **state)
     put(pair[1], "a,b\n1,2\n3,4\n");
     close(pair[0]), close(pair[1]);
     const char *path = "-";
-    struct source_opts opts = {
-        .paths = &path, .n_paths = 1, .format = FORMAT_CSV, .spool_dir = scratch_path("spool-stdin")};
+    struct source_opts opts = {.paths = &path,
+                               .n_paths = 1,
+                               .format = FORMAT_CSV,
+                               .spool_dir = scratch_path("spool-stdin")};
     struct err err = {0};
     for (int again = 0; again < 2; again++) {
         struct source *source = NULL;
@@ -241,11 +248,13 @@ static void a_changed_input_is_told_from_the_one_the_run_began_with(void **state
         {true, STR(""), 100000, "was written to since the run began"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
-        const char *path = scratch_file("same.txt", cases[i].is_large ? buf_str(&large) : STR("one\ntwo\n"));
+        const char *path =
+            scratch_file("same.txt", cases[i].is_large ? buf_str(&large) : STR("one\ntwo\n"));
         struct source *source = NULL;
         struct err err = {0};
         buf_reset(&id);
-        assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
+        assert_int_equal(
+            source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
         source_identity(source, &id);
         assert_int_equal(source_verify(source, buf_str(&id), &err), 0);
         if (cases[i].is_large) {
