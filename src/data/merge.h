@@ -31,15 +31,15 @@ struct merge_range {
 };
 
 struct merge_opts {
-    const char *out_path;     /* "-" is stdout */
+    const char *out_path; /* "-" is stdout */
     enum out_format format;
-    bool results_are_json;    /* false: text lines; JSONL and JSON then hold them as strings */
-    bool in_order;            /* false: ranges come as they were committed */
-    bool overwrite;           /* an existing file is refused otherwise (ERR_USAGE) */
-    bool join;                /* the input's fields with the result's; needs `source` */
+    bool results_are_json; /* false: text lines; JSONL and JSON then hold them as strings */
+    bool in_order;         /* false: ranges come as they were committed */
+    bool overwrite;        /* an existing file is refused otherwise (ERR_USAGE) */
+    bool join;             /* the input's fields with the result's; needs `source` */
     struct source *source;
-    uint64_t n_items;         /* the proof's total */
-    bool partial_ok;          /* `muster results`: gaps are fine */
+    uint64_t n_items; /* the proof's total */
+    bool partial_ok;  /* `muster results`: gaps are fine */
 
     /* 1 and a row, 0 at the end, negative on error. */
     int (*next_range)(void *context, struct merge_range *row, struct err *err);
@@ -57,4 +57,5 @@ struct merge_stats {
  * ERR_DATA if an index occurs twice or is missing, naming the first one, or if a part is shorter
  * than its rows say or holds another number of lines; nothing is then put in place.
  */
-MUST_CHECK int merge_write(const struct merge_opts *opts, struct merge_stats *stats, struct err *err);
+MUST_CHECK int merge_write(const struct merge_opts *opts, struct merge_stats *stats,
+                           struct err *err);

@@ -18,11 +18,11 @@
 #include "base/err.h"
 
 /* name, extension list */
-#define RECORD_FORMATS(X)                                                                          \
-    X(LINES, "lines")                                                                              \
-    X(JSONL, "jsonl")                                                                              \
-    X(JSON, "json")                                                                                \
-    X(CSV, "csv")                                                                                  \
+#define RECORD_FORMATS(X) \
+    X(LINES, "lines")     \
+    X(JSONL, "jsonl")     \
+    X(JSON, "json")       \
+    X(CSV, "csv")         \
     X(TSV, "tsv")
 
 enum record_format {
@@ -77,7 +77,7 @@ uint64_t source_bytes_total(const struct source *source);
 
 /*
  * Append known items [first, first+count) to out as lines, one item a line, each ended by one LF,
- * stopping early once bytes_max is passed (but never before one item). Newlines inside an item
+ * stopping early at about bytes_max (but never before one item). Newlines inside an item
  * (JSON array elements) are dropped where they are insignificant. *n_out = how many were written.
  * Runs of verbatim lines are copied in blocks, at memory speed.
  */

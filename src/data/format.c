@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names and extensions of formats, in and out.
+ */
+#include "base/fs.h"
+#include "data/merge.h"
+#include "data/source.h"
+
+static const struct {
+    const char *extension;
+    enum record_format format;
+    enum out_format out;
+} extensions[] = {
+    {".jsonl", FORMAT_JSONL, OUT_JSONL}, {".ndjson", FORMAT_JSONL, OUT_JSONL},
+    {".json", FORMAT_JSON, OUT_JSON},    {".csv", FORMAT_CSV, OUT_CSV},
+    {".tsv", FORMAT_TSV, OUT_TSV},
+};
+
+static const char *const record_names[] = {[FORMAT_AUTO] = "auto",
+#define X(id, name) [FORMAT_##id] = (name),
+                                           RECORD_FORMATS(X)
+#undef X
+};
+
+static const char *const out_names[] = {
+    [OUT_AUTO] = "auto", [OUT_JSONL] = "jsonl", [OUT_JSON] = "json",
+    [OUT_CSV] = "csv",   [OUT_TSV] = "tsv",     [OUT_LINES] = "lines",
+};
+
+static int name_find(const char *const *names, size_t n_names, struct str text, struct err *err)
+{
+    for (size_t i = 0; i < n_names; i++)
+        if (str_equal(text, str_of(names[i])))
+            return (int)i;
+    return fail(err, ERR_USAGE, "unknown format '%.*s' (lines, jsonl, json, csv and tsv are known)",
+                (int)MIN(text.len, (size_t)60), text.at);
+}
+
+int record_format_parse(struct str text, enum record_format *out, struct err *err)
+{
+    int found = name_find(record_names, countof(record_names), text, err);
+    if (found < 0)
+        return found;
+    *out = (enum record_format)found;
+    return 0;
+}
+
+const char *record_format_name(enum record_format format)
+{
+    return record_names[format];
+}
+
+int out_format_parse(struct str text, enum out_format *out, struct err *err)
+{
+    int found = name_find(out_names, countof(out_names), text, err);
+    if (found < 0)
+        return found;
+    *out = (enum out_format)found;
+    return 0;
+}
+
+static bool has_extension(struct str name, const char *extension)
+{
+    struct str end = str_of(extension);
+    return name.len > end.len && strncasecmp(name.at + name.len - end.len, extension, end.len) == 0;
+}
+
+enum record_format record_format_of_path(const char *path)
+{
+    static const char *const packed[] = {".gz", ".zst"};
+    struct str name = str_of(path_basename(path));
+    for (size_t i = 0; i < countof(packed); i++)
+        if (has_extension(name, packed[i]))
+            name.len -= strlen(packed[i]);
+    for (size_t i = 0; i < countof(extensions); i++)
+        if (has_extension(name, extensions[i].extension))
+            return extensions[i].format;
+    return FORMAT_LINES;
+}
+
+enum out_format out_format_of_path(const char *path)
+{
+    struct str name = str_of(path_basename(path));
+    for (size_t i = 0; i < countof(extensions); i++)
+        if (has_extension(name, extensions[i].extension))
+            return extensions[i].out;
+    return OUT_LINES;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/xalloc.h"
+#include "data/source_impl.h"
+
+static void thin_out(struct sparse_index *index)
+{
+    for (size_t i = 0; i < index->n_entries / 2; i++)
+        index->entries[i] = index->entries[2 * i];
+    index->n_entries /= 2;
+    index->stride_bytes *= 2;
+}
+
+void index_add(struct sparse_index *index, struct index_entry entry)
+{
+    if (entry.offset < index->next_offset)
+        return;
+    if (!index->entries)
+        index->entries = xmalloc(INDEX_ENTRIES_MAX * sizeof(*index->entries));
+    if (index->n_entries == INDEX_ENTRIES_MAX)
+        thin_out(index);
+    index->entries[index->n_entries++] = entry;
+    index->next_offset = entry.offset + index->stride_bytes;
+}
+
+const struct index_entry *index_find(const struct sparse_index *index, uint64_t item)
+{
+    size_t low = 0, high = index->n_entries;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (index->entries[middle].item <= item)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? &index->entries[low - 1] : NULL;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/outfile.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/disk.h"
+
+enum {
+    PENDING_BYTES = 1024 * 1024
+};
+
+static int disk_fail(const struct outfile *file, int rc, struct err *err)
+{
+    return wrap(err, disk_error(err, rc), "%s", file->name);
+}
+
+static int beside_open(struct outfile *file, struct err *err)
+{
+    cleanup_free char *folder = path_dirname(file->path);
+    file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (file->fd >= 0)
+        return 0;
+    if (errno == ENOENT || errno == EACCES || errno == EROFS)
+        return fail_errno_as(err, ERR_USAGE, "%s: write in folder %s", file->name, folder);
+    /* NFS and others have no nameless files. */
+    file->beside = xasprintf("%s.new", file->path);
+    file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->fd < 0)
+        return disk_fail(file, fail_errno_as(err, ERR_USAGE, "create %s", file->beside), err);
+    return 0;
+}
+
+int outfile_open(struct outfile *file, const char *path, bool overwrite, struct err *err)
+{
+    *file = (struct outfile){.fd = -1, .overwrite = overwrite};
+    file->path = xstrdup(path);
+    file->name = file->path;
+    if (strcmp(path, "-") == 0) {
+        file->name = "stdout";
+        file->is_direct = true;
+        file->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+        return file->fd < 0 ? fail_errno(err, "stdout") : 0;
+    }
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return beside_open(file, err);
+    if (S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "%s is a folder", path);
+    if (!S_ISREG(st.st_mode)) { /* /dev/null, a pipe */
+        file->is_direct = true;
+        file->fd = open(path, O_WRONLY | O_CLOEXEC);
+        return file->fd < 0 ? fail_errno_as(err, ERR_USAGE, "open %s", path) : 0;
+    }
+    if (!overwrite)
+        return fail(err, ERR_USAGE, "%s exists; --force replaces it", path);
+    return beside_open(file, err);
+}
+
+static int flush(struct outfile *file, struct err *err)
+{
+    int rc = write_all(file->fd, buf_text(&file->pending), file->pending.len, err);
+    if (rc)
+        return disk_fail(file, rc, err);
+    file->bytes += file->pending.len;
+    buf_reset(&file->pending);
+    return 0;
+}
+
+int outfile_pump(struct outfile *file, struct err *err)
+{
+    return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
+}
+
+/* Give the nameless file a name: its own if that must be new, else one beside it, for the rename. */
+static int name_give(struct outfile *file, struct err *err)
+{
+    char self[64];
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", file->fd);
+    if (!file->overwrite) {
+        if (linkat(AT_FDCWD, self, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) == 0)
+            return 0;
+        if (errno == EEXIST)
+            return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
+        return disk_fail(file, fail_errno(err, "give it its name"), err);
+    }
+    char *beside = xasprintf("%s.new", file->path);
+    unlink(beside);
+    if (linkat(AT_FDCWD, self, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) != 0) {
+        free(beside);
+        return disk_fail(file, fail_errno(err, "give it its name"), err);
+    }
+    file->beside = beside;
+    return 0;
+}
+
+int outfile_commit(struct outfile *file, struct err *err)
+{
+    int rc = flush(file, err);
+    if (rc || file->is_direct)
+        return rc;
+    if (fsync(file->fd) != 0)
+        return disk_fail(file, fail_errno(err, "sync"), err);
+    if (!file->beside)
+        rc = name_give(file, err);
+    if (rc)
+        return rc;
+    if (file->beside) {
+        int put = file->overwrite
+                      ? rename(file->beside, file->path)
+                      : renameat2(AT_FDCWD, file->beside, AT_FDCWD, file->path, RENAME_NOREPLACE);
+        if (put != 0 &&
+            errno == EINVAL) /* a file system without NOREPLACE; it was not there at open */
+            put = rename(file->beside, file->path);
+        if (put != 0)
+            return disk_fail(file, fail_errno(err, "rename %s", file->beside), err);
+        free(steal_ptr(&file->beside));
+    }
+    return fsync_parent(file->path, err);
+}
+
+void outfile_close(struct outfile *file)
+{
+    fd_close(&file->fd);
+    if (file->beside)
+        unlink(file->beside);
+    free(steal_ptr(&file->beside));
+    free(steal_ptr(&file->path));
+    buf_release(&file->pending);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A file that appears at its place whole and durable, or not at all. Until then it has no name
+ * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere it
+ * is <name>.new. stdout, devices and pipes are written to directly.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct outfile {
+    char *path, *beside; /* beside: NULL while nameless */
+    const char *name;    /* for messages */
+    int fd;
+    bool is_direct, overwrite;
+    struct buf pending;
+    uint64_t bytes;
+};
+
+#define OUTFILE_INIT \
+    {                \
+        .fd = -1     \
+    }
+
+/* ERR_USAGE if something is there and may not be overwritten. */
+MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite,
+                            struct err *err);
+/* Write what is pending if there is much of it. Add to file->pending, then call this. */
+MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
+/* Everything on disk, then in place. */
+MUST_CHECK int outfile_commit(struct outfile *file, struct err *err);
+/* Drops what was not committed. Fine after a commit. */
+void outfile_close(struct outfile *file);

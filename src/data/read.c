@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Items back from their numbers. A cursor goes through the file; whoever reads on where a cursor
+ * stands pays nothing for finding the place, anyone else takes the cursor that was idle longest and
+ * walks from the nearest entry of the index.
+ */
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "data/source_impl.h"
+
+enum {
+    LOAD_BYTES_MIN = 64 * 1024
+};
+
+static size_t file_of_item(const struct source *source, uint64_t item)
+{
+    size_t low = 0, high = MIN(source->scan_file + 1, source->n_files);
+    while (high - low > 1) { /* the last file that begins at or before the item */
+        size_t middle = low + (high - low) / 2;
+        if (source->files[middle].first_item <= item)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Have `want` bytes from the cursor's offset on in its window, or all there are. */
+static int cursor_load(struct source *source, struct cursor *c, size_t want, struct err *err)
+{
+    struct input *input = &source->files[c->file].input;
+    ASSERT(c->base <= c->offset);
+    size_t skip = (size_t)MIN(c->offset - c->base, (uint64_t)c->len);
+    size_t have = c->len - skip;
+    if (have >= want || c->base + c->len == input->text_bytes)
+        return 0;
+    size_t cap = MAX(want, MIN(c->load_bytes, source->window_bytes));
+    c->load_bytes = MIN(c->load_bytes * 2, (size_t)WINDOW_BYTES);
+    if (have > 0)
+        memmove(c->at, c->at + skip, have);
+    /* A long record's window is given back once it is no longer needed. */
+    if (cap > c->cap || (c->cap > 4 * (size_t)WINDOW_BYTES && cap < c->cap / 4)) {
+        cap = MAX(cap, have);
+        c->at = xrealloc(c->at, cap);
+        c->cap = cap;
+    }
+    c->base = c->offset;
+    c->len = have;
+    size_t more = (size_t)MIN(cap - MIN(cap, have), input->text_bytes - c->base - have);
+    int rc = input_read(input, c->base + have, c->at + have, more, err);
+    if (rc == 0)
+        c->len += more;
+    return rc;
+}
+
+static const char *cursor_text(const struct cursor *c)
+{
+    return c->at + (c->offset - c->base);
+}
+
+/* A search for record ends from a cursor on. */
+struct find {
+    uint64_t ends_max;
+    size_t bytes_max; /* look about so far; further only if the first record needs it, */
+    bool is_strict;   /* and not even then: n_ends may come out 0 */
+    struct split_tally tally;
+    bool has_end; /* false: the last record of a file, without newline */
+};
+
+/* One look at what the window has, at most `look` bytes. False if no end is in it. */
+static bool cursor_look(const struct source *source, const struct cursor *c, struct find *find,
+                        size_t look, bool is_all, bool *is_flawed)
+{
+    struct split split = split_begin(source->format);
+    size_t tail = look % SPLIT_BLOCK_BYTES;
+    find->has_end = true;
+    find->tally = (struct split_tally){.ends_max = find->ends_max};
+    split_blocks(&split, cursor_text(c), look, &find->tally);
+    if (is_all && !split_is_stopped(&split, &find->tally))
+        split_tail(&split, cursor_text(c) + look - tail, tail, &find->tally);
+    *is_flawed = split.flaws != 0;
+    return find->tally.n_ends > 0;
+}
+
+static int cursor_find(struct source *source, struct cursor *c, struct find *find, struct err *err)
+{
+    const struct input *input = &source->files[c->file].input;
+    size_t bytes_max = MAX(find->bytes_max, SPLIT_BLOCK_BYTES);
+    for (size_t want = SPLIT_BLOCK_BYTES;;) {
+        int rc = cursor_load(source, c, want, err);
+        if (rc)
+            return rc;
+        size_t have = (size_t)(c->base + c->len - c->offset), look = MIN(have, bytes_max);
+        bool is_all = look == have && c->base + c->len == input->text_bytes, is_flawed;
+        if (cursor_look(source, c, find, look, is_all, &is_flawed))
+            return 0;
+        if (is_flawed)
+            return fail(err, ERR_DATA, "%s is malformed near byte %lu", input->name, c->offset);
+        if (is_all) {
+            ASSERT(have > 0 && input->is_whole);
+            find->has_end = false;
+            find->tally.n_ends = 1;
+            find->tally.after_end = have;
+            return 0;
+        }
+        if (look < have && find->is_strict)
+            return 0;
+        if (look < have)
+            bytes_max = have;
+        else
+            want = MAX(have * 2, source->window_bytes);
+    }
+}
+
+static void cursor_advance(struct cursor *c, const struct split_tally *tally)
+{
+    c->item += tally->n_ends;
+    c->offset += tally->after_end;
+    c->line += tally->n_newlines;
+}
+
+static void cursor_place(const struct source *source, struct cursor *c, uint64_t item)
+{
+    const struct source_file *file = &source->files[c->file];
+    const struct index_entry *entry = index_find(&source->index, item);
+    struct index_entry first = {file->first_item, file->begin_at, file->begin_line};
+    if (!entry || entry->item <= file->first_item)
+        entry = &first;
+    c->item = entry->item;
+    c->offset = c->base = entry->offset;
+    c->line = entry->line;
+    c->len = 0;
+    c->load_bytes = LOAD_BYTES_MIN;
+}
+
+/* The cursor that stands at the item, or the one idle longest, moved there. */
+static int cursor_at(struct source *source, uint64_t item, struct cursor **out, struct err *err)
+{
+    ASSERT(item < source->n_known);
+    size_t file = file_of_item(source, item);
+    struct cursor *oldest = &source->cursors[0];
+    for (struct cursor *c = source->cursors; c < source->cursors + N_CURSORS; c++) {
+        if (c->is_set && c->file == file && c->item == item) {
+            c->used_at = ++source->n_uses;
+            *out = c;
+            return 0;
+        }
+        if (c->used_at < oldest->used_at)
+            oldest = c;
+    }
+    oldest->is_set = false;
+    oldest->file = file;
+    cursor_place(source, oldest, item);
+    while (oldest->item < item) {
+        struct find find = {.ends_max = item - oldest->item, .bytes_max = SIZE_MAX};
+        int rc = cursor_find(source, oldest, &find, err);
+        if (rc)
+            return rc;
+        cursor_advance(oldest, &find.tally);
+    }
+    oldest->is_set = true;
+    oldest->used_at = ++source->n_uses;
+    *out = oldest;
+    return 0;
+}
+
+/* The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves again. */
+static int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
+                       struct err *err)
+{
+    struct find find = {.ends_max = 1, .bytes_max = SIZE_MAX};
+    int rc = cursor_find(source, c, &find, err);
+    if (rc)
+        return rc;
+    uint64_t n_lines_before;
+    struct str whole = {cursor_text(c), find.tally.after_end - find.has_end};
+    *record = record_trim(source, whole, find.has_end, &n_lines_before);
+    *line = c->line + n_lines_before;
+    cursor_advance(c, &find.tally);
+    return 0;
+}
+
+/* The item under the cursor, added to out; errors name its place. */
+static int item_take(struct source *source, struct cursor *c, struct buf *out, struct err *err)
+{
+    struct str record;
+    uint64_t line, item = c->item;
+    int rc = cursor_take(source, c, &record, &line, err);
+    if (rc)
+        return rc;
+    rc = record_convert(source, record, out, err);
+    if (rc == 0)
+        return 0;
+    struct buf place = BUF_INIT;
+    place_add(source, &source->files[c->file], item, line, &place);
+    rc = wrap(err, rc, "%s", buf_text(&place));
+    buf_release(&place);
+    return rc;
+}
+
+/* True if the found records are, byte for byte, what is asked for: plain lines ended by LF. */
+static bool is_verbatim(const struct source *source, const struct find *find)
+{
+    return find->has_end && !find->tally.has_cr && find->tally.n_newlines == find->tally.n_ends &&
+           !source->is_converted && source->format != FORMAT_JSON;
+}
+
+/* The records just found, in one copy if they can be, else one by one up to end_len bytes in out. */
+static int found_take(struct source *source, struct cursor *c, const struct find *find,
+                      size_t end_len, struct buf *out, uint64_t *n_out, struct err *err)
+{
+    if (is_verbatim(source, find)) {
+        buf_add(out, cursor_text(c), find->tally.after_end);
+        cursor_advance(c, &find->tally);
+        *n_out += find->tally.n_ends;
+        return 0;
+    }
+    uint64_t left = find->tally.n_ends;
+    do {
+        int rc = item_take(source, c, out, err);
+        if (rc)
+            return rc;
+        buf_add_char(out, '\n');
+        ++*n_out;
+    } while (--left > 0 && out->len < end_len);
+    return 0;
+}
+
+int source_lines(struct source *source, uint64_t first, uint64_t count, size_t bytes_max,
+                 struct buf *out, uint64_t *n_out, struct err *err)
+{
+    ASSERT(first + count <= source->n_known);
+    size_t end_len = out->len + MIN(bytes_max, SIZE_MAX - out->len);
+    *n_out = 0;
+    while (*n_out < count && (*n_out == 0 || out->len < end_len)) {
+        struct cursor *c;
+        struct find find = {
+            .ends_max = count - *n_out,
+            .bytes_max = end_len - MIN(out->len, end_len),
+            .is_strict = *n_out > 0,
+        };
+        int rc = cursor_at(source, first + *n_out, &c, err);
+        if (rc == 0)
+            rc = cursor_find(source, c, &find, err);
+        if (rc || find.tally.n_ends == 0)
+            return rc;
+        rc = found_take(source, c, &find, end_len, out, n_out, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int source_item(struct source *source, uint64_t item, struct buf *out, struct err *err)
+{
+    struct cursor *c;
+    int rc = cursor_at(source, item, &c, err);
+    return rc ? rc : item_take(source, c, out, err);
+}
+
+static int item_read(struct source *source, uint64_t item, struct err *err)
+{
+    buf_reset(&source->item);
+    return source_item(source, item, &source->item, err);
+}
+
+static int item_fail(struct source *source, uint64_t item, struct err *err, const char *what)
+{
+    cleanup_buf struct buf place = BUF_INIT;
+    source_place(source, item, &place);
+    return fail(err, ERR_DATA, "%s: %s", buf_text(&place), what);
+}
+
+int source_item_json(struct source *source, uint64_t item, struct buf *out, const char **key_out,
+                     struct err *err)
+{
+    int rc = item_read(source, item, err);
+    if (rc)
+        return rc;
+    struct str text = buf_str(&source->item);
+    *key_out = "data";
+    if (source->is_converted || source->format == FORMAT_JSON) {
+        buf_add_str(out, text); /* checked when it was converted */
+    } else if (source->format == FORMAT_JSONL) {
+        if (!json_is_value(text))
+            return item_fail(source, item, err, "not a JSON value");
+        buf_add_str(out, str_trim(text));
+    } else if (utf8_is_valid(text)) {
+        buf_add_json(out, text);
+    } else {
+        *key_out = "data_b64";
+        buf_add_char(out, '"');
+        buf_add_base64(out, text);
+        buf_add_char(out, '"');
+    }
+    return 0;
+}
+
+void source_place(struct source *source, uint64_t item, struct buf *out)
+{
+    struct cursor *c;
+    struct str record;
+    uint64_t line;
+    if (cursor_at(source, item, &c, NULL) != 0 ||
+        cursor_take(source, c, &record, &line, NULL) != 0) {
+        buf_addf(out, "item %lu", item);
+        return;
+    }
+    place_add(source, &source->files[c->file], item, line, out);
+}
+
+/* A number as JSON has it, or, from CSV, as the content of a string. */
+static bool weight_of(const struct source *source, struct str value, double *out)
+{
+    if (!source->is_converted)
+        return json_to_double(value, out);
+    cleanup_buf struct buf text = BUF_INIT;
+    return json_to_text(value, &text) && double_parse(str_trim(buf_str(&text)), out, NULL) == 0;
+}
+
+int source_weight(struct source *source, uint64_t item, double *out, struct err *err)
+{
+    int rc = item_read(source, item, err);
+    if (rc)
+        return rc;
+    const char *field = source->opts.weight_field;
+    struct str text = buf_str(&source->item), value;
+    *out = (double)text.len;
+    if (!field)
+        return 0;
+    cleanup_buf struct buf what = BUF_INIT;
+    if (!json_get(text, field, &value)) {
+        buf_addf(&what, "no field '%s' to weigh it by", field);
+        return item_fail(source, item, err, buf_text(&what));
+    }
+    if (weight_of(source, value, out) && *out >= 0)
+        return 0;
+    buf_addf(&what, "expected a number of at least 0 in '%s', found %.*s", field,
+             (int)MIN(value.len, (size_t)40), value.at);
+    return item_fail(source, item, err, buf_text(&what));
+}

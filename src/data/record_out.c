@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One result a call, in the form asked for.
+ */
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "data/merge_impl.h"
+
+bool record_out_is_verbatim(const struct record_out *out)
+{
+    if (out->opts->join)
+        return false;
+    return out->format == OUT_LINES || (out->format == OUT_JSONL && out->opts->results_are_json);
+}
+
+void record_out_begin(struct record_out *out)
+{
+    if (out->format == OUT_JSON)
+        buf_add_char(&out->file->pending, '[');
+    out->separator = out->format == OUT_CSV ? ',' : out->format == OUT_TSV ? '\t' : '\0';
+}
+
+void record_out_end(struct record_out *out)
+{
+    if (out->format == OUT_JSON)
+        buf_add_text(&out->file->pending, out->n_records > 0 ? "\n]\n" : "]\n");
+}
+
+void record_out_release(struct record_out *out)
+{
+    csv_row_release(&out->columns);
+    free(out->cells);
+    buf_release(&out->name);
+    buf_release(&out->text);
+    buf_release(&out->input);
+    buf_release(&out->joined);
+}
+
+/* A value as CSV has it: strings without quotes, null as nothing, nested values as JSON text. */
+static void cell_add(struct record_out *out, struct str value)
+{
+    buf_reset(&out->text);
+    enum json_kind kind = json_kind_of(value);
+    if (kind == JSON_STRING)
+        (void)json_to_text(value, &out->text);
+    else if (kind != JSON_NULL)
+        buf_add_str(&out->text, value);
+    csv_add_field(&out->file->pending, buf_str(&out->text), out->separator);
+}
+
+static bool decode_key(struct record_out *out, struct str key)
+{
+    buf_reset(&out->name);
+    return json_to_text((struct str){key.at - 1, key.len + 2}, &out->name);
+}
+
+/* A row with one empty field would be a blank line, which readers skip. */
+static void line_end(struct record_out *out, size_t begin)
+{
+    if (out->file->pending.len == begin)
+        buf_add_text(&out->file->pending, "\"\"");
+    buf_add_char(&out->file->pending, '\n');
+}
+
+static int columns_set(struct record_out *out, struct str object, struct err *err)
+{
+    struct csv_row *columns = &out->columns;
+    struct json_members walk = json_members(object);
+    struct str key, value;
+    size_t begin = out->file->pending.len;
+    while (json_next(&walk, &key, &value)) {
+        if (!decode_key(out, key))
+            return fail(err, ERR_DATA, "a name that is no JSON string");
+        for (size_t i = 0; i < columns->n_fields; i++)
+            if (str_equal(csv_field(columns, i), buf_str(&out->name)))
+                return fail(err, ERR_DATA, "it has '%s' twice", buf_text(&out->name));
+        csv_row_add(columns, buf_str(&out->name));
+        if (columns->n_fields > 1)
+            buf_add_char(&out->file->pending, out->separator);
+        csv_add_field(&out->file->pending, buf_str(&out->name), out->separator);
+    }
+    if (columns->n_fields == 0)
+        return fail(err, ERR_DATA, "an object without members makes no CSV row");
+    out->cells = xcalloc(columns->n_fields, sizeof(*out->cells));
+    line_end(out, begin);
+    return 0;
+}
+
+/* Where a key belongs; it is usually the next one. */
+static size_t column_find(struct record_out *out, struct str key, size_t guess)
+{
+    const struct csv_row *columns = &out->columns;
+    if (guess < columns->n_fields && str_equal(csv_field(columns, guess), key) &&
+        !(key.len > 0 && memchr(key.at, '\\', key.len)))
+        return guess;
+    if (!decode_key(out, key))
+        return columns->n_fields;
+    size_t i = 0;
+    while (i < columns->n_fields && !str_equal(csv_field(columns, i), buf_str(&out->name)))
+        i++;
+    return i;
+}
+
+static int cells_fill(struct record_out *out, struct str object, struct err *err)
+{
+    struct json_members walk = json_members(object);
+    struct str key, value;
+    size_t n_found = 0, n_columns = out->columns.n_fields;
+    memset(out->cells, 0, n_columns * sizeof(*out->cells));
+    while (json_next(&walk, &key, &value)) {
+        size_t column = column_find(out, key, n_found);
+        if (column == n_columns)
+            return fail(err, ERR_DATA,
+                        "it has '%.*s', which the first result has not; a CSV file has the "
+                        "same columns in every row (-o with .jsonl has no such limit)",
+                        (int)MIN(key.len, 60ul), key.at);
+        if (out->cells[column].at)
+            return fail(err, ERR_DATA, "it has '%.*s' twice", (int)MIN(key.len, 60ul), key.at);
+        out->cells[column] = value;
+        n_found++;
+    }
+    for (size_t i = 0; i < n_columns; i++) {
+        struct str name = csv_field(&out->columns, i);
+        if (!out->cells[i].at)
+            return fail(err, ERR_DATA,
+                        "it lacks '%.*s', which the first result has; a CSV file has the "
+                        "same columns in every row (-o with .jsonl has no such limit)",
+                        (int)MIN(name.len, 60ul), name.at);
+    }
+    return 0;
+}
+
+static int row_add(struct record_out *out, struct str value, struct err *err)
+{
+    cleanup_buf struct buf wrapped = BUF_INIT;
+    if (json_kind_of(value) != JSON_OBJECT) { /* a bare value is a row with one column */
+        buf_add_text(&wrapped, "{\"result\":");
+        buf_add_str(&wrapped, value);
+        buf_add_char(&wrapped, '}');
+        value = buf_str(&wrapped);
+    }
+    int rc = out->n_records == 0 ? columns_set(out, value, err) : 0;
+    if (rc == 0)
+        rc = cells_fill(out, value, err);
+    if (rc)
+        return rc;
+    size_t begin = out->file->pending.len;
+    for (size_t i = 0; i < out->columns.n_fields; i++) {
+        if (i > 0)
+            buf_add_char(&out->file->pending, out->separator);
+        cell_add(out, out->cells[i]);
+    }
+    line_end(out, begin);
+    return 0;
+}
+
+/* The result as a JSON value: as it is, checked, or a string of the text. */
+static int value_make(struct record_out *out, struct str line, struct buf *scratch,
+                      struct str *value, struct err *err)
+{
+    if (out->opts->results_are_json) {
+        if (!json_is_value(line))
+            return fail(err, ERR_DATA, "its result is not a JSON value: %.*s",
+                        (int)MIN(line.len, 80ul), line.at);
+        *value = str_trim(line);
+        return 0;
+    }
+    if (!utf8_is_valid(line))
+        return fail(err, ERR_DATA,
+                    "its result is not UTF-8, which JSON and CSV need (--format-out lines "
+                    "writes it as it is)");
+    buf_reset(scratch);
+    buf_add_json(scratch, line);
+    *value = buf_str(scratch);
+    return 0;
+}
+
+static int value_join(struct record_out *out, uint64_t item, struct str *value, struct err *err)
+{
+    const char *key;
+    buf_reset(&out->input);
+    buf_reset(&out->joined);
+    int rc = source_item_json(out->opts->source, item, &out->input, &key, err);
+    if (rc == 0)
+        rc = join_records(buf_str(&out->input), *value, &out->joined, err);
+    *value = buf_str(&out->joined);
+    return rc;
+}
+
+int record_out_add(struct record_out *out, uint64_t item, struct str line, struct err *err)
+{
+    cleanup_buf struct buf scratch = BUF_INIT;
+    struct buf *pending = &out->file->pending;
+    struct str value;
+    int rc = value_make(out, line, &scratch, &value, err);
+    if (rc == 0 && out->opts->join)
+        rc = value_join(out, item, &value, err);
+    if (rc == 0 && out->separator)
+        rc = row_add(out, value, err);
+    if (rc)
+        return wrap(err, rc, "item %lu", item);
+    if (!out->separator) {
+        if (out->format == OUT_JSON)
+            buf_add_text(pending, out->n_records > 0 ? ",\n" : "\n");
+        buf_add_str(pending, value);
+        if (out->format != OUT_JSON)
+            buf_add_char(pending, '\n');
+    }
+    out->n_records++;
+    return outfile_pump(out->file, err);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of a source, shared by the files that implement it:
+ *   source.c  opening, and scanning forward: finding how many records there are
+ *   head.c    what can be said about a file from its beginning and its end
+ *   index.c   a sparse list of places where records begin
+ *   read.c    items back from their numbers, by cursors
+ *   convert.c a record's bytes into the item
+ */
+#pragma once
+
+#include "data/csv.h"
+#include "data/input.h"
+#include "data/source.h"
+#include "data/split.h"
+
+enum {
+    WINDOW_BYTES = 256 * 1024, /* of one read; a record may need more */
+    INDEX_STRIDE_BYTES = 64 * 1024,
+    INDEX_ENTRIES_MAX = 65536,
+    N_CURSORS = 8,
+};
+
+/* Record `item` (of the whole source) begins at `offset` of its file, on line `line` (from 1). */
+struct index_entry {
+    uint64_t item, offset, line;
+};
+
+/* Ascending by item. When full, every second entry goes and the stride doubles: 1.5 MiB at most. */
+struct sparse_index {
+    struct index_entry *entries;
+    size_t n_entries;
+    uint64_t stride_bytes;
+    uint64_t next_offset; /* in the file being scanned: nothing nearer is noted */
+};
+void index_add(struct sparse_index *index, struct index_entry entry);
+/* The last entry with item <= `item`, NULL if there is none. */
+const struct index_entry *index_find(const struct sparse_index *index, uint64_t item);
+
+struct source_file {
+    struct input input;
+    uint64_t first_item, n_items;
+    bool is_begun;                 /* the head was looked at */
+    bool is_scanned;               /* to the end */
+    uint64_t begin_at, begin_line; /* of the first record */
+    /* The scanner: whole blocks up to scan_at are in n_items; n_tail more end in what follows. */
+    uint64_t scan_at, n_newlines, n_tail;
+    uint64_t last_end_at;
+    struct split split;
+};
+
+/*
+ * A place to read on from, with the bytes around it: at[0..len) are those of the file from `base`
+ * on, and base <= offset. Several, because several readers go through a file at several places.
+ */
+struct cursor {
+    bool is_set;
+    size_t file;
+    uint64_t item, offset, line; /* of the record that is read next */
+    uint64_t base;
+    char *at;
+    size_t len, cap;
+    size_t load_bytes; /* of the next read: small after a jump, then growing */
+    uint64_t used_at;
+};
+
+struct source {
+    struct source_opts opts; /* its strings are ours: */
+    char **paths, *spool_dir, *weight_field;
+    enum record_format format;
+    bool is_converted; /* csv, tsv: records become JSON objects */
+    char separator;
+    struct input_ring ring;
+    struct source_file *files;
+    size_t n_files;
+    size_t scan_file; /* the one being scanned; n_files when all are done */
+    uint64_t n_known;
+    bool is_complete;
+    char *scan_buffer;
+    size_t window_bytes; /* WINDOW_BYTES, less in tests */
+
+    struct csv_row header; /* CSV: the columns' names */
+    struct buf keys;       /* `"name":` for each column, one behind the other */
+    size_t *key_ends;
+
+    struct sparse_index index;
+    struct cursor cursors[N_CURSORS];
+    uint64_t n_uses;
+    struct csv_row row;
+    struct buf item; /* scratch */
+};
+
+/* For tests: windows this small put every boundary everywhere. A multiple of 64. */
+void source_tune(struct source *source, size_t window_bytes, uint64_t index_stride_bytes);
+
+/* Looks at the beginning of a file when enough of it is there; sets is_begun. */
+MUST_CHECK int head_begin(struct source *source, struct source_file *file, struct err *err);
+/* A plain file's end, before anything is scanned. */
+MUST_CHECK int head_check_end(struct source *source, struct source_file *file, struct err *err);
+/* The last record, which begins at `from` and has no newline: is it whole? */
+MUST_CHECK int head_check_last(struct source *source, struct source_file *file, uint64_t from,
+                               struct err *err);
+/* ERR_DATA for a CSV file that ends inside quotes: reads it again to say where. */
+int head_blame_quotes(struct source *source, struct source_file *file, struct err *err);
+
+/* A record's bytes without line end and blank lines before it; *n_lines_before counts those. */
+struct str record_trim(const struct source *source, struct str record, bool has_end,
+                       uint64_t *n_lines_before);
+/* The item that a trimmed record stands for, on one line, added to out. */
+MUST_CHECK int record_convert(struct source *source, struct str record, struct buf *out,
+                              struct err *err);
+/* Adds "name line 12" or "name element 3". */
+void place_add(const struct source *source, const struct source_file *file, uint64_t item,
+               uint64_t line, struct buf *out);
