@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the process tests share: where the helper programs are, a folder of their own, and waits
- * that end as soon as the thing has happened.
+ * What the process tests share: a folder of their own, and waits that end as soon as the thing has
+ * happened.
  */
 #pragma once
 
@@ -19,10 +19,6 @@
 #include "proc/proctree.h"
 
 enum { DEADLINE_MS = 20000, PIDS_MAX = 64 };
-
-static struct {
-    const char *guard, *zoo, *mini; /* set by main */
-} programs;
 
 static inline bool is_alive(pid_t pid)
 {

@@ -7,6 +7,10 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+static struct {
+    const char *guard, *zoo, *mini; /* set by main */
+} programs;
+
 enum victim { MUSTER, GUARDS, ONE_GUARD };
 
 struct cell {
@@ -181,7 +185,6 @@ static void what_was_there_before_is_never_signalled(void **state)
     for (size_t i = 0; i < countof(cells); i++) {
         struct scene scene;
         pid_t bystanders[PIDS_MAX];
-        /* Nothing but its session or its marker tells a stranger in a session of its own: see below. */
         scene_begin(&scene, &cells[i], shell);
         size_t n = pids_read(scene.folder, "bystander", bystanders);
         scene_strike(&scene, &cells[i]);
