@@ -14,8 +14,16 @@
 #include "base/xalloc.h"
 #include "proc/console_text.h"
 
-enum { LINE_MAX_BYTES = 4096, WAITING_MAX = 1024, PREFIX_MAX_BYTES = 64, WINDOW_MS = 1000 };
-enum { LINES_PER_S_DEFAULT = 20, FOLD_DEFAULT_MS = 200 };
+enum {
+    LINE_MAX_BYTES = 4096,
+    WAITING_MAX = 1024,
+    PREFIX_MAX_BYTES = 64,
+    WINDOW_MS = 1000
+};
+enum {
+    LINES_PER_S_DEFAULT = 20,
+    FOLD_DEFAULT_MS = 200
+};
 
 struct stream {
     uint32_t id;
@@ -121,14 +129,16 @@ static struct stream *stream_get(struct console *console, uint32_t id)
 
 static void member_add(struct waiting *waiting, const struct stream *stream)
 {
-    waiting->members = xrealloc(waiting->members, (waiting->n_members + 1) * sizeof(*waiting->members));
+    waiting->members =
+        xrealloc(waiting->members, (waiting->n_members + 1) * sizeof(*waiting->members));
     struct member *member = &waiting->members[waiting->n_members++];
     member->stream = stream->id;
     memcpy(member->prefix, stream->prefix, sizeof(member->prefix));
 }
 
 /* A line another stream is waiting with, behind our own latest one; NULL if there is none. */
-static struct waiting *like_find(struct console *console, const struct stream *stream, struct str text)
+static struct waiting *like_find(struct console *console, const struct stream *stream,
+                                 struct str text)
 {
     struct waiting *found = NULL;
     for (size_t i = console->n_queue; i-- > 0 && console->queue[i].number > stream->latest;)
@@ -196,7 +206,7 @@ static void partial_overwrite(struct stream *stream)
     stream->overwritten = true;
 }
 
-/* More of the unfinished line: no newline in it. Of `\r` only the last one that text follows counts. */
+/* More of the unfinished line, without newline. Only the last `\r` that text follows counts. */
 static void partial_add(struct stream *stream, struct str piece)
 {
     size_t shown = piece.len;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Escape sequences after ECMA-48: CSI is `ESC [` parameters 0x30-0x3f, intermediates 0x20-0x2f, a
- * final byte 0x40-0x7e; SGR is the CSI with final byte m. OSC, DCS, SOS, PM and APC carry a string up
- * to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and fall with the controls.
+ * final byte 0x40-0x7e; SGR is the CSI with final byte m. OSC, DCS, SOS, PM and APC carry a string
+ * up to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and fall with the
+ * controls.
  */
 #include "proc/console_text.h"
 
-enum { ESC = 0x1b, BEL = 0x07, SGR_MAX_BYTES = 48 };
+enum {
+    ESC = 0x1b,
+    BEL = 0x07,
+    SGR_MAX_BYTES = 48
+};
 
 static bool is_between(char c, unsigned char low, unsigned char high)
 {
@@ -23,7 +28,8 @@ static size_t escape_len(struct str text, bool *sgr)
     if (text.at[1] == '[') {
         bool plain = true;
         for (; i < text.len && is_between(text.at[i], 0x20, 0x3f); i++)
-            plain = plain && (is_between(text.at[i], '0', '9') || text.at[i] == ';' || text.at[i] == ':');
+            plain = plain &&
+                    (is_between(text.at[i], '0', '9') || text.at[i] == ';' || text.at[i] == ':');
         *sgr = i < text.len && text.at[i] == 'm' && plain && i < SGR_MAX_BYTES;
         /* Anything but a final byte is not part of the broken sequence. */
         return i < text.len && is_between(text.at[i], 0x40, 0x7e) ? i + 1 : i;
@@ -48,7 +54,8 @@ static size_t utf8_len(struct str text)
 {
     static const struct {
         unsigned char first_low, first_high, second_low, second_high, len;
-    } forms[] = { /* table 3-7 of the Unicode standard */
+    } forms[] = {
+        /* table 3-7 of the Unicode standard */
         {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
         {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
         {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
@@ -56,7 +63,8 @@ static size_t utf8_len(struct str text)
     for (size_t i = 0; i < countof(forms); i++) {
         if (!is_between(text.at[0], forms[i].first_low, forms[i].first_high))
             continue;
-        if (text.len < forms[i].len || !is_between(text.at[1], forms[i].second_low, forms[i].second_high))
+        if (text.len < forms[i].len ||
+            !is_between(text.at[1], forms[i].second_low, forms[i].second_high))
             return 0;
         for (size_t k = 2; k < forms[i].len; k++)
             if (!is_between(text.at[k], 0x80, 0xbf))

@@ -17,7 +17,10 @@
 #include "base/xalloc.h"
 #include "proc/guard_wire.h"
 
-enum { GRACE_DEFAULT_MS = 10000, FD_ABOVE_TARGETS = 16 };
+enum {
+    GRACE_DEFAULT_MS = 10000,
+    FD_ABOVE_TARGETS = 16
+};
 
 struct launch {
     const char *path;
@@ -85,7 +88,9 @@ static char *cpus_format_new(const cpu_set_t *cpus)
 {
     if (!cpus || CPU_COUNT(cpus) == 0)
         return xstrdup("-");
-    enum { DIGITS = CPU_SETSIZE / 4 };
+    enum {
+        DIGITS = CPU_SETSIZE / 4
+    };
     char *hex = xcalloc(DIGITS + 1, 1);
     for (size_t digit = 0; digit < DIGITS; digit++) {
         unsigned bits = 0;
@@ -97,7 +102,8 @@ static char *cpus_format_new(const cpu_set_t *cpus)
 }
 
 /* argv of the guard. The strings stay the caller's; only the array is new. */
-static char **guard_argv_new(const struct spawn_opts *opts, const char *const settings[GUARD_ARG_WORKER])
+static char **guard_argv_new(const struct spawn_opts *opts,
+                             const char *const settings[GUARD_ARG_WORKER])
 {
     size_t n = 0;
     while (opts->argv[n])
@@ -117,8 +123,10 @@ static int launch_run(struct guard *guard, struct launch *launch, const struct s
     snprintf(muster_pid, sizeof(muster_pid), "%d", (int)getpid());
     cleanup_free char *cpus = cpus_format_new(opts->cpus);
     const char *const settings[GUARD_ARG_WORKER] = {
-        [GUARD_ARG_SELF] = "muster-guard", [GUARD_ARG_GRACE_MS] = grace_ms,
-        [GUARD_ARG_MUSTER_PID] = muster_pid, [GUARD_ARG_CPUS] = cpus,
+        [GUARD_ARG_SELF] = "muster-guard",
+        [GUARD_ARG_GRACE_MS] = grace_ms,
+        [GUARD_ARG_MUSTER_PID] = muster_pid,
+        [GUARD_ARG_CPUS] = cpus,
         [GUARD_ARG_CWD] = opts->cwd ? opts->cwd : "",
     };
     cleanup_free char **argv = guard_argv_new(opts, settings);
@@ -151,8 +159,8 @@ static int spawn(struct guard *guard, const struct spawn_opts *opts, struct err 
     cleanup_fd int report_theirs = reports[1];
     fcntl(guard->control_fd, F_SETFL, O_NONBLOCK);
     fcntl(guard->report_fd, F_SETFL, O_NONBLOCK);
-    struct launch launch = {.fds = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd, opts->channel_fd,
-                                    control_theirs, report_theirs}};
+    struct launch launch = {.fds = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd,
+                                    opts->channel_fd, control_theirs, report_theirs}};
     return launch_run(guard, &launch, opts, err);
 }
 

@@ -35,7 +35,11 @@ enum {
     ROUND_STUCK_MS = 1000,
 };
 
-enum phase { PHASE_RUNNING, PHASE_ASKED, PHASE_FORCED };
+enum phase {
+    PHASE_RUNNING,
+    PHASE_ASKED,
+    PHASE_FORCED
+};
 
 struct guard_state {
     pid_t worker;
@@ -99,7 +103,7 @@ static pid_t signal_all(const struct guard_state *guard, int signal, bool wake)
             if (proc_is_dead(&tree.at[i]))
                 continue;
             alive = tree.at[i].pid;
-            /* A second TERM makes some programs give up their tidy end: the group has had its own. */
+            /* The group has had its own; a second TERM makes some programs drop their tidy end. */
             if (guard->worker_alive && tree.at[i].group == guard->worker)
                 continue;
             proc_signal(&tree.at[i], signal);
@@ -132,7 +136,7 @@ static void ask(struct guard_state *guard, uint64_t grace_ms, uint64_t now)
     }
 }
 
-/* KILL until nothing is left: what dies hands its children to us, so each round sees one level more. */
+/* KILL until nothing is left: what dies hands its children to us, the next round sees them. */
 static void kill_round(struct guard_state *guard, uint64_t now)
 {
     pid_t alive = signal_all(guard, SIGKILL, false);
@@ -265,7 +269,7 @@ static void descriptors_settle(void)
             close(fd);
     fcntl(GUARD_FD_CONTROL, F_SETFD, FD_CLOEXEC);
     fcntl(GUARD_FD_REPORT, F_SETFD, FD_CLOEXEC);
-    /* Without a channel, keep its place taken until the worker runs: what we open must not land there. */
+    /* Without a channel its place is kept taken: what we open now would be closed with it later. */
     if (fcntl(GUARD_FD_CHANNEL, F_GETFD) < 0)
         dup3(GUARD_FD_CONTROL, GUARD_FD_CHANNEL, O_CLOEXEC);
 }
@@ -297,7 +301,7 @@ static void signals_settle(struct guard_state *guard)
     guard->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The end of the control stream tells it too, unless a forked copy of muster still holds it open. */
+/* The end of the control stream tells it too, unless a forked copy of muster holds it open. */
 static void muster_watch(struct guard_state *guard, pid_t muster)
 {
     guard->muster_fd = (int)syscall(SYS_pidfd_open, muster, 0);
@@ -334,7 +338,8 @@ int main(int argc, char **argv)
     guard.worker = worker_start(&start, &stage, &sys);
     descriptors_let_go();
     if (guard.worker < 0) {
-        report(&(struct guard_report){.kind = GUARD_EXEC_FAILED, .stage = (int32_t)stage, .value = sys});
+        report(&(struct guard_report){
+            .kind = GUARD_EXEC_FAILED, .stage = (int32_t)stage, .value = sys});
         return 0;
     }
     guard.worker_alive = guard.children_alive = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The worker is cloned with VM and VFORK: the guard sleeps until the exec has succeeded or failed,
- * and reads which of the two from memory that both share, so no pipe is needed to report it. Between
- * clone and exec only calls that are async-signal-safe.
+ * and reads which of the two from memory that both share, so no pipe is needed to report it.
+ * Between clone and exec only calls that are async-signal-safe.
  */
 #include "proc/guard_start.h"
 
@@ -25,7 +25,7 @@ struct child {
     cpu_set_t cpus;
     bool pinned;
     pid_t guard;
-    char path[4096 + 256]; /* of the candidate */
+    char path[4096 + 256];  /* of the candidate */
     enum guard_stage stage; /* the step it is at; what was reached when sys was set */
     volatile int sys;
 };
@@ -51,8 +51,8 @@ static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
     char *marker = malloc(room);
     if (!marked || !marker)
         return NULL;
-    snprintf(marker, room, GUARD_MARKER "=%s%s%s.%d", outer ? outer : "", outer ? "," : "", muster_pid,
-             (int)guard);
+    snprintf(marker, room, GUARD_MARKER "=%s%s%s.%d", outer ? outer : "", outer ? "," : "",
+             muster_pid, (int)guard);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (strncmp(envp[i], GUARD_MARKER "=", sizeof(GUARD_MARKER)) != 0)

@@ -10,8 +10,8 @@ struct start {
     char *const *argv;
     char *const *envp;
     const char *muster_pid; /* for the marker in the environment */
-    const char *cwd;  /* "": inherit */
-    const char *cpus; /* as GUARD_ARG_CPUS */
+    const char *cwd;        /* "": inherit */
+    const char *cpus;       /* as GUARD_ARG_CPUS */
 };
 
 /* The worker's pid, or -1 with *stage and *sys telling which step failed with which errno. */

@@ -10,19 +10,28 @@
 #include <stdint.h>
 
 /* 0, 1, 2 and, if there is one, 3 are the worker's; the guard closes its copies once it runs. */
-enum guard_fd { GUARD_FD_CHANNEL = 3, GUARD_FD_CONTROL, GUARD_FD_REPORT, GUARD_FD_END };
+enum guard_fd {
+    GUARD_FD_CHANNEL = 3,
+    GUARD_FD_CONTROL,
+    GUARD_FD_REPORT,
+    GUARD_FD_END
+};
 
 enum guard_arg {
     GUARD_ARG_SELF,
     GUARD_ARG_GRACE_MS,
     GUARD_ARG_MUSTER_PID,
-    GUARD_ARG_CPUS, /* hexadecimal mask, lowest CPU in the last digit; "-": leave alone */
-    GUARD_ARG_CWD,  /* "": inherit */
+    GUARD_ARG_CPUS,   /* hexadecimal mask, lowest CPU in the last digit; "-": leave alone */
+    GUARD_ARG_CWD,    /* "": inherit */
     GUARD_ARG_WORKER, /* argv of the worker from here on */
 };
 
 /* Orders travel over a SOCK_SEQPACKET pair, one a message; the end of the stream is one too. */
-enum guard_order_kind { GUARD_ORDER_TERMINATE = 'T', GUARD_ORDER_KILL = 'K', GUARD_ORDER_SIGNAL = 'S' };
+enum guard_order_kind {
+    GUARD_ORDER_TERMINATE = 'T',
+    GUARD_ORDER_KILL = 'K',
+    GUARD_ORDER_SIGNAL = 'S'
+};
 
 struct guard_order {
     uint8_t kind, signal;
@@ -35,4 +44,6 @@ struct guard_order {
 #define GUARD_MARKER "MUSTER_GUARD"
 
 /* What the descriptor 3 and the rest need between clone and exec; more than enough. */
-enum { GUARD_STACK_BYTES = 32768 };
+enum {
+    GUARD_STACK_BYTES = 32768
+};

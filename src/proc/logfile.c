@@ -15,7 +15,9 @@
 #include "base/clock.h"
 #include "base/xalloc.h"
 
-enum { TAIL_BYTES = 1 << 16 };
+enum {
+    TAIL_BYTES = 1 << 16
+};
 
 static const uint64_t CAP_DEFAULT_BYTES = 64ull << 20;
 
@@ -128,7 +130,8 @@ static void write_headline(struct logfile *file, const char *headline)
 {
     char now[40];
     clock_rfc3339(now, clock_wall_ms());
-    cleanup_free char *line = xasprintf("%s==> %s %s <==\n", file->in_line ? "\n" : "", now, headline);
+    cleanup_free char *line =
+        xasprintf("%s==> %s %s <==\n", file->in_line ? "\n" : "", now, headline);
     write_capped(file, str_of(line));
 }
 

@@ -30,9 +30,11 @@ uint64_t logfile_bytes(const struct logfile *file);
 void logfile_close(struct logfile *file);
 
 /*
- * Console lines of many workers: prefix "[gpu 0] " (the caller writes brackets and space), lines that several workers print alike within a
- * moment folded to "(x8)", `\r` folded, at most `lines_per_s` a worker (the rest is counted: "1,204
- * lines more in gpu_0_stderr.log"). Output is handed to `emit`, whole lines, at most one call a flush.
+ * Console lines of many workers: prefix "[gpu 0] " (the caller writes brackets and space), lines
+ * that several workers print alike within a moment folded to "[gpu 0-7] … (x8)", `\r` folded, at
+ * most `lines_per_s` a worker (the rest is counted: "1,204 lines more in gpu_0_stderr.log"), lines
+ * over 4 KiB cut. Only text and colours pass: a worker cannot wreck the terminal. Output is handed
+ * to `emit`, whole lines, at most one call a flush. Memory is bounded whatever arrives.
  */
 struct console;
 struct console_opts {
@@ -52,8 +54,8 @@ void console_name_file(struct console *console, uint32_t stream, const char *fil
 /* The stream has ended: its unfinished line counts as a line, then the stream is forgotten. */
 void console_end(struct console *console, uint32_t stream, uint64_t now_ms);
 /*
- * Emit what is due; with `all`, everything, also unfinished lines. Returns ms until the next is due,
- * UINT64_MAX if nothing waits.
+ * Emit what is due; with `all`, everything, also unfinished lines. Returns ms until the next is
+ * due, UINT64_MAX if nothing waits.
  */
 uint64_t console_flush(struct console *console, uint64_t now_ms, bool all);
 /* The last complete line of a stream, or state of its `\r` bar, without colours, for the progress

@@ -13,7 +13,7 @@
 
 bool proc_is_dead(const struct proc_stat *stat)
 {
-    return stat->state == 'Z' || stat->state == 'X';
+    return stat->state == 'X' || (stat->state == 'Z' && stat->threads <= 1);
 }
 
 /* The n-th word of text, counted from 0; words are separated by one space. */
@@ -41,6 +41,7 @@ static bool stat_parse(const char *text, pid_t pid, struct proc_stat *out)
     out->parent = (pid_t)strtol(word(fields, 1), NULL, 10);
     out->group = (pid_t)strtol(word(fields, 2), NULL, 10);
     out->session = (pid_t)strtol(word(fields, 3), NULL, 10);
+    out->threads = (int)strtol(word(fields, 17), NULL, 10);
     out->start_ticks = strtoull(start, NULL, 10);
     return true;
 }

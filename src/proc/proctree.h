@@ -14,7 +14,8 @@
 
 struct proc_stat {
     pid_t pid, parent, group, session;
-    char state; /* as in proc(5): R S D Z T … */
+    int threads;
+    char state;           /* as in proc(5): R S D Z T … */
     uint64_t start_ticks; /* since boot; with pid it names a process for good */
 };
 
@@ -23,16 +24,16 @@ struct proctree {
     size_t n, cap;
 };
 
-#define PROCTREE_INIT                                                                              \
-    {                                                                                              \
-        0                                                                                          \
-    }
+#define PROCTREE_INIT {0}
 
-/* Zombies and processes on their way out hold nothing any more. */
+/*
+ * Zombies and processes on their way out hold nothing any more. (A process whose first thread has
+ * ended shows as a zombie too, but has other threads.)
+ */
 bool proc_is_dead(const struct proc_stat *stat);
 /* False if there is no such process (any more). */
 bool proc_stat_read(pid_t pid, struct proc_stat *out);
-/* Signal exactly that process: false, and nothing happens, if its number belongs to another by now. */
+/* Signal exactly that process; false, and nothing done, if its number is another's by now. */
 bool proc_signal(const struct proc_stat *stat, int signal);
 
 /* All processes that /proc shows. False: no /proc, or no memory. */

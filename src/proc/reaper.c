@@ -25,7 +25,11 @@
 #include "proc/guard_wire.h"
 #include "proc/proctree.h"
 
-enum { ENVIRON_MAX_BYTES = 4 << 20, WAIT_FIRST_MS = 1, WAIT_LAST_MS = 50 };
+enum {
+    ENVIRON_MAX_BYTES = 4 << 20,
+    WAIT_FIRST_MS = 1,
+    WAIT_LAST_MS = 50
+};
 
 struct pids {
     pid_t *at;
@@ -33,9 +37,9 @@ struct pids {
 };
 
 struct reaper {
-    struct pids added;           /* children muster started, alive */
-    struct pids failed;          /* guards that ended otherwise than with status 0, or have not yet */
-    struct pids before;          /* children that were there before muster */
+    struct pids added;  /* children muster started, alive */
+    struct pids failed; /* guards that ended otherwise than with status 0, or have not yet */
+    struct pids before; /* children that were there before muster */
     struct pids before_sessions; /* of them and their descendants: never signalled */
     bool nothing_before;
     bool scan_due; /* something ended that may have left orphans to us */
@@ -82,7 +86,8 @@ static int note_before(struct reaper *reaper, struct err *err)
     struct proctree tree = PROCTREE_INIT;
     if (!proctree_read(&tree)) {
         proctree_release(&tree);
-        return fail(err, ERR_UNAVAILABLE, "cannot read /proc: muster needs it to tell processes apart");
+        return fail(err, ERR_UNAVAILABLE,
+                    "cannot read /proc: muster needs it to tell processes apart");
     }
     pid_t self = getpid();
     proctree_keep_below(&tree, self);
@@ -126,7 +131,8 @@ static bool marker_is_ours(const struct reaper *reaper, struct str marker)
     for (struct str rest = marker; str_next(&rest, ',', &pair);) {
         char *end;
         long muster = strtol(pair.at, &end, 10);
-        if (muster == getpid() && *end == '.' && pids_has(&reaper->failed, (pid_t)strtol(end + 1, NULL, 10)))
+        if (muster == getpid() && *end == '.' &&
+            pids_has(&reaper->failed, (pid_t)strtol(end + 1, NULL, 10)))
             return true;
     }
     return false;
@@ -142,14 +148,15 @@ static bool environment_is_ours(const struct reaper *reaper, pid_t pid)
     struct str entry;
     for (struct str rest = buf_str(&environment); str_next(&rest, '\0', &entry);)
         if (str_starts_with(entry, STR(GUARD_MARKER "=")))
-            return marker_is_ours(
-                reaper, (struct str){entry.at + sizeof(GUARD_MARKER), entry.len - sizeof(GUARD_MARKER)});
+            return marker_is_ours(reaper, (struct str){entry.at + sizeof(GUARD_MARKER),
+                                                       entry.len - sizeof(GUARD_MARKER)});
     return false;
 }
 
 static bool is_orphan_of_ours(const struct reaper *reaper, const struct proc_stat *stat)
 {
-    if (stat->parent != getpid() || pids_has(&reaper->added, stat->pid) || pids_has(&reaper->before, stat->pid))
+    if (stat->parent != getpid() || pids_has(&reaper->added, stat->pid) ||
+        pids_has(&reaper->before, stat->pid))
         return false;
     if (reaper->nothing_before)
         return true;

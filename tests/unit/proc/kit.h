@@ -18,7 +18,10 @@
 #include "base/xalloc.h"
 #include "proc/proctree.h"
 
-enum { DEADLINE_MS = 20000, PIDS_MAX = 64 };
+enum {
+    DEADLINE_MS = 20000,
+    PIDS_MAX = 64
+};
 
 static inline bool is_alive(pid_t pid)
 {
@@ -27,12 +30,12 @@ static inline bool is_alive(pid_t pid)
 }
 
 /* Polls a condition until it holds; false if it still does not at the deadline. */
-#define WAIT_UNTIL(condition)                                                                      \
-    ({                                                                                             \
-        uint64_t end_ms_ = clock_now_ms() + DEADLINE_MS;                                           \
-        while (!(condition) && clock_now_ms() < end_ms_)                                           \
-            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);                               \
-        (condition);                                                                               \
+#define WAIT_UNTIL(condition)                                        \
+    ({                                                               \
+        uint64_t end_ms_ = clock_now_ms() + DEADLINE_MS;             \
+        while (!(condition) && clock_now_ms() < end_ms_)             \
+            nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); \
+        (condition);                                                 \
     })
 
 static inline char *folder_new(void)

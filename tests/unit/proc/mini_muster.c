@@ -17,7 +17,14 @@
 #include "base/xalloc.h"
 #include "proc/guard.h"
 
-enum { WORKERS = 2, ARG_GUARD = 1, ARG_ZOO, ARG_FOLDER, ARG_GRACE_MS, ARG_ACTIONS };
+enum {
+    WORKERS = 2,
+    ARG_GUARD = 1,
+    ARG_ZOO,
+    ARG_FOLDER,
+    ARG_GRACE_MS,
+    ARG_ACTIONS
+};
 
 struct mini {
     struct guard guards[WORKERS];

@@ -13,7 +13,8 @@ static void collect(void *context, struct str lines)
 
 static struct console *console_into(struct buf *out, unsigned lines_per_s)
 {
-    return console_new(&(struct console_opts){.emit = collect, .context = out, .lines_per_s = lines_per_s});
+    return console_new(
+        &(struct console_opts){.emit = collect, .context = out, .lines_per_s = lines_per_s});
 }
 
 /* Feed `bytes` to stream 0 in pieces of `step` and compare what comes out. */
@@ -30,7 +31,8 @@ static void check_stream(const char *bytes, size_t step, const char *expected)
     }
     console_flush(console, 5000, true);
     if (strcmp(buf_text(&out), expected) != 0)
-        fail_msg("\"%s\" in steps of %zu gave \"%s\", expected \"%s\"", bytes, step, buf_text(&out), expected);
+        fail_msg("\"%s\" in steps of %zu gave \"%s\", expected \"%s\"", bytes, step, buf_text(&out),
+                 expected);
     console_free(console);
     buf_release(&out);
 }
@@ -75,7 +77,9 @@ static void nothing_that_a_worker_prints_reaches_the_terminal_but_text_and_colou
         {"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link", NULL},
         {"\x1bP payload \x1b\\text", "text", NULL},
         {"\x1b]never ends", "", NULL},
-        {"\x1b" "cfull reset", "full reset", NULL},
+        {"\x1b"
+         "cfull reset",
+         "full reset", NULL},
         {"\x1b(Bcharset", "charset", NULL},
         {"\x1b", "", NULL},
         {"\x1b[", "", NULL},
@@ -84,7 +88,9 @@ static void nothing_that_a_worker_prints_reaches_the_terminal_but_text_and_colou
         {"\x1b[>4;2mx", "x", NULL}, /* xterm's modifyOtherKeys ends in m, and is no colour */
         {"\x1b[31\nm", "m", NULL},
         {"\xff\xfe", "\xef\xbf\xbd\xef\xbf\xbd", NULL},
-        {"\xc2\x9b" "2J", "2J", NULL},
+        {"\xc2\x9b"
+         "2J",
+         "2J", NULL},
         {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd", NULL},
         {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", NULL},
         {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd", NULL},
@@ -94,7 +100,8 @@ static void nothing_that_a_worker_prints_reaches_the_terminal_but_text_and_colou
         console_text_add(&colours, str_of(cases[i].bytes), true);
         console_text_add(&plain, str_of(cases[i].bytes), false);
         const char *expected = cases[i].plain ? cases[i].plain : cases[i].text;
-        if (strcmp(buf_text(&colours), cases[i].text) != 0 || strcmp(buf_text(&plain), expected) != 0)
+        if (strcmp(buf_text(&colours), cases[i].text) != 0 ||
+            strcmp(buf_text(&plain), expected) != 0)
             fail_msg("case %zu: \"%s\" and \"%s\"", i, buf_text(&colours), buf_text(&plain));
         buf_release(&colours);
         buf_release(&plain);
@@ -110,7 +117,8 @@ static void random_bytes_come_out_harmless(void **state)
     for (int round = 0; round < 20000; round++) {
         char bytes[24];
         for (size_t i = 0; i < sizeof(bytes); i++)
-            bytes[i] = rng_below(&rng, 2) ? special[rng_below(&rng, sizeof(special) - 1)] : (char)rng_next(&rng);
+            bytes[i] = rng_below(&rng, 2) ? special[rng_below(&rng, sizeof(special) - 1)]
+                                          : (char)rng_next(&rng);
         struct buf out = BUF_INIT;
         console_text_add(&out, (struct str){bytes, sizeof(bytes)}, false);
         for (size_t i = 0; i < out.len; i++)
@@ -170,7 +178,8 @@ static void a_flood_is_counted_and_its_last_line_known(void **state)
     buf_reset(&out);
     console_add(console, 0, "[gpu 0] ", STR("tial\n"), 6000);
     console_flush(console, 6000, false);
-    assert_string_equal(buf_text(&out), "[gpu 0] 1,205 lines more in gpu_0_stderr.log\n[gpu 0] partial\n");
+    assert_string_equal(buf_text(&out),
+                        "[gpu 0] 1,205 lines more in gpu_0_stderr.log\n[gpu 0] partial\n");
     assert_string_equal(console_last(console, 0), "partial");
     assert_string_equal(console_last(console, 9), "");
     console_free(console);
@@ -233,9 +242,11 @@ static void newlines_are_counted_right_at_any_offset(void **state)
     struct rng rng = {.state = 3};
     char bytes[64];
     for (int round = 0; round < 2000; round++) {
-        size_t begin = rng_below(&rng, 8), end = begin + rng_below(&rng, sizeof(bytes) - 8), expected = 0;
+        size_t begin = rng_below(&rng, 8), end = begin + rng_below(&rng, sizeof(bytes) - 8),
+               expected = 0;
         for (size_t i = 0; i < sizeof(bytes); i++)
-            bytes[i] = rng_below(&rng, 2) ? '\n' : (char)(rng_below(&rng, 2) ? rng_next(&rng) : '\n' + 1);
+            bytes[i] =
+                rng_below(&rng, 2) ? '\n' : (char)(rng_below(&rng, 2) ? rng_next(&rng) : '\n' + 1);
         for (size_t i = begin; i < end; i++)
             expected += bytes[i] == '\n';
         assert_int_equal(count_newlines((struct str){bytes + begin, end - begin}), expected);

@@ -14,7 +14,10 @@
 #include "base/cleanup.h"
 #include "proc/guard.h"
 
-enum { REPORTS_MAX = 8, WORDS_MAX = 8 };
+enum {
+    REPORTS_MAX = 8,
+    WORDS_MAX = 8
+};
 
 static struct {
     const char *guard, *zoo; /* set by main */
@@ -76,7 +79,8 @@ static void await(struct guard *guard, enum guard_report_kind kind, struct guard
 /* All reports until the guard's end, and its end. */
 static void drain(struct guard *guard, struct outcome *outcome)
 {
-    while (outcome->n_reports < REPORTS_MAX && next_report(guard, &outcome->reports[outcome->n_reports]))
+    while (outcome->n_reports < REPORTS_MAX &&
+           next_report(guard, &outcome->reports[outcome->n_reports]))
         outcome->n_reports++;
     pid_t pid = guard->pid;
     if (!WAIT_UNTIL(!is_alive(pid)))
@@ -109,9 +113,9 @@ static void the_end_of_a_worker_is_reported_as_it_was(void **state)
         const char *words[WORDS_MAX];
         int exit_code, exit_signal;
     } cases[] = {
-        {{"exit", "0"}, 0, 0},          {{"exit", "7"}, 7, 0},          {{"exit", "255"}, 255, 0},
-        {{"raise", "11"}, 0, SIGSEGV},  {{"raise", "9"}, 0, SIGKILL},   {{"raise", "15"}, 0, SIGTERM},
-        {{"raise", "13"}, 0, SIGPIPE},  {{"raise", "6"}, 0, SIGABRT},
+        {{"exit", "0"}, 0, 0},         {{"exit", "7"}, 7, 0},        {{"exit", "255"}, 255, 0},
+        {{"raise", "11"}, 0, SIGSEGV}, {{"raise", "9"}, 0, SIGKILL}, {{"raise", "15"}, 0, SIGTERM},
+        {{"raise", "13"}, 0, SIGPIPE}, {{"raise", "6"}, 0, SIGABRT},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         const char *argv[WORDS_MAX + 2];
@@ -181,7 +185,8 @@ static void a_worker_that_cannot_start_is_reported_with_errno_and_stage(void **s
             outcome.reports[0].stage != cases[i].stage || outcome.reports[0].value != cases[i].sys)
             fail_msg("\"%s\": %zu reports, kind %d stage %d value %d, expected stage %d value %d",
                      cases[i].command, outcome.n_reports, outcome.reports[0].kind,
-                     outcome.reports[0].stage, outcome.reports[0].value, cases[i].stage, cases[i].sys);
+                     outcome.reports[0].stage, outcome.reports[0].value, cases[i].stage,
+                     cases[i].sys);
         buf_release(&outcome.out);
     }
     free(plain), free(script), free(lost), free(path);
@@ -256,8 +261,9 @@ static void the_marker_names_every_muster_above(void **state)
 static void no_descriptor_leaks_into_the_worker(void **state)
 {
     (void)state;
-    /* Some that are not close-on-exec, as a careless library leaves them, on low and high numbers. */
-    int leaked[] = {open("/dev/null", O_RDONLY), open("/dev/null", O_RDONLY), fcntl(0, F_DUPFD, 500)};
+    /* Not close-on-exec, as a careless library leaves them, on low and high numbers. */
+    int leaked[] = {open("/dev/null", O_RDONLY), open("/dev/null", O_RDONLY),
+                    fcntl(0, F_DUPFD, 500)};
     for (int with_channel = 0; with_channel <= 1; with_channel++) {
         const char *argv[WORDS_MAX + 2];
         struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"list-fds", "", NULL});
@@ -282,7 +288,8 @@ static void descriptors_may_overlap_their_targets(void **state)
         int null = open("/dev/null", O_RDWR);
         int high_in = fcntl(in, F_DUPFD, 100), high_out = fcntl(out, F_DUPFD, 100);
         dup2(high_in, 2), dup2(high_out, 0), dup2(null, 1), dup2(null, 4);
-        close(in), close(out), close(to_worker), close(from_worker), close(high_in), close(high_out);
+        close(in), close(out), close(to_worker), close(from_worker), close(high_in),
+            close(high_out);
         const char *argv[WORDS_MAX + 2];
         struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"cat", "", NULL});
         opts.stdin_fd = 2, opts.stdout_fd = 0, opts.stderr_fd = 1, opts.channel_fd = 4;
@@ -308,7 +315,8 @@ static void end_of_file_travels_both_ways_and_not_through_the_guard(void **state
 {
     (void)state;
     const char *argv[WORDS_MAX + 2];
-    struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"cat", "", "close", "1", "sleep", "", NULL});
+    struct spawn_opts opts =
+        zoo_opts(argv, (const char *const[]){"cat", "", "close", "1", "sleep", "", NULL});
     struct guard guard = GUARD_INIT;
     struct outcome outcome = {0};
     int to_worker, from_worker;
@@ -438,7 +446,8 @@ int main(int argc, char **argv)
 {
     if (argc < 3)
         return 2;
-    programs.guard = argv[1], programs.zoo = argv[2];
+    programs.guard = path_absolute(argv[1]);
+    programs.zoo = path_absolute(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_end_of_a_worker_is_reported_as_it_was),
         cmocka_unit_test(a_worker_that_cannot_start_is_reported_with_errno_and_stage),

@@ -6,7 +6,8 @@
 
 #include "proc/logfile.h"
 
-static struct logfile *open_log(const char *folder, uint64_t cap_bytes, unsigned keep, const char *headline)
+static struct logfile *open_log(const char *folder, uint64_t cap_bytes, unsigned keep,
+                                const char *headline)
 {
     char *path = path_join(folder, "w.log");
     struct err err = {0};
@@ -50,7 +51,12 @@ static void files_rotate_between_lines_and_only_so_many_are_kept(void **state)
         {{"abc\n", "def\n", "ghi\n"}, 10, 1, "ghi\n", "abc\ndef\n", "(none)"},
         {{"abc\ndef\nghi\n"}, 10, 1, "ghi\n", "abc\ndef\n", "(none)"},
         {{"1234\n", "5678\n", "9\n", "abcdefgh\n"}, 10, 2, "abcdefgh\n", "9\n", "1234\n5678\n"},
-        {{"1234\n5678\n", "90\n12345\n", "abcdefgh\n", "x\n"}, 10, 1, "x\n", "abcdefgh\n", "(none)"},
+        {{"1234\n5678\n", "90\n12345\n", "abcdefgh\n", "x\n"},
+         10,
+         1,
+         "x\n",
+         "abcdefgh\n",
+         "(none)"},
         /* A line longer than a file is cut at the cap: bounded before whole. */
         {{"0123456789abcdef\n"}, 10, 1, "abcdef\n", "0123456789", "(none)"},
         {{"0123", "4567", "89ab", "\n"}, 10, 1, "ab\n", "0123456789", "(none)"},
@@ -94,10 +100,14 @@ static void the_tail_is_cut_to_whole_lines(void **state)
         size_t max;
         const char *tail;
     } cases[] = {
-        {"one\ntwo\nthree\n", 100, "one\ntwo\nthree\n"}, {"one\ntwo\nthree\n", 10, "two\nthree\n"},
-        {"one\ntwo\nthree\n", 9, "three\n"},             {"one\ntwo\nthree", 8, "three"},
-        {"one\ntwo\nthree\n", 4, "ree\n"},               {"abcdef", 3, "def"},
-        {"", 10, ""},                                    {"one\n", 0, ""},
+        {"one\ntwo\nthree\n", 100, "one\ntwo\nthree\n"},
+        {"one\ntwo\nthree\n", 10, "two\nthree\n"},
+        {"one\ntwo\nthree\n", 9, "three\n"},
+        {"one\ntwo\nthree", 8, "three"},
+        {"one\ntwo\nthree\n", 4, "ree\n"},
+        {"abcdef", 3, "def"},
+        {"", 10, ""},
+        {"one\n", 0, ""},
     };
     char *folder = folder_new();
     for (size_t i = 0; i < countof(cases); i++) {
@@ -117,7 +127,8 @@ static void the_tail_is_cut_to_whole_lines(void **state)
 static void the_tail_survives_any_sequence_of_pieces(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 70000, 65536, 65535, 3, 131072, 40000, 40000, 65537, 7, 0, 100};
+    static const size_t sizes[] = {1,     70000, 65536, 65535, 3, 131072,
+                                   40000, 40000, 65537, 7,     0, 100};
     char *folder = folder_new();
     struct logfile *file = open_log(folder, 0, 0, NULL);
     struct buf all = BUF_INIT;

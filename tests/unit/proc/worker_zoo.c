@@ -66,7 +66,7 @@ static void act_daemon(const char *path)
     }
 }
 
-/* The same without our marker in its environment: only its session, or nothing, tells its origin. */
+/* Without our marker in its environment: only its session tells where it comes from. */
 static void act_stranger(const char *path)
 {
     if (fork() == 0) {
@@ -179,10 +179,14 @@ static const struct {
     const char *name;
     void (*act)(const char *value);
 } acts[] = {
-    {"exit", act_exit},   {"raise", act_raise}, {"ignore", act_ignore},   {"grandchild", act_grandchild},
-    {"daemon", act_daemon}, {"stranger", act_stranger}, {"sleep", act_sleep}, {"flood", act_flood},
-    {"cat", act_cat},     {"close", act_close}, {"list-fds", act_list_fds}, {"say", act_say},
-    {"cwd", act_cwd},     {"cpus", act_cpus},   {"signals", act_signals}, {"usr1", act_on_usr1},
+    {"exit", act_exit},         {"raise", act_raise},
+    {"ignore", act_ignore},     {"grandchild", act_grandchild},
+    {"daemon", act_daemon},     {"stranger", act_stranger},
+    {"sleep", act_sleep},       {"flood", act_flood},
+    {"cat", act_cat},           {"close", act_close},
+    {"list-fds", act_list_fds}, {"say", act_say},
+    {"cwd", act_cwd},           {"cpus", act_cpus},
+    {"signals", act_signals},   {"usr1", act_on_usr1},
     {"pid", note_pid},
 };
 
