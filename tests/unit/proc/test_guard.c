@@ -345,11 +345,13 @@ static void orders_do_what_they_say(void **state)
         const char *words[WORDS_MAX];
         void (*order)(struct guard *);
         int exit_signal;
+        int before; /* a signal the worker gets first; 0: none */
     } cases[] = {
-        {{"sleep", ""}, guard_terminate, SIGTERM},
-        {{"sleep", ""}, guard_kill, SIGKILL},
-        {{"ignore", "15", "sleep", ""}, guard_terminate, SIGKILL},
-        {{"sleep", ""}, guard_close, SIGTERM},
+        {{"sleep", ""}, guard_terminate, SIGTERM, 0},
+        {{"sleep", ""}, guard_terminate, SIGTERM, SIGSTOP},
+        {{"sleep", ""}, guard_kill, SIGKILL, SIGSTOP},
+        {{"ignore", "15", "sleep", ""}, guard_terminate, SIGKILL, 0},
+        {{"sleep", ""}, guard_close, SIGTERM, 0},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         const char *argv[WORDS_MAX + 2];
@@ -365,6 +367,7 @@ static void orders_do_what_they_say(void **state)
         pid_t written[PIDS_MAX];
         spawn(&guard, &opts);
         assert_true(WAIT_UNTIL(pids_read(folder, "pids", written) == 1));
+        kill(written[0], cases[i].before);
         pid_t guard_pid = guard.pid;
         if (cases[i].order == guard_close) {
             guard_close(&guard);
@@ -378,6 +381,24 @@ static void orders_do_what_they_say(void **state)
         free(pids);
         folder_free(folder);
     }
+}
+
+/* Nobody adopts here: only the parent-death signal can have ended it. */
+static void a_worker_dies_with_its_guard(void **state)
+{
+    (void)state;
+    const char *argv[WORDS_MAX + 2];
+    struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"sleep", "", NULL});
+    struct guard guard = GUARD_INIT;
+    struct guard_report report;
+    spawn(&guard, &opts);
+    await(&guard, GUARD_STARTED, &report);
+    assert_int_equal(guard.worker_pid, report.value);
+    assert_true(is_alive(guard.worker_pid));
+    kill(guard.pid, SIGKILL);
+    assert_true(WAIT_UNTIL(!is_alive(guard.worker_pid)));
+    assert_int_equal(waitpid(guard.pid, NULL, 0), guard.pid);
+    guard_close(&guard);
 }
 
 static void a_signal_reaches_the_worker_alone(void **state)
@@ -458,6 +479,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(descriptors_may_overlap_their_targets),
         cmocka_unit_test(end_of_file_travels_both_ways_and_not_through_the_guard),
         cmocka_unit_test(orders_do_what_they_say),
+        cmocka_unit_test(a_worker_dies_with_its_guard),
         cmocka_unit_test(a_signal_reaches_the_worker_alone),
         cmocka_unit_test(an_order_to_a_dead_guard_is_harmless),
         cmocka_unit_test(what_a_worker_leaves_behind_is_ended_and_counted),
