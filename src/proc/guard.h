@@ -5,6 +5,9 @@
  * pipe): the guard ends all its descendants, TERM, grace, KILL. Guard dead: the worker gets the
  * parent-death signal, and muster, itself a subreaper, adopts and ends what is left.
  *
+ * What no process can undo: muster and a guard killed at the same moment leave grandchildren that
+ * nobody watches (the worker itself still goes, by its parent-death signal).
+ *
  * All descriptors are close-on-exec and non-blocking on muster's side.
  */
 #pragma once
@@ -17,11 +20,12 @@
 struct spawn_opts {
     const char *guard_path;   /* the muster-guard executable */
     const char *const *argv;  /* the worker, NULL-terminated; argv[0] is looked up in PATH */
-    const char *const *envp;  /* its whole environment */
+    const char *const *envp;  /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
     const char *cwd;          /* NULL: inherit */
     const cpu_set_t *cpus;    /* NULL or empty: leave the affinity alone */
     uint64_t grace_ms;        /* between TERM and KILL; 0 = 10000 */
-    int stdin_fd, stdout_fd, stderr_fd; /* the worker's ends; the caller closes its copies afterwards */
+    /* The worker's ends; the caller closes its copies afterwards. -1: /dev/null. */
+    int stdin_fd, stdout_fd, stderr_fd;
     int channel_fd;           /* the worker gets it as descriptor 3; -1: none */
 };
 
@@ -52,13 +56,21 @@ enum guard_report_kind {
     GUARD_STUCK,       /* KILL was sent and something still lives (D state); value: a pid */
 };
 
-enum guard_stage { STAGE_NONE, STAGE_CHDIR, STAGE_FDS, STAGE_AFFINITY, STAGE_LIMITS, STAGE_FORK, STAGE_EXEC };
+enum guard_stage {
+    STAGE_NONE,
+    STAGE_CHDIR,
+    STAGE_FDS,
+    STAGE_AFFINITY,
+    STAGE_LIMITS, /* process group, parent-death signal, signal mask */
+    STAGE_FORK,
+    STAGE_EXEC,
+};
 
 struct guard_report {
     int32_t kind, stage;
     int32_t value;
     int32_t exit_code, exit_signal; /* one is meaningful, the other 0; signal 0 = exited */
-    int64_t cpu_ms;                 /* user + system of worker and reaped descendants, EXITED and GONE */
+    int64_t cpu_ms; /* user + system of the worker and reaped descendants; EXITED and GONE */
     int64_t rss_peak_bytes;
 };
 
@@ -66,7 +78,7 @@ struct guard_report {
 MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
 /* 1: a report was read; 0: none now; negative: the guard is dead (EOF) or reading failed. */
 int guard_read(struct guard *guard, struct guard_report *report, struct err *err);
-/* Order the polite end (TERM, grace, KILL), or the immediate one. Harmless on a guard that ended. */
+/* Order the polite end (TERM, grace, KILL), or the immediate one. Harmless on a dead guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
 /* Send one signal to the worker alone. */
@@ -79,14 +91,21 @@ void guard_close(struct guard *guard);
  */
 struct reaper;
 MUST_CHECK int reaper_open(struct reaper **out, struct err *err);
-/* Tell it which children are ours and expected: guards, helpers. */
+/*
+ * Tell it which children are ours and expected: guards, helpers. To be done before the next
+ * reaper_run: a child that it does not know may be taken for an orphan and killed.
+ */
 void reaper_add(struct reaper *reaper, pid_t pid);
 /*
  * Call after SIGCHLD. Reaps ended children; each one that was added is reported through `ended`
- * (with the wait status). Adopted orphans of dead guards are ended with KILL and reaped.
+ * (with the wait status), and may spawn and add new ones there. Adopted orphans of dead guards are
+ * ended with KILL and reaped. Nobody else in the process may wait for children.
  */
 void reaper_run(struct reaper *reaper, void (*ended)(void *context, pid_t pid, int wait_status),
                 void *context);
-/* End whatever adopted descendants are left, waiting at most limit_ms. Returns how many live on. */
+/*
+ * End whatever adopted descendants are left and wait for the added children that still live, at
+ * most limit_ms; `ended` is not called. Returns how many live on.
+ */
 size_t reaper_finish(struct reaper *reaper, uint64_t limit_ms);
 void reaper_close(struct reaper *reaper);

@@ -30,9 +30,11 @@ uint64_t logfile_bytes(const struct logfile *file);
 void logfile_close(struct logfile *file);
 
 /*
- * Console lines of many workers: prefix "[gpu 0] ", lines that several workers print alike within a
- * moment folded to "(x8)", `\r` folded, at most `lines_per_s` a worker (the rest is counted: "1,204
- * lines more in gpu_0_stderr.log"). Output is handed to `emit`, whole lines, at most one call a flush.
+ * Console lines of many workers: prefix "[gpu 0] " (the caller writes brackets and space), lines
+ * that several workers print alike within a moment folded to "[gpu 0-7] … (x8)", `\r` folded, at
+ * most `lines_per_s` a worker (the rest is counted: "1,204 lines more in gpu_0_stderr.log"), lines
+ * over 4 KiB cut. Only text and colours pass: a worker cannot wreck the terminal. Output is handed
+ * to `emit`, whole lines, at most one call a flush. Memory is bounded whatever arrives.
  */
 struct console;
 struct console_opts {
@@ -40,13 +42,22 @@ struct console_opts {
     void *context;
     unsigned lines_per_s; /* 0 = 20 */
     uint64_t fold_ms;     /* how long a line waits for its like from other workers; 0 = 200 */
+    bool plain;           /* drop colours too (NO_COLOR, not a terminal) */
 };
 struct console *console_new(const struct console_opts *opts);
 void console_free(struct console *console);
 /* stream: any number that tells apart the workers' streams. */
 void console_add(struct console *console, uint32_t stream, const char *prefix, struct str bytes,
                  uint64_t now_ms);
-/* Emit what is due; with `all`, everything, also unfinished lines. Returns ms until the next is due. */
+/* The file that "N lines more in …" points to; without one it says "N lines more". */
+void console_name_file(struct console *console, uint32_t stream, const char *file);
+/* The stream has ended: its unfinished line counts as a line, then the stream is forgotten. */
+void console_end(struct console *console, uint32_t stream, uint64_t now_ms);
+/*
+ * Emit what is due; with `all`, everything, also unfinished lines. Returns ms until the next is
+ * due, UINT64_MAX if nothing waits.
+ */
 uint64_t console_flush(struct console *console, uint64_t now_ms, bool all);
-/* The last complete line of a stream, for the progress display; "" if none. Borrowed. */
+/* The last complete line of a stream, or state of its `\r` bar, without colours, for the progress
+ * display; "" if none. Borrowed until the next console_add. */
 const char *console_last(const struct console *console, uint32_t stream);

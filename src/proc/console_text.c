@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Escape sequences after ECMA-48: CSI is `ESC [` parameters 0x30-0x3f, intermediates 0x20-0x2f, a
+ * final byte 0x40-0x7e; SGR is the CSI with final byte m. OSC, DCS, SOS, PM and APC carry a string
+ * up to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and fall with the
+ * controls.
+ */
+#include "proc/console_text.h"
+
+enum {
+    ESC = 0x1b,
+    BEL = 0x07,
+    SGR_MAX_BYTES = 48
+};
+
+static bool is_between(char c, unsigned char low, unsigned char high)
+{
+    return (unsigned char)c >= low && (unsigned char)c <= high;
+}
+
+/* Length of the escape sequence at the start of text (an unfinished one takes the rest). */
+static size_t escape_len(struct str text, bool *sgr)
+{
+    *sgr = false;
+    if (text.len < 2)
+        return text.len;
+    size_t i = 2;
+    if (text.at[1] == '[') {
+        bool plain = true;
+        for (; i < text.len && is_between(text.at[i], 0x20, 0x3f); i++)
+            plain = plain &&
+                    (is_between(text.at[i], '0', '9') || text.at[i] == ';' || text.at[i] == ':');
+        *sgr = i < text.len && text.at[i] == 'm' && plain && i < SGR_MAX_BYTES;
+        /* Anything but a final byte is not part of the broken sequence. */
+        return i < text.len && is_between(text.at[i], 0x40, 0x7e) ? i + 1 : i;
+    }
+    if (memchr("]PX^_", text.at[1], 5)) {
+        for (; i < text.len; i++) {
+            if (text.at[i] == BEL)
+                return i + 1;
+            if (text.at[i] == ESC)
+                return i + 1 < text.len && text.at[i + 1] == '\\' ? i + 2 : i;
+        }
+        return i;
+    }
+    /* ESC, intermediates, one final byte: `ESC ( B`, `ESC c`. */
+    for (i = 1; i < text.len && is_between(text.at[i], 0x20, 0x2f); i++)
+        ;
+    return i < text.len && is_between(text.at[i], 0x30, 0x7e) ? i + 1 : i;
+}
+
+/* Length of the well-formed UTF-8 character (above ASCII) at the start of text; 0 if it is none. */
+static size_t utf8_len(struct str text)
+{
+    static const struct {
+        unsigned char first_low, first_high, second_low, second_high, len;
+    } forms[] = {
+        /* table 3-7 of the Unicode standard */
+        {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
+        {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
+        {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    for (size_t i = 0; i < countof(forms); i++) {
+        if (!is_between(text.at[0], forms[i].first_low, forms[i].first_high))
+            continue;
+        if (text.len < forms[i].len ||
+            !is_between(text.at[1], forms[i].second_low, forms[i].second_high))
+            return 0;
+        for (size_t k = 2; k < forms[i].len; k++)
+            if (!is_between(text.at[k], 0x80, 0xbf))
+                return 0;
+        return forms[i].len;
+    }
+    return 0;
+}
+
+static bool is_c1_control(struct str text)
+{
+    return (unsigned char)text.at[0] == 0xc2 && text.len > 1 && is_between(text.at[1], 0x80, 0x9f);
+}
+
+/* Add what stands at the start of text; returns how many bytes that was. *open: a colour is on. */
+static size_t add_one(struct buf *out, struct str text, bool colours, bool *open)
+{
+    if (text.at[0] == ESC) {
+        bool sgr;
+        size_t len = escape_len(text, &sgr);
+        if (sgr && colours) {
+            buf_add(out, text.at, len);
+            *open = !(len == 3 || (len == 4 && text.at[2] == '0'));
+        }
+        return len;
+    }
+    if (is_between(text.at[0], 0, 0x7f)) {
+        if (text.at[0] == '\t')
+            buf_add_char(out, '\t');
+        return 1;
+    }
+    size_t len = utf8_len(text);
+    if (len == 0)
+        buf_add_str(out, STR("\xef\xbf\xbd"));
+    else if (!is_c1_control(text))
+        buf_add(out, text.at, len);
+    return len == 0 ? 1 : len;
+}
+
+void console_text_add(struct buf *out, struct str line, bool colours)
+{
+    bool open = false;
+    while (line.len > 0) {
+        size_t printable = 0;
+        while (printable < line.len && is_between(line.at[printable], 0x20, 0x7e))
+            printable++;
+        buf_add(out, line.at, printable);
+        size_t len = printable;
+        if (len < line.len)
+            len += add_one(out, (struct str){line.at + len, line.len - len}, colours, &open);
+        line.at += len;
+        line.len -= len;
+    }
+    if (open)
+        buf_add_str(out, STR("\x1b[0m"));
+}
+
+size_t console_text_cut(struct str text, size_t max)
+{
+    if (text.len <= max)
+        return text.len;
+    size_t len = max;
+    /* At most three continuation bytes: more are no UTF-8, and cut anywhere. */
+    while (len > 0 && max - len < 3 && is_between(text.at[len], 0x80, 0xbf))
+        len--;
+    return is_between(text.at[len], 0x80, 0xbf) ? max : len;
+}
+
+/* Eight bytes at a time: a byte of `x` is zero exactly where a newline stands. */
+static uint64_t count_in_word(uint64_t word)
+{
+    const uint64_t low7 = 0x7f7f7f7f7f7f7f7full, ones = 0x0101010101010101ull;
+    uint64_t x = word ^ (ones * '\n');
+    uint64_t zero = ~(((x & low7) + low7) | x | low7);
+    return ((zero >> 7) * ones) >> 56;
+}
+
+uint64_t count_newlines(struct str text)
+{
+    uint64_t count = 0;
+    size_t i = 0;
+    for (; i + 8 <= text.len; i += 8) {
+        uint64_t word;
+        memcpy(&word, text.at + i, sizeof(word));
+        count += count_in_word(word);
+    }
+    for (; i < text.len; i++)
+        count += text.at[i] == '\n';
+    return count;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who descends from whom, read from /proc. For ending what a dead process left behind; not for
+ * anything frequent: a snapshot costs about 10 us a process of the machine. (The `children` files
+ * of /proc would be cheaper, but many kernels are built without them.) libc only: muster-guard
+ * links it too.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_stat {
+    pid_t pid, parent, group, session;
+    int threads;
+    char state;           /* as in proc(5): R S D Z T … */
+    uint64_t start_ticks; /* since boot; with pid it names a process for good */
+};
+
+struct proctree {
+    struct proc_stat *at;
+    size_t n, cap;
+};
+
+#define PROCTREE_INIT {0}
+
+/*
+ * Zombies and processes on their way out hold nothing any more. (A process whose first thread has
+ * ended shows as a zombie too, but has other threads.)
+ */
+bool proc_is_dead(const struct proc_stat *stat);
+/* False if there is no such process (any more). */
+bool proc_stat_read(pid_t pid, struct proc_stat *out);
+/* Signal exactly that process; false, and nothing done, if its number is another's by now. */
+bool proc_signal(const struct proc_stat *stat, int signal);
+
+/* All processes that /proc shows. False: no /proc, or no memory. */
+bool proctree_read(struct proctree *tree);
+/* Keep only the descendants of root (not root itself), parents before their children. */
+void proctree_keep_below(struct proctree *tree, pid_t root);
+void proctree_release(struct proctree *tree);
