@@ -127,7 +127,7 @@ static void sim_device(const struct device_spec *spec, uint32_t i, struct device
     memcpy(device->ill, now.ill, sizeof(device->ill));
     if (holds(device, SIM_BUSY, 0)) {
         device->n_processes = 1;
-        device->processes[0] = (struct device_process){.pid = 4242, .name = "somebody"};
+        device->processes[0] = (struct device_process){.pid = 4242, .uid = (uid_t)-1, .name = "somebody"};
     }
 }
 

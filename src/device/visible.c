@@ -34,8 +34,13 @@ static void note_order(const struct device_list *devices, struct buf *notes)
 {
     const char *order = getenv("CUDA_DEVICE_ORDER");
     bool is_mixed = false;
-    for (size_t i = 1; i < devices->len; i++)
-        is_mixed |= strcmp(devices->at[i].name, devices->at[0].name) != 0;
+    const struct device *first = NULL;
+    for (size_t i = 0; i < devices->len; i++) {
+        if (devices->at[i].parent_uuid[0])
+            continue; /* an instance is named after its profile, and has no index */
+        first = first ? first : &devices->at[i];
+        is_mixed |= strcmp(devices->at[i].name, first->name) != 0;
+    }
     if (is_mixed && !(order && strcmp(order, "PCI_BUS_ID") == 0))
         buf_add_text(notes, "the GPUs differ: indices in CUDA_VISIBLE_DEVICES are taken in PCI order, "
                             "not fastest first (set CUDA_DEVICE_ORDER=PCI_BUS_ID)\n");

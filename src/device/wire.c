@@ -2,6 +2,7 @@
 #include "device/wire.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "base/json.h"
 #include "device/topology.h"
@@ -97,14 +98,16 @@ static bool value_parse(const struct member *member, struct str value, void *at)
     }
     if (!json_to_double(value, &number))
         return false;
+    /* 2^53: whole numbers up to there survive the way through a double */
+    double limit = member->form == DOUBLE ? HUGE_VAL : member->form == LONG ? 0x1p53 : 0x1p32;
+    if (fabs(number) > limit)
+        return false;
     if (member->form == DOUBLE)
         *(double *)at = number;
-    else if (number < -2147483648.0 || number > 4294967295.0)
-        return false;
     else if (member->form == LONG)
         *(long *)at = (long)number;
     else
-        *(int *)at = (int)(long)number;
+        *(int *)at = (int)(long)number; /* a uid above 2^31 wraps, and wraps back */
     return true;
 }
 
