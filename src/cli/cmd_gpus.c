@@ -21,7 +21,8 @@ struct gpus_request {
 };
 
 static const struct opt gpus_opts[] = {
-    {OPT_TEXT, 'g', "gpus", "SPEC", "only these devices (0,2,5-7, any:N, free, a UUID, cpu:N, sim:…)",
+    {OPT_TEXT, 'g', "gpus", "SPEC",
+     "only these devices (0,2,5-7, any:N, free, a UUID, cpu:N, sim:…)",
      offsetof(struct gpus_request, gpus)},
     {OPT_FLAG, 'a', "all", NULL, "the whole machine, whatever CUDA_VISIBLE_DEVICES says",
      offsetof(struct gpus_request, all)},
@@ -44,7 +45,10 @@ static const char *const gpus_examples[] = {
 
 /* ---- a table of short texts: the widths come from what is in it ---- */
 
-enum { COLUMNS = 10, CELL_MAX = 160 };
+enum {
+    COLUMNS = 10,
+    CELL_MAX = 160
+};
 
 struct table {
     char (*cells)[COLUMNS][CELL_MAX];
@@ -77,7 +81,8 @@ static void table_print(const struct table *table, const bool *is_number, struct
             int pad = widths[c] - width(text);
             if (widths[c] == 0)
                 continue;
-            buf_addf(out, "%*s%s%*s", is_number[c] ? pad : 0, "", text, is_number[c] ? 2 : pad + 2, "");
+            buf_addf(out, "%*s%s%*s", is_number[c] ? pad : 0, "", text, is_number[c] ? 2 : pad + 2,
+                     "");
         }
         while (out->len > 0 && out->at[out->len - 1] == ' ')
             out->len--;
@@ -182,7 +187,8 @@ static void print_table(const struct device_list *list, const size_t *shown, siz
 {
     static const char *const titles[COLUMNS] = {"DEVICE", "PCI#", "UUID",  "NAME",   "MEMORY",
                                                 "LOAD",   "TEMP", "POWER", "HEALTH", "IN USE BY"};
-    static const bool is_number[COLUMNS] = {[1] = true, [4] = true, [5] = true, [6] = true, [7] = true};
+    static const bool is_number[COLUMNS] = {
+        [1] = true, [4] = true, [5] = true, [6] = true, [7] = true};
     struct table table = {xcalloc(n_shown + 1, sizeof(*table.cells)), 0};
     bool is_cpu = n_shown > 0 && list->at[shown[0]].kind == DEVICE_CPU;
     for (size_t c = 0; c < COLUMNS && !is_cpu; c++)
@@ -286,9 +292,10 @@ const struct cmd cmd_gpus = {
     .name = "gpus",
     .args = "[OPTION]... [PERIOD]",
     .summary = "the devices: identity, memory, load, health, who is on them",
-    .details = "Lists the devices that a run could use: the GPUs of this machine, or those that "
-               "CUDA_VISIBLE_DEVICES leaves visible, or, where there is none, the CPU slots. The "
-               "number after the name is what -g takes; PCI# is the device's number on the machine.",
+    .details =
+        "Lists the devices that a run could use: the GPUs of this machine, or those that "
+        "CUDA_VISIBLE_DEVICES leaves visible, or, where there is none, the CPU slots. The "
+        "number after the name is what -g takes; PCI# is the device's number on the machine.",
     .opts = gpus_opts,
     .examples = gpus_examples,
     .request_size = sizeof(struct gpus_request),

@@ -8,12 +8,15 @@
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-enum { ARGS_MAX = 1100 };
+enum {
+    ARGS_MAX = 1100
+};
 
 /*
  * A clean start: no signal blocked or ignored that muster blocks or ignores, and a process group of
@@ -94,9 +97,11 @@ int helper_start(struct helper *helper, const char *self_path, char *const *args
 bool helper_read(struct helper *helper)
 {
     bool any = false;
+    if (helper->out_fd < 0)
+        return false;
     buf_consume(&helper->pending, helper->used);
     helper->used = 0;
-    while (helper->out_fd >= 0 && !helper->is_eof) {
+    while (!helper->is_eof) {
         buf_reserve(&helper->pending, 65536);
         ssize_t got = read(helper->out_fd, helper->pending.at + helper->pending.len, 65536);
         if (got < 0 && errno == EINTR)
@@ -152,17 +157,25 @@ bool helper_line(struct helper *helper, struct str *line)
     return false;
 }
 
-/* True once the process is reaped, by us or by somebody else. */
+/*
+ * True once the process is reaped, by us or by somebody else. The descriptor may be readable before
+ * the process can be reaped (while a tracer still holds it), hence the loop.
+ */
 static bool reap(pid_t pid, uint64_t wait_ms)
 {
-    int rc = waitpid(pid, NULL, WNOHANG);
-    if (rc != 0)
+    uint64_t end_ms = clock_now_ms() + wait_ms, now_ms;
+    if (waitpid(pid, NULL, WNOHANG) != 0)
         return true;
     cleanup_fd int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd poll_fd = {.fd = pid_fd, .events = POLLIN};
-    if (pid_fd >= 0 && wait_ms > 0)
-        (void)poll(&poll_fd, 1, (int)wait_ms);
-    return waitpid(pid, NULL, WNOHANG) != 0;
+    while ((now_ms = clock_now_ms()) < end_ms) {
+        bool is_over = pid_fd >= 0 && poll(&poll_fd, 1, (int)(end_ms - now_ms)) > 0;
+        if (waitpid(pid, NULL, WNOHANG) != 0)
+            return true;
+        if (is_over || pid_fd < 0)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
 }
 
 pid_t helper_stop(struct helper *helper, uint64_t wait_ms)

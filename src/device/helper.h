@@ -21,9 +21,9 @@ struct helper {
     int query_number; /* what it announced last, see nvml_helper.c */
 };
 
-#define HELPER_INIT                                                                                \
-    {                                                                                              \
-        .out_fd = -1, .hold_fd = -1                                                                \
+#define HELPER_INIT                 \
+    {                               \
+        .out_fd = -1, .hold_fd = -1 \
     }
 
 /* args: what follows `nvml-helper` on the command line, NULL-terminated. */

@@ -12,7 +12,9 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-enum { HOLDER_MAX = 200 };
+enum {
+    HOLDER_MAX = 200
+};
 
 static const char *lock_folder(void)
 {

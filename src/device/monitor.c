@@ -19,18 +19,20 @@
 #include "device/simulated.h"
 #include "device/wire.h"
 
-enum { UNREAPED_MAX = 16 };
+enum {
+    UNREAPED_MAX = 16
+};
 
 struct monitor {
     struct device_list devices; /* our own copy; uuids, kinds and scripts are what is used */
     char *self_path;
     uint64_t period_ms, deadline_ms;
     uint64_t begin_ms;
-    uint64_t heard_ms;       /* when the helper last said something */
-    uint64_t started_ms;     /* when it was last started */
-    bool is_round_begun;     /* simulated: samples of this tick are not all given out yet */
-    size_t next;             /* simulated: the next device to sample */
-    uint64_t tick_ms;        /* simulated: the moment this round shows */
+    uint64_t heard_ms;   /* when the helper last said something */
+    uint64_t started_ms; /* when it was last started */
+    bool is_round_begun; /* simulated: samples of this tick are not all given out yet */
+    size_t next;         /* simulated: the next device to sample */
+    uint64_t tick_ms;    /* simulated: the moment this round shows */
     int epoll_fd, timer_fd;
     struct helper helper;
     bool *is_gone, *is_told; /* a device that hung; whether its sample has been given out */
@@ -108,7 +110,8 @@ int monitor_open(struct monitor **out, const struct probe_opts *opts,
     monitor->helper = (struct helper)HELPER_INIT;
     if (devices->len == 0 || devices->at[0].kind == DEVICE_CPU)
         return 0;
-    monitor->devices = (struct device_list){xcalloc(devices->len, sizeof(struct device)), devices->len};
+    monitor->devices =
+        (struct device_list){xcalloc(devices->len, sizeof(struct device)), devices->len};
     memcpy(monitor->devices.at, devices->at, devices->len * sizeof(struct device));
     monitor->is_gone = xcalloc(devices->len, sizeof(bool));
     monitor->is_told = xcalloc(devices->len, sizeof(bool));
@@ -263,7 +266,9 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
 
 void monitor_close(struct monitor *monitor)
 {
-    enum { WAIT_MS = 200 };
+    enum {
+        WAIT_MS = 1000
+    };
     if (!monitor)
         return;
     stop_helper(monitor, WAIT_MS);

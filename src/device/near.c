@@ -4,7 +4,9 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-enum { OTHER_NODE = 1u << 16 };
+enum {
+    OTHER_NODE = 1u << 16
+};
 
 /* The matrix decides; among equals the NUMA node, then the gap between the positions. */
 static size_t distance(const struct device_list *devices, size_t a, size_t b)

@@ -17,7 +17,7 @@ static const struct {
 #define X(field, symbol, args) {symbol, offsetof(struct nvml, field)},
     NVML_FUNCTIONS(X)
 #undef X
-    {"nvmlErrorString", offsetof(struct nvml, error_text)},
+        {"nvmlErrorString", offsetof(struct nvml, error_text)},
 };
 
 int nvml_load(struct nvml *out, struct err *err)

@@ -22,10 +22,18 @@ enum nvml_result {
 };
 
 /* nvmlTemperatureSensors, nvmlMemoryErrorType, nvmlEccCounterType, nvmlGpuP2PCapsIndex */
-enum { NVML_SENSOR_GPU = 0, NVML_UNCORRECTED = 1, NVML_VOLATILE = 0, NVML_P2P_NVLINK = 2 };
+enum {
+    NVML_SENSOR_GPU = 0,
+    NVML_UNCORRECTED = 1,
+    NVML_VOLATILE = 0,
+    NVML_P2P_NVLINK = 2
+};
 
 /* nvmlGpuTopologyLevel: one board, one switch, several switches, host bridge, NUMA node, system */
-enum nvml_near { NVML_NEAR_BOARD = 0, NVML_NEAR_SYSTEM = 50 };
+enum nvml_near {
+    NVML_NEAR_BOARD = 0,
+    NVML_NEAR_SYSTEM = 50
+};
 
 struct nvml_memory {
     unsigned long long total_bytes, free_bytes, used_bytes;

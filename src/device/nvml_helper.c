@@ -70,10 +70,10 @@ static void announce(const struct session *session, const char *symbol)
 }
 
 /* Call it if this driver has it, having said so. */
-#define ASK(session, field, ...)                                                                   \
-    ((session)->nvml.field ? (announce(session, nvml_symbols.field),                               \
-                              (session)->nvml.field(__VA_ARGS__))                                  \
-                           : NVML_NO_FUNCTION)
+#define ASK(session, field, ...)                                                       \
+    ((session)->nvml.field                                                             \
+         ? (announce(session, nvml_symbols.field), (session)->nvml.field(__VA_ARGS__)) \
+         : NVML_NO_FUNCTION)
 
 static const char *result_text(const struct session *session, int result)
 {
@@ -89,7 +89,8 @@ static bool is_gone_result(int result)
 static void ask_health(const struct session *session, nvml_device handle, struct device *device)
 {
     unsigned corrected, uncorrected, pending = 0, failed = 0;
-    if (ASK(session, remapped_rows, handle, &corrected, &uncorrected, &pending, &failed) == NVML_OK) {
+    if (ASK(session, remapped_rows, handle, &corrected, &uncorrected, &pending, &failed) ==
+        NVML_OK) {
         device->row_remap_pending = pending != 0;
         device->row_remap_failed = failed != 0;
     }
@@ -99,7 +100,8 @@ static void ask_health(const struct session *session, nvml_device handle, struct
         snprintf(device->ill, sizeof(device->ill), "row remapping pending: the GPU needs a reset");
     pending = 0;
     if (ASK(session, retired_pending, handle, &pending) == NVML_OK && pending)
-        snprintf(device->ill, sizeof(device->ill), "page retirement pending: the GPU needs a reset");
+        snprintf(device->ill, sizeof(device->ill),
+                 "page retirement pending: the GPU needs a reset");
 }
 
 /* Memory, load, heat. The first answer decides whether the GPU is still there. */
@@ -260,7 +262,8 @@ static void list_gpu(struct session *session, int physical)
     } else {
         ask_state(session, handle, device);
         if (!device->is_lost) {
-            if (ASK(session, ecc_errors, handle, NVML_UNCORRECTED, NVML_VOLATILE, &errors) == NVML_OK)
+            if (ASK(session, ecc_errors, handle, NVML_UNCORRECTED, NVML_VOLATILE, &errors) ==
+                NVML_OK)
                 device->ecc_uncorrected_count = (long)errors;
             ask_processes(session, handle, device);
         }
@@ -275,12 +278,13 @@ static void say_distance(struct session *session, unsigned a, unsigned b)
     nvml_device first, second;
     int level = NVML_NEAR_SYSTEM, link = NVML_UNKNOWN;
     session->number = (int)b;
-    if (ASK(session, by_index, a, &first) != NVML_OK || ASK(session, by_index, b, &second) != NVML_OK)
+    if (ASK(session, by_index, a, &first) != NVML_OK ||
+        ASK(session, by_index, b, &second) != NVML_OK)
         return;
     if (ASK(session, common_ancestor, first, second, &level) != NVML_OK)
         return;
-    bool is_linked = ASK(session, p2p_status, first, second, NVML_P2P_NVLINK, &link) == NVML_OK &&
-                     link == 0;
+    bool is_linked =
+        ASK(session, p2p_status, first, second, NVML_P2P_NVLINK, &link) == NVML_OK && link == 0;
     struct buf line = BUF_INIT;
     buf_addf(&line, "#%u %u %d", a, b, level + (is_linked ? 0 : 100));
     say(&line);
@@ -364,9 +368,8 @@ static void end_with_parent(void)
 static bool take_set(const char *arg, const char *name, struct number_set *set)
 {
     size_t len = strlen(name);
-    return strncmp(arg, name, len) == 0 &&
-           idlist_parse(str_of(arg + len), DEVICES_MAX - 1, set->at, countof(set->at), &set->len,
-                        NULL) == 0;
+    return strncmp(arg, name, len) == 0 && idlist_parse(str_of(arg + len), DEVICES_MAX - 1, set->at,
+                                                        countof(set->at), &set->len, NULL) == 0;
 }
 
 static bool session_open(struct session *session)

@@ -16,12 +16,14 @@ enum {
     RESTARTS_MAX = 8,
     /* nvmlInit wakes every GPU: 1.5 s without persistence mode, 25 s seen on a node with eight */
     INIT_DEADLINES = 6,
-    WAIT_MS = 100,
+    /* a killed process is gone in a millisecond, unless it is in D state: then nobody can help */
+    WAIT_MS = 1000,
 };
 
 bool gpu_driver_is_there(void)
 {
-    static const char *const signs[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg"};
+    static const char *const signs[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version",
+                                        "/dev/dxg"};
     const char *library = getenv("MUSTER_NVML");
     bool is_there = library && *library;
     for (size_t i = 0; i < countof(signs) && !is_there; i++)
@@ -41,11 +43,13 @@ struct listing {
     size_t n_hung;
     uint8_t *distance; /* by physical number, DEVICE_SIDE squared; 255 unknown */
     bool is_complete;
-    bool is_none;      /* the helper said why there is no device */
+    bool is_none; /* the helper said why there is no device */
     char said[256];
 };
 
-enum { DEVICE_SIDE = 128 };
+enum {
+    DEVICE_SIDE = 128
+};
 
 static void take_device(struct listing *listing, struct str line)
 {
@@ -160,7 +164,8 @@ static int ask_once(struct listing *listing, const struct probe_opts *opts, uint
     bool is_answering = true;
     while (is_answering && !listing->is_complete && !listing->said[0]) {
         bool is_starting = helper.query_number < 0;
-        is_answering = helper_wait(&helper, is_starting ? INIT_DEADLINES * deadline_ms : deadline_ms);
+        is_answering =
+            helper_wait(&helper, is_starting ? INIT_DEADLINES * deadline_ms : deadline_ms);
         while (helper_line(&helper, &line))
             take_line(listing, line);
     }
@@ -169,8 +174,8 @@ static int ask_once(struct listing *listing, const struct probe_opts *opts, uint
         if (!*again && helper.is_eof)
             rc = fail(err, ERR_UNAVAILABLE, "the NVML helper ended in %s", helper.query);
         else if (!*again)
-            rc = fail(err, ERR_UNAVAILABLE, "the NVIDIA driver did not answer %s (see dmesg for Xid)",
-                      helper.query);
+            rc = fail(err, ERR_UNAVAILABLE,
+                      "the NVIDIA driver did not answer %s (see dmesg for Xid)", helper.query);
     }
     (void)helper_stop(&helper, WAIT_MS);
     return rc;

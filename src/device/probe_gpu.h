@@ -6,7 +6,9 @@
 
 #include "device/probe.h"
 
-enum { PROBE_DEADLINE_MS = 5000 };
+enum {
+    PROBE_DEADLINE_MS = 5000
+};
 
 /* Whether there is a driver to ask at all: a few access() calls, no process. */
 bool gpu_driver_is_there(void);

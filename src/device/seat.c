@@ -117,7 +117,11 @@ void env_list_release(struct env_list *env)
     *env = (struct env_list){0};
 }
 
-enum naming { BY_UUID, BY_INDEX, BY_PHYSICAL };
+enum naming {
+    BY_UUID,
+    BY_INDEX,
+    BY_PHYSICAL
+};
 
 /* "NAME=a,b": the seat's devices, named in one of the three ways. */
 static void add_devices(const struct seat *seat, const struct device_list *devices,

@@ -46,8 +46,8 @@ static int fault_parse(struct str text, uint32_t n_devices, struct fault *out, s
     struct str rest = text, word, device, from;
     *out = (struct fault){.to_ms = UINT64_MAX};
     if (!cut(&rest, '@', &word))
-        return fail(err, ERR_USAGE, "fault '%.*s' has no device (such as lost@1:30s)", (int)text.len,
-                    text.at);
+        return fail(err, ERR_USAGE, "fault '%.*s' has no device (such as lost@1:30s)",
+                    (int)text.len, text.at);
     int rc = kind_parse(word, &out->kind, err);
     bool is_timed = cut(&rest, ':', &device);
     if (rc == 0)
@@ -127,7 +127,8 @@ static void sim_device(const struct device_spec *spec, uint32_t i, struct device
     memcpy(device->ill, now.ill, sizeof(device->ill));
     if (holds(device, SIM_BUSY, 0)) {
         device->n_processes = 1;
-        device->processes[0] = (struct device_process){.pid = 4242, .uid = (uid_t)-1, .name = "somebody"};
+        device->processes[0] =
+            (struct device_process){.pid = 4242, .uid = (uid_t)-1, .name = "somebody"};
     }
 }
 

@@ -16,7 +16,14 @@
 
 #include "device/probe.h"
 
-enum sim_fault { SIM_LOST, SIM_ILL, SIM_BUSY, SIM_HANG, SIM_FULL, SIM_FAULTS };
+enum sim_fault {
+    SIM_LOST,
+    SIM_ILL,
+    SIM_BUSY,
+    SIM_HANG,
+    SIM_FULL,
+    SIM_FAULTS
+};
 
 /* ERR_USAGE if a fault has a wrong form, names a device not below n_devices, or is unknown. */
 MUST_CHECK int sim_faults_check(struct str script, uint32_t n_devices, struct err *err);

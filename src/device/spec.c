@@ -8,7 +8,9 @@
 #include "base/suggest.h"
 #include "device/simulated.h"
 
-enum { ID_MAX = 99999 };
+enum {
+    ID_MAX = 99999
+};
 
 /* A word that may be followed by ":value". The value's `at` is NULL where there was no colon. */
 struct form {
@@ -176,10 +178,9 @@ static int range_add(struct device_spec *out, struct str piece, bool is_physical
     if (rc == 0 && last < first)
         rc = fail(err, ERR_USAGE, "range '%.*s' runs backwards", (int)piece.len, piece.at);
     for (uint64_t id = first; rc == 0 && id <= last; id++)
-        rc = entry_add(out,
-                       (struct spec_entry){
-                           .is_id = true, .is_physical = is_physical, .id = (uint32_t)id},
-                       err);
+        rc = entry_add(
+            out, (struct spec_entry){.is_id = true, .is_physical = is_physical, .id = (uint32_t)id},
+            err);
     return rc;
 }
 
@@ -275,7 +276,8 @@ void spec_format(const struct device_spec *spec, struct buf *out)
     if (spec->kind == SPEC_SIM) {
         buf_addf(out, "x%s:", spec->sim_name);
         add_size(out, spec->sim_mem_bytes);
-        buf_addf(out, spec->sim_faults[0] ? ",%s" : "", spec->sim_faults);
+        if (spec->sim_faults[0])
+            buf_addf(out, ",%s", spec->sim_faults);
     }
     if (spec->mem_free_min_bytes > 0) {
         buf_add_char(out, ':');

@@ -121,7 +121,8 @@ static void cpu_model(char out[64])
         const char *colon = line.len ? memchr(line.at, ':', line.len) : NULL;
         if (!colon || !str_starts_with(line, STR("model name")))
             continue;
-        struct str name = str_trim((struct str){colon + 1, line.len - (size_t)(colon + 1 - line.at)});
+        struct str name =
+            str_trim((struct str){colon + 1, line.len - (size_t)(colon + 1 - line.at)});
         snprintf(out, 64, "%.*s", (int)MIN(name.len, (size_t)63), name.at);
         return;
     }

@@ -62,8 +62,8 @@ bool hwloc_locate(struct device *device)
         hwloc_cpuset_to_glibc_sched_affinity(topology, near->cpuset, &device->cpus,
                                              sizeof(device->cpus));
         int node = near->nodeset ? hwloc_bitmap_first(near->nodeset) : -1;
-        bool is_whole = hwloc_bitmap_isequal(near->cpuset,
-                                             hwloc_topology_get_topology_cpuset(topology));
+        bool is_whole =
+            hwloc_bitmap_isequal(near->cpuset, hwloc_topology_get_topology_cpuset(topology));
         device->numa_node = is_whole ? -1 : node;
         if (is_whole)
             CPU_ZERO(&device->cpus);

@@ -13,8 +13,8 @@ static const char *entry_find(struct str entry, const struct device_list *device
     uint64_t number = 0;
     size_t n_found = 0;
     bool is_number = u64_parse(entry, 0, DEVICES_MAX, &number, NULL) == 0;
-    bool is_name = entry.len > 4 && (strncasecmp(entry.at, "GPU-", 4) == 0 ||
-                                     strncasecmp(entry.at, "MIG-", 4) == 0);
+    bool is_name = entry.len > 4 &&
+                   (strncasecmp(entry.at, "GPU-", 4) == 0 || strncasecmp(entry.at, "MIG-", 4) == 0);
     if (!is_number && !is_name)
         return "is neither an index nor a UUID";
     for (size_t i = 0; i < devices->len; i++) {
@@ -42,16 +42,21 @@ static void note_order(const struct device_list *devices, struct buf *notes)
         is_mixed |= strcmp(devices->at[i].name, first->name) != 0;
     }
     if (is_mixed && !(order && strcmp(order, "PCI_BUS_ID") == 0))
-        buf_add_text(notes, "the GPUs differ: indices in CUDA_VISIBLE_DEVICES are taken in PCI order, "
-                            "not fastest first (set CUDA_DEVICE_ORDER=PCI_BUS_ID)\n");
+        buf_add_text(notes,
+                     "the GPUs differ: indices in CUDA_VISIBLE_DEVICES are taken in PCI order, "
+                     "not fastest first (set CUDA_DEVICE_ORDER=PCI_BUS_ID)\n");
 }
 
 /* The list with only the kept positions, in their order; the distances go along. */
 static void keep(struct device_list *devices, const size_t *kept, size_t n_kept)
 {
-    struct device_list out = {xcalloc(n_kept + 1, sizeof(*out.at)), n_kept};
+    if (n_kept == 0) {
+        device_list_release(devices);
+        return;
+    }
+    struct device_list out = {xcalloc(n_kept, sizeof(*out.at)), n_kept};
     if (devices->distance)
-        out.distance = xcalloc(n_kept * n_kept + 1, 1);
+        out.distance = xcalloc(n_kept * n_kept, 1);
     for (size_t i = 0; i < n_kept; i++) {
         out.at[i] = devices->at[kept[i]];
         out.at[i].index = (int)i;

@@ -8,7 +8,15 @@
 #include "device/topology.h"
 
 /* One row a member: the same table writes and reads. Number types go by their size and sign. */
-enum form { TEXT, BOOL, U64, SIZE, INT, LONG, DOUBLE };
+enum form {
+    TEXT,
+    BOOL,
+    U64,
+    SIZE,
+    INT,
+    LONG,
+    DOUBLE
+};
 
 struct member {
     const char *name;
@@ -16,18 +24,32 @@ struct member {
     size_t offset, size;
 };
 
-#define MEMBER(type, field, form) {#field, form, offsetof(type, field), sizeof(((type *)0)->field)}
-#define D(field, form)            MEMBER(struct device, field, form)
-#define S(field, form)            MEMBER(struct device_sample, field, form)
-#define P(field, form)            MEMBER(struct device_process, field, form)
+#define MEMBER(type, field, form)                                       \
+    {                                                                   \
+#field, form, offsetof(type, field), sizeof(((type *)0)->field) \
+    }
+#define D(field, form) MEMBER(struct device, field, form)
+#define S(field, form) MEMBER(struct device_sample, field, form)
+#define P(field, form) MEMBER(struct device_process, field, form)
 
 static const struct member device_members[] = {
-    D(index, INT),          D(physical, INT),        D(uuid, TEXT),
-    D(name, TEXT),          D(pci, TEXT),            D(parent_uuid, TEXT),
-    D(mem_total_bytes, U64), D(mem_free_bytes, U64), D(busy_percent, INT),
-    D(temperature_c, INT),  D(power_w, DOUBLE),      D(ill, TEXT),
-    D(is_lost, BOOL),       D(ecc_uncorrected_count, LONG), D(row_remap_pending, BOOL),
-    D(row_remap_failed, BOOL), D(numa_node, INT),
+    D(index, INT),
+    D(physical, INT),
+    D(uuid, TEXT),
+    D(name, TEXT),
+    D(pci, TEXT),
+    D(parent_uuid, TEXT),
+    D(mem_total_bytes, U64),
+    D(mem_free_bytes, U64),
+    D(busy_percent, INT),
+    D(temperature_c, INT),
+    D(power_w, DOUBLE),
+    D(ill, TEXT),
+    D(is_lost, BOOL),
+    D(ecc_uncorrected_count, LONG),
+    D(row_remap_pending, BOOL),
+    D(row_remap_failed, BOOL),
+    D(numa_node, INT),
 };
 
 static const struct member sample_members[] = {

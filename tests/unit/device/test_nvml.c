@@ -17,7 +17,9 @@
 #include "device/probe_gpu.h"
 #include "devices.h"
 
-enum { DEADLINE_MS = 300 };
+enum {
+    DEADLINE_MS = 300
+};
 
 static struct probe_opts options(void)
 {

@@ -60,7 +60,8 @@ static void the_nearest_devices_share_a_seat(void **state)
     labels(&text, &list, 4, (struct seat_opts){.devices_per_worker = 2});
     assert_string_equal(buf_text(&text), "gpu_0+2 gpu_1+3");
     /* an NVLink between 0 and 3, and 1 and 2, counts for more */
-    static const uint8_t distance[] = {0, 150, 110, 10, 150, 0, 10, 110, 110, 10, 0, 150, 10, 110, 150, 0};
+    static const uint8_t distance[] = {0,   150, 110, 10,  150, 0,   10,  110,
+                                       110, 10,  0,   150, 10,  110, 150, 0};
     list.distance = xmalloc(sizeof(distance));
     memcpy(list.distance, distance, sizeof(distance));
     buf_reset(&text);
@@ -77,7 +78,8 @@ static void a_worker_gets_one_mig_instance_at_most(void **state)
     struct buf text = BUF_INIT;
     snprintf(list.at[1].parent_uuid, sizeof(list.at[1].parent_uuid), "GPU-x");
     labels(&text, &list, 2, (struct seat_opts){.devices_per_worker = 2});
-    assert_string_equal(buf_text(&text), "-3: a worker can use one MIG instance, not 2 (CUDA's limit)");
+    assert_string_equal(buf_text(&text),
+                        "-3: a worker can use one MIG instance, not 2 (CUDA's limit)");
     buf_release(&text);
     device_list_release(&list);
 }

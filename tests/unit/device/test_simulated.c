@@ -47,10 +47,12 @@ static void faults_come_and_go_at_their_times(void **state)
         uint64_t at_ms;
         bool answers, is_lost, is_ill;
     } cases[] = {
-        {1, 0, true, false, false},     {1, 29999, true, false, false}, {1, 30000, true, true, false},
-        {1, 1u << 30, true, true, false}, {0, 4999, true, false, false}, {0, 5000, false, false, false},
-        {0, 5999, false, false, false}, {0, 6000, true, false, false},  {0, 10000, true, false, true},
-        {0, 59999, true, false, true},  {0, 60000, true, false, false},
+        {1, 0, true, false, false},     {1, 29999, true, false, false},
+        {1, 30000, true, true, false},  {1, 1u << 30, true, true, false},
+        {0, 4999, true, false, false},  {0, 5000, false, false, false},
+        {0, 5999, false, false, false}, {0, 6000, true, false, false},
+        {0, 10000, true, false, true},  {0, 59999, true, false, true},
+        {0, 60000, true, false, false},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct device_sample sample;

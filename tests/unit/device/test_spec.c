@@ -44,7 +44,8 @@ static void specs_are_read_and_written_back(void **state)
         const char *wanted = cases[i].back ? cases[i].back : cases[i].text;
         if (rc != 0 || spec->kind != cases[i].kind || spec->count != cases[i].count ||
             spec->is_default || strcmp(buf_text(&back), wanted) != 0)
-            fail_msg("spec \"%s\": rc %d (%s), \"%s\"", cases[i].text, rc, err.text, buf_text(&back));
+            fail_msg("spec \"%s\": rc %d (%s), \"%s\"", cases[i].text, rc, err.text,
+                     buf_text(&back));
         buf_release(&back);
     }
     free(spec);
@@ -133,7 +134,8 @@ static void devices_are_chosen_as_told_and_free_ones_by_their_state(void **state
         {"free:200GiB", ERR_UNAVAILABLE, "", "only 80.0 GiB free"},
         {"any:2", 0, "0,1", ""},
         {"any:4", 0, "0,1,6,7", ""},
-        {"any:5", ERR_UNAVAILABLE, "", "5 free GPUs wanted, 4 found (-g all takes them anyway, --wait"},
+        {"any:5", ERR_UNAVAILABLE, "",
+         "5 free GPUs wanted, 4 found (-g all takes them anyway, --wait"},
         {"any:9", ERR_UNAVAILABLE, "", "this machine has 8"},
         {"any:5", ERR_UNAVAILABLE, "", "gpu 2: python (pid 77, "},
         {"any:5", ERR_UNAVAILABLE, "", "gpu 5: 70.0 GiB held by processes that cannot be seen"},
@@ -168,8 +170,8 @@ static void devices_are_chosen_as_told_and_free_ones_by_their_state(void **state
         bool is_quiet = cases[i].says[0] != '\0' || said[0] == '\0';
         if (rc != cases[i].rc || strcmp(buf_text(&text), cases[i].chosen) != 0 || !is_quiet ||
             !strstr(said, cases[i].says))
-            fail_msg("spec \"%s\": rc %d, \"%s\", says \"%s\"", cases[i].text ? cases[i].text : "(default)",
-                     rc, buf_text(&text), said);
+            fail_msg("spec \"%s\": rc %d, \"%s\", says \"%s\"",
+                     cases[i].text ? cases[i].text : "(default)", rc, buf_text(&text), said);
         buf_release(&warnings);
         buf_release(&text);
     }
@@ -209,7 +211,8 @@ static void a_machine_without_gpus_says_so(void **state)
         struct err err = {0};
         size_t chosen[1], n_chosen = 0;
         assert_int_equal(spec_parse(texts[i], spec, NULL), 0);
-        assert_int_equal(spec_select(spec, &list, chosen, 1, &n_chosen, NULL, &err), ERR_UNAVAILABLE);
+        assert_int_equal(spec_select(spec, &list, chosen, 1, &n_chosen, NULL, &err),
+                         ERR_UNAVAILABLE);
         assert_non_null(strstr(err.text, "this machine has no GPU"));
     }
     free(spec);

@@ -47,7 +47,8 @@ static void lists_of_cores_are_read_as_the_kernel_writes_them(void **state)
         bool is_valid;
         const char *back;
     } cases[] = {
-        {"0-3,8\n", true, "0-3,8"}, {"\n", true, ""}, {"7", true, "7"}, {"3-1", false, ""}, {"x", false, ""},
+        {"0-3,8\n", true, "0-3,8"}, {"\n", true, ""}, {"7", true, "7"},
+        {"3-1", false, ""},         {"x", false, ""},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         cpu_set_t cpus;

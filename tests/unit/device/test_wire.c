@@ -41,7 +41,8 @@ static void a_device_reads_back_as_it_was_written(void **state)
 static void a_sample_reads_back_as_it_was_written(void **state)
 {
     (void)state;
-    struct device_sample sample = {.device = 7, .mem_used_bytes = 5, .power_w = 1.5, .ill = "x"}, back = {0};
+    struct device_sample sample = {.device = 7, .mem_used_bytes = 5, .power_w = 1.5, .ill = "x"},
+                         back = {0};
     struct buf text = BUF_INIT;
     sample_format_json(&sample, &text);
     assert_true(sample_parse_json(buf_str(&text), &back));
@@ -53,9 +54,16 @@ static void broken_lines_are_refused(void **state)
 {
     (void)state;
     static const char *const lines[] = {
-        "", "{", "[]", "{}", "{\"kind\":\"toaster\"}", "{\"kind\":\"cuda\",\"index\":\"x\"}",
-        "{\"kind\":\"cuda\",\"index\":1e99}", "{\"kind\":\"cuda\",\"cpus\":\"x-\"}",
-        "{\"kind\":\"cuda\",\"processes\":[3]}", "{\"kind\":cuda}",
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"kind\":\"toaster\"}",
+        "{\"kind\":\"cuda\",\"index\":\"x\"}",
+        "{\"kind\":\"cuda\",\"index\":1e99}",
+        "{\"kind\":\"cuda\",\"cpus\":\"x-\"}",
+        "{\"kind\":\"cuda\",\"processes\":[3]}",
+        "{\"kind\":cuda}",
     };
     struct device_list list = gpus(1);
     for (size_t i = 0; i < countof(lines); i++)
