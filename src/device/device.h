@@ -65,11 +65,14 @@ struct device {
 
     int numa_node;   /* -1 unknown */
     cpu_set_t cpus;  /* nearest cores; empty: no preference */
+
+    char script[256]; /* of simulated devices: what befalls them, see simulated.h; else "" */
 };
 
 struct device_list {
     struct device *at;
     size_t len;
+    uint8_t *distance; /* len*len, row by row, smaller is nearer; NULL: go by NUMA node and order */
 };
 
 void device_list_release(struct device_list *list);

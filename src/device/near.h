@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which devices belong together: by the distance matrix of the list (NVLink and PCIe, asked of NVML)
+ * where there is one, else by NUMA node and position. Pure.
+ */
+#pragma once
+
+#include "device/device.h"
+
+/*
+ * The chosen positions, rearranged so that every `group` of them in a row are near each other; each
+ * group ascending, groups in the order of their first device. n_chosen entries, free() it.
+ */
+size_t *near_groups(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
+                    size_t group);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/seat.h"
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "device/near.h"
+#include "device/probe_gpu.h"
+#include "device/topology.h"
+
+static int seats_check(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
+                       const struct seat_opts *opts, struct err *err)
+{
+    uint32_t group = opts->devices_per_worker, shares = opts->workers_per_device;
+    if (group > 1 && shares > 1)
+        return fail(err, ERR_USAGE,
+                    "several devices a worker and several workers a device exclude each other");
+    if (group > SEAT_DEVICES_MAX)
+        return fail(err, ERR_USAGE, "at most %d devices a worker", SEAT_DEVICES_MAX);
+    for (size_t i = 0; i < n_chosen && group > 1; i++)
+        if (devices->at[chosen[i]].parent_uuid[0])
+            return fail(err, ERR_USAGE, "a worker can use one MIG instance, not %u (CUDA's limit)",
+                        group);
+    if (group > 1 && (n_chosen == 0 || n_chosen % group != 0))
+        return fail(err, ERR_UNAVAILABLE,
+                    "%zu devices do not fill seats of %u: %zu more are needed (or %zu fewer)",
+                    n_chosen, group, group - n_chosen % group, n_chosen % group);
+    return 0;
+}
+
+static void label_make(struct seat *seat, const struct device_list *devices,
+                       uint32_t workers_per_device)
+{
+    char first[24];
+    device_label(&devices->at[seat->devices[0]], first);
+    *strchr(first, ' ') = '_';
+    int used = snprintf(seat->label, sizeof(seat->label), "%s", first);
+    for (size_t i = 1; i < seat->n_devices && used < (int)sizeof(seat->label); i++)
+        used += snprintf(seat->label + used, sizeof(seat->label) - (size_t)used, "+%d",
+                         devices->at[seat->devices[i]].index);
+    /* 64 GPUs in one seat do not fit in a file name: first and last name them well enough */
+    if (used >= (int)sizeof(seat->label))
+        snprintf(seat->label, sizeof(seat->label), "%s-%d", first,
+                 devices->at[seat->devices[seat->n_devices - 1]].index);
+    else if (workers_per_device > 1)
+        snprintf(seat->label + used, sizeof(seat->label) - (size_t)used, "_w%u", seat->share);
+}
+
+static bool overlap(const cpu_set_t *a, const cpu_set_t *b)
+{
+    cpu_set_t both;
+    CPU_AND(&both, a, b);
+    return CPU_COUNT(&both) > 0;
+}
+
+/*
+ * Each seat may use all the cores near its devices; it is the number of threads that is shared out,
+ * so that the seats of one NUMA node together start as many threads as it has cores.
+ */
+static void share_cores(struct seat *seats, size_t n_seats)
+{
+    cpu_set_t allowed;
+    unsigned width = smt_width();
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        CPU_ZERO(&allowed);
+    for (size_t i = 0; i < n_seats; i++) {
+        bool is_bound = CPU_COUNT(&seats[i].cpus) > 0;
+        size_t n_sharing = is_bound ? 0 : n_seats;
+        for (size_t j = 0; j < n_seats && is_bound; j++)
+            n_sharing += overlap(&seats[i].cpus, &seats[j].cpus);
+        size_t threads = (size_t)CPU_COUNT(is_bound ? &seats[i].cpus : &allowed);
+        seats[i].threads = (unsigned)MAX(threads / width / n_sharing, (size_t)1);
+    }
+}
+
+int seats_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
+               const struct seat_opts *opts, struct seat **out, size_t *n_out, struct err *err)
+{
+    struct seat_opts counts = {.devices_per_worker = MAX(opts->devices_per_worker, 1u),
+                               .workers_per_device = MAX(opts->workers_per_device, 1u)};
+    int rc = seats_check(devices, chosen, n_chosen, &counts, err);
+    if (rc)
+        return rc;
+    size_t group = counts.devices_per_worker, n_groups = n_chosen / group;
+    struct seat *seats = xcalloc(n_groups * counts.workers_per_device + 1, sizeof(*seats));
+    cleanup_free size_t *order = near_groups(devices, chosen, n_chosen, group);
+    /* Shares outermost: the first workers to start are spread over the devices. */
+    for (size_t s = 0; s < n_groups * counts.workers_per_device; s++) {
+        struct seat *seat = &seats[s];
+        seat->share = (uint32_t)(s / n_groups);
+        seat->n_devices = group;
+        for (size_t i = 0; i < group; i++) {
+            seat->devices[i] = order[s % n_groups * group + i];
+            CPU_OR(&seat->cpus, &seat->cpus, &devices->at[seat->devices[i]].cpus);
+        }
+        label_make(seat, devices, counts.workers_per_device);
+    }
+    *n_out = n_groups * counts.workers_per_device;
+    share_cores(seats, *n_out);
+    *out = seats;
+    return 0;
+}
+
+void env_list_add(struct env_list *env, char *taken)
+{
+    if (env->len == env->cap) {
+        env->cap = env->cap ? 2 * env->cap : 16;
+        env->at = xrealloc(env->at, env->cap * sizeof(*env->at));
+    }
+    env->at[env->len++] = taken;
+}
+
+void env_list_release(struct env_list *env)
+{
+    for (size_t i = 0; i < env->len; i++)
+        free(env->at[i]);
+    free(env->at);
+    *env = (struct env_list){0};
+}
+
+enum naming {
+    BY_UUID,
+    BY_INDEX,
+    BY_PHYSICAL
+};
+
+/* "NAME=a,b": the seat's devices, named in one of the three ways. */
+static void add_devices(const struct seat *seat, const struct device_list *devices,
+                        const char *name, enum naming naming, struct env_list *env)
+{
+    struct buf text = BUF_INIT;
+    buf_addf(&text, "%s=", name);
+    for (size_t i = 0; i < seat->n_devices; i++) {
+        const struct device *device = &devices->at[seat->devices[i]];
+        buf_add_text(&text, i > 0 ? "," : "");
+        if (naming == BY_UUID)
+            buf_add_text(&text, device->uuid);
+        else
+            buf_addf(&text, "%d", naming == BY_INDEX ? device->index : device->physical);
+    }
+    env_list_add(env, buf_steal(&text));
+}
+
+/* One layer only on AMD: a second one would count within the first. */
+static const char *const visibility_variables[] = {
+    [DEVICE_CPU] = NULL,
+    [DEVICE_CUDA] = "CUDA_VISIBLE_DEVICES",
+    [DEVICE_ROCM] = "ROCR_VISIBLE_DEVICES",
+    [DEVICE_INTEL] = "ZE_AFFINITY_MASK",
+    [DEVICE_SIM] = "CUDA_VISIBLE_DEVICES",
+};
+
+static void add_visibility(const struct seat *seat, const struct device_list *devices,
+                           enum visible_mode mode, struct env_list *env)
+{
+    const struct device *first = &devices->at[seat->devices[0]];
+    const char *variable = visibility_variables[first->kind];
+    if (!variable) {
+        /* A worker on a CPU slot must not grab a GPU that somebody else was given. */
+        if (gpu_driver_is_there())
+            env_list_add(env, xstrdup("CUDA_VISIBLE_DEVICES="));
+        return;
+    }
+    if (first->kind == DEVICE_CUDA || first->kind == DEVICE_SIM)
+        env_list_add(env, xstrdup("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+    bool by_uuid = mode == VISIBLE_UUID || first->parent_uuid[0] != '\0';
+    add_devices(seat, devices, variable, by_uuid ? BY_UUID : BY_PHYSICAL, env);
+}
+
+void seat_environment(const struct seat *seat, const struct device_list *devices,
+                      enum visible_mode mode, struct env_list *env)
+{
+    ASSERT(seat->n_devices > 0);
+    enum device_kind kind = devices->at[seat->devices[0]].kind;
+    add_visibility(seat, devices, mode, env);
+    add_devices(seat, devices, "MUSTER_DEVICE", BY_UUID, env);
+    add_devices(seat, devices, "MUSTER_DEVICE_INDEX", BY_INDEX, env);
+    /* a worker on a simulated GPU must behave as on a real one */
+    env_list_add(env, xasprintf("MUSTER_DEVICE_KIND=%s",
+                                device_kind_name(kind == DEVICE_SIM ? DEVICE_CUDA : kind)));
+    if (!getenv("OMP_NUM_THREADS"))
+        env_list_add(env, xasprintf("OMP_NUM_THREADS=%u", seat->threads));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cores and NUMA nodes: which cores there are for CPU slots, and which are near a GPU. Read from
+ * sysfs; hwloc is loaded only where its knowledge matters (below). MUSTER_SYSFS names another root
+ * than /sys (tests), HWLOC_XMLFILE and HWLOC_SYNTHETIC another machine, as hwloc itself does.
+ *
+ * Measured on 2 cores with 2 PCI devices: sched_getaffinity with the sysfs siblings files 0.05 ms,
+ * hwloc_topology_load 1.4-2.6 ms, with PCI devices 11-13 ms, and it grows with the machine. So the
+ * plain case, one NUMA node and no foreign topology, goes without hwloc.
+ */
+#pragma once
+
+#include "device/device.h"
+
+/* "0-3,8" of the kernel, with or without a newline. False if malformed. */
+bool cpulist_parse(struct str text, cpu_set_t *out);
+void cpulist_format(struct buf *out, const cpu_set_t *cpus);
+
+/* A core's hardware threads that this process may run on; cores near each other stand together. */
+struct core_list {
+    cpu_set_t *at;
+    size_t len;
+};
+/* At least one core. Release with core_list_release(). */
+void cores_list(struct core_list *out);
+void core_list_release(struct core_list *cores);
+
+/* n_slots slots (0: one a core); may exceed the cores, which are then shared. */
+void cpu_devices(uint32_t n_slots, struct device_list *out);
+/* Fill numa_node and cpus of a GPU from its PCI address. Unknown stays -1 and empty. */
+void device_locate(struct device *device);
+/* Hardware threads per core: 2 where SMT is active, else 1. */
+unsigned smt_width(void);

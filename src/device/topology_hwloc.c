@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/topology_hwloc.h"
+
+#include <hwloc.h>
+#include <hwloc/glibc-sched.h>
+
+#include "base/xalloc.h"
+
+static bool load(hwloc_topology_t *out, bool with_pci)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0)
+        return false;
+    if (with_pci)
+        hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(topology) != 0) {
+        hwloc_topology_destroy(topology);
+        return false;
+    }
+    *out = topology;
+    return true;
+}
+
+/* Only what this process may run on, where the topology is this machine's and not a file's. */
+static void narrow(hwloc_topology_t topology, cpu_set_t *cpus)
+{
+    cpu_set_t allowed;
+    if (hwloc_topology_is_thissystem(topology) &&
+        sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+        CPU_AND(cpus, cpus, &allowed);
+}
+
+bool hwloc_cores_list(struct core_list *out)
+{
+    hwloc_topology_t topology;
+    if (!load(&topology, false))
+        return false;
+    int n_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    *out = (struct core_list){xcalloc((size_t)MAX(n_cores, 0) + 1, sizeof(cpu_set_t)), 0};
+    for (int i = 0; i < n_cores; i++) {
+        cpu_set_t cpus;
+        hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
+        hwloc_cpuset_to_glibc_sched_affinity(topology, core->cpuset, &cpus, sizeof(cpus));
+        narrow(topology, &cpus);
+        if (CPU_COUNT(&cpus) > 0)
+            out->at[out->len++] = cpus;
+    }
+    hwloc_topology_destroy(topology);
+    if (out->len == 0)
+        core_list_release(out);
+    return out->len > 0;
+}
+
+bool hwloc_locate(struct device *device)
+{
+    hwloc_topology_t topology;
+    if (!load(&topology, true))
+        return false;
+    hwloc_obj_t pci = hwloc_get_pcidev_by_busidstring(topology, device->pci);
+    hwloc_obj_t near = pci ? hwloc_get_non_io_ancestor_obj(topology, pci) : NULL;
+    if (near) {
+        hwloc_cpuset_to_glibc_sched_affinity(topology, near->cpuset, &device->cpus,
+                                             sizeof(device->cpus));
+        int node = near->nodeset ? hwloc_bitmap_first(near->nodeset) : -1;
+        bool is_whole =
+            hwloc_bitmap_isequal(near->cpuset, hwloc_topology_get_topology_cpuset(topology));
+        device->numa_node = is_whole ? -1 : node;
+        if (is_whole)
+            CPU_ZERO(&device->cpus);
+    }
+    hwloc_topology_destroy(topology);
+    return near != NULL;
+}

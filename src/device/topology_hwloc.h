@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two questions that hwloc answers better than a handful of sysfs files: the cores of a machine
+ * with several NUMA nodes in order of nearness, and where a PCI device hangs in a topology from a file.
+ */
+#pragma once
+
+#include "device/topology.h"
+
+/* False if hwloc cannot load a topology. */
+bool hwloc_cores_list(struct core_list *out);
+/* False if the topology does not know the device. */
+bool hwloc_locate(struct device *device);

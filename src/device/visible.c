@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/visible.h"
+
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+
+/* NULL, or why the entry is invalid. */
+static const char *entry_find(struct str entry, const struct device_list *devices, size_t *position)
+{
+    uint64_t number = 0;
+    size_t n_found = 0;
+    bool is_number = u64_parse(entry, 0, DEVICES_MAX, &number, NULL) == 0;
+    bool is_name = entry.len > 4 &&
+                   (strncasecmp(entry.at, "GPU-", 4) == 0 || strncasecmp(entry.at, "MIG-", 4) == 0);
+    if (!is_number && !is_name)
+        return "is neither an index nor a UUID";
+    for (size_t i = 0; i < devices->len; i++) {
+        const struct device *device = &devices->at[i];
+        if (is_number ? device->physical != (int)number
+                      : strncasecmp(device->uuid, entry.at, entry.len) != 0)
+            continue;
+        if (is_number && device->parent_uuid[0])
+            return "has MIG enabled (name an instance by its UUID)";
+        *position = i;
+        n_found++;
+    }
+    return n_found == 0 ? "is not on this machine" : n_found > 1 ? "fits several GPUs" : NULL;
+}
+
+static void note_order(const struct device_list *devices, struct buf *notes)
+{
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    bool is_mixed = false;
+    const struct device *first = NULL;
+    for (size_t i = 0; i < devices->len; i++) {
+        if (devices->at[i].parent_uuid[0])
+            continue; /* an instance is named after its profile, and has no index */
+        first = first ? first : &devices->at[i];
+        is_mixed |= strcmp(devices->at[i].name, first->name) != 0;
+    }
+    if (is_mixed && !(order && strcmp(order, "PCI_BUS_ID") == 0))
+        buf_add_text(notes,
+                     "the GPUs differ: indices in CUDA_VISIBLE_DEVICES are taken in PCI order, "
+                     "not fastest first (set CUDA_DEVICE_ORDER=PCI_BUS_ID)\n");
+}
+
+/* The list with only the kept positions, in their order; the distances go along. */
+static void keep(struct device_list *devices, const size_t *kept, size_t n_kept)
+{
+    if (n_kept == 0) {
+        device_list_release(devices);
+        return;
+    }
+    struct device_list out = {xcalloc(n_kept, sizeof(*out.at)), n_kept};
+    if (devices->distance)
+        out.distance = xcalloc(n_kept * n_kept, 1);
+    for (size_t i = 0; i < n_kept; i++) {
+        out.at[i] = devices->at[kept[i]];
+        out.at[i].index = (int)i;
+        for (size_t j = 0; j < n_kept && out.distance; j++)
+            out.distance[i * n_kept + j] = devices->distance[kept[i] * devices->len + kept[j]];
+    }
+    device_list_release(devices);
+    *devices = out;
+}
+
+void visible_apply(const char *list, struct device_list *devices, struct buf *notes)
+{
+    struct str rest = str_of(list), entry;
+    cleanup_free size_t *kept = xcalloc(devices->len + 1, sizeof(size_t));
+    size_t n_kept = 0, n_before = devices->len;
+    bool has_index = false;
+    const char *why = NULL;
+    while (str_trim(str_of(list)).len > 0 && !why && str_next(&rest, ',', &entry)) {
+        size_t position = 0;
+        entry = str_trim(entry);
+        why = entry_find(entry, devices, &position);
+        for (size_t i = 0; i < n_kept && !why; i++)
+            why = kept[i] == position ? "is listed twice" : NULL;
+        has_index |= entry.len > 0 && entry.at[0] >= '0' && entry.at[0] <= '9';
+        if (!why)
+            kept[n_kept++] = position;
+        else if (!str_equal(entry, STR("-1")))
+            buf_addf(notes, "CUDA_VISIBLE_DEVICES: '%.*s' %s, which hides it and all after it\n",
+                     (int)entry.len, entry.at, why);
+    }
+    if (has_index)
+        note_order(devices, notes);
+    keep(devices, kept, n_kept);
+    if (n_kept == 0 && n_before > 0)
+        buf_addf(notes, "CUDA_VISIBLE_DEVICES='%s' hides every GPU\n", list);
+}

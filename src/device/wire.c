@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/wire.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/json.h"
+#include "device/topology.h"
+
+/* One row a member: the same table writes and reads. Number types go by their size and sign. */
+enum form {
+    TEXT,
+    BOOL,
+    U64,
+    SIZE,
+    INT,
+    LONG,
+    DOUBLE
+};
+
+struct member {
+    const char *name;
+    enum form form;
+    size_t offset, size;
+};
+
+#define MEMBER(type, field, form)                                       \
+    {                                                                   \
+#field, form, offsetof(type, field), sizeof(((type *)0)->field) \
+    }
+#define D(field, form) MEMBER(struct device, field, form)
+#define S(field, form) MEMBER(struct device_sample, field, form)
+#define P(field, form) MEMBER(struct device_process, field, form)
+
+static const struct member device_members[] = {
+    D(index, INT),
+    D(physical, INT),
+    D(uuid, TEXT),
+    D(name, TEXT),
+    D(pci, TEXT),
+    D(parent_uuid, TEXT),
+    D(mem_total_bytes, U64),
+    D(mem_free_bytes, U64),
+    D(busy_percent, INT),
+    D(temperature_c, INT),
+    D(power_w, DOUBLE),
+    D(ill, TEXT),
+    D(is_lost, BOOL),
+    D(ecc_uncorrected_count, LONG),
+    D(row_remap_pending, BOOL),
+    D(row_remap_failed, BOOL),
+    D(numa_node, INT),
+};
+
+static const struct member sample_members[] = {
+    S(device, SIZE),       S(mem_used_bytes, U64), S(mem_total_bytes, U64), S(busy_percent, INT),
+    S(temperature_c, INT), S(power_w, DOUBLE),     S(is_lost, BOOL),        S(ill, TEXT),
+};
+
+static const struct member process_members[] = {
+    P(pid, INT),
+    P(uid, INT),
+    P(mem_bytes, U64),
+    P(name, TEXT),
+};
+
+static void value_format(const struct member *member, const void *at, struct buf *out)
+{
+    switch (member->form) {
+    case TEXT:
+        buf_add_json(out, (struct str){at, strnlen(at, member->size)});
+        return;
+    case BOOL:
+        buf_add_text(out, *(const bool *)at ? "true" : "false");
+        return;
+    case U64:
+        buf_addf(out, "%lu", (unsigned long)*(const uint64_t *)at);
+        return;
+    case SIZE:
+        buf_addf(out, "%zu", *(const size_t *)at);
+        return;
+    case INT:
+        buf_addf(out, "%d", *(const int *)at);
+        return;
+    case LONG:
+        buf_addf(out, "%ld", *(const long *)at);
+        return;
+    case DOUBLE:
+        buf_addf(out, "%.3f", *(const double *)at);
+        return;
+    }
+    BUG("form %d", (int)member->form);
+}
+
+static bool text_store(const struct member *member, struct str value, char *at)
+{
+    struct buf text = BUF_INIT;
+    bool is_text = json_to_text(value, &text);
+    if (is_text)
+        snprintf(at, member->size, "%s", buf_text(&text));
+    buf_release(&text);
+    return is_text;
+}
+
+static bool value_parse(const struct member *member, struct str value, void *at)
+{
+    double number = 0;
+    switch (member->form) {
+    case TEXT:
+        return text_store(member, value, at);
+    case BOOL:
+        return json_to_bool(value, at);
+    case U64:
+    case SIZE:
+        return json_to_u64(value, at);
+    case INT:
+    case LONG:
+    case DOUBLE:
+        break;
+    }
+    if (!json_to_double(value, &number))
+        return false;
+    /* 2^53: whole numbers up to there survive the way through a double */
+    double limit = member->form == DOUBLE ? HUGE_VAL : member->form == LONG ? 0x1p53 : 0x1p32;
+    if (fabs(number) > limit)
+        return false;
+    if (member->form == DOUBLE)
+        *(double *)at = number;
+    else if (member->form == LONG)
+        *(long *)at = (long)number;
+    else
+        *(int *)at = (int)(long)number; /* a uid above 2^31 wraps, and wraps back */
+    return true;
+}
+
+static_assert(sizeof(size_t) == sizeof(uint64_t), "SIZE is read as U64");
+
+static void members_format(const struct member *members, size_t n_members, const void *from,
+                           struct buf *out)
+{
+    for (size_t i = 0; i < n_members; i++) {
+        buf_addf(out, "%s\"%s\":", i > 0 ? "," : "{", members[i].name);
+        value_format(&members[i], (const char *)from + members[i].offset, out);
+    }
+}
+
+static bool members_parse(const struct member *members, size_t n_members, struct str object,
+                          void *into)
+{
+    struct str value;
+    for (size_t i = 0; i < n_members; i++)
+        if (json_get(object, members[i].name, &value) &&
+            !value_parse(&members[i], value, (char *)into + members[i].offset))
+            return false;
+    return json_is_object(object);
+}
+
+static bool processes_parse(struct str array, struct device *out)
+{
+    struct str rest = {array.at + 1, array.len - 1};
+    while (out->n_processes < DEVICE_PROCESSES_MAX) {
+        size_t begin = 0, len = json_value(rest, &begin), end = begin + len;
+        struct device_process *process = &out->processes[out->n_processes];
+        if (len == 0)
+            return true;
+        if (!members_parse(process_members, countof(process_members),
+                           (struct str){rest.at + begin, len}, process))
+            return false;
+        out->n_processes++;
+        while (end < rest.len && rest.at[end] != ',')
+            end++;
+        end = MIN(end + 1, rest.len);
+        rest = (struct str){rest.at + end, rest.len - end};
+    }
+    return true;
+}
+
+static bool kind_parse(struct str value, enum device_kind *out)
+{
+    for (int kind = DEVICE_CPU; kind <= DEVICE_SIM; kind++) {
+        const char *name = device_kind_name((enum device_kind)kind);
+        if (value.len == strlen(name) + 2 && memcmp(value.at + 1, name, value.len - 2) == 0) {
+            *out = (enum device_kind)kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+void device_format_json(const struct device *device, struct buf *out)
+{
+    members_format(device_members, countof(device_members), device, out);
+    buf_addf(out, ",\"kind\":\"%s\",\"cpus\":\"", device_kind_name(device->kind));
+    cpulist_format(out, &device->cpus);
+    buf_add_text(out, "\",\"processes\":[");
+    for (size_t i = 0; i < device->n_processes; i++) {
+        buf_add_text(out, i > 0 ? "," : "");
+        members_format(process_members, countof(process_members), &device->processes[i], out);
+        buf_add_char(out, '}');
+    }
+    buf_add_text(out, "]}");
+}
+
+bool device_parse_json(struct str line, struct device *out)
+{
+    struct str value;
+    if (!members_parse(device_members, countof(device_members), line, out) ||
+        !json_get(line, "kind", &value) || !kind_parse(value, &out->kind))
+        return false;
+    if (json_get(line, "cpus", &value) && value.len > 2 &&
+        !cpulist_parse((struct str){value.at + 1, value.len - 2}, &out->cpus))
+        return false;
+    return !json_get(line, "processes", &value) || processes_parse(value, out);
+}
+
+void sample_format_json(const struct device_sample *sample, struct buf *out)
+{
+    members_format(sample_members, countof(sample_members), sample, out);
+    buf_add_char(out, '}');
+}
+
+bool sample_parse_json(struct str line, struct device_sample *out)
+{
+    return members_parse(sample_members, countof(sample_members), line, out);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "device/lock.h"
+#include "devices.h"
+
+static int folder_make(void **state)
+{
+    char *folder = xstrdup("/tmp/muster-test-lock-XXXXXX");
+    *state = mkdtemp(folder);
+    char *locks = path_join(folder, "locks");
+    setenv("MUSTER_LOCK_DIR", locks, 1);
+    free(locks);
+    return *state ? 0 : -1;
+}
+
+static int folder_remove(void **state)
+{
+    int rc = remove_tree(*state, NULL);
+    free(*state);
+    return rc;
+}
+
+/* Another process that holds GPUs 1 and 2 until it is killed. */
+static pid_t holder_start(const struct device_list *list)
+{
+    int ready[2];
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct device_locks locks;
+        size_t chosen[] = {1, 2};
+        if (device_locks_take(&locks, list, chosen, 2, "20260131_090807-map", NULL) != 0 ||
+            write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    char byte;
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void two_processes_never_hold_one_device(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(4);
+    struct device_locks locks;
+    struct buf holder = BUF_INIT;
+    struct err err = {0};
+    size_t chosen[] = {0, 2};
+    char pid_text[32];
+    pid_t pid = holder_start(&list);
+    snprintf(pid_text, sizeof(pid_text), "pid %d, user ", (int)pid);
+
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 2, "mine", &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "gpu 2 is taken by"));
+    assert_non_null(strstr(err.text, pid_text));
+    assert_non_null(strstr(err.text, "run 20260131_090807-map"));
+    assert_true(device_is_locked(&list.at[1], &holder));
+    assert_non_null(strstr(buf_text(&holder), pid_text));
+    /* all or none: GPU 0 was let go again */
+    assert_false(device_is_locked(&list.at[0], NULL));
+
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_false(device_is_locked(&list.at[1], NULL));
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 2, "mine", &err), 0);
+    assert_int_equal(locks.len, 2);
+    device_locks_release(&locks);
+    device_locks_release(&locks);
+    buf_release(&holder);
+    device_list_release(&list);
+}
+
+static void asking_does_not_take(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(1);
+    struct device_locks locks;
+    size_t chosen[] = {0};
+    assert_false(device_is_locked(&list.at[0], NULL));
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", NULL), 0);
+    device_locks_release(&locks);
+    assert_false(device_is_locked(&list.at[0], NULL));
+    device_list_release(&list);
+}
+
+static void cpu_slots_and_simulated_devices_are_not_locked(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(2);
+    struct device_locks locks;
+    size_t chosen[] = {0, 1};
+    list.at[0].kind = DEVICE_CPU;
+    list.at[1].kind = DEVICE_SIM;
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 2, "mine", NULL), 0);
+    assert_int_equal(locks.len, 0);
+    assert_false(path_exists(getenv("MUSTER_LOCK_DIR")));
+    device_locks_release(&locks);
+    device_list_release(&list);
+}
+
+static void the_folder_is_sticky_and_for_everybody(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(1);
+    struct device_locks locks;
+    struct stat st;
+    size_t chosen[] = {0};
+    mode_t mask = umask(077);
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", NULL), 0);
+    umask(mask);
+    assert_int_equal(stat(getenv("MUSTER_LOCK_DIR"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 01777);
+    char *file = path_join(getenv("MUSTER_LOCK_DIR"), "GPU-a0000000-1111.lock");
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0666);
+    free(file);
+    device_locks_release(&locks);
+    device_list_release(&list);
+}
+
+static int try_lock(struct err *err)
+{
+    struct device_list list = gpus(1);
+    struct device_locks locks;
+    size_t chosen[] = {0};
+    int rc = device_locks_take(&locks, &list, chosen, 1, "mine", err);
+    device_locks_release(&locks);
+    device_list_release(&list);
+    return rc;
+}
+
+static void a_folder_that_could_be_a_trap_is_refused(void **state)
+{
+    const char *folder = getenv("MUSTER_LOCK_DIR");
+    struct err err = {0};
+    assert_int_equal(symlink(*state, folder), 0);
+    assert_int_equal(try_lock(&err), ERR_SYS);
+    assert_int_equal(unlink(folder), 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(chmod(folder, 0777), 0);
+    assert_int_equal(try_lock(&err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "not sticky"));
+    assert_int_equal(chmod(folder, 01777), 0);
+    assert_int_equal(try_lock(&err), 0);
+}
+
+static void a_lock_file_that_is_a_link_is_refused_and_its_target_untouched(void **state)
+{
+    struct err err = {0};
+    assert_int_equal(try_lock(&err), 0);
+    char *file = path_join(getenv("MUSTER_LOCK_DIR"), "GPU-a0000000-1111.lock");
+    char *target = path_join(*state, "precious");
+    assert_int_equal(file_replace_fast(target, STR("keep me"), NULL), 0);
+    for (int is_hard = 0; is_hard < 2; is_hard++) {
+        struct buf text = BUF_INIT;
+        assert_int_equal(unlink(file), 0);
+        assert_int_equal(is_hard ? link(target, file) : symlink(target, file), 0);
+        assert_int_equal(try_lock(&err), ERR_SYS);
+        assert_int_equal(file_read(target, 100, &text, NULL), 0);
+        assert_string_equal(buf_text(&text), "keep me");
+        buf_release(&text);
+    }
+    free(file);
+    free(target);
+}
+
+#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(two_processes_never_hold_one_device),
+        WITH_FOLDER(asking_does_not_take),
+        WITH_FOLDER(cpu_slots_and_simulated_devices_are_not_locked),
+        WITH_FOLDER(the_folder_is_sticky_and_for_everybody),
+        WITH_FOLDER(a_folder_that_could_be_a_trap_is_refused),
+        WITH_FOLDER(a_lock_file_that_is_a_link_is_refused_and_its_target_untouched),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
