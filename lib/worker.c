@@ -169,7 +169,7 @@ static int read_more(struct muster_worker *worker, struct muster_item *items, si
     struct mw_channel *channel = &worker->channel;
     char error[sizeof(worker->error)];
     uintptr_t base = (uintptr_t)channel->in.at;
-    int rc = n_items == 0 ? mw_flush(worker) : 0;
+    int rc = mw_flush(worker);
     if (rc < 0)
         return rc;
     worker->is_waiting = true;
