@@ -82,7 +82,9 @@ bool mw_message_read(struct muster_text line, struct mw_message *message)
     const char *at = line.at, *end = at + line.len;
     bool ok = false;
     *message = (struct mw_message){.item = {.attempt = 1}};
-    if (line.len == 0 || *at != '{')
+    while (at < end && *at == ' ')
+        at++;
+    if (at == end || *at != '{')
         return false;
     while ((at = mw_json_member(at, end, &key, &value, &ok)) != NULL)
         if (!read_member(message, key, value))

@@ -579,19 +579,21 @@ def batches(n: Optional[int] = None, *, linger: float = 0.010) -> Iterator[Batch
 
 
 def _next_batch(worker: _Worker, n: Optional[int], linger: float) -> Batch:
-    size = worker.capped(n if n is not None else batch_size())
+    def size() -> int:
+        """Anew each time: muster may change its mind with the items."""
+        return batch_size() if n is None else worker.capped(n)
+
     batch = Batch()
-    while worker.returned and len(batch) < size:
+    while worker.returned and len(batch) < size():
         batch.append(worker.returned.popleft())
     if batch:
         return batch
-    worker.ask_for(size - worker.pending)
-    while len(batch) < size:
+    worker.ask_for(size() - worker.pending)
+    while len(batch) < size() and (not batch or worker.pending > 0):
         item = worker.next(timeout_s=linger if batch else None)
         if item is None:
             break
         batch.append(item)
-        size = worker.capped(size)
     return batch
 
 
