@@ -461,7 +461,7 @@ class _Worker:
 
     def give_back(self, left: List[Item], batch: int) -> None:
         self.oom(batch)
-        self.returned.extend(left)
+        self.returned.extendleft(reversed(left))
 
     def oom(self, batch: int) -> None:
         self.limit = batch

@@ -7,10 +7,12 @@ import json
 import sys
 
 import muster
+
+results = muster.claim_stdout()  # first, so that what the libraries print goes to the log
+
 import torch
 from transformers import pipeline
 
-results = muster.claim_stdout()  # what the libraries print goes to the log
 device = 0 if torch.cuda.is_available() else -1
 generate = pipeline("text-generation", model=sys.argv[1], device=device)
 
