@@ -261,7 +261,8 @@ bool muster_json_member(struct muster_text object, const char *name, struct must
     const char *at = object.at, *end = at + object.len;
     size_t name_len = strlen(name);
     bool ok = false;
-    if (object.len == 0 || *at != '{')
+    at = skip_space(at, end);
+    if (at == end || *at != '{')
         return false;
     while ((at = mw_json_member(at, end, &key, &found, &ok)) != NULL) {
         if (key.len == name_len && memcmp(key.at, name, name_len) == 0) {
