@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The worker's state, shared by worker.c (credits out, items in) and report.c (results out).
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "channel.h"
+
+struct muster_worker {
+    struct mw_channel channel; /* its in side belongs to the thread that calls next */
+    pthread_mutex_t lock;      /* for channel.out and all below */
+    size_t concurrency;        /* fixed window, 0: adaptive */
+    size_t window;             /* adaptive: items to have asked for at once */
+    size_t limit;              /* muster's "batch", 0: none */
+    size_t pending;            /* credits given whose item has not been handed out */
+    size_t held;               /* items handed out and not finished */
+    uint64_t last_index;       /* the newest item handed out */
+    uint64_t granted_ns;       /* adaptive: the last credits, and the items since */
+    size_t n_since_grant;
+    bool is_waiting; /* the thread in next waits for muster */
+    bool has_stopped;
+    int code; /* the sticky error */
+    char error[256];
+};
+
+/* Keep the first error; returns code. */
+int mw_keep_error(struct muster_worker *worker, int code);
+__attribute__((format(printf, 3, 4))) int mw_fail(struct muster_worker *worker, int code,
+                                                  const char *fmt, ...);
+int mw_out_of_memory(struct muster_worker *worker);
+int mw_flush(struct muster_worker *worker);
+/* Give the credits for a call of next (items_max 1) or batch, in blocks where there are many. */
+int mw_top_up(struct muster_worker *worker, size_t items_max);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a line from muster says.
+ */
+#pragma once
+
+#include "text.h"
+
+struct mw_message {
+    bool is_item, is_stop;
+    uint64_t batch; /* 0: not a word about it */
+    struct muster_item item;
+};
+
+/* Views point into line, whose bytes may be changed (base64 is decoded in place). */
+bool mw_message_read(struct muster_text line, struct mw_message *message);

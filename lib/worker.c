@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker: credits out, items in, results out. What is written waits in the channel's buffer until
+ * the worker is about to wait, until it is large, or until a millisecond has passed, so that trivial
+ * items cost no system call each and slow ones are reported at once.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inside.h"
+#include "message.h"
+
+enum {
+    WINDOW_MAX = 1024,        /* items asked for ahead, when they take next to no time */
+    CONCURRENCY_MAX = 100000, /* what muster takes as credits */
+    LINGER_MS = 10,           /* how long a batch waits for its next item */
+};
+static const uint64_t window_ns = 10000000; /* the work that may lie ready, where items are fast */
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+int mw_keep_error(struct muster_worker *worker, int code)
+{
+    if (code < 0 && worker->code == 0)
+        worker->code = code;
+    return code;
+}
+
+int mw_fail(struct muster_worker *worker, int code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(worker->error, sizeof(worker->error), fmt, args);
+    va_end(args);
+    return mw_keep_error(worker, code);
+}
+
+int mw_out_of_memory(struct muster_worker *worker)
+{
+    return mw_fail(worker, MUSTER_WORKER_ENOMEM, "no memory for a message of the channel");
+}
+
+int mw_flush(struct muster_worker *worker)
+{
+    return mw_keep_error(worker,
+                         mw_channel_flush(&worker->channel, worker->error, sizeof(worker->error)));
+}
+
+static int grant(struct muster_worker *worker, size_t credits)
+{
+    if (worker->channel.by_hand || worker->has_stopped)
+        return 0;
+    worker->pending += credits;
+    struct mw_buf *out = &worker->channel.out;
+    bool ok = mw_buf_add_text(out, "{\"ready\":") && mw_buf_add_u64(out, credits) &&
+              mw_buf_add_text(out, "}\n");
+    return ok ? 0 : mw_out_of_memory(worker);
+}
+
+/*
+ * So many items as fit into 10 ms at the pace of late, at most twice as many as before. A slow
+ * worker has none waiting behind the one it works on, where another device could take it; a fast
+ * one does not wait for muster at every item.
+ */
+static void adapt_window(struct muster_worker *worker)
+{
+    uint64_t now_ns = mw_now_ns(), spent_ns = now_ns - worker->granted_ns;
+    size_t target =
+        spent_ns == 0 ? WINDOW_MAX : (size_t)(worker->n_since_grant * window_ns / spent_ns);
+    worker->window = smaller(smaller(target, worker->window * 2), WINDOW_MAX);
+    if (worker->window == 0)
+        worker->window = 1;
+    worker->granted_ns = now_ns;
+    worker->n_since_grant = 0;
+}
+
+int mw_top_up(struct muster_worker *worker, size_t items_max)
+{
+    bool is_batch = items_max > 1;
+    size_t window = is_batch ? items_max : worker->concurrency;
+    size_t owed = worker->pending + worker->held;
+    if (window == 0) {
+        if (owed > worker->window / 2)
+            return 0;
+        adapt_window(worker);
+        window = worker->window;
+    }
+    window = worker->limit > 0 ? smaller(window, worker->limit) : window;
+    /* With credits still out, a few more can wait until they make a block. */
+    bool can_wait = !is_batch && worker->pending > 0 && owed > window / 2;
+    return owed >= window || can_wait ? 0 : grant(worker, window - owed);
+}
+
+struct muster_worker *muster_worker_open(const struct muster_worker_opts *opts)
+{
+    struct muster_worker *worker = calloc(1, sizeof(*worker));
+    if (!worker)
+        return NULL;
+    pthread_mutex_init(&worker->lock, NULL);
+    worker->window = 1;
+    worker->concurrency = opts ? smaller(opts->concurrency, CONCURRENCY_MAX) : 0;
+    worker->granted_ns = mw_now_ns();
+    int rc = mw_channel_open(&worker->channel, worker->error, sizeof(worker->error));
+    if (mw_keep_error(worker, rc) == 0 && grant(worker, 0) == 0)
+        mw_flush(worker);
+    return worker;
+}
+
+int muster_worker_close(struct muster_worker *worker)
+{
+    if (!worker)
+        return MUSTER_WORKER_ENOMEM;
+    if (worker->code == 0)
+        mw_flush(worker);
+    int code = worker->code;
+    mw_channel_close(&worker->channel);
+    pthread_mutex_destroy(&worker->lock);
+    free(worker);
+    return code;
+}
+
+const char *muster_worker_error(const struct muster_worker *worker)
+{
+    if (!worker)
+        return "no memory for a worker";
+    return worker->code == 0 ? "" : worker->error;
+}
+
+/* Take the lines that are here, up to an item. 1 with an item, 0 when more must be read. */
+static int take_item(struct muster_worker *worker, struct muster_item *item)
+{
+    struct muster_text line;
+    struct mw_message message;
+    while (mw_channel_line(&worker->channel, &line)) {
+        if (!mw_message_read(line, &message))
+            return mw_fail(worker, MUSTER_WORKER_EPROTO, "not a message of the channel: %.*s",
+                           (int)smaller(line.len, 120), line.at);
+        if (message.is_item) {
+            *item = message.item;
+            return 1;
+        }
+        if (message.batch > 0)
+            worker->limit = message.batch;
+        if (message.is_stop)
+            worker->has_stopped = true;
+    }
+    return 0;
+}
+
+/* Move the items' views with the buffer they point into. */
+static void rebase(struct muster_item *items, size_t n_items, uintptr_t from, const char *to)
+{
+    for (size_t i = 0; i < n_items; i++)
+        items[i].data.at = to + ((uintptr_t)items[i].data.at - from);
+}
+
+/*
+ * Read more, with the lock let go while waiting. What the worker has to say is written first, so
+ * muster is never waited for with the answer it needs still in our buffer.
+ */
+static int read_more(struct muster_worker *worker, struct muster_item *items, size_t n_items)
+{
+    struct mw_channel *channel = &worker->channel;
+    char error[sizeof(worker->error)];
+    uintptr_t base = (uintptr_t)channel->in.at;
+    int rc = mw_flush(worker);
+    if (rc < 0)
+        return rc;
+    worker->is_waiting = true;
+    pthread_mutex_unlock(&worker->lock);
+    bool in_vain = n_items > 0 && !mw_channel_is_midline(channel);
+    rc = mw_channel_fill(channel, in_vain ? LINGER_MS : -1, error, sizeof(error));
+    pthread_mutex_lock(&worker->lock);
+    worker->is_waiting = false;
+    rebase(items, n_items, base, channel->in.at);
+    return rc < 0 ? mw_fail(worker, rc, "%s", error) : rc;
+}
+
+/* No more items can come than were asked for, or than muster allows. */
+static bool is_full(const struct muster_worker *worker, size_t n_items, size_t items_max)
+{
+    if (n_items >= items_max || (n_items > 0 && worker->limit > 0 && n_items >= worker->limit))
+        return true;
+    return n_items > 0 && !worker->channel.by_hand && n_items >= worker->pending;
+}
+
+static int collect(struct muster_worker *worker, struct muster_item *items, size_t items_max)
+{
+    size_t n_items = 0;
+    mw_channel_reclaim(&worker->channel);
+    while (!worker->has_stopped && !is_full(worker, n_items, items_max)) {
+        int rc = take_item(worker, &items[n_items]);
+        if (rc == 0 && !worker->has_stopped) {
+            if (worker->channel.has_ended && mw_channel_is_midline(&worker->channel))
+                return mw_fail(worker, MUSTER_WORKER_EPROTO, "the channel ended within a message");
+            worker->has_stopped = worker->channel.has_ended;
+            rc = worker->has_stopped ? 0 : read_more(worker, items, n_items);
+            if (rc == 0)
+                break;
+            rc = rc < 0 ? rc : 0;
+        }
+        if (rc < 0)
+            return rc;
+        n_items += (size_t)rc;
+    }
+    worker->pending -= smaller(worker->pending, n_items);
+    worker->held += n_items;
+    worker->n_since_grant += n_items;
+    if (n_items > 0)
+        worker->last_index = items[n_items - 1].index;
+    return n_items > 0 ? (int)n_items : mw_flush(worker);
+}
+
+int muster_worker_batch(struct muster_worker *worker, struct muster_item *items, size_t items_max)
+{
+    if (!worker)
+        return MUSTER_WORKER_ENOMEM;
+    if (items_max == 0)
+        return 0;
+    items_max = smaller(items_max, CONCURRENCY_MAX);
+    pthread_mutex_lock(&worker->lock);
+    int rc = worker->code;
+    if (rc == 0 && worker->held > 0 && (items_max > 1 || worker->concurrency == 0))
+        rc = mw_fail(worker, MUSTER_WORKER_EUSE,
+                     "%zu of the items up to %" PRIu64
+                     " were neither done nor failed before the next was asked for",
+                     worker->held, worker->last_index);
+    if (rc == 0)
+        rc = mw_top_up(worker, items_max);
+    if (rc == 0)
+        rc = collect(worker, items, items_max);
+    pthread_mutex_unlock(&worker->lock);
+    return rc;
+}
+
+int muster_worker_next(struct muster_worker *worker, struct muster_item *item)
+{
+    return muster_worker_batch(worker, item, 1);
+}
+
+size_t muster_worker_limit(struct muster_worker *worker)
+{
+    if (!worker)
+        return 0;
+    pthread_mutex_lock(&worker->lock);
+    size_t limit = worker->limit;
+    pthread_mutex_unlock(&worker->lock);
+    return limit;
+}
