@@ -21,7 +21,7 @@ extern char **environ;
 
 /* ---- the result ---- */
 
-int session_merge(struct session *s, struct merge_stats *stats, struct err *err)
+static int session_merge(struct session *s, struct merge_stats *stats, struct err *err)
 {
     const struct map_request *r = s->request;
     struct merge_rows rows;

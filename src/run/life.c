@@ -549,6 +549,7 @@ static void report_take(struct life *life, const struct guard_report *report)
     case GUARD_EXEC_FAILED:
         life->exec_failed = true;
         life->exec_errno = report->value;
+        life->is_gone = true; /* nothing follows this report */
         return;
     case GUARD_EXITED:
         life->has_exited = true;

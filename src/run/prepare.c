@@ -3,6 +3,7 @@
  * Everything before the first worker: what is asked is checked against what is there, cheapest and
  * most likely mistake first, and nothing is made before all of it holds.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
@@ -19,6 +20,7 @@
 #include "run/session.h"
 #include "store/manifest.h"
 #include "store/runs.h"
+#include "ui/progress.h"
 #include "version.h"
 
 /* ---- command and output ---- */
@@ -295,6 +297,38 @@ static void ledger_failed(void *context, const struct err *why)
     session_abort(s, &err);
 }
 
+static int by_first(const void *a, const void *b)
+{
+    const struct item_span *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
+static int asides_are_done(struct session *s, struct err *err)
+{
+    struct aside_reader *reader;
+    struct aside_row row;
+    if (s->aside_before == 0)
+        return 0;
+    s->done = xrealloc(s->done, (s->n_done + s->aside_before) * sizeof(*s->done));
+    size_t n = s->n_done, kept = 0;
+    int rc = aside_reader_open(&reader, s->store, err);
+    while (rc == 0 && n < s->n_done + s->aside_before && (rc = aside_reader_next(reader, &row, err)) > 0) {
+        s->done[n++] = (struct item_span){row.item, 1};
+        rc = 0;
+    }
+    aside_reader_close(reader);
+    qsort(s->done, n, sizeof(*s->done), by_first);
+    for (size_t i = 0; i < n; i++) {
+        if (kept > 0 && s->done[kept - 1].first + s->done[kept - 1].count == s->done[i].first)
+            s->done[kept - 1].count += s->done[i].count;
+        else
+            s->done[kept++] = s->done[i];
+    }
+    s->n_done = kept;
+    return rc < 0 ? rc : 0;
+}
+
 static int done_read(struct session *s, struct err *err)
 {
     struct store_totals totals;
@@ -309,6 +343,9 @@ static int done_read(struct session *s, struct err *err)
     if (rc)
         return rc;
     s->aside_before = totals.items_aside;
+    rc = asides_are_done(s, err);
+    if (rc)
+        return rc;
     log_add(s->log, LOG_INFO, "map", "going on: %lu items are done, %lu set aside%s", totals.items_done,
             totals.items_aside, cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
@@ -417,6 +454,12 @@ int session_prepare(struct session *s, struct err *err)
     s->base_seed = seed_choose(s->request);
     s->is_resumed = s->request->resume_dir != NULL;
     s->console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
+    if (!s->is_quiet) {
+        s->progress = progress_new(&(struct progress_opts){.is_terminal = s->is_tty, .has_color = s->has_color});
+        s->log->console_begin = progress_hide;
+        s->log->console_end = progress_back;
+        s->log->context = s->progress;
+    }
     int rc = session_plan(s, err);
     if (rc == 0)
         rc = run_folder_name(s, err);

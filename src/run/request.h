@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/log.h"
 #include "data/merge.h"
 #include "data/source.h"
 #include "device/seat.h"

@@ -8,7 +8,10 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
+#include "store/runs.h"
+#include "ui/progress.h"
 
 enum { TICK_MS = 100, SCAN_BYTES = 4 << 20, MEMORY_WAIT_MS = 60000 };
 
@@ -381,16 +384,15 @@ static void memory_check(struct session *s)
 
 /* ---- time ---- */
 
-static void stop_file_check(struct session *s)
+static void stop_check(struct session *s)
 {
-    cleanup_buf struct buf text = BUF_INIT;
-    char *path = path_join(s->run_dir, "stop");
-    if (path_exists(path) && file_read(path, 64, &text, NULL) == 0 && !s->stopped_by_user) {
-        s->stopped_by_user = true;
-        s->end_status = 75;
-        session_stop(s, str_starts_with(str_trim(buf_str(&text)), STR("now")));
-    }
-    free(path);
+    enum stop_how how;
+    if (s->stopped_by_user || !run_stop_asked(s->run_dir, &how))
+        return;
+    s->stopped_by_user = true;
+    s->end_status = 75;
+    log_add(s->log, LOG_INFO, "map", how == STOP_NOW ? "stopped; ending the workers" : "stopped; finishing what is in flight");
+    session_stop(s, how == STOP_NOW);
 }
 
 static void run_limit_check(struct session *s)
@@ -416,7 +418,7 @@ static void on_tick(uv_timer_t *timer)
     console_flush(s->console, s->now_ms, false);
     static const unsigned every = 10;
     if (s->now_ms / TICK_MS % every == 0)
-        stop_file_check(s);
+        stop_check(s);
     session_progress(s, false);
 }
 
@@ -447,7 +449,7 @@ static void on_signal(uv_signal_t *handle, int signal)
     if (signal == SIGCHLD)
         reaper_run(s->reaper, child_ended, s);
     else if (signal == SIGUSR1)
-        stop_file_check(s);
+        stop_check(s);
     else
         on_end_signal(s, signal);
 }

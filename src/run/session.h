@@ -125,7 +125,7 @@ struct session {
     struct item_span *done;
     size_t n_done;
     uint32_t *order;
-    uint64_t base_seed, n_items;
+    uint64_t base_seed;
     uint64_t aside_before;
     bool is_resumed;
 
@@ -157,8 +157,7 @@ struct session {
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
     uint64_t failed_items_noted;
-    uint64_t mem_total_peak;
-    uint64_t results_seen, first_result_ms;
+    uint64_t first_result_ms, status_written_ms, progress_shown_ms;
 };
 
 /* session.c */

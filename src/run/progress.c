@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the progress display and status.json show, taken from the session.
+ */
+#include "ui/progress.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/xalloc.h"
+#include "run/session.h"
+#include "store/status.h"
+
+enum { STATUS_EVERY_MS = 1000, PROGRESS_EVERY_MS = 100 };
+
+static const char *const state_names[] = {
+    [WORKER_ABSENT] = "off",       [WORKER_STARTING] = "starts", [WORKER_LOADING] = "loading", [WORKER_LIVE] = "works",
+    [WORKER_ENDING] = "ending",    [WORKER_COOLING] = "pauses",  [WORKER_BENCHED] = "benched",
+};
+
+struct snapshot {
+    struct progress_total total;
+    struct progress_worker *workers;
+    char (*labels)[64];
+};
+
+static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
+{
+    struct feed_worker_view view;
+    const struct place *place = &s->places[p];
+    const struct device_sample *sample = &s->samples[s->device_of[p]];
+    feed_worker(s->feed, p, &view);
+    snprintf(out->labels[p], sizeof(out->labels[p]), "%s", place->seat.label);
+    for (char *c = out->labels[p]; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
+    out->workers[p] = (struct progress_worker){
+        .label = out->labels[p],
+        .state = waits ? "waits" : state_names[view.state],
+        .done = view.items_done,
+        .in_flight = view.in_flight,
+        .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
+        .mem_used_bytes = sample->mem_used_bytes,
+        .mem_total_bytes = sample->mem_total_bytes,
+        .last_word = console_last(s->console, p * 2),
+    };
+    uint64_t age_ms = place->life && view.in_flight > 0 ? s->now_ms - MIN(s->now_ms, place->life->last_output_ms) : 0;
+    out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
+}
+
+static void snapshot_take(struct session *s, struct snapshot *out)
+{
+    struct feed_counts counts;
+    feed_counts(s->feed, &counts);
+    out->workers = xcalloc(s->n_places, sizeof(*out->workers));
+    out->labels = xcalloc(s->n_places, sizeof(*out->labels));
+    out->total = (struct progress_total){.done = counts.done + counts.answered,
+                                         .aside = counts.aside,
+                                         .known = counts.known,
+                                         .input_is_final = counts.input_is_final,
+                                         .in_flight = counts.in_flight,
+                                         .retries = counts.retries,
+                                         .elapsed_ms = s->now_ms - s->begin_ms,
+                                         .n_workers = s->n_places,
+                                         .workers = out->workers};
+    for (uint32_t p = 0; p < s->n_places; p++)
+        worker_take(s, p, out);
+}
+
+static void status_snapshot(struct session *s, const struct snapshot *shot)
+{
+    struct worker_status *workers = xcalloc(s->n_places, sizeof(*workers));
+    char host[256] = "";
+    double rate = 0;
+    gethostname(host, sizeof(host) - 1);
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        const struct progress_worker *w = &shot->workers[p];
+        workers[p] = (struct worker_status){w->label, w->state, w->done, w->items_per_s, w->mem_used_bytes, w->last_word};
+        rate += w->in_flight > 0 ? w->items_per_s : 0;
+    }
+    uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
+    struct run_status status = {.verb = "map",
+                                .state = s->is_over ? "ended" : s->is_complete ? "merging" : "running",
+                                .host = host,
+                                .pid = getpid(),
+                                .items_total = shot->total.known,
+                                .is_total_known = shot->total.input_is_final,
+                                .done = shot->total.done,
+                                .aside = shot->total.aside,
+                                .running = shot->total.in_flight,
+                                .rate = rate,
+                                .eta_ms = eta_ms == UINT64_MAX ? -1 : (int64_t)eta_ms,
+                                .started_wall_ms = clock_wall_ms() - (int64_t)shot->total.elapsed_ms,
+                                .updated_wall_ms = clock_wall_ms(),
+                                .workers = workers,
+                                .n_workers = s->n_places};
+    struct err err = {0};
+    if (status_write(s->run_dir, &status, &err) != 0)
+        log_add(s->log, LOG_DEBUG, "map", "%s", err.text);
+    free(workers);
+}
+
+void session_progress(struct session *s, bool last)
+{
+    bool status_due = last || s->now_ms - s->status_written_ms >= STATUS_EVERY_MS;
+    bool drawn_due = last || s->now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;
+    if (!status_due && !drawn_due)
+        return;
+    struct snapshot shot = {0};
+    snapshot_take(s, &shot);
+    if (s->progress)
+        progress_show(s->progress, &shot.total, s->now_ms, last);
+    if (status_due)
+        status_snapshot(s, &shot);
+    s->progress_shown_ms = s->now_ms;
+    if (status_due)
+        s->status_written_ms = s->now_ms;
+    free(shot.workers);
+    free(shot.labels);
+}
