@@ -223,7 +223,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     if (life->fds[stream] < 0 || !life->is_polled[stream])
         return;
     if ((events & UV_READABLE || status < 0) && !stream_read(life, stream, stream == STREAM_ERR ? 1 : READS_AT_ONCE)) {
-        if (stream == STREAM_CHANNEL && !life->has_exited)
+        if (stream == STREAM_CHANNEL && life->is_channel && !life->has_exited)
             input_broken(life, stream);
         else
             life_stream_close(life, stream);
