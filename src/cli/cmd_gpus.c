@@ -228,8 +228,19 @@ static void print_json(const struct device_list *list, const size_t *shown, size
 static int choose(const struct gpus_request *request, const struct device_spec *spec,
                   const struct device_list *list, size_t *shown, size_t *n_shown, struct err *err)
 {
-    if (request->gpus)
+    if (request->gpus && spec->kind != SPEC_LIST && spec->kind != SPEC_ALL)
         return spec_select(spec, list, shown, DEVICES_MAX, n_shown, NULL, err);
+    if (request->gpus) {
+        /* a lost device cannot be used, but it can be looked at */
+        struct device_list copy = {xcalloc(list->len + 1, sizeof(*copy.at)), list->len};
+        for (size_t i = 0; i < list->len; i++) {
+            copy.at[i] = list->at[i];
+            copy.at[i].is_lost = false;
+        }
+        int rc = spec_select(spec, &copy, shown, DEVICES_MAX, n_shown, NULL, err);
+        device_list_release(&copy);
+        return rc;
+    }
     for (*n_shown = 0; *n_shown < list->len; (*n_shown)++)
         shown[*n_shown] = *n_shown;
     return 0;

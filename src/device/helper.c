@@ -138,6 +138,12 @@ static void note_query(struct helper *helper, struct str line)
     snprintf(text, sizeof(text), "%.*s", (int)line.len, line.at);
     if (sscanf(text, "?%63s %d", helper->query, &helper->query_number) != 2)
         helper->query_number = -1;
+    helper->is_up |= helper->query_number >= 0;
+}
+
+uint64_t helper_patience_ms(const struct helper *helper, uint64_t deadline_ms)
+{
+    return helper->is_up ? deadline_ms : HELPER_START_DEADLINES * deadline_ms;
 }
 
 bool helper_line(struct helper *helper, struct str *line)
@@ -149,8 +155,10 @@ bool helper_line(struct helper *helper, struct str *line)
             return false;
         *line = (struct str){begin, (size_t)(end - begin)};
         helper->used += line->len + 1;
-        if (line->len > 0 && line->at[0] != '?')
+        if (line->len > 0 && line->at[0] != '?') {
+            helper->is_up = true;
             return true;
+        }
         if (line->len > 0)
             note_query(helper, *line);
     }

@@ -15,10 +15,16 @@ struct helper {
     int out_fd;
     int hold_fd; /* its standard input: when this closes, it ends */
     bool is_eof;
+    bool is_up; /* NVML has come up: it has asked for a GPU, or said something */
     struct buf pending;
     size_t used; /* bytes of pending that helper_line() has given out */
     char query[64];
     int query_number; /* what it announced last, see nvml_helper.c */
+};
+
+/* nvmlInit wakes every GPU: 1.5 s without persistence mode, 25 s seen on a node with eight. */
+enum {
+    HELPER_START_DEADLINES = 6
 };
 
 #define HELPER_INIT                 \
@@ -33,6 +39,8 @@ MUST_CHECK int helper_start(struct helper *helper, const char *self_path, char *
 bool helper_read(struct helper *helper);
 /* Wait up to timeout_ms for something to read; then as helper_read(). */
 bool helper_wait(struct helper *helper, uint64_t timeout_ms);
+/* How long it may be silent now, if one answer may take deadline_ms. */
+uint64_t helper_patience_ms(const struct helper *helper, uint64_t deadline_ms);
 /* The next whole line, without its newline; announcements are noted and skipped. */
 bool helper_line(struct helper *helper, struct str *line);
 /* End it now, wait at most wait_ms. Returns its pid if it is not dead yet, else 0. */

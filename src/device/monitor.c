@@ -206,8 +206,10 @@ static void bench_asked(struct monitor *monitor)
 static void revive(struct monitor *monitor, uint64_t now_ms)
 {
     uint64_t silence_ms = now_ms - monitor->heard_ms;
+    uint64_t patience_ms =
+        helper_patience_ms(&monitor->helper, monitor->deadline_ms) + monitor->period_ms;
     bool is_running = monitor->helper.pid > 0 && !monitor->helper.is_eof;
-    if (is_running && silence_ms <= monitor->deadline_ms + monitor->period_ms)
+    if (is_running && silence_ms <= patience_ms)
         return;
     if (monitor->helper.pid > 0) {
         bench_asked(monitor);

@@ -18,7 +18,8 @@ struct probe_opts {
 /*
  * Fill `out` with the universe for this spec: simulated devices for `sim:`, CPU slots for `cpu:N`,
  * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
- * answer, list hides everything). Costs nothing for cpu and sim specs, and next to nothing on a
+ * answer, list hides everything). Where nobody typed a spec and there is no GPU: the CPU slots, and a
+ * note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
  * machine without an NVIDIA driver.
  *
  * returns  0, also with no device; ERR_UNAVAILABLE if the driver is there and did not answer.
@@ -52,5 +53,6 @@ pid_t monitor_pid(const struct monitor *monitor);
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
 void monitor_close(struct monitor *monitor);
 
-/* The helper's side: what `muster nvml-helper` runs. Returns an exit status. */
+/* The helper's side: what `muster nvml-helper` runs; argv[0] is its mode, `list` or `watch`. Returns
+ * an exit status. */
 int nvml_helper_main(int argc, char **argv);

@@ -14,8 +14,6 @@
 enum {
     /* each costs a deadline; a machine with more GPUs hung at once has other troubles */
     RESTARTS_MAX = 8,
-    /* nvmlInit wakes every GPU: 1.5 s without persistence mode, 25 s seen on a node with eight */
-    INIT_DEADLINES = 6,
     /* a killed process is gone in a millisecond, unless it is in D state: then nobody can help */
     WAIT_MS = 1000,
 };
@@ -163,9 +161,7 @@ static int ask_once(struct listing *listing, const struct probe_opts *opts, uint
         return rc;
     bool is_answering = true;
     while (is_answering && !listing->is_complete && !listing->said[0]) {
-        bool is_starting = helper.query_number < 0;
-        is_answering =
-            helper_wait(&helper, is_starting ? INIT_DEADLINES * deadline_ms : deadline_ms);
+        is_answering = helper_wait(&helper, helper_patience_ms(&helper, deadline_ms));
         while (helper_line(&helper, &line))
             take_line(listing, line);
     }

@@ -324,6 +324,23 @@ static void samples_come_for_every_device_in_the_list(void **state)
     buf_release(&notes);
 }
 
+static void a_driver_that_wakes_slowly_is_waited_for(void **state)
+{
+    (void)state;
+    struct buf notes = BUF_INIT;
+    struct device_sample samples[2];
+    machine("FAKE_NVML", "gpus=2,slowinit=700"); /* more than two deadlines */
+    struct device_list list = probe("all", &notes);
+    assert_int_equal(list.len, 2);
+    struct monitor *monitor = watch(&list);
+    pid_t pid = monitor_pid(monitor);
+    assert_int_equal(wait_round(monitor, samples, 2), 2);
+    assert_int_equal(monitor_pid(monitor), pid);
+    monitor_close(monitor);
+    device_list_release(&list);
+    buf_release(&notes);
+}
+
 static void a_device_that_goes_during_the_run_is_reported_once(void **state)
 {
     (void)state;
@@ -332,6 +349,7 @@ static void a_device_that_goes_during_the_run_is_reported_once(void **state)
     } cases[] = {
         {"lostfile", "GPU is lost"},
         {"hangfile", "nvmlDeviceGetMemoryInfo does not answer"},
+        {"crashfile", "nvmlDeviceGetMemoryInfo crashed"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         char folder[] = "/tmp/muster-test-nvml-XXXXXX", script[128];
@@ -385,6 +403,35 @@ static void a_killed_helper_is_started_again_and_no_device_blamed(void **state)
     buf_release(&notes);
 }
 
+static void one_crash_over_a_device_is_not_held_against_it(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/muster-test-nvml-XXXXXX", script[128];
+    struct buf notes = BUF_INIT;
+    struct device_sample samples[6];
+    assert_non_null(mkdtemp(folder));
+    snprintf(script, sizeof(script), "gpus=2,crashonce=1:%s/now", folder);
+    machine("FAKE_NVML", script);
+    struct device_list list = probe("all", &notes);
+    struct monitor *monitor = watch(&list);
+    assert_int_equal(wait_round(monitor, samples, 2), 2);
+    pid_t pid = monitor_pid(monitor);
+    char *path = path_join(folder, "now");
+    assert_int_equal(file_replace_fast(path, STR(""), NULL), 0);
+    while (monitor_pid(monitor) == pid) {
+        assert_int_equal(wait_round(monitor, samples, 1), 1);
+        assert_false(samples[0].is_lost);
+    }
+    assert_int_equal(wait_round(monitor, samples, 6), 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_false(samples[i].is_lost);
+    monitor_close(monitor);
+    assert_int_equal(remove_tree(folder, NULL), 0);
+    free(path);
+    device_list_release(&list);
+    buf_release(&notes);
+}
+
 /* The helper's pipe ends when it does: that is what is waited for here. */
 static void the_helper_ends_with_its_parent_even_inside_a_query(void **state)
 {
@@ -428,8 +475,10 @@ int main(void)
         cmocka_unit_test(only_the_default_falls_back_to_cpu_slots),
         cmocka_unit_test(a_helper_that_cannot_be_started_is_named),
         cmocka_unit_test(samples_come_for_every_device_in_the_list),
+        cmocka_unit_test(a_driver_that_wakes_slowly_is_waited_for),
         cmocka_unit_test(a_device_that_goes_during_the_run_is_reported_once),
         cmocka_unit_test(a_killed_helper_is_started_again_and_no_device_blamed),
+        cmocka_unit_test(one_crash_over_a_device_is_not_held_against_it),
         cmocka_unit_test(the_helper_ends_with_its_parent_even_inside_a_query),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
