@@ -94,17 +94,10 @@ static int devices_choose(struct session *s, const struct device_spec *spec, str
     size_t chosen[DEVICES_MAX];
     device_list_release(&s->devices);
     int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices, notes, err);
-    struct device_spec fallback = *spec;
-    if (rc == 0 && spec->is_default && s->devices.len == 0) {
-        rc = spec_parse("cpu", &fallback, err);
-        if (rc == 0)
-            rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, &fallback, &s->devices, NULL, err);
-        if (rc == 0)
-            log_add(s->log, LOG_INFO, "device", "no GPU here%s%s; using %zu CPU slots", notes->len > 0 ? ": " : "",
-                    buf_text(notes), s->devices.len);
-    }
+    if (rc == 0 && notes->len > 0)
+        log_add(s->log, LOG_WARN, "device", "%s", buf_text(notes));
     if (rc == 0)
-        rc = spec_select(&fallback, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
+        rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
     if (rc)
         return rc;
     if (warnings.len > 0)
