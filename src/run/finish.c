@@ -151,13 +151,20 @@ static int complete(struct session *s, struct err *err)
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);
     if (rc) {
-        state_record(s, "failed", err_exit_status(rc));
-        wrap(err, rc, "merge");
-        fprintf(stderr, "muster: all results are safe in %s\n", s->run_dir);
-        return rc;
+        struct err settle_err = {0};
+        state_record(s, "stopped", err_exit_status(rc));
+        if (ledger_settle(s->ledger, true, &settle_err) != 0)
+            log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
+        else
+            fprintf(stderr, "muster: every result is safe in %s; muster resume %s merges them again\n", s->run_dir,
+                    summary_run_name(s));
+        return wrap(err, rc, "merge");
     }
     int status = n_asides > 0 ? 1 : 0;
     state_record(s, n_asides > 0 ? "failed" : "finished", status);
+    rc = ledger_settle(s->ledger, n_asides > 0 || s->request->keep_parts, err);
+    if (rc)
+        return rc;
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
     summary_print(s, &stats, NULL);
@@ -191,7 +198,8 @@ static void on_finish_run(struct session *s, int status)
 
 int session_finish(struct session *s, struct err *err)
 {
-    int rc = ledger_finish(s->ledger, false, err);
+    bool merges = s->is_complete && s->end_err.code == 0;
+    int rc = ledger_finish(s->ledger, merges, err);
     size_t left = reaper_finish(s->reaper, 5000);
     if (left > 0)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);

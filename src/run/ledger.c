@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 
-enum { PART_BUFFER_BYTES = 256 * 1024, INTERVAL_MS = 200 };
+enum { PART_BUFFER_BYTES = 256 * 1024, INTERVAL_MS = 1000 };
 
 /* What waits for one group commit. Strings belong to the batch. */
 struct batch {
@@ -259,6 +259,20 @@ void ledger_sample(struct ledger *ledger, const struct sample_row *row)
     commit_soon(ledger);
 }
 
+int ledger_metrics_restore(struct ledger *ledger, struct err *err)
+{
+    struct range_reader *reader;
+    struct range_row row;
+    int rc = range_reader_open(&reader, ledger->opts.store, RANGES_AS_COMMITTED, err);
+    if (rc)
+        return rc;
+    while ((rc = range_reader_next(reader, &row, err)) > 0)
+        if (row.metrics)
+            metrics_add(&ledger->totals, str_of(row.metrics));
+    range_reader_close(reader);
+    return rc;
+}
+
 const struct metrics *ledger_metrics(const struct ledger *ledger)
 {
     return &ledger->totals;
@@ -323,10 +337,10 @@ static int parts_write(struct batch *batch, struct err *err)
 }
 
 /* On a thread of the pool. Touches only the closed batch and the store. */
-static int batch_commit(struct ledger *ledger, bool sync_parts, struct err *err)
+static int batch_commit(struct ledger *ledger, bool held, struct err *err)
 {
     const struct batch *batch = &ledger->closing;
-    for (size_t i = 0; sync_parts && i < batch->n_parts; i++)
+    for (size_t i = 0; !held && i < batch->n_parts; i++)
         if (fdatasync(batch->parts[i]->fd) != 0)
             return fail_errno(err, "sync part %u", batch->parts[i]->number);
     return store_commit(ledger->opts.store,
@@ -336,6 +350,7 @@ static int batch_commit(struct ledger *ledger, bool sync_parts, struct err *err)
                             .attempts = batch->attempts, .n_attempts = batch->n_attempts,
                             .events = batch->events, .n_events = batch->n_events,
                             .samples = batch->samples, .n_samples = batch->n_samples,
+                            .is_held = held,
                         },
                         err);
 }
@@ -343,7 +358,7 @@ static int batch_commit(struct ledger *ledger, bool sync_parts, struct err *err)
 static void job_run(uv_work_t *work)
 {
     struct ledger *ledger = work->data;
-    ledger->job_rc = batch_commit(ledger, true, &ledger->job_err);
+    ledger->job_rc = batch_commit(ledger, false, &ledger->job_err);
 }
 
 static void job_done(uv_work_t *work, int status)
@@ -402,7 +417,7 @@ struct ledger *ledger_new(const struct ledger_opts *opts)
     return ledger;
 }
 
-int ledger_finish(struct ledger *ledger, bool bytes_are_elsewhere, struct err *err)
+int ledger_finish(struct ledger *ledger, bool held, struct err *err)
 {
     uv_timer_stop(&ledger->timer);
     while (ledger->job_runs)
@@ -411,11 +426,24 @@ int ledger_finish(struct ledger *ledger, bool bytes_are_elsewhere, struct err *e
     ledger->timer_runs = false;
     if (ledger->has_failed)
         return fail(err, ERR_SYS, "results could not be written");
-    if (batch_is_empty(&ledger->open))
+    if (batch_is_empty(&ledger->open) && !held)
         return 0;
     int rc = batch_close(ledger, err);
     if (rc == 0)
-        rc = batch_commit(ledger, !bytes_are_elsewhere, err);
+        rc = batch_commit(ledger, held, err);
+    if (!held)
+        batch_clear(&ledger->closing);
+    return rc;
+}
+
+int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; parts_matter && rc == 0 && i < ledger->closing.n_parts; i++)
+        if (fdatasync(ledger->closing.parts[i]->fd) != 0)
+            rc = fail_errno(err, "sync part %u", ledger->closing.parts[i]->number);
+    if (rc == 0)
+        rc = store_commit_held(ledger->opts.store, err);
     batch_clear(&ledger->closing);
     return rc;
 }

@@ -61,10 +61,15 @@ void ledger_aside(struct ledger *ledger, const struct aside_row *row);
 void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);
 void ledger_event(struct ledger *ledger, const char *kind, const char *json);
 void ledger_sample(struct ledger *ledger, const struct sample_row *row);
+/* What earlier sessions of the run counted. */
+MUST_CHECK int ledger_metrics_restore(struct ledger *ledger, struct err *err);
 const struct metrics *ledger_metrics(const struct ledger *ledger);
 
 /*
- * Commit everything that waits and return when it is durable. With `bytes_are_elsewhere` the parts
- * are not synced: the caller puts the merged result, synced, in their place at once.
+ * Everything that waits becomes durable before this returns; with `held` it can only be read as yet,
+ * and becomes durable by ledger_settle, after the caller has put the merged result, synced, in place:
+ * so the last parts need not be synced at all.
  */
-MUST_CHECK int ledger_finish(struct ledger *ledger, bool bytes_are_elsewhere, struct err *err);
+MUST_CHECK int ledger_finish(struct ledger *ledger, bool held, struct err *err);
+/* Commit what is held. `parts_matter`: their bytes are not elsewhere, so they are synced first. */
+MUST_CHECK int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err);

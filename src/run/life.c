@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "proc/waits.h"
 #include "run/environment.h"
 #include "run/keyed.h"
 
@@ -601,25 +602,6 @@ void life_child_ended(struct session *s, pid_t pid, int wait_status)
 
 /* ---- silence ---- */
 
-/* Is the worker, or a process below it, blocked in read(0, …)? -1: cannot be known. */
-static int reads_stdin(pid_t pid, int depth)
-{
-    char path[64], text[128] = "";
-    snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-    cleanup_file FILE *file = fopen(path, "re");
-    if (!file || !fgets(text, sizeof(text), file))
-        return -1;
-    if (strncmp(text, "0 0x0 ", 6) == 0)
-        return 1;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
-    cleanup_file FILE *children = fopen(path, "re");
-    int child;
-    while (children && depth < 4 && fscanf(children, "%d", &child) == 1)
-        if (reads_stdin(child, depth + 1) == 1)
-            return 1;
-    return 0;
-}
-
 static bool has_read_its_input(const struct life *life)
 {
     int unread = 0;
@@ -657,7 +639,7 @@ void life_hungry_check(struct life *life)
         life->hungry_count = 0;
         return;
     }
-    int reading = reads_stdin(life->guard.worker_pid, 0);
+    int reading = proc_reads_stdin(life->guard.worker_pid);
     if (reading == 0)
         return;
     /* Where the kernel does not say what it waits for, ask less and less often. */

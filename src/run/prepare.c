@@ -375,7 +375,8 @@ static int store_take(struct session *s, struct err *err)
         return rc;
     s->next_number = (uint32_t)store_next_part(s->store);
     s->ledger = ledger_new(&(struct ledger_opts){.store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
-    return store_set(s->store, "state", "running", err);
+    rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
+    return rc ? rc : store_set(s->store, "state", "running", err);
 }
 
 static int feed_make(struct session *s, struct err *err)

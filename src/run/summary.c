@@ -52,7 +52,7 @@ static void metrics_line(struct session *s, struct buf *out)
     }
     if (correct >= 0 && seen > 0)
         buf_addf(out, "  (accuracy %.4f)", correct / seen);
-    buf_add_text(out, s->is_resumed ? "  in this session\n" : "\n");
+    buf_add_char(out, '\n');
 }
 
 static void memory_lines(struct session *s, struct buf *out)
