@@ -92,6 +92,8 @@ static void array_split(struct naive *naive, struct str text)
 void naive_split(struct naive *naive, struct str text, enum record_format format)
 {
     *naive = (struct naive){.lines = BUF_INIT};
+    if (str_starts_with(text, STR("\xff\xfe")) || str_starts_with(text, STR("\xfe\xff")))
+        naive->is_malformed = true; /* UTF-16 */
     if (str_starts_with(text, STR("\xef\xbb\xbf")))
         text = (struct str){text.at + 3, text.len - 3};
     if (format == FORMAT_JSON)
