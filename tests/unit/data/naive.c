@@ -6,7 +6,10 @@
 
 static void naive_add(struct naive *naive, struct str record)
 {
-    naive->begins = xrealloc(naive->begins, (naive->n_items + 2) * sizeof(*naive->begins));
+    if (naive->n_items + 2 > naive->cap) {
+        naive->cap = 2 * naive->n_items + 16;
+        naive->begins = xrealloc(naive->begins, naive->cap * sizeof(*naive->begins));
+    }
     naive->begins[naive->n_items++] = naive->lines.len;
     buf_add_str(&naive->lines, record);
     buf_add_char(&naive->lines, '\n');
