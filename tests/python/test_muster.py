@@ -21,8 +21,12 @@ class Results(unittest.TestCase):
 
     def test_a_result_is_a_value_or_fields(self):
         cases = [
-            ("item.done('b')", "b"), ("item.done({'a': [1]})", {"a": [1]}), ("item.done(text='é')", {"text": "é"}),
-            ("item.done(None)", None), ("item.done(a=1, b=None)", {"a": 1, "b": None}), ("item.done(0)", 0),
+            ("item.done('b')", "b"),
+            ("item.done({'a': [1]})", {"a": [1]}),
+            ("item.done(text='é')", {"text": "é"}),
+            ("item.done(None)", None),
+            ("item.done(a=1, b=None)", {"a": 1, "b": None}),
+            ("item.done(0)", 0),
         ]
         for call, expected in cases:
             with self.subTest(call):
@@ -72,13 +76,13 @@ class Results(unittest.TestCase):
 class Loops(unittest.TestCase):
     def test_an_exception_in_a_with_block_fails_the_item_and_the_loop_goes_on(self):
         body = (
-            "for item in muster.items():\n"
-            "    with item:\n"
-            "        item.done(1 / item.data)\n"
+            "for item in muster.items():\n" "    with item:\n" "        item.done(1 / item.data)\n"
         )
         with Muster(script("import muster\n" + body)) as muster:
             over = muster.map([0, 2])
-            self.assertEqual(over[0], {"fail": 0, "error": "ZeroDivisionError: division by zero", "retry": True})
+            self.assertEqual(
+                over[0], {"fail": 0, "error": "ZeroDivisionError: division by zero", "retry": True}
+            )
             self.assertEqual(over[1]["result"], 0.5)
             self.assertEqual(muster.finish(), 0)
             self.assertIn("Traceback", muster.output(2))
@@ -135,14 +139,17 @@ class Loops(unittest.TestCase):
             self.assertEqual([muster.expect("done")["result"] for _ in range(5)], [[5, 5]] * 5)
 
     def test_two_loops_at_once_are_refused(self):
-        status, _, talk = by_hand("for item in muster.items():\n    for batch in muster.batches(2): pass\n")
+        status, _, talk = by_hand(
+            "for item in muster.items():\n    for batch in muster.batches(2): pass\n"
+        )
         self.assertEqual(status, 1)
         self.assertIn("use one at a time", talk)
 
 
 class Serve(unittest.TestCase):
     def serve(self, body, concurrency=4):
-        text = f"import asyncio, muster\nasync def handle(item):\n{body}\nmuster.serve(handle, concurrency={concurrency})\n"
+        text = f"import asyncio, muster\nasync def handle(item):\n{body}\n"
+        text += f"muster.serve(handle, concurrency={concurrency})\n"
         return Muster(script(text))
 
     def test_as_many_run_at_once_as_were_asked_for(self):
@@ -172,7 +179,9 @@ class Serve(unittest.TestCase):
 
     def test_a_handler_may_report_by_itself(self):
         with self.serve("    item.done(text=item.data, metrics={'seen': 1})") as muster:
-            self.assertEqual(muster.map(["x"])[0], {"done": 0, "result": {"text": "x"}, "metrics": {"seen": 1}})
+            self.assertEqual(
+                muster.map(["x"])[0], {"done": 0, "result": {"text": "x"}, "metrics": {"seen": 1}}
+            )
 
     def test_a_handler_that_forgets_its_item_is_an_error(self):
         with self.serve("    pass") as muster:
@@ -220,8 +229,13 @@ class Filters(unittest.TestCase):
         self.assertIn("a child's banner", talk)
 
     def test_a_result_is_written_out_at_once(self):
-        with subprocess.Popen(script(FILTER), env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            script(FILTER),
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
             for text in (b"ab\n", b"c\n"):
                 process.stdin.write(text)
                 process.stdin.flush()
@@ -229,8 +243,11 @@ class Filters(unittest.TestCase):
             process.stdin.close()
 
     def test_a_script_that_claims_stdout_does_not_announce_itself(self):
-        for text in (FILTER, "from muster import claim_stdout\nclaim_stdout()\n",
-                     "import muster\ndef main():\n    muster.claim_stdout()\nmain()\n"):
+        for text in (
+            FILTER,
+            "from muster import claim_stdout\nclaim_stdout()\n",
+            "import muster\ndef main():\n    muster.claim_stdout()\nmain()\n",
+        ):
             with self.subTest(text), Muster(script(text)) as muster:
                 muster.socket.shutdown(1)
                 self.assertIsNone(muster.receive())
@@ -272,7 +289,10 @@ class Processes(unittest.TestCase):
             self.assertEqual(sum("done" in report for report in muster.reports), 1)
 
     def test_what_the_environment_says(self):
-        body = "for i in muster.items(): i.done([muster.device_count(), muster.device_kind(), muster.base_seed()])\n"
+        body = (
+            "for i in muster.items():\n"
+            "    i.done([muster.device_count(), muster.device_kind(), muster.base_seed()])\n"
+        )
         env = {"MUSTER_DEVICE": "GPU-1,GPU-2", "MUSTER_DEVICE_KIND": "cuda", "MUSTER_SEED": "7"}
         self.assertEqual(json.loads(by_hand(body, **env)[1]), [2, "cuda", 7])
         self.assertEqual(json.loads(by_hand(body)[1]), [1, "cpu", 0])
