@@ -34,7 +34,7 @@ def run_batches(size, has_oom):
         if has_oom and len(batch) > 1:
             muster.oom(len(batch) // 2)
         for i, item in enumerate(batch):
-            item.done([i, len(batch), len(str(item.data)) if item.data is not None else 4])
+            item.done([i, len(batch), item.data])
 
 
 def run_threads(n):

@@ -112,6 +112,22 @@ class Conformance:
                 results = [muster.expect("done")["result"] for _ in range(8)]
                 self.assertEqual([result[:2] for result in results], [[i, 8] for i in range(8)])
 
+    def test_a_batch_of_large_items_keeps_each_of_them(self):
+        data = [str(i) * 400_000 for i in range(4)]
+        with self.start("batch", "4") as muster:
+            muster.give(*[message_of(i, each) for i, each in enumerate(data)])
+            results = [muster.expect("done")["result"] for _ in data]
+            self.assertEqual([result[2] for result in results], data)
+            self.assertEqual({result[1] for result in results}, {4})
+
+    def test_no_more_is_asked_for_than_the_limit_allows(self):
+        with self.start("threads", "4") as muster:
+            muster.await_credits(4)
+            muster.send({"batch": 2})
+            self.assertEqual(muster.results(list(range(100))), list(range(100)))
+            self.assertEqual(muster.finish(), 0)
+            self.assertLessEqual(sum(report.get("ready", 0) for report in muster.reports), 102)
+
     def test_a_short_batch_does_not_wait_for_more(self):
         with self.start("batch", "64") as muster:
             muster.give(*[message_of(i, "abc") for i in range(3)])
