@@ -205,7 +205,8 @@ static void on_hungry(struct feed *f, const struct feed_event *ev)
         return;
     uint32_t had = w->in_flight;
     bool input_may_come = !f->input_is_final && f->next == f->known;
-    w->window = MAX(w->window * 2, 2ull * w->in_flight);
+    uint64_t factor = ev->flag ? 8 : 2; /* certain, or only likely */
+    w->window = MAX(w->window, (uint64_t)w->in_flight) * factor;
     worker_feed(f, ev->worker);
     if (w->in_flight == had && !input_may_come)
         worker_end(f, ev->worker); /* the end of its input makes it flush */

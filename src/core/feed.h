@@ -37,7 +37,7 @@
     X(DONE)        /* a result for `item` alone */                                                 \
     X(FAIL)        /* `item` failed; flag: trying again may help */                                \
     X(OOM)         /* out of memory at batch `count`; the worker lives and keeps its items */      \
-    X(HUNGRY)      /* filter: silent, idle, has read all it was given: buffers its output */       \
+    X(HUNGRY)      /* filter: silent, has read all it was given; flag: waits for more */           \
     X(FULL)        /* the same at the byte limit: let it have the end of its input */              \
     X(STRAY)       /* filter: an answer that cannot be one; nothing of it can be trusted */        \
     X(EXIT)        /* the process is gone, and all it printed has been seen; death says why */     \

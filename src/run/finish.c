@@ -133,7 +133,10 @@ static int unfinished(struct session *s, struct err *err)
     int status = status_of(s, 0);
     bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted;
     const char *why = s->end_err.code ? s->end_err.text : s->end_signal ? signal_verb(s->end_signal) : halt_texts[s->halt];
+    cleanup_free char *sentence = NULL;
     (void)err;
+    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
+        why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
     state_record(s, s->end_signal || s->end_status == 75 ? "stopped" : "failed", status);
     summary_print(s, NULL, why);
     if (can_resume)

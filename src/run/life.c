@@ -474,6 +474,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
     const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
     line = line ? line + 1 : last.at;
     int len = (int)MIN(last.len > 0 ? (size_t)(last.at + last.len - line) : 0, (size_t)160);
+    snprintf(s->last_words, sizeof(s->last_words), "%s%s%.*s", how, len > 0 ? ": " : "", len, len > 0 ? line : "");
     log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how, life->items_done,
             len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
 }
@@ -646,5 +647,5 @@ void life_hungry_check(struct life *life)
     life->next_hungry_ms = s->now_ms + (reading > 0 ? 0 : patience_ms << MIN(life->hungry_count, (uint64_t)8));
     life->hungry_count++;
     enum feed_event_kind kind = life->bytes_in_flight > SILENT_BYTES_MAX ? EV_FULL : EV_HUNGRY;
-    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat});
+    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat, .flag = reading > 0});
 }

@@ -156,6 +156,7 @@ struct session {
     int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
+    char last_words[256]; /* of the last worker that died */
     uint64_t failed_items_noted;
     uint64_t first_result_ms, status_written_ms, progress_shown_ms;
 };
