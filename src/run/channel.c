@@ -52,7 +52,7 @@ void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t at
 {
     for (uint64_t item = first; item < first + count; item++) {
         struct err err = {0};
-        life->n_items_sent++;
+        life_sent(life, 1);
         if (!item_write(life, item, attempt, &err))
             item_refuse(life, item, &err);
     }
@@ -107,6 +107,9 @@ static void on_ready(struct life *life, const struct message *m)
         credits = 0;
     if (!life->is_channel) {
         life->is_channel = true;
+        if (!life->session->results_are_json)
+            ledger_fact(life->session->ledger, "results_json", "1");
+        life->session->results_are_json = true;
         filter_to_channel(life);
     }
     session_event(life->session, (struct feed_event){.kind = EV_READY,
@@ -121,7 +124,7 @@ static void on_done(struct life *life, const struct message *m)
     if (!json_to_u64(m->done, &item) || !part_ready(life))
         return;
     life_first_result(life);
-    life->n_items_answered++;
+    life_answered(life, 1);
     s->hand.result = m->result.len > 0 ? m->result : STR("null");
     if (m->metrics.len > 0)
         metrics_add(&s->hand.metrics, m->metrics);
@@ -140,7 +143,7 @@ static void on_fail(struct life *life, const struct message *m)
         retry = true;
     if (!json_to_text(m->error, &error))
         buf_add_text(&error, "failed");
-    life->n_items_answered++;
+    life_answered(life, 1);
     s->hand.error = buf_text(&error);
     log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life), buf_text(&error));
     session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});

@@ -61,7 +61,7 @@ void filter_send(struct life *life, uint64_t first, uint64_t count)
         at += written;
     }
     life->bytes_in_flight += life->to_worker.len - before;
-    life->n_items_sent += count;
+    life_sent(life, count);
     if (!s->request->key_field)
         sent_push(life, first, count);
     life_flush(life);
@@ -133,8 +133,8 @@ static void answers_event(struct life *life, uint64_t count)
         return;
     uint64_t in_flight = life->n_items_sent - life->n_items_answered;
     life->bytes_in_flight -= in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
-    life->n_items_answered += MIN(count, in_flight);
     life_first_result(life);
+    life_answered(life, count);
     session_event(life->session, (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
 }
 
@@ -169,7 +169,7 @@ static bool line_take(struct life *life, struct str line, uint64_t *n_answers)
     if (!keyed_take(life->keyed, s->request->key_field, line, &item))
         return false;
     life_first_result(life);
-    life->n_items_answered++;
+    life_answered(life, 1);
     s->hand.result = str_trim(line);
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = item});
     return true;

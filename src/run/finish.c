@@ -28,10 +28,9 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
     int rc = merge_rows_open(&rows, s->store, !r->any_order, err);
     if (rc)
         return rc;
-    bool json_results = source_is_json(s->source) && !r->is_raw;
     struct merge_opts opts = {.out_path = r->out_path,
                               .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
-                              .results_are_json = json_results || rows_are_json(s->store),
+                              .results_are_json = s->results_are_json,
                               .in_order = !r->any_order,
                               .overwrite = r->overwrite,
                               .join = r->join,
@@ -45,10 +44,17 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
     return rc;
 }
 
+char *asides_path(const struct session *s)
+{
+    if (strcmp(s->request->out_path, "-") == 0)
+        return path_join(s->run_dir, "failed.jsonl");
+    return xasprintf("%s.failed.jsonl", s->request->out_path);
+}
+
 /* <output>.failed.jsonl: one object for each item set aside; removed when there is none. */
 static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
 {
-    cleanup_free char *path = xasprintf("%s.failed.jsonl", s->request->out_path);
+    cleanup_free char *path = asides_path(s);
     cleanup_buf struct buf text = BUF_INIT;
     struct aside_reader *reader;
     struct aside_row row;
@@ -73,7 +79,7 @@ static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
         ++*n_out;
     }
     aside_reader_close(reader);
-    if (rc < 0 || strcmp(s->request->out_path, "-") == 0)
+    if (rc < 0)
         return rc;
     if (*n_out > 0)
         return file_replace(path, buf_str(&text), err);
@@ -137,7 +143,10 @@ static int unfinished(struct session *s, struct err *err)
     (void)err;
     if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
-    state_record(s, s->end_signal || s->end_status == 75 ? "stopped" : "failed", status);
+    struct feed_counts counts;
+    feed_counts(s->feed, &counts);
+    bool has_begun = counts.done + counts.aside > 0;
+    state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed", status);
     summary_print(s, NULL, why);
     if (can_resume)
         fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
@@ -208,11 +217,6 @@ int session_finish(struct session *s, struct err *err)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
-    if (source_is_complete(s->source)) {
-        char items[24];
-        snprintf(items, sizeof(items), "%lu", source_known(s->source));
-        rc = store_set(s->store, "items", items, err);
-    }
     int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s, err);
     session_progress(s, true);
     on_finish_run(s, status < 0 ? err_exit_status(status) : status);

@@ -61,6 +61,8 @@ void ledger_aside(struct ledger *ledger, const struct aside_row *row);
 void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);
 void ledger_event(struct ledger *ledger, const char *kind, const char *json);
 void ledger_sample(struct ledger *ledger, const struct sample_row *row);
+/* A fact about the run (store_set), with the next commit. Both strings are literals or copied. */
+void ledger_fact(struct ledger *ledger, const char *key, const char *value);
 /* What earlier sessions of the run counted. */
 MUST_CHECK int ledger_metrics_restore(struct ledger *ledger, struct err *err);
 const struct metrics *ledger_metrics(const struct ledger *ledger);

@@ -344,6 +344,7 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life->fds[STREAM_CHANNEL] = life->fds[STREAM_REPORT] = -1;
     life->started_ms = life->last_output_ms = session_now(s);
     life->started_wall_ms = clock_wall_ms();
+    life->oom_kills_before = proc_oom_kills();
     s->places[worker].life = life;
     s->places[worker].device_mem_baseline_bytes = s->samples[s->device_of[worker]].mem_used_bytes;
     int rc = logs_open(life, &err);
@@ -378,6 +379,40 @@ void life_first_result(struct life *life)
     s->places[life->seat].load_ms += life->live_ms - life->started_ms;
     if (s->first_result_ms == 0)
         s->first_result_ms = s->now_ms;
+}
+
+bool life_is_busy(const struct life *life)
+{
+    return life->n_items_sent > life->n_items_answered;
+}
+
+/* Busy is counted from the first sign of readiness: what was sent before waited for the model. */
+static void busy_begin(struct life *life)
+{
+    if (life->live_ms > 0 && life->busy_since_ms == 0 && life_is_busy(life))
+        life->busy_since_ms = life->session->now_ms;
+}
+
+static void busy_end(struct life *life)
+{
+    if (life->busy_since_ms > 0)
+        life->busy_ms += life->session->now_ms - life->busy_since_ms;
+    life->busy_since_ms = 0;
+}
+
+void life_sent(struct life *life, uint64_t count)
+{
+    life->n_items_sent += count;
+    busy_begin(life);
+}
+
+void life_answered(struct life *life, uint64_t count)
+{
+    life->n_items_answered = MIN(life->n_items_answered + count, life->n_items_sent);
+    if (!life_is_busy(life))
+        busy_end(life);
+    else
+        busy_begin(life);
 }
 
 /* ---- end ---- */
@@ -426,6 +461,7 @@ static enum death verdict(struct life *life, struct buf *tail)
         .exit_signal = life->exit_signal,
         .exec_failed = life->exec_failed,
         .we_ended_it = life->was_ended,
+        .oom_killed = life->exit_signal == SIGKILL && proc_oom_kills() > life->oom_kills_before,
         .device_lost = s->device_is_lost[s->device_of[life->seat]],
         .stderr_tail = buf_str(tail),
         .stdout_tail = buf_str(&out_tail),
@@ -458,7 +494,7 @@ static void attempt_record(struct life *life, const char *end)
                                   .end = end,
                                   .items_done = life->items_done,
                                   .load_ms = life->live_ms ? life->live_ms - life->started_ms : 0,
-                                  .busy_ms = (uint64_t)MAX(life->last_report.cpu_ms, (int64_t)0),
+                                  .busy_ms = life->busy_ms,
                                   .mem_peak_bytes = MAX(life->mem_peak_bytes, (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0)),
                               });
 }
@@ -519,7 +555,8 @@ static void life_over(struct life *life)
         s->hand.stderr_tail = printed.len > 0 ? printed.at : NULL;
     }
     session_event(s, (struct feed_event){.kind = EV_EXIT, .worker = life->seat, .death = death_of[death]});
-    place->busy_ms += life->live_ms ? s->now_ms - life->live_ms : 0;
+    busy_end(life);
+    place->busy_ms += life->busy_ms;
     place->items_done += life->items_done;
     place->life = NULL;
     bool has_memory = s->samples[s->device_of[life->seat]].mem_total_bytes > 0;
@@ -617,7 +654,7 @@ static void overdue_check(struct life *life)
     if (s->now_ms < life->next_hungry_ms || life->was_ended)
         return;
     bool lost_input = !life->input_must_close && life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;
-    bool has_nothing = life->n_items_sent == life->n_items_answered || s->is_complete;
+    bool has_nothing = !life_is_busy(life) || s->is_complete;
     if (lost_input)
         session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
     else if (life->input_must_close && has_nothing)
@@ -633,7 +670,7 @@ void life_hungry_check(struct life *life)
             overdue_check(life);
         return;
     }
-    if (life->is_channel || life->n_items_sent == life->n_items_answered || s->now_ms < life->next_hungry_ms)
+    if (life->is_channel || !life_is_busy(life) || s->now_ms < life->next_hungry_ms)
         return;
     uint64_t patience_ms = (uint64_t)HUNGRY_FIRST_MS;
     if (s->now_ms - life->last_output_ms < patience_ms || !has_read_its_input(life)) {

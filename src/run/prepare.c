@@ -375,6 +375,11 @@ static int store_take(struct session *s, struct err *err)
         return rc;
     s->next_number = (uint32_t)store_next_part(s->store);
     s->ledger = ledger_new(&(struct ledger_opts){.store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
+    s->results_are_json = source_is_json(s->source) && !s->request->is_raw;
+    cleanup_free char *json_before = store_get(s->store, "results_json");
+    s->results_are_json = s->results_are_json || json_before;
+    if (s->results_are_json && !json_before)
+        ledger_fact(s->ledger, "results_json", "1");
     rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
     return rc ? rc : store_set(s->store, "state", "running", err);
 }

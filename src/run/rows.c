@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/rows.h"
 
-#include <stdlib.h>
-
 int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order, struct err *err)
 {
     *rows = (struct merge_rows){.store = store};
@@ -38,12 +36,4 @@ int merge_rows_aside(void *context, uint64_t *item, struct err *err)
     if (rc > 0)
         *item = row.item;
     return rc;
-}
-
-bool rows_are_json(struct store *store)
-{
-    char *kind = store_get(store, "results");
-    bool is_json = kind && strcmp(kind, "json") == 0;
-    free(kind);
-    return is_json;
 }

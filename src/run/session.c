@@ -270,6 +270,11 @@ static void scan_some(struct session *s)
     bool complete = source_is_complete(s->source);
     if (source_known(s->source) != known || complete)
         session_event(s, (struct feed_event){.kind = EV_INPUT, .count = source_known(s->source), .flag = complete});
+    if (complete) {
+        char items[24];
+        snprintf(items, sizeof(items), "%lu", source_known(s->source));
+        ledger_fact(s->ledger, "items", items);
+    }
     if (complete && s->scan_runs) {
         uv_idle_stop(&s->scan_idle);
         s->scan_runs = false;
@@ -479,6 +484,19 @@ static void on_prepare(uv_prepare_t *prepare)
     feed_timer_set(s);
 }
 
+static void seats_log(struct session *s)
+{
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        const struct device *device = &s->devices.at[s->places[p].seat.devices[0]];
+        char total[16], available[16];
+        size_format(total, device->mem_total_bytes);
+        size_format(available, device->mem_free_bytes);
+        log_add(s->log, LOG_INFO, "device", "%s: %s, %s%s%s%s%s", s->places[p].seat.label, device->name, device->uuid,
+                device->mem_total_bytes ? ", " : "", device->mem_total_bytes ? available : "",
+                device->mem_total_bytes ? " free of " : "", device->mem_total_bytes ? total : "");
+    }
+}
+
 static void close_quietly(uv_handle_t *handle, void *arg)
 {
     (void)arg;
@@ -496,6 +514,7 @@ int session_loop(struct session *s, struct err *err)
     uv_prepare_start(&s->prepare, on_prepare);
     uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
     s->begin_ms = session_now(s);
+    seats_log(s);
     monitor_start(s);
     scan_start(s);
     while (!s->is_over)
@@ -520,6 +539,8 @@ void session_release(struct session *s)
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);
+    progress_free(s->progress);
+    s->log->context = s->log->console_begin = s->log->console_end = NULL;
     free(s->places);
     free(s->device_of);
     free(s->chosen);
@@ -529,5 +550,6 @@ void session_release(struct session *s)
     free(s->order);
     free(s->queue);
     free(s->run_dir);
+    free(s->run_id);
     free(s->guard_path);
 }

@@ -77,9 +77,10 @@ struct life {
     struct part *part;
     struct logfile *stdout_log, *stderr_log;
 
+    uint64_t busy_since_ms, busy_ms; /* time with items in hand */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
     uint64_t cpu_ticks_seen, bytes_in_flight;
-    uint64_t items_done, mem_peak_bytes;
+    uint64_t items_done, mem_peak_bytes, oom_kills_before;
     int64_t started_wall_ms;
     char last_word[160];
 };
@@ -127,7 +128,7 @@ struct session {
     uint32_t *order;
     uint64_t base_seed;
     uint64_t aside_before;
-    bool is_resumed;
+    bool is_resumed, results_are_json;
 
     uv_loop_t loop;
     uv_timer_t feed_timer, tick_timer;
@@ -181,6 +182,10 @@ void life_flush(struct life *life);
 void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
 void life_first_result(struct life *life);
+/* Items were sent to it, or came back: keeps its counts and its busy time. */
+void life_sent(struct life *life, uint64_t count);
+void life_answered(struct life *life, uint64_t count);
+bool life_is_busy(const struct life *life);
 const char *life_label(const struct life *life);
 
 /* filter.c */
