@@ -73,6 +73,7 @@ struct feed *feed_new(const struct feed_config *config)
     if (!f)
         return NULL;
     f->config = *config;
+    f->config.no_reissue |= config->fixed_batches; /* a copy would be computed in other company */
     f->rng.state = config->seed;
     f->spread = spread_of(config);
     f->mask = f->spread - 1;

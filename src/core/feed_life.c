@@ -249,11 +249,42 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
     worker_feed(f, worker);
 }
 
+/*
+ * --fixed-batches: what was computed together is committed together, or computed together again. The
+ * batch is over when nothing of it is in flight.
+ */
+static void batch_settle(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (f->config.fixed_batches && w->mode == MODE_CHANNEL && w->in_flight == 0)
+        provisional_confirm(f, worker);
+}
+
+/* The result counts: at once, or with the rest of its batch. False if another copy was first. */
+static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct worker *w = &f->workers[worker];
+    if (!f->config.fixed_batches) {
+        if (!item_win(f, worker, item))
+            return false;
+        emit(f, ACT_COMMIT, worker, item, 1, 0);
+        return true;
+    }
+    struct slot *slot = slot_of(f, item);
+    if (!is_in_window(f, item) || slot->state != SLOT_SENT || slot->owner[0] != worker + 1 ||
+        slot->flags & ANSWERED_FIRST)
+        return false;
+    slot->flags |= ANSWERED_FIRST;
+    w->provisional++;
+    f->n_provisional++;
+    return true;
+}
+
 void worker_result(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct worker *w = &f->workers[worker];
     worker_is_live(f, worker);
-    if (!item_win(f, worker, item)) {
+    if (!result_take(f, worker, item)) {
         bool was_loser = w->losers > 0;
         w->losers -= was_loser;
         emit(f, ACT_DROP, worker, item, 1, 0);
@@ -264,7 +295,7 @@ void worker_result(struct feed *f, uint32_t worker, uint64_t item)
         w->in_flight--;
         f->n_in_flight--;
         device_works(f, w, 1);
-        emit(f, ACT_COMMIT, worker, item, 1, 0);
+        batch_settle(f, worker);
     }
     worker_feed(f, worker);
 }
@@ -289,6 +320,7 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
         w->deaths_in_row = 0;
         if (item_disown(f, worker, item))
             item_charge(f, worker, item, CAUSE_FAILED, retry);
+        batch_settle(f, worker);
     }
     worker_feed(f, worker);
 }
@@ -471,8 +503,10 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
 static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct worker *w = &f->workers[worker];
-    if (w->mode != MODE_FILTER)
+    if (w->mode != MODE_FILTER) {
+        provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
+    }
     bool ended_well = w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
     if (ended_well || (w->in_flight == 0 && death == GONE_CLEAN))
         provisional_confirm(f, worker);

@@ -45,7 +45,7 @@ static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
     if (f->devices[w->device].batch > 0 && batch > 0)
         limit = MIN(limit, (uint64_t)batch);
     if (f->config.fixed_batches)
-        return w->credits >= f->config.batch || w->in_flight == 0 ? MIN(w->credits, f->config.batch) : 0;
+        return w->in_flight == 0 ? MIN(w->credits, (uint64_t)f->config.batch) : 0; /* one batch at a time */
     return w->in_flight < limit ? MIN(limit - w->in_flight, w->credits) : 0;
 }
 

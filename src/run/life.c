@@ -48,6 +48,7 @@ static void on_poll_closed(uv_handle_t *handle)
     keyed_free(life->keyed);
     buf_release(&life->early_stdout);
     free(life->sent);
+    answers_forget(life);
     free(life->answered);
     free(life->channel_path);
     free(life);
@@ -368,6 +369,17 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
     log_add(s->log, LOG_DEBUG, "worker", "%s: attempt %u under guard %d", life_label(life), life->number,
             life->guard.pid);
+}
+
+bool life_part_ready(struct life *life)
+{
+    struct err err = {0};
+    if (life->part)
+        return true;
+    if (part_open(life->session->ledger, life->number, &life->part, &err) == 0)
+        return true;
+    session_abort(life->session, &err);
+    return false;
 }
 
 void life_first_result(struct life *life)

@@ -94,10 +94,11 @@ static void do_commit(struct session *s, const struct feed_action *a)
 {
     struct life *life = life_of(s, a->worker);
     ASSERT(life);
-    if (life->is_channel || life->keyed)
-        channel_commit(life, a->item);
+    bool was_noted = s->request->fixed_batches || !(life->is_channel || life->keyed);
+    if (was_noted)
+        answers_commit(life, a->item, a->count);
     else
-        filter_commit(life, a->item, a->count);
+        channel_commit(life, a->item);
     life->items_done += a->count;
     settled_event(s, a->item, a->count);
 }
@@ -105,7 +106,7 @@ static void do_commit(struct session *s, const struct feed_action *a)
 static void do_revoke(struct session *s, const struct feed_action *a)
 {
     if (life_of(s, a->worker))
-        filter_revoke(life_of(s, a->worker));
+        answers_forget(life_of(s, a->worker));
 }
 
 static void do_set_aside(struct session *s, const struct feed_action *a)

@@ -6,6 +6,7 @@
  *   map.c      request → session → exit status        prepare.c  devices, input, run folder
  *   session.c  events, actions, timers, signals       life.c     one life of one worker
  *   filter.c   lines in, lines out                    channel.c  JSON messages
+ *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  */
 #pragma once
@@ -34,6 +35,7 @@ struct sent_items {
 };
 struct answered_items {
     uint64_t first, count, offset, bytes;
+    struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
 };
 
 enum life_stream { STREAM_IN, STREAM_OUT, STREAM_ERR, STREAM_CHANNEL, STREAM_REPORT, STREAMS };
@@ -186,14 +188,18 @@ void life_first_result(struct life *life);
 void life_sent(struct life *life, uint64_t count);
 void life_answered(struct life *life, uint64_t count);
 bool life_is_busy(const struct life *life);
+/* Its part file is open; made when the first byte comes. False: the run is being given up. */
+bool life_part_ready(struct life *life);
 const char *life_label(const struct life *life);
 
 /* filter.c */
 void filter_send(struct life *life, uint64_t first, uint64_t count);
 void filter_read(struct life *life, struct str bytes);
 void filter_eof(struct life *life);
-void filter_commit(struct life *life, uint64_t first, uint64_t count);
-void filter_revoke(struct life *life);
+/* Remember where answers stand in the part, and record those that are committed. */
+void answers_note(struct life *life, struct answered_items items);
+void answers_commit(struct life *life, uint64_t first, uint64_t count);
+void answers_forget(struct life *life);
 void filter_to_channel(struct life *life);
 
 /* channel.c */

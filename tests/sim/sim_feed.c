@@ -329,6 +329,7 @@ static void world_draw(struct world *w, uint64_t seed)
     w->config.spread_log2 = 5 + (uint32_t)rng_below(&w->rng, 6);
     w->config.retries = (uint32_t)rng_below(&w->rng, 4);
     w->config.batch = chance(w, 0.3) ? 1 + (uint32_t)rng_below(&w->rng, 12) : 0;
+    w->config.fixed_batches = w->config.batch > 0 && chance(w, 0.3);
     w->config.no_reissue = chance(w, 0.3);
     w->config.loading_max = chance(w, 0.3) ? 1 : 0;
     w->config.item_limit_ms = chance(w, 0.2) ? 4000 : 0;
