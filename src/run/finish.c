@@ -210,6 +210,7 @@ static void on_finish_run(struct session *s, int status)
 
 int session_finish(struct session *s, struct err *err)
 {
+    session_progress(s, true); /* the display is gone before the last words are said */
     bool merges = s->is_complete && s->end_err.code == 0;
     int rc = ledger_finish(s->ledger, merges, err);
     size_t left = reaper_finish(s->reaper, 5000);
@@ -218,7 +219,6 @@ int session_finish(struct session *s, struct err *err)
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
     int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s, err);
-    session_progress(s, true);
     on_finish_run(s, status < 0 ? err_exit_status(status) : status);
     return status;
 }
