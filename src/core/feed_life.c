@@ -5,7 +5,12 @@
  */
 #include "core/feed_impl.h"
 
-enum { SETTLE_MIN_MS = 2, SETTLE_MAX_MS = 5000, CONFIRM_MIN_MS = 500, SILENCE_MIN_MS = 60000 };
+enum {
+    SETTLE_MIN_MS = 2,
+    SETTLE_MAX_MS = 5000,
+    CONFIRM_MIN_MS = 500,
+    SILENCE_MIN_MS = 60000
+};
 
 static bool is_running(const struct worker *w)
 {
@@ -207,7 +212,10 @@ static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
             uint64_t item = range->first + i;
             struct slot *slot = slot_of(f, item);
             bool live = is_in_window(f, item) && slot->state == SLOT_SENT;
-            int mine = !live ? -1 : slot->owner[0] == worker + 1 ? 0 : slot->owner[1] == worker + 1 ? 1 : -1;
+            int mine = !live                          ? -1
+                       : slot->owner[0] == worker + 1 ? 0
+                       : slot->owner[1] == worker + 1 ? 1
+                                                      : -1;
             if (mine < 0)
                 continue; /* answered elsewhere in the meantime */
             slot->flags |= mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND;
@@ -376,8 +384,8 @@ void everybody_end(struct feed *f)
 /* ---- death ---- */
 
 /* What it had unanswered and nobody else has, taken off it, as runs. */
-static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs, size_t cap,
-                                   size_t *n_runs)
+static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs,
+                                   size_t cap, size_t *n_runs)
 {
     struct worker *w = &f->workers[worker];
     uint64_t total = 0, low = MAX(w->low, f->config.order ? 0 : f->frontier);
@@ -422,7 +430,8 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
 }
 
 /* Who is to blame for what it had in hand? */
-static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death, bool start_failure)
+static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
+                             bool start_failure)
 {
     struct worker *w = &f->workers[worker];
     struct sent_range runs[1024];
@@ -432,7 +441,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     uint64_t total = unanswered_collect(f, worker, runs, countof(runs), &n_runs);
     if (total == 0)
         return;
-    bool blamed = death == GONE_CRASH || death == GONE_CLEAN || (death == GONE_OOM && in_hand <= 1) ||
+    bool blamed = death == GONE_CRASH || death == GONE_CLEAN ||
+                  (death == GONE_OOM && in_hand <= 1) ||
                   (death == GONE_OOM && f->config.fixed_batches);
     enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
     if (death == GONE_OOM && !f->config.fixed_batches)
@@ -507,7 +517,8 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
     }
-    bool ended_well = w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
+    bool ended_well =
+        w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
     if (ended_well || (w->in_flight == 0 && death == GONE_CLEAN))
         provisional_confirm(f, worker);
     else
@@ -593,7 +604,9 @@ static void silence_check(struct feed *f, uint32_t worker)
         w->silence_noted_ms = silent_ms;
         emit(f, ACT_NOTE, worker, w->in_flight, silent_ms, NOTE_SILENT);
     }
-    wake_at(f, f->now_ms + MIN(f->config.silence_limit_ms > 0 ? f->config.silence_limit_ms / 4 + 1 : 5000, 5000ull));
+    wake_at(f, f->now_ms +
+                   MIN(f->config.silence_limit_ms > 0 ? f->config.silence_limit_ms / 4 + 1 : 5000,
+                       5000ull));
 }
 
 void limits_check(struct feed *f)

@@ -8,8 +8,10 @@
 
 void answers_note(struct life *life, struct answered_items items)
 {
-    struct answered_items *last = life->n_answered > 0 ? &life->answered[life->n_answered - 1] : NULL;
-    if (last && !last->metrics && !items.metrics && last->first + last->count == items.first && last->offset + last->bytes == items.offset) {
+    struct answered_items *last =
+        life->n_answered > 0 ? &life->answered[life->n_answered - 1] : NULL;
+    if (last && !last->metrics && !items.metrics && last->first + last->count == items.first &&
+        last->offset + last->bytes == items.offset) {
         last->count += items.count;
         last->bytes += items.bytes;
         return;
@@ -21,8 +23,8 @@ void answers_note(struct life *life, struct answered_items items)
     life->answered[life->n_answered++] = items;
 }
 
-static void range_record(struct life *life, uint64_t first, uint64_t count, uint64_t offset, uint64_t bytes,
-                         const struct metrics *metrics)
+static void range_record(struct life *life, uint64_t first, uint64_t count, uint64_t offset,
+                         uint64_t bytes, const struct metrics *metrics)
 {
     struct range_row row = {.first = first,
                             .count = count,
@@ -35,15 +37,18 @@ static void range_record(struct life *life, uint64_t first, uint64_t count, uint
 }
 
 /* The part of an answered run that lies in [first, first+count), found by counting lines. Rare. */
-static void range_cut(struct life *life, const struct answered_items *run, uint64_t first, uint64_t count)
+static void range_cut(struct life *life, const struct answered_items *run, uint64_t first,
+                      uint64_t count)
 {
     uint64_t begin = 0, end = 0;
     struct err err = {0};
     int rc = part_flush(life->part, &err);
     if (rc == 0)
-        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first, &begin, &err);
+        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first, &begin,
+                             &err);
     if (rc == 0)
-        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first + count, &end, &err);
+        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first + count,
+                             &end, &err);
     if (rc)
         session_abort(life->session, &err);
     else

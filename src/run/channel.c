@@ -10,7 +10,11 @@
 #include "base/rng.h"
 #include "base/xalloc.h"
 
-enum { FLUSH_BYTES = 64 * 1024, MESSAGE_MAX_BYTES = 1 << 30, CREDITS_MAX = 100000 };
+enum {
+    FLUSH_BYTES = 64 * 1024,
+    MESSAGE_MAX_BYTES = 1 << 30,
+    CREDITS_MAX = 100000
+};
 
 /* ---- to the worker ---- */
 
@@ -32,7 +36,8 @@ static bool item_write(struct life *life, uint64_t item, uint32_t attempt, struc
         out->len = begin;
         return false;
     }
-    buf_addf(out, "{\"item\":%lu,\"seed\":\"%016lx\",\"attempt\":%u,\"%s\":", item, item_seed(s->base_seed, item), attempt, key);
+    buf_addf(out, "{\"item\":%lu,\"seed\":\"%016lx\",\"attempt\":%u,\"%s\":", item,
+             item_seed(s->base_seed, item), attempt, key);
     buf_add(out, data.at, data.len);
     buf_add_text(out, "}\n");
     return true;
@@ -139,8 +144,10 @@ static void on_fail(struct life *life, const struct message *m)
         buf_add_text(&error, "failed");
     life_answered(life, 1);
     s->hand.error = buf_text(&error);
-    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life), buf_text(&error));
-    session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
+    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life),
+            buf_text(&error));
+    session_event(
+        s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
 }
 
 static void on_oom(struct life *life, const struct message *m)
@@ -148,7 +155,8 @@ static void on_oom(struct life *life, const struct message *m)
     uint64_t batch = 0;
     if (!json_to_u64(m->batch, &batch))
         batch = 1;
-    session_event(life->session, (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = batch});
+    session_event(life->session,
+                  (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = batch});
 }
 
 static void on_loaded(struct life *life, const struct message *m)
@@ -160,7 +168,8 @@ static void on_loaded(struct life *life, const struct message *m)
 
 static void message_malformed(struct life *life, struct str line)
 {
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1), line.at);
+    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
+             line.at);
     session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
 }
 

@@ -38,12 +38,14 @@ void filter_send(struct life *life, uint64_t first, uint64_t count)
     while (at < end) {
         uint64_t written = 0;
         size_t begin = life->to_worker.len;
-        if (source_lines(s->source, at, end - at, SIZE_MAX, &life->to_worker, &written, &err) != 0) {
+        if (source_lines(s->source, at, end - at, SIZE_MAX, &life->to_worker, &written, &err) !=
+            0) {
             session_abort(s, &err);
             return;
         }
         struct str lines = {life->to_worker.at + begin, life->to_worker.len - begin};
-        if (s->request->key_field && !keyed_add(&life->keyed, s->request->key_field, at, lines, &err)) {
+        if (s->request->key_field &&
+            !keyed_add(&life->keyed, s->request->key_field, at, lines, &err)) {
             session_abort(s, &err);
             return;
         }
@@ -69,7 +71,8 @@ static void sent_pop(struct life *life, uint64_t count)
 
 static void stray_note(struct life *life, struct str line)
 {
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1), line.at);
+    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
+             line.at);
     life->stray[strcspn(life->stray, "\n")] = '\0';
 }
 
@@ -108,18 +111,23 @@ static void answers_event(struct life *life, uint64_t count)
     if (count == 0)
         return;
     uint64_t in_flight = life->n_items_sent - life->n_items_answered;
-    life->bytes_in_flight -= in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
+    life->bytes_in_flight -=
+        in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
     life_first_result(life);
     life_answered(life, count);
-    session_event(life->session, (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
+    session_event(life->session,
+                  (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
 }
 
 /* Before a worker is known to be a filter, what it prints may be talk: keep it for the log. */
 static void early_keep(struct life *life, struct str bytes)
 {
-    enum { EARLY_MAX = 65536 };
+    enum {
+        EARLY_MAX = 65536
+    };
     if (life->n_items_answered == 0 && life->early_stdout.len < EARLY_MAX)
-        buf_add(&life->early_stdout, bytes.at, MIN(bytes.len, (size_t)EARLY_MAX - life->early_stdout.len));
+        buf_add(&life->early_stdout, bytes.at,
+                MIN(bytes.len, (size_t)EARLY_MAX - life->early_stdout.len));
     else if (life->n_items_answered > 0)
         buf_release(&life->early_stdout);
 }
@@ -205,7 +213,8 @@ void filter_read(struct life *life, struct str bytes)
 /* The last line may lack its newline. */
 void filter_eof(struct life *life)
 {
-    bool unfinished = life->from_worker.len > 0 || (life->part && life->part->offset > life->part_line_begin);
+    bool unfinished =
+        life->from_worker.len > 0 || (life->part && life->part->offset > life->part_line_begin);
     if (unfinished && !life->was_ended && life->part)
         filter_read(life, STR("\n"));
 }

@@ -29,7 +29,8 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
     if (rc)
         return rc;
     struct merge_opts opts = {.out_path = r->out_path,
-                              .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
+                              .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path)
+                                                                  : r->format_out,
                               .results_are_json = s->results_are_json,
                               .in_order = !r->any_order,
                               .overwrite = r->overwrite,
@@ -94,8 +95,9 @@ static const char *const halt_texts[] = {
     [HALT_NO_RESULT] = "no worker gave a single result on any device; is the command right?",
     [HALT_FAILURES] = "too many items failed (--max-failures)",
     [HALT_NO_DEVICES] = "no device is left to work on",
-    [HALT_MISMATCH] = "the worker breaks the rule of one line out for each line in, in order; print other things to "
-                      "stderr, flush each line, or use --key or the channel",
+    [HALT_MISMATCH] =
+        "the worker breaks the rule of one line out for each line in, in order; print other things to "
+        "stderr, flush each line, or use --key or the channel",
     [HALT_STOPPED] = "stopped",
 };
 
@@ -120,7 +122,8 @@ static void state_record(struct session *s, const char *state, int status)
     char text[24];
     struct err err = {0};
     snprintf(text, sizeof(text), "%d", status);
-    if (store_set(s->store, "state", state, &err) != 0 || store_set(s->store, "exit", text, &err) != 0)
+    if (store_set(s->store, "state", state, &err) != 0 ||
+        store_set(s->store, "exit", text, &err) != 0)
         log_add(s->log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
 }
 
@@ -138,7 +141,9 @@ static int unfinished(struct session *s, struct err *err)
 {
     int status = status_of(s, 0);
     bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted;
-    const char *why = s->end_err.code ? s->end_err.text : s->end_signal ? signal_verb(s->end_signal) : halt_texts[s->halt];
+    const char *why = s->end_err.code ? s->end_err.text
+                      : s->end_signal ? signal_verb(s->end_signal)
+                                      : halt_texts[s->halt];
     cleanup_free char *sentence = NULL;
     (void)err;
     if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
@@ -146,7 +151,8 @@ static int unfinished(struct session *s, struct err *err)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
-    state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed", status);
+    state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
+                 status);
     summary_print(s, NULL, why);
     if (can_resume)
         fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
@@ -168,8 +174,9 @@ static int complete(struct session *s, struct err *err)
         if (ledger_settle(s->ledger, true, &settle_err) != 0)
             log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
         else
-            fprintf(stderr, "muster: every result is safe in %s; muster resume %s merges them again\n", s->run_dir,
-                    summary_run_name(s));
+            fprintf(stderr,
+                    "muster: every result is safe in %s; muster resume %s merges them again\n",
+                    s->run_dir, summary_run_name(s));
         return wrap(err, rc, "merge");
     }
     int status = n_asides > 0 ? 1 : 0;

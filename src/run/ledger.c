@@ -10,7 +10,10 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 
-enum { PART_BUFFER_BYTES = 256 * 1024, INTERVAL_MS = 1000 };
+enum {
+    PART_BUFFER_BYTES = 256 * 1024,
+    INTERVAL_MS = 1000
+};
 
 struct fact {
     char *key, *value;
@@ -44,12 +47,12 @@ struct ledger {
     unsigned handles;
 };
 
-#define GROW(array, len, cap)                                                                      \
-    do {                                                                                           \
-        if ((len) == (cap)) {                                                                      \
-            (cap) = (cap) ? (cap) * 2 : 64;                                                        \
-            (array) = xrealloc((array), (cap) * sizeof(*(array)));                                 \
-        }                                                                                          \
+#define GROW(array, len, cap)                                      \
+    do {                                                           \
+        if ((len) == (cap)) {                                      \
+            (cap) = (cap) ? (cap)*2 : 64;                          \
+            (array) = xrealloc((array), (cap) * sizeof(*(array))); \
+        }                                                          \
     } while (0)
 
 /* ---- metrics ---- */
@@ -128,7 +131,8 @@ int part_flush(struct part *part, struct err *err)
 {
     int rc = write_all(part->fd, part->pending.at, part->pending.len, err);
     buf_reset(&part->pending);
-    return rc ? wrap(err, rc, "part %u in %s", part->number, store_dir(part->ledger->opts.store)) : 0;
+    return rc ? wrap(err, rc, "part %u in %s", part->number, store_dir(part->ledger->opts.store))
+              : 0;
 }
 
 uint64_t part_append(struct part *part, struct str bytes)
@@ -293,8 +297,8 @@ const struct metrics *ledger_metrics(const struct ledger *ledger)
 
 static bool batch_is_empty(const struct batch *batch)
 {
-    return batch->n_ranges + batch->n_asides + batch->n_attempts + batch->n_events + batch->n_samples +
-               batch->n_facts ==
+    return batch->n_ranges + batch->n_asides + batch->n_attempts + batch->n_events +
+               batch->n_samples + batch->n_facts ==
            0;
 }
 
@@ -370,11 +374,16 @@ static int batch_commit(struct ledger *ledger, bool held, struct err *err)
         return rc;
     return store_commit(ledger->opts.store,
                         &(struct store_batch){
-                            .ranges = batch->ranges, .n_ranges = batch->n_ranges,
-                            .asides = batch->asides, .n_asides = batch->n_asides,
-                            .attempts = batch->attempts, .n_attempts = batch->n_attempts,
-                            .events = batch->events, .n_events = batch->n_events,
-                            .samples = batch->samples, .n_samples = batch->n_samples,
+                            .ranges = batch->ranges,
+                            .n_ranges = batch->n_ranges,
+                            .asides = batch->asides,
+                            .n_asides = batch->n_asides,
+                            .attempts = batch->attempts,
+                            .n_attempts = batch->n_attempts,
+                            .events = batch->events,
+                            .n_events = batch->n_events,
+                            .samples = batch->samples,
+                            .n_samples = batch->n_samples,
                             .is_held = held,
                         },
                         err);
@@ -424,7 +433,8 @@ static void on_timer(uv_timer_t *timer)
 
 static void commit_soon(struct ledger *ledger)
 {
-    if (ledger->timer_runs || ledger->job_runs || ledger->has_failed || batch_is_empty(&ledger->open))
+    if (ledger->timer_runs || ledger->job_runs || ledger->has_failed ||
+        batch_is_empty(&ledger->open))
         return;
     ledger->timer_runs = true;
     uv_timer_start(&ledger->timer, on_timer, ledger->opts.interval_ms, 0);

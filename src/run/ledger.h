@@ -18,15 +18,18 @@ struct ledger;
 struct part {
     uint32_t number;
     int fd;
-    struct buf pending;   /* not yet written */
-    uint64_t offset;      /* of the next byte, pending ones included */
-    bool is_dirty;        /* bytes that a row may soon name are not synced */
-    uint32_t users;       /* life + jobs that hold it */
+    struct buf pending; /* not yet written */
+    uint64_t offset;    /* of the next byte, pending ones included */
+    bool is_dirty;      /* bytes that a row may soon name are not synced */
+    uint32_t users;     /* life + jobs that hold it */
     struct ledger *ledger;
 };
 
 /* Sums of what workers count: name → value, few names. */
-enum { METRICS_MAX = 16, METRIC_NAME_MAX = 40 };
+enum {
+    METRICS_MAX = 16,
+    METRIC_NAME_MAX = 40
+};
 struct metrics {
     size_t len;
     char names[METRICS_MAX][METRIC_NAME_MAX];
@@ -48,7 +51,8 @@ struct ledger *ledger_new(const struct ledger_opts *opts);
 /* After ledger_finish. */
 void ledger_free(struct ledger *ledger);
 
-MUST_CHECK int part_open(struct ledger *ledger, uint32_t number, struct part **out, struct err *err);
+MUST_CHECK int part_open(struct ledger *ledger, uint32_t number, struct part **out,
+                         struct err *err);
 /* Append bytes; returns the offset where they begin. Write errors surface through `failed`. */
 uint64_t part_append(struct part *part, struct str bytes);
 /* Write what is pending, so that the bytes can be read back. */

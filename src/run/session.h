@@ -38,7 +38,14 @@ struct answered_items {
     struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
 };
 
-enum life_stream { STREAM_IN, STREAM_OUT, STREAM_ERR, STREAM_CHANNEL, STREAM_REPORT, STREAMS };
+enum life_stream {
+    STREAM_IN,
+    STREAM_OUT,
+    STREAM_ERR,
+    STREAM_CHANNEL,
+    STREAM_REPORT,
+    STREAMS
+};
 
 /* One process from spawn to its last byte. Outlives its seat's interest until libuv let go of it. */
 struct life {
@@ -60,9 +67,9 @@ struct life {
     char *channel_path;
     bool channel_is_listening;
 
-    struct buf to_worker;  /* stdin of a filter, or the channel */
-    struct buf from_worker; /* of stdout, an unfinished line */
-    struct buf channel_in;  /* an unfinished message */
+    struct buf to_worker;    /* stdin of a filter, or the channel */
+    struct buf from_worker;  /* of stdout, an unfinished line */
+    struct buf channel_in;   /* an unfinished message */
     struct buf early_stdout; /* printed before it was known to be an answer */
     bool input_must_close;
 
@@ -101,7 +108,7 @@ struct place {
 struct at_hand {
     struct str result;
     struct metrics metrics;
-    const char *error;       /* why an item failed, from its worker or from its worker's death */
+    const char *error; /* why an item failed, from its worker or from its worker's death */
     const char *stderr_tail;
 };
 
