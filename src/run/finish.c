@@ -95,9 +95,9 @@ static const char *const halt_texts[] = {
     [HALT_NO_RESULT] = "no worker gave a single result on any device; is the command right?",
     [HALT_FAILURES] = "too many items failed (--max-failures)",
     [HALT_NO_DEVICES] = "no device is left to work on",
-    [HALT_MISMATCH] =
-        "the worker breaks the rule of one line out for each line in, in order; print other things to "
-        "stderr, flush each line, or use --key or the channel",
+    [HALT_MISMATCH] = ("the worker breaks the rule of one line out for each line in, in order; "
+                       "print other things to stderr, flush each line, or use --key or the "
+                       "channel"),
     [HALT_STOPPED] = "stopped",
 };
 

@@ -139,9 +139,9 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
 {
     struct map_request r = *request;
     cleanup_free char *again = NULL;
-    log->file_level = r.log_level;
     log->console_quiet = quiet;
-    log->console_level = LOG_WARN;
+    log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
+    log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
     if (!r.resume_dir && !r.fresh && !r.run_dir && r.out_path && r.command) {
         again = unfinished_find(&r);
         r.resume_dir = again;

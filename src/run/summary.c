@@ -82,7 +82,8 @@ void summary_print(struct session *s, const struct merge_stats *stats, const cha
     duration_format(busy, f.busy_ms);
     cleanup_free char *failed = asides_path(s);
     if (stats && strcmp(s->request->out_path, "-") != 0)
-        buf_addf(&out, "%s: %s results, complete\n", s->request->out_path, done);
+        buf_addf(&out, "%s: %s results%s\n", s->request->out_path, done,
+                 f.counts.aside == 0 ? ", complete" : "");
     else
         buf_addf(&out, "%s of %s items done%s%s\n", done, known, why ? ": " : "", why ? why : "");
     if (f.counts.aside > 0)

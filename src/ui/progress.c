@@ -76,7 +76,8 @@ uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
     double by_rate_ms = (double)left * 1000.0 / items_per_s;
     double each_ms = (double)MAX(total->n_workers, (size_t)1) * 1000.0 / items_per_s;
     /* An item that is overdue will, as a rule of thumb, take as long again as it is over. */
-    double overdue_ms = total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
+    double overdue_ms =
+        (double)total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
     return (uint64_t)MAX(by_rate_ms, overdue_ms);
 }
 
