@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast record ends are found: source_scan over a CSV file with quoted newlines against read() of
- * the same file in the same process, as `cat` does it; then the way of plain lines out again.
+ * How fast record ends are found: source_scan over a CSV file with quoted newlines against read()
+ * of the same file in the same process, as `cat` does it; then the way of plain lines out again.
  *
  *     bench_boundaries [MiB] [ROUNDS]      default 256 and 5; the best round counts
  *

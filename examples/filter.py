@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A filter: a line in, a JSON line out, in the same order, each written out at once.
 
-    muster map reviews.jsonl -o words.jsonl -- ./filter.py
+muster map reviews.jsonl -o words.jsonl -- ./filter.py
 """
+
 import json
 import sys
 

@@ -87,7 +87,7 @@ bool mw_base64_decode(char *at, size_t *len)
         if (digit < 0)
             return false;
         bits = bits << 6 | (uint32_t)digit;
-        /* Digits 1, 2 and 3 of each four complete a byte; it is stored behind what is still unread. */
+        /* Digits 1, 2 and 3 of each four complete a byte, stored where all is read already. */
         if (i % 4 != 0)
             at[n_out++] = (char)(bits >> (6 - 2 * (i % 4)) & 0xff);
     }

@@ -159,7 +159,8 @@ static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
     int len = snprintf(head, sizeof(head),
                        "{\"item\":%" PRIu64 ",\"seed\":\"%016" PRIx64 "\",\"attempt\":1,\"data\":",
                        channel->n_by_hand, item_seed(channel->base_seed, channel->n_by_hand));
-    bool is_json = line.len > 0 && memchr("{[\"", line.at[0], 3) && mw_json_is_value(line);
+    bool has_json = line.len > 0 && (line.at[0] == '{' || line.at[0] == '[' || line.at[0] == '"');
+    bool is_json = has_json && mw_json_is_value(line);
     channel->n_by_hand++;
     return mw_buf_add(&channel->in, head, (size_t)len) &&
            (is_json ? mw_buf_add(&channel->in, line.at, line.len)
@@ -218,7 +219,7 @@ int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, siz
         if (n < 0 && errno == EAGAIN)
             await(channel->in_fd, POLLIN, -1);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
-    /* A reset is muster gone with our words unread: an end like another, the next write reports it. */
+    /* A reset is muster gone with our words unread: an end, which the next write reports. */
     if (n < 0 && errno != ECONNRESET)
         return fail_errno(error, error_cap, channel->by_hand ? "read stdin" : "read the channel");
     channel->has_ended = n <= 0;

@@ -67,7 +67,7 @@ static const char *skip_escape(const char *at, const char *end)
         return NULL;
     if (at[1] == 'u')
         return hex4(at + 2, end) < 0 ? NULL : at + 6;
-    return memchr("\"\\/bfnrt", at[1], 8) ? at + 2 : NULL;
+    return at[1] != '\0' && strchr("\"\\/bfnrt", at[1]) ? at + 2 : NULL;
 }
 
 static const char *skip_string(const char *at, const char *end)
@@ -190,31 +190,33 @@ static const char *after_value(struct nest *nest, const char *at, const char *en
     return at;
 }
 
+/* A container begins at `at`: returns where its first value does, or past it if it is empty. */
+static const char *open_container(struct nest *nest, const char *at, const char *end,
+                                  bool *is_empty)
+{
+    bool is_object = *at == '{';
+    at = skip_space(at + 1, end);
+    *is_empty = at < end && *at == (is_object ? '}' : ']');
+    if (*is_empty)
+        return nest->depth < DEPTH_MAX ? at + 1 : NULL;
+    if (!nest_push(nest, is_object))
+        return NULL;
+    return is_object ? skip_key(at, end) : at;
+}
+
 const char *mw_json_skip(const char *at, const char *end)
 {
-    struct nest nest;
-    nest.depth = 0;
+    struct nest nest = {0};
     do {
+        bool is_ended = true;
         at = skip_space(at, end);
         if (at == end)
             return NULL;
-        if (*at != '{' && *at != '[') {
+        if (*at == '{' || *at == '[')
+            at = open_container(&nest, at, end, &is_ended);
+        else
             at = skip_scalar(at, end);
-        } else {
-            bool is_object = *at == '{';
-            if (!nest_push(&nest, is_object))
-                return NULL;
-            at = skip_space(at + 1, end);
-            if (at == end)
-                return NULL;
-            if (*at != (is_object ? '}' : ']')) {
-                at = is_object ? skip_key(at, end) : at;
-                continue;
-            }
-            nest.depth--;
-            at++;
-        }
-        if (at)
+        if (at && is_ended)
             at = after_value(&nest, at, end);
     } while (at && nest.depth > 0);
     return at;

@@ -33,7 +33,7 @@ static int finish(struct muster_worker *worker, uint64_t index, bool ok)
     return rc == 0 ? flush_if_due(worker) : rc;
 }
 
-/* The bytes of a result on one line: outside strings, where JSON allows it, a newline is a space. */
+/* A result on one line: a newline can only stand where JSON allows a space. */
 static bool add_result(struct mw_buf *out, struct muster_text json)
 {
     size_t begin = out->len;

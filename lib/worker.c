@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A worker: credits out, items in, results out. What is written waits in the channel's buffer until
- * the worker is about to wait, until it is large, or until a millisecond has passed, so that trivial
- * items cost no system call each and slow ones are reported at once.
+ * the worker is about to wait, until it is large, or until a millisecond has passed, so that
+ * trivial items cost no system call each and slow ones are reported at once.
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -7,8 +7,9 @@
     for item in muster.items():
         item.done(text=model(item.data["prompt"]))
 
-Load the model after the import and before the loop. `item.data` is the record (what `json.loads` makes
-of it), `item.seed` a number that depends on the run's seed and the item alone. Several at once:
+Load the model after the import and before the loop. `item.data` is the record (what `json.loads`
+makes of it), `item.seed` a number that depends on the run's seed and the item alone. Several at
+once:
 
     for batch in muster.batches(32):
         with batch:                         # optional: an exception fails the batch's items,
@@ -17,17 +18,17 @@ of it), `item.seed` a number that depends on the run's seed and the item alone. 
 
     muster.serve(answer, concurrency=512)   # async def answer(item): return {"text": await ...}
 
-Run by hand, without muster, the same script reads its items as lines from stdin and writes its results
-as lines to stdout: ``head -3 data.jsonl | python worker.py`` (a line that is a JSON object, array or
-string is taken as JSON, any other line as text).
+Run by hand, without muster, the same script reads its items as lines from stdin and writes its
+results as lines to stdout: ``head -3 data.jsonl | python worker.py`` (a line that is a JSON object,
+array or string is taken as JSON, any other line as text).
 
-Importing this module in a worker tells muster at once that it speaks over the channel, so that nothing
-it prints is taken for a result. The one exception: a script that uses `claim_stdout` stays a filter,
-which reads lines and writes lines.
+Importing this module in a worker tells muster at once that it speaks over the channel, so that
+nothing it prints is taken for a result. The one exception: a script that uses `claim_stdout` stays
+a filter, which reads lines and writes lines.
 
-The standard library only; Python 3.8 or newer. `item.done` and the like may be called from any thread,
-the loop belongs to one. SIGTERM ends the worker where it stands, as it does any Python program: muster
-gives unfinished items to another worker. muster-worker(7) has the protocol.
+The standard library only; Python 3.8 or newer. `item.done` and the like may be called from any
+thread, the loop belongs to one. SIGTERM ends the worker where it stands, as it does any Python
+program: muster gives unfinished items to another worker. muster-worker(7) has the protocol.
 """
 
 from __future__ import annotations
@@ -46,12 +47,38 @@ import threading
 import time
 import traceback
 from collections import deque
-from types import TracebackType
-from typing import Any, Awaitable, Callable, Deque, Dict, Iterable, Iterator, List, Optional, TextIO, Type, Union
+from types import FrameType, TracebackType
+from typing import (
+    Any,
+    Awaitable,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    TextIO,
+    Type,
+    Union,
+)
 
 __all__ = [
-    "Batch", "ChannelError", "Item", "Unfinished", "base_seed", "batch_size", "batches", "claim_stdout",
-    "device_count", "device_kind", "items", "loaded", "oom", "seed_all", "serve",
+    "Batch",
+    "ChannelError",
+    "Item",
+    "Unfinished",
+    "base_seed",
+    "batch_size",
+    "batches",
+    "claim_stdout",
+    "device_count",
+    "device_kind",
+    "items",
+    "loaded",
+    "oom",
+    "seed_all",
+    "serve",
 ]
 __version__ = "0.1.0"
 
@@ -72,9 +99,9 @@ class Unfinished(RuntimeError):
     """The loop asked for more while an item it had was neither done nor failed."""
 
 
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Results
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 def _plain(value: Any) -> Any:
@@ -102,14 +129,18 @@ def _where_not_finite(value: Any, path: str = "result") -> Optional[str]:
 
 
 def _encode(value: Any) -> bytes:
-    """One line of JSON. NaN is refused: it is not JSON, and a result that holds it is rarely meant."""
+    """One line of JSON. NaN is refused: it is none, and rarely meant."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
+        )
     except ValueError as error:
         where = _where_not_finite(value) if "JSON compliant" in str(error) else None
         if where is None:
             raise
-        raise ValueError(f"{where}, which JSON cannot carry: write None or a string instead") from error
+        raise ValueError(
+            f"{where}, which JSON cannot carry: write None or a string instead"
+        ) from error
     try:
         return text.encode()
     except UnicodeEncodeError:  # a lone surrogate
@@ -121,22 +152,24 @@ def _metrics(metrics: Dict[str, Any]) -> Dict[str, Union[int, float]]:
     for name, value in metrics.items():
         number = value if isinstance(value, (int, float)) else _plain(value)
         if not isinstance(number, (int, float)) or not math.isfinite(number):
-            raise ValueError(f"the metric {name!r} is {number!r}: a finite number is needed, muster sums it")
+            raise ValueError(
+                f"the metric {name!r} is {number!r}: a finite number is needed, muster sums it"
+            )
         plain[str(name)] = int(number) if isinstance(number, bool) else number
     return plain
 
 
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Items
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 class Item:
     """One item of the input.
 
     index     its place in the input, from 0
-    data      its record: for JSONL and CSV what `json.loads` makes of it, for lines a str, for bytes
-              that are not UTF-8 a bytes
+    data      its record: for JSONL and CSV what `json.loads` makes of it, for lines a str, for
+              what is not UTF-8 bytes
     seed      depends on the run's base seed and the index alone, 64 bits; see `seed_all`
     attempt   from 1
     """
@@ -151,14 +184,18 @@ class Item:
         self.attempt = attempt
         self.is_finished = False
 
-    def done(self, result: Any = _NOTHING, *, metrics: Optional[Dict[str, Any]] = None, **fields: Any) -> None:
+    def done(
+        self, result: Any = _NOTHING, *, metrics: Optional[Dict[str, Any]] = None, **fields: Any
+    ) -> None:
         """Finish with a result: done({"a": 1}), done("text"), or done(a=1, b=2) for an object.
 
         Arrays and tensors become lists, their scalars numbers. metrics are numbers that muster sums
         over the committed items: {"correct": 1, "seen": 1}.
         """
         if (result is not _NOTHING) == bool(fields):
-            raise TypeError(f"item {self.index}: done takes a result or fields by name, one of both")
+            raise TypeError(
+                f"item {self.index}: done takes a result or fields by name, one of both"
+            )
         try:
             encoded = _encode(fields if fields else result)
             tail = b"" if metrics is None else b',"metrics":' + _encode(_metrics(metrics))
@@ -182,7 +219,10 @@ class Item:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> bool:
         """An exception in the block fails the item, unless it was finished before."""
         if not isinstance(error, Exception) or self.is_finished:
@@ -203,7 +243,10 @@ class Batch(List[Item]):
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> bool:
         left = [item for item in self if not item.is_finished]
         if not isinstance(error, Exception) or not left:
@@ -241,16 +284,16 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # Wires: the channel, and stdin and stdout by hand. Both give messages and take reports.
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 class _Wire:
     """Lines in and lines out over two descriptors, which for the channel are one socket.
 
-    What is written waits for company until the worker is about to wait, until it is large, or until a
-    millisecond has passed, so that trivial items do not cost a system call each.
+    What is written waits for company until the worker is about to wait, until it is large, or until
+    a millisecond has passed, so that trivial items do not cost a system call each.
     """
 
     by_hand = False
@@ -281,13 +324,15 @@ class _Wire:
 
     def _flush(self) -> None:
         if os.getpid() != self.pid:
-            raise ChannelError("this process was forked from the worker, and only the worker may report")
+            raise ChannelError(
+                "this process was forked from the worker, and only the worker may report"
+            )
         left = memoryview(b"".join(self._out))
         self._out, self._out_bytes = [], 0
         self._flushed_s = time.monotonic()
         try:
             while left:
-                left = left[os.write(self.out_fd, left):]
+                left = left[os.write(self.out_fd, left) :]
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelError("what was done cannot be reported: the reader has gone") from error
 
@@ -393,7 +438,11 @@ class _ByHand(_Wire):
         if line is None:
             return None
         index, self._n_items = self._n_items, self._n_items + 1
-        return {"item": index, "seed": f"{_item_seed(self._base_seed, index):016x}", "data": _record(line)}
+        return {
+            "item": index,
+            "seed": f"{_item_seed(self._base_seed, index):016x}",
+            "data": _record(line),
+        }
 
     def grant(self, credits: int) -> None:
         pass
@@ -430,9 +479,9 @@ def _item_seed(base_seed: int, index: int) -> int:
     return _mix64((_mix64((base_seed + gamma) % 2**64) + (index + 1) * gamma) % 2**64)
 
 
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # The worker: credits out, items in
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 class _Worker:
@@ -476,7 +525,7 @@ class _Worker:
         return min(n, self.limit) if self.limit > 0 else n
 
     def next(self, timeout_s: Optional[float] = None) -> Optional[Item]:
-        """The next item; None after stop, at the end, or when timeout_s pass with nothing on its way."""
+        """The next item; None at the end, or when timeout_s pass with nothing on its way."""
         while not self.has_stopped:
             message = self.wire.message(timeout_s)
             if message is None:
@@ -495,11 +544,19 @@ class _Worker:
             data: Any = base64.b64decode(message["data_b64"])
         else:
             data = message.get("data")
-        return Item(self, message["item"], data, int(message.get("seed", "0"), 16), message.get("attempt", 1))
+        return Item(
+            self,
+            message["item"],
+            data,
+            int(message.get("seed", "0"), 16),
+            message.get("attempt", 1),
+        )
 
     def begin_loop(self) -> None:
         if self.is_looping:
-            raise RuntimeError("muster.items(), batches() and serve() share one input: use one at a time")
+            raise RuntimeError(
+                "muster.items(), batches() and serve() share one input: use one at a time"
+            )
         self.is_looping = True
 
     def end_loop(self) -> None:
@@ -538,7 +595,7 @@ class _Pace:
 
 
 def items() -> Iterator[Item]:
-    """The items, one by one, until muster has no more. Each must be done or failed before the next."""
+    """The items, one by one. Each must be done or failed before the next is asked for."""
     worker = _the_worker()
     worker.begin_loop()
     pace = _Pace()
@@ -557,11 +614,12 @@ def items() -> Iterator[Item]:
 def batches(n: Optional[int] = None, *, linger: float = 0.010) -> Iterator[Batch]:
     """The items in lists of up to n, all of one to be done or failed before the next.
 
-    Without n muster decides: `--batch`, or what it finds to fit; with n, that is the most, and muster
-    may lower it (after out of memory) and raise it again. A list is shorter than that when the items
-    run out: muster's last word comes with the last items, and where it does not (another worker's items
-    may still come back), a list goes out as it is when `linger` seconds pass after its last item
-    without another one on its way. While items keep coming, a full list is waited for.
+    Without n muster decides: `--batch`, or what it finds to fit; with n, that is the most, and
+    muster may lower it (after out of memory) and raise it again. A list is shorter than that when
+    the items run out: muster's last word comes with the last items, and where it does not (another
+    worker's items may still come back), a list goes out as it is when `linger` seconds pass after
+    its last item without another one on its way. While items keep coming, a full list is waited
+    for.
     """
     if n is not None and n < 1:
         raise ValueError(f"batches of {n}: at least 1 is needed")
@@ -600,8 +658,9 @@ def _next_batch(worker: _Worker, n: Optional[int], linger: float) -> Batch:
 def serve(handle: Callable[[Item], Awaitable[Any]], concurrency: int = 64) -> None:
     """Run `handle(item)` for every item, up to `concurrency` at once, until muster has no more.
 
-    What it returns is the item's result, unless it has called item.done or item.fail itself. An exception
-    fails the item. For engines that batch by themselves: an async vLLM engine, an HTTP server.
+    What it returns is the item's result, unless it has called item.done or item.fail itself. An
+    exception fails the item. For engines that batch by themselves: an async vLLM engine, an HTTP
+    server.
     """
     import asyncio  # here, because it takes as long to import as all the rest
 
@@ -613,7 +672,9 @@ def serve(handle: Callable[[Item], Awaitable[Any]], concurrency: int = 64) -> No
         worker.end_loop()
 
 
-async def _serve(worker: _Worker, handle: Callable[[Item], Awaitable[Any]], concurrency: int) -> None:
+async def _serve(
+    worker: _Worker, handle: Callable[[Item], Awaitable[Any]], concurrency: int
+) -> None:
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -691,16 +752,20 @@ async def _handle_one(handle: Callable[[Item], Awaitable[Any]], item: Item) -> N
         item.fail(error)
         return
     if not is_async:
-        raise TypeError("muster.serve needs an async function (async def), which lets others run while it waits")
+        raise TypeError(
+            "muster.serve needs an async function (async def), which lets others run while it waits"
+        )
     if not item.is_finished:
         if result is None:
-            raise Unfinished(f"item {item.index}: the handler returned None and called neither done nor fail")
+            raise Unfinished(
+                f"item {item.index}: the handler returned None and called neither done nor fail"
+            )
         item.done(result)
 
 
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # About the worker itself
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 
 def loaded() -> None:
@@ -717,7 +782,7 @@ def oom(batch: int) -> None:
 
 
 def batch_size(default: int = 1) -> int:
-    """How many items muster wants in hand at once now: its last word, else `--batch`, else default."""
+    """How many items muster wants in hand at once: its last word, else `--batch`, else default."""
     limit = _worker.limit if _worker is not None else 0
     return limit or int(os.environ.get("MUSTER_BATCH") or 0) or default
 
@@ -751,13 +816,16 @@ _claimed: Optional[TextIO] = None
 
 
 def claim_stdout() -> TextIO:
-    """For filters: keep stdout for results. Returns the real stdout, written out line by line; whatever
-    else the process and its libraries print goes to stderr, where it cannot be taken for a result.
+    """For filters: keep stdout for results. Returns the real stdout, written out line by line;
+    whatever else the process and its libraries print goes to stderr, where it cannot be taken for a
+    result.
     """
     global _claimed
     if _worker is not None and not _worker.wire.by_hand:
-        raise RuntimeError("claim_stdout is for filters, and this worker speaks over the channel already, "
-                           "where stdout is its own: report with item.done")
+        raise RuntimeError(
+            "claim_stdout is for filters, and this worker speaks over the channel already, "
+            "where stdout is its own: report with item.done"
+        )
     if _claimed is None:
         sys.stdout.flush()
         results_fd = os.dup(1)
@@ -766,9 +834,9 @@ def claim_stdout() -> TextIO:
     return _claimed
 
 
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 # The import
-# ---------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------
 
 _worker: Optional[_Worker] = None
 
@@ -778,7 +846,9 @@ def _the_worker() -> _Worker:
     if _worker is None:
         where = os.environ.get("MUSTER_CHANNEL")
         if where == _TAKEN:
-            raise ChannelError("the channel belongs to the process that muster started, and this is a child of it")
+            raise ChannelError(
+                "the channel belongs to the process that muster started, and this is a child of it"
+            )
         _worker = _Worker(_Channel(where) if where else _ByHand())
         if where:
             os.environ["MUSTER_CHANNEL"] = _TAKEN
@@ -795,10 +865,10 @@ def _names(code: Any) -> Iterator[str]:
 def _is_filter() -> bool:
     """Whether a script that is importing this module uses claim_stdout.
 
-    A channel worker must speak before its libraries print, that is now, and a filter must not speak at
-    all. Which of both it is stands in the code that imports us.
+    A channel worker must speak before its libraries print, that is now, and a filter must not speak
+    at all. Which of both it is stands in the code that imports us.
     """
-    frame = sys._getframe(1)
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         if frame.f_globals is not globals() and "claim_stdout" in _names(frame.f_code):
             return True

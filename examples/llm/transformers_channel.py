@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of prompts through a transformers model; out of memory halves the batch.
 
-    muster map prompts.jsonl -o texts.jsonl -- python transformers_channel.py Qwen/Qwen3-0.6B
+muster map prompts.jsonl -o texts.jsonl -- python transformers_channel.py Qwen/Qwen3-0.6B
 """
+
 import sys
 
 import muster
@@ -20,6 +21,6 @@ for batch in muster.batches(16):
         prompts = [item.data["prompt"] for item in batch]
         inputs = tokenizer(prompts, return_tensors="pt", padding=True).to(device)
         outputs = model.generate(**inputs, max_new_tokens=128, do_sample=False)
-        answers = outputs[:, inputs["input_ids"].shape[1]:]
+        answers = outputs[:, inputs["input_ids"].shape[1] :]
         for item, text in zip(batch, tokenizer.batch_decode(answers, skip_special_tokens=True)):
             item.done(text=text)

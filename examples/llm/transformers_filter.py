@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One prompt at a time through a transformers pipeline, as a filter.
 
-    muster map prompts.jsonl -o texts.jsonl -- python transformers_filter.py Qwen/Qwen3-0.6B
+muster map prompts.jsonl -o texts.jsonl -- python transformers_filter.py Qwen/Qwen3-0.6B
 """
+
 import json
 import sys
 

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# lemmas.sh [COUNT]: COUNT lemmas of WordNet (default 2000) as JSONL, {"lemma":"paper clip","pos":"n"}, spread
-# evenly over nouns, verbs, adjectives and adverbs in the dictionary's own order: the same ones every time.
-# Words of 4 to 20 small letters, collocations of at most three words with spaces. Debian: wordnet-base.
+# lemmas.sh [COUNT]: COUNT lemmas of WordNet (default 2000) as JSONL, {"lemma":"paper
+# clip","pos":"n"}, spread evenly over nouns, verbs, adjectives and adverbs in the dictionary's own
+# order: the same ones every time. Words of 4 to 20 small letters, collocations of at most three
+# words with spaces. Debian: wordnet-base.
 set -eu
 
 count=${1:-2000}

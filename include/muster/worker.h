@@ -9,8 +9,8 @@
  *     return muster_worker_close(worker) == 0 ? 0 : 1;
  *
  * Load the model between open and next. Run by hand, without muster, the same program reads its
- * items as lines from stdin and writes its results as lines to stdout: `head -3 data.jsonl | ./worker`
- * (a line that is a JSON object, array or string is taken as JSON, any other line as text).
+ * items as lines from stdin and writes its results as lines to stdout: `head -3 data | ./worker` (a
+ * line that is a JSON object, array or string is taken as JSON, any other line as text).
  *
  * Errors are sticky: the first one is kept with its sentence, and every later call returns it and
  * does nothing. So a worker may check next and close alone.
@@ -70,7 +70,7 @@ struct muster_metric {
     double value;     /* finite; muster sums it over the committed items */
 };
 
-/* Where this worker was put. Strings are borrowed from the environment; "" where it says nothing. */
+/* Where this worker was put. Strings are borrowed from the environment, "" where it is silent. */
 struct muster_place {
     const char *run_id, *run_dir;
     const char *devices;        /* UUIDs, comma separated */

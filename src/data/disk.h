@@ -6,8 +6,8 @@
 #include "base/err.h"
 
 /*
- * What a failed write to a disk is to the run: a full one stops it (and it can be resumed), anything
- * else is the error it was. Call it before errno changes.
+ * What a failed write to a disk is to the run: a full one stops it (and it can be resumed),
+ * anything else is the error it was. Call it before errno changes.
  */
 static inline int disk_error(struct err *err, int rc)
 {

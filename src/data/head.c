@@ -78,7 +78,10 @@ static int json_begin(struct source_file *file, struct err *err)
     return 0;
 }
 
-/* The header's bytes, with what was before it and its line end; *after is 0 if it is not all there. */
+/*
+ * The header's bytes, with what was before it and its line end; *after is 0 if it is not all
+ * there.
+ */
 static int header_read(struct source *source, struct source_file *file, struct buf *out,
                        size_t *after, bool *has_end, struct err *err)
 {

@@ -51,7 +51,10 @@ static int plain_reopen(struct input *input, struct err *err)
     return 0;
 }
 
-/* The spool's own file: named and kept for a resume, or nameless in the folder for temporary files. */
+/*
+ * The spool's own file: named and kept for a resume, or nameless in the folder for temporary
+ * files.
+ */
 static int spool_create(struct input *input, const char *folder, struct err *err)
 {
     if (!folder) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One file of the input as bytes that can be read at any offset. A plain file is read where it lies;
- * stdin, pipes, .gz and .zst are first spooled into a file beside the run, a piece at a time, and
- * the spool is read. A spool that has everything is called <name>.data, before that <name>.part.
+ * One file of the input as bytes that can be read at any offset. A plain file is read where it
+ * lies; stdin, pipes, .gz and .zst are first spooled into a file beside the run, a piece at a
+ * time, and the spool is read. A spool that has everything is called <name>.data, before that
+ * <name>.part.
  */
 #pragma once
 
@@ -15,7 +16,10 @@ enum {
     INPUTS_OPEN_MAX = 64
 };
 
-/* Plain files beyond INPUTS_OPEN_MAX are closed, the longest-open first, and opened again when needed. */
+/*
+ * Plain files beyond INPUTS_OPEN_MAX are closed, the longest-open first, and opened again when
+ * needed.
+ */
 struct input_ring {
     struct input *held[INPUTS_OPEN_MAX];
     size_t next;

@@ -13,7 +13,7 @@
 #include "data/source.h"
 
 enum out_format {
-    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as the workers gave them */
+    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers gave them */
     OUT_JSONL,
     OUT_JSON,
     OUT_CSV,

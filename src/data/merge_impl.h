@@ -31,5 +31,8 @@ MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str 
 void record_out_end(struct record_out *out);
 void record_out_release(struct record_out *out);
 
-/* The input's members, then the result's, which win; {"input":…,"result":…} unless both are objects. */
+/*
+ * The input's members, then the result's, which win; {"input":…,"result":…} unless both are
+ * objects.
+ */
 MUST_CHECK int join_records(struct str input, struct str result, struct buf *out, struct err *err);

@@ -77,7 +77,9 @@ int outfile_pump(struct outfile *file, struct err *err)
     return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
 }
 
-/* Give the nameless file a name: its own if that must be new, else one beside it, for the rename. */
+/*
+ * Give the nameless file a name: its own if that must be new, else one beside it, for the rename.
+ */
 static int name_give(struct outfile *file, struct err *err)
 {
     char self[64];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file that appears at its place whole and durable, or not at all. Until then it has no name
- * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere it
- * is <name>.new. stdout, devices and pipes are written to directly.
+ * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere
+ * it is <name>.new. stdout, devices and pipes are written to directly.
  */
 #pragma once
 

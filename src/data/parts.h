@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Part files read through windows: results of several workers interleave, but each worker's are read
- * in order, so every part keeps the bytes that come next.
+ * Part files read through windows: results of several workers interleave, but each worker's are
+ * read in order, so every part keeps the bytes that come next.
  */
 #pragma once
 

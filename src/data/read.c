@@ -165,7 +165,10 @@ static int cursor_at(struct source *source, uint64_t item, struct cursor **out, 
     return 0;
 }
 
-/* The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves again. */
+/*
+ * The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves
+ * again.
+ */
 static int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
                        struct err *err)
 {
@@ -206,7 +209,9 @@ static bool is_verbatim(const struct source *source, const struct find *find)
            !source->is_converted && source->format != FORMAT_JSON;
 }
 
-/* The records just found, in one copy if they can be, else one by one up to end_len bytes in out. */
+/*
+ * The records just found, in one copy if they can be, else one by one up to end_len bytes in out.
+ */
 static int found_take(struct source *source, struct cursor *c, const struct find *find,
                       size_t end_len, struct buf *out, uint64_t *n_out, struct err *err)
 {

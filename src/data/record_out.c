@@ -181,6 +181,8 @@ static int value_join(struct record_out *out, uint64_t item, struct str *value, 
     buf_reset(&out->input);
     buf_reset(&out->joined);
     int rc = source_item_json(out->opts->source, item, &out->input, &key, err);
+    if (rc == 0 && strcmp(key, "data") != 0)
+        rc = fail(err, ERR_DATA, "its input is not UTF-8, which the joined JSON needs");
     if (rc == 0)
         rc = join_records(buf_str(&out->input), *value, &out->joined, err);
     *value = buf_str(&out->joined);

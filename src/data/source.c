@@ -274,7 +274,10 @@ static int scan_finish(struct source *source, struct source_file *file, struct e
     return 0;
 }
 
-/* With enough items the rest is not read; spools then count as whole, so that a resume finds them. */
+/*
+ * With enough items the rest is not read; spools then count as whole, so that a resume finds
+ * them.
+ */
 static int scan_limit(struct source *source, struct err *err)
 {
     const struct source_file *file = &source->files[MIN(source->scan_file, source->n_files - 1)];

@@ -49,10 +49,10 @@ struct source_opts {
 struct source;
 
 /*
- * Opens the files and looks at their beginnings and ends, not through them. Refuses, with ERR_USAGE,
- * what is not there or not readable, and with ERR_DATA what is plainly malformed: a JSON file that
- * is not an array, a truncated last JSONL record (naming the byte offset), CSV headers that differ,
- * a duplicate column name, NUL bytes in CSV.
+ * Opens the files and looks at their beginnings and ends, not through them. Refuses, with
+ * ERR_USAGE, what is not there or not readable, and with ERR_DATA what is plainly malformed: a
+ * JSON file that is not an array, a truncated last JSONL record (naming the byte offset), CSV
+ * headers that differ, a duplicate column name, NUL bytes in CSV.
  */
 MUST_CHECK int source_open(struct source **out, const struct source_opts *opts, struct err *err);
 void source_close(struct source *source);
@@ -94,13 +94,16 @@ MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf
                                 const char **key_out, struct err *err);
 /* "train.jsonl line 812" / "a.json element 4": where an item stands, for messages. */
 void source_place(struct source *source, uint64_t item, struct buf *out);
-/* Size of an item known in advance: its bytes, or the number in weight_field (missing: ERR_DATA). */
+/*
+ * Size of an item known in advance: its bytes, or the number in weight_field (missing: ERR_DATA).
+ */
 MUST_CHECK int source_weight(struct source *source, uint64_t item, double *out, struct err *err);
 
 /*
- * What the input was, as a JSON object for the manifest: per file absolute path, bytes, mtime, and a
- * hash over samples of the content (XXH3 of head, tail and 16 blocks between). source_verify says
- * what changed since: "train.jsonl has grown from 10 to 12 bytes since the run began" (ERR_USAGE).
+ * What the input was, as a JSON object for the manifest: per file absolute path, bytes, mtime,
+ * and a hash over samples of the content (XXH3 of head, tail and 16 blocks between).
+ * source_verify says what changed since: "train.jsonl has grown from 10 to 12 bytes since the run
+ * began" (ERR_USAGE).
  */
 void source_identity(struct source *source, struct buf *json_out);
 MUST_CHECK int source_verify(struct source *source, struct str identity_json, struct err *err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where records end, found 64 bytes at a time without parsing: newlines for lines and JSONL, newlines
- * outside quotes for CSV (quote parity; "" toggles twice), commas at depth 1 outside strings for a
- * JSON array. Each block becomes bit masks, a prefix xor turns quotes into "inside", and one addition
- * carries "something stood here" to the next end, which is how blank lines are told from records.
+ * Where records end, found 64 bytes at a time without parsing: newlines for lines and JSONL,
+ * newlines outside quotes for CSV (quote parity; "" toggles twice), commas at depth 1 outside
+ * strings for a JSON array. Each block becomes bit masks, a prefix xor turns quotes into
+ * "inside", and one addition carries "something stood here" to the next end, which is how blank
+ * lines are told from records.
  *
  * The state at the start of a record is always the same, so reading may begin at any of them.
  */
@@ -55,7 +56,10 @@ struct split_kernel {
 
 /* Whole blocks of [at, at+len). */
 void split_blocks(struct split *split, const char *at, size_t len, struct split_tally *tally);
-/* Fewer than 64 bytes; the state afterwards is good for nothing but has_content, inside and depth. */
+/*
+ * Fewer than 64 bytes; the state afterwards is good for nothing but has_content, inside and
+ * depth.
+ */
 void split_tail(struct split *split, const char *at, size_t len, struct split_tally *tally);
 
 static inline bool split_is_stopped(const struct split *split, const struct split_tally *tally)

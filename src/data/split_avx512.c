@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Built with -mavx512bw: a comparison gives the mask at once. Called only where the processor has it.
+ * Built with -mavx512bw: a comparison gives the mask at once. Called only where the processor has
+ * it.
  */
 #include <immintrin.h>
 

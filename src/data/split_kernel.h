@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The body of every kernel. The including file defines `struct block`, block_load(), block_eq() (a
- * mask of the bytes that equal c), block_has_nul() and prefix_xor(), then names the result through SPLIT_RUN.
+ * mask of the bytes that equal c), block_has_nul() and prefix_xor(), then names the result
+ * through SPLIT_RUN.
  */
 #include "data/split.h"
 
@@ -20,8 +21,9 @@ INLINE uint64_t add_carry(uint64_t a, uint64_t b, uint64_t carry_in, uint64_t *c
 }
 
 /*
- * Ends with content before them. Content at a bit generates a carry, every bit that is no end passes
- * it on: one addition finds, for all ends at once, whether anything stood since the end before.
+ * Ends with content before them. Content at a bit generates a carry, every bit that is no end
+ * passes it on: one addition finds, for all ends at once, whether anything stood since the end
+ * before.
  */
 INLINE uint64_t ends_with_content(struct split *s, uint64_t ends, uint64_t content)
 {
@@ -58,7 +60,10 @@ INLINE struct marks marks_csv(struct split *s, const struct block *b)
     return m;
 }
 
-/* Bytes behind a backslash that is not itself behind one (the carry trick of simdjson, VLDB J. 2019). */
+/*
+ * Bytes behind a backslash that is not itself behind one (the carry trick of simdjson, VLDB J.
+ * 2019).
+ */
 INLINE uint64_t escaped_bytes(struct split *s, uint64_t backslash)
 {
     static const uint64_t even_bits = 0x5555555555555555u;

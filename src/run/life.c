@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "proc/waits.h"
 #include "run/environment.h"
 #include "run/keyed.h"
 
@@ -47,6 +48,7 @@ static void on_poll_closed(uv_handle_t *handle)
     keyed_free(life->keyed);
     buf_release(&life->early_stdout);
     free(life->sent);
+    answers_forget(life);
     free(life->answered);
     free(life->channel_path);
     free(life);
@@ -115,7 +117,8 @@ void life_flush(struct life *life)
         return;
     }
     while (done < life->to_worker.len) {
-        ssize_t put = write(life->fds[stream], life->to_worker.at + done, life->to_worker.len - done);
+        ssize_t put =
+            write(life->fds[stream], life->to_worker.at + done, life->to_worker.len - done);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0 && errno == EAGAIN)
@@ -127,7 +130,8 @@ void life_flush(struct life *life)
         done += (size_t)put;
     }
     buf_consume(&life->to_worker, done);
-    int wanted = (stream == STREAM_CHANNEL ? UV_READABLE : 0) | (life->to_worker.len > 0 ? UV_WRITABLE : 0);
+    int wanted =
+        (stream == STREAM_CHANNEL ? UV_READABLE : 0) | (life->to_worker.len > 0 ? UV_WRITABLE : 0);
     life_poll(life, stream, wanted);
     if (life->to_worker.len > 0)
         return;
@@ -222,7 +226,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         life_flush(life);
     if (life->fds[stream] < 0 || !life->is_polled[stream])
         return;
-    if ((events & UV_READABLE || status < 0) && !stream_read(life, stream, stream == STREAM_ERR ? 1 : READS_AT_ONCE)) {
+    if ((events & UV_READABLE || status < 0) &&
+        !stream_read(life, stream, stream == STREAM_ERR ? 1 : READS_AT_ONCE)) {
         if (stream == STREAM_CHANNEL && life->is_channel && !life->has_exited)
             input_broken(life, stream);
         else
@@ -267,8 +272,10 @@ static int channel_path_open(struct life *life, struct err *err)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     life->channel_path = xasprintf("%s/w%u.sock", life->session->run_dir, life->number);
     if (strlen(life->channel_path) >= sizeof(address.sun_path))
-        return fail(err, ERR_USAGE, "the path of the channel, %s, is longer than %zu bytes; choose a shorter --run-dir",
-                    life->channel_path, sizeof(address.sun_path) - 1);
+        return fail(
+            err, ERR_USAGE,
+            "the path of the channel, %s, is longer than %zu bytes; choose a shorter --run-dir",
+            life->channel_path, sizeof(address.sun_path) - 1);
     memcpy(address.sun_path, life->channel_path, strlen(life->channel_path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     life->fds[STREAM_CHANNEL] = fd;
@@ -286,7 +293,8 @@ static int streams_open(struct life *life, struct child_ends *theirs, struct err
     if (rc == 0)
         rc = pipe_open(&life->fds[STREAM_ERR], &theirs->err, false, err);
     if (rc == 0)
-        rc = life->session->request->channel_path ? channel_path_open(life, err) : channel_pair_open(life, theirs, err);
+        rc = life->session->request->channel_path ? channel_path_open(life, err)
+                                                  : channel_pair_open(life, theirs, err);
     return rc;
 }
 
@@ -295,16 +303,19 @@ static int logs_open(struct life *life, struct err *err)
     struct session *s = life->session;
     char when[40], headline[160];
     clock_rfc3339(when, life->started_wall_ms);
-    snprintf(headline, sizeof(headline), "--- %s: attempt %u of %s ---\n", when, life->number, life_label(life));
+    snprintf(headline, sizeof(headline), "--- %s: attempt %u of %s ---\n", when, life->number,
+             life_label(life));
     cleanup_free char *out = xasprintf("%s/logs/%s_stdout.log", s->run_dir, life_label(life));
     cleanup_free char *errors = xasprintf("%s/logs/%s_stderr.log", s->run_dir, life_label(life));
-    struct logfile_opts opts = {.path = out, .cap_bytes = s->request->log_cap_bytes, .headline = headline};
+    struct logfile_opts opts = {
+        .path = out, .cap_bytes = s->request->log_cap_bytes, .headline = headline};
     int rc = logfile_open(&life->stdout_log, &opts, err);
     opts.path = errors;
     return rc ? rc : logfile_open(&life->stderr_log, &opts, err);
 }
 
-static int guard_start(struct life *life, const struct child_ends *theirs, uint64_t batch, struct err *err)
+static int guard_start(struct life *life, const struct child_ends *theirs, uint64_t batch,
+                       struct err *err)
 {
     struct session *s = life->session;
     struct env_list env = {0};
@@ -338,11 +349,13 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     struct life *life = xcalloc(1, sizeof(*life));
     struct child_ends theirs = {-1, -1, -1, -1};
     struct err err = {0};
-    *life = (struct life){.session = s, .seat = worker, .number = s->next_number++, .guard = GUARD_INIT};
+    *life = (struct life){
+        .session = s, .seat = worker, .number = s->next_number++, .guard = GUARD_INIT};
     life->fds[STREAM_IN] = life->fds[STREAM_OUT] = life->fds[STREAM_ERR] = -1;
     life->fds[STREAM_CHANNEL] = life->fds[STREAM_REPORT] = -1;
     life->started_ms = life->last_output_ms = session_now(s);
     life->started_wall_ms = clock_wall_ms();
+    life->oom_kills_before = proc_oom_kills();
     s->places[worker].life = life;
     s->places[worker].device_mem_baseline_bytes = s->samples[s->device_of[worker]].mem_used_bytes;
     int rc = logs_open(life, &err);
@@ -352,7 +365,8 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
         rc = guard_start(life, &theirs, batch, &err);
     ends_close(&theirs);
     if (rc) {
-        log_add(s->log, LOG_ERROR, "worker", "%s could not be started: %s", life_label(life), err.text);
+        log_add(s->log, LOG_ERROR, "worker", "%s could not be started: %s", life_label(life),
+                err.text);
         life->exec_failed = true;
         life_over(life);
         return;
@@ -364,8 +378,19 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life_poll(life, STREAM_OUT, UV_READABLE);
     life_poll(life, STREAM_ERR, UV_READABLE);
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
-    log_add(s->log, LOG_DEBUG, "worker", "%s: attempt %u under guard %d", life_label(life), life->number,
-            life->guard.pid);
+    log_add(s->log, LOG_DEBUG, "worker", "%s: attempt %u under guard %d", life_label(life),
+            life->number, life->guard.pid);
+}
+
+bool life_part_ready(struct life *life)
+{
+    struct err err = {0};
+    if (life->part)
+        return true;
+    if (part_open(life->session->ledger, life->number, &life->part, &err) == 0)
+        return true;
+    session_abort(life->session, &err);
+    return false;
 }
 
 void life_first_result(struct life *life)
@@ -379,12 +404,47 @@ void life_first_result(struct life *life)
         s->first_result_ms = s->now_ms;
 }
 
+bool life_is_busy(const struct life *life)
+{
+    return life->n_items_sent > life->n_items_answered;
+}
+
+/* Busy is counted from the first sign of readiness: what was sent before waited for the model. */
+static void busy_begin(struct life *life)
+{
+    if (life->live_ms > 0 && life->busy_since_ms == 0 && life_is_busy(life))
+        life->busy_since_ms = life->session->now_ms;
+}
+
+static void busy_end(struct life *life)
+{
+    if (life->busy_since_ms > 0)
+        life->busy_ms += life->session->now_ms - life->busy_since_ms;
+    life->busy_since_ms = 0;
+}
+
+void life_sent(struct life *life, uint64_t count)
+{
+    life->n_items_sent += count;
+    busy_begin(life);
+}
+
+void life_answered(struct life *life, uint64_t count)
+{
+    life->n_items_answered = MIN(life->n_items_answered + count, life->n_items_sent);
+    if (!life_is_busy(life))
+        busy_end(life);
+    else
+        busy_begin(life);
+}
+
 /* ---- end ---- */
 
 void life_end(struct life *life)
 {
     life->input_must_close = true;
-    life->next_hungry_ms = life->session->now_ms + MAX(life->session->request->grace_ms, (uint64_t)1000);
+    life->next_hungry_ms =
+        life->session->now_ms + MAX(life->session->request->grace_ms, (uint64_t)1000);
     if (life->is_channel)
         channel_stop(life);
     life_flush(life);
@@ -407,9 +467,14 @@ void life_terminate(struct life *life, enum feed_cause cause)
 }
 
 static const enum feed_death death_of[] = {
-    [DEATH_CLEAN] = GONE_CLEAN,       [DEATH_FAILED] = GONE_CRASH, [DEATH_CRASHED] = GONE_CRASH,
-    [DEATH_OOM] = GONE_OOM,           [DEATH_HOST_OOM] = GONE_OOM, [DEATH_DEVICE_LOST] = GONE_DEVICE_LOST,
-    [DEATH_NOT_STARTED] = GONE_NOT_STARTED, [DEATH_ENDED_BY_US] = GONE_ENDED,
+    [DEATH_CLEAN] = GONE_CLEAN,
+    [DEATH_FAILED] = GONE_CRASH,
+    [DEATH_CRASHED] = GONE_CRASH,
+    [DEATH_OOM] = GONE_OOM,
+    [DEATH_HOST_OOM] = GONE_OOM,
+    [DEATH_DEVICE_LOST] = GONE_DEVICE_LOST,
+    [DEATH_NOT_STARTED] = GONE_NOT_STARTED,
+    [DEATH_ENDED_BY_US] = GONE_ENDED,
 };
 
 static enum death verdict(struct life *life, struct buf *tail)
@@ -425,6 +490,7 @@ static enum death verdict(struct life *life, struct buf *tail)
         .exit_signal = life->exit_signal,
         .exec_failed = life->exec_failed,
         .we_ended_it = life->was_ended,
+        .oom_killed = life->exit_signal == SIGKILL && proc_oom_kills() > life->oom_kills_before,
         .device_lost = s->device_is_lost[s->device_of[life->seat]],
         .stderr_tail = buf_str(tail),
         .stdout_tail = buf_str(&out_tail),
@@ -437,7 +503,8 @@ static void death_describe(struct life *life, enum death death, char out[96])
     exit_format(end, life->exit_code, life->exit_signal);
     if (death == DEATH_NOT_STARTED)
         snprintf(out, 96, "could not be executed: %s", errno_text(life->exec_errno));
-    else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_CLEAN || death == DEATH_ENDED_BY_US)
+    else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_CLEAN ||
+             death == DEATH_ENDED_BY_US)
         snprintf(out, 96, "%s", end);
     else
         snprintf(out, 96, "%s, %s", end, death_text(death));
@@ -457,8 +524,10 @@ static void attempt_record(struct life *life, const char *end)
                                   .end = end,
                                   .items_done = life->items_done,
                                   .load_ms = life->live_ms ? life->live_ms - life->started_ms : 0,
-                                  .busy_ms = (uint64_t)MAX(life->last_report.cpu_ms, (int64_t)0),
-                                  .mem_peak_bytes = MAX(life->mem_peak_bytes, (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0)),
+                                  .busy_ms = life->busy_ms,
+                                  .mem_peak_bytes = MAX(
+                                      life->mem_peak_bytes,
+                                      (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0)),
                               });
 }
 
@@ -466,15 +535,18 @@ static void death_log(struct life *life, enum death death, const char *how, stru
 {
     struct session *s = life->session;
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
-        log_add(s->log, LOG_DEBUG, "worker", "%s ended (%s) after %lu items", life_label(life), how, life->items_done);
+        log_add(s->log, LOG_DEBUG, "worker", "%s ended (%s) after %lu items", life_label(life), how,
+                life->items_done);
         return;
     }
     struct str last = str_trim(tail);
     const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
     line = line ? line + 1 : last.at;
     int len = (int)MIN(last.len > 0 ? (size_t)(last.at + last.len - line) : 0, (size_t)160);
-    log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how, life->items_done,
-            len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
+    snprintf(s->last_words, sizeof(s->last_words), "%s%s%.*s", how, len > 0 ? ": " : "", len,
+             len > 0 ? line : "");
+    log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how,
+            life->items_done, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
 }
 
 static void resources_close(struct life *life)
@@ -516,8 +588,10 @@ static void life_over(struct life *life)
         s->hand.error = how;
         s->hand.stderr_tail = printed.len > 0 ? printed.at : NULL;
     }
-    session_event(s, (struct feed_event){.kind = EV_EXIT, .worker = life->seat, .death = death_of[death]});
-    place->busy_ms += life->live_ms ? s->now_ms - life->live_ms : 0;
+    session_event(
+        s, (struct feed_event){.kind = EV_EXIT, .worker = life->seat, .death = death_of[death]});
+    busy_end(life);
+    place->busy_ms += life->busy_ms;
     place->items_done += life->items_done;
     place->life = NULL;
     bool has_memory = s->samples[s->device_of[life->seat]].mem_total_bytes > 0;
@@ -558,13 +632,13 @@ static void report_take(struct life *life, const struct guard_report *report)
         return;
     case GUARD_GONE:
         if (report->value > 0)
-            log_add(s->log, LOG_INFO, "worker", "%s left %d process%s behind; ended", life_label(life), report->value,
-                    report->value == 1 ? "" : "es");
+            log_add(s->log, LOG_INFO, "worker", "%s left %d process%s behind; ended",
+                    life_label(life), report->value, report->value == 1 ? "" : "es");
         life->is_gone = true;
         return;
     case GUARD_STUCK:
-        log_add(s->log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)", life_label(life),
-                report->value);
+        log_add(s->log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
+                life_label(life), report->value);
         life->is_gone = true;
         return;
     }
@@ -576,7 +650,8 @@ static void report_read(struct life *life)
     struct err err = {0};
     int rc;
     while (!life->is_gone && (rc = guard_read(&life->guard, &report, &err)) != 0) {
-        if (rc < 0) { /* the guard itself was killed: the worker went with it, through no fault of its own */
+        if (rc <
+            0) { /* the guard itself was killed: the worker went with it, through no fault of its own */
             life->was_ended = life->was_ended || !life->has_exited;
             life->is_gone = true;
             break;
@@ -601,25 +676,6 @@ void life_child_ended(struct session *s, pid_t pid, int wait_status)
 
 /* ---- silence ---- */
 
-/* Is the worker, or a process below it, blocked in read(0, …)? -1: cannot be known. */
-static int reads_stdin(pid_t pid, int depth)
-{
-    char path[64], text[128] = "";
-    snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-    cleanup_file FILE *file = fopen(path, "re");
-    if (!file || !fgets(text, sizeof(text), file))
-        return -1;
-    if (strncmp(text, "0 0x0 ", 6) == 0)
-        return 1;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
-    cleanup_file FILE *children = fopen(path, "re");
-    int child;
-    while (children && depth < 4 && fscanf(children, "%d", &child) == 1)
-        if (reads_stdin(child, depth + 1) == 1)
-            return 1;
-    return 0;
-}
-
 static bool has_read_its_input(const struct life *life)
 {
     int unread = 0;
@@ -633,8 +689,9 @@ static void overdue_check(struct life *life)
     struct session *s = life->session;
     if (s->now_ms < life->next_hungry_ms || life->was_ended)
         return;
-    bool lost_input = !life->input_must_close && life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;
-    bool has_nothing = life->n_items_sent == life->n_items_answered || s->is_complete;
+    bool lost_input =
+        !life->input_must_close && life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;
+    bool has_nothing = !life_is_busy(life) || s->is_complete;
     if (lost_input)
         session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
     else if (life->input_must_close && has_nothing)
@@ -650,19 +707,20 @@ void life_hungry_check(struct life *life)
             overdue_check(life);
         return;
     }
-    if (life->is_channel || life->n_items_sent == life->n_items_answered || s->now_ms < life->next_hungry_ms)
+    if (life->is_channel || !life_is_busy(life) || s->now_ms < life->next_hungry_ms)
         return;
     uint64_t patience_ms = (uint64_t)HUNGRY_FIRST_MS;
     if (s->now_ms - life->last_output_ms < patience_ms || !has_read_its_input(life)) {
         life->hungry_count = 0;
         return;
     }
-    int reading = reads_stdin(life->guard.worker_pid, 0);
+    int reading = proc_reads_stdin(life->guard.worker_pid);
     if (reading == 0)
         return;
     /* Where the kernel does not say what it waits for, ask less and less often. */
-    life->next_hungry_ms = s->now_ms + (reading > 0 ? 0 : patience_ms << MIN(life->hungry_count, (uint64_t)8));
+    life->next_hungry_ms =
+        s->now_ms + (reading > 0 ? 0 : patience_ms << MIN(life->hungry_count, (uint64_t)8));
     life->hungry_count++;
     enum feed_event_kind kind = life->bytes_in_flight > SILENT_BYTES_MAX ? EV_FULL : EV_HUNGRY;
-    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat});
+    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat, .flag = reading > 0});
 }

@@ -53,7 +53,8 @@ static int settle(struct store *store, struct err *err)
 static int durability_set(struct store *store, bool durable, struct err *err)
 {
     int rc = durable ? settle(store, err) : 0;
-    if (rc || store->is_full_sync == durable)
+    /* The level cannot change inside a transaction; a held one is durable already. */
+    if (rc || store->is_full_sync == durable || store->is_holding)
         return rc;
     rc = db_exec(store, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
     if (rc == 0)
@@ -233,17 +234,27 @@ int store_commit(struct store *store, const struct store_batch *batch, struct er
 {
     ASSERT(store->mode != STORE_READ);
     struct progress before = store->progress;
-    int rc = durability_set(store, batch->n_ranges + batch->n_asides > 0, err);
+    ASSERT(!store->is_holding);
+    int rc = durability_set(store, batch->is_held || batch->n_ranges + batch->n_asides > 0, err);
     if (rc == 0)
         rc = db_run(store, SQL_BEGIN, NULL, 0, err);
     if (rc)
         return rc;
     rc = rows_add(store, batch, err);
-    if (rc == 0)
+    if (rc == 0 && !batch->is_held)
         rc = db_run(store, SQL_COMMIT, NULL, 0, err);
     if (rc)
         rollback(store, &before);
+    store->is_holding = rc == 0 && batch->is_held;
     return rc;
+}
+
+int store_commit_held(struct store *store, struct err *err)
+{
+    if (!store->is_holding)
+        return 0;
+    store->is_holding = false;
+    return db_run(store, SQL_COMMIT, NULL, 0, err);
 }
 
 int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)

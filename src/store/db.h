@@ -55,6 +55,7 @@ struct store {
     bool is_networked;
     bool is_settled;   /* folder, database file and schema have reached the disk */
     bool is_full_sync; /* the synchronous level in force */
+    bool is_holding;   /* a transaction is open, see store_batch.is_held */
     bool knows_parts;  /* progress.next_part is past everything on disk */
     struct run_lock lock;
     struct progress progress;

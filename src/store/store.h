@@ -98,8 +98,15 @@ struct store_batch {
     size_t n_events;
     const struct sample_row *samples;
     size_t n_samples;
+    /* Do not commit yet: the rows, and facts set meanwhile, can be read through this store only, and
+     * are gone if the process dies before store_commit_held. For the last batch of a run, whose
+     * results are about to be put in place, synced, as the output. */
+    bool is_held;
 };
 MUST_CHECK int store_commit(struct store *store, const struct store_batch *batch, struct err *err);
+
+/* Commit, durably, what a held batch began. Harmless when nothing is held. */
+MUST_CHECK int store_commit_held(struct store *store, struct err *err);
 
 /* Small facts about the run as a whole: "state", "items", "exit", "output", "seed" … */
 MUST_CHECK int store_set(struct store *store, const char *key, const char *value, struct err *err);

@@ -52,12 +52,19 @@ class Muster:
         else:
             self.socket, theirs = socket.socketpair()
             with theirs:
-                self._start(argv, environment(MUSTER_CHANNEL=str(theirs.fileno()), **env), theirs.fileno())
+                self._start(
+                    argv, environment(MUSTER_CHANNEL=str(theirs.fileno()), **env), theirs.fileno()
+                )
         self.socket.settimeout(LIMIT_S)
 
     def _start(self, argv, env, *fds):
         self.process = subprocess.Popen(
-            argv, env=env, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=self.files[0], stderr=self.files[1]
+            argv,
+            env=env,
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            stdout=self.files[0],
+            stderr=self.files[1],
         )
 
     def __enter__(self):
@@ -113,7 +120,9 @@ class Muster:
 
     def await_credits(self, n):
         while self.credits < n:
-            assert self.receive() is not None, f"the worker ended before it asked for {n}: {self.output(2)}"
+            assert (
+                self.receive() is not None
+            ), f"the worker ended before it asked for {n}: {self.output(2)}"
 
     def is_silent(self, seconds):
         return not self.buffer and not select.select([self.socket], [], [], seconds)[0]
@@ -136,13 +145,15 @@ class Muster:
         while len(over) < len(messages):
             while self.credits > 0 and sent < len(messages):
                 n = min(self.credits, per_write, len(messages) - sent)
-                self.give(*messages[sent:sent + n])
+                self.give(*messages[sent : sent + n])
                 sent += n
             report = self.receive()
             assert report is not None, f"the worker ended early: {self.output(2)}"
             index = report.get("done", report.get("fail"))
             if index is not None:
-                assert index < sent and index not in over, f"item {index} is reported twice, or was never given"
+                assert (
+                    index < sent and index not in over
+                ), f"item {index} is reported twice, or was never given"
                 over[index] = report
         return over
 
@@ -153,7 +164,9 @@ class Muster:
 
 def run_by_hand(argv, text, **env):
     """The worker without muster: its exit status, stdout and stderr."""
-    done = subprocess.run(argv, input=text.encode(), env=environment(**env), capture_output=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        argv, input=text.encode(), env=environment(**env), capture_output=True, timeout=LIMIT_S
+    )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

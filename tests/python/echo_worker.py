@@ -10,7 +10,12 @@ BANNER = "a banner that nobody may take for a result"
 
 def describe(item):
     is_bytes = isinstance(item.data, bytes)
-    muster_result = {"index": item.index, "seed": f"{item.seed:016x}", "attempt": item.attempt, "bytes": is_bytes}
+    muster_result = {
+        "index": item.index,
+        "seed": f"{item.seed:016x}",
+        "attempt": item.attempt,
+        "bytes": is_bytes,
+    }
     size = len(item.data) if is_bytes else len(str(item.data))
     item.done({**muster_result, "len": size}, metrics={"seen": 1, "len": size})
 
@@ -29,7 +34,7 @@ def run_batches(size, has_oom):
         if has_oom and len(batch) > 1:
             muster.oom(len(batch) // 2)
         for i, item in enumerate(batch):
-            item.done([i, len(batch), len(str(item.data)) if item.data is not None else 4])
+            item.done([i, len(batch), item.data])
 
 
 def run_threads(n):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every channel worker must do, whatever library it uses: the C library's (argument or ECHO_WORKER
+"""What every channel worker must do, whatever library it uses: the C library's (argument or
+ECHO_WORKER
 names it) and muster.py's are held to the same."""
 
 import json
@@ -27,8 +28,21 @@ class Conformance:
             self.assertEqual(muster.output(1), BANNER)
 
     def test_results_are_the_items_own(self):
-        data = [None, True, 0, -1.5e3, "", "line", "quote \" back \\ tab \t nul \0", "é 😀", [], {}, [1, [2, {"a": None}]],
-                {"item": 9, "data": "}{", "stop": True}, {"ключ": ["значение"]}]
+        data = [
+            None,
+            True,
+            0,
+            -1.5e3,
+            "",
+            "line",
+            'quote " back \\ tab \t nul \0',
+            "é 😀",
+            [],
+            {},
+            [1, [2, {"a": None}]],
+            {"item": 9, "data": "}{", "stop": True},
+            {"ключ": ["значение"]},
+        ]
         with self.start("echo") as muster:
             self.assertEqual(muster.results(data), data)
             self.assertEqual(muster.finish(), 0)
@@ -39,20 +53,26 @@ class Conformance:
             report = muster.expect("done")
             self.assertEqual(report["done"], 41)
             result = report["result"]
-            self.assertEqual((result["index"], result["seed"], result["attempt"]), (41, "f0e1d2c3b4a59687", 3))
+            self.assertEqual(
+                (result["index"], result["seed"], result["attempt"]), (41, "f0e1d2c3b4a59687", 3)
+            )
             self.assertEqual(report["metrics"], {"seen": 1, "len": result["len"]})
 
     def test_members_may_come_in_any_order_and_unknown_ones_are_ignored(self):
         with self.start("describe") as muster:
             muster.await_credits(1)
-            muster.send_raw(b' {"data" : "x" , "later":[{}], "attempt":2,"seed":"00000000000000ff", "item" :5 } \n')
+            muster.send_raw(
+                b' {"data" : "x" , "later":[{}], "attempt":2,"seed":"ff", "item" :5 } \n'
+            )
             self.assertEqual(muster.expect("done")["result"]["seed"], "00000000000000ff")
             muster.send({"greeting": "hello"})
             self.assertEqual(muster.finish(), 0)
 
     def test_bytes_come_as_base64(self):
         with self.start("describe") as muster:
-            for index, (text, size) in enumerate([("", 0), ("/w==", 1), ("/wA=", 2), ("/wD+", 3), ("AP8Qev8=", 5)]):
+            for index, (text, size) in enumerate(
+                [("", 0), ("/w==", 1), ("/wA=", 2), ("/wD+", 3), ("AP8Qev8=", 5)]
+            ):
                 muster.give(message_of(index, data_b64=text))
                 result = muster.expect("done")["result"]
                 self.assertEqual((result["bytes"], result["len"]), (True, size))
@@ -91,6 +111,22 @@ class Conformance:
                 muster.give(*[message_of(begin + i, "abc") for i in range(8)])
                 results = [muster.expect("done")["result"] for _ in range(8)]
                 self.assertEqual([result[:2] for result in results], [[i, 8] for i in range(8)])
+
+    def test_a_batch_of_large_items_keeps_each_of_them(self):
+        data = [str(i) * 400_000 for i in range(4)]
+        with self.start("batch", "4") as muster:
+            muster.give(*[message_of(i, each) for i, each in enumerate(data)])
+            results = [muster.expect("done")["result"] for _ in data]
+            self.assertEqual([result[2] for result in results], data)
+            self.assertEqual({result[1] for result in results}, {4})
+
+    def test_no_more_is_asked_for_than_the_limit_allows(self):
+        with self.start("threads", "4") as muster:
+            muster.await_credits(4)
+            muster.send({"batch": 2})
+            self.assertEqual(muster.results(list(range(100))), list(range(100)))
+            self.assertEqual(muster.finish(), 0)
+            self.assertLessEqual(sum(report.get("ready", 0) for report in muster.reports), 102)
 
     def test_a_short_batch_does_not_wait_for_more(self):
         with self.start("batch", "64") as muster:
@@ -152,8 +188,11 @@ class Conformance:
                 self.assertEqual(muster.end(), 0)
 
     def test_a_broken_channel_is_an_error_that_is_told(self):
-        cases = [(b'{"item":1,"seed"', "ended within a message"), (b"hello\n", "not a message"),
-                 (b'{"item":1}}\n', "not a message")]
+        cases = [
+            (b'{"item":1,"seed"', "ended within a message"),
+            (b"hello\n", "not a message"),
+            (b'{"item":1}}\n', "not a message"),
+        ]
         for text, words in cases:
             with self.subTest(text), self.start("echo") as muster:
                 muster.await_credits(1)
@@ -189,8 +228,12 @@ class Conformance:
             self.assertEqual(muster.end(), -signal.SIGTERM)
 
     def test_a_wrong_channel_is_named(self):
-        for where, words in [("nine", "'nine'"), ("taken", "channel belongs"), ("/nowhere/at/all", "No such file"),
-                             ("999", "escriptor")]:
+        for where, words in [
+            ("nine", "'nine'"),
+            ("taken", "channel belongs"),
+            ("/nowhere/at/all", "No such file"),
+            ("999", "escriptor"),
+        ]:
             with self.subTest(where):
                 status, _, talk = run_by_hand(self.worker + ["echo"], "", MUSTER_CHANNEL=where)
                 self.assertEqual(status, 1)
@@ -215,7 +258,9 @@ class Conformance:
         self.assertEqual((status, out), (0, BANNER))
         self.assertIn("item 0 failed: not today", talk)
         status, out, _ = run_by_hand(self.worker + ["batch", "2"], "a\nb\nc\n")
-        self.assertEqual([json.loads(line)[:2] for line in out.split("\n")[1:-1]], [[0, 2], [1, 2], [0, 1]])
+        self.assertEqual(
+            [json.loads(line)[:2] for line in out.split("\n")[1:-1]], [[0, 2], [1, 2], [0, 1]]
+        )
 
 
 class CLibrary(Conformance, unittest.TestCase):

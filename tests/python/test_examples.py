@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example workers run: the LLM ones against stand-ins with the interface of transformers and vLLM where
+"""The example workers run: the LLM ones against stand-ins with the interface of transformers and
+vLLM where
 those are not installed, the OCR one (named by OCR_WORKER) with its real model."""
 
 import json
@@ -25,24 +26,33 @@ def as_lines(records):
 
 class Filter(unittest.TestCase):
     def test_it_counts_words(self):
-        status, out, _ = run_by_hand(example("filter.py"), as_lines([{"text": "a bc"}, {"text": ""}]))
+        status, out, _ = run_by_hand(
+            example("filter.py"), as_lines([{"text": "a bc"}, {"text": ""}])
+        )
         self.assertEqual(status, 0)
-        self.assertEqual([json.loads(line) for line in out.splitlines()],
-                         [{"words": 2, "longest": "bc"}, {"words": 0, "longest": ""}])
+        self.assertEqual(
+            [json.loads(line) for line in out.splitlines()],
+            [{"words": 2, "longest": "bc"}, {"words": 0, "longest": ""}],
+        )
 
 
 class Llm(unittest.TestCase):
     def test_the_pipeline_filter_keeps_banners_out_of_its_results(self):
-        status, out, talk = run_by_hand(example("llm", "transformers_filter.py") + ["m"], as_lines(PROMPTS),
-                                        PYTHONPATH=STUBS)
+        status, out, talk = run_by_hand(
+            example("llm", "transformers_filter.py") + ["m"], as_lines(PROMPTS), PYTHONPATH=STUBS
+        )
         self.assertEqual(status, 0, talk)
-        self.assertEqual([json.loads(line) for line in out.splitlines()],
-                         [{"text": "ONE"}, {"text": "A SECOND"}, {"text": "É"}])
+        self.assertEqual(
+            [json.loads(line) for line in out.splitlines()],
+            [{"text": "ONE"}, {"text": "A SECOND"}, {"text": "É"}],
+        )
         self.assertIn("a banner on stdout", talk)
 
     def test_transformers_answers_in_batches(self):
         with Muster(example("llm", "transformers_channel.py") + ["m"], PYTHONPATH=STUBS) as muster:
-            self.assertEqual(muster.results(PROMPTS), [{"text": "ONE"}, {"text": "A SECOND"}, {"text": "É"}])
+            self.assertEqual(
+                muster.results(PROMPTS), [{"text": "ONE"}, {"text": "A SECOND"}, {"text": "É"}]
+            )
             self.assertEqual(muster.finish(), 0)
             self.assertIn({"loaded": True}, muster.reports)
 
@@ -51,8 +61,10 @@ class Llm(unittest.TestCase):
         with Muster(argv, PYTHONPATH=STUBS, STUB_OOM_ABOVE="5") as muster:
             muster.give(*[message_of(i, {"prompt": f"p{i}"}) for i in range(16)])
             self.assertEqual([muster.expect("oom")["batch"] for _ in range(2)], [8, 4])
-            self.assertEqual([muster.expect("done")["result"]["text"] for _ in range(16)],
-                             [f"P{i}" for i in range(16)])
+            self.assertEqual(
+                [muster.expect("done")["result"]["text"] for _ in range(16)],
+                [f"P{i}" for i in range(16)],
+            )
             self.assertEqual(muster.finish(), 0)
 
     def test_vllm_uses_all_its_devices_and_each_items_seed(self):
@@ -89,11 +101,17 @@ class Ocr(unittest.TestCase):
             self.assertEqual(muster.finish(), 0)
 
 
-@unittest.skipUnless(os.path.exists("/usr/share/wordnet/index.noun"), "wordnet-base is not installed")
+@unittest.skipUnless(
+    os.path.exists("/usr/share/wordnet/index.noun"), "wordnet-base is not installed"
+)
 class Lemmas(unittest.TestCase):
     def lemmas(self, *args):
-        done = subprocess.run([os.path.join(EXAMPLES, "ocr", "lemmas.sh"), *args], env=environment(),
-                              capture_output=True, check=True)
+        done = subprocess.run(
+            [os.path.join(EXAMPLES, "ocr", "lemmas.sh"), *args],
+            env=environment(),
+            capture_output=True,
+            check=True,
+        )
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def test_they_are_distinct_and_the_same_every_time(self):

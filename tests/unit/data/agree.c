@@ -121,7 +121,9 @@ void agree_check(const char *path, struct str text, enum record_format format, s
     struct source *source = NULL;
     struct err err = {0};
     int rc = source_open(&source, &opts, &err);
-    /* A header that does not parse or has a name twice is refused: no business of the splitter's. */
+    /*
+     * A header that does not parse or has a name twice is refused: no business of the splitter's.
+     */
     if (rc && is_csv) {
         naive_release(&naive);
         return;

@@ -6,7 +6,10 @@
 
 static void naive_add(struct naive *naive, struct str record)
 {
-    naive->begins = xrealloc(naive->begins, (naive->n_items + 2) * sizeof(*naive->begins));
+    if (naive->n_items + 2 > naive->cap) {
+        naive->cap = 2 * naive->n_items + 16;
+        naive->begins = xrealloc(naive->begins, naive->cap * sizeof(*naive->begins));
+    }
     naive->begins[naive->n_items++] = naive->lines.len;
     buf_add_str(&naive->lines, record);
     buf_add_char(&naive->lines, '\n');
@@ -92,6 +95,8 @@ static void array_split(struct naive *naive, struct str text)
 void naive_split(struct naive *naive, struct str text, enum record_format format)
 {
     *naive = (struct naive){.lines = BUF_INIT};
+    if (str_starts_with(text, STR("\xff\xfe")) || str_starts_with(text, STR("\xfe\xff")))
+        naive->is_malformed = true; /* UTF-16 */
     if (str_starts_with(text, STR("\xef\xbb\xbf")))
         text = (struct str){text.at + 3, text.len - 3};
     if (format == FORMAT_JSON)

@@ -9,7 +9,7 @@
 struct naive {
     struct buf lines; /* the items, each ended by LF, as source_lines gives them (raw for CSV) */
     size_t *begins;   /* item i is lines[begins[i] .. begins[i+1]-1) */
-    uint64_t n_items;
+    uint64_t n_items, cap;
     bool has_lines;    /* some raw CSV record has several lines */
     bool is_malformed; /* ends inside quotes or an array, holds NUL in CSV, … : to be refused */
 };

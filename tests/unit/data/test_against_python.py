@@ -4,8 +4,9 @@
 import csv, json, os, random, subprocess, sys, tempfile
 
 DUMP = sys.argv[1]
-REAL_CSV = ["/usr/share/ieee-data/oui.csv", "/usr/share/ieee-data/mam.csv"]  # compared where they are
-PIECES = ["a", "b c", ",", "\t", "\n", "\r\n", '"', '""', "é", "x" * 90, "\\", "", "1", "[", "]", "{", "}"]
+# Compared where the package ieee-data is.
+REAL_CSV = ["/usr/share/ieee-data/oui.csv", "/usr/share/ieee-data/mam.csv"]
+PIECES = ["a", "b c", ",", "\t", "\n", "\r\n", '"', '""', "é", "x" * 90, "\\", "", "1", "[", "]"]
 
 
 def field(rng):
@@ -61,8 +62,10 @@ def one_jsonl(rng, path):
     items = [value(rng) for _ in range(rng.randrange(200))]
     with open(path, "w", encoding="utf-8", newline="") as file:
         for i, item in enumerate(items):
-            file.write(rng.choice(["", "", "", "\n", " \t\r\n"]) + json.dumps(item, ensure_ascii=False))
-            file.write("" if i == len(items) - 1 and rng.random() < 0.5 else rng.choice(["\n", "\r\n"]))
+            file.write(rng.choice(["", "", "", "\n", " \t\r\n"]))
+            file.write(json.dumps(item, ensure_ascii=False))
+            is_cut = i == len(items) - 1 and rng.random() < 0.5
+            file.write("" if is_cut else rng.choice(["\n", "\r\n"]))
     return items
 
 
@@ -73,8 +76,12 @@ def compare(name, found, expected):
 
 
 def main():
-    makers = [("a.csv", lambda r, p: one_csv(r, p, ",")), ("a.tsv", lambda r, p: one_csv(r, p, "\t")),
-              ("a.json", one_json), ("a.jsonl", one_jsonl)]
+    makers = [
+        ("a.csv", lambda rng, path: one_csv(rng, path, ",")),
+        ("a.tsv", lambda rng, path: one_csv(rng, path, "\t")),
+        ("a.json", one_json),
+        ("a.jsonl", one_jsonl),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(200):
             name, make = makers[seed % 4]

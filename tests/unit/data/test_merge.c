@@ -247,6 +247,30 @@ static void inputs_and_results_are_joined(void **state)
     }
 }
 
+static void an_input_that_is_no_text_cannot_be_joined(void **state)
+{
+    (void)state;
+    const char *path = scratch_file("bytes.txt", STR("\xff\n"));
+    scratch_file("h", STR("{}\n"));
+    struct source *source = NULL;
+    struct err err = {0};
+    assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err),
+                     0);
+    assert_int_equal(source_scan(source, 1 << 20, &err), 0);
+    static const struct merge_range range = {0, 1, "h", 0, 3};
+    int rc = merge((struct feed){.ranges = &range, .n_ranges = 1},
+                   (struct merge_opts){.out_path = scratch_path("joined.jsonl"),
+                                       .in_order = true,
+                                       .n_items = 1,
+                                       .join = true,
+                                       .source = source,
+                                       .results_are_json = true},
+                   NULL, &err);
+    assert_int_equal(rc, ERR_DATA);
+    assert_string_equal(err.text, "item 0: its input is not UTF-8, which the joined JSON needs");
+    source_close(source);
+}
+
 static void an_output_that_exists_is_kept_unless_told_otherwise(void **state)
 {
     (void)state;
@@ -346,6 +370,7 @@ int main(void)
         cmocka_unit_test(each_form_of_output_is_what_its_readers_expect),
         cmocka_unit_test(results_that_do_not_fit_the_form_are_named),
         cmocka_unit_test(inputs_and_results_are_joined),
+        cmocka_unit_test(an_input_that_is_no_text_cannot_be_joined),
         cmocka_unit_test(an_output_that_exists_is_kept_unless_told_otherwise),
         cmocka_unit_test(a_full_disk_stops_the_merge_so_that_it_can_be_resumed),
         cmocka_unit_test(large_parts_and_long_lines_pass_through_every_form),

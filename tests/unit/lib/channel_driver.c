@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plays muster for a channel worker: channel_driver N WORKER [ARG...] gives the worker N small items
- * as its credits allow, checks that each comes back once with its own data, and prints the pace.
- * Its messages are made beforehand and its reading is the least that can be checked, so that what
- * is measured is the library.
+ * Plays muster for a channel worker: channel_driver N WORKER [ARG...] gives the worker N small
+ * items as its credits allow, checks that each comes back once with its own data, and prints the
+ * pace. Its messages are made beforehand and its reading is the least that can be checked, so that
+ * what is measured is the library.
  */
 #include <inttypes.h>
 #include <poll.h>

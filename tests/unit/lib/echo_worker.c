@@ -4,7 +4,7 @@
  *
  *     echo        gives each item's data back        once     never finishes an item
  *     describe    index, seed, attempt, length       badjson  gives a result that is no JSON
- *     batch N     batches: [place in it, its size]   oom      says once that memory ran out
+ *     batch N     batches: [place, size, data]       oom      says once that memory ran out
  *     threads N   N threads finish the items         fail     fails each item
  */
 #include <inttypes.h>
@@ -82,9 +82,11 @@ static int run_batches(struct muster_worker *worker, size_t batch, bool has_oom)
         if (has_oom && n > 1)
             muster_worker_oom(worker, (size_t)n / 2);
         for (int i = 0; i < n; i++) {
-            char text[64];
-            snprintf(text, sizeof(text), "[%d,%d,%zu]", i, n, items[i].data.len);
+            size_t cap = items[i].data.len + 64;
+            char *text = malloc(cap);
+            snprintf(text, cap, "[%d,%d,%.*s]", i, n, (int)items[i].data.len, items[i].data.at);
             muster_item_done(worker, &items[i], text_of(text));
+            free(text);
         }
     }
     return n;

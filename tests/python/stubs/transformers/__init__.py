@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of transformers as the example workers touch. A token is a character's code; a model answers
+"""As much of transformers as the example workers touch. A token is a character's code; a model
+answers
 with its prompt in capitals. STUB_OOM_ABOVE=N: a batch larger than N does not fit."""
 
 import os
@@ -42,7 +43,10 @@ class AutoTokenizer:
         return BatchEncoding(input_ids=torch.Tensor(rows), attention_mask=torch.Tensor(mask))
 
     def batch_decode(self, tokens, skip_special_tokens):
-        return ["".join(chr(token) for token in row if token or not skip_special_tokens) for row in tokens.tolist()]
+        return [
+            "".join(chr(token) for token in row if token or not skip_special_tokens)
+            for row in tokens.tolist()
+        ]
 
 
 class AutoModelForCausalLM:
@@ -61,4 +65,6 @@ class AutoModelForCausalLM:
         rows = input_ids.tolist()
         if len(rows) > int(os.environ.get("STUB_OOM_ABOVE", "1000000")):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return torch.Tensor([row + [ord(chr(token).upper()) for token in row][:max_new_tokens] for row in rows])
+        return torch.Tensor(
+            [row + [ord(chr(token).upper()) for token in row][:max_new_tokens] for row in rows]
+        )

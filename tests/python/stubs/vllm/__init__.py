@@ -20,4 +20,6 @@ class LLM:
         assert len(prompts) == len(sampling_params) and not use_tqdm
         for prompt, params in zip(prompts, sampling_params):
             text = f"{prompt.upper()} tp={self.tensor_parallel_size} seed={params.seed}"
-            yield SimpleNamespace(outputs=[SimpleNamespace(text=text, token_ids=list(range(len(prompt))))])
+            yield SimpleNamespace(
+                outputs=[SimpleNamespace(text=text, token_ids=list(range(len(prompt))))]
+            )

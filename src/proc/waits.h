@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a process waits for, and what the kernel did to processes, as far as /proc tells.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include <sys/types.h>
+
+/*
+ * 1: the process or one below it is blocked in read(0, …), so it wants input; 0: none of them is;
+ * -1: the kernel does not say (no /proc/PID/syscall, or no right to read it). Costs a look at every
+ * process of the machine: not for anything frequent.
+ */
+int proc_reads_stdin(pid_t root);
+
+/* How many processes the kernel has ended for lack of memory since it booted, those inside a memory
+ * cgroup too; 0 if it does not say. A count that grew while a worker died by SIGKILL tells why. */
+uint64_t proc_oom_kills(void);
