@@ -4,7 +4,7 @@
  * children become feed events (session_event); the feeder's actions become deeds. No policy here.
  *
  *   map.c      request → session → exit status        prepare.c  devices, input, run folder
- *   session.c  events, actions, timers, signals       life.c     one life of one worker
+ *   session.c  events, actions, timers, signals       life*.c    one life of one worker
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
@@ -180,7 +180,7 @@ void session_abort(struct session *s, const struct err *why);
 struct life *life_of(struct session *s, uint32_t worker);
 uint64_t session_now(struct session *s);
 
-/* life.c */
+/* life.c, life_end.c, life_silence.c */
 void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
@@ -190,6 +190,14 @@ void life_stream_close(struct life *life, enum life_stream stream);
 void life_flush(struct life *life);
 void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
+void life_ask_for_room(struct life *life);
+/* Read what is there, at most so often. False when the stream has ended. */
+bool life_stream_read(struct life *life, enum life_stream stream, int reads_max);
+void life_report_read(struct life *life);
+/* The process and all that was his are gone: read what is left, then tell the feeder. */
+void life_over(struct life *life);
+/* One of its handles is closed, and one reference to it less. */
+void life_handle_closed(uv_handle_t *handle);
 void life_first_result(struct life *life);
 /* Items were sent to it, or came back: keeps its counts and its busy time. */
 void life_sent(struct life *life, uint64_t count);
