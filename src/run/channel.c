@@ -98,6 +98,7 @@ static bool message_parse(struct str line, struct message *message)
 static void on_ready(struct life *life, const struct message *m)
 {
     uint64_t credits = 0;
+    bool was_late = !life->is_channel && life->input_must_close;
     if (!json_to_u64(m->ready, &credits))
         credits = 0;
     if (!life->is_channel) {
@@ -110,6 +111,10 @@ static void on_ready(struct life *life, const struct message *m)
     session_event(life->session, (struct feed_event){.kind = EV_READY,
                                                      .worker = life->seat,
                                                      .count = MIN(credits, (uint64_t)CREDITS_MAX)});
+    if (was_late) { /* its end was said to the stdin of a filter, which it does not read */
+        channel_stop(life);
+        life_flush(life);
+    }
 }
 
 static void result_hold(struct life *life, uint64_t item);
