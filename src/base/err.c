@@ -91,8 +91,8 @@ int err_exit_status(int code)
     switch (code) {
     case 0:
         return 0;
-#define X(name, value, status, text)                                                               \
-    case value:                                                                                    \
+#define X(name, value, status, text) \
+    case value:                      \
         return status;
         ERR_CODES(X)
 #undef X
