@@ -191,16 +191,19 @@ bool life_stream_read(struct life *life, enum life_stream stream, int reads_max)
     return true;
 }
 
+/* The connection takes the listener's place, descriptor and poll: a handle that libuv is still closing
+ * could not be used again. */
 static void channel_accept(struct life *life)
 {
-    int fd = accept4(life->fds[STREAM_CHANNEL], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int listener = life->fds[STREAM_CHANNEL];
+    cleanup_fd int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
-    life_stream_close(life, STREAM_CHANNEL);
+    life_poll(life, STREAM_CHANNEL, 0);
+    if (dup3(fd, listener, O_CLOEXEC) < 0)
+        return;
     unlink(life->channel_path);
     life->channel_is_listening = false;
-    life->fds[STREAM_CHANNEL] = fd;
-    life->events[STREAM_CHANNEL] = 0;
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
 }
 
