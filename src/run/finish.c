@@ -151,6 +151,8 @@ static int unfinished(struct session *s, struct err *err)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
+    if (s->halt == HALT_MISMATCH && s->last_stray[0] && !s->end_signal)
+        why = sentence = xasprintf("%s (%s)", why, s->last_stray);
     state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
                  status);
     summary_print(s, NULL, why);
