@@ -17,16 +17,16 @@
 #define countof(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A bug in muster itself: stays on in every build, because a wrong result is worse than none. */
-#define BUG(...)                                                                                   \
-    do {                                                                                           \
-        fprintf(stderr, "muster: bug at %s:%d: ", __FILE__, __LINE__);                             \
-        fprintf(stderr, __VA_ARGS__);                                                              \
-        fputc('\n', stderr);                                                                       \
-        abort();                                                                                   \
+#define BUG(...)                                                       \
+    do {                                                               \
+        fprintf(stderr, "muster: bug at %s:%d: ", __FILE__, __LINE__); \
+        fprintf(stderr, __VA_ARGS__);                                  \
+        fputc('\n', stderr);                                           \
+        abort();                                                       \
     } while (0)
 
-#define ASSERT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            BUG("%s", #condition);                                                                 \
+#define ASSERT(condition)          \
+    do {                           \
+        if (!(condition))          \
+            BUG("%s", #condition); \
     } while (0)

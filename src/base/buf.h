@@ -50,9 +50,9 @@ struct buf {
     size_t len, cap;
 };
 
-#define BUF_INIT                                                                                   \
-    {                                                                                              \
-        0                                                                                          \
+#define BUF_INIT \
+    {            \
+        0        \
     }
 
 void buf_release(struct buf *buf);

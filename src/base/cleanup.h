@@ -45,9 +45,9 @@ static inline void fd_close(int *fd)
     *fd = -1;
 }
 
-#define steal_ptr(p)                                                                               \
-    ({                                                                                             \
-        __typeof__(*(p)) taken_ = *(p);                                                            \
-        *(p) = NULL;                                                                               \
-        taken_;                                                                                    \
+#define steal_ptr(p)                    \
+    ({                                  \
+        __typeof__(*(p)) taken_ = *(p); \
+        *(p) = NULL;                    \
+        taken_;                         \
     })

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-static void text_set(struct err *err, const char *fmt, va_list args)
+static void PRINTF(2, 0) text_set(struct err *err, const char *fmt, va_list args)
 {
     int len = vsnprintf(err->text, sizeof(err->text), fmt, args);
     if (len >= (int)sizeof(err->text))
@@ -39,7 +39,8 @@ int fail(struct err *err, int code, const char *fmt, ...)
     return code;
 }
 
-static int fail_errno_va(struct err *err, int code, int sys, const char *fmt, va_list args)
+static int PRINTF(4, 0)
+    fail_errno_va(struct err *err, int code, int sys, const char *fmt, va_list args)
 {
     if (!err)
         return code;
@@ -91,8 +92,8 @@ int err_exit_status(int code)
     switch (code) {
     case 0:
         return 0;
-#define X(name, value, status, text)                                                               \
-    case value:                                                                                    \
+#define X(name, value, status, text) \
+    case value:                      \
         return status;
         ERR_CODES(X)
 #undef X

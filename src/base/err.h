@@ -9,13 +9,13 @@
 #include "base/attr.h"
 
 /*  name, value, exit status as product contract, meaning */
-#define ERR_CODES(X)                                                                               \
-    X(SYS, -1, 1, "a system call failed")                                                          \
-    X(FAILED, -2, 1, "some of the work failed")                                                    \
-    X(USAGE, -3, 2, "wrong usage or configuration")                                                \
-    X(DATA, -4, 65, "malformed data")                                                              \
-    X(UNAVAILABLE, -5, 69, "something that is needed is not here")                                 \
-    X(STOPPED, -6, 75, "stopped, can be resumed")                                                  \
+#define ERR_CODES(X)                                               \
+    X(SYS, -1, 1, "a system call failed")                          \
+    X(FAILED, -2, 1, "some of the work failed")                    \
+    X(USAGE, -3, 2, "wrong usage or configuration")                \
+    X(DATA, -4, 65, "malformed data")                              \
+    X(UNAVAILABLE, -5, 69, "something that is needed is not here") \
+    X(STOPPED, -6, 75, "stopped, can be resumed")                  \
     X(TIMEOUT, -7, 124, "a time limit was reached")
 
 enum err_code {

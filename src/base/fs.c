@@ -186,9 +186,18 @@ int remove_tree(const char *path, struct err *err)
 bool is_network_fs(const char *path)
 {
     static const long magics[] = {
-        NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, (long)0xff534d42 /* CIFS */, (long)0xfe534d42 /* SMB2 */,
-        0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x65735546 /* FUSE */,
-        0x00c36400 /* Ceph */, 0x01161970 /* GFS2 */, AFS_SUPER_MAGIC, V9FS_MAGIC,
+        NFS_SUPER_MAGIC,
+        SMB_SUPER_MAGIC,
+        (long)0xff534d42 /* CIFS */,
+        (long)0xfe534d42 /* SMB2 */,
+        0x0bd00bd0 /* Lustre */,
+        0x47504653 /* GPFS */,
+        0x19830326 /* BeeGFS */,
+        0x65735546 /* FUSE */,
+        0x00c36400 /* Ceph */,
+        0x01161970 /* GFS2 */,
+        AFS_SUPER_MAGIC,
+        V9FS_MAGIC,
     };
     struct statfs fs;
     if (statfs(path, &fs) != 0)

@@ -3,7 +3,8 @@
 
 #include "base/parse.h"
 
-static int range_parse(struct str piece, uint32_t max, uint64_t *first, uint64_t *last, struct err *err)
+static int range_parse(struct str piece, uint32_t max, uint64_t *first, uint64_t *last,
+                       struct err *err)
 {
     const char *dash = memchr(piece.at, '-', piece.len);
     struct str low = piece, high = piece;

@@ -20,9 +20,9 @@ static size_t utf8_sequence(const unsigned char *at, const unsigned char *end)
     static const struct {
         unsigned char lead_min, lead_max, second_min, second_max, len;
     } forms[] = {
-        {0x00, 0x7f, 0, 0, 1},          {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3},    {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4},    {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+        {0x00, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
     };
     for (size_t f = 0; f < countof(forms); f++) {
         if (at[0] < forms[f].lead_min || at[0] > forms[f].lead_max)
@@ -407,7 +407,8 @@ static size_t decode_unicode(const unsigned char *at, const unsigned char *end, 
 
 bool json_to_text(struct str value, struct buf *out)
 {
-    struct cursor c = {(const unsigned char *)value.at, (const unsigned char *)value.at + value.len};
+    struct cursor c = {(const unsigned char *)value.at,
+                       (const unsigned char *)value.at + value.len};
     if (!scan_string(&c) || c.at != c.end)
         return false;
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

@@ -9,9 +9,19 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { JSON_DEPTH_MAX = 512 };
+enum {
+    JSON_DEPTH_MAX = 512
+};
 
-enum json_kind { JSON_INVALID, JSON_OBJECT, JSON_ARRAY, JSON_STRING, JSON_NUMBER, JSON_BOOL, JSON_NULL };
+enum json_kind {
+    JSON_INVALID,
+    JSON_OBJECT,
+    JSON_ARRAY,
+    JSON_STRING,
+    JSON_NUMBER,
+    JSON_BOOL,
+    JSON_NULL
+};
 
 /*
  * Length of the value (with leading white space skipped into *begin) at the start of text, or 0

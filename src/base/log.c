@@ -20,7 +20,8 @@ const char *log_level_name(enum log_level level)
 int log_level_parse(struct str text, enum log_level *out, struct err *err)
 {
     for (size_t i = 0; i < countof(level_names); i++) {
-        if (text.len == strlen(level_names[i]) && strncasecmp(text.at, level_names[i], text.len) == 0) {
+        if (text.len == strlen(level_names[i]) &&
+            strncasecmp(text.at, level_names[i], text.len) == 0) {
             *out = (enum log_level)i;
             return 0;
         }

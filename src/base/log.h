@@ -5,10 +5,15 @@
  */
 #pragma once
 
-#include "base/err.h"
 #include "base/buf.h"
+#include "base/err.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level {
+    LOG_ERROR,
+    LOG_WARN,
+    LOG_INFO,
+    LOG_DEBUG
+};
 
 struct log {
     int fd; /* -1: no file */
@@ -20,9 +25,9 @@ struct log {
     void *context;
 };
 
-#define LOG_INIT                                                                                   \
-    {                                                                                              \
-        .fd = -1, .file_level = LOG_INFO, .console_level = LOG_WARN                                \
+#define LOG_INIT                                                    \
+    {                                                               \
+        .fd = -1, .file_level = LOG_INFO, .console_level = LOG_WARN \
     }
 
 MUST_CHECK int log_open(struct log *log, const char *path, struct err *err);

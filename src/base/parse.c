@@ -14,14 +14,16 @@ int u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out, struct
     for (size_t i = 0; i < text.len; i++) {
         char c = text.at[i];
         if (c < '0' || c > '9')
-            return fail(err, ERR_USAGE, "expected a whole number, found '%.*s'", (int)text.len, text.at);
+            return fail(err, ERR_USAGE, "expected a whole number, found '%.*s'", (int)text.len,
+                        text.at);
         uint64_t digit = (uint64_t)(c - '0');
         if (value > (UINT64_MAX - digit) / 10)
             return fail(err, ERR_USAGE, "'%.*s' is too large", (int)text.len, text.at);
         value = value * 10 + digit;
     }
     if (value < min || value > max)
-        return fail(err, ERR_USAGE, "%" PRIu64 " is not between %" PRIu64 " and %" PRIu64, value, min, max);
+        return fail(err, ERR_USAGE, "%" PRIu64 " is not between %" PRIu64 " and %" PRIu64, value,
+                    min, max);
     *out = value;
     return 0;
 }
@@ -66,15 +68,16 @@ int double_parse(struct str text, double *out, struct err *err)
 static const struct unit {
     const char *name;
     double factor;
-} size_units[] = {
-    {"", 1},          {"b", 1},         {"k", 0x1p10},    {"kib", 0x1p10},  {"ki", 0x1p10},
-    {"m", 0x1p20},    {"mib", 0x1p20},  {"mi", 0x1p20},   {"g", 0x1p30},    {"gib", 0x1p30},
-    {"gi", 0x1p30},   {"t", 0x1p40},    {"tib", 0x1p40},  {"ti", 0x1p40},   {"kb", 1e3},
-    {"mb", 1e6},      {"gb", 1e9},      {"tb", 1e12},
+} size_units[] =
+    {
+        {"", 1},        {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"ki", 0x1p10},
+        {"m", 0x1p20},  {"mib", 0x1p20}, {"mi", 0x1p20},  {"g", 0x1p30},   {"gib", 0x1p30},
+        {"gi", 0x1p30}, {"t", 0x1p40},   {"tib", 0x1p40}, {"ti", 0x1p40},  {"kb", 1e3},
+        {"mb", 1e6},    {"gb", 1e9},     {"tb", 1e12},
 },
   duration_units[] = {
-      {"", 1e3},     {"ms", 1},     {"s", 1e3},     {"sec", 1e3},  {"m", 60e3},
-      {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3},
+      {"", 1e3},   {"ms", 1},     {"s", 1e3},    {"sec", 1e3},
+      {"m", 60e3}, {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3},
 };
 
 static const struct unit *unit_find(const struct unit *units, size_t count, struct str name)
@@ -95,7 +98,8 @@ int size_parse(struct str text, uint64_t *out_bytes, struct err *err)
         unit = unit_find(size_units, countof(size_units),
                          str_trim((struct str){all.at + used, all.len - used}));
     if (!unit)
-        return fail(err, ERR_USAGE, "expected a size such as 16GiB, found '%.*s'", (int)text.len, text.at);
+        return fail(err, ERR_USAGE, "expected a size such as 16GiB, found '%.*s'", (int)text.len,
+                    text.at);
     if (value * unit->factor >= 0x1p63)
         return fail(err, ERR_USAGE, "size '%.*s' is too large", (int)text.len, text.at);
     *out_bytes = (uint64_t)(value * unit->factor + 0.5);
@@ -139,8 +143,8 @@ int duration_parse(struct str text, uint64_t *out_ms, struct err *err)
     *out_ms = (uint64_t)(total_ms + 0.5);
     return 0;
 malformed:
-    return fail(err, ERR_USAGE, "expected a duration such as 90s or 2h, found '%.*s'", (int)text.len,
-                text.at);
+    return fail(err, ERR_USAGE, "expected a duration such as 90s or 2h, found '%.*s'",
+                (int)text.len, text.at);
 }
 
 void duration_format(char out[24], uint64_t ms)

@@ -5,7 +5,9 @@
 
 #include "base/attr.h"
 
-enum { WORD_MAX = 48 };
+enum {
+    WORD_MAX = 48
+};
 
 /* Damerau-Levenshtein (optimal string alignment): a swap of neighbours counts one. */
 static size_t edit_distance(const char *a, const char *b)

@@ -84,12 +84,15 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
     const char *near = suggest(name, names, n_names);
     free(name);
     if (near)
-        return fail(err, ERR_USAGE, "unknown option '--%.*s' (did you mean '--%s'?)", (int)len, typed, near);
-    return fail(err, ERR_USAGE, "unknown option '--%.*s'; see muster %s --help", (int)len, typed, cmd->name);
+        return fail(err, ERR_USAGE, "unknown option '--%.*s' (did you mean '--%s'?)", (int)len,
+                    typed, near);
+    return fail(err, ERR_USAGE, "unknown option '--%.*s'; see muster %s --help", (int)len, typed,
+                cmd->name);
 }
 
 /* `--name=value`, `--name value`, `--name`. *at moves over a separate value. */
-static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, void *request, struct err *err)
+static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, void *request,
+                       struct err *err)
 {
     const char *typed = argv[*at] + 2;
     size_t len = strcspn(typed, "=");
@@ -109,12 +112,14 @@ static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, vo
 }
 
 /* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
-static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, void *request, struct err *err)
+static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, void *request,
+                         struct err *err)
 {
     for (const char *letter = argv[*at] + 1; *letter; letter++) {
         const struct opt *opt = opt_by_letter(cmd, *letter);
         if (!opt)
-            return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s --help", *letter, cmd->name);
+            return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s --help", *letter,
+                        cmd->name);
         const char *value = NULL;
         if (takes_value(opt)) {
             value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
@@ -155,8 +160,8 @@ static int environment_defaults(const struct cmd *cmd, void *request, struct err
     return 0;
 }
 
-static int words_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out, char ***command,
-                       struct err *err)
+static int words_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
+                       char ***command, struct err *err)
 {
     int rc = 0, n_operands = 0;
     *command = NULL;
@@ -180,8 +185,8 @@ static int words_parse(const struct cmd *cmd, int argc, char **argv, void *reque
     return rc;
 }
 
-int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out, char ***operands,
-              char ***command, struct err *err)
+int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
+              char ***operands, char ***command, struct err *err)
 {
     memset(request, 0, cmd->request_size);
     if (cmd->defaults)
@@ -200,7 +205,10 @@ int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, str
 
 /* ---- help ---- */
 
-enum { HELP_COLUMN = 28, HELP_WIDTH = 79 };
+enum {
+    HELP_COLUMN = 28,
+    HELP_WIDTH = 79
+};
 
 /* Words of `text` from column HELP_COLUMN on, wrapped at HELP_WIDTH; the cursor stands at `column`. */
 static void wrapped(struct buf *out, const char *text, size_t column, size_t indent)
@@ -254,7 +262,8 @@ void cmd_help(const struct cmd *cmd, struct buf *out)
             option_help(opt, out);
     }
     for (const char *const *pair = cmd->examples; pair && pair[0]; pair += 2)
-        buf_addf(out, "%s  # %s\n  %s\n", pair == cmd->examples ? "\nExamples\n" : "", pair[1], pair[0]);
+        buf_addf(out, "%s  # %s\n  %s\n", pair == cmd->examples ? "\nExamples\n" : "", pair[1],
+                 pair[0]);
     buf_addf(out, "\nSee muster-%s(1); exit status in muster(1).\n", cmd->name);
 }
 

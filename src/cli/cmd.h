@@ -67,7 +67,8 @@ struct cmd {
      * argc/argv: the operands (options taken out); command: what stood after `--`, NULL-terminated,
      * or NULL. Returns an exit status >= 0, or a negative err_code with err filled.
      */
-    int (*run)(struct app *app, void *request, int argc, char **argv, char **command, struct err *err);
+    int (*run)(struct app *app, void *request, int argc, char **argv, char **command,
+               struct err *err);
 };
 
 /* NULL-terminated, in the order that `muster --help` lists them. */
@@ -81,7 +82,8 @@ extern const struct cmd *const commands[];
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
 /* Only what argv names, into a request that is filled already: no defaults, no environment. */
-MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err);
+MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
+                           struct err *err);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */
 void cmd_mdoc(const struct cmd *cmd, struct buf *out);

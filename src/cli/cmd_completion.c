@@ -43,13 +43,15 @@ static void bash_print(struct buf *out)
         options_list(*cmd, out);
         buf_add_text(out, "' ;;\n");
     }
-    buf_add_text(out, "        esac\n    fi\n"
-                      "    case $cur in\n"
-                      "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
-                      "    *) if [ \"$COMP_CWORD\" -eq 1 ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-                      "       else COMPREPLY=($(compgen -f -- \"$cur\")); fi ;;\n"
-                      "    esac\n}\n"
-                      "complete -o filenames -F _muster muster\n");
+    buf_add_text(
+        out,
+        "        esac\n    fi\n"
+        "    case $cur in\n"
+        "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
+        "    *) if [ \"$COMP_CWORD\" -eq 1 ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+        "       else COMPREPLY=($(compgen -f -- \"$cur\")); fi ;;\n"
+        "    esac\n}\n"
+        "complete -o filenames -F _muster muster\n");
 }
 
 static void zsh_print(struct buf *out)
@@ -63,11 +65,12 @@ static void fish_print(struct buf *out)
     for (const struct cmd *const *cmd = commands; *cmd; cmd++) {
         if ((*cmd)->is_hidden)
             continue;
-        buf_addf(out, "complete -c muster -n __fish_use_subcommand -a %s -d '%s'\n", (*cmd)->name, (*cmd)->summary);
+        buf_addf(out, "complete -c muster -n __fish_use_subcommand -a %s -d '%s'\n", (*cmd)->name,
+                 (*cmd)->summary);
         for (const struct opt *opt = (*cmd)->opts; opt->kind != OPT_END; opt++)
             if (opt->name)
-                buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s\n", (*cmd)->name,
-                         opt->name, opt->arg ? " -r" : "");
+                buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s\n",
+                         (*cmd)->name, opt->name, opt->arg ? " -r" : "");
     }
 }
 
@@ -76,7 +79,8 @@ static const struct {
     void (*print)(struct buf *out);
 } shells[] = {{"bash", bash_print}, {"zsh", zsh_print}, {"fish", fish_print}};
 
-static int completion_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int completion_run(struct app *app, void *request, int argc, char **argv, char **command,
+                          struct err *err)
 {
     (void)app, (void)request, (void)command;
     for (size_t i = 0; argc == 1 && i < countof(shells); i++) {
@@ -91,7 +95,8 @@ static int completion_run(struct app *app, void *request, int argc, char **argv,
 }
 
 static const char *const completion_examples[] = {
-    "eval \"$(muster completion bash)\"", "in this shell, or in ~/.bashrc",
+    "eval \"$(muster completion bash)\"",
+    "in this shell, or in ~/.bashrc",
     NULL,
 };
 
@@ -105,7 +110,8 @@ const struct cmd cmd_completion = {
     .run = completion_run,
 };
 
-static int mdoc_page_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int mdoc_page_run(struct app *app, void *request, int argc, char **argv, char **command,
+                         struct err *err)
 {
     (void)app, (void)request, (void)command;
     for (const struct cmd *const *cmd = commands; argc == 1 && *cmd; cmd++) {

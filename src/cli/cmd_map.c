@@ -51,10 +51,12 @@ static int order_store(struct str text, void *field, struct err *err)
 /* "12" or "5%": two fields, found from the first. */
 static int failures_store(struct str text, void *field, struct err *err)
 {
-    struct map_options *options = (struct map_options *)(void *)((char *)field - FIELD(failures_max));
+    struct map_options *options =
+        (struct map_options *)(void *)((char *)field - FIELD(failures_max));
     uint64_t value = 0;
     bool percent = text.len > 1 && text.at[text.len - 1] == '%';
-    int rc = u64_parse((struct str){text.at, text.len - percent}, 1, percent ? 100 : UINT32_MAX, &value, err);
+    int rc = u64_parse((struct str){text.at, text.len - percent}, 1, percent ? 100 : UINT32_MAX,
+                       &value, err);
     options->request.failures_max = percent ? 0 : value;
     options->request.failures_percent = percent ? (uint32_t)value : 0;
     return rc;
@@ -64,6 +66,9 @@ static int log_level_store(struct str text, void *field, struct err *err)
 {
     return log_level_parse(text, field, err);
 }
+
+/* One option a row, as wide as it takes. */
+/* clang-format off */
 
 /* Those that `resume` takes as well: devices, workers, retries, limits, logs. */
 #define COMMON_OPTS                                                                                                    \
@@ -90,6 +95,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(keep_parts)},                        \
     {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(log_level), .parse = log_level_store}, \
     {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(log_cap_bytes)}, \
+    {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
 static const struct opt map_opts[] = {
@@ -117,6 +123,14 @@ static const struct opt map_opts[] = {
     {OPT_END},
 };
 
+static const struct opt resume_opts[] = {
+    COMMON_OPTS,
+    {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
+    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
+    {OPT_END},
+};
+/* clang-format on */
+
 static void map_defaults(void *request)
 {
     struct map_options *options = request;
@@ -126,18 +140,22 @@ static void map_defaults(void *request)
     options->request.log_level = LOG_INFO;
 }
 
-static int map_verb(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int map_verb(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
 {
     struct map_options *options = request;
     options->request.inputs = (const char *const *)argv;
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
-    return map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color, &options->request, err);
+    return map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
+                   &options->request, err);
 }
 
 static const char *const map_examples[] = {
-    "muster map prompts.jsonl -o answers.jsonl -- python worker.py", "one worker on every free GPU",
-    "muster map -g cpu:4 words.txt -o out.txt -- ./filter", "four CPU slots",
+    "muster map prompts.jsonl -o answers.jsonl -- python worker.py",
+    "one worker on every free GPU",
+    "muster map -g cpu:4 words.txt -o out.txt -- ./filter",
+    "four CPU slots",
     NULL,
 };
 
@@ -145,9 +163,10 @@ const struct cmd cmd_map = {
     .name = "map",
     .args = "[OPTION]... -o OUT INPUT... -- COMMAND [ARG]...",
     .summary = "warm workers on every device over a data set, one merged result",
-    .details = "COMMAND is started once on each device and kept warm. It reads items as lines on stdin and answers one line "
-               "each (a filter), or speaks the channel protocol (muster-worker(7)). Every item's result appears exactly "
-               "once, in input order; an interrupted run is resumed by typing the same command again.",
+    .details =
+        "COMMAND is started once on each device and kept warm. It reads items as lines on stdin and answers one line "
+        "each (a filter), or speaks the channel protocol (muster-worker(7)). Every item's result appears exactly "
+        "once, in input order; an interrupted run is resumed by typing the same command again.",
     .opts = map_opts,
     .examples = map_examples,
     .keeps_dashdash = true,
@@ -158,18 +177,14 @@ const struct cmd cmd_map = {
 
 /* ---- resume ---- */
 
-static const struct opt resume_opts[] = {
-    COMMON_OPTS,
-    {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
-    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
-    {OPT_END},
-};
-
-static int resume_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err);
+static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err);
 
 static const char *const resume_examples[] = {
-    "muster resume latest", "go on with the newest run",
-    "muster resume latest -g cpu:2 --retry-failed", "on other devices, failed items again",
+    "muster resume latest",
+    "go on with the newest run",
+    "muster resume latest -g cpu:2 --retry-failed",
+    "on other devices, failed items again",
     NULL,
 };
 
@@ -177,8 +192,9 @@ const struct cmd cmd_resume = {
     .name = "resume",
     .args = "[RUN] [OPTION]... [-- COMMAND [ARG]...]",
     .summary = "go on with a run that was interrupted, with whatever devices there are",
-    .details = "RUN is a path, a name, the beginning of a name, or latest (the default). Options given here replace those "
-               "of the run; the rest stays as it was.",
+    .details =
+        "RUN is a path, a name, the beginning of a name, or latest (the default). Options given here replace those "
+        "of the run; the rest stays as it was.",
     .opts = resume_opts,
     .examples = resume_examples,
     .keeps_dashdash = true,
@@ -199,7 +215,8 @@ static size_t list_len(const char *const *list)
  * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
  * resume is parsed a second time into the same request, which leaves what it does not name alone.
  */
-static int options_replay(struct map_options *options, const struct manifest *manifest, struct app *app, struct err *err)
+static int options_replay(struct map_options *options, const struct manifest *manifest,
+                          struct app *app, struct err *err)
 {
     size_t n_old = list_len(manifest->argv);
     char **old = xcalloc(n_old + 1, sizeof(*old));
@@ -210,7 +227,8 @@ static int options_replay(struct map_options *options, const struct manifest *ma
     for (size_t i = 0; i < n_old; i++)
         old[i] = xstrdup(manifest->argv[i]);
     int rc = n_old < 2 ? fail(err, ERR_DATA, "the manifest does not hold the command line")
-                       : cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands, &command, err);
+                       : cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands,
+                                   &operands, &command, err);
     if (rc == 0) {
         options->request.inputs = (const char *const *)operands;
         options->request.n_inputs = (size_t)n_operands;
@@ -226,7 +244,8 @@ static int options_replay(struct map_options *options, const struct manifest *ma
     return rc;
 }
 
-static int resume_run(struct app *app, void *request, int argc, char **argv, char **command, struct err *err)
+static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err)
 {
     struct map_options *typed = request, options = {0};
     struct manifest manifest;
@@ -250,7 +269,8 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         options.request.overwrite = true; /* the output that lacks the failed ones is its own */
     options.request.dry_run = false;
     if (rc == 0)
-        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color, &options.request, err);
+        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
+                     &options.request, err);
     manifest_release(&manifest);
     free(dir);
     return rc;

@@ -3,12 +3,17 @@
  * muster results: what is committed so far, streamed from the run's parts. Works while the run goes
  * on, and after its muster died.
  */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "data/merge.h"
+#include "run/rows.h"
+#include "store/manifest.h"
 #include "store/runs.h"
 #include "store/store.h"
 
@@ -18,41 +23,6 @@ struct results_request {
     enum out_format format;
     bool any_order, force;
 };
-
-/* The rows of a run as merge_write asks for them. */
-struct rows {
-    const char *dir;
-    struct range_reader *ranges;
-    struct aside_reader *asides;
-    char *part_path;
-};
-
-static int next_range(void *context, struct merge_range *out, struct err *err)
-{
-    struct rows *rows = context;
-    struct range_row row;
-    int got = range_reader_next(rows->ranges, &row, err);
-    if (got <= 0)
-        return got;
-    free(rows->part_path);
-    rows->part_path = xasprintf("%s/parts/%u.part", rows->dir, row.part);
-    *out = (struct merge_range){.first = row.first,
-                                .count = row.count,
-                                .part_path = rows->part_path,
-                                .offset = row.offset,
-                                .bytes = row.bytes};
-    return 1;
-}
-
-static int next_aside(void *context, uint64_t *item, struct err *err)
-{
-    struct rows *rows = context;
-    struct aside_row row;
-    int got = aside_reader_next(rows->asides, &row, err);
-    if (got > 0)
-        *item = row.item;
-    return got;
-}
 
 /* Facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
 static void facts_read(struct store *store, struct merge_opts *opts)
@@ -67,28 +37,55 @@ static void facts_read(struct store *store, struct merge_opts *opts)
 static int stream(const struct results_request *ask, struct store *store, struct merge_stats *stats,
                   struct err *err)
 {
-    struct rows rows = {.dir = store_dir(store)};
+    struct merge_rows rows;
     struct merge_opts opts = {
         .out_path = ask->out_path,
         .format = ask->format,
         .in_order = !ask->any_order,
         .overwrite = ask->force,
         .partial_ok = true,
-        .next_range = next_range,
-        .next_aside = next_aside,
+        .next_range = merge_rows_range,
+        .next_aside = merge_rows_aside,
         .context = &rows,
     };
     facts_read(store, &opts);
-    int rc = range_reader_open(&rows.ranges, store,
-                               ask->any_order ? RANGES_AS_COMMITTED : RANGES_BY_ITEM, err);
-    if (rc == 0)
-        rc = aside_reader_open(&rows.asides, store, err);
+    int rc = merge_rows_open(&rows, store, !ask->any_order, err);
     if (rc == 0)
         rc = merge_write(&opts, stats, err);
-    range_reader_close(rows.ranges);
-    aside_reader_close(rows.asides);
-    free(rows.part_path);
+    merge_rows_close(&rows);
     return rc;
+}
+
+/* After a complete merge the parts are gone: the output is the result. */
+static int merged_copy(const char *dir, const struct results_request *ask, struct err *err)
+{
+    struct manifest manifest;
+    int rc = manifest_read(dir, &manifest, err);
+    if (rc)
+        return rc;
+    cleanup_fd int fd = open(manifest.output, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        rc = fail_errno_as(err, ERR_USAGE, "the results were merged into %s, which cannot be read", manifest.output);
+    else if (strcmp(ask->out_path, "-") != 0)
+        rc = fail(err, ERR_USAGE, "the results were merged into %s: copy that", manifest.output);
+    while (rc == 0) {
+        char block[65536];
+        ssize_t got = read(fd, block, sizeof(block));
+        if (got < 0)
+            rc = fail_errno(err, "read %s", manifest.output);
+        else if (got == 0)
+            break;
+        else
+            rc = write_all(STDOUT_FILENO, block, (size_t)got, err);
+    }
+    manifest_release(&manifest);
+    return rc;
+}
+
+static bool is_merged(const char *dir)
+{
+    cleanup_free char *parts = path_join(dir, "parts");
+    return !path_exists(parts);
 }
 
 static int results_run(struct app *app, void *request, int argc, char **argv, char **command,
@@ -100,6 +97,8 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
     struct store *store = NULL;
     struct merge_stats stats = {0};
     int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    if (rc == 0 && is_merged(dir))
+        return merged_copy(dir, ask, err);
     if (rc == 0)
         rc = store_open(&store, dir, STORE_READ, err);
     if (rc)

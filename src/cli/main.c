@@ -110,7 +110,11 @@ int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
     cleanup_free char *self_path = self_path_new(argv[0]);
-    struct app app = {.log = LOG_INIT, .color = wants_color(), .self_path = self_path, .argv = argv, .argc = argc};
+    struct app app = {.log = LOG_INIT,
+                      .color = wants_color(),
+                      .self_path = self_path,
+                      .argv = argv,
+                      .argc = argc};
     if (argc < 2) {
         usage_print(stderr);
         return 2;

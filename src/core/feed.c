@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPREAD_LOG2_DEFAULT = 19 };
+enum {
+    SPREAD_LOG2_DEFAULT = 19
+};
 
-void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item, uint64_t count,
-          uint32_t detail)
+void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item,
+          uint64_t count, uint32_t detail)
 {
     ASSERT(f->n_actions < f->actions_cap);
     f->actions[f->n_actions++] = (struct feed_action){kind, worker, item, count, detail};
@@ -73,6 +75,7 @@ struct feed *feed_new(const struct feed_config *config)
     if (!f)
         return NULL;
     f->config = *config;
+    f->config.no_reissue |= config->fixed_batches; /* a copy would be computed in other company */
     f->rng.state = config->seed;
     f->spread = spread_of(config);
     f->mask = f->spread - 1;
@@ -286,8 +289,8 @@ static bool is_heard(const struct feed *f, const struct feed_event *ev)
     if (!handlers[ev->kind].about_worker)
         return true;
     const struct worker *w = &f->workers[ev->worker];
-    bool runs = w->state == WORKER_STARTING || w->state == WORKER_LOADING || w->state == WORKER_LIVE ||
-                w->state == WORKER_ENDING;
+    bool runs = w->state == WORKER_STARTING || w->state == WORKER_LOADING ||
+                w->state == WORKER_LIVE || w->state == WORKER_ENDING;
     /* One that was written off may still talk until it is dead; only its exit counts. */
     return runs && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
 }
@@ -302,7 +305,8 @@ static void finish_if_done(struct feed *f)
     }
     if (ends)
         everybody_end(f);
-    if (!f->is_over && f->n_alive == 0 && f->n_committing == 0 && (f->is_complete || f->is_stopping)) {
+    if (!f->is_over && f->n_alive == 0 && f->n_committing == 0 &&
+        (f->is_complete || f->is_stopping)) {
         f->is_over = true;
         emit(f, ACT_OVER, NONE, 0, 0, 0);
     }
@@ -408,17 +412,20 @@ void feed_check(const struct feed *f)
 
 uint64_t feed_hash(const struct feed *f)
 {
-    uint64_t hash = mix64(f->frontier + 1) ^ mix64(f->next + 2) ^ mix64(f->settled + 3) ^ mix64(f->known + 4);
+    uint64_t hash =
+        mix64(f->frontier + 1) ^ mix64(f->next + 2) ^ mix64(f->settled + 3) ^ mix64(f->known + 4);
     uint64_t low = f->config.order ? 0 : f->frontier;
     for (uint64_t item = low; item < f->next; item++) {
         const struct slot *slot = &f->slots[item & f->mask];
         uint64_t word = (uint64_t)slot->state << 56 | (uint64_t)slot->failures << 48 |
-                        (uint64_t)slot->flags << 40 | (uint64_t)slot->owner[0] << 16 | slot->owner[1];
+                        (uint64_t)slot->flags << 40 | (uint64_t)slot->owner[0] << 16 |
+                        slot->owner[1];
         hash = mix64(hash ^ word ^ item);
     }
     for (uint32_t w = 0; w < f->config.n_workers; w++) {
         const struct worker *worker = &f->workers[w];
-        hash = mix64(hash ^ ((uint64_t)worker->state << 32 | worker->in_flight) ^ worker->items_done);
+        hash =
+            mix64(hash ^ ((uint64_t)worker->state << 32 | worker->in_flight) ^ worker->items_done);
     }
     return hash;
 }

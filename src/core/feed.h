@@ -25,25 +25,25 @@
 
 #include <stdbool.h>
 
-#define FEED_EVENTS(X)                                                                             \
-    X(TICK)        /* time has passed */                                                           \
-    X(INPUT)       /* items 0 … count-1 are known; flag: that is all */                            \
-    X(STARTED)     /* the worker's process runs */                                                 \
-    X(READY)       /* channel: count more credits (0 counts too); makes it a channel worker */     \
-    X(KEYED)       /* the worker's answers carry keys: EV_DONE, not EV_ANSWERS */                  \
-    X(LOADED)      /* the model is in memory */                                                    \
-    X(ROOM)        /* filter: about count items fit into its stdin now */                          \
-    X(ANSWERS)     /* filter: count answers, in the order of the items sent */                     \
-    X(DONE)        /* a result for `item` alone */                                                 \
-    X(FAIL)        /* `item` failed; flag: trying again may help */                                \
-    X(OOM)         /* out of memory at batch `count`; the worker lives and keeps its items */      \
-    X(HUNGRY)      /* filter: silent, has read all it was given; flag: waits for more */           \
-    X(FULL)        /* the same at the byte limit: let it have the end of its input */              \
-    X(STRAY)       /* filter: an answer that cannot be one; nothing of it can be trusted */        \
-    X(EXIT)        /* the process is gone, and all it printed has been seen; death says why */     \
-    X(COMMITTED)   /* items item … item+count-1 are durable, as results or as set aside */         \
-    X(MEM_BACK)    /* the device's memory is free again */                                         \
-    X(DEVICE_LOST) /* fell off the bus, or is ill */                                               \
+#define FEED_EVENTS(X)                                                                         \
+    X(TICK)        /* time has passed */                                                       \
+    X(INPUT)       /* items 0 … count-1 are known; flag: that is all */                      \
+    X(STARTED)     /* the worker's process runs */                                             \
+    X(READY)       /* channel: count more credits (0 counts too); makes it a channel worker */ \
+    X(KEYED)       /* the worker's answers carry keys: EV_DONE, not EV_ANSWERS */              \
+    X(LOADED)      /* the model is in memory */                                                \
+    X(ROOM)        /* filter: about count items fit into its stdin now */                      \
+    X(ANSWERS)     /* filter: count answers, in the order of the items sent */                 \
+    X(DONE)        /* a result for `item` alone */                                             \
+    X(FAIL)        /* `item` failed; flag: trying again may help */                            \
+    X(OOM)         /* out of memory at batch `count`; the worker lives and keeps its items */  \
+    X(HUNGRY)      /* filter: silent, has read all it was given; flag: waits for more */       \
+    X(FULL)        /* the same at the byte limit: let it have the end of its input */          \
+    X(STRAY)       /* filter: an answer that cannot be one; nothing of it can be trusted */    \
+    X(EXIT)        /* the process is gone, and all it printed has been seen; death says why */ \
+    X(COMMITTED)   /* items item … item+count-1 are durable, as results or as set aside */   \
+    X(MEM_BACK)    /* the device's memory is free again */                                     \
+    X(DEVICE_LOST) /* fell off the bus, or is ill */                                           \
     X(STOP)        /* flag false: finish what is in flight; true: now */
 
 enum feed_event_kind {
@@ -71,20 +71,20 @@ struct feed_event {
     enum feed_death death;
 };
 
-#define FEED_ACTIONS(X)                                                                            \
-    X(SPAWN)     /* fill the seat; count: batch to announce, 0 = none */                           \
-    X(SEND)      /* item … item+count-1 to the worker; attempt in `detail` */                      \
-    X(END)       /* no more work: close its input, tell it to stop; it may finish what it has */   \
-    X(TERMINATE) /* end it: TERM, grace, KILL; `detail` says why */                                \
-    X(BATCH)     /* tell a channel worker: at most count at once */                                \
-    X(COMMIT)    /* make the worker's results for item … durable; answered by EV_COMMITTED */      \
-    X(DROP)      /* the result for item just given lost against another copy */                    \
-    X(REVOKE)    /* forget the answers of this worker that were not committed */                   \
-    X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */            \
-    X(BENCH)     /* device `worker` gets no more workers; `detail`: enum feed_cause */             \
-    X(NOTE)      /* tell the user; `detail`: enum feed_note */                                     \
-    X(COMPLETE)  /* every item is durable or set aside; workers may still be ending */             \
-    X(HALT)      /* the run is given up early; `detail`: enum feed_halt */                         \
+#define FEED_ACTIONS(X)                                                                          \
+    X(SPAWN)     /* fill the seat; count: batch to announce, 0 = none */                         \
+    X(SEND)      /* item … item+count-1 to the worker; attempt in `detail` */                  \
+    X(END)       /* no more work: close its input, tell it to stop; it may finish what it has */ \
+    X(TERMINATE) /* end it: TERM, grace, KILL; `detail` says why */                              \
+    X(BATCH)     /* tell a channel worker: at most count at once */                              \
+    X(COMMIT)    /* make the worker's results for item … durable; answered by EV_COMMITTED */  \
+    X(DROP)      /* the result for item just given lost against another copy */                  \
+    X(REVOKE)    /* forget the answers of this worker that were not committed */                 \
+    X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */          \
+    X(BENCH)     /* device `worker` gets no more workers; `detail`: enum feed_cause */           \
+    X(NOTE)      /* tell the user; `detail`: enum feed_note */                                   \
+    X(COMPLETE)  /* every item is durable or set aside; workers may still be ending */           \
+    X(HALT)      /* the run is given up early; `detail`: enum feed_halt */                       \
     X(OVER)      /* nothing is in flight, nobody is alive: the last action */
 
 enum feed_action_kind {
@@ -95,15 +95,15 @@ enum feed_action_kind {
 
 enum feed_cause {
     CAUSE_NONE,
-    CAUSE_FAILED,    /* the worker said so */
-    CAUSE_CRASH,     /* it killed its worker, alone */
-    CAUSE_OOM,       /* out of memory, alone */
-    CAUSE_TIMEOUT,   /* over the limit for one item */
-    CAUSE_START,     /* the worker was not up in time */
-    CAUSE_PROTOCOL,  /* answers that do not match */
-    CAUSE_LOST,      /* the device is gone */
-    CAUSE_RESTARTS,  /* it died too often without a result */
-    CAUSE_LOSER,     /* its items were answered elsewhere */
+    CAUSE_FAILED,   /* the worker said so */
+    CAUSE_CRASH,    /* it killed its worker, alone */
+    CAUSE_OOM,      /* out of memory, alone */
+    CAUSE_TIMEOUT,  /* over the limit for one item */
+    CAUSE_START,    /* the worker was not up in time */
+    CAUSE_PROTOCOL, /* answers that do not match */
+    CAUSE_LOST,     /* the device is gone */
+    CAUSE_RESTARTS, /* it died too often without a result */
+    CAUSE_LOSER,    /* its items were answered elsewhere */
     CAUSE_STOP,
 };
 
@@ -117,11 +117,11 @@ enum feed_note {
 
 enum feed_halt {
     HALT_NONE,
-    HALT_NO_RESULT,    /* workers die before their first result on every device */
-    HALT_FAILURES,     /* --max-failures */
-    HALT_NO_DEVICES,   /* all benched */
-    HALT_MISMATCH,     /* filters whose answers cannot be matched to items */
-    HALT_STOPPED,      /* EV_STOP */
+    HALT_NO_RESULT,  /* workers die before their first result on every device */
+    HALT_FAILURES,   /* --max-failures */
+    HALT_NO_DEVICES, /* all benched */
+    HALT_MISMATCH,   /* filters whose answers cannot be matched to items */
+    HALT_STOPPED,    /* EV_STOP */
 };
 
 struct feed_action {
@@ -143,12 +143,12 @@ struct feed_config {
     uint32_t batch;            /* whole batches of N items; 0 = windows by time */
     bool fixed_batches;        /* batch k is items kN … kN+N-1, whoever computes it */
     bool no_reissue;
-    uint32_t loading_max;      /* workers that load at one time; 0 = all */
+    uint32_t loading_max; /* workers that load at one time; 0 = all */
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms; /* 0 = none */
     uint64_t failures_max;     /* items set aside before the run is given up; 0 = no limit */
     uint32_t failures_percent; /* of the items settled so far (from 100 on); 0 = no limit */
     uint64_t seed;
-    uint64_t asides_before;    /* set aside by earlier sessions of this run */
+    uint64_t asides_before; /* set aside by earlier sessions of this run */
 
     /* What earlier sessions settled: ascending, disjoint, not adjacent. Borrowed until feed_free. */
     const struct item_interval *done;
@@ -192,11 +192,16 @@ enum worker_state {
     WORKER_STARTING, /* asked for */
     WORKER_LOADING,  /* runs, has not given anything yet */
     WORKER_LIVE,
-    WORKER_ENDING,   /* gets no more; its exit is awaited */
-    WORKER_COOLING,  /* dead; its device's memory or a pause is awaited */
+    WORKER_ENDING,  /* gets no more; its exit is awaited */
+    WORKER_COOLING, /* dead; its device's memory or a pause is awaited */
     WORKER_BENCHED,
 };
-enum worker_mode { MODE_UNKNOWN, MODE_FILTER, MODE_KEYED, MODE_CHANNEL };
+enum worker_mode {
+    MODE_UNKNOWN,
+    MODE_FILTER,
+    MODE_KEYED,
+    MODE_CHANNEL
+};
 
 struct feed_worker_view {
     enum worker_state state;

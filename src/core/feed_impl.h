@@ -8,14 +8,14 @@
 #include "core/feed.h"
 
 enum {
-    FIFO_CAP = 256,        /* ranges in flight in one filter */
-    POOL_CAP = 1 << 17,    /* fragments that wait for another try */
-    RESTARTS_MAX = 5,      /* lives without a result, after which a device is benched */
-    MISMATCHES_MAX = 3,    /* filters out of step, after which the run is given up */
-    BACKOFF_MS = 250,      /* before the first retry; doubles, at most BACKOFF_MAX_MS */
+    FIFO_CAP = 256,     /* ranges in flight in one filter */
+    POOL_CAP = 1 << 17, /* fragments that wait for another try */
+    RESTARTS_MAX = 5,   /* lives without a result, after which a device is benched */
+    MISMATCHES_MAX = 3, /* filters out of step, after which the run is given up */
+    BACKOFF_MS = 250,   /* before the first retry; doubles, at most BACKOFF_MAX_MS */
     BACKOFF_MAX_MS = 30000,
     WINDOW_TARGET_MS = 200, /* of work kept in flight in a filter */
-    REISSUE_MIN_MS = 50,   /* a second copy must be worth at least this */
+    REISSUE_MIN_MS = 50,    /* a second copy must be worth at least this */
     NONE = UINT32_MAX,
 };
 
@@ -28,7 +28,10 @@ enum slot_state {
     SLOT_DONE,
 };
 
-enum slot_flags { ANSWERED_FIRST = 1, ANSWERED_SECOND = 2 };
+enum slot_flags {
+    ANSWERED_FIRST = 1,
+    ANSWERED_SECOND = 2
+};
 
 /* One item between frontier and frontier + spread. Owners are worker + 1, 0 = nobody. */
 struct slot {
@@ -65,16 +68,16 @@ struct worker {
     enum worker_state state;
     enum worker_mode mode;
     uint32_t device;
-    bool is_idle;       /* stands in the idle stack */
+    bool is_idle; /* stands in the idle stack */
     bool memory_is_back, input_closed;
-    bool is_draining;   /* a filter that gets nothing until its answers are confirmed */
+    bool is_draining; /* a filter that gets nothing until its answers are confirmed */
     bool last_was_short;
-    uint32_t group;     /* suspects on this worker, NONE */
+    uint32_t group; /* suspects on this worker, NONE */
     enum feed_cause ended_for;
-    uint64_t blame;     /* the item that made us end it, UINT64_MAX */
+    uint64_t blame; /* the item that made us end it, UINT64_MAX */
 
-    uint32_t in_flight; /* sent and unanswered, losers included for filters */
-    uint32_t losers;    /* channel: items answered elsewhere that this one still computes */
+    uint32_t in_flight;   /* sent and unanswered, losers included for filters */
+    uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
     uint32_t provisional; /* filter: answered, not confirmed */
     uint64_t credits, room, window;
     uint64_t low, high; /* every item it owns lies in [low, high) */
@@ -131,15 +134,16 @@ struct feed {
 
     bool is_stopping, is_stopping_now, is_complete, is_over;
     enum feed_halt halt;
-    uint64_t n_retries, n_reissued, n_revoked, n_crashes, n_ooms, n_in_flight, n_provisional, n_committing;
+    uint64_t n_retries, n_reissued, n_revoked, n_crashes, n_ooms, n_in_flight, n_provisional,
+        n_committing;
 
     struct feed_action *actions;
     size_t n_actions, actions_cap;
 };
 
 /* feed.c */
-void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item, uint64_t count,
-          uint32_t detail);
+void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item,
+          uint64_t count, uint32_t detail);
 void wake_at(struct feed *f, uint64_t at_ms);
 void halt(struct feed *f, enum feed_halt why);
 
@@ -165,13 +169,14 @@ void provisional_confirm(struct feed *f, uint32_t worker);
 void provisional_revoke(struct feed *f, uint32_t worker);
 
 /* feed_pool.c */
-void pool_add(struct feed *f, struct sent_range range, uint64_t not_before_ms, uint32_t avoid_device);
+void pool_add(struct feed *f, struct sent_range range, uint64_t not_before_ms,
+              uint32_t avoid_device);
 /* Up to max items that may be tried now, rather not such as failed on `device`. */
 struct sent_range pool_take(struct feed *f, uint64_t max, uint32_t device);
 void pool_ripen(struct feed *f);
 /* Make a group of suspects from the items that `worker` has unanswered; splits are pool_split's. */
-void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_ranges, uint32_t avoid_device,
-                  uint64_t not_before_ms);
+void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_ranges,
+                  uint32_t avoid_device, uint64_t not_before_ms);
 bool suspects_assign(struct feed *f, uint32_t worker);
 struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max);
 /* The worker is dead or done with its group: nothing more of it is to be sent. */

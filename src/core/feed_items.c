@@ -190,7 +190,8 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
     uint64_t asides = f->asides + f->config.asides_before;
     if (f->config.failures_max > 0 && asides >= f->config.failures_max)
         halt(f, HALT_FAILURES);
-    if (f->config.failures_percent > 0 && seen >= 100 && f->asides * 100 > seen * f->config.failures_percent)
+    if (f->config.failures_percent > 0 && seen >= 100 &&
+        f->asides * 100 > seen * f->config.failures_percent)
         halt(f, HALT_FAILURES);
 }
 

@@ -5,7 +5,12 @@
  */
 #include "core/feed_impl.h"
 
-enum { SETTLE_MIN_MS = 2, SETTLE_MAX_MS = 5000, CONFIRM_MIN_MS = 500, SILENCE_MIN_MS = 60000 };
+enum {
+    SETTLE_MIN_MS = 2,
+    SETTLE_MAX_MS = 5000,
+    CONFIRM_MIN_MS = 500,
+    SILENCE_MIN_MS = 60000
+};
 
 static bool is_running(const struct worker *w)
 {
@@ -207,7 +212,10 @@ static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
             uint64_t item = range->first + i;
             struct slot *slot = slot_of(f, item);
             bool live = is_in_window(f, item) && slot->state == SLOT_SENT;
-            int mine = !live ? -1 : slot->owner[0] == worker + 1 ? 0 : slot->owner[1] == worker + 1 ? 1 : -1;
+            int mine = !live                          ? -1
+                       : slot->owner[0] == worker + 1 ? 0
+                       : slot->owner[1] == worker + 1 ? 1
+                                                      : -1;
             if (mine < 0)
                 continue; /* answered elsewhere in the meantime */
             slot->flags |= mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND;
@@ -249,11 +257,42 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
     worker_feed(f, worker);
 }
 
+/*
+ * --fixed-batches: what was computed together is committed together, or computed together again. The
+ * batch is over when nothing of it is in flight.
+ */
+static void batch_settle(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (f->config.fixed_batches && w->mode == MODE_CHANNEL && w->in_flight == 0)
+        provisional_confirm(f, worker);
+}
+
+/* The result counts: at once, or with the rest of its batch. False if another copy was first. */
+static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct worker *w = &f->workers[worker];
+    if (!f->config.fixed_batches) {
+        if (!item_win(f, worker, item))
+            return false;
+        emit(f, ACT_COMMIT, worker, item, 1, 0);
+        return true;
+    }
+    struct slot *slot = slot_of(f, item);
+    if (!is_in_window(f, item) || slot->state != SLOT_SENT || slot->owner[0] != worker + 1 ||
+        slot->flags & ANSWERED_FIRST)
+        return false;
+    slot->flags |= ANSWERED_FIRST;
+    w->provisional++;
+    f->n_provisional++;
+    return true;
+}
+
 void worker_result(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct worker *w = &f->workers[worker];
     worker_is_live(f, worker);
-    if (!item_win(f, worker, item)) {
+    if (!result_take(f, worker, item)) {
         bool was_loser = w->losers > 0;
         w->losers -= was_loser;
         emit(f, ACT_DROP, worker, item, 1, 0);
@@ -264,7 +303,7 @@ void worker_result(struct feed *f, uint32_t worker, uint64_t item)
         w->in_flight--;
         f->n_in_flight--;
         device_works(f, w, 1);
-        emit(f, ACT_COMMIT, worker, item, 1, 0);
+        batch_settle(f, worker);
     }
     worker_feed(f, worker);
 }
@@ -289,6 +328,7 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
         w->deaths_in_row = 0;
         if (item_disown(f, worker, item))
             item_charge(f, worker, item, CAUSE_FAILED, retry);
+        batch_settle(f, worker);
     }
     worker_feed(f, worker);
 }
@@ -344,8 +384,8 @@ void everybody_end(struct feed *f)
 /* ---- death ---- */
 
 /* What it had unanswered and nobody else has, taken off it, as runs. */
-static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs, size_t cap,
-                                   size_t *n_runs)
+static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs,
+                                   size_t cap, size_t *n_runs)
 {
     struct worker *w = &f->workers[worker];
     uint64_t total = 0, low = MAX(w->low, f->config.order ? 0 : f->frontier);
@@ -390,7 +430,8 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
 }
 
 /* Who is to blame for what it had in hand? */
-static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death, bool start_failure)
+static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
+                             bool start_failure)
 {
     struct worker *w = &f->workers[worker];
     struct sent_range runs[1024];
@@ -400,7 +441,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     uint64_t total = unanswered_collect(f, worker, runs, countof(runs), &n_runs);
     if (total == 0)
         return;
-    bool blamed = death == GONE_CRASH || death == GONE_CLEAN || (death == GONE_OOM && in_hand <= 1) ||
+    bool blamed = death == GONE_CRASH || death == GONE_CLEAN ||
+                  (death == GONE_OOM && in_hand <= 1) ||
                   (death == GONE_OOM && f->config.fixed_batches);
     enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
     if (death == GONE_OOM && !f->config.fixed_batches)
@@ -471,9 +513,12 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
 static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct worker *w = &f->workers[worker];
-    if (w->mode != MODE_FILTER)
+    if (w->mode != MODE_FILTER) {
+        provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
-    bool ended_well = w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
+    }
+    bool ended_well =
+        w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
     if (ended_well || (w->in_flight == 0 && death == GONE_CLEAN))
         provisional_confirm(f, worker);
     else
@@ -559,7 +604,9 @@ static void silence_check(struct feed *f, uint32_t worker)
         w->silence_noted_ms = silent_ms;
         emit(f, ACT_NOTE, worker, w->in_flight, silent_ms, NOTE_SILENT);
     }
-    wake_at(f, f->now_ms + MIN(f->config.silence_limit_ms > 0 ? f->config.silence_limit_ms / 4 + 1 : 5000, 5000ull));
+    wake_at(f, f->now_ms +
+                   MIN(f->config.silence_limit_ms > 0 ? f->config.silence_limit_ms / 4 + 1 : 5000,
+                       5000ull));
 }
 
 void limits_check(struct feed *f)

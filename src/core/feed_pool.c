@@ -79,7 +79,8 @@ static uint32_t heap_pop(struct feed *f)
     return top;
 }
 
-void pool_add(struct feed *f, struct sent_range range, uint64_t not_before_ms, uint32_t avoid_device)
+void pool_add(struct feed *f, struct sent_range range, uint64_t not_before_ms,
+              uint32_t avoid_device)
 {
     uint32_t index = chunk_new(f, (struct chunk){.first = range.first,
                                                  .count = range.count,
@@ -100,7 +101,8 @@ void pool_ripen(struct feed *f)
     if (f->heap_len > 0)
         wake_at(f, f->pool[f->heap[0]].not_before_ms);
     for (uint32_t g = 0; f->groups_waiting > 0 && g < f->groups_cap; g++)
-        if (f->groups[g].in_use && f->groups[g].worker == NONE && f->groups[g].not_before_ms > f->now_ms)
+        if (f->groups[g].in_use && f->groups[g].worker == NONE &&
+            f->groups[g].not_before_ms > f->now_ms)
             wake_at(f, f->groups[g].not_before_ms);
 }
 
@@ -113,9 +115,13 @@ static uint32_t devices_alive(const struct feed *f)
 }
 
 /* A failed item tries another device first, but does not wait for one longer than this. */
-enum { AVOID_MS = 2000, LOOK_AHEAD = 8 };
+enum {
+    AVOID_MS = 2000,
+    LOOK_AHEAD = 8
+};
 
-static bool is_avoided(const struct feed *f, uint32_t avoid_device, uint64_t not_before_ms, uint32_t device)
+static bool is_avoided(const struct feed *f, uint32_t avoid_device, uint64_t not_before_ms,
+                       uint32_t device)
 {
     return avoid_device == device && f->now_ms < not_before_ms + AVOID_MS && devices_alive(f) > 1;
 }
@@ -123,7 +129,8 @@ static bool is_avoided(const struct feed *f, uint32_t avoid_device, uint64_t not
 struct sent_range pool_take(struct feed *f, uint64_t max, uint32_t device)
 {
     uint32_t before = NONE, at = f->ready_head;
-    for (int looked = 0; at != NONE && looked < LOOK_AHEAD; looked++, before = at, at = f->pool[at].next) {
+    for (int looked = 0; at != NONE && looked < LOOK_AHEAD;
+         looked++, before = at, at = f->pool[at].next) {
         struct chunk *chunk = &f->pool[at];
         if (is_avoided(f, chunk->avoid_device, chunk->not_before_ms, device)) {
             wake_at(f, chunk->not_before_ms + AVOID_MS);
@@ -152,7 +159,8 @@ static struct group *group_new(struct feed *f)
     for (uint32_t g = 0; g < f->groups_cap; g++) {
         if (f->groups[g].in_use)
             continue;
-        f->groups[g] = (struct group){.head = NONE, .worker = NONE, .avoid_device = NONE, .in_use = true};
+        f->groups[g] =
+            (struct group){.head = NONE, .worker = NONE, .avoid_device = NONE, .in_use = true};
         f->groups_waiting++;
         return &f->groups[g];
     }
@@ -171,8 +179,8 @@ static void group_append(struct feed *f, struct group *group, struct sent_range 
     f->group_items += range.count;
 }
 
-static void group_fill(struct feed *f, struct group *group, const struct sent_range *ranges, size_t n_ranges,
-                       uint64_t skip, uint64_t count)
+static void group_fill(struct feed *f, struct group *group, const struct sent_range *ranges,
+                       size_t n_ranges, uint64_t skip, uint64_t count)
 {
     for (size_t i = 0; i < n_ranges && count > 0; i++) {
         uint64_t off = MIN(skip, (uint64_t)ranges[i].count);
@@ -184,8 +192,8 @@ static void group_fill(struct feed *f, struct group *group, const struct sent_ra
     }
 }
 
-void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_ranges, uint32_t avoid_device,
-                  uint64_t not_before_ms)
+void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_ranges,
+                  uint32_t avoid_device, uint64_t not_before_ms)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < n_ranges; i++)

@@ -6,7 +6,9 @@
  */
 #include "core/feed_impl.h"
 
-enum { WINDOW_MAX = 1 << 18 };
+enum {
+    WINDOW_MAX = 1 << 18
+};
 
 uint32_t batch_now(const struct feed *f, const struct worker *w)
 {
@@ -45,7 +47,8 @@ static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
     if (f->devices[w->device].batch > 0 && batch > 0)
         limit = MIN(limit, (uint64_t)batch);
     if (f->config.fixed_batches)
-        return w->credits >= f->config.batch || w->in_flight == 0 ? MIN(w->credits, f->config.batch) : 0;
+        return w->in_flight == 0 ? MIN(w->credits, (uint64_t)f->config.batch)
+                                 : 0; /* one batch at a time */
     return w->in_flight < limit ? MIN(limit - w->in_flight, w->credits) : 0;
 }
 
@@ -159,7 +162,8 @@ static bool reissue(struct feed *f, uint32_t worker)
     uint32_t victim = NONE;
     for (uint32_t v = 0; v < f->config.n_workers; v++) {
         const struct worker *other = &f->workers[v];
-        if (v == worker || other->in_flight == 0 || other->group != NONE || other->losers >= other->in_flight)
+        if (v == worker || other->in_flight == 0 || other->group != NONE ||
+            other->losers >= other->in_flight)
             continue;
         double left = left_ms(f, other, w->mean_ms);
         uint64_t item;
@@ -185,7 +189,8 @@ static bool reissue(struct feed *f, uint32_t worker)
 static void starved(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
-    if (w->group != NONE) { /* its suspects are all sent: it gets nothing else before they are settled */
+    if (w->group !=
+        NONE) { /* its suspects are all sent: it gets nothing else before they are settled */
         if (w->mode == MODE_FILTER && w->in_flight == 0)
             worker_settle(f, worker);
         return;
@@ -240,7 +245,8 @@ static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t wan
 static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
 {
     struct worker *w = &f->workers[worker];
-    struct sent_range range = w->group != NONE ? suspects_take(f, worker, max) : next_work(f, w, max);
+    struct sent_range range =
+        w->group != NONE ? suspects_take(f, worker, max) : next_work(f, w, max);
     if (range.count > 0)
         send(f, worker, range);
     return range.count;

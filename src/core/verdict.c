@@ -55,7 +55,8 @@ static bool holds_any(struct str text, const char *const *needles, size_t n_need
     return false;
 }
 
-static bool printed_any(const struct death_facts *facts, const char *const *needles, size_t n_needles)
+static bool printed_any(const struct death_facts *facts, const char *const *needles,
+                        size_t n_needles)
 {
     return holds_any(facts->stderr_tail, needles, n_needles) ||
            holds_any(facts->stdout_tail, needles, n_needles);

@@ -8,15 +8,15 @@
 
 #include "base/buf.h"
 
-#define DEATHS(X)                                                                                  \
-    X(CLEAN, "ended")                                                                              \
-    X(FAILED, "failed")               /* non-zero status */                                        \
-    X(CRASHED, "crashed")             /* a signal of its own making: SIGSEGV, SIGABRT … */         \
-    X(OOM, "out of device memory")                                                                 \
-    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */                \
-    X(DEVICE_LOST, "its device is gone")                                                           \
-    X(NOT_STARTED, "could not be started") /* exec failed */                                       \
-    X(ENDED_BY_US, "was ended")       /* TERM or KILL that we sent */
+#define DEATHS(X)                                                                   \
+    X(CLEAN, "ended")                                                               \
+    X(FAILED, "failed")   /* non-zero status */                                     \
+    X(CRASHED, "crashed") /* a signal of its own making: SIGSEGV, SIGABRT … */    \
+    X(OOM, "out of device memory")                                                  \
+    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */ \
+    X(DEVICE_LOST, "its device is gone")                                            \
+    X(NOT_STARTED, "could not be started") /* exec failed */                        \
+    X(ENDED_BY_US, "was ended")            /* TERM or KILL that we sent */
 
 enum death {
 #define X(id, text) DEATH_##id,

@@ -8,19 +8,13 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/xalloc.h"
 
-enum { FLUSH_BYTES = 64 * 1024, MESSAGE_MAX_BYTES = 1 << 30, CREDITS_MAX = 100000 };
-
-static bool part_ready(struct life *life)
-{
-    struct err err = {0};
-    if (life->part)
-        return true;
-    if (part_open(life->session->ledger, life->number, &life->part, &err) == 0)
-        return true;
-    session_abort(life->session, &err);
-    return false;
-}
+enum {
+    FLUSH_BYTES = 64 * 1024,
+    MESSAGE_MAX_BYTES = 1 << 30,
+    CREDITS_MAX = 100000
+};
 
 /* ---- to the worker ---- */
 
@@ -42,7 +36,8 @@ static bool item_write(struct life *life, uint64_t item, uint32_t attempt, struc
         out->len = begin;
         return false;
     }
-    buf_addf(out, "{\"item\":%lu,\"seed\":\"%016lx\",\"attempt\":%u,\"%s\":", item, item_seed(s->base_seed, item), attempt, key);
+    buf_addf(out, "{\"item\":%lu,\"seed\":\"%016lx\",\"attempt\":%u,\"%s\":", item,
+             item_seed(s->base_seed, item), attempt, key);
     buf_add(out, data.at, data.len);
     buf_add_text(out, "}\n");
     return true;
@@ -52,7 +47,7 @@ void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t at
 {
     for (uint64_t item = first; item < first + count; item++) {
         struct err err = {0};
-        life->n_items_sent++;
+        life_sent(life, 1);
         if (!item_write(life, item, attempt, &err))
             item_refuse(life, item, &err);
     }
@@ -103,28 +98,40 @@ static bool message_parse(struct str line, struct message *message)
 static void on_ready(struct life *life, const struct message *m)
 {
     uint64_t credits = 0;
+    bool was_late = !life->is_channel && life->input_must_close;
     if (!json_to_u64(m->ready, &credits))
         credits = 0;
     if (!life->is_channel) {
         life->is_channel = true;
+        if (!life->session->results_are_json)
+            ledger_fact(life->session->ledger, "results_json", "1");
+        life->session->results_are_json = true;
         filter_to_channel(life);
     }
     session_event(life->session, (struct feed_event){.kind = EV_READY,
                                                      .worker = life->seat,
                                                      .count = MIN(credits, (uint64_t)CREDITS_MAX)});
+    if (was_late) { /* its end was said to the stdin of a filter, which it does not read */
+        channel_stop(life);
+        life_flush(life);
+    }
 }
+
+static void result_hold(struct life *life, uint64_t item);
 
 static void on_done(struct life *life, const struct message *m)
 {
     struct session *s = life->session;
     uint64_t item;
-    if (!json_to_u64(m->done, &item) || !part_ready(life))
+    if (!json_to_u64(m->done, &item) || !life_part_ready(life))
         return;
     life_first_result(life);
-    life->n_items_answered++;
+    life_answered(life, 1);
     s->hand.result = m->result.len > 0 ? m->result : STR("null");
     if (m->metrics.len > 0)
         metrics_add(&s->hand.metrics, m->metrics);
+    if (s->request->fixed_batches)
+        result_hold(life, item);
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = item});
 }
 
@@ -140,10 +147,12 @@ static void on_fail(struct life *life, const struct message *m)
         retry = true;
     if (!json_to_text(m->error, &error))
         buf_add_text(&error, "failed");
-    life->n_items_answered++;
+    life_answered(life, 1);
     s->hand.error = buf_text(&error);
-    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life), buf_text(&error));
-    session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
+    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life),
+            buf_text(&error));
+    session_event(
+        s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
 }
 
 static void on_oom(struct life *life, const struct message *m)
@@ -151,7 +160,8 @@ static void on_oom(struct life *life, const struct message *m)
     uint64_t batch = 0;
     if (!json_to_u64(m->batch, &batch))
         batch = 1;
-    session_event(life->session, (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = batch});
+    session_event(life->session,
+                  (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = batch});
 }
 
 static void on_loaded(struct life *life, const struct message *m)
@@ -163,7 +173,8 @@ static void on_loaded(struct life *life, const struct message *m)
 
 static void message_malformed(struct life *life, struct str line)
 {
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1), line.at);
+    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
+             line.at);
     session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
 }
 
@@ -221,24 +232,43 @@ void channel_read(struct life *life, struct str bytes)
 
 /* ---- commit ---- */
 
+/* The result at hand, as one line in the part; *bytes long. Returns where it begins. */
+static uint64_t result_append(struct life *life, uint64_t *bytes)
+{
+    struct str result = life->session->hand.result;
+    cleanup_buf struct buf line = BUF_INIT;
+    if (memchr(result.at, '\n', result.len))
+        buf_add_json_compact(&line, result);
+    else
+        buf_add_str(&line, result);
+    buf_add_char(&line, '\n');
+    *bytes = line.len;
+    return part_append(life->part, buf_str(&line));
+}
+
 void channel_commit(struct life *life, uint64_t item)
 {
     struct session *s = life->session;
-    if (!part_ready(life))
-        return;
-    cleanup_buf struct buf line = BUF_INIT;
-    if (memchr(s->hand.result.at, '\n', s->hand.result.len))
-        buf_add_json_compact(&line, s->hand.result);
-    else
-        buf_add_str(&line, s->hand.result);
-    buf_add_char(&line, '\n');
-    uint64_t offset = part_append(life->part, buf_str(&line));
     struct range_row row = {.first = item,
                             .count = 1,
                             .part = life->number,
-                            .offset = offset,
-                            .bytes = line.len,
                             .seat = life->seat,
                             .attempt = feed_item_failures(s->feed, item) + 1};
+    if (!life_part_ready(life))
+        return;
+    row.offset = result_append(life, &row.bytes);
     ledger_range(s->ledger, life->part, &row, &s->hand.metrics);
+}
+
+/* --fixed-batches: the result waits in the part until its batch is whole. */
+static void result_hold(struct life *life, uint64_t item)
+{
+    struct session *s = life->session;
+    struct answered_items held = {.first = item, .count = 1};
+    held.offset = result_append(life, &held.bytes);
+    if (s->hand.metrics.len > 0) {
+        held.metrics = xmalloc(sizeof(*held.metrics));
+        *held.metrics = s->hand.metrics;
+    }
+    answers_note(life, held);
 }

@@ -54,7 +54,8 @@ static void python_path_add(const struct session *s, struct env_list *env)
     cleanup_free char *folder = python_dir_new(s->self_path);
     const char *inherited = env_get(env, "PYTHONPATH");
     if (folder)
-        env_set(env, xasprintf("PYTHONPATH=%s%s%s", inherited ? inherited : "", inherited && *inherited ? ":" : "", folder));
+        env_set(env, xasprintf("PYTHONPATH=%s%s%s", inherited ? inherited : "",
+                               inherited && *inherited ? ":" : "", folder));
 }
 
 void worker_environment(const struct life *life, uint64_t batch, struct env_list *env)
@@ -75,7 +76,8 @@ void worker_environment(const struct life *life, uint64_t batch, struct env_list
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", life->number));
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->batch));
-    env_set(env, life->channel_path ? xasprintf("MUSTER_CHANNEL=%s", life->channel_path) : xstrdup("MUSTER_CHANNEL=3"));
+    env_set(env, life->channel_path ? xasprintf("MUSTER_CHANNEL=%s", life->channel_path)
+                                    : xstrdup("MUSTER_CHANNEL=3"));
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     python_path_add(s, env);

@@ -13,17 +13,6 @@
 #include "run/keyed.h"
 #include "run/lines.h"
 
-static bool part_ready(struct life *life)
-{
-    struct err err = {0};
-    if (life->part)
-        return true;
-    if (part_open(life->session->ledger, life->number, &life->part, &err) == 0)
-        return true;
-    session_abort(life->session, &err);
-    return false;
-}
-
 /* ---- to the worker ---- */
 
 static void sent_push(struct life *life, uint64_t first, uint64_t count)
@@ -49,40 +38,27 @@ void filter_send(struct life *life, uint64_t first, uint64_t count)
     while (at < end) {
         uint64_t written = 0;
         size_t begin = life->to_worker.len;
-        if (source_lines(s->source, at, end - at, SIZE_MAX, &life->to_worker, &written, &err) != 0) {
+        if (source_lines(s->source, at, end - at, SIZE_MAX, &life->to_worker, &written, &err) !=
+            0) {
             session_abort(s, &err);
             return;
         }
         struct str lines = {life->to_worker.at + begin, life->to_worker.len - begin};
-        if (s->request->key_field && !keyed_add(&life->keyed, s->request->key_field, at, lines, &err)) {
+        if (s->request->key_field &&
+            !keyed_add(&life->keyed, s->request->key_field, at, lines, &err)) {
             session_abort(s, &err);
             return;
         }
         at += written;
     }
     life->bytes_in_flight += life->to_worker.len - before;
-    life->n_items_sent += count;
+    life_sent(life, count);
     if (!s->request->key_field)
         sent_push(life, first, count);
     life_flush(life);
 }
 
 /* ---- from the worker ---- */
-
-static void answered_push(struct life *life, struct answered_items items)
-{
-    struct answered_items *last = life->n_answered > 0 ? &life->answered[life->n_answered - 1] : NULL;
-    if (last && last->first + last->count == items.first && last->offset + last->bytes == items.offset) {
-        last->count += items.count;
-        last->bytes += items.bytes;
-        return;
-    }
-    if (life->n_answered == life->cap_answered) {
-        life->cap_answered = life->cap_answered ? life->cap_answered * 2 : 16;
-        life->answered = xrealloc(life->answered, life->cap_answered * sizeof(*life->answered));
-    }
-    life->answered[life->n_answered++] = items;
-}
 
 static void sent_pop(struct life *life, uint64_t count)
 {
@@ -95,7 +71,8 @@ static void sent_pop(struct life *life, uint64_t count)
 
 static void stray_note(struct life *life, struct str line)
 {
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1), line.at);
+    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
+             line.at);
     life->stray[strcspn(life->stray, "\n")] = '\0';
 }
 
@@ -113,8 +90,10 @@ static uint64_t lines_match(struct life *life, struct str bytes, uint64_t offset
             break;
         uint64_t end = offset + used;
         if (life->n_sent > 0) {
-            answered_push(life, (struct answered_items){life->sent[0].first, found, life->part_line_begin,
-                                                        end - life->part_line_begin});
+            answers_note(life, (struct answered_items){.first = life->sent[0].first,
+                                                       .count = found,
+                                                       .offset = life->part_line_begin,
+                                                       .bytes = end - life->part_line_begin});
             sent_pop(life, found);
         } else {
             stray_note(life, bytes);
@@ -132,18 +111,23 @@ static void answers_event(struct life *life, uint64_t count)
     if (count == 0)
         return;
     uint64_t in_flight = life->n_items_sent - life->n_items_answered;
-    life->bytes_in_flight -= in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
-    life->n_items_answered += MIN(count, in_flight);
+    life->bytes_in_flight -=
+        in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
     life_first_result(life);
-    session_event(life->session, (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
+    life_answered(life, count);
+    session_event(life->session,
+                  (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
 }
 
 /* Before a worker is known to be a filter, what it prints may be talk: keep it for the log. */
 static void early_keep(struct life *life, struct str bytes)
 {
-    enum { EARLY_MAX = 65536 };
+    enum {
+        EARLY_MAX = 65536
+    };
     if (life->n_items_answered == 0 && life->early_stdout.len < EARLY_MAX)
-        buf_add(&life->early_stdout, bytes.at, MIN(bytes.len, (size_t)EARLY_MAX - life->early_stdout.len));
+        buf_add(&life->early_stdout, bytes.at,
+                MIN(bytes.len, (size_t)EARLY_MAX - life->early_stdout.len));
     else if (life->n_items_answered > 0)
         buf_release(&life->early_stdout);
 }
@@ -169,7 +153,7 @@ static bool line_take(struct life *life, struct str line, uint64_t *n_answers)
     if (!keyed_take(life->keyed, s->request->key_field, line, &item))
         return false;
     life_first_result(life);
-    life->n_items_answered++;
+    life_answered(life, 1);
     s->hand.result = str_trim(line);
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = item});
     return true;
@@ -216,7 +200,7 @@ stray:
 void filter_read(struct life *life, struct str bytes)
 {
     struct session *s = life->session;
-    if (!part_ready(life) || life->was_ended)
+    if (!life_part_ready(life) || life->was_ended)
         return;
     early_keep(life, bytes);
     bool is_checked = s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);
@@ -229,68 +213,16 @@ void filter_read(struct life *life, struct str bytes)
 /* The last line may lack its newline. */
 void filter_eof(struct life *life)
 {
-    bool unfinished = life->from_worker.len > 0 || (life->part && life->part->offset > life->part_line_begin);
+    bool unfinished =
+        life->from_worker.len > 0 || (life->part && life->part->offset > life->part_line_begin);
     if (unfinished && !life->was_ended && life->part)
         filter_read(life, STR("\n"));
 }
 
-/* ---- commit ---- */
-
-static void range_record(struct life *life, uint64_t first, uint64_t count, uint64_t offset, uint64_t bytes)
-{
-    struct range_row row = {.first = first,
-                            .count = count,
-                            .part = life->number,
-                            .offset = offset,
-                            .bytes = bytes,
-                            .seat = life->seat,
-                            .attempt = feed_item_failures(life->session->feed, first) + 1};
-    ledger_range(life->session->ledger, life->part, &row, NULL);
-}
-
-/* The part of an answered run that lies in [first, first+count), found by counting lines. Rare. */
-static void range_cut(struct life *life, const struct answered_items *run, uint64_t first, uint64_t count)
-{
-    uint64_t begin = 0, end = 0;
-    struct err err = {0};
-    int rc = part_flush(life->part, &err);
-    if (rc == 0)
-        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first, &begin, &err);
-    if (rc == 0)
-        rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first + count, &end, &err);
-    if (rc)
-        session_abort(life->session, &err);
-    else
-        range_record(life, first, count, run->offset + begin, end - begin);
-}
-
-void filter_commit(struct life *life, uint64_t first, uint64_t count)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < life->n_answered; i++) {
-        struct answered_items run = life->answered[i];
-        uint64_t from = MAX(first, run.first), to = MIN(first + count, run.first + run.count);
-        if (from >= to) {
-            /* Losers, answered elsewhere, stay until nothing is provisional any more. */
-            life->answered[kept++] = run;
-        } else if (from == run.first && to == run.first + run.count) {
-            range_record(life, run.first, run.count, run.offset, run.bytes);
-        } else {
-            range_cut(life, &run, from, to - from);
-            life->answered[kept++] = run;
-        }
-    }
-    life->n_answered = kept;
-}
-
-void filter_revoke(struct life *life)
-{
-    life->n_answered = 0;
-}
-
 void filter_to_channel(struct life *life)
 {
-    life->n_sent = life->n_answered = 0;
+    life->n_sent = 0;
+    answers_forget(life);
     life->n_items_sent = life->n_items_answered = 0;
     buf_reset(&life->to_worker);
     if (life->early_stdout.len > 0)

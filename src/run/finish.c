@@ -28,10 +28,10 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
     int rc = merge_rows_open(&rows, s->store, !r->any_order, err);
     if (rc)
         return rc;
-    bool json_results = source_is_json(s->source) && !r->is_raw;
     struct merge_opts opts = {.out_path = r->out_path,
-                              .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
-                              .results_are_json = json_results || rows_are_json(s->store),
+                              .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path)
+                                                                  : r->format_out,
+                              .results_are_json = s->results_are_json,
                               .in_order = !r->any_order,
                               .overwrite = r->overwrite,
                               .join = r->join,
@@ -45,10 +45,17 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
     return rc;
 }
 
+char *asides_path(const struct session *s)
+{
+    if (strcmp(s->request->out_path, "-") == 0)
+        return path_join(s->run_dir, "failed.jsonl");
+    return xasprintf("%s.failed.jsonl", s->request->out_path);
+}
+
 /* <output>.failed.jsonl: one object for each item set aside; removed when there is none. */
 static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
 {
-    cleanup_free char *path = xasprintf("%s.failed.jsonl", s->request->out_path);
+    cleanup_free char *path = asides_path(s);
     cleanup_buf struct buf text = BUF_INIT;
     struct aside_reader *reader;
     struct aside_row row;
@@ -73,7 +80,7 @@ static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
         ++*n_out;
     }
     aside_reader_close(reader);
-    if (rc < 0 || strcmp(s->request->out_path, "-") == 0)
+    if (rc < 0)
         return rc;
     if (*n_out > 0)
         return file_replace(path, buf_str(&text), err);
@@ -88,8 +95,9 @@ static const char *const halt_texts[] = {
     [HALT_NO_RESULT] = "no worker gave a single result on any device; is the command right?",
     [HALT_FAILURES] = "too many items failed (--max-failures)",
     [HALT_NO_DEVICES] = "no device is left to work on",
-    [HALT_MISMATCH] = "the worker breaks the rule of one line out for each line in, in order; print other things to "
-                      "stderr, flush each line, or use --key or the channel",
+    [HALT_MISMATCH] = ("the worker breaks the rule of one line out for each line in, in order; "
+                       "print other things to stderr, flush each line, or use --key or the "
+                       "channel"),
     [HALT_STOPPED] = "stopped",
 };
 
@@ -114,7 +122,8 @@ static void state_record(struct session *s, const char *state, int status)
     char text[24];
     struct err err = {0};
     snprintf(text, sizeof(text), "%d", status);
-    if (store_set(s->store, "state", state, &err) != 0 || store_set(s->store, "exit", text, &err) != 0)
+    if (store_set(s->store, "state", state, &err) != 0 ||
+        store_set(s->store, "exit", text, &err) != 0)
         log_add(s->log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
 }
 
@@ -132,12 +141,18 @@ static int unfinished(struct session *s, struct err *err)
 {
     int status = status_of(s, 0);
     bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted;
-    const char *why = s->end_err.code ? s->end_err.text : s->end_signal ? signal_verb(s->end_signal) : halt_texts[s->halt];
+    const char *why = s->end_err.code ? s->end_err.text
+                      : s->end_signal ? signal_verb(s->end_signal)
+                                      : halt_texts[s->halt];
     cleanup_free char *sentence = NULL;
     (void)err;
     if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
-    state_record(s, s->end_signal || s->end_status == 75 ? "stopped" : "failed", status);
+    struct feed_counts counts;
+    feed_counts(s->feed, &counts);
+    bool has_begun = counts.done + counts.aside > 0;
+    state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
+                 status);
     summary_print(s, NULL, why);
     if (can_resume)
         fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
@@ -159,8 +174,9 @@ static int complete(struct session *s, struct err *err)
         if (ledger_settle(s->ledger, true, &settle_err) != 0)
             log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
         else
-            fprintf(stderr, "muster: every result is safe in %s; muster resume %s merges them again\n", s->run_dir,
-                    summary_run_name(s));
+            fprintf(stderr,
+                    "muster: every result is safe in %s; muster resume %s merges them again\n",
+                    s->run_dir, summary_run_name(s));
         return wrap(err, rc, "merge");
     }
     int status = n_asides > 0 ? 1 : 0;
@@ -201,6 +217,7 @@ static void on_finish_run(struct session *s, int status)
 
 int session_finish(struct session *s, struct err *err)
 {
+    session_progress(s, true); /* the display is gone before the last words are said */
     bool merges = s->is_complete && s->end_err.code == 0;
     int rc = ledger_finish(s->ledger, merges, err);
     size_t left = reaper_finish(s->reaper, 5000);
@@ -208,13 +225,7 @@ int session_finish(struct session *s, struct err *err)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
-    if (source_is_complete(s->source)) {
-        char items[24];
-        snprintf(items, sizeof(items), "%lu", source_known(s->source));
-        rc = store_set(s->store, "items", items, err);
-    }
     int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s, err);
-    session_progress(s, true);
     on_finish_run(s, status < 0 ? err_exit_status(status) : status);
     return status;
 }

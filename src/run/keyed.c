@@ -42,15 +42,16 @@ static void grow(struct keyed *keyed)
     *keyed = bigger;
 }
 
-bool keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines, struct err *err)
+bool keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines,
+               struct err *err)
 {
     struct str rest = lines, line, value;
     if (!*keyed)
         *keyed = xcalloc(1, sizeof(**keyed));
     for (uint64_t item = first; rest.len > 0 && str_next(&rest, '\n', &line); item++) {
         if (!json_get(line, field, &value)) {
-            fail(err, ERR_DATA, "item %lu has no field '%s' (--key): %.*s", item, field, (int)MIN(line.len, (size_t)80),
-                 line.at);
+            fail(err, ERR_DATA, "item %lu has no field '%s' (--key): %.*s", item, field,
+                 (int)MIN(line.len, (size_t)80), line.at);
             return false;
         }
         if (((*keyed)->used + 1) * 2 > (*keyed)->cap)

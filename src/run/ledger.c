@@ -10,7 +10,14 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 
-enum { PART_BUFFER_BYTES = 256 * 1024, INTERVAL_MS = 1000 };
+enum {
+    PART_BUFFER_BYTES = 256 * 1024,
+    INTERVAL_MS = 1000
+};
+
+struct fact {
+    char *key, *value;
+};
 
 /* What waits for one group commit. Strings belong to the batch. */
 struct batch {
@@ -20,8 +27,9 @@ struct batch {
     struct attempt_row *attempts;
     struct event_row *events;
     struct sample_row *samples;
-    size_t n_ranges, n_asides, n_attempts, n_events, n_samples;
-    size_t cap_ranges, cap_asides, cap_attempts, cap_events, cap_samples;
+    struct fact *facts;
+    size_t n_ranges, n_asides, n_attempts, n_events, n_samples, n_facts;
+    size_t cap_ranges, cap_asides, cap_attempts, cap_events, cap_samples, cap_facts;
     struct part **parts; /* to be synced first */
     size_t n_parts, cap_parts;
 };
@@ -39,12 +47,12 @@ struct ledger {
     unsigned handles;
 };
 
-#define GROW(array, len, cap)                                                                      \
-    do {                                                                                           \
-        if ((len) == (cap)) {                                                                      \
-            (cap) = (cap) ? (cap) * 2 : 64;                                                        \
-            (array) = xrealloc((array), (cap) * sizeof(*(array)));                                 \
-        }                                                                                          \
+#define GROW(array, len, cap)                                      \
+    do {                                                           \
+        if ((len) == (cap)) {                                      \
+            (cap) = (cap) ? (cap)*2 : 64;                          \
+            (array) = xrealloc((array), (cap) * sizeof(*(array))); \
+        }                                                          \
     } while (0)
 
 /* ---- metrics ---- */
@@ -123,7 +131,8 @@ int part_flush(struct part *part, struct err *err)
 {
     int rc = write_all(part->fd, part->pending.at, part->pending.len, err);
     buf_reset(&part->pending);
-    return rc ? wrap(err, rc, "part %u in %s", part->number, store_dir(part->ledger->opts.store)) : 0;
+    return rc ? wrap(err, rc, "part %u in %s", part->number, store_dir(part->ledger->opts.store))
+              : 0;
 }
 
 uint64_t part_append(struct part *part, struct str bytes)
@@ -259,6 +268,14 @@ void ledger_sample(struct ledger *ledger, const struct sample_row *row)
     commit_soon(ledger);
 }
 
+void ledger_fact(struct ledger *ledger, const char *key, const char *value)
+{
+    struct batch *batch = &ledger->open;
+    GROW(batch->facts, batch->n_facts, batch->cap_facts);
+    batch->facts[batch->n_facts++] = (struct fact){xstrdup(key), xstrdup(value)};
+    commit_soon(ledger);
+}
+
 int ledger_metrics_restore(struct ledger *ledger, struct err *err)
 {
     struct range_reader *reader;
@@ -280,7 +297,9 @@ const struct metrics *ledger_metrics(const struct ledger *ledger)
 
 static bool batch_is_empty(const struct batch *batch)
 {
-    return batch->n_ranges + batch->n_asides + batch->n_attempts + batch->n_events + batch->n_samples == 0;
+    return batch->n_ranges + batch->n_asides + batch->n_attempts + batch->n_events +
+               batch->n_samples + batch->n_facts ==
+           0;
 }
 
 static void batch_clear(struct batch *batch)
@@ -300,10 +319,14 @@ static void batch_clear(struct batch *batch)
     }
     for (size_t i = 0; i < batch->n_events; i++)
         free((void *)(uintptr_t)batch->events[i].json);
+    for (size_t i = 0; i < batch->n_facts; i++) {
+        free(batch->facts[i].key);
+        free(batch->facts[i].value);
+    }
     for (size_t i = 0; i < batch->n_parts; i++)
         part_unref(batch->parts[i]);
     batch->n_ranges = batch->n_asides = batch->n_attempts = batch->n_events = batch->n_samples = 0;
-    batch->n_parts = 0;
+    batch->n_parts = batch->n_facts = 0;
 }
 
 static void batch_release(struct batch *batch)
@@ -315,6 +338,7 @@ static void batch_release(struct batch *batch)
     free(batch->attempts);
     free(batch->events);
     free(batch->samples);
+    free(batch->facts);
     free(batch->parts);
     *batch = (struct batch){0};
 }
@@ -343,13 +367,23 @@ static int batch_commit(struct ledger *ledger, bool held, struct err *err)
     for (size_t i = 0; !held && i < batch->n_parts; i++)
         if (fdatasync(batch->parts[i]->fd) != 0)
             return fail_errno(err, "sync part %u", batch->parts[i]->number);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < batch->n_facts; i++)
+        rc = store_set(ledger->opts.store, batch->facts[i].key, batch->facts[i].value, err);
+    if (rc)
+        return rc;
     return store_commit(ledger->opts.store,
                         &(struct store_batch){
-                            .ranges = batch->ranges, .n_ranges = batch->n_ranges,
-                            .asides = batch->asides, .n_asides = batch->n_asides,
-                            .attempts = batch->attempts, .n_attempts = batch->n_attempts,
-                            .events = batch->events, .n_events = batch->n_events,
-                            .samples = batch->samples, .n_samples = batch->n_samples,
+                            .ranges = batch->ranges,
+                            .n_ranges = batch->n_ranges,
+                            .asides = batch->asides,
+                            .n_asides = batch->n_asides,
+                            .attempts = batch->attempts,
+                            .n_attempts = batch->n_attempts,
+                            .events = batch->events,
+                            .n_events = batch->n_events,
+                            .samples = batch->samples,
+                            .n_samples = batch->n_samples,
                             .is_held = held,
                         },
                         err);
@@ -399,7 +433,8 @@ static void on_timer(uv_timer_t *timer)
 
 static void commit_soon(struct ledger *ledger)
 {
-    if (ledger->timer_runs || ledger->job_runs || ledger->has_failed || batch_is_empty(&ledger->open))
+    if (ledger->timer_runs || ledger->job_runs || ledger->has_failed ||
+        batch_is_empty(&ledger->open))
         return;
     ledger->timer_runs = true;
     uv_timer_start(&ledger->timer, on_timer, ledger->opts.interval_ms, 0);

@@ -18,15 +18,18 @@ struct ledger;
 struct part {
     uint32_t number;
     int fd;
-    struct buf pending;   /* not yet written */
-    uint64_t offset;      /* of the next byte, pending ones included */
-    bool is_dirty;        /* bytes that a row may soon name are not synced */
-    uint32_t users;       /* life + jobs that hold it */
+    struct buf pending; /* not yet written */
+    uint64_t offset;    /* of the next byte, pending ones included */
+    bool is_dirty;      /* bytes that a row may soon name are not synced */
+    uint32_t users;     /* life + jobs that hold it */
     struct ledger *ledger;
 };
 
 /* Sums of what workers count: name → value, few names. */
-enum { METRICS_MAX = 16, METRIC_NAME_MAX = 40 };
+enum {
+    METRICS_MAX = 16,
+    METRIC_NAME_MAX = 40
+};
 struct metrics {
     size_t len;
     char names[METRICS_MAX][METRIC_NAME_MAX];
@@ -48,7 +51,8 @@ struct ledger *ledger_new(const struct ledger_opts *opts);
 /* After ledger_finish. */
 void ledger_free(struct ledger *ledger);
 
-MUST_CHECK int part_open(struct ledger *ledger, uint32_t number, struct part **out, struct err *err);
+MUST_CHECK int part_open(struct ledger *ledger, uint32_t number, struct part **out,
+                         struct err *err);
 /* Append bytes; returns the offset where they begin. Write errors surface through `failed`. */
 uint64_t part_append(struct part *part, struct str bytes);
 /* Write what is pending, so that the bytes can be read back. */
@@ -61,6 +65,8 @@ void ledger_aside(struct ledger *ledger, const struct aside_row *row);
 void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);
 void ledger_event(struct ledger *ledger, const char *kind, const char *json);
 void ledger_sample(struct ledger *ledger, const struct sample_row *row);
+/* A fact about the run (store_set), with the next commit. Both strings are literals or copied. */
+void ledger_fact(struct ledger *ledger, const char *key, const char *value);
 /* What earlier sessions of the run counted. */
 MUST_CHECK int ledger_metrics_restore(struct ledger *ledger, struct err *err);
 const struct metrics *ledger_metrics(const struct ledger *ledger);

@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
-enum { BLOCK = 64, READ_BYTES = 65536 };
+enum {
+    BLOCK = 64,
+    READ_BYTES = 65536
+};
 
 /* A form that compilers turn into vector compares: 64 bytes in a few instructions. */
 static unsigned newlines_in_block(const char *at)
@@ -40,7 +43,8 @@ size_t lines_skip(struct str bytes, uint64_t want, uint64_t *found)
     return *found > 0 ? last : 0;
 }
 
-int part_lines_skip(int fd, uint64_t offset, uint64_t bytes, uint64_t n_lines, uint64_t *out, struct err *err)
+int part_lines_skip(int fd, uint64_t offset, uint64_t bytes, uint64_t n_lines, uint64_t *out,
+                    struct err *err)
 {
     static char block[READ_BYTES];
     uint64_t done = 0;

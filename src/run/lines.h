@@ -13,5 +13,5 @@ size_t lines_skip(struct str bytes, uint64_t want, uint64_t *found);
  * How many of the `bytes` at `offset` of the file the first n_lines lines take, in *out.
  * ERR_DATA if there are fewer lines.
  */
-MUST_CHECK int part_lines_skip(int fd, uint64_t offset, uint64_t bytes, uint64_t n_lines, uint64_t *out,
-                               struct err *err);
+MUST_CHECK int part_lines_skip(int fd, uint64_t offset, uint64_t bytes, uint64_t n_lines,
+                               uint64_t *out, struct err *err);

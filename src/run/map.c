@@ -31,13 +31,16 @@ static bool is_same_work(const struct map_request *r, const struct manifest *m)
     cleanup_free char *output = path_absolute(r->out_path);
     bool same = m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command);
     for (size_t i = 0; same && i < r->n_inputs; i++) {
-        cleanup_free char *input = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+        cleanup_free char *input =
+            strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
         same = m->inputs && m->inputs[i] && strcmp(m->inputs[i], input) == 0;
     }
     return same;
 }
 
-enum { RUNS_LOOKED_AT = 50 };
+enum {
+    RUNS_LOOKED_AT = 50
+};
 
 /* The folder of an unfinished run of the same command into the same output; NULL if there is none. */
 static char *unfinished_find(const struct map_request *r)
@@ -51,7 +54,8 @@ static char *unfinished_find(const struct map_request *r)
         char *dir = path_join(root, names.at[i]);
         struct run_summary summary = {0};
         struct manifest manifest = {0};
-        bool open = run_inspect(dir, &summary, NULL) == 0 && (summary.state == RUN_STOPPED || summary.state == RUN_INTERRUPTED);
+        bool open = run_inspect(dir, &summary, NULL) == 0 &&
+                    (summary.state == RUN_STOPPED || summary.state == RUN_INTERRUPTED);
         if (open && manifest_read(dir, &manifest, NULL) == 0) {
             if (is_same_work(r, &manifest))
                 found = steal_ptr(&dir);
@@ -135,9 +139,9 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
 {
     struct map_request r = *request;
     cleanup_free char *again = NULL;
-    log->file_level = r.log_level;
     log->console_quiet = quiet;
-    log->console_level = LOG_WARN;
+    log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
+    log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
     if (!r.resume_dir && !r.fresh && !r.run_dir && r.out_path && r.command) {
         again = unfinished_find(&r);
         r.resume_dir = again;

@@ -37,7 +37,8 @@ static int command_check(const char *program, struct err *err)
         if (is_executable(program))
             return 0;
         return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
-                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)" : "not there");
+                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)"
+                                         : "not there");
     }
     const char *path = getenv("PATH");
     struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
@@ -53,7 +54,8 @@ static int output_check(const struct map_request *r, struct err *err)
 {
     struct stat st;
     if (!r->out_path)
-        return fail(err, ERR_USAGE, "no output: say where the results go with -o FILE (- is standard output)");
+        return fail(err, ERR_USAGE,
+                    "no output: say where the results go with -o FILE (- is standard output)");
     if (strcmp(r->out_path, "-") == 0)
         return 0;
     if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -88,12 +90,14 @@ int request_check(const struct map_request *r, struct err *err)
 
 /* ---- devices ---- */
 
-static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes, struct err *err)
+static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes,
+                          struct err *err)
 {
     cleanup_buf struct buf warnings = BUF_INIT;
     size_t chosen[DEVICES_MAX];
     device_list_release(&s->devices);
-    int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices, notes, err);
+    int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices,
+                            notes, err);
     if (rc == 0 && notes->len > 0)
         log_add(s->log, LOG_WARN, "device", "%s", buf_text(notes));
     if (rc == 0)
@@ -105,7 +109,8 @@ static int devices_choose(struct session *s, const struct device_spec *spec, str
     free(s->chosen);
     s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
     memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
-    cleanup_free char *holder = xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
+    cleanup_free char *holder =
+        xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
     return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, holder, err);
 }
 
@@ -188,7 +193,9 @@ static int by_weight_descending(const void *a, const void *b)
     return x->item < y->item ? -1 : 1;
 }
 
-enum { WEIGHED_ITEMS_MAX = 16 << 20 };
+enum {
+    WEIGHED_ITEMS_MAX = 16 << 20
+};
 
 /* Longest first: all sizes must be known, so the input is read through once. */
 static int order_make(struct session *s, struct err *err)
@@ -200,7 +207,8 @@ static int order_make(struct session *s, struct err *err)
         rc = source_scan(s->source, 64 << 20, err);
     uint64_t n_items = rc == 0 ? source_known(s->source) : 0;
     if (rc == 0 && n_items > WEIGHED_ITEMS_MAX)
-        rc = fail(err, ERR_USAGE, "longest-first is for at most %d items; this input has %lu", WEIGHED_ITEMS_MAX, n_items);
+        rc = fail(err, ERR_USAGE, "longest-first is for at most %d items; this input has %lu",
+                  WEIGHED_ITEMS_MAX, n_items);
     if (rc)
         return rc;
     struct weighed *all = xcalloc(n_items, sizeof(*all));
@@ -228,8 +236,10 @@ static int run_folder_name(struct session *s, struct err *err)
         s->run_dir = path_absolute(r->run_dir);
         cleanup_free char *db = path_join(s->run_dir, "run.db");
         if (path_exists(db))
-            return fail(err, ERR_USAGE, "%s holds a run already; go on with it by muster resume %s, or choose another --run-dir",
-                        r->run_dir, r->run_dir);
+            return fail(
+                err, ERR_USAGE,
+                "%s holds a run already; go on with it by muster resume %s, or choose another --run-dir",
+                r->run_dir, r->run_dir);
         rc = mkdir_parents(s->run_dir, 0777, err);
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
@@ -244,8 +254,8 @@ static void devices_describe(const struct session *s, struct manifest_device *ou
 {
     for (size_t i = 0; i < s->n_chosen; i++) {
         const struct device *device = &s->devices.at[s->chosen[i]];
-        out[i] = (struct manifest_device){device->name, device->uuid, (uint32_t)MAX(device->index, 0),
-                                          device->mem_total_bytes};
+        out[i] = (struct manifest_device){device->name, device->uuid,
+                                          (uint32_t)MAX(device->index, 0), device->mem_total_bytes};
     }
 }
 
@@ -256,7 +266,8 @@ static int manifest_make(struct session *s, struct err *err)
     cleanup_free struct manifest_device *devices = xcalloc(s->n_chosen + 1, sizeof(*devices));
     cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
     cleanup_free char *cwd = getcwd(NULL, 0);
-    cleanup_free char *output = strcmp(r->out_path, "-") == 0 ? xstrdup("-") : path_absolute(r->out_path);
+    cleanup_free char *output =
+        strcmp(r->out_path, "-") == 0 ? xstrdup("-") : path_absolute(r->out_path);
     for (size_t i = 0; i < r->n_inputs; i++)
         inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
     devices_describe(s, devices);
@@ -284,7 +295,8 @@ static void ledger_failed(void *context, const struct err *why)
     struct session *s = context;
     struct err err = *why;
     if (err.sys == ENOSPC || err.sys == EDQUOT || err.code == ERR_STOPPED) {
-        fail(&err, ERR_STOPPED, "no space left for the run's results in %s; make room, then resume", s->run_dir);
+        fail(&err, ERR_STOPPED, "no space left for the run's results in %s; make room, then resume",
+             s->run_dir);
         s->end_status = 75;
     }
     session_abort(s, &err);
@@ -306,7 +318,8 @@ static int asides_are_done(struct session *s, struct err *err)
     s->done = xrealloc(s->done, (s->n_done + s->aside_before) * sizeof(*s->done));
     size_t n = s->n_done, kept = 0;
     int rc = aside_reader_open(&reader, s->store, err);
-    while (rc == 0 && n < s->n_done + s->aside_before && (rc = aside_reader_next(reader, &row, err)) > 0) {
+    while (rc == 0 && n < s->n_done + s->aside_before &&
+           (rc = aside_reader_next(reader, &row, err)) > 0) {
         s->done[n++] = (struct item_span){row.item, 1};
         rc = 0;
     }
@@ -339,8 +352,9 @@ static int done_read(struct session *s, struct err *err)
     rc = asides_are_done(s, err);
     if (rc)
         return rc;
-    log_add(s->log, LOG_INFO, "map", "going on: %lu items are done, %lu set aside%s", totals.items_done,
-            totals.items_aside, cleared > 0 ? "; failed ones are tried again" : "");
+    log_add(s->log, LOG_INFO, "map", "going on: %lu items are done, %lu set aside%s",
+            totals.items_done, totals.items_aside,
+            cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
 }
 
@@ -359,7 +373,8 @@ static int resume_check(struct session *s, struct err *err)
 
 static uint64_t seed_choose(const struct map_request *r)
 {
-    return r->seed; /* the default, 42, is a seed like any other: runs repeat unless told otherwise */
+    return r
+        ->seed; /* the default, 42, is a seed like any other: runs repeat unless told otherwise */
 }
 
 static int store_take(struct session *s, struct err *err)
@@ -374,7 +389,13 @@ static int store_take(struct session *s, struct err *err)
     if (rc)
         return rc;
     s->next_number = (uint32_t)store_next_part(s->store);
-    s->ledger = ledger_new(&(struct ledger_opts){.store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
+    s->ledger = ledger_new(&(struct ledger_opts){
+        .store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
+    s->results_are_json = source_is_json(s->source) && !s->request->is_raw;
+    cleanup_free char *json_before = store_get(s->store, "results_json");
+    s->results_are_json = s->results_are_json || json_before;
+    if (s->results_are_json && !json_before)
+        ledger_fact(s->ledger, "results_json", "1");
     rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
     return rc ? rc : store_set(s->store, "state", "running", err);
 }
@@ -401,7 +422,8 @@ static int feed_make(struct session *s, struct err *err)
                                  .n_done = s->n_done,
                                  .order = s->order,
                                  .n_order = s->order ? source_known(s->source) : 0};
-    static_assert(sizeof(struct item_interval) == sizeof(struct item_span), "the ledger's spans are the feeder's intervals");
+    static_assert(sizeof(struct item_interval) == sizeof(struct item_span),
+                  "the ledger's spans are the feeder's intervals");
     s->feed = feed_new(&config);
     return s->feed ? 0 : fail(err, ERR_SYS, "not enough memory for the feeder");
 }
@@ -409,7 +431,8 @@ static int feed_make(struct session *s, struct err *err)
 /* Where muster-guard lies: beside this program, or under libexec when installed. */
 static int guard_find(struct session *s, struct err *err)
 {
-    static const char *const places[] = {"muster-guard", "../libexec/muster-guard", "../libexec/muster/muster-guard"};
+    static const char *const places[] = {"muster-guard", "../libexec/muster-guard",
+                                         "../libexec/muster/muster-guard"};
     cleanup_free char *folder = path_dirname(s->self_path);
     for (size_t i = 0; i < countof(places); i++) {
         s->guard_path = path_join(folder, places[i]);
@@ -449,7 +472,8 @@ int session_prepare(struct session *s, struct err *err)
     s->is_resumed = s->request->resume_dir != NULL;
     s->console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
     if (!s->is_quiet) {
-        s->progress = progress_new(&(struct progress_opts){.is_terminal = s->is_tty, .has_color = s->has_color});
+        s->progress = progress_new(
+            &(struct progress_opts){.is_terminal = s->is_tty, .has_color = s->has_color});
         s->log->console_begin = progress_hide;
         s->log->console_end = progress_back;
         s->log->context = s->progress;

@@ -11,11 +11,15 @@
 #include "run/session.h"
 #include "store/status.h"
 
-enum { STATUS_EVERY_MS = 1000, PROGRESS_EVERY_MS = 100 };
+enum {
+    STATUS_EVERY_MS = 1000,
+    PROGRESS_EVERY_MS = 100
+};
 
 static const char *const state_names[] = {
-    [WORKER_ABSENT] = "off",       [WORKER_STARTING] = "starts", [WORKER_LOADING] = "loading", [WORKER_LIVE] = "works",
-    [WORKER_ENDING] = "ending",    [WORKER_COOLING] = "pauses",  [WORKER_BENCHED] = "benched",
+    [WORKER_ABSENT] = "off",      [WORKER_STARTING] = "starts", [WORKER_LOADING] = "loading",
+    [WORKER_LIVE] = "works",      [WORKER_ENDING] = "ending",   [WORKER_COOLING] = "pauses",
+    [WORKER_BENCHED] = "benched",
 };
 
 struct snapshot {
@@ -44,7 +48,9 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
         .mem_total_bytes = sample->mem_total_bytes,
         .last_word = console_last(s->console, p * 2),
     };
-    uint64_t age_ms = place->life && view.in_flight > 0 ? s->now_ms - MIN(s->now_ms, place->life->last_output_ms) : 0;
+    uint64_t age_ms = place->life && view.in_flight > 0
+                          ? s->now_ms - MIN(s->now_ms, place->life->last_output_ms)
+                          : 0;
     out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
 }
 
@@ -75,12 +81,15 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
     gethostname(host, sizeof(host) - 1);
     for (uint32_t p = 0; p < s->n_places; p++) {
         const struct progress_worker *w = &shot->workers[p];
-        workers[p] = (struct worker_status){w->label, w->state, w->done, w->items_per_s, w->mem_used_bytes, w->last_word};
+        workers[p] = (struct worker_status){w->label,       w->state,          w->done,
+                                            w->items_per_s, w->mem_used_bytes, w->last_word};
         rate += w->in_flight > 0 ? w->items_per_s : 0;
     }
     uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
     struct run_status status = {.verb = "map",
-                                .state = s->is_over ? "ended" : s->is_complete ? "merging" : "running",
+                                .state = s->is_over       ? "ended"
+                                         : s->is_complete ? "merging"
+                                                          : "running",
                                 .host = host,
                                 .pid = getpid(),
                                 .items_total = shot->total.known,
@@ -90,7 +99,8 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
                                 .running = shot->total.in_flight,
                                 .rate = rate,
                                 .eta_ms = eta_ms == UINT64_MAX ? -1 : (int64_t)eta_ms,
-                                .started_wall_ms = clock_wall_ms() - (int64_t)shot->total.elapsed_ms,
+                                .started_wall_ms =
+                                    clock_wall_ms() - (int64_t)shot->total.elapsed_ms,
                                 .updated_wall_ms = clock_wall_ms(),
                                 .workers = workers,
                                 .n_workers = s->n_places};

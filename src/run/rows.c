@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/rows.h"
 
-#include <stdlib.h>
-
 int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order, struct err *err)
 {
     *rows = (struct merge_rows){.store = store};
-    int rc = range_reader_open(&rows->ranges, store, in_order ? RANGES_BY_ITEM : RANGES_AS_COMMITTED, err);
+    int rc = range_reader_open(&rows->ranges, store,
+                               in_order ? RANGES_BY_ITEM : RANGES_AS_COMMITTED, err);
     if (rc == 0)
         rc = aside_reader_open(&rows->asides, store, err);
     return rc;
@@ -25,7 +24,8 @@ int merge_rows_range(void *context, struct merge_range *range, struct err *err)
     int rc = range_reader_next(rows->ranges, &row, err);
     if (rc <= 0)
         return rc;
-    snprintf(rows->part_path, sizeof(rows->part_path), "%s/parts/%u.part", store_dir(rows->store), row.part);
+    snprintf(rows->part_path, sizeof(rows->part_path), "%s/parts/%u.part", store_dir(rows->store),
+             row.part);
     *range = (struct merge_range){row.first, row.count, rows->part_path, row.offset, row.bytes};
     return 1;
 }
@@ -38,12 +38,4 @@ int merge_rows_aside(void *context, uint64_t *item, struct err *err)
     if (rc > 0)
         *item = row.item;
     return rc;
-}
-
-bool rows_are_json(struct store *store)
-{
-    char *kind = store_get(store, "results");
-    bool is_json = kind && strcmp(kind, "json") == 0;
-    free(kind);
-    return is_json;
 }

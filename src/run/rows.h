@@ -14,10 +14,9 @@ struct merge_rows {
     char part_path[4200];
 };
 
-MUST_CHECK int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order, struct err *err);
+MUST_CHECK int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order,
+                               struct err *err);
 void merge_rows_close(struct merge_rows *rows);
 /* For struct merge_opts; the context is a struct merge_rows. */
 int merge_rows_range(void *context, struct merge_range *range, struct err *err);
 int merge_rows_aside(void *context, uint64_t *item, struct err *err);
-/* Did a channel worker compute the results? Then they are JSON whatever the input was. */
-bool rows_are_json(struct store *store);

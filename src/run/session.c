@@ -13,7 +13,11 @@
 #include "store/runs.h"
 #include "ui/progress.h"
 
-enum { TICK_MS = 100, SCAN_BYTES = 4 << 20, MEMORY_WAIT_MS = 60000 };
+enum {
+    TICK_MS = 100,
+    SCAN_BYTES = 4 << 20,
+    MEMORY_WAIT_MS = 60000
+};
 
 uint64_t session_now(struct session *s)
 {
@@ -94,10 +98,11 @@ static void do_commit(struct session *s, const struct feed_action *a)
 {
     struct life *life = life_of(s, a->worker);
     ASSERT(life);
-    if (life->is_channel || life->keyed)
-        channel_commit(life, a->item);
+    bool was_noted = s->request->fixed_batches || !(life->is_channel || life->keyed);
+    if (was_noted)
+        answers_commit(life, a->item, a->count);
     else
-        filter_commit(life, a->item, a->count);
+        channel_commit(life, a->item);
     life->items_done += a->count;
     settled_event(s, a->item, a->count);
 }
@@ -105,7 +110,7 @@ static void do_commit(struct session *s, const struct feed_action *a)
 static void do_revoke(struct session *s, const struct feed_action *a)
 {
     if (life_of(s, a->worker))
-        filter_revoke(life_of(s, a->worker));
+        answers_forget(life_of(s, a->worker));
 }
 
 static void do_set_aside(struct session *s, const struct feed_action *a)
@@ -113,7 +118,8 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
     cleanup_buf struct buf place = BUF_INIT, reason = BUF_INIT;
     source_place(s->source, a->item, &place);
     const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "no worker";
-    buf_addf(&reason, "%s", s->hand.error && a->detail == CAUSE_FAILED ? s->hand.error : cause_texts[a->detail]);
+    buf_addf(&reason, "%s",
+             s->hand.error && a->detail == CAUSE_FAILED ? s->hand.error : cause_texts[a->detail]);
     if (s->hand.error && a->detail != CAUSE_FAILED)
         buf_addf(&reason, " (%s)", s->hand.error);
     buf_addf(&reason, " on %s", label);
@@ -143,18 +149,20 @@ static void do_note(struct session *s, const struct feed_action *a)
     switch ((enum feed_note)a->detail) {
     case NOTE_SILENT:
         duration_format(age, a->count);
-        log_add(s->log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label, a->item, a->item == 1 ? "" : "s", age,
+        log_add(s->log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label, a->item,
+                a->item == 1 ? "" : "s", age,
                 life && !life->is_channel ? ": does the worker flush its output?" : "");
         return;
     case NOTE_REISSUED:
         log_add(s->log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
         return;
     case NOTE_FOREIGN:
-        log_add(s->log, LOG_WARN, "map", "%s: a result for item %lu, which it was not given, is dropped", label,
-                a->item);
+        log_add(s->log, LOG_WARN, "map",
+                "%s: a result for item %lu, which it was not given, is dropped", label, a->item);
         return;
     case NOTE_HALVED:
-        log_add(s->log, LOG_INFO, "map", "%lu items were in a worker that died; they are halved to find the culprit",
+        log_add(s->log, LOG_INFO, "map",
+                "%lu items were in a worker that died; they are halved to find the culprit",
                 a->count);
         return;
     case NOTE_NONE:
@@ -187,11 +195,11 @@ static void do_nothing(struct session *s, const struct feed_action *a)
 }
 
 static void (*const deeds[])(struct session *s, const struct feed_action *a) = {
-    [ACT_SPAWN] = do_spawn,       [ACT_SEND] = do_send,     [ACT_END] = do_end,
-    [ACT_TERMINATE] = do_terminate, [ACT_BATCH] = do_batch, [ACT_COMMIT] = do_commit,
-    [ACT_DROP] = do_nothing,      [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
-    [ACT_BENCH] = do_bench,       [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
-    [ACT_HALT] = do_halt,         [ACT_OVER] = do_over,
+    [ACT_SPAWN] = do_spawn,         [ACT_SEND] = do_send,     [ACT_END] = do_end,
+    [ACT_TERMINATE] = do_terminate, [ACT_BATCH] = do_batch,   [ACT_COMMIT] = do_commit,
+    [ACT_DROP] = do_nothing,        [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
+    [ACT_BENCH] = do_bench,         [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
+    [ACT_HALT] = do_halt,           [ACT_OVER] = do_over,
 };
 
 static void on_feed_timer(uv_timer_t *timer)
@@ -269,7 +277,13 @@ static void scan_some(struct session *s)
     }
     bool complete = source_is_complete(s->source);
     if (source_known(s->source) != known || complete)
-        session_event(s, (struct feed_event){.kind = EV_INPUT, .count = source_known(s->source), .flag = complete});
+        session_event(s, (struct feed_event){
+                             .kind = EV_INPUT, .count = source_known(s->source), .flag = complete});
+    if (complete) {
+        char items[24];
+        snprintf(items, sizeof(items), "%lu", source_known(s->source));
+        ledger_fact(s->ledger, "items", items);
+    }
     if (complete && s->scan_runs) {
         uv_idle_stop(&s->scan_idle);
         s->scan_runs = false;
@@ -323,7 +337,8 @@ static void sample_take(struct session *s, const struct device_sample *sample)
                                                   .power_w = sample->power_w});
     for (uint32_t p = 0; p < s->n_places; p++)
         if (s->device_of[p] == d && s->places[p].life)
-            s->places[p].life->mem_peak_bytes = MAX(s->places[p].life->mem_peak_bytes, sample->mem_used_bytes);
+            s->places[p].life->mem_peak_bytes =
+                MAX(s->places[p].life->mem_peak_bytes, sample->mem_used_bytes);
     if (sample->is_lost && !s->device_is_lost[d]) {
         s->device_is_lost[d] = true;
         session_event(s, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = (uint32_t)d});
@@ -347,14 +362,16 @@ static void monitor_start(struct session *s)
     struct device_list watched = {xcalloc(s->n_chosen, sizeof(struct device)), s->n_chosen};
     for (size_t i = 0; i < s->n_chosen; i++)
         watched.at[i] = s->devices.at[s->chosen[i]];
-    if (monitor_open(&s->monitor, &(struct probe_opts){.self_path = s->self_path}, &watched, 1000, &err) != 0)
+    if (monitor_open(&s->monitor, &(struct probe_opts){.self_path = s->self_path}, &watched, 1000,
+                     &err) != 0)
         log_add(s->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
     free(watched.at);
     if (!s->monitor)
         return;
     if (monitor_pid(s->monitor) > 0)
         reaper_add(s->reaper, monitor_pid(s->monitor));
-    if (monitor_fd(s->monitor) >= 0 && uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor)) == 0) {
+    if (monitor_fd(s->monitor) >= 0 &&
+        uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor)) == 0) {
         s->monitor_poll.data = s;
         s->monitor_polled = true;
         uv_poll_start(&s->monitor_poll, UV_READABLE, on_monitor);
@@ -371,12 +388,14 @@ static void memory_check(struct session *s)
         const struct device_sample *sample = &s->samples[s->device_of[p]];
         uint64_t waited_ms = s->now_ms - place->memory_wait_since_ms;
         bool unknown = !s->monitor || sample->mem_total_bytes == 0;
-        bool back = unknown || sample->mem_used_bytes <= place->device_mem_baseline_bytes + sample->mem_total_bytes / 50;
+        bool back = unknown || sample->mem_used_bytes <=
+                                   place->device_mem_baseline_bytes + sample->mem_total_bytes / 50;
         if (!back && waited_ms < MEMORY_WAIT_MS)
             continue;
         if (!back)
-            log_add(s->log, LOG_WARN, "device", "%s: its memory has not come back in %d s; going on",
-                    place->seat.label, MEMORY_WAIT_MS / 1000);
+            log_add(s->log, LOG_WARN, "device",
+                    "%s: its memory has not come back in %d s; going on", place->seat.label,
+                    MEMORY_WAIT_MS / 1000);
         place->waits_for_memory = false;
         session_event(s, (struct feed_event){.kind = EV_MEM_BACK, .worker = s->device_of[p]});
     }
@@ -391,7 +410,9 @@ static void stop_check(struct session *s)
         return;
     s->stopped_by_user = true;
     s->end_status = 75;
-    log_add(s->log, LOG_INFO, "map", how == STOP_NOW ? "stopped; ending the workers" : "stopped; finishing what is in flight");
+    log_add(s->log, LOG_INFO, "map",
+            how == STOP_NOW ? "stopped; ending the workers"
+                            : "stopped; finishing what is in flight");
     session_stop(s, how == STOP_NOW);
 }
 
@@ -439,7 +460,9 @@ static void on_end_signal(struct session *s, int signal)
     }
     s->end_signal = signal;
     log_add(s->log, LOG_WARN, "map", "SIG%s: ending the workers; once more ends them at once",
-            signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP");
+            signal == SIGINT    ? "INT"
+            : signal == SIGTERM ? "TERM"
+                                : "HUP");
     session_stop(s, true);
 }
 
@@ -479,6 +502,20 @@ static void on_prepare(uv_prepare_t *prepare)
     feed_timer_set(s);
 }
 
+static void seats_log(struct session *s)
+{
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        const struct device *device = &s->devices.at[s->places[p].seat.devices[0]];
+        char total[16], available[16];
+        size_format(total, device->mem_total_bytes);
+        size_format(available, device->mem_free_bytes);
+        log_add(s->log, LOG_INFO, "device", "%s: %s, %s%s%s%s%s", s->places[p].seat.label,
+                device->name, device->uuid, device->mem_total_bytes ? ", " : "",
+                device->mem_total_bytes ? available : "",
+                device->mem_total_bytes ? " free of " : "", device->mem_total_bytes ? total : "");
+    }
+}
+
 static void close_quietly(uv_handle_t *handle, void *arg)
 {
     (void)arg;
@@ -496,6 +533,7 @@ int session_loop(struct session *s, struct err *err)
     uv_prepare_start(&s->prepare, on_prepare);
     uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
     s->begin_ms = session_now(s);
+    seats_log(s);
     monitor_start(s);
     scan_start(s);
     while (!s->is_over)
@@ -520,6 +558,8 @@ void session_release(struct session *s)
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);
+    progress_free(s->progress);
+    s->log->context = s->log->console_begin = s->log->console_end = NULL;
     free(s->places);
     free(s->device_of);
     free(s->chosen);
@@ -529,5 +569,6 @@ void session_release(struct session *s)
     free(s->order);
     free(s->queue);
     free(s->run_dir);
+    free(s->run_id);
     free(s->guard_path);
 }

@@ -4,8 +4,9 @@
  * children become feed events (session_event); the feeder's actions become deeds. No policy here.
  *
  *   map.c      request → session → exit status        prepare.c  devices, input, run folder
- *   session.c  events, actions, timers, signals       life.c     one life of one worker
+ *   session.c  events, actions, timers, signals       life*.c    one life of one worker
  *   filter.c   lines in, lines out                    channel.c  JSON messages
+ *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  */
 #pragma once
@@ -34,9 +35,17 @@ struct sent_items {
 };
 struct answered_items {
     uint64_t first, count, offset, bytes;
+    struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
 };
 
-enum life_stream { STREAM_IN, STREAM_OUT, STREAM_ERR, STREAM_CHANNEL, STREAM_REPORT, STREAMS };
+enum life_stream {
+    STREAM_IN,
+    STREAM_OUT,
+    STREAM_ERR,
+    STREAM_CHANNEL,
+    STREAM_REPORT,
+    STREAMS
+};
 
 /* One process from spawn to its last byte. Outlives its seat's interest until libuv let go of it. */
 struct life {
@@ -58,9 +67,9 @@ struct life {
     char *channel_path;
     bool channel_is_listening;
 
-    struct buf to_worker;  /* stdin of a filter, or the channel */
-    struct buf from_worker; /* of stdout, an unfinished line */
-    struct buf channel_in;  /* an unfinished message */
+    struct buf to_worker;    /* stdin of a filter, or the channel */
+    struct buf from_worker;  /* of stdout, an unfinished line */
+    struct buf channel_in;   /* an unfinished message */
     struct buf early_stdout; /* printed before it was known to be an answer */
     bool input_must_close;
 
@@ -77,9 +86,10 @@ struct life {
     struct part *part;
     struct logfile *stdout_log, *stderr_log;
 
+    uint64_t busy_since_ms, busy_ms; /* time with items in hand */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
     uint64_t cpu_ticks_seen, bytes_in_flight;
-    uint64_t items_done, mem_peak_bytes;
+    uint64_t items_done, mem_peak_bytes, oom_kills_before;
     int64_t started_wall_ms;
     char last_word[160];
 };
@@ -98,7 +108,7 @@ struct place {
 struct at_hand {
     struct str result;
     struct metrics metrics;
-    const char *error;       /* why an item failed, from its worker or from its worker's death */
+    const char *error; /* why an item failed, from its worker or from its worker's death */
     const char *stderr_tail;
 };
 
@@ -127,7 +137,7 @@ struct session {
     uint32_t *order;
     uint64_t base_seed;
     uint64_t aside_before;
-    bool is_resumed;
+    bool is_resumed, results_are_json;
 
     uv_loop_t loop;
     uv_timer_t feed_timer, tick_timer;
@@ -170,7 +180,7 @@ void session_abort(struct session *s, const struct err *why);
 struct life *life_of(struct session *s, uint32_t worker);
 uint64_t session_now(struct session *s);
 
-/* life.c */
+/* life.c, life_end.c, life_silence.c */
 void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
@@ -180,15 +190,31 @@ void life_stream_close(struct life *life, enum life_stream stream);
 void life_flush(struct life *life);
 void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
+void life_ask_for_room(struct life *life);
+/* Read what is there, at most so often. False when the stream has ended. */
+bool life_stream_read(struct life *life, enum life_stream stream, int reads_max);
+void life_report_read(struct life *life);
+/* The process and all that was his are gone: read what is left, then tell the feeder. */
+void life_over(struct life *life);
+/* One of its handles is closed, and one reference to it less. */
+void life_handle_closed(uv_handle_t *handle);
 void life_first_result(struct life *life);
+/* Items were sent to it, or came back: keeps its counts and its busy time. */
+void life_sent(struct life *life, uint64_t count);
+void life_answered(struct life *life, uint64_t count);
+bool life_is_busy(const struct life *life);
+/* Its part file is open; made when the first byte comes. False: the run is being given up. */
+bool life_part_ready(struct life *life);
 const char *life_label(const struct life *life);
 
 /* filter.c */
 void filter_send(struct life *life, uint64_t first, uint64_t count);
 void filter_read(struct life *life, struct str bytes);
 void filter_eof(struct life *life);
-void filter_commit(struct life *life, uint64_t first, uint64_t count);
-void filter_revoke(struct life *life);
+/* Remember where answers stand in the part, and record those that are committed. */
+void answers_note(struct life *life, struct answered_items items);
+void answers_commit(struct life *life, uint64_t first, uint64_t count);
+void answers_forget(struct life *life);
 void filter_to_channel(struct life *life);
 
 /* channel.c */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/summary.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
@@ -79,19 +80,25 @@ void summary_print(struct session *s, const struct merge_stats *stats, const cha
     duration_format(wall, f.wall_ms);
     duration_format(load, f.load_ms);
     duration_format(busy, f.busy_ms);
+    cleanup_free char *failed = asides_path(s);
     if (stats && strcmp(s->request->out_path, "-") != 0)
-        buf_addf(&out, "%s: %s results, complete\n", s->request->out_path, done);
+        buf_addf(&out, "%s: %s results%s\n", s->request->out_path, done,
+                 f.counts.aside == 0 ? ", complete" : "");
     else
         buf_addf(&out, "%s of %s items done%s%s\n", done, known, why ? ": " : "", why ? why : "");
     if (f.counts.aside > 0)
-        buf_addf(&out, "  failed     %lu items, with reasons in %s.failed.jsonl\n", f.counts.aside, s->request->out_path);
-    buf_addf(&out, "  wall       %s, %.*f items/s; loading %s, over %u worker%s\n", wall, f.items_per_s < 100 ? 1 : 0,
-             f.items_per_s, load, s->n_places, s->n_places == 1 ? "" : "s");
-    buf_addf(&out, "  devices    busy %s of %.1f device-seconds: efficiency %.0f %%\n", busy, (double)f.seat_ms / 1000.0,
-             f.efficiency * 100);
+        buf_addf(&out, "  failed     %lu item%s, with reasons in %s\n", f.counts.aside,
+                 f.counts.aside == 1 ? "" : "s", failed);
+    buf_addf(&out, "  wall       %s, %.*f items/s; loading %s, over %u worker%s\n", wall,
+             f.items_per_s < 100 ? 1 : 0, f.items_per_s, load, s->n_places,
+             s->n_places == 1 ? "" : "s");
+    buf_addf(&out, "  devices    busy %s of %.1f device-seconds: efficiency %.0f %%\n", busy,
+             (double)f.seat_ms / 1000.0, f.efficiency * 100);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
-        buf_addf(&out, "  trouble    %lu retries, %lu crashes, %lu out of memory, %lu items given twice\n",
-                 f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
+        buf_addf(
+            &out,
+            "  trouble    %lu retries, %lu crashes, %lu out of memory, %lu items given twice\n",
+            f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
     metrics_line(s, &out);
     memory_lines(s, &out);
     if (stats && f.counts.aside > 0)
@@ -108,12 +115,13 @@ void summary_json(struct session *s, int status, struct buf *out)
     buf_add_json(out, str_of(s->run_dir));
     buf_add_text(out, ",\"output\":");
     buf_add_json(out, str_of(s->request->out_path));
-    buf_addf(out,
-             ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
-             "\"wall_ms\":%lu,\"load_ms\":%lu,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
-             "\"efficiency\":%.4f,\"metrics\":",
-             status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes, f.wall_ms,
-             f.load_ms, f.busy_ms, s->n_places, f.items_per_s, f.efficiency);
+    buf_addf(
+        out,
+        ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
+        "\"wall_ms\":%lu,\"load_ms\":%lu,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
+        "\"efficiency\":%.4f,\"metrics\":",
+        status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
+        f.wall_ms, f.load_ms, f.busy_ms, s->n_places, f.items_per_s, f.efficiency);
     metrics_format(ledger_metrics(s->ledger), out);
     buf_add_text(out, "}\n");
 }

@@ -8,7 +8,13 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 
-enum { DRAW_EVERY_MS = 100, PLAIN_EVERY_MS = 5000, PLAIN_FIRST_MS = 2000, WORKER_LINES_MAX = 16, RATE_SPAN_MS = 15000 };
+enum {
+    DRAW_EVERY_MS = 100,
+    PLAIN_EVERY_MS = 5000,
+    PLAIN_FIRST_MS = 2000,
+    WORKER_LINES_MAX = 16,
+    RATE_SPAN_MS = 15000
+};
 
 struct progress {
     struct progress_opts opts;
@@ -70,7 +76,8 @@ uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
     double by_rate_ms = (double)left * 1000.0 / items_per_s;
     double each_ms = (double)MAX(total->n_workers, (size_t)1) * 1000.0 / items_per_s;
     /* An item that is overdue will, as a rule of thumb, take as long again as it is over. */
-    double overdue_ms = total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
+    double overdue_ms =
+        (double)total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
     return (uint64_t)MAX(by_rate_ms, overdue_ms);
 }
 
@@ -86,7 +93,8 @@ static void total_line(const struct progress *p, const struct progress_total *t,
     buf_addf(out, "%s of %s%s", done, known, t->input_is_final ? "" : "+");
     if (t->input_is_final && t->known > 0)
         buf_addf(out, " (%.1f %%)", 100.0 * (double)(t->done + t->aside) / (double)t->known);
-    buf_addf(out, ", %.*f/s, %s, left %s", p->items_per_s < 100 ? 1 : 0, p->items_per_s, elapsed, eta);
+    buf_addf(out, ", %.*f/s, %s, left %s", p->items_per_s < 100 ? 1 : 0, p->items_per_s, elapsed,
+             eta);
     if (t->aside > 0)
         buf_addf(out, ", %lu failed", t->aside);
     if (t->retries > 0)
@@ -97,7 +105,8 @@ static void worker_line(const struct progress_worker *w, struct buf *out)
 {
     char done[32], used[16], total[16];
     count_format(done, w->done);
-    buf_addf(out, "  %-8s %-8s %10s  %8.1f/s  %4u in flight", w->label, w->state, done, w->items_per_s, w->in_flight);
+    buf_addf(out, "  %-8s %-8s %10s  %8.1f/s  %4u in flight", w->label, w->state, done,
+             w->items_per_s, w->in_flight);
     if (w->mem_total_bytes > 0) {
         size_format(used, w->mem_used_bytes);
         size_format(total, w->mem_total_bytes);
@@ -178,7 +187,8 @@ static void plain(struct progress *p, const struct progress_total *t)
     say(buf_str(&line));
 }
 
-void progress_show(struct progress *p, const struct progress_total *total, uint64_t now_ms, bool last)
+void progress_show(struct progress *p, const struct progress_total *total, uint64_t now_ms,
+                   bool last)
 {
     rate_update(p, total, now_ms);
     if (p->opts.is_terminal) {

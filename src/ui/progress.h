@@ -37,7 +37,8 @@ struct progress_opts {
 };
 struct progress *progress_new(const struct progress_opts *opts);
 /* Redraw if enough time has passed (10 a second on a terminal). `last`: once more, and leave it. */
-void progress_show(struct progress *progress, const struct progress_total *total, uint64_t now_ms, bool last);
+void progress_show(struct progress *progress, const struct progress_total *total, uint64_t now_ms,
+                   bool last);
 /* Make room for other lines on stderr, and come back after them. */
 void progress_hide(void *progress);
 void progress_back(void *progress);

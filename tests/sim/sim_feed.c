@@ -14,9 +14,25 @@
 #include "base/xalloc.h"
 #include "core/feed.h"
 
-enum { EVENTS_MAX = 1 << 16, STEPS_MAX = 3000000, WORKERS_MAX = 16, IN_HAND_MAX = 4096 };
+enum {
+    EVENTS_MAX = 1 << 16,
+    STEPS_MAX = 3000000,
+    WORKERS_MAX = 16,
+    IN_HAND_MAX = 4096
+};
 
-enum future_kind { F_STARTED, F_READY, F_FINISH, F_EXIT, F_COMMITTED, F_MEM, F_TICK, F_INPUT, F_ROOM, F_QUIET };
+enum future_kind {
+    F_STARTED,
+    F_READY,
+    F_FINISH,
+    F_EXIT,
+    F_COMMITTED,
+    F_MEM,
+    F_TICK,
+    F_INPUT,
+    F_ROOM,
+    F_QUIET
+};
 
 struct future {
     uint64_t at_ms, sequence;
@@ -121,13 +137,15 @@ static void die(struct world *w, uint32_t worker, enum feed_death death)
 {
     struct actor *a = &w->actors[worker];
     a->alive = false;
-    later(w, 1 + rng_below(&w->rng, 20), (struct future){.kind = F_EXIT, .worker = worker, .life = a->life, .death = death});
+    later(w, 1 + rng_below(&w->rng, 20),
+          (struct future){.kind = F_EXIT, .worker = worker, .life = a->life, .death = death});
 }
 
 static void work_next(struct world *w, uint32_t worker)
 {
     struct actor *a = &w->actors[worker];
-    later(w, service_ms(w, a), (struct future){.kind = F_FINISH, .worker = worker, .life = a->life});
+    later(w, service_ms(w, a),
+          (struct future){.kind = F_FINISH, .worker = worker, .life = a->life});
 }
 
 static void receive(struct world *w, const struct feed_action *action)
@@ -163,16 +181,21 @@ static void act(struct world *w, const struct feed_action *action)
 {
     struct actor *a = action->worker < WORKERS_MAX ? &w->actors[action->worker] : NULL;
     if (w->trace)
-        printf("%8lu %2d worker %2d item %6lu count %4lu detail %u\n", w->now_ms, action->kind, (int)action->worker,
-               action->item, action->count, action->detail);
+        printf("%8lu %2d worker %2d item %6lu count %4lu detail %u\n", w->now_ms, action->kind,
+               (int)action->worker, action->item, action->count, action->detail);
     switch (action->kind) {
     case ACT_SPAWN:
         ASSERT(!a->alive);
-        *a = (struct actor){.alive = true, .life = a->life + 1, .channel = a->channel, .speed = a->speed, .buffered = a->buffered};
+        *a = (struct actor){.alive = true,
+                            .life = a->life + 1,
+                            .channel = a->channel,
+                            .speed = a->speed,
+                            .buffered = a->buffered};
         if (chance(w, w->p_no_start))
             die(w, action->worker, chance(w, 0.5) ? GONE_NOT_STARTED : GONE_CRASH);
         else
-            later(w, 1 + rng_below(&w->rng, 500), (struct future){.kind = F_STARTED, .worker = action->worker, .life = a->life});
+            later(w, 1 + rng_below(&w->rng, 500),
+                  (struct future){.kind = F_STARTED, .worker = action->worker, .life = a->life});
         break;
     case ACT_SEND:
         receive(w, action);
@@ -180,7 +203,8 @@ static void act(struct world *w, const struct feed_action *action)
     case ACT_END:
         a->ending = true;
         if (a->alive && a->n_in_hand == 0)
-            later(w, 0, (struct future){.kind = F_FINISH, .worker = action->worker, .life = a->life});
+            later(w, 0,
+                  (struct future){.kind = F_FINISH, .worker = action->worker, .life = a->life});
         break;
     case ACT_TERMINATE:
         if (a->alive)
@@ -189,11 +213,13 @@ static void act(struct world *w, const struct feed_action *action)
     case ACT_COMMIT:
         for (uint64_t i = 0; i < action->count; i++)
             settle(w, action->item + i, 1);
-        later(w, rng_below(&w->rng, 30), (struct future){.kind = F_COMMITTED, .item = action->item, .count = action->count});
+        later(w, rng_below(&w->rng, 30),
+              (struct future){.kind = F_COMMITTED, .item = action->item, .count = action->count});
         break;
     case ACT_SET_ASIDE:
         settle(w, action->item, 2);
-        later(w, rng_below(&w->rng, 30), (struct future){.kind = F_COMMITTED, .item = action->item, .count = 1});
+        later(w, rng_below(&w->rng, 30),
+              (struct future){.kind = F_COMMITTED, .item = action->item, .count = 1});
         break;
     case ACT_COMPLETE:
         w->complete = true;
@@ -274,7 +300,8 @@ static void happen(struct world *w, struct future f)
             return;
         step(w, (struct feed_event){.kind = EV_STARTED, .worker = f.worker});
         if (a->channel)
-            step(w, (struct feed_event){.kind = EV_READY, .worker = f.worker, .count = w->concurrency});
+            step(w, (struct feed_event){
+                        .kind = EV_READY, .worker = f.worker, .count = w->concurrency});
         else
             step(w, (struct feed_event){.kind = EV_ROOM, .worker = f.worker, .count = 500});
         return;
@@ -294,7 +321,8 @@ static void happen(struct world *w, struct future f)
         if (f.life != a->life)
             return;
         step(w, (struct feed_event){.kind = EV_EXIT, .worker = f.worker, .death = f.death});
-        later(w, rng_below(&w->rng, 50), (struct future){.kind = F_MEM, .worker = w->device_of[f.worker]});
+        later(w, rng_below(&w->rng, 50),
+              (struct future){.kind = F_MEM, .worker = w->device_of[f.worker]});
         return;
     case F_MEM:
         step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = f.worker});
@@ -303,9 +331,12 @@ static void happen(struct world *w, struct future f)
         step(w, (struct feed_event){.kind = EV_COMMITTED, .item = f.item, .count = f.count});
         return;
     case F_INPUT:
-        step(w, (struct feed_event){.kind = EV_INPUT, .count = f.count, .flag = f.count == w->n_items});
+        step(w, (struct feed_event){
+                    .kind = EV_INPUT, .count = f.count, .flag = f.count == w->n_items});
         if (f.count < w->n_items)
-            later(w, 5, (struct future){.kind = F_INPUT, .count = f.count + 1 + rng_below(&w->rng, w->n_items - f.count)});
+            later(w, 5,
+                  (struct future){.kind = F_INPUT,
+                                  .count = f.count + 1 + rng_below(&w->rng, w->n_items - f.count)});
         return;
     case F_READY:
     case F_TICK:
@@ -329,6 +360,7 @@ static void world_draw(struct world *w, uint64_t seed)
     w->config.spread_log2 = 5 + (uint32_t)rng_below(&w->rng, 6);
     w->config.retries = (uint32_t)rng_below(&w->rng, 4);
     w->config.batch = chance(w, 0.3) ? 1 + (uint32_t)rng_below(&w->rng, 12) : 0;
+    w->config.fixed_batches = w->config.batch > 0 && chance(w, 0.3);
     w->config.no_reissue = chance(w, 0.3);
     w->config.loading_max = chance(w, 0.3) ? 1 : 0;
     w->config.item_limit_ms = chance(w, 0.2) ? 4000 : 0;
@@ -377,9 +409,10 @@ static bool run(uint64_t seed, bool trace)
         open += w->outcome[i] == 0;
     bool alive = w->over && (w->halted || open == 0);
     if (!alive)
-        printf("FAIL seed=%lu liveness: %lu of %lu items open, over %d, halted %d, at %lu ms, %lu steps\n"
-               "replay: sim_feed --seed %lu --trace\n",
-               seed, open, w->n_items, w->over, w->halted, w->now_ms, w->steps, seed);
+        printf(
+            "FAIL seed=%lu liveness: %lu of %lu items open, over %d, halted %d, at %lu ms, %lu steps\n"
+            "replay: sim_feed --seed %lu --trace\n",
+            seed, open, w->n_items, w->over, w->halted, w->now_ms, w->steps, seed);
     feed_free(w->feed);
     free(w->heap);
     free(w->outcome);

@@ -13,9 +13,9 @@
 #include <cmocka.h>
 #undef fail
 #undef fail_msg
-#define fail_msg(...)                                                                              \
-    do {                                                                                           \
-        print_error(__VA_ARGS__);                                                                  \
-        print_error("\n");                                                                         \
-        _fail(__FILE__, __LINE__);                                                                 \
+#define fail_msg(...)              \
+    do {                           \
+        print_error(__VA_ARGS__);  \
+        print_error("\n");         \
+        _fail(__FILE__, __LINE__); \
     } while (0)

@@ -10,12 +10,38 @@ static void values_are_recognised_strictly(void **state)
         const char *text;
         bool valid;
     } cases[] = {
-        {"{}", true}, {"[]", true}, {" {\"a\":[1,2,{\"b\":null}]} ", true}, {"\"x\\u00e9\"", true},
-        {"-0.5e+3", true}, {"true", true}, {"[[],{}]", true}, {"[1,[2,[3]],4]", true}, {"0", true},
-        {"", false}, {"{", false}, {"[1,]", false}, {"{\"a\":1,}", false}, {"{a:1}", false}, {"01", false},
-        {"1.", false}, {"\"\n\"", false}, {"\"\\x\"", false}, {"tru", false}, {"{}{}", false}, {"[1 2]", false},
-        {"{\"a\" 1}", false}, {"\"\xff\"", false}, {"\"\xed\xa0\x80\"", false}, {"nul", false}, {"]", false},
-        {"{\"a\":1]", false}, {"[1}", false}, {",", false}, {"[,1]", false}, {"-", false}, {"1e", false},
+        {"{}", true},
+        {"[]", true},
+        {" {\"a\":[1,2,{\"b\":null}]} ", true},
+        {"\"x\\u00e9\"", true},
+        {"-0.5e+3", true},
+        {"true", true},
+        {"[[],{}]", true},
+        {"[1,[2,[3]],4]", true},
+        {"0", true},
+        {"", false},
+        {"{", false},
+        {"[1,]", false},
+        {"{\"a\":1,}", false},
+        {"{a:1}", false},
+        {"01", false},
+        {"1.", false},
+        {"\"\n\"", false},
+        {"\"\\x\"", false},
+        {"tru", false},
+        {"{}{}", false},
+        {"[1 2]", false},
+        {"{\"a\" 1}", false},
+        {"\"\xff\"", false},
+        {"\"\xed\xa0\x80\"", false},
+        {"nul", false},
+        {"]", false},
+        {"{\"a\":1]", false},
+        {"[1}", false},
+        {",", false},
+        {"[,1]", false},
+        {"-", false},
+        {"1e", false},
     };
     for (size_t i = 0; i < countof(cases); i++)
         if (json_is_value(str_of(cases[i].text)) != cases[i].valid)
@@ -41,7 +67,8 @@ static void nesting_is_bounded(void **state)
 static void members_are_walked_one_level_deep(void **state)
 {
     (void)state;
-    struct str object = STR(" { \"done\" : 17, \"result\": {\"a\": [1, \"}\"]}, \"k\\u0041\":\"v\" } ");
+    struct str object =
+        STR(" { \"done\" : 17, \"result\": {\"a\": [1, \"}\"]}, \"k\\u0041\":\"v\" } ");
     struct str key, value;
     struct json_members walk = json_members(object);
     assert_true(json_next(&walk, &key, &value));
@@ -64,7 +91,8 @@ static void members_are_walked_one_level_deep(void **state)
 static void strings_survive_a_round_trip(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "plain", "tab\tquote\"back\\slash\n", "\x01\x1f", "h\xc3\xa9llo \xf0\x9f\x98\x80"};
+    static const char *const texts[] = {"", "plain", "tab\tquote\"back\\slash\n", "\x01\x1f",
+                                        "h\xc3\xa9llo \xf0\x9f\x98\x80"};
     for (size_t i = 0; i < countof(texts); i++) {
         struct buf json = BUF_INIT, text = BUF_INIT;
         buf_add_json(&json, str_of(texts[i]));

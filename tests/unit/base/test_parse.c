@@ -14,10 +14,19 @@ static void sizes_are_read_in_both_unit_systems(void **state)
         int rc;
         uint64_t bytes;
     } cases[] = {
-        {"0", 0, 0},           {"512", 0, 512},       {"16GiB", 0, 16ull << 30}, {"16G", 0, 16ull << 30},
-        {"1.5k", 0, 1536},     {"20 GB", 0, 20000000000ull}, {"2tib", 0, 2ull << 40},
-        {"", ERR_USAGE, 0},    {"GiB", ERR_USAGE, 0}, {"-1", ERR_USAGE, 0},      {"1x", ERR_USAGE, 0},
-        {"1e9", ERR_USAGE, 0}, {"99999999TiB", ERR_USAGE, 0},
+        {"0", 0, 0},
+        {"512", 0, 512},
+        {"16GiB", 0, 16ull << 30},
+        {"16G", 0, 16ull << 30},
+        {"1.5k", 0, 1536},
+        {"20 GB", 0, 20000000000ull},
+        {"2tib", 0, 2ull << 40},
+        {"", ERR_USAGE, 0},
+        {"GiB", ERR_USAGE, 0},
+        {"-1", ERR_USAGE, 0},
+        {"1x", ERR_USAGE, 0},
+        {"1e9", ERR_USAGE, 0},
+        {"99999999TiB", ERR_USAGE, 0},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         uint64_t bytes = 0;
@@ -37,9 +46,17 @@ static void durations_are_read_with_units_and_in_sums(void **state)
         int rc;
         uint64_t ms;
     } cases[] = {
-        {"90", 0, 90000}, {"250ms", 0, 250},         {"2h", 0, 7200000},   {"1h30m", 0, 5400000},
-        {"1.5s", 0, 1500}, {"1d", 0, 86400000},      {"", ERR_USAGE, 0},   {"-1s", ERR_USAGE, 0},
-        {"9x", ERR_USAGE, 0}, {"s", ERR_USAGE, 0},   {"99999999999999999d", ERR_USAGE, 0},
+        {"90", 0, 90000},
+        {"250ms", 0, 250},
+        {"2h", 0, 7200000},
+        {"1h30m", 0, 5400000},
+        {"1.5s", 0, 1500},
+        {"1d", 0, 86400000},
+        {"", ERR_USAGE, 0},
+        {"-1s", ERR_USAGE, 0},
+        {"9x", ERR_USAGE, 0},
+        {"s", ERR_USAGE, 0},
+        {"99999999999999999d", ERR_USAGE, 0},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         uint64_t ms = 0;
@@ -57,9 +74,10 @@ static void id_lists_keep_their_order_and_refuse_doubles(void **state)
         int rc;
         const char *back;
     } cases[] = {
-        {"0,2,5-7", 0, "0,2,5-7"}, {"3,1", 0, "3,1"},       {"0-3", 0, "0-3"},      {"0,1", 0, "0,1"},
-        {"", ERR_USAGE, ""},       {"1,,2", ERR_USAGE, ""}, {"1,1", ERR_USAGE, ""}, {"1-3,2", ERR_USAGE, ""},
-        {"7-5", ERR_USAGE, ""},    {"x", ERR_USAGE, ""},    {"1,", ERR_USAGE, ""},  {"9999", ERR_USAGE, ""},
+        {"0,2,5-7", 0, "0,2,5-7"}, {"3,1", 0, "3,1"},        {"0-3", 0, "0-3"},
+        {"0,1", 0, "0,1"},         {"", ERR_USAGE, ""},      {"1,,2", ERR_USAGE, ""},
+        {"1,1", ERR_USAGE, ""},    {"1-3,2", ERR_USAGE, ""}, {"7-5", ERR_USAGE, ""},
+        {"x", ERR_USAGE, ""},      {"1,", ERR_USAGE, ""},    {"9999", ERR_USAGE, ""},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         uint32_t ids[16];
@@ -102,7 +120,8 @@ static void seeds_differ_between_items_and_repeat_between_calls(void **state)
     (void)state;
     assert_true(item_seed(42, 0) == item_seed(42, 0));
     for (uint64_t i = 1; i < 1000; i++)
-        assert_true(item_seed(42, i) != item_seed(42, i - 1) && item_seed(42, i) != item_seed(43, i));
+        assert_true(item_seed(42, i) != item_seed(42, i - 1) &&
+                    item_seed(42, i) != item_seed(43, i));
 }
 
 int main(void)

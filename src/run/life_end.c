@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a worker's life: what its guard reports, why it died, what remains to be read.
+ */
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "proc/waits.h"
+#include "run/session.h"
+
+enum {
+    TAIL_BYTES = 4096
+};
+
+bool life_is_busy(const struct life *life)
+{
+    return life->n_items_sent > life->n_items_answered;
+}
+
+/* Busy is counted from the first sign of readiness: what was sent before waited for the model. */
+static void busy_begin(struct life *life)
+{
+    if (life->live_ms > 0 && life->busy_since_ms == 0 && life_is_busy(life))
+        life->busy_since_ms = life->session->now_ms;
+}
+
+static void busy_end(struct life *life)
+{
+    if (life->busy_since_ms > 0)
+        life->busy_ms += life->session->now_ms - life->busy_since_ms;
+    life->busy_since_ms = 0;
+}
+
+void life_sent(struct life *life, uint64_t count)
+{
+    life->n_items_sent += count;
+    busy_begin(life);
+}
+
+void life_answered(struct life *life, uint64_t count)
+{
+    life->n_items_answered = MIN(life->n_items_answered + count, life->n_items_sent);
+    if (!life_is_busy(life))
+        busy_end(life);
+    else
+        busy_begin(life);
+}
+
+void life_end(struct life *life)
+{
+    life->input_must_close = true;
+    life->next_hungry_ms =
+        life->session->now_ms + MAX(life->session->request->grace_ms, (uint64_t)1000);
+    if (life->is_channel)
+        channel_stop(life);
+    life_flush(life);
+}
+
+void life_terminate(struct life *life, enum feed_cause cause)
+{
+    static const char *const why[] = {
+        [CAUSE_TIMEOUT] = "an item took longer than its limit",
+        [CAUSE_START] = "it was not ready within the time limit for starting",
+        [CAUSE_PROTOCOL] = "its answers do not match the items it was given",
+        [CAUSE_LOST] = "its device is gone",
+    };
+    struct session *s = life->session;
+    if (cause < countof(why) && why[cause])
+        log_add(s->log, LOG_WARN, "worker", "%s is ended: %s%s%s", life_label(life), why[cause],
+                life->stray[0] ? "; it printed: " : "", life->stray);
+    life->was_ended = true;
+    guard_terminate(&life->guard);
+}
+
+static const enum feed_death death_of[] = {
+    [DEATH_CLEAN] = GONE_CLEAN,
+    [DEATH_FAILED] = GONE_CRASH,
+    [DEATH_CRASHED] = GONE_CRASH,
+    [DEATH_OOM] = GONE_OOM,
+    [DEATH_HOST_OOM] = GONE_OOM,
+    [DEATH_DEVICE_LOST] = GONE_DEVICE_LOST,
+    [DEATH_NOT_STARTED] = GONE_NOT_STARTED,
+    [DEATH_ENDED_BY_US] = GONE_ENDED,
+};
+
+static enum death verdict(struct life *life, struct buf *tail)
+{
+    cleanup_buf struct buf out_tail = BUF_INIT;
+    struct session *s = life->session;
+    if (life->stderr_log)
+        logfile_tail(life->stderr_log, TAIL_BYTES, tail);
+    if (life->stdout_log)
+        logfile_tail(life->stdout_log, TAIL_BYTES, &out_tail);
+    return verdict_of(&(struct death_facts){
+        .exit_code = life->exit_code,
+        .exit_signal = life->exit_signal,
+        .exec_failed = life->exec_failed,
+        .we_ended_it = life->was_ended,
+        .oom_killed = life->exit_signal == SIGKILL && proc_oom_kills() > life->oom_kills_before,
+        .device_lost = s->device_is_lost[s->device_of[life->seat]],
+        .stderr_tail = buf_str(tail),
+        .stdout_tail = buf_str(&out_tail),
+    });
+}
+
+static void death_describe(struct life *life, enum death death, char out[96])
+{
+    char end[24];
+    exit_format(end, life->exit_code, life->exit_signal);
+    if (death == DEATH_NOT_STARTED)
+        snprintf(out, 96, "could not be executed: %s", errno_text(life->exec_errno));
+    else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_CLEAN ||
+             death == DEATH_ENDED_BY_US)
+        snprintf(out, 96, "%s", end);
+    else
+        snprintf(out, 96, "%s, %s", end, death_text(death));
+}
+
+static void attempt_record(struct life *life, const char *end)
+{
+    struct session *s = life->session;
+    bool is_over = end != NULL;
+    ledger_attempt(s->ledger, &(struct attempt_row){
+                                  .id = life->number,
+                                  .seat = life->seat,
+                                  .label = life_label(life),
+                                  .pid = life->guard.worker_pid,
+                                  .started_wall_ms = life->started_wall_ms,
+                                  .ended_wall_ms = is_over ? clock_wall_ms() : 0,
+                                  .end = end,
+                                  .items_done = life->items_done,
+                                  .load_ms = life->live_ms ? life->live_ms - life->started_ms : 0,
+                                  .busy_ms = life->busy_ms,
+                                  .mem_peak_bytes = MAX(
+                                      life->mem_peak_bytes,
+                                      (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0)),
+                              });
+}
+
+static void death_log(struct life *life, enum death death, const char *how, struct str tail)
+{
+    struct session *s = life->session;
+    if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
+        log_add(s->log, LOG_DEBUG, "worker", "%s ended (%s) after %lu items", life_label(life), how,
+                life->items_done);
+        return;
+    }
+    struct str last = str_trim(tail);
+    const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
+    line = line ? line + 1 : last.at;
+    int len = (int)MIN(last.len > 0 ? (size_t)(last.at + last.len - line) : 0, (size_t)160);
+    snprintf(s->last_words, sizeof(s->last_words), "%s%s%.*s", how, len > 0 ? ": " : "", len,
+             len > 0 ? line : "");
+    log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how,
+            life->items_done, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
+}
+
+static void resources_close(struct life *life)
+{
+    for (int stream = 0; stream < STREAMS; stream++)
+        life_stream_close(life, (enum life_stream)stream);
+    if (life->channel_path)
+        unlink(life->channel_path);
+    guard_close(&life->guard);
+    part_close(life->part);
+    life->part = NULL;
+    logfile_close(life->stdout_log);
+    logfile_close(life->stderr_log);
+    life->stdout_log = life->stderr_log = NULL;
+}
+
+/* The process and all that was his are gone: read what is left, then tell the feeder. */
+void life_over(struct life *life)
+{
+    struct session *s = life->session;
+    struct place *place = &s->places[life->seat];
+    cleanup_buf struct buf tail = BUF_INIT;
+    char how[96];
+    if (life->is_over)
+        return;
+    static const enum life_stream remaining[] = {STREAM_CHANNEL, STREAM_OUT, STREAM_ERR};
+    for (size_t i = 0; i < countof(remaining); i++)
+        if (!(remaining[i] == STREAM_CHANNEL && life->channel_is_listening))
+            life_stream_read(life, remaining[i], 1 << 20);
+    if (!life->is_channel)
+        filter_eof(life);
+    enum death death = verdict(life, &tail);
+    death_describe(life, death, how);
+    death_log(life, death, how, buf_str(&tail));
+    life->is_over = true;
+    attempt_record(life, how);
+    struct str printed = buf_str(&tail);
+    if (!s->in_step) {
+        s->hand.error = how;
+        s->hand.stderr_tail = printed.len > 0 ? printed.at : NULL;
+    }
+    session_event(
+        s, (struct feed_event){.kind = EV_EXIT, .worker = life->seat, .death = death_of[death]});
+    busy_end(life);
+    place->busy_ms += life->busy_ms;
+    place->items_done += life->items_done;
+    place->life = NULL;
+    bool has_memory = s->samples[s->device_of[life->seat]].mem_total_bytes > 0;
+    place->waits_for_memory = true;
+    place->memory_wait_since_ms = s->now_ms;
+    life->open_handles++; /* keeps it alive while the streams close */
+    resources_close(life);
+    uint32_t device = s->device_of[life->seat];
+    uv_handle_t last = {.data = life};
+    life_handle_closed(&last);
+    if (!has_memory) {
+        place->waits_for_memory = false;
+        session_event(s, (struct feed_event){.kind = EV_MEM_BACK, .worker = device});
+    }
+}
+
+static void report_take(struct life *life, const struct guard_report *report)
+{
+    struct session *s = life->session;
+    life->last_report = *report;
+    switch ((enum guard_report_kind)report->kind) {
+    case GUARD_STARTED:
+        attempt_record(life, NULL);
+        session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = life->seat});
+        if (s->request->key_field)
+            session_event(s, (struct feed_event){.kind = EV_KEYED, .worker = life->seat});
+        life_ask_for_room(life);
+        return;
+    case GUARD_EXEC_FAILED:
+        life->exec_failed = true;
+        life->exec_errno = report->value;
+        life->is_gone = true; /* nothing follows this report */
+        return;
+    case GUARD_EXITED:
+        life->has_exited = true;
+        life->exit_code = report->exit_code;
+        life->exit_signal = report->exit_signal;
+        return;
+    case GUARD_GONE:
+        if (report->value > 0)
+            log_add(s->log, LOG_INFO, "worker", "%s left %d process%s behind; ended",
+                    life_label(life), report->value, report->value == 1 ? "" : "es");
+        life->is_gone = true;
+        return;
+    case GUARD_STUCK:
+        log_add(s->log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
+                life_label(life), report->value);
+        life->is_gone = true;
+        return;
+    }
+}
+
+void life_report_read(struct life *life)
+{
+    struct guard_report report;
+    struct err err = {0};
+    int rc;
+    while (!life->is_gone && (rc = guard_read(&life->guard, &report, &err)) != 0) {
+        if (rc <
+            0) { /* the guard itself was killed: the worker went with it, through no fault of its own */
+            life->was_ended = life->was_ended || !life->has_exited;
+            life->is_gone = true;
+            break;
+        }
+        report_take(life, &report);
+    }
+    if (life->is_gone)
+        life_over(life);
+}
+
+void life_child_ended(struct session *s, pid_t pid, int wait_status)
+{
+    (void)wait_status;
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        struct life *life = s->places[p].life;
+        if (life && life->guard.pid == pid) {
+            life_report_read(life);
+            return;
+        }
+    }
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers that say nothing: does a filter wait for more input before it flushes, did it lose its
+ * input, does it not end though it was told to?
+ */
+#include <sys/ioctl.h>
+
+#include "proc/waits.h"
+#include "run/session.h"
+
+enum {
+    HUNGRY_FIRST_MS = 200,
+    SILENT_BYTES_MAX = 4 << 20
+};
+
+static bool has_read_its_input(const struct life *life)
+{
+    int unread = 0;
+    if (life->to_worker.len > 0 || life->fds[STREAM_IN] < 0)
+        return false;
+    return ioctl(life->fds[STREAM_IN], FIONREAD, &unread) == 0 && unread == 0;
+}
+
+static void overdue_check(struct life *life)
+{
+    struct session *s = life->session;
+    if (s->now_ms < life->next_hungry_ms || life->was_ended)
+        return;
+    bool lost_input =
+        !life->input_must_close && life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;
+    bool has_nothing = !life_is_busy(life) || s->is_complete;
+    if (lost_input)
+        session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+    else if (life->input_must_close && has_nothing)
+        life_terminate(life, CAUSE_NONE);
+}
+
+void life_hungry_check(struct life *life)
+{
+    struct session *s = life->session;
+    bool lost_input = life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;
+    if (life->input_must_close || lost_input) {
+        if (life->guard.worker_pid > 0 && life->next_hungry_ms > 0)
+            overdue_check(life);
+        return;
+    }
+    if (life->is_channel || !life_is_busy(life) || s->now_ms < life->next_hungry_ms)
+        return;
+    uint64_t patience_ms = (uint64_t)HUNGRY_FIRST_MS;
+    if (s->now_ms - life->last_output_ms < patience_ms || !has_read_its_input(life)) {
+        life->hungry_count = 0;
+        return;
+    }
+    int reading = proc_reads_stdin(life->guard.worker_pid);
+    if (reading == 0)
+        return;
+    /* Where the kernel does not say what it waits for, ask less and less often. */
+    life->next_hungry_ms =
+        s->now_ms + (reading > 0 ? 0 : patience_ms << MIN(life->hungry_count, (uint64_t)8));
+    life->hungry_count++;
+    enum feed_event_kind kind = life->bytes_in_flight > SILENT_BYTES_MAX ? EV_FULL : EV_HUNGRY;
+    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat, .flag = reading > 0});
+}

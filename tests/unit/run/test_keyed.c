@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include "run/keyed.h"
+
+static void answers_find_their_items_in_any_order(void **state)
+{
+    (void)state;
+    struct keyed *keyed = NULL;
+    struct buf lines = BUF_INIT, answer = BUF_INIT;
+    for (int i = 0; i < 1000; i++)
+        buf_addf(&lines, "{\"id\":\"k%d\",\"text\":\"x\"}\n", i);
+    assert_true(keyed_add(&keyed, "id", 5000, buf_str(&lines), NULL));
+    for (int i = 999; i >= 0; i--) {
+        uint64_t item = 0;
+        buf_reset(&answer);
+        buf_addf(&answer, "{\"out\":1,\"id\":\"k%d\"}", i);
+        assert_true(keyed_take(keyed, "id", buf_str(&answer), &item));
+        assert_int_equal(item, 5000 + i);
+        assert_false(keyed_take(keyed, "id", buf_str(&answer), &item));
+    }
+    buf_release(&lines);
+    buf_release(&answer);
+    keyed_free(keyed);
+}
+
+static void one_value_may_stand_for_several_items(void **state)
+{
+    (void)state;
+    struct keyed *keyed = NULL;
+    uint64_t first = 0, second = 0, third = 0;
+    assert_true(keyed_add(&keyed, "id", 3, STR("{\"id\":1}\n{\"id\":1}\n"), NULL));
+    assert_true(keyed_take(keyed, "id", STR("{\"id\":1}"), &first));
+    assert_true(keyed_take(keyed, "id", STR("{\"id\":1}"), &second));
+    assert_false(keyed_take(keyed, "id", STR("{\"id\":1}"), &third));
+    assert_int_equal(first + second, 7);
+    keyed_free(keyed);
+}
+
+static void an_item_without_the_field_is_named(void **state)
+{
+    (void)state;
+    struct keyed *keyed = NULL;
+    struct err err = {0};
+    assert_false(keyed_add(&keyed, "id", 41, STR("{\"id\":1}\n{\"ix\":1}\n"), &err));
+    assert_int_equal(err.code, ERR_DATA);
+    assert_non_null(strstr(err.text, "item 42 has no field 'id'"));
+    uint64_t item;
+    assert_false(keyed_take(keyed, "id", STR("{\"ix\":1}"), &item));
+    assert_false(keyed_take(NULL, "id", STR("{\"id\":1}"), &item));
+    keyed_free(keyed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_find_their_items_in_any_order),
+        cmocka_unit_test(one_value_may_stand_for_several_items),
+        cmocka_unit_test(an_item_without_the_field_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
