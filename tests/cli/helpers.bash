@@ -106,7 +106,10 @@ pyworker() {
     chmod +x "$1"
 }
 
-map() { run "$MUSTER" map "$@"; }
+# Whatever hangs is ended, with status 137, long before the suite's own limit.
+limited() { timeout --foreground -s KILL 60 "$@"; }
+
+map() { run limited "$MUSTER" map "$@"; }
 
 # Start in the background; its words go to the file `said`, its pid into $PID.
 map_begin() {
@@ -117,6 +120,7 @@ map_begin() {
 # Its end: $status and $output, as after run.
 map_end() {
     status=0
+    wait_for is_gone "$PID" || kill -KILL "$PID"
     wait "$PID" || status=$?
     output=$(cat said)
 }

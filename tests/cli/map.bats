@@ -406,11 +406,41 @@ END
     says folder
 }
 
-@test "malformed JSONL names the file and the line, status 65" {
-    printf '{"a":1}\n{"a":\n{"a":3}\n' >in.jsonl
-    map -g cpu:1 in.jsonl -o out.jsonl -- jq -c --unbuffered .
+@test "malformed data ends the run with 65, the file and the place" {
+    printf '{"a":1}\n{"a":' >cut.jsonl
+    map -g cpu:1 cut.jsonl -o out.jsonl -- cat
     ended_with 65
-    says "in.jsonl" "line 2"
+    says "cut.jsonl" "byte 8"
+    printf '[{"a":1},{"a":]' >in.json
+    map -g cpu:1 in.json -o out.jsonl -- cat
+    ended_with 65
+    says "in.json"
+    printf 'a,b\n1,2\n3,4,5\n' >in.csv
+    map -g cpu:1 in.csv -o out.jsonl -- cat
+    ended_with 65
+    says "in.csv line 3" "expected 2 fields" "found 3"
+    printf 'a,b\n1,"2\n3,4\n' >open.csv
+    map -g cpu:1 open.csv -o out.jsonl -- cat
+    ended_with 65
+    says "open.csv line 2" "quote"
+    [ ! -e out.jsonl ]
+}
+
+@test "a malformed record among good ones is set aside by its line, and the rest is done" {
+    printf '{"a":1}\n{"a":\n{"a":3}\n' >in.jsonl
+    pyworker echo <<'END'
+import muster
+for item in muster.items():
+    item.done(item.data)
+END
+    map -g cpu:1 in.jsonl -o out.jsonl -- ./echo
+    ended_with 1
+    says "set aside: in.jsonl line 2: not a JSON value"
+    printf '{"a":1}\n{"a":3}\n' | tr -d ' ' >want.jsonl
+    jq -c . out.jsonl >found.jsonl
+    same found.jsonl want.jsonl
+    [ "$(jq -r .place out.jsonl.failed.jsonl)" = "in.jsonl line 2" ]
+    [ "$(jq -r .reason out.jsonl.failed.jsonl)" = "not a JSON value" ]
 }
 
 @test "a worker's program that is missing: 69, before anything is made" {
@@ -444,10 +474,10 @@ END
 
 @test "a GPU that is not there: 69, with the valid choices" {
     seq 3 >in.txt
-    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=2
-    map -g 2 in.txt -o out.txt -- cat
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=3
+    map -g 3 in.txt -o out.txt -- cat
     ended_with 69
-    says "GPU 2 is not available: this machine has 0-1"
+    says "GPU 3 is not available: this machine has 0-2"
 }
 
 @test "a misspelt option is answered with the right one" {
