@@ -113,16 +113,33 @@ static void do_revoke(struct session *s, const struct feed_action *a)
         answers_forget(life_of(s, a->worker));
 }
 
+/* Why an item is given up: its worker's word, or what its record is not, or how its worker died. */
+static void reason_add(struct session *s, const struct feed_action *a, struct str place, struct buf *reason)
+{
+    cleanup_buf struct buf data = BUF_INIT;
+    struct err refused = {0};
+    const char *key;
+    const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "no worker";
+    if (a->detail == CAUSE_FAILED && !s->hand.error &&
+        source_item_json(s->source, a->item, &data, &key, &refused) != 0) {
+        bool says_where = strncmp(refused.text, place.at, place.len) == 0;
+        buf_add_text(reason, refused.text + (says_where ? place.len + strlen(": ") : 0));
+        return;
+    }
+    if (a->detail == CAUSE_FAILED && s->hand.error)
+        buf_add_text(reason, s->hand.error);
+    else
+        buf_add_text(reason, cause_texts[a->detail]);
+    if (s->hand.error && a->detail != CAUSE_FAILED)
+        buf_addf(reason, " (%s)", s->hand.error);
+    buf_addf(reason, " on %s", label);
+}
+
 static void do_set_aside(struct session *s, const struct feed_action *a)
 {
     cleanup_buf struct buf place = BUF_INIT, reason = BUF_INIT;
     source_place(s->source, a->item, &place);
-    const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "no worker";
-    buf_addf(&reason, "%s",
-             s->hand.error && a->detail == CAUSE_FAILED ? s->hand.error : cause_texts[a->detail]);
-    if (s->hand.error && a->detail != CAUSE_FAILED)
-        buf_addf(&reason, " (%s)", s->hand.error);
-    buf_addf(&reason, " on %s", label);
+    reason_add(s, a, buf_str(&place), &reason);
     ledger_aside(s->ledger, &(struct aside_row){.item = a->item,
                                                 .attempts = (uint32_t)a->count,
                                                 .reason = buf_text(&reason),
