@@ -375,7 +375,7 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life_poll(life, STREAM_OUT, UV_READABLE);
     life_poll(life, STREAM_ERR, UV_READABLE);
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
-    log_add(s->log, LOG_DEBUG, "worker", "%s: attempt %u under guard %d", life_label(life),
+    log_add(s->log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d", life_label(life),
             life->number, life->guard.pid);
 }
 

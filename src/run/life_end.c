@@ -155,7 +155,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
 {
     struct session *s = life->session;
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
-        log_add(s->log, LOG_DEBUG, "worker", "%s ended (%s) after %lu items", life_label(life), how,
+        log_add(s->log, LOG_INFO, "worker", "%s ended (%s) after %lu items", life_label(life), how,
                 life->items_done);
         return;
     }
@@ -165,6 +165,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
     int len = (int)MIN(last.len > 0 ? (size_t)(last.at + last.len - line) : 0, (size_t)160);
     snprintf(s->last_words, sizeof(s->last_words), "%s%s%.*s", how, len > 0 ? ": " : "", len,
              len > 0 ? line : "");
+    session_record(s, "died", life->seat, s->last_words);
     log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how,
             life->items_done, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
 }

@@ -175,6 +175,8 @@ struct session {
 
 /* session.c */
 void session_event(struct session *s, struct feed_event event);
+/* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
+void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
 MUST_CHECK int session_loop(struct session *s, struct err *err);
 void session_stop(struct session *s, bool now);
 /* Give up the run because muster itself cannot go on (disk full, input gone). */
