@@ -19,7 +19,7 @@ struct mw_channel {
     struct mw_buf raw;  /* by hand: a line of stdin that is not complete yet */
     uint64_t n_by_hand; /* by hand: lines so far, the next item's index */
     uint64_t base_seed; /* by hand */
-    uint64_t flushed_ns;
+    uint64_t flushed_ns, filled_ns; /* when something was last written, and read */
 };
 
 /* 0, or a negative enum muster_worker_code with its sentence in error. */
