@@ -75,14 +75,23 @@ static int adopt_fd(struct mw_channel *channel, const char *text, char *error, s
     return 0;
 }
 
+/* With more to run than cores, a core that a worker keeps awake is one that muster waits for. */
+static bool has_cores_to_spare(void)
+{
+    const char *workers = getenv("MUSTER_WORKERS");
+    return workers && 2 * strtol(workers, NULL, 10) <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 int mw_channel_open(struct mw_channel *channel, char *error, size_t error_cap)
 {
     *channel = (struct mw_channel){.in_fd = -1, .out_fd = -1, .flushed_ns = mw_now_ns()};
     channel->filled_ns = channel->flushed_ns;
+    channel->may_look = has_cores_to_spare();
     const char *where = getenv("MUSTER_CHANNEL");
     if (!where || *where == '\0') {
         const char *seed = getenv("MUSTER_SEED");
         channel->by_hand = true;
+        channel->may_look = false;
         channel->in_fd = STDIN_FILENO;
         channel->out_fd = STDOUT_FILENO;
         channel->base_seed = seed ? strtoull(seed, NULL, 10) : 0;
@@ -233,7 +242,7 @@ int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, siz
     if (!mw_buf_reserve(into, READ_BYTES))
         return out_of_memory(error, error_cap);
     ssize_t n;
-    if (!channel->by_hand)
+    if (channel->may_look)
         look_for_input(channel);
     do {
         int ready = timeout_ms < 0 ? 1 : await(channel->in_fd, POLLIN, timeout_ms);
