@@ -603,7 +603,8 @@ static void silence_check(struct feed *f, uint32_t worker)
     struct worker *w = &f->workers[worker];
     uint64_t silent_ms = f->now_ms - w->last_progress_ms;
     uint64_t usual_ms = (uint64_t)MAX(10 * w->gap_max_ms, (double)SILENCE_MIN_MS);
-    if (f->config.silence_limit_ms > 0 && silent_ms >= f->config.silence_limit_ms) {
+    bool may_end = f->config.silence_limit_ms > 0 && w->state == WORKER_LIVE;
+    if (may_end && silent_ms >= f->config.silence_limit_ms) {
         uint64_t since_ms;
         w->blame = oldest_item(f, worker, &since_ms);
         worker_terminate(f, worker, CAUSE_TIMEOUT);
@@ -644,7 +645,7 @@ void limits_check(struct feed *f)
             continue;
         if (w->in_flight > 0 && f->config.item_limit_ms > 0 && w->state == WORKER_LIVE)
             item_limit_check(f, i);
-        if (w->in_flight > 0 && w->state == WORKER_LIVE)
+        if (w->in_flight > 0)
             silence_check(f, i);
     }
 }

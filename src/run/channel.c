@@ -18,21 +18,22 @@ enum {
 
 /* ---- to the worker ---- */
 
-static void item_refuse(struct life *life, uint64_t item, const struct err *why)
+/* The worker never sees it, so the credit that it would have used is still good. */
+static void item_refuse(struct life *life, uint64_t item)
 {
     struct session *s = life->session;
-    log_add(s->log, LOG_WARN, "input", "%s", why->text);
     session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item});
+    session_event(s, (struct feed_event){.kind = EV_READY, .worker = life->seat, .count = 1});
 }
 
-static bool item_write(struct life *life, uint64_t item, uint32_t attempt, struct err *err)
+static bool item_write(struct life *life, uint64_t item, uint32_t attempt)
 {
     struct session *s = life->session;
     struct buf *out = &life->to_worker;
     size_t begin = out->len;
     const char *key = "data";
     cleanup_buf struct buf data = BUF_INIT;
-    if (source_item_json(s->source, item, &data, &key, err) != 0) {
+    if (source_item_json(s->source, item, &data, &key, NULL) != 0) {
         out->len = begin;
         return false;
     }
@@ -46,10 +47,9 @@ static bool item_write(struct life *life, uint64_t item, uint32_t attempt, struc
 void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t attempt)
 {
     for (uint64_t item = first; item < first + count; item++) {
-        struct err err = {0};
         life_sent(life, 1);
-        if (!item_write(life, item, attempt, &err))
-            item_refuse(life, item, &err);
+        if (!item_write(life, item, attempt))
+            item_refuse(life, item);
     }
     if (life->to_worker.len >= FLUSH_BYTES)
         life_flush(life);
@@ -173,8 +173,7 @@ static void on_loaded(struct life *life, const struct message *m)
 
 static void message_malformed(struct life *life, struct str line)
 {
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
-             line.at);
+    life_stray_note(life, "a message that is no JSON object", line);
     session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
 }
 

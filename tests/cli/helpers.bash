@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the tests of the command share. Each test runs in a folder of its own, which is removed after
+# it. Everything it starts carries MUSTER_TEST_MARK in its environment, and the test fails if a
+# process with that mark is left at its end.
+bats_require_minimum_version 1.5.0
+
+: "${MUSTER:?the program to test}"
+PYTHON=${PYTHON:-/usr/bin/python3}
+
+common_setup() {
+    cd "$BATS_TEST_TMPDIR" || return 1
+    TEST_MARK="$$-$BATS_TEST_NUMBER-$RANDOM$RANDOM"
+    export MUSTER_TEST_MARK=$TEST_MARK
+    export MUSTER_LOCK_DIR=$BATS_TEST_TMPDIR/locks
+    export PYTHONDONTWRITEBYTECODE=1 LC_ALL=C.UTF-8
+    unset CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER MUSTER_RUNS_DIR PYTHONPATH OMP_NUM_THREADS
+    unset BATS_RUN_ERREXIT MUSTER_NVML MUSTER_FAKE_NVML
+    KEPT=
+}
+
+# The pids of living processes that carry this test's mark. A zombie has no environment.
+marked() {
+    env -u MUSTER_TEST_MARK grep -lszF "MUSTER_TEST_MARK=$TEST_MARK" /proc/[0-9]*/environ 2>/dev/null |
+        cut -d/ -f3
+}
+
+nobody_is_left() {
+    [ -z "$(marked)" ]
+}
+
+# Bats itself runs us in a shell that may have inherited nothing marked: only commands are marked.
+common_teardown() {
+    local pid
+    for pid in $KEPT; do kill -KILL "$pid" 2>/dev/null || true; done
+    if ! wait_for nobody_is_left; then
+        echo "left running:"
+        for pid in $(marked); do
+            tr '\0' ' ' <"/proc/$pid/cmdline"
+            echo "(pid $pid)"
+            kill -KILL "$pid" 2>/dev/null || true
+        done
+        return 1
+    fi
+}
+
+setup() { common_setup; }
+teardown() { common_teardown; }
+
+# wait_for COMMAND…: until it succeeds; fails after 20 seconds.
+wait_for() {
+    local end=$((SECONDS + 20))
+    until "$@"; do
+        if [ $SECONDS -ge $end ]; then
+            echo "waited in vain for: $*"
+            return 1
+        fi
+        read -rt 0.02 <> <(:) || true
+    done
+}
+
+holds() { grep -qsF -- "$2" "$1"; }
+has_lines() { [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; }
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# What a run printed must hold each of these texts.
+says() {
+    local text
+    for text; do
+        [[ $output == *"$text"* ]] && continue
+        printf 'expected the words: %s\nfound: %s\n' "$text" "$output"
+        return 1
+    done
+}
+
+says_not() {
+    local text
+    for text; do
+        [[ $output != *"$text"* ]] && continue
+        printf 'expected not to find: %s\nfound: %s\n' "$text" "$output"
+        return 1
+    done
+}
+
+ended_with() {
+    [ "$status" -eq "$1" ] && return
+    printf 'expected status %s, found %s\n%s\n' "$1" "$status" "$output"
+    return 1
+}
+
+same() {
+    cmp -s "$1" "$2" && return
+    diff "$1" "$2" | head -10
+    return 1
+}
+
+# worker NAME <<'END': a program of that name in the test's folder.
+worker() {
+    cat >"$1"
+    chmod +x "$1"
+}
+
+# pyworker NAME: the same, in Python.
+pyworker() {
+    { echo "#!$PYTHON"; cat; } >"$1"
+    chmod +x "$1"
+}
+
+# Whatever hangs is ended, with status 137, long before the suite's own limit.
+limited() { timeout --foreground -s KILL 60 "$@"; }
+
+map() { run limited "$MUSTER" map "$@"; }
+
+# Start in the background; its words go to the file `said`, its pid into $PID.
+map_begin() {
+    "$MUSTER" map "$@" >said 2>&1 3>&- 4>&- &
+    PID=$!
+}
+
+# Its end: $status and $output, as after run.
+map_end() {
+    status=0
+    wait_for is_gone "$PID" || kill -KILL "$PID"
+    wait "$PID" || status=$?
+    output=$(cat said)
+}
+
+# The run's only folder, or the latest.
+run_dir() { readlink -f muster-runs/latest; }
+query() { sqlite3 "$(run_dir)/run.db" "$1"; }
+
+# records N: N lines of JSON, {"id":0} and so on.
+records() { seq 0 $(($1 - 1)) | sed 's/.*/{"id":&,"text":"word &"}/'; }
