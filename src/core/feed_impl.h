@@ -211,4 +211,6 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
 void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
 void limits_check(struct feed *f);
+/* Something was sent: see to it that limits_check comes in time, whatever else happens. */
+void limits_arm(struct feed *f);
 void everybody_end(struct feed *f);

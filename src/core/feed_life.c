@@ -9,7 +9,7 @@ enum {
     SETTLE_MIN_MS = 2,
     SETTLE_MAX_MS = 5000,
     CONFIRM_MIN_MS = 500,
-    SILENCE_MIN_MS = 60000
+    SILENCE_MIN_MS = 60000, SILENCE_LOOK_MS = 5000
 };
 
 static bool is_running(const struct worker *w)
@@ -591,12 +591,20 @@ static void item_limit_check(struct feed *f, uint32_t worker)
     worker_terminate(f, worker, CAUSE_TIMEOUT);
 }
 
+/* How often to look for workers that have fallen silent. */
+static uint64_t silence_look_ms(const struct feed *f)
+{
+    uint64_t limit_ms = f->config.silence_limit_ms;
+    return MIN(limit_ms > 0 ? limit_ms / 4 + 1 : (uint64_t)SILENCE_LOOK_MS, (uint64_t)SILENCE_LOOK_MS);
+}
+
 static void silence_check(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
     uint64_t silent_ms = f->now_ms - w->last_progress_ms;
     uint64_t usual_ms = (uint64_t)MAX(10 * w->gap_max_ms, (double)SILENCE_MIN_MS);
-    if (f->config.silence_limit_ms > 0 && silent_ms >= f->config.silence_limit_ms) {
+    bool may_end = f->config.silence_limit_ms > 0 && w->state == WORKER_LIVE;
+    if (may_end && silent_ms >= f->config.silence_limit_ms) {
         uint64_t since_ms;
         w->blame = oldest_item(f, worker, &since_ms);
         worker_terminate(f, worker, CAUSE_TIMEOUT);
@@ -604,9 +612,14 @@ static void silence_check(struct feed *f, uint32_t worker)
         w->silence_noted_ms = silent_ms;
         emit(f, ACT_NOTE, worker, w->in_flight, silent_ms, NOTE_SILENT);
     }
-    wake_at(f, f->now_ms +
-                   MIN(f->config.silence_limit_ms > 0 ? f->config.silence_limit_ms / 4 + 1 : 5000,
-                       5000ull));
+    wake_at(f, f->now_ms + silence_look_ms(f));
+}
+
+void limits_arm(struct feed *f)
+{
+    wake_at(f, f->now_ms + silence_look_ms(f));
+    if (f->config.item_limit_ms > 0)
+        wake_at(f, f->now_ms + f->config.item_limit_ms);
 }
 
 void limits_check(struct feed *f)
@@ -632,7 +645,7 @@ void limits_check(struct feed *f)
             continue;
         if (w->in_flight > 0 && f->config.item_limit_ms > 0 && w->state == WORKER_LIVE)
             item_limit_check(f, i);
-        if (w->in_flight > 0 && w->state == WORKER_LIVE)
+        if (w->in_flight > 0)
             silence_check(f, i);
     }
 }

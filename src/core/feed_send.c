@@ -116,6 +116,7 @@ static void send(struct feed *f, uint32_t worker, struct sent_range range)
     if (w->in_flight == 0)
         w->last_progress_ms = MAX(w->last_progress_ms, f->now_ms);
     items_sent(f, worker, range);
+    limits_arm(f);
     w->last_send_ms = f->now_ms;
     w->room -= MIN(w->room, (uint64_t)range.count);
     w->credits -= MIN(w->credits, (uint64_t)range.count);

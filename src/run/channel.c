@@ -173,8 +173,7 @@ static void on_loaded(struct life *life, const struct message *m)
 
 static void message_malformed(struct life *life, struct str line)
 {
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
-             line.at);
+    life_stray_note(life, "a message that is no JSON object", line);
     session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
 }
 

@@ -69,13 +69,6 @@ static void sent_pop(struct life *life, uint64_t count)
     memmove(life->sent, life->sent + 1, --life->n_sent * sizeof(*life->sent));
 }
 
-static void stray_note(struct life *life, struct str line)
-{
-    snprintf(life->stray, sizeof(life->stray), "%.*s", (int)MIN(line.len, sizeof(life->stray) - 1),
-             line.at);
-    life->stray[strcspn(life->stray, "\n")] = '\0';
-}
-
 /*
  * Match whole lines in `bytes`, which stand in the part at `offset`, with the items sent. Returns how
  * many lines there were; those beyond the items sent are counted too, for the feeder to judge.
@@ -96,7 +89,7 @@ static uint64_t lines_match(struct life *life, struct str bytes, uint64_t offset
                                                        .bytes = end - life->part_line_begin});
             sent_pop(life, found);
         } else {
-            stray_note(life, bytes);
+            life_stray_note(life, "more lines than items were sent", bytes);
         }
         life->part_line_begin = offset = end;
         bytes.at += used;
@@ -159,6 +152,14 @@ static bool line_take(struct life *life, struct str line, uint64_t *n_answers)
     return true;
 }
 
+static const char *stray_reason(const struct life *life, struct str line)
+{
+    if (!json_is_object(line))
+        return "a line that is no JSON object (JSON in wants JSON out; --raw lifts that)";
+    return life->session->request->key_field ? "a line whose --key field belongs to no item it has"
+                                             : "a line that cannot be an answer";
+}
+
 static void checked_read(struct life *life, struct str bytes)
 {
     uint64_t n_answers = 0;
@@ -192,9 +193,16 @@ static void checked_read(struct life *life, struct str bytes)
     answers_event(life, n_answers);
     return;
 stray:
-    stray_note(life, buf_str(&life->from_worker));
+    life_stray_note(life, stray_reason(life, buf_str(&life->from_worker)),
+                    buf_str(&life->from_worker));
     buf_reset(&life->from_worker);
     session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+}
+
+static size_t strcspn_of(struct str bytes, char end)
+{
+    const char *at = memchr(bytes.at, end, bytes.len);
+    return at ? (size_t)(at - bytes.at) : bytes.len;
 }
 
 void filter_read(struct life *life, struct str bytes)
@@ -203,6 +211,9 @@ void filter_read(struct life *life, struct str bytes)
     if (!life_part_ready(life) || life->was_ended)
         return;
     early_keep(life, bytes);
+    if (!life->first_line[0])
+        snprintf(life->first_line, sizeof(life->first_line), "%.*s",
+                 (int)MIN(strcspn_of(bytes, '\n'), sizeof(life->first_line) - 1), bytes.at);
     bool is_checked = s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);
     if (is_checked)
         checked_read(life, bytes);

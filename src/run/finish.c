@@ -151,6 +151,8 @@ static int unfinished(struct session *s, struct err *err)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
+    if (s->halt == HALT_MISMATCH && s->last_stray[0] && !s->end_signal)
+        why = sentence = xasprintf("%s (%s)", why, s->last_stray);
     state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
                  status);
     summary_print(s, NULL, why);
@@ -165,6 +167,7 @@ static int complete(struct session *s, struct err *err)
 {
     struct merge_stats stats = {0};
     uint64_t n_asides = 0;
+    log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = session_merge(s, &stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);

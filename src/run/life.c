@@ -95,13 +95,14 @@ void life_ask_for_room(struct life *life)
                                                          .count = room_items(life->session)});
 }
 
-static void input_broken(struct life *life, enum life_stream stream)
+void life_input_broken(struct life *life, enum life_stream stream)
 {
     life->to_worker.len = 0;
     life_stream_close(life, stream);
     if (life->session->is_complete || life->was_ended)
         return;
     life->next_hungry_ms = life->session->now_ms + BROKEN_GRACE_MS;
+    life_stray_note(life, "it closed its input with items in hand", STR(""));
     log_add(life->session->log, LOG_INFO, "worker", "%s closed its input early", life_label(life));
 }
 
@@ -121,7 +122,7 @@ void life_flush(struct life *life)
         if (put < 0 && errno == EAGAIN)
             break;
         if (put < 0) {
-            input_broken(life, stream);
+            life_input_broken(life, stream);
             return;
         }
         done += (size_t)put;
@@ -227,7 +228,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     if ((events & UV_READABLE || status < 0) &&
         !life_stream_read(life, stream, stream == STREAM_ERR ? 1 : READS_AT_ONCE)) {
         if (stream == STREAM_CHANNEL && life->is_channel && !life->has_exited)
-            input_broken(life, stream);
+            life_input_broken(life, stream);
         else
             life_stream_close(life, stream);
     }
@@ -374,7 +375,7 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life_poll(life, STREAM_OUT, UV_READABLE);
     life_poll(life, STREAM_ERR, UV_READABLE);
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
-    log_add(s->log, LOG_DEBUG, "worker", "%s: attempt %u under guard %d", life_label(life),
+    log_add(s->log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d", life_label(life),
             life->number, life->guard.pid);
 }
 

@@ -58,6 +58,18 @@ void life_end(struct life *life)
     life_flush(life);
 }
 
+void life_stray_note(struct life *life, const char *why, struct str line)
+{
+    struct session *s = life->session;
+    struct str first = line;
+    const char *end = memchr(first.at, '\n', first.len);
+    first.len = end ? (size_t)(end - first.at) : first.len;
+    snprintf(life->stray, sizeof(life->stray), "%s%s%.*s%s%s", why, first.len > 0 ? ": " : "",
+             (int)MIN(first.len, (size_t)120), first.at,
+             life->first_line[0] ? "; its first line was: " : "", life->first_line);
+    snprintf(s->last_stray, sizeof(s->last_stray), "%s", life->stray);
+}
+
 void life_terminate(struct life *life, enum feed_cause cause)
 {
     static const char *const why[] = {
@@ -69,7 +81,7 @@ void life_terminate(struct life *life, enum feed_cause cause)
     struct session *s = life->session;
     if (cause < countof(why) && why[cause])
         log_add(s->log, LOG_WARN, "worker", "%s is ended: %s%s%s", life_label(life), why[cause],
-                life->stray[0] ? "; it printed: " : "", life->stray);
+                life->stray[0] ? "; " : "", life->stray);
     life->was_ended = true;
     guard_terminate(&life->guard);
 }
@@ -143,7 +155,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
 {
     struct session *s = life->session;
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
-        log_add(s->log, LOG_DEBUG, "worker", "%s ended (%s) after %lu items", life_label(life), how,
+        log_add(s->log, LOG_INFO, "worker", "%s ended (%s) after %lu items", life_label(life), how,
                 life->items_done);
         return;
     }
@@ -153,6 +165,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
     int len = (int)MIN(last.len > 0 ? (size_t)(last.at + last.len - line) : 0, (size_t)160);
     snprintf(s->last_words, sizeof(s->last_words), "%s%s%.*s", how, len > 0 ? ": " : "", len,
              len > 0 ? line : "");
+    session_record(s, "died", life->seat, s->last_words);
     log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how,
             life->items_done, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
 }

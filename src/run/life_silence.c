@@ -3,6 +3,7 @@
  * Workers that say nothing: does a filter wait for more input before it flushes, did it lose its
  * input, does it not end though it was told to?
  */
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include "proc/waits.h"
@@ -35,9 +36,18 @@ static void overdue_check(struct life *life)
         life_terminate(life, CAUSE_NONE);
 }
 
+/* A worker that closed its stdin and lives on shows only in that nobody is left to read the pipe. */
+static bool has_reader(const struct life *life)
+{
+    struct pollfd end = {.fd = life->fds[STREAM_IN]};
+    return poll(&end, 1, 0) <= 0 || !(end.revents & POLLERR);
+}
+
 void life_hungry_check(struct life *life)
 {
     struct session *s = life->session;
+    if (!life->is_channel && life->fds[STREAM_IN] >= 0 && !has_reader(life))
+        life_input_broken(life, STREAM_IN);
     bool lost_input = life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;
     if (life->input_must_close || lost_input) {
         if (life->guard.worker_pid > 0 && life->next_hungry_ms > 0)

@@ -80,7 +80,8 @@ struct life {
     size_t n_answered, cap_answered;
     uint64_t part_line_begin; /* offset in the part after the last whole line */
     uint64_t n_items_sent, n_items_answered;
-    char stray[200]; /* the line that gave it away */
+    char first_line[120]; /* that it printed: often a banner */
+    char stray[320];      /* what gave it away: why, and the line */
     struct keyed *keyed;
 
     struct part *part;
@@ -167,12 +168,15 @@ struct session {
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
     char last_words[256]; /* of the last worker that died */
+    char last_stray[320]; /* of the last filter out of step */
     uint64_t failed_items_noted;
     uint64_t first_result_ms, status_written_ms, progress_shown_ms;
 };
 
 /* session.c */
 void session_event(struct session *s, struct feed_event event);
+/* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
+void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
 MUST_CHECK int session_loop(struct session *s, struct err *err);
 void session_stop(struct session *s, bool now);
 /* Give up the run because muster itself cannot go on (disk full, input gone). */
@@ -191,6 +195,8 @@ void life_flush(struct life *life);
 void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
 void life_ask_for_room(struct life *life);
+/* It does not read any more; what that means shows within BROKEN_GRACE_MS. */
+void life_input_broken(struct life *life, enum life_stream stream);
 /* Read what is there, at most so often. False when the stream has ended. */
 bool life_stream_read(struct life *life, enum life_stream stream, int reads_max);
 void life_report_read(struct life *life);
@@ -206,6 +212,9 @@ bool life_is_busy(const struct life *life);
 /* Its part file is open; made when the first byte comes. False: the run is being given up. */
 bool life_part_ready(struct life *life);
 const char *life_label(const struct life *life);
+
+/* Why a line cannot be an answer, and its beginning, for the messages. */
+void life_stray_note(struct life *life, const char *why, struct str line);
 
 /* filter.c */
 void filter_send(struct life *life, uint64_t first, uint64_t count);

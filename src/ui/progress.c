@@ -12,6 +12,7 @@ enum {
     DRAW_EVERY_MS = 100,
     PLAIN_EVERY_MS = 5000,
     PLAIN_FIRST_MS = 2000,
+    PLAIN_MAX_MS = 60000,
     WORKER_LINES_MAX = 16,
     RATE_SPAN_MS = 15000
 };
@@ -203,7 +204,10 @@ void progress_show(struct progress *p, const struct progress_total *total, uint6
     }
     if (p->plain_ms == 0)
         p->plain_ms = now_ms + PLAIN_FIRST_MS - p->opts.plain_every_ms;
-    if (last || now_ms - p->plain_ms < p->opts.plain_every_ms)
+    /* Less and less often: a run of a night should not fill a screen of its own. */
+    uint64_t every_ms =
+        MIN(MAX(p->opts.plain_every_ms, total->elapsed_ms / 20), (uint64_t)PLAIN_MAX_MS);
+    if (last || now_ms - p->plain_ms < every_ms)
         return;
     p->plain_ms = now_ms;
     plain(p, total);

@@ -300,6 +300,21 @@ static void an_item_over_its_limit_is_charged_and_its_neighbours_are_not(void **
     scene_close(&scene);
 }
 
+static void a_limit_is_looked_at_though_nothing_else_happens(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .item_limit_ms = 500});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    channel_up(&scene, 0, 1);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; ");
+    assert_true(feed_next_ms(scene.feed) <= scene.now_ms + 500);
+    scene.now_ms = feed_next_ms(scene.feed);
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "TERMINATE w0; ");
+    scene_close(&scene);
+}
+
 static void a_resumed_run_sends_only_what_is_missing(void **state)
 {
     (void)state;
@@ -359,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),
         cmocka_unit_test(a_straggler_is_given_to_an_idle_worker_and_the_first_answer_wins),
         cmocka_unit_test(an_item_over_its_limit_is_charged_and_its_neighbours_are_not),
+        cmocka_unit_test(a_limit_is_looked_at_though_nothing_else_happens),
         cmocka_unit_test(a_resumed_run_sends_only_what_is_missing),
         cmocka_unit_test(known_sizes_go_longest_first),
         cmocka_unit_test(at_most_so_many_load_at_one_time),
