@@ -4,7 +4,8 @@
 # Runs that are stopped, killed, detached and resumed.
 load helpers
 
-# Items from 20 on wait until the file `go` is there.
+# Items from 20 on wait until the file `go` is there. Nearly all of those before are then done: what a
+# worker that started late had been given may stand behind the gate of the other.
 gated() {
     pyworker gated <<'END'
 import muster, os, time
@@ -19,11 +20,11 @@ END
 
 results_are() { [ "$("$MUSTER" results 2>/dev/null | wc -l)" -ge "$1" ]; }
 
-# A run that stands at its gate: 20 results are committed.
+# A run that stands at its gate.
 gated_begin() {
     gated
     map_begin -g cpu:2 --grace 1s "$@" in.txt -o out.jsonl -- ./gated
-    wait_for results_are 20
+    wait_for results_are 15
 }
 
 complete() {
@@ -54,7 +55,7 @@ last_line() { tail -1 <<<"$output"; }
     map_end
     ended_with 75
     [[ $(last_line) == *"muster resume"* ]]
-    results_are 20
+    results_are 15
     touch go
     resume
     ended_with 0
@@ -95,7 +96,7 @@ last_line() { tail -1 <<<"$output"; }
         exec "$MUSTER" map -g cpu:2 in.txt -o out.jsonl -- ./gated
     ) >said 2>&1 3>&- 4>&- &
     PID=$!
-    wait_for results_are 20
+    wait_for results_are 15
     kill -HUP "$PID"
     touch go
     map_end
@@ -154,7 +155,7 @@ last_line() { tail -1 <<<"$output"; }
 @test "a run that was resumed with other devices gives the same bytes" {
     gated
     touch go
-    map -g cpu:1 in.txt -o want.jsonl -- ./gated
+    map -g cpu:1 --runs-dir elsewhere in.txt -o want.jsonl -- ./gated
     ended_with 0
     rm go
     gated_begin
@@ -179,14 +180,18 @@ for item in muster.items():
 END
     seq 100 >in.txt
     map_begin -g cpu:2 --no-reissue in.txt -o out.jsonl -- ./counted
-    wait_for results_are 20
+    wait_for results_are 15
+    "$MUSTER" results >committed
     kill -KILL "$PID"
     map_end
     wait_for nobody_is_left
     touch go
     resume latest
     ended_with 0
-    [ "$(grep -cx '[0-9]\|1[0-9]' ran)" -eq 20 ]
+    local item
+    while read -r item; do
+        [ "$(grep -cx "$item" ran)" -eq 1 ] || { echo "item $item ran again"; return 1; }
+    done <committed
     seq 0 99 >want.jsonl
     same out.jsonl want.jsonl
 }
@@ -260,10 +265,13 @@ END
     seq 5 >in.txt
     map -g cpu:1 in.txt -o out.txt -- cat
     ended_with 0
+    resume latest
+    ended_with 0
+    says "is complete: its results are in $PWD/out.txt"
     rm out.txt
     resume latest
-    says_not "0 results"
-    [ "$status" -eq 0 ] || says "finished"
+    ended_with 2
+    says "$PWD/out.txt is no longer there"
 }
 
 @test "--detach leaves the terminal; status and results work while it runs" {
@@ -271,7 +279,7 @@ END
     run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated
     ended_with 0
     says "muster status"
-    wait_for results_are 20
+    wait_for results_are 15
     run "$MUSTER" status
     says "running" "out.jsonl"
     run "$MUSTER" status --json
@@ -300,7 +308,7 @@ END
     gated
     cat in.txt | "$MUSTER" map -g cpu:2 --grace 1s - -o out.jsonl -- ./gated >said 2>&1 3>&- 4>&- &
     PID=$!
-    wait_for results_are 20
+    wait_for results_are 15
     kill -KILL "$PID"
     map_end
     touch go
@@ -314,7 +322,8 @@ END
     "$MUSTER" results --format-out csv >so_far.csv
     [ "$(head -1 so_far.csv | tr -d '\r')" = "id,seed" ]
     "$MUSTER" results -o so_far.jsonl
-    [ "$(jq .id so_far.jsonl | head -20 | tr '\n' ' ')" = "$(seq -s' ' 0 19) " ]
+    [ "$(wc -l <so_far.jsonl)" -ge 15 ]
+    jq .id so_far.jsonl | sort -nc
     touch go
     map_end
     ended_with 0
