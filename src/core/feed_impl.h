@@ -154,6 +154,8 @@ bool is_in_window(const struct feed *f, uint64_t item);
 struct sent_range fresh_take(struct feed *f, uint64_t max);
 bool fresh_is_there(struct feed *f);
 uint64_t unsettled(const struct feed *f);
+/* Its answers are matched by their order: what it was sent stands in its fifo. */
+bool answers_in_order(const struct worker *w);
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range);
 /* Take `worker` off the owners. True if nobody owns the item now (it is WAITING then). */
 bool item_disown(struct feed *f, uint32_t worker, uint64_t item);

@@ -562,7 +562,7 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker, uint64_t *since_ms)
     struct worker *w = &f->workers[worker];
     uint64_t found = UINT64_MAX;
     *since_ms = UINT64_MAX;
-    if (w->mode != MODE_CHANNEL && w->fifo_len > 0) {
+    if (answers_in_order(w) && w->fifo_len > 0) {
         *since_ms = MAX(w->last_progress_ms, w->last_send_ms * (w->in_flight == 1));
         return w->fifo[w->fifo_head].first;
     }

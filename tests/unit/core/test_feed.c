@@ -358,6 +358,53 @@ static void at_most_so_many_load_at_one_time(void **state)
     scene_close(&scene);
 }
 
+/* A filter whose answers carry keys, up and with room. */
+static void keyed_up(struct scene *scene, uint32_t worker)
+{
+    TELL(scene, .kind = EV_STARTED, .worker = worker);
+    TELL(scene, .kind = EV_KEYED, .worker = worker);
+    TELL(scene, .kind = EV_ROOM, .worker = worker, .count = 1000);
+}
+
+static void a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 4000);
+    keyed_up(&scene, 0);
+    keyed_up(&scene, 1);
+    /* Turn by turn, so that no two items of one worker are neighbours. */
+    for (uint64_t item = 0; item < 2000; item++) {
+        buf_reset(&scene.said);
+        TELL(&scene, .kind = EV_ROOM, .worker = item % 2, .count = 1);
+        TELL(&scene, .kind = EV_DONE, .worker = item % 2, .item = item);
+        assert_non_null(strstr(buf_text(&scene.said), "SEND"));
+    }
+    scene_close(&scene);
+}
+
+static void the_oldest_item_of_a_keyed_filter_is_the_one_over_its_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1,
+                                             .n_devices = 1,
+                                             .retries = 0,
+                                             .item_limit_ms = 500,
+                                             .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    keyed_up(&scene, 0);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_DONE, .item = 2);
+    buf_reset(&scene.said);
+    scene.now_ms += 600;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "TERMINATE w0; SET_ASIDE w0 1 after 1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +425,8 @@ int main(void)
         cmocka_unit_test(a_resumed_run_sends_only_what_is_missing),
         cmocka_unit_test(known_sizes_go_longest_first),
         cmocka_unit_test(at_most_so_many_load_at_one_time),
+        cmocka_unit_test(a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent),
+        cmocka_unit_test(the_oldest_item_of_a_keyed_filter_is_the_one_over_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
