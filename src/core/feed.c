@@ -318,10 +318,6 @@ size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_
     *out = f->actions;
     if (f->is_over)
         return 0;
-    if (!f->begun) {
-        f->begin_ms = ev->now_ms;
-        f->begun = true;
-    }
     ASSERT(ev->now_ms >= f->now_ms);
     f->now_ms = ev->now_ms;
     bool due = f->now_ms >= f->wake_ms;

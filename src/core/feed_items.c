@@ -89,7 +89,7 @@ bool answers_in_order(const struct worker *w)
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
 {
     struct worker *w = &f->workers[worker];
-    uint32_t sent_ms = (uint32_t)(f->now_ms - f->begin_ms);
+    f->sent_order++;
     for (uint32_t i = 0; i < range.count; i++) {
         struct slot *slot = slot_of(f, range.first + i);
         bool second = slot->state == SLOT_SENT;
@@ -97,7 +97,7 @@ void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
         slot->state = SLOT_SENT;
         if (!second) {
             slot->flags = 0;
-            slot->sent_ms = sent_ms;
+            slot->sent_order = f->sent_order;
         }
     }
     w->low = w->high == 0 ? range.first : MIN(w->low, range.first);
