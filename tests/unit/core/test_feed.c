@@ -507,6 +507,79 @@ static void the_limit_for_the_start_holds_after_the_end_of_the_input(void **stat
     scene_close(&scene);
 }
 
+static void every_item_of_a_hung_worker_is_given_to_others(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 12, .flag = true);
+    channel_up(&scene, 0, 6);
+    channel_up(&scene, 1, 1);
+    uint64_t done = 0;
+    for (int tries = 0; tries < 500 && done < 12; tries++) { /* worker 0 never answers */
+        struct feed_counts counts;
+        scene.now_ms += 100;
+        for (uint64_t item = 0; item < 12; item++) {
+            char sent[40];
+            snprintf(sent, sizeof(sent), "SEND w1 %lu+1;", item);
+            if (!strstr(buf_text(&scene.said), sent))
+                continue;
+            buf_reset(&scene.said);
+            TELL(&scene, .kind = EV_DONE, .worker = 1, .item = item);
+            TELL(&scene, .kind = EV_COMMITTED, .item = item, .count = 1);
+            TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+            break;
+        }
+        TELL(&scene, .kind = EV_TICK);
+        feed_counts(scene.feed, &counts);
+        done = counts.done;
+    }
+    assert_int_equal(done, 12);
+    scene_close(&scene);
+}
+
+static void a_second_copy_is_not_given_to_a_filter_that_is_settling(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        TELL(&scene, .kind = EV_STARTED, .worker = worker);
+        TELL(&scene, .kind = EV_ROOM, .worker = worker, .count = 100);
+    }
+    scene.now_ms += 1000;
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
+    scene.now_ms += 1000;
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
+    expect(&scene, "");
+    while (scene.said.len == 0) { /* its answers are confirmed before it is given anything else */
+        scene.now_ms = feed_next_ms(scene.feed);
+        TELL(&scene, .kind = EV_TICK);
+    }
+    assert_ptr_equal(strstr(buf_text(&scene.said), "COMMIT w0"), buf_text(&scene.said));
+    scene_close(&scene);
+}
+
+static void an_event_at_the_time_of_a_tick_does_not_swallow_it(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    buf_reset(&scene.said);
+    scene.now_ms = feed_next_ms(scene.feed) + 300;
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 1); /* in the tick's stead */
+    expect(&scene, "NOTE w1; SEND w1 0+1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -534,6 +607,9 @@ int main(void)
         cmocka_unit_test(a_second_copy_has_its_own_time_limit),
         cmocka_unit_test(the_limits_hold_after_the_end_of_the_input),
         cmocka_unit_test(the_limit_for_the_start_holds_after_the_end_of_the_input),
+        cmocka_unit_test(every_item_of_a_hung_worker_is_given_to_others),
+        cmocka_unit_test(a_second_copy_is_not_given_to_a_filter_that_is_settling),
+        cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
