@@ -131,7 +131,10 @@ static int plan_print(struct session *s)
 static int dry_run(struct session *s, struct err *err)
 {
     int rc = session_plan(s, err);
-    return rc ? rc : plan_print(s);
+    if (rc == 0)
+        rc = plan_print(s);
+    session_plan_release(s);
+    return rc;
 }
 
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,

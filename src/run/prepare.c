@@ -495,6 +495,18 @@ int session_plan(struct session *s, struct err *err)
     return rc ? rc : seats_take(s, err);
 }
 
+void session_plan_release(struct session *s)
+{
+    device_locks_release(&s->locks);
+    device_list_release(&s->devices);
+    free(s->places);
+    free(s->device_of);
+    free(s->chosen);
+    free(s->samples);
+    free(s->device_is_lost);
+    free(s->guard_path);
+}
+
 int session_prepare(struct session *s, struct err *err)
 {
     uv_loop_init(&s->loop);

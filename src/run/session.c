@@ -592,22 +592,15 @@ void session_release(struct session *s)
     feed_free(s->feed);
     source_close(s->source);
     store_close(s->store);
-    device_locks_release(&s->locks);
-    device_list_release(&s->devices);
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);
     progress_free(s->progress);
     s->log->context = s->log->console_begin = s->log->console_end = NULL;
-    free(s->places);
-    free(s->device_of);
-    free(s->chosen);
-    free(s->samples);
-    free(s->device_is_lost);
     free(s->done);
     free(s->order);
     free(s->queue);
     free(s->run_dir);
     free(s->run_id);
-    free(s->guard_path);
+    session_plan_release(s);
 }

@@ -237,6 +237,7 @@ void channel_commit(struct life *life, uint64_t item);
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
+void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* finish.c */
