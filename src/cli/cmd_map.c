@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "run/request.h"
 #include "store/manifest.h"
@@ -244,10 +245,45 @@ static int options_replay(struct map_options *options, const struct manifest *ma
     return rc;
 }
 
+/* A complete run has no parts any more: there is nothing to go on with, and nothing to merge again. */
+static bool is_complete(const char *dir)
+{
+    cleanup_free char *parts = path_join(dir, "parts");
+    return !path_exists(parts);
+}
+
+static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest, struct err *err)
+{
+    if (!path_exists(manifest->output))
+        return fail(err, ERR_USAGE, "run %s was complete, but its output %s is no longer there; run it again by muster map",
+                    path_basename(dir), manifest->output);
+    say(app, "run %s is complete: its results are in %s", path_basename(dir), manifest->output);
+    return 0;
+}
+
+static int resume_found(struct app *app, struct map_options *typed, char *dir, const struct manifest *manifest,
+                        char **command, struct err *err)
+{
+    struct map_options options = {0};
+    int rc = options_replay(&options, manifest, app, err);
+    if (rc == 0 && chdir(manifest->cwd) != 0)
+        rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
+    options.request.resume_dir = dir;
+    options.request.retry_failed = typed->request.retry_failed;
+    if (command && command[0])
+        options.request.command = (const char *const *)command;
+    if (typed->request.retry_failed)
+        options.request.overwrite = true; /* the output that lacks the failed ones is its own */
+    options.request.dry_run = false;
+    return rc ? rc
+              : map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
+                        &options.request, err);
+}
+
 static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {
-    struct map_options *typed = request, options = {0};
+    struct map_options *typed = request;
     struct manifest manifest;
     char *dir = NULL;
     cleanup_free char *root = runs_root(typed->request.runs_dir);
@@ -258,19 +294,8 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
-    rc = options_replay(&options, &manifest, app, err);
-    if (rc == 0 && chdir(manifest.cwd) != 0)
-        rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest.cwd);
-    options.request.resume_dir = dir;
-    options.request.retry_failed = typed->request.retry_failed;
-    if (command && command[0])
-        options.request.command = (const char *const *)command;
-    if (typed->request.retry_failed)
-        options.request.overwrite = true; /* the output that lacks the failed ones is its own */
-    options.request.dry_run = false;
-    if (rc == 0)
-        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
-                     &options.request, err);
+    rc = is_complete(dir) ? complete_say(app, dir, &manifest, err)
+                          : resume_found(app, typed, dir, &manifest, command, err);
     manifest_release(&manifest);
     free(dir);
     return rc;
