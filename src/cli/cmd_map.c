@@ -127,6 +127,7 @@ static const struct opt map_opts[] = {
 static const struct opt resume_opts[] = {
     COMMON_OPTS,
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
+    {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
     {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
     {OPT_END},
 };
