@@ -269,7 +269,15 @@ while read -r n; do :; done
 END
     map -g cpu:1 in.txt -o out.txt -- ./mute
     ended_with 1
-    says "one line out for each line in"
+    says "without an answer" "one line for each item"
+}
+
+@test "a filter that does not exit after its last answer is ended, and its results count" {
+    seq 10 >in.txt
+    map -g cpu:2 --grace 1s in.txt -o out.txt -- sh -c 'while read -r n; do echo "$n"; done; exec sleep 1000'
+    ended_with 0
+    same out.txt in.txt
+    [ "$(query 'select count(*) from attempts')" -le 2 ]
 }
 
 @test "a worker that hangs without an answer is ended by --silence" {
