@@ -119,10 +119,15 @@ void feed_free(struct feed *f)
 
 /* ---- events ---- */
 
+/* What there is to do when it is due is done by any event. */
 static void on_tick(struct feed *f, const struct feed_event *ev)
 {
-    (void)ev;
-    /* Idle workers look again: a straggler may have become worth a second copy. */
+    (void)f, (void)ev;
+}
+
+/* Idle workers look again: a straggler may have become worth a second copy. */
+static void idle_look(struct feed *f)
+{
     uint32_t tries = f->input_is_final && !f->config.no_reissue ? f->idle_len : 0;
     for (uint32_t i = 0; i < tries; i++) {
         uint32_t worker = f->idle[--f->idle_len];
@@ -318,10 +323,6 @@ size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_
     *out = f->actions;
     if (f->is_over)
         return 0;
-    if (!f->begun) {
-        f->begin_ms = ev->now_ms;
-        f->begun = true;
-    }
     ASSERT(ev->now_ms >= f->now_ms);
     f->now_ms = ev->now_ms;
     bool due = f->now_ms >= f->wake_ms;
@@ -330,8 +331,10 @@ size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_
     pool_ripen(f);
     if (is_heard(f, ev))
         handlers[ev->kind].handle(f, ev);
-    if (due || ev->kind == EV_TICK)
+    if (due || ev->kind == EV_TICK) {
+        idle_look(f);
         limits_check(f);
+    }
     idle_feed(f);
     seats_fill(f);
     finish_if_done(f);

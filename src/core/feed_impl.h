@@ -35,7 +35,7 @@ enum slot_flags {
 
 /* One item between frontier and frontier + spread. Owners are worker + 1, 0 = nobody. */
 struct slot {
-    uint32_t sent_ms; /* since the feeder's first event */
+    uint32_t sent_order; /* which send it went with, counted up; may wrap */
     uint16_t owner[2];
     uint8_t state, flags, failures, unused;
 };
@@ -81,6 +81,9 @@ struct worker {
     uint32_t provisional; /* filter: answered, not confirmed */
     uint64_t credits, room, window;
     uint64_t low, high; /* every item it owns lies in [low, high) */
+    /* what the item limit looked at last, and since when it has been the oldest in hand */
+    uint64_t oldest, oldest_since_ms;
+    uint32_t oldest_order;
 
     uint64_t started_ms, last_progress_ms, last_send_ms, provisional_since_ms, settle_at_ms;
     uint64_t not_before_ms, reissue_after_ms;
@@ -103,8 +106,7 @@ struct feed_device {
 struct feed {
     struct feed_config config;
     struct rng rng;
-    uint64_t begin_ms, now_ms, wake_ms;
-    bool begun;
+    uint64_t now_ms, wake_ms;
 
     uint64_t spread, mask;
     struct slot *slots;
@@ -113,6 +115,7 @@ struct feed {
     size_t done_cursor;
     uint64_t order_cursor;
     uint64_t settled, done_before, committed, asides;
+    uint32_t sent_order;
 
     struct chunk *pool;
     uint32_t pool_free, pool_used;
@@ -154,6 +157,8 @@ bool is_in_window(const struct feed *f, uint64_t item);
 struct sent_range fresh_take(struct feed *f, uint64_t max);
 bool fresh_is_there(struct feed *f);
 uint64_t unsettled(const struct feed *f);
+/* Its answers are matched by their order: what it was sent stands in its fifo. */
+bool answers_in_order(const struct worker *w);
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range);
 /* Take `worker` off the owners. True if nobody owns the item now (it is WAITING then). */
 bool item_disown(struct feed *f, uint32_t worker, uint64_t item);

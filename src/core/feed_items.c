@@ -81,10 +81,15 @@ struct sent_range fresh_take(struct feed *f, uint64_t max)
     return range;
 }
 
+bool answers_in_order(const struct worker *w)
+{
+    return w->mode == MODE_FILTER || w->mode == MODE_UNKNOWN;
+}
+
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
 {
     struct worker *w = &f->workers[worker];
-    uint32_t sent_ms = (uint32_t)(f->now_ms - f->begin_ms);
+    f->sent_order++;
     for (uint32_t i = 0; i < range.count; i++) {
         struct slot *slot = slot_of(f, range.first + i);
         bool second = slot->state == SLOT_SENT;
@@ -92,14 +97,14 @@ void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
         slot->state = SLOT_SENT;
         if (!second) {
             slot->flags = 0;
-            slot->sent_ms = sent_ms;
+            slot->sent_order = f->sent_order;
         }
     }
     w->low = w->high == 0 ? range.first : MIN(w->low, range.first);
     w->high = MAX(w->high, range.first + range.count);
     w->in_flight += range.count;
     f->n_in_flight += range.count;
-    if (w->mode == MODE_CHANNEL)
+    if (!answers_in_order(w))
         return;
     struct sent_range *last = &w->fifo[(w->fifo_head + w->fifo_len + FIFO_CAP - 1) % FIFO_CAP];
     if (w->fifo_len > 0 && last->first + last->count == range.first) {
@@ -149,7 +154,7 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
     if (answered) {
         w->provisional--;
         f->n_provisional--;
-    } else if (w->mode == MODE_CHANNEL || w->mode == MODE_KEYED) {
+    } else if (!answers_in_order(w)) {
         w->losers++;
         w->in_flight--;
         f->n_in_flight--;

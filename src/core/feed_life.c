@@ -9,7 +9,8 @@ enum {
     SETTLE_MIN_MS = 2,
     SETTLE_MAX_MS = 5000,
     CONFIRM_MIN_MS = 500,
-    SILENCE_MIN_MS = 60000, SILENCE_LOOK_MS = 5000
+    SILENCE_MIN_MS = 60000,
+    SILENCE_LOOK_MS = 5000
 };
 
 static bool is_running(const struct worker *w)
@@ -36,7 +37,7 @@ static void life_reset(struct worker *w)
     w->memory_is_back = w->input_closed = w->is_draining = w->last_was_short = false;
     w->group = NONE;
     w->ended_for = CAUSE_NONE;
-    w->blame = UINT64_MAX;
+    w->blame = w->oldest = UINT64_MAX;
     w->in_flight = w->losers = w->provisional = 0;
     w->credits = w->room = 0;
     w->window = 1;
@@ -295,6 +296,7 @@ void worker_result(struct feed *f, uint32_t worker, uint64_t item)
     if (!result_take(f, worker, item)) {
         bool was_loser = w->losers > 0;
         w->losers -= was_loser;
+        w->last_progress_ms = f->now_ms;
         emit(f, ACT_DROP, worker, item, 1, 0);
         if (!was_loser)
             emit(f, ACT_NOTE, worker, item, 0, NOTE_FOREIGN);
@@ -558,37 +560,61 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
 
 /* ---- limits ---- */
 
-static uint64_t oldest_item(struct feed *f, uint32_t worker, uint64_t *since_ms)
+/* The item that this worker was sent first and has not answered, UINT64_MAX if there is none. */
+static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    const struct worker *w = &f->workers[worker];
     uint64_t found = UINT64_MAX;
-    *since_ms = UINT64_MAX;
-    if (w->mode != MODE_CHANNEL && w->fifo_len > 0) {
-        *since_ms = MAX(w->last_progress_ms, w->last_send_ms * (w->in_flight == 1));
+    uint32_t order = 0;
+    if (answers_in_order(w) && w->fifo_len > 0)
         return w->fifo[w->fifo_head].first;
-    }
     for (uint64_t item = MAX(w->low, f->config.order ? 0 : f->frontier); item < w->high; item++) {
         const struct slot *slot = slot_of(f, item);
-        uint64_t sent_ms = f->begin_ms + slot->sent_ms;
-        if (slot->state == SLOT_SENT && slot->owner[0] == worker + 1 && sent_ms < *since_ms) {
-            *since_ms = sent_ms;
+        bool first = slot->owner[0] == worker + 1;
+        bool mine = slot->state == SLOT_SENT && (first || slot->owner[1] == worker + 1);
+        if (!mine || slot->flags & (first ? ANSWERED_FIRST : ANSWERED_SECOND))
+            continue;
+        if (found == UINT64_MAX || (int32_t)(slot->sent_order - order) < 0) {
             found = item;
+            order = slot->sent_order;
         }
     }
     return found;
 }
 
+/*
+ * Since when has it been at work on its oldest item? Those behind it may well wait for their turn, so
+ * time in hand proves nothing. A filter begins with the next line when it has answered one; of
+ * another worker it is known no better than by the last answer before the item was seen to be the
+ * oldest.
+ */
+static uint64_t oldest_since_ms(struct feed *f, struct worker *w, uint64_t item)
+{
+    if (answers_in_order(w))
+        return MAX(w->last_progress_ms, w->in_flight == 1 ? w->last_send_ms : 0);
+    uint32_t order = slot_of(f, item)->sent_order;
+    if (item != w->oldest || order != w->oldest_order)
+        w->oldest_since_ms = w->last_progress_ms;
+    w->oldest = item;
+    w->oldest_order = order;
+    return w->oldest_since_ms;
+}
+
 static void item_limit_check(struct feed *f, uint32_t worker)
 {
-    uint64_t since_ms, limit_ms = f->config.item_limit_ms;
-    uint64_t item = oldest_item(f, worker, &since_ms);
+    struct worker *w = &f->workers[worker];
+    uint64_t limit_ms = f->config.item_limit_ms, item = oldest_item(f, worker);
     if (item == UINT64_MAX)
         return;
+    uint64_t since_ms = oldest_since_ms(f, w, item);
+    /* It may give all its answers at its end: then only their sum is known. */
+    if (w->state == WORKER_ENDING && answers_in_order(w))
+        limit_ms *= w->in_flight;
     if (f->now_ms < since_ms + limit_ms) {
-        wake_at(f, since_ms + limit_ms);
+        wake_at(f, MIN(since_ms + limit_ms, f->now_ms + f->config.item_limit_ms / 8 + 1));
         return;
     }
-    f->workers[worker].blame = item;
+    w->blame = item;
     worker_terminate(f, worker, CAUSE_TIMEOUT);
 }
 
@@ -596,7 +622,8 @@ static void item_limit_check(struct feed *f, uint32_t worker)
 static uint64_t silence_look_ms(const struct feed *f)
 {
     uint64_t limit_ms = f->config.silence_limit_ms;
-    return MIN(limit_ms > 0 ? limit_ms / 4 + 1 : (uint64_t)SILENCE_LOOK_MS, (uint64_t)SILENCE_LOOK_MS);
+    return MIN(limit_ms > 0 ? limit_ms / 4 + 1 : (uint64_t)SILENCE_LOOK_MS,
+               (uint64_t)SILENCE_LOOK_MS);
 }
 
 static void silence_check(struct feed *f, uint32_t worker)
@@ -604,10 +631,9 @@ static void silence_check(struct feed *f, uint32_t worker)
     struct worker *w = &f->workers[worker];
     uint64_t silent_ms = f->now_ms - w->last_progress_ms;
     uint64_t usual_ms = (uint64_t)MAX(10 * w->gap_max_ms, (double)SILENCE_MIN_MS);
-    bool may_end = f->config.silence_limit_ms > 0 && w->state == WORKER_LIVE;
+    bool may_end = f->config.silence_limit_ms > 0 && w->state != WORKER_LOADING;
     if (may_end && silent_ms >= f->config.silence_limit_ms) {
-        uint64_t since_ms;
-        w->blame = oldest_item(f, worker, &since_ms);
+        w->blame = oldest_item(f, worker);
         worker_terminate(f, worker, CAUSE_TIMEOUT);
     } else if (silent_ms >= usual_ms && silent_ms >= 2 * w->silence_noted_ms) {
         w->silence_noted_ms = silent_ms;
@@ -627,7 +653,9 @@ void limits_check(struct feed *f)
 {
     for (uint32_t i = 0; i < f->config.n_workers; i++) {
         struct worker *w = &f->workers[i];
-        bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING;
+        bool is_ending = w->state == WORKER_ENDING && w->ended_for == CAUSE_NONE;
+        bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING ||
+                          (is_ending && w->mode == MODE_UNKNOWN);
         if (w->settle_at_ms > 0 && w->settle_at_ms <= f->now_ms && w->in_flight == 0) {
             w->settle_at_ms = 0;
             w->is_draining = false;
@@ -642,11 +670,11 @@ void limits_check(struct feed *f)
             else
                 wake_at(f, w->started_ms + f->config.start_limit_ms);
         }
-        if (w->state != WORKER_LIVE && w->state != WORKER_LOADING)
+        if (w->in_flight == 0 ||
+            !(w->state == WORKER_LIVE || w->state == WORKER_LOADING || is_ending))
             continue;
-        if (w->in_flight > 0 && f->config.item_limit_ms > 0 && w->state == WORKER_LIVE)
+        if (f->config.item_limit_ms > 0 && !is_loading)
             item_limit_check(f, i);
-        if (w->in_flight > 0)
-            silence_check(f, i);
+        silence_check(f, i);
     }
 }

@@ -163,8 +163,7 @@ static bool reissue(struct feed *f, uint32_t worker)
     uint32_t victim = NONE;
     for (uint32_t v = 0; v < f->config.n_workers; v++) {
         const struct worker *other = &f->workers[v];
-        if (v == worker || other->in_flight == 0 || other->group != NONE ||
-            other->losers >= other->in_flight)
+        if (v == worker || other->in_flight == 0 || other->group != NONE)
             continue;
         double left = left_ms(f, other, w->mean_ms);
         uint64_t item;
@@ -204,8 +203,10 @@ static void starved(struct feed *f, uint32_t worker)
             return;
         }
     }
-    if (w->mode == MODE_FILTER && w->in_flight == 0 && w->provisional > 0)
-        worker_settle(f, worker);
+    if (w->mode == MODE_FILTER && w->in_flight == 0 && w->provisional > 0) {
+        worker_settle(f, worker); /* which asks again when it is through */
+        return;
+    }
     if (reissue(f, worker))
         return;
     idle_push(f, worker);

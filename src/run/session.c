@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "proc/waits.h"
 #include "store/runs.h"
 #include "ui/progress.h"
 
@@ -570,6 +571,7 @@ int session_loop(struct session *s, struct err *err)
     uv_prepare_start(&s->prepare, on_prepare);
     uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
     s->begin_ms = session_now(s);
+    s->oom_kills_seen = proc_oom_kills();
     seats_log(s);
     monitor_start(s);
     scan_start(s);

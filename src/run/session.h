@@ -90,7 +90,7 @@ struct life {
     uint64_t busy_since_ms, busy_ms; /* time with items in hand */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
     uint64_t cpu_ticks_seen, bytes_in_flight;
-    uint64_t items_done, mem_peak_bytes, oom_kills_before;
+    uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
     char last_word[160];
 };
@@ -152,6 +152,7 @@ struct session {
     struct monitor *monitor;
     struct device_sample *samples; /* [n_chosen], the latest */
     bool *device_is_lost;
+    uint64_t oom_kills_seen; /* by the kernel, when last looked */
 
     struct at_hand hand;
     struct feed_event *queue; /* events that actions gave rise to */

@@ -373,6 +373,228 @@ static void at_most_so_many_load_at_one_time(void **state)
     scene_close(&scene);
 }
 
+/* A filter whose answers carry keys, up and with room. */
+static void keyed_up(struct scene *scene, uint32_t worker)
+{
+    TELL(scene, .kind = EV_STARTED, .worker = worker);
+    TELL(scene, .kind = EV_KEYED, .worker = worker);
+    TELL(scene, .kind = EV_ROOM, .worker = worker, .count = 1000);
+}
+
+static void a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 4000);
+    keyed_up(&scene, 0);
+    keyed_up(&scene, 1);
+    /* Turn by turn, so that no two items of one worker are neighbours. */
+    for (uint64_t item = 0; item < 2000; item++) {
+        buf_reset(&scene.said);
+        TELL(&scene, .kind = EV_ROOM, .worker = item % 2, .count = 1);
+        TELL(&scene, .kind = EV_DONE, .worker = item % 2, .item = item);
+        assert_non_null(strstr(buf_text(&scene.said), "SEND"));
+    }
+    scene_close(&scene);
+}
+
+static void the_oldest_item_of_a_keyed_filter_is_the_one_over_its_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1,
+                                             .n_devices = 1,
+                                             .retries = 0,
+                                             .item_limit_ms = 500,
+                                             .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    keyed_up(&scene, 0);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_DONE, .item = 2);
+    buf_reset(&scene.said);
+    scene.now_ms += 600;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "TERMINATE w0; SET_ASIDE w0 1 after 1; ");
+    scene_close(&scene);
+}
+
+static void an_item_that_waits_behind_another_is_not_over_its_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .item_limit_ms = 500, .retries = 9});
+    TELL(&scene, .kind = EV_INPUT, .count = 4, .flag = true);
+    channel_up(&scene, 0, 4); /* all four at once; each takes 400 ms, one after the other */
+    buf_reset(&scene.said);
+    for (uint64_t item = 0; item < 4; item++) {
+        for (uint64_t end_ms = scene.now_ms + 400; feed_next_ms(scene.feed) < end_ms;) {
+            scene.now_ms = feed_next_ms(scene.feed);
+            TELL(&scene, .kind = EV_TICK);
+        }
+        scene.now_ms = 1000 + 400 * (item + 1);
+        TELL(&scene, .kind = EV_DONE, .item = item);
+    }
+    expect(&scene, "COMMIT w0 0+1; COMMIT w0 1+1; COMMIT w0 2+1; COMMIT w0 3+1; ");
+    scene_close(&scene);
+}
+
+static void the_item_sent_first_is_the_one_over_its_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .retries = 0, .item_limit_ms = 500});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 10); /* item 0 goes to its stdin, and comes back */
+    TELL(&scene, .kind = EV_READY, .count = 3);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+2; SEND w0 0+1; ");
+    scene.now_ms += 500;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "TERMINATE w0; SET_ASIDE w0 1 after 1; ");
+    scene_close(&scene);
+}
+
+static void a_second_copy_has_its_own_time_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 2, .n_devices = 2, .retries = 0, .item_limit_ms = 500});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    buf_reset(&scene.said);
+    scene.now_ms += 300;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "NOTE w1; SEND w1 0+1; ");
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_ENDED);
+    scene.now_ms += 200;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "TERMINATE w0; "); /* not worker 1, which has had it for a short time only */
+    scene_close(&scene);
+}
+
+static void the_limits_hold_after_the_end_of_the_input(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1,
+                                             .n_devices = 1,
+                                             .retries = 0,
+                                             .item_limit_ms = 500,
+                                             .start_limit_ms = 2000});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 10);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    TELL(&scene, .kind = EV_HUNGRY);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+1; END w0; ");
+    scene.now_ms += 500;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "TERMINATE w0; ");
+    scene_close(&scene);
+}
+
+static void the_limit_for_the_start_holds_after_the_end_of_the_input(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .start_limit_ms = 2000});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 10);
+    TELL(&scene, .kind = EV_HUNGRY);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; END w0; ");
+    scene.now_ms += 2000;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "TERMINATE w0; ");
+    scene_close(&scene);
+}
+
+static void every_item_of_a_hung_worker_is_given_to_others(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 12, .flag = true);
+    channel_up(&scene, 0, 6);
+    channel_up(&scene, 1, 1);
+    uint64_t done = 0;
+    for (int tries = 0; tries < 500 && done < 12; tries++) { /* worker 0 never answers */
+        struct feed_counts counts;
+        scene.now_ms += 100;
+        for (uint64_t item = 0; item < 12; item++) {
+            char sent[40];
+            snprintf(sent, sizeof(sent), "SEND w1 %lu+1;", item);
+            if (!strstr(buf_text(&scene.said), sent))
+                continue;
+            buf_reset(&scene.said);
+            TELL(&scene, .kind = EV_DONE, .worker = 1, .item = item);
+            TELL(&scene, .kind = EV_COMMITTED, .item = item, .count = 1);
+            TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+            break;
+        }
+        TELL(&scene, .kind = EV_TICK);
+        feed_counts(scene.feed, &counts);
+        done = counts.done;
+    }
+    assert_int_equal(done, 12);
+    scene_close(&scene);
+}
+
+static void a_second_copy_is_not_given_to_a_filter_that_is_settling(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        TELL(&scene, .kind = EV_STARTED, .worker = worker);
+        TELL(&scene, .kind = EV_ROOM, .worker = worker, .count = 100);
+    }
+    scene.now_ms += 1000;
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
+    scene.now_ms += 1000;
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
+    expect(&scene, "");
+    while (scene.said.len == 0) { /* its answers are confirmed before it is given anything else */
+        scene.now_ms = feed_next_ms(scene.feed);
+        TELL(&scene, .kind = EV_TICK);
+    }
+    assert_ptr_equal(strstr(buf_text(&scene.said), "COMMIT w0"), buf_text(&scene.said));
+    scene_close(&scene);
+}
+
+static void an_event_at_the_time_of_a_tick_does_not_swallow_it(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    buf_reset(&scene.said);
+    scene.now_ms = feed_next_ms(scene.feed) + 300;
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 1); /* in the tick's stead */
+    expect(&scene, "NOTE w1; SEND w1 0+1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +616,16 @@ int main(void)
         cmocka_unit_test(a_resumed_run_sends_only_what_is_missing),
         cmocka_unit_test(known_sizes_go_longest_first),
         cmocka_unit_test(at_most_so_many_load_at_one_time),
+        cmocka_unit_test(a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent),
+        cmocka_unit_test(the_oldest_item_of_a_keyed_filter_is_the_one_over_its_limit),
+        cmocka_unit_test(an_item_that_waits_behind_another_is_not_over_its_limit),
+        cmocka_unit_test(the_item_sent_first_is_the_one_over_its_limit),
+        cmocka_unit_test(a_second_copy_has_its_own_time_limit),
+        cmocka_unit_test(the_limits_hold_after_the_end_of_the_input),
+        cmocka_unit_test(the_limit_for_the_start_holds_after_the_end_of_the_input),
+        cmocka_unit_test(every_item_of_a_hung_worker_is_given_to_others),
+        cmocka_unit_test(a_second_copy_is_not_given_to_a_filter_that_is_settling),
+        cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
