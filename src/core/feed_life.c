@@ -519,9 +519,10 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
     }
-    bool ended_well =
-        w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
-    if (ended_well || (w->in_flight == 0 && death == GONE_CLEAN))
+    /* One that had to be ended because it stayed after its last answer has given all it was asked. */
+    bool by_itself = death == GONE_CLEAN || death == GONE_CRASH || w->ended_for == CAUSE_NONE;
+    bool ended_well = by_itself && w->input_closed;
+    if (w->in_flight == 0 && (ended_well || death == GONE_CLEAN))
         provisional_confirm(f, worker);
     else
         provisional_revoke(f, worker);

@@ -122,6 +122,21 @@ static void equal_counts_are_committed_only_after_a_quiet_while(void **state)
     scene_close(&scene);
 }
 
+static void a_filter_that_stays_after_its_last_answer_has_answered(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; END w0; ");
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
 static void a_surplus_line_revokes_what_was_not_committed(void **state)
 {
     (void)state;
@@ -587,6 +602,7 @@ int main(void)
         cmocka_unit_test(an_empty_input_is_complete_at_once),
         cmocka_unit_test(the_first_item_of_a_filter_goes_alone),
         cmocka_unit_test(equal_counts_are_committed_only_after_a_quiet_while),
+        cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
         cmocka_unit_test(a_surplus_line_revokes_what_was_not_committed),
         cmocka_unit_test(a_failed_item_is_tried_on_another_device_first),
         cmocka_unit_test(a_crash_with_many_in_flight_charges_nobody_and_halves),
