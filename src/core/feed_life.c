@@ -504,6 +504,7 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     struct worker *w = &f->workers[worker];
     uint32_t deaths = w->deaths_in_row;
     state_set(f, w, f->devices[w->device].is_benched ? WORKER_BENCHED : WORKER_COOLING);
+    w->memory_is_back = false; /* a neighbour's, perhaps; its own is awaited from now on */
     w->not_before_ms = f->now_ms;
     if (deaths > 1 && !was_suspect_work)
         w->not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);

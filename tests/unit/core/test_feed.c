@@ -580,6 +580,29 @@ static void an_event_at_the_time_of_a_tick_does_not_swallow_it(void **state)
     scene_close(&scene);
 }
 
+static void a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back(void **state)
+{
+    (void)state;
+    static const uint32_t device_of[] = {0, 0};
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){
+                   .n_workers = 2, .n_devices = 1, .device_of = device_of, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 0, .item = 0);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
+    expect(&scene, "");
+    scene.now_ms += 5000;
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    expect(&scene, "SPAWN w1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -610,6 +633,7 @@ int main(void)
         cmocka_unit_test(every_item_of_a_hung_worker_is_given_to_others),
         cmocka_unit_test(a_second_copy_is_not_given_to_a_filter_that_is_settling),
         cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
+        cmocka_unit_test(a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
