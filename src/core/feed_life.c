@@ -438,8 +438,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     struct worker *w = &f->workers[worker];
     struct sent_range runs[1024];
     size_t n_runs;
-    uint32_t batch = f->devices[w->device].batch;
     uint64_t in_hand = w->in_flight;
+    uint32_t limit = batch_now(f, w);
     uint64_t total = unanswered_collect(f, worker, runs, countof(runs), &n_runs);
     if (total == 0)
         return;
@@ -447,8 +447,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
                   (death == GONE_OOM && in_hand <= 1) ||
                   (death == GONE_OOM && f->config.fixed_batches);
     enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
-    if (death == GONE_OOM && !f->config.fixed_batches)
-        device_shrink(f, w->device, batch > 0 ? MIN((uint64_t)batch, in_hand) : in_hand);
+    if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
+        device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
     if (start_failure || !blamed)
         runs_to_pool(f, runs, n_runs);
     else if (total == 1)
@@ -539,8 +539,9 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         death = GONE_ENDED;
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
-    bool start_failure = gave_nothing && f->devices[w->device].results == 0 &&
-                         (death != GONE_ENDED || w->ended_for == CAUSE_START) && death != GONE_OOM;
+    bool fewer_may_help = death == GONE_OOM && w->in_flight > 1;
+    bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
+                         (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->n_crashes += death == GONE_CRASH;
     f->n_ooms += death == GONE_OOM;
     filter_judge(f, worker, death);

@@ -603,6 +603,41 @@ static void a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back(vo
     scene_close(&scene);
 }
 
+static void a_model_that_does_not_fit_charges_no_item(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        TELL(&scene, .kind = EV_STARTED, .worker = worker);
+        TELL(&scene, .kind = EV_ROOM, .worker = worker, .count = 100);
+    }
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_OOM);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_OOM);
+    expect(&scene, "HALT; OVER; ");
+    scene_close(&scene);
+}
+
+static void out_of_memory_with_batches_in_a_queue_halves_the_batch(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct feed_worker_view view;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .batch = 8});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 1000);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 8);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal(view.in_flight, 16);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal(view.batch, 4);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -634,6 +669,8 @@ int main(void)
         cmocka_unit_test(a_second_copy_is_not_given_to_a_filter_that_is_settling),
         cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
         cmocka_unit_test(a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back),
+        cmocka_unit_test(a_model_that_does_not_fit_charges_no_item),
+        cmocka_unit_test(out_of_memory_with_batches_in_a_queue_halves_the_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
