@@ -170,6 +170,8 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
 void items_committed(struct feed *f, uint64_t first, uint64_t count);
 /* Commit every answered item of a filter. */
 void provisional_confirm(struct feed *f, uint32_t worker);
+/* Forget them: they count as unanswered, and are judged with those. */
+void provisional_doubt(struct feed *f, uint32_t worker);
 /* Forget them: they wait again, nobody is charged. */
 void provisional_revoke(struct feed *f, uint32_t worker);
 

@@ -287,6 +287,24 @@ void provisional_confirm(struct feed *f, uint32_t worker)
     bounds_reset(w);
 }
 
+void provisional_doubt(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range run = {w->low, 0};
+    while ((run = answered_run(f, worker, run.first + run.count)).count > 0) {
+        for (uint32_t i = 0; i < run.count; i++) {
+            struct slot *slot = slot_of(f, run.first + i);
+            slot->flags &= slot->owner[0] == worker + 1 ? ANSWERED_SECOND : ANSWERED_FIRST;
+        }
+    }
+    w->in_flight += w->provisional;
+    f->n_in_flight += w->provisional;
+    f->n_revoked += w->provisional;
+    f->n_provisional -= w->provisional;
+    w->provisional = 0;
+    emit(f, ACT_REVOKE, worker, 0, 0, 0);
+}
+
 void provisional_revoke(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];

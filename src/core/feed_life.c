@@ -520,10 +520,14 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
     }
-    bool ended_well =
-        w->in_flight == 0 && (death == GONE_CLEAN || death == GONE_CRASH) && w->input_closed;
-    if (ended_well || (w->in_flight == 0 && death == GONE_CLEAN))
+    bool all_answered = w->in_flight == 0 && w->provisional > 0;
+    /* One that lingers at its end is ended by the shell; that takes nothing from its answers. */
+    bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
+    bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
+    if (all_answered && ended_well)
         provisional_confirm(f, worker);
+    else if (all_answered && (death == GONE_CRASH || death == GONE_OOM))
+        provisional_doubt(f, worker); /* else it could do so again and again */
     else
         provisional_revoke(f, worker);
     if (death == GONE_CLEAN && w->in_flight > 0 && ++f->mismatches >= MISMATCHES_MAX)

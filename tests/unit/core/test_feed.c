@@ -585,9 +585,8 @@ static void a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back(vo
     (void)state;
     static const uint32_t device_of[] = {0, 0};
     struct scene scene;
-    scene_open(&scene,
-               &(struct feed_config){
-                   .n_workers = 2, .n_devices = 1, .device_of = device_of, .retries = 3});
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 2, .n_devices = 1, .device_of = device_of, .retries = 3});
     TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
     channel_up(&scene, 0, 1);
     channel_up(&scene, 1, 1);
@@ -638,6 +637,44 @@ static void out_of_memory_with_batches_in_a_queue_halves_the_batch(void **state)
     scene_close(&scene);
 }
 
+static void a_filter_that_answers_and_dies_each_time_does_not_go_on_forever(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct feed_counts counts = {0};
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .retries = 1, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2);
+    for (int life = 0; life < 20 && counts.aside < 2; life++) {
+        scene.now_ms += 5000;
+        TELL(&scene, .kind = EV_STARTED);
+        TELL(&scene, .kind = EV_ROOM, .count = 100);
+        TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+        TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
+        TELL(&scene, .kind = EV_MEM_BACK);
+        feed_counts(scene.feed, &counts);
+    }
+    assert_int_equal(counts.aside, 2);
+    scene_close(&scene);
+}
+
+static void a_filter_ended_after_its_last_answer_has_its_answers_counted(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .batch = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 10);
+    TELL(&scene, .kind = EV_HUNGRY);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    buf_reset(&scene.said);
+    /* It lingered, and was ended from outside when its time of grace was over. */
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -671,6 +708,8 @@ int main(void)
         cmocka_unit_test(a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back),
         cmocka_unit_test(a_model_that_does_not_fit_charges_no_item),
         cmocka_unit_test(out_of_memory_with_batches_in_a_queue_halves_the_batch),
+        cmocka_unit_test(a_filter_that_answers_and_dies_each_time_does_not_go_on_forever),
+        cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
