@@ -158,7 +158,9 @@ static void on_ready(struct feed *f, const struct feed_event *ev)
     worker_becomes_channel(f, ev->worker);
     if (f->workers[ev->worker].mode != MODE_CHANNEL)
         return;
-    f->workers[ev->worker].credits += ev->count;
+    struct worker *w = &f->workers[ev->worker];
+    w->credits += ev->count;
+    w->credits_peak = MAX(w->credits_peak, w->credits);
     if (ev->count > 0) {
         worker_is_live(f, ev->worker);
         worker_feed(f, ev->worker);

@@ -79,7 +79,7 @@ struct worker {
     uint32_t in_flight;   /* sent and unanswered, losers included for filters */
     uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
     uint32_t provisional; /* filter: answered, not confirmed */
-    uint64_t credits, room, window;
+    uint64_t credits, credits_peak, room, window;
     uint64_t low, high; /* every item it owns lies in [low, high) */
     /* what the item limit looked at last, and since when it has been the oldest in hand */
     uint64_t oldest, oldest_since_ms;
@@ -156,6 +156,8 @@ bool is_in_window(const struct feed *f, uint64_t item);
 /* Take up to `max` items that were never sent, as one run; count 0 when there are none now. */
 struct sent_range fresh_take(struct feed *f, uint64_t max);
 bool fresh_is_there(struct feed *f);
+/* --fixed-batches: how many items from this one on may share its batch. */
+uint64_t batch_left(const struct feed *f, uint64_t item);
 uint64_t unsettled(const struct feed *f);
 /* Its answers are matched by their order: what it was sent stands in its fifo. */
 bool answers_in_order(const struct worker *w);

@@ -39,7 +39,7 @@ static void life_reset(struct worker *w)
     w->ended_for = CAUSE_NONE;
     w->blame = w->oldest = UINT64_MAX;
     w->in_flight = w->losers = w->provisional = 0;
-    w->credits = w->room = 0;
+    w->credits = w->credits_peak = w->room = 0;
     w->window = 1;
     w->low = w->high = 0;
     w->answered_in_life = 0;

@@ -136,7 +136,8 @@ struct sent_range pool_take(struct feed *f, uint64_t max, uint32_t device)
             wake_at(f, chunk->not_before_ms + AVOID_MS);
             continue;
         }
-        struct sent_range taken = {chunk->first, (uint32_t)MIN(chunk->count, max)};
+        uint64_t most = MIN(max, batch_left(f, chunk->first));
+        struct sent_range taken = {chunk->first, (uint32_t)MIN(chunk->count, most)};
         f->ready_items -= taken.count;
         chunk->first += taken.count;
         chunk->count -= taken.count;

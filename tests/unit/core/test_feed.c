@@ -675,6 +675,30 @@ static void a_filter_ended_after_its_last_answer_has_its_answers_counted(void **
     scene_close(&scene);
 }
 
+static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){
+                   .n_workers = 1, .n_devices = 1, .batch = 4, .fixed_batches = true, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 16, .flag = true);
+    channel_up(&scene, 0, 4);
+    TELL(&scene, .kind = EV_FAIL, .item = 1, .flag = true);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_DONE, .item = 2);
+    TELL(&scene, .kind = EV_READY, .count = 3);
+    scene.now_ms += 5000;
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DONE, .item = 3);
+    TELL(&scene, .kind = EV_READY, .count = 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DONE, .item = 1);
+    TELL(&scene, .kind = EV_READY, .count = 4);
+    expect(&scene, "COMMIT w0 1+1; SEND w0 4+4; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -710,6 +734,7 @@ int main(void)
         cmocka_unit_test(out_of_memory_with_batches_in_a_queue_halves_the_batch),
         cmocka_unit_test(a_filter_that_answers_and_dies_each_time_does_not_go_on_forever),
         cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
+        cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
