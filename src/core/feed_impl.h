@@ -9,7 +9,6 @@
 
 enum {
     FIFO_CAP = 256,     /* ranges in flight in one filter */
-    POOL_CAP = 1 << 17, /* fragments that wait for another try */
     RESTARTS_MAX = 5,   /* lives without a result, after which a device is benched */
     MISMATCHES_MAX = 3, /* filters out of step, after which the run is given up */
     BACKOFF_MS = 250,   /* before the first retry; doubles, at most BACKOFF_MAX_MS */
@@ -117,7 +116,7 @@ struct feed {
     uint64_t settled, done_before, committed, asides;
     uint32_t sent_order;
 
-    struct chunk *pool;
+    struct chunk *pool; /* [spread]: at worst each item waits alone */
     uint32_t pool_free, pool_used;
     uint32_t ready_head, ready_tail;
     uint64_t ready_items, delayed_items, group_items;

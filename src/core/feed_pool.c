@@ -11,8 +11,7 @@ static uint32_t chunk_new(struct feed *f, struct chunk chunk)
     if (index != NONE) {
         f->pool_free = f->pool[index].next;
     } else {
-        if (f->pool_used == POOL_CAP)
-            BUG("more than %d fragments wait for another try", POOL_CAP);
+        ASSERT(f->pool_used < f->spread);
         index = f->pool_used++;
     }
     f->pool[index] = chunk;

@@ -699,6 +699,33 @@ static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
     scene_close(&scene);
 }
 
+static void far_ahead_workers_that_die_together_leave_room_for_every_fragment(void **state)
+{
+    (void)state;
+    enum {
+        ITEMS = 400000
+    };
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = ITEMS);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    struct feed_event event = {.kind = EV_READY, .count = 1, .now_ms = scene.now_ms};
+    const struct feed_action *actions;
+    for (uint64_t n = 0; n < ITEMS; n++) { /* turn by turn: no neighbours in one worker */
+        event.worker = n % 2;
+        (void)!feed_step(scene.feed, &event, &actions);
+    }
+    event = (struct feed_event){.kind = EV_DEVICE_LOST, .now_ms = scene.now_ms};
+    (void)!feed_step(scene.feed, &event, &actions);
+    event = (struct feed_event){.kind = EV_EXIT, .death = GONE_ENDED, .now_ms = scene.now_ms};
+    (void)!feed_step(scene.feed, &event, &actions);
+    struct feed_counts counts;
+    feed_counts(scene.feed, &counts);
+    assert_in_range(counts.waiting, ITEMS / 2 - 2, ITEMS / 2 + 2);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -735,6 +762,7 @@ int main(void)
         cmocka_unit_test(a_filter_that_answers_and_dies_each_time_does_not_go_on_forever),
         cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
         cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
+        cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
