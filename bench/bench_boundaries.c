@@ -104,8 +104,8 @@ static void measure(const char *what, const char *rows, enum record_format forma
         if (format != FORMAT_CSV)
             lines_s = lines_seconds(source);
         double gb = (double)size / 1e9;
-        printf("%s\t%.3f\t%.3f\t%.3f\t%lu\n", what, gb / cat_s, gb / scan_s, lines_s > 0 ? gb / lines_s : 0,
-               source_known(source));
+        printf("%s\t%.3f\t%.3f\t%.3f\t%lu\n", what, gb / cat_s, gb / scan_s,
+               lines_s > 0 ? gb / lines_s : 0, source_known(source));
         source_close(source);
     }
     unlink(path);

@@ -108,7 +108,8 @@ static int parts_fill(const char *dir, uint64_t first_part, uint64_t n_ranges, s
     for (uint64_t i = 0; i < (n_ranges + PARTS - 1) / PARTS; i++)
         buf_add(&bytes, results, FILL_BYTES);
     for (uint64_t i = 0; rc == 0 && i < PARTS; i++) {
-        cleanup_free char *path = xasprintf("%s/parts/%llu.part", dir, (unsigned long long)(first_part + i));
+        cleanup_free char *path =
+            xasprintf("%s/parts/%llu.part", dir, (unsigned long long)(first_part + i));
         rc = file_replace(path, buf_str(&bytes), err);
     }
     buf_release(&bytes);

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from typing import Callable, NamedTuple
 
 
@@ -112,11 +113,21 @@ class Bench:
         self.remove(out, "run")
         return self.muster("map", "-q", "--run-dir", "run", "-o", out, *args, **streams)
 
-    def in_turn(self, cases: dict[str, Callable[[], Sample]], rounds=None):
+    def settle(self):
+        """
+        ext4 without a journal passes over every inode that was deleted in the last five seconds when
+        it makes a file: after many deletions that is half of the cost of a short run.
+        """
+        if not self.quick:
+            time.sleep(6)
+
+    def in_turn(self, cases: dict[str, Callable[[], Sample]], rounds=None, before=None):
         """A B C, A B C …: what disturbs the machine for a while disturbs all alike."""
         samples = {name: [] for name in cases}
         cpu_0, busy_0, all_0 = own_ticks(), *machine_ticks()
         for _ in range(rounds or self.rounds):
+            if before:
+                before()
             for name, case in cases.items():
                 samples[name].append(case())
         busy_1, all_1 = machine_ticks()

@@ -65,7 +65,8 @@ static int work_stamp(struct muster_worker *worker, const struct muster_item *it
 static const struct {
     const char *name;
     work_fn *work;
-} works[] = {{"echo", work_echo}, {"sleep", work_sleep}, {"model", work_model}, {"stamp", work_stamp}};
+} works[] = {
+    {"echo", work_echo}, {"sleep", work_sleep}, {"model", work_model}, {"stamp", work_stamp}};
 
 static work_fn *work_find(const char *name)
 {

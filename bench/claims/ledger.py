@@ -12,7 +12,7 @@ def run_begin(bench, n_ranges):
     """The folder of a run whose worker never started, then filled through the store."""
     with open(bench.path("in"), "wb") as file:
         file.write(b"x\n" * (n_ranges * 10))
-    bench.remove("begun")
+    bench.remove("begun", "out")
     bench.muster("map", "-q", "-g", "cpu:1", "--run-dir", "begun", "-o", "out", "in", "--", "false", expect=1)
     bench.timed([bench.tool("bench_ledger"), "--fill", "begun", str(n_ranges)])
 

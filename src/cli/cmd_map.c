@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "run/request.h"
 #include "store/manifest.h"
@@ -211,43 +212,78 @@ static size_t list_len(const char *const *list)
     return len;
 }
 
+/* The words alone, in a list that may be shuffled; free() it. */
+static char **words_copy(const char *const *words, size_t n_words)
+{
+    char **copy = xcalloc(n_words + 1, sizeof(*copy));
+    for (size_t i = 0; i < n_words; i++)
+        copy[i] = (char *)(uintptr_t)words[i];
+    return copy;
+}
+
 /*
  * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
  * resume is parsed a second time into the same request, which leaves what it does not name alone.
  */
-static int options_replay(struct map_options *options, const struct manifest *manifest,
-                          struct app *app, struct err *err)
+static int options_replay(struct map_options *options, char **old, size_t n_old, char **again,
+                          int n_again, struct err *err)
 {
-    size_t n_old = list_len(manifest->argv);
-    char **old = xcalloc(n_old + 1, sizeof(*old));
-    char **again = xcalloc((size_t)app->argc + 1, sizeof(*again));
-    struct map_options overrides;
     char **operands, **command;
     int n_operands;
-    for (size_t i = 0; i < n_old; i++)
-        old[i] = xstrdup(manifest->argv[i]);
-    int rc = n_old < 2 ? fail(err, ERR_DATA, "the manifest does not hold the command line")
-                       : cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands,
-                                   &operands, &command, err);
-    if (rc == 0) {
-        options->request.inputs = (const char *const *)operands;
-        options->request.n_inputs = (size_t)n_operands;
-        options->request.command = (const char *const *)command;
-    }
-    for (int i = 0; i < app->argc; i++)
-        again[i] = app->argv[i];
-    overrides = *options;
-    if (rc == 0)
-        rc = cmd_overlay(&cmd_resume, app->argc - 1, again + 1, &overrides, err);
-    *options = overrides;
-    free(again); /* `old` is kept: the request points into it until the program ends */
-    return rc;
+    if (n_old < 2)
+        return fail(err, ERR_DATA, "the manifest does not hold the command line");
+    int rc = cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands,
+                       &command, err);
+    if (rc)
+        return rc;
+    options->request.inputs = (const char *const *)operands;
+    options->request.n_inputs = (size_t)n_operands;
+    options->request.command = (const char *const *)command;
+    return cmd_overlay(&cmd_resume, n_again - 1, again + 1, options, err);
+}
+
+/* A complete run has no parts any more: there is nothing to go on with, and nothing to merge again. */
+static bool is_complete(const char *dir)
+{
+    cleanup_free char *parts = path_join(dir, "parts");
+    return !path_exists(parts);
+}
+
+static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest, struct err *err)
+{
+    if (!path_exists(manifest->output))
+        return fail(err, ERR_USAGE, "run %s was complete, but its output %s is no longer there; run it again by muster map",
+                    path_basename(dir), manifest->output);
+    say(app, "run %s is complete: its results are in %s", path_basename(dir), manifest->output);
+    return 0;
+}
+
+static int resume_found(struct app *app, struct map_options *typed, char *dir, const struct manifest *manifest,
+                        char **command, struct err *err)
+{
+    struct map_options options = {0};
+    size_t n_old = list_len(manifest->argv);
+    cleanup_free char **old = words_copy(manifest->argv, n_old);
+    cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
+    int rc = options_replay(&options, old, n_old, again, app->argc, err);
+    if (rc == 0 && chdir(manifest->cwd) != 0)
+        rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
+    options.request.resume_dir = dir;
+    options.request.retry_failed = typed->request.retry_failed;
+    if (command && command[0])
+        options.request.command = (const char *const *)command;
+    if (typed->request.retry_failed)
+        options.request.overwrite = true; /* the output that lacks the failed ones is its own */
+    options.request.dry_run = false;
+    return rc ? rc
+              : map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
+                        &options.request, err);
 }
 
 static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {
-    struct map_options *typed = request, options = {0};
+    struct map_options *typed = request;
     struct manifest manifest;
     char *dir = NULL;
     cleanup_free char *root = runs_root(typed->request.runs_dir);
@@ -258,19 +294,8 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
-    rc = options_replay(&options, &manifest, app, err);
-    if (rc == 0 && chdir(manifest.cwd) != 0)
-        rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest.cwd);
-    options.request.resume_dir = dir;
-    options.request.retry_failed = typed->request.retry_failed;
-    if (command && command[0])
-        options.request.command = (const char *const *)command;
-    if (typed->request.retry_failed)
-        options.request.overwrite = true; /* the output that lacks the failed ones is its own */
-    options.request.dry_run = false;
-    if (rc == 0)
-        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
-                     &options.request, err);
+    rc = is_complete(dir) ? complete_say(app, dir, &manifest, err)
+                          : resume_found(app, typed, dir, &manifest, command, err);
     manifest_release(&manifest);
     free(dir);
     return rc;

@@ -42,7 +42,6 @@ static const char *const host_oom_texts[] = {
 static const char *const lost_texts[] = {
     "GPU is lost",
     "GPU has fallen off the bus",
-    "CUDA error: device not ready or lost",
     "CUDA error: uncorrectable ECC error encountered",
     "no CUDA-capable device is detected",
 };

@@ -167,6 +167,7 @@ static int complete(struct session *s, struct err *err)
 {
     struct merge_stats stats = {0};
     uint64_t n_asides = 0;
+    log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = session_merge(s, &stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "proc/waits.h"
 #include "run/environment.h"
 #include "run/keyed.h"
 
@@ -352,7 +351,6 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life->fds[STREAM_CHANNEL] = life->fds[STREAM_REPORT] = -1;
     life->started_ms = life->last_output_ms = session_now(s);
     life->started_wall_ms = clock_wall_ms();
-    life->oom_kills_before = proc_oom_kills();
     s->places[worker].life = life;
     s->places[worker].device_mem_baseline_bytes = s->samples[s->device_of[worker]].mem_used_bytes;
     int rc = logs_open(life, &err);
@@ -375,7 +373,7 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life_poll(life, STREAM_OUT, UV_READABLE);
     life_poll(life, STREAM_ERR, UV_READABLE);
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
-    log_add(s->log, LOG_DEBUG, "worker", "%s: attempt %u under guard %d", life_label(life),
+    log_add(s->log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d", life_label(life),
             life->number, life->guard.pid);
 }
 

@@ -16,6 +16,7 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "proc/leftover.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "store/manifest.h"
@@ -377,6 +378,33 @@ static uint64_t seed_choose(const struct map_request *r)
         ->seed; /* the default, 42, is a seed like any other: runs repeat unless told otherwise */
 }
 
+enum {
+    LEFTOVER_WAIT_MS = 60000,
+    LEFTOVER_LOOK_MS = 50
+};
+
+/* A muster that was killed leaves its guards a moment to end the workers; two sessions of one run
+ * must not share a device. */
+static int leftovers_await(struct session *s, struct err *err)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->run_dir);
+    uint64_t deadline_ms = clock_now_ms() + LEFTOVER_WAIT_MS;
+    bool said = false;
+    pid_t pid = 0;
+    while (leftover_count(entry, &pid) > 0) {
+        if (clock_now_ms() > deadline_ms)
+            return fail(err, ERR_UNAVAILABLE,
+                        "process %d of this run's last session is still there; end it, then resume",
+                        pid);
+        if (!said)
+            log_add(s->log, LOG_INFO, "map", "waiting for the last session's processes to end");
+        said = true;
+        struct timespec pause = {.tv_nsec = LEFTOVER_LOOK_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
 static int store_take(struct session *s, struct err *err)
 {
     int rc = store_open(&s->store, s->run_dir, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
@@ -384,6 +412,8 @@ static int store_take(struct session *s, struct err *err)
         return rc;
     cleanup_free char *log_path = path_join(s->run_dir, "orchestrator.log");
     rc = log_open(s->log, log_path, err);
+    if (rc == 0)
+        rc = s->is_resumed ? leftovers_await(s, err) : 0;
     if (rc == 0)
         rc = s->is_resumed ? resume_check(s, err) : manifest_make(s, err);
     if (rc)

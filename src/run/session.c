@@ -8,8 +8,10 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "proc/waits.h"
 #include "store/runs.h"
 #include "ui/progress.h"
 
@@ -47,6 +49,21 @@ static const char *const cause_texts[] = {
     [CAUSE_STOP] = "stopped",
 };
 
+void session_record(struct session *s, const char *kind, uint32_t worker, const char *text)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    buf_add_char(&json, '{');
+    if (worker < s->n_places) {
+        buf_add_text(&json, "\"worker\":");
+        buf_add_json(&json, str_of(s->places[worker].seat.label));
+        buf_add_char(&json, ',');
+    }
+    buf_add_text(&json, "\"text\":");
+    buf_add_json(&json, str_of(text));
+    buf_add_char(&json, '}');
+    ledger_event(s->ledger, kind, buf_text(&json));
+}
+
 static void do_spawn(struct session *s, const struct feed_action *a)
 {
     life_spawn(s, a->worker, a->count);
@@ -82,6 +99,7 @@ static void do_batch(struct session *s, const struct feed_action *a)
         channel_batch(life, a->count);
     log_add(s->log, LOG_WARN, "map", "%s: out of memory; at most %lu items at once from now on",
             s->places[a->worker].seat.label, a->count);
+    session_record(s, "oom", a->worker, "batch halved");
 }
 
 static void settled_event(struct session *s, uint64_t item, uint64_t count)
@@ -114,7 +132,8 @@ static void do_revoke(struct session *s, const struct feed_action *a)
 }
 
 /* Why an item is given up: its worker's word, or what its record is not, or how its worker died. */
-static void reason_add(struct session *s, const struct feed_action *a, struct str place, struct buf *reason)
+static void reason_add(struct session *s, const struct feed_action *a, struct str place,
+                       struct buf *reason)
 {
     cleanup_buf struct buf data = BUF_INIT;
     struct err refused = {0};
@@ -155,7 +174,7 @@ static void do_bench(struct session *s, const struct feed_action *a)
     char label[24];
     device_label(&s->devices.at[s->chosen[a->worker]], label);
     log_add(s->log, LOG_WARN, "device", "%s gets no more work: %s", label, cause_texts[a->detail]);
-    ledger_event(s->ledger, "bench", NULL);
+    session_record(s, "bench", UINT32_MAX, label);
 }
 
 static void do_note(struct session *s, const struct feed_action *a)
@@ -172,6 +191,7 @@ static void do_note(struct session *s, const struct feed_action *a)
         return;
     case NOTE_REISSUED:
         log_add(s->log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
+        session_record(s, "reissue", a->worker, "a straggler was given to it as well");
         return;
     case NOTE_FOREIGN:
         log_add(s->log, LOG_WARN, "map",
@@ -198,6 +218,7 @@ static void do_halt(struct session *s, const struct feed_action *a)
     s->was_halted = true;
     s->halt = a->detail;
     log_add(s->log, LOG_INFO, "map", "ending early");
+    session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
 }
 
 static void do_over(struct session *s, const struct feed_action *a)
@@ -550,6 +571,7 @@ int session_loop(struct session *s, struct err *err)
     uv_prepare_start(&s->prepare, on_prepare);
     uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
     s->begin_ms = session_now(s);
+    s->oom_kills_seen = proc_oom_kills();
     seats_log(s);
     monitor_start(s);
     scan_start(s);

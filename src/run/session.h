@@ -90,7 +90,7 @@ struct life {
     uint64_t busy_since_ms, busy_ms; /* time with items in hand */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
     uint64_t cpu_ticks_seen, bytes_in_flight;
-    uint64_t items_done, mem_peak_bytes, oom_kills_before;
+    uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
     char last_word[160];
 };
@@ -152,6 +152,7 @@ struct session {
     struct monitor *monitor;
     struct device_sample *samples; /* [n_chosen], the latest */
     bool *device_is_lost;
+    uint64_t oom_kills_seen; /* by the kernel, when last looked */
 
     struct at_hand hand;
     struct feed_event *queue; /* events that actions gave rise to */
@@ -175,6 +176,8 @@ struct session {
 
 /* session.c */
 void session_event(struct session *s, struct feed_event event);
+/* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
+void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
 MUST_CHECK int session_loop(struct session *s, struct err *err);
 void session_stop(struct session *s, bool now);
 /* Give up the run because muster itself cannot go on (disk full, input gone). */

@@ -14,7 +14,8 @@ enum {
     PLAIN_FIRST_MS = 2000,
     PLAIN_MAX_MS = 60000,
     WORKER_LINES_MAX = 16,
-    RATE_SPAN_MS = 15000
+    RATE_SPAN_MS = 15000,
+    MEAN_TIMES_MAX = 10 /* as slow as this against the mean is believed */
 };
 
 struct progress {
@@ -79,7 +80,9 @@ uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
     /* An item that is overdue will, as a rule of thumb, take as long again as it is over. */
     double overdue_ms =
         (double)total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
-    return (uint64_t)MAX(by_rate_ms, overdue_ms);
+    /* While one item holds up the end the recent speed falls to nothing, and says nothing. */
+    double by_mean_ms = (double)left * (double)total->elapsed_ms / (double)settled;
+    return (uint64_t)MAX(MIN(by_rate_ms, MEAN_TIMES_MAX * by_mean_ms), overdue_ms);
 }
 
 static void total_line(const struct progress *p, const struct progress_total *t, struct buf *out)

@@ -19,29 +19,36 @@ common_setup() {
     KEPT=
 }
 
-# The pids of living processes that carry this test's mark. A zombie has no environment.
+# The pids of living processes that carry this test's mark (a zombie has no environment). Only what
+# was executed carries it: not this shell, and not the grep.
 marked() {
-    env -u MUSTER_TEST_MARK grep -lszF "MUSTER_TEST_MARK=$TEST_MARK" /proc/[0-9]*/environ 2>/dev/null |
-        cut -d/ -f3
+    local path
+    for path in $(env -u MUSTER_TEST_MARK grep -lszF "MUSTER_TEST_MARK=$TEST_MARK" /proc/[0-9]*/environ 2>/dev/null); do
+        echo "${path//[!0-9]/}"
+    done
 }
 
 nobody_is_left() {
     [ -z "$(marked)" ]
 }
 
-# Bats itself runs us in a shell that may have inherited nothing marked: only commands are marked.
-common_teardown() {
+marked_kill() {
     local pid
+    for pid in $(marked); do kill -KILL "$pid" 2>/dev/null || true; done
+    nobody_is_left
+}
+
+common_teardown() {
+    local pid left=0
     for pid in $KEPT; do kill -KILL "$pid" 2>/dev/null || true; done
-    if ! wait_for nobody_is_left; then
-        echo "left running:"
+    if [ -n "${BATS_TEST_COMPLETED:-}" ] && ! wait_for nobody_is_left; then
+        left=1
         for pid in $(marked); do
-            tr '\0' ' ' <"/proc/$pid/cmdline"
-            echo "(pid $pid)"
-            kill -KILL "$pid" 2>/dev/null || true
+            echo "left running: $pid $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | cut -c1-150)"
         done
-        return 1
     fi
+    wait_for marked_kill
+    return $left
 }
 
 setup() { common_setup; }

@@ -1,0 +1,356 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs that are stopped, killed, detached and resumed.
+load helpers
+
+# Items from 20 on wait until the file `go` is there. Nearly all of those before are then done: what a
+# worker that started late had been given may stand behind the gate of the other.
+gated() {
+    pyworker gated <<'END'
+import muster, os, time
+for item in muster.items():
+    while item.index >= 20 and not os.path.exists("go"):
+        time.sleep(0.01)
+    time.sleep(0.002)  # slow enough for each result to be reported at once
+    item.done(id=item.index, seed=item.seed)
+END
+    seq 100 >in.txt
+}
+
+results_are() { [ "$("$MUSTER" results 2>/dev/null | wc -l)" -ge "$1" ]; }
+
+# A run that stands at its gate.
+gated_begin() {
+    gated
+    map_begin -g cpu:2 --grace 1s "$@" in.txt -o out.jsonl -- ./gated
+    wait_for results_are 15
+}
+
+complete() {
+    [ "$(jq .id out.jsonl | tr '\n' ' ')" = "$(seq -s' ' 0 99) " ]
+}
+
+resume() { run limited "$MUSTER" resume "$@"; }
+
+last_line() { tail -1 <<<"$output"; }
+
+@test "muster stop finishes what is in flight: 75, and the last line says how to go on" {
+    gated_begin
+    "$MUSTER" stop --no-wait
+    touch go
+    map_end
+    ended_with 75
+    [[ $(last_line) == *"muster resume $(basename "$(run_dir)")"* ]]
+    [ ! -e out.jsonl ]
+    resume
+    ended_with 0
+    complete
+}
+
+@test "muster stop --now does not wait" {
+    gated_begin
+    run limited "$MUSTER" stop --now
+    ended_with 0
+    map_end
+    ended_with 75
+    [[ $(last_line) == *"muster resume"* ]]
+    results_are 15
+    touch go
+    resume
+    ended_with 0
+    complete
+}
+
+@test "muster stop waits until the run has ended" {
+    gated_begin
+    touch go.soon
+    (sleep 0.3; touch go) 3>&- 4>&- &
+    run limited "$MUSTER" stop
+    ended_with 0
+    is_gone "$PID"
+    map_end
+    [ "$status" -eq 75 ] || [ "$status" -eq 0 ]
+}
+
+@test "INT ends a run with 130, TERM with 143, HUP with 129, and each can be resumed" {
+    local pair
+    for pair in INT:130 TERM:143 HUP:129; do
+        rm -rf go out.jsonl muster-runs
+        gated_begin
+        kill "-${pair%:*}" "$PID"
+        map_end
+        ended_with "${pair#*:}"
+        [[ $(last_line) == *"muster resume"* ]]
+        touch go
+        resume
+        ended_with 0
+        complete
+    done
+}
+
+@test "a HUP that was ignored at start stays ignored" {
+    gated
+    (
+        trap '' HUP
+        exec "$MUSTER" map -g cpu:2 in.txt -o out.jsonl -- ./gated
+    ) >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for results_are 15
+    kill -HUP "$PID"
+    touch go
+    map_end
+    ended_with 0
+    complete
+}
+
+@test "--time-limit ends the run with 124, and it can be resumed" {
+    gated
+    map -g cpu:2 --grace 1s --time-limit 700ms in.txt -o out.jsonl -- ./gated
+    ended_with 124
+    says "limit" "muster resume"
+    touch go
+    resume --time-limit 50s
+    ended_with 0
+    complete
+}
+
+@test "kill -9, then the same command again goes on and says so" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    run "$MUSTER" status
+    says "interrupted"
+    map -g cpu:2 --grace 1s in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "going on with $(basename "$(run_dir)")" "--fresh"
+    complete
+    [ "$(find muster-runs -name run.db | wc -l)" -eq 1 ]
+}
+
+@test "--fresh starts over" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    touch go
+    map -g cpu:2 --fresh in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    complete
+    [ "$(find muster-runs -name run.db | wc -l)" -eq 2 ]
+}
+
+@test "another command, input or output is another run" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    touch go
+    map -g cpu:1 in.txt -o other.txt -- cat
+    ended_with 0
+    same other.txt in.txt
+    [ "$(find muster-runs -name run.db | wc -l)" -eq 2 ]
+}
+
+@test "a run that was resumed with other devices gives the same bytes" {
+    gated
+    touch go
+    map -g cpu:1 --runs-dir elsewhere in.txt -o want.jsonl -- ./gated
+    ended_with 0
+    rm go
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    touch go
+    resume latest -g cpu:5
+    ended_with 0
+    same out.jsonl want.jsonl
+}
+
+@test "nothing that was committed is computed again" {
+    pyworker counted <<'END'
+import muster, os, time
+for item in muster.items():
+    while item.index >= 20 and not os.path.exists("go"):
+        time.sleep(0.01)
+    with open("ran", "a") as f:
+        f.write(f"{item.index}\n")
+    time.sleep(0.002)
+    item.done(item.index)
+END
+    seq 100 >in.txt
+    map_begin -g cpu:2 --no-reissue in.txt -o out.jsonl -- ./counted
+    wait_for results_are 15
+    "$MUSTER" results >committed
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    resume latest
+    ended_with 0
+    local item
+    while read -r item; do
+        [ "$(grep -cx "$item" ran)" -eq 1 ] || { echo "item $item ran again"; return 1; }
+    done <committed
+    seq 0 99 >want.jsonl
+    same out.jsonl want.jsonl
+}
+
+@test "--retry-failed tries what was set aside again, with a new command" {
+    seq 0 49 >in.txt
+    pyworker picky <<'END'
+import muster, os
+for item in muster.items():
+    if item.index % 10 == 3 and not os.path.exists("mended"):
+        item.fail("not mended yet")
+    else:
+        item.done(item.index)
+END
+    map -g cpu:2 --retries 0 in.txt -o out.jsonl -- ./picky
+    ended_with 1
+    [ "$(wc -l <out.jsonl)" -eq 45 ]
+    [ "$(wc -l <out.jsonl.failed.jsonl)" -eq 5 ]
+    touch mended
+    resume latest --retry-failed
+    ended_with 0
+    seq 0 49 >want.jsonl
+    same out.jsonl want.jsonl
+    [ ! -e out.jsonl.failed.jsonl ]
+}
+
+@test "muster resume RUN -- NEW COMMAND" {
+    seq 0 49 >in.txt
+    pyworker broken <<'END'
+import muster
+for item in muster.items():
+    item.fail("always") if item.index % 10 == 3 else item.done(item.index)
+END
+    pyworker fixed <<'END'
+import muster
+for item in muster.items():
+    item.done(item.index)
+END
+    map -g cpu:2 --retries 0 in.txt -o out.jsonl -- ./broken
+    ended_with 1
+    resume latest --retry-failed -- ./fixed
+    ended_with 0
+    seq 0 49 >want.jsonl
+    same out.jsonl want.jsonl
+}
+
+@test "an input that changed is refused, with what changed" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    touch go
+    echo 101 >>in.txt
+    resume latest
+    ended_with 2
+    says "in.txt" "292" "296"
+    [ ! -e out.jsonl ]
+}
+
+@test "a run that goes on already is not resumed a second time" {
+    gated_begin
+    resume latest
+    [ "$status" -ne 0 ]
+    says "$PID"
+    touch go
+    map_end
+    ended_with 0
+    complete
+}
+
+@test "a run that is finished is not run again" {
+    seq 5 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    resume latest
+    ended_with 0
+    says "is complete: its results are in $PWD/out.txt"
+    rm out.txt
+    resume latest
+    ended_with 2
+    says "$PWD/out.txt is no longer there"
+}
+
+@test "--detach leaves the terminal; status and results work while it runs" {
+    gated
+    run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "muster status"
+    wait_for results_are 15
+    run "$MUSTER" status
+    says "running" "out.jsonl"
+    run "$MUSTER" status --json
+    [ "$(jq -r .state <<<"$output")" = running ]
+    run "$MUSTER" ls
+    says "running"
+    touch go
+    run limited "$MUSTER" status --watch
+    ended_with 0
+    says "finished"
+    wait_for test -e out.jsonl
+    complete
+}
+
+@test "--detach still says what is wrong here and now" {
+    seq 5 >in.txt
+    map -g cpu:1 --detach in.txt -o out.txt -- no-such-program
+    ended_with 69
+    says "no-such-program"
+    map -g cpu:1 --detach nowhere.txt -o out.txt -- cat
+    ended_with 2
+    says "nowhere.txt"
+}
+
+@test "standard input is kept: a run from a pipe can be resumed" {
+    gated
+    cat in.txt | "$MUSTER" map -g cpu:2 --grace 1s - -o out.jsonl -- ./gated >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for results_are 15
+    kill -KILL "$PID"
+    map_end
+    touch go
+    resume latest
+    ended_with 0
+    complete
+}
+
+@test "muster results gives what there is, in order, in other formats" {
+    gated_begin
+    "$MUSTER" results --format-out csv >so_far.csv
+    [ "$(head -1 so_far.csv | tr -d '\r')" = "id,seed" ]
+    "$MUSTER" results -o so_far.jsonl
+    [ "$(wc -l <so_far.jsonl)" -ge 15 ]
+    jq .id so_far.jsonl | sort -nc
+    touch go
+    map_end
+    ended_with 0
+}
+
+@test "muster results after the end" {
+    seq 5 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    run --separate-stderr "$MUSTER" results
+    if [ "$status" -eq 0 ]; then [ "$output" = "$(seq 5)" ]; else says "out.txt"; fi
+}
+
+@test "a second INT ends workers that do not obey at once" {
+    seq 5 >in.txt
+    worker deaf <<'END'
+#!/bin/sh
+trap '' TERM
+read -r n
+touch deaf.ready
+while :; do sleep 0.1; done
+END
+    map_begin -g cpu:1 --grace 60s in.txt -o out.txt -- ./deaf
+    wait_for test -e deaf.ready
+    kill -INT "$PID"
+    wait_for holds said "once more"
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+}
