@@ -20,3 +20,18 @@ END
     sed 's/^/result-/' in.txt >want.txt
     same out.txt want.txt
 }
+
+@test "--detach keeps standard input as the input" {
+    seq 20 | limited "$MUSTER" map -d -g cpu:1 --run-dir run - -o out.txt -- sed -u s/^/x/
+    wait_for has_lines out.txt 20
+    seq 20 | sed s/^/x/ >want.txt
+    same out.txt want.txt
+}
+
+@test "--detach refuses standard output as the output" {
+    seq 5 >in.txt
+    map -d -g cpu:1 in.txt -o - -- cat
+    ended_with 2
+    says "--detach" "-o FILE"
+    [ ! -e muster-runs ]
+}
