@@ -35,3 +35,19 @@ END
     says "--detach" "-o FILE"
     [ ! -e muster-runs ]
 }
+
+@test "muster stop --now after muster stop ends the workers" {
+    seq 5 >in.txt
+    worker stuck <<'END'
+#!/bin/sh
+read -r line; echo "$line"; while read -r line; do touch stuck_on; sleep 1000; done
+END
+    map_begin -g cpu:1 --run-dir run in.txt -o out.txt -- ./stuck
+    wait_for test -e stuck_on
+    run limited "$MUSTER" stop --no-wait run
+    wait_for holds run/orchestrator.log "finishing what is in flight"
+    run limited "$MUSTER" stop --now run
+    ended_with 0
+    map_end
+    ended_with 75
+}
