@@ -51,3 +51,20 @@ END
     map_end
     ended_with 75
 }
+
+@test "an item whose number is no number breaks the protocol, and is not waited for" {
+    seq 3 >in.txt
+    pyworker wrong <<'END'
+import json, os, socket
+channel = socket.socket(fileno=int(os.environ["MUSTER_CHANNEL"]))
+channel.sendall(b'{"ready":1}\n')
+for line in channel.makefile("rb"):
+    message = json.loads(line)
+    if "item" in message:
+        done = {"done": str(message["item"]), "result": 1}
+        channel.sendall(json.dumps(done).encode() + b"\n")
+END
+    map -g cpu:1 in.txt -o out.txt -- ./wrong
+    ended_with 1
+    says '"done"'
+}
