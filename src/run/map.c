@@ -100,6 +100,14 @@ static int detach(int *ready_fd, struct err *err)
     _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1);
 }
 
+static bool reads_stdin(const struct map_request *r)
+{
+    bool found = false;
+    for (size_t i = 0; i < r->n_inputs; i++)
+        found = found || strcmp(r->inputs[i], "-") == 0;
+    return found;
+}
+
 /* From here on the orchestrator's log is the only place for words. */
 static void detach_finish(struct session *s, int ready_fd)
 {
@@ -107,7 +115,7 @@ static void detach_finish(struct session *s, int ready_fd)
     if (write_all(ready_fd, "r", 1, NULL) != 0)
         log_add(s->log, LOG_WARN, "map", "the terminal's side is gone already");
     close(ready_fd);
-    for (int fd = 0; fd <= 2 && null_fd >= 0; fd++)
+    for (int fd = reads_stdin(s->request) ? 1 : 0; fd <= 2 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
     s->is_quiet = true;
     s->is_tty = false;

@@ -444,9 +444,13 @@ static void memory_check(struct session *s)
 static void stop_check(struct session *s)
 {
     enum stop_how how;
-    if (s->stopped_by_user || !run_stop_asked(s->run_dir, &how))
+    if (!run_stop_asked(s->run_dir, &how))
+        return;
+    bool is_news = !s->stopped_by_user || (how == STOP_NOW && !s->stopped_at_once);
+    if (!is_news)
         return;
     s->stopped_by_user = true;
+    s->stopped_at_once = how == STOP_NOW;
     s->end_status = 75;
     log_add(s->log, LOG_INFO, "map",
             how == STOP_NOW ? "stopped; ending the workers"
