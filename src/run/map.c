@@ -68,6 +68,16 @@ static char *unfinished_find(const struct map_request *r)
     return found;
 }
 
+static bool merge_had_begun(const char *dir)
+{
+    struct store *store = NULL;
+    if (store_open(&store, dir, STORE_READ, NULL) != 0)
+        return false;
+    cleanup_free char *fact = store_get(store, FACT_MERGING);
+    store_close(store);
+    return fact != NULL;
+}
+
 /* ---- leaving the terminal ---- */
 
 /*
@@ -157,6 +167,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
         again = unfinished_find(&r);
         r.resume_dir = again;
     }
+    if (r.resume_dir && merge_had_begun(r.resume_dir))
+        r.overwrite = true;
     int rc = request_check(&r, err);
     if (rc)
         return rc;

@@ -370,3 +370,16 @@ END
     map_end
     ended_with 130
 }
+
+@test "a run killed between the output's rename and its last commit takes the output for its own" {
+    seq 5 >in.txt
+    map -g cpu:1 --keep-parts in.txt -o out.txt -- cat
+    ended_with 0
+    # What that moment leaves: the output in place, the last commit not made.
+    sqlite3 muster-runs/latest/run.db "DELETE FROM facts WHERE key IN ('state', 'exit')"
+    [ "$(sqlite3 muster-runs/latest/run.db "SELECT value FROM facts WHERE key = 'merging'")" = 1 ]
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    says "going on with"
+    [ "$(cat out.txt)" = "$(seq 5)" ]
+}
