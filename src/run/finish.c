@@ -155,7 +155,7 @@ static int unfinished(struct session *s, struct err *err)
         why = sentence = xasprintf("%s (%s)", why, s->last_stray);
     state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
                  status);
-    summary_print(s, NULL, why);
+    summary_print(s, NULL);
     if (can_resume)
         fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
     else
@@ -189,7 +189,7 @@ static int complete(struct session *s, struct err *err)
         return rc;
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
-    summary_print(s, &stats, NULL);
+    summary_print(s, &stats);
     return status;
 }
 
@@ -222,7 +222,12 @@ int session_finish(struct session *s, struct err *err)
 {
     session_progress(s, true); /* the display is gone before the last words are said */
     bool merges = s->is_complete && s->end_err.code == 0;
-    int rc = ledger_finish(s->ledger, merges, err);
+    ledger_wait(s->ledger);
+    /* Should muster be killed between the output's rename and the last commit, then the output that
+     * a resume finds is its own. */
+    int rc = merges ? store_set(s->store, FACT_MERGING, "1", err) : 0;
+    if (rc == 0)
+        rc = ledger_finish(s->ledger, merges, err);
     size_t left = reaper_finish(s->reaper, 5000);
     if (left > 0)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);

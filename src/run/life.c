@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "proc/waits.h"
 #include "run/environment.h"
 #include "run/keyed.h"
 
@@ -300,10 +299,8 @@ static int streams_open(struct life *life, struct child_ends *theirs, struct err
 static int logs_open(struct life *life, struct err *err)
 {
     struct session *s = life->session;
-    char when[40], headline[160];
-    clock_rfc3339(when, life->started_wall_ms);
-    snprintf(headline, sizeof(headline), "--- %s: attempt %u of %s ---\n", when, life->number,
-             life_label(life));
+    char headline[160];
+    snprintf(headline, sizeof(headline), "attempt %u of %s", life->number, life_label(life));
     cleanup_free char *out = xasprintf("%s/logs/%s_stdout.log", s->run_dir, life_label(life));
     cleanup_free char *errors = xasprintf("%s/logs/%s_stderr.log", s->run_dir, life_label(life));
     struct logfile_opts opts = {
@@ -352,7 +349,6 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life->fds[STREAM_CHANNEL] = life->fds[STREAM_REPORT] = -1;
     life->started_ms = life->last_output_ms = session_now(s);
     life->started_wall_ms = clock_wall_ms();
-    life->oom_kills_before = proc_oom_kills();
     s->places[worker].life = life;
     s->places[worker].device_mem_baseline_bytes = s->samples[s->device_of[worker]].mem_used_bytes;
     int rc = logs_open(life, &err);

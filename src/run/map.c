@@ -68,6 +68,16 @@ static char *unfinished_find(const struct map_request *r)
     return found;
 }
 
+static bool merge_had_begun(const char *dir)
+{
+    struct store *store = NULL;
+    if (store_open(&store, dir, STORE_READ, NULL) != 0)
+        return false;
+    cleanup_free char *fact = store_get(store, FACT_MERGING);
+    store_close(store);
+    return fact != NULL;
+}
+
 /* ---- leaving the terminal ---- */
 
 /*
@@ -100,6 +110,14 @@ static int detach(int *ready_fd, struct err *err)
     _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1);
 }
 
+static bool reads_stdin(const struct map_request *r)
+{
+    bool found = false;
+    for (size_t i = 0; i < r->n_inputs; i++)
+        found = found || strcmp(r->inputs[i], "-") == 0;
+    return found;
+}
+
 /* From here on the orchestrator's log is the only place for words. */
 static void detach_finish(struct session *s, int ready_fd)
 {
@@ -107,7 +125,7 @@ static void detach_finish(struct session *s, int ready_fd)
     if (write_all(ready_fd, "r", 1, NULL) != 0)
         log_add(s->log, LOG_WARN, "map", "the terminal's side is gone already");
     close(ready_fd);
-    for (int fd = 0; fd <= 2 && null_fd >= 0; fd++)
+    for (int fd = reads_stdin(s->request) ? 1 : 0; fd <= 2 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
     s->is_quiet = true;
     s->is_tty = false;
@@ -131,7 +149,10 @@ static int plan_print(struct session *s)
 static int dry_run(struct session *s, struct err *err)
 {
     int rc = session_plan(s, err);
-    return rc ? rc : plan_print(s);
+    if (rc == 0)
+        rc = plan_print(s);
+    session_plan_release(s);
+    return rc;
 }
 
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
@@ -146,6 +167,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
         again = unfinished_find(&r);
         r.resume_dir = again;
     }
+    if (r.resume_dir && merge_had_begun(r.resume_dir))
+        r.overwrite = true;
     int rc = request_check(&r, err);
     if (rc)
         return rc;

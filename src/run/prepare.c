@@ -57,7 +57,11 @@ static int output_check(const struct map_request *r, struct err *err)
     if (!r->out_path)
         return fail(err, ERR_USAGE,
                     "no output: say where the results go with -o FILE (- is standard output)");
-    if (strcmp(r->out_path, "-") == 0)
+    bool is_stdout = strcmp(r->out_path, "-") == 0;
+    if (is_stdout && r->detach)
+        return fail(err, ERR_USAGE,
+                    "--detach leaves standard output as well: name the output with -o FILE");
+    if (is_stdout)
         return 0;
     if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
@@ -493,6 +497,18 @@ int session_plan(struct session *s, struct err *err)
     if (rc == 0)
         rc = devices_take(s, err);
     return rc ? rc : seats_take(s, err);
+}
+
+void session_plan_release(struct session *s)
+{
+    device_locks_release(&s->locks);
+    device_list_release(&s->devices);
+    free(s->places);
+    free(s->device_of);
+    free(s->chosen);
+    free(s->samples);
+    free(s->device_is_lost);
+    free(s->guard_path);
 }
 
 int session_prepare(struct session *s, struct err *err)

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "proc/waits.h"
 #include "store/runs.h"
 #include "ui/progress.h"
 
@@ -443,9 +444,13 @@ static void memory_check(struct session *s)
 static void stop_check(struct session *s)
 {
     enum stop_how how;
-    if (s->stopped_by_user || !run_stop_asked(s->run_dir, &how))
+    if (!run_stop_asked(s->run_dir, &how))
+        return;
+    bool is_news = !s->stopped_by_user || (how == STOP_NOW && !s->stopped_at_once);
+    if (!is_news)
         return;
     s->stopped_by_user = true;
+    s->stopped_at_once = how == STOP_NOW;
     s->end_status = 75;
     log_add(s->log, LOG_INFO, "map",
             how == STOP_NOW ? "stopped; ending the workers"
@@ -570,6 +575,7 @@ int session_loop(struct session *s, struct err *err)
     uv_prepare_start(&s->prepare, on_prepare);
     uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
     s->begin_ms = session_now(s);
+    s->oom_kills_seen = proc_oom_kills();
     seats_log(s);
     monitor_start(s);
     scan_start(s);
@@ -590,22 +596,15 @@ void session_release(struct session *s)
     feed_free(s->feed);
     source_close(s->source);
     store_close(s->store);
-    device_locks_release(&s->locks);
-    device_list_release(&s->devices);
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);
     progress_free(s->progress);
     s->log->context = s->log->console_begin = s->log->console_end = NULL;
-    free(s->places);
-    free(s->device_of);
-    free(s->chosen);
-    free(s->samples);
-    free(s->device_is_lost);
     free(s->done);
     free(s->order);
     free(s->queue);
     free(s->run_dir);
     free(s->run_id);
-    free(s->guard_path);
+    session_plan_release(s);
 }

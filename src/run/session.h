@@ -27,6 +27,9 @@
 #include "run/request.h"
 #include "store/store.h"
 
+/* The fact that a run's merge has begun, so that an output which exists may be its own. */
+#define FACT_MERGING "merging"
+
 struct session;
 
 /* A run of items that a filter was sent and has not answered, or has answered at a place in its part. */
@@ -90,7 +93,7 @@ struct life {
     uint64_t busy_since_ms, busy_ms; /* time with items in hand */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
     uint64_t cpu_ticks_seen, bytes_in_flight;
-    uint64_t items_done, mem_peak_bytes, oom_kills_before;
+    uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
     char last_word[160];
 };
@@ -152,6 +155,7 @@ struct session {
     struct monitor *monitor;
     struct device_sample *samples; /* [n_chosen], the latest */
     bool *device_is_lost;
+    uint64_t oom_kills_seen; /* by the kernel, when last looked */
 
     struct at_hand hand;
     struct feed_event *queue; /* events that actions gave rise to */
@@ -162,7 +166,7 @@ struct session {
     struct console *console;
     struct progress *progress;
 
-    bool is_complete, is_over, was_halted, stopped_by_user;
+    bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
     enum feed_halt halt;
     int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
     int end_status;       /* 75, 124: the reason has one */
@@ -236,6 +240,7 @@ void channel_commit(struct life *life, uint64_t item);
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
+void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* finish.c */

@@ -122,6 +122,21 @@ static void equal_counts_are_committed_only_after_a_quiet_while(void **state)
     scene_close(&scene);
 }
 
+static void a_filter_that_stays_after_its_last_answer_has_answered(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; END w0; ");
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
 static void a_surplus_line_revokes_what_was_not_committed(void **state)
 {
     (void)state;
@@ -580,6 +595,152 @@ static void an_event_at_the_time_of_a_tick_does_not_swallow_it(void **state)
     scene_close(&scene);
 }
 
+static void a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back(void **state)
+{
+    (void)state;
+    static const uint32_t device_of[] = {0, 0};
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 2, .n_devices = 1, .device_of = device_of, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 0, .item = 0);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
+    expect(&scene, "");
+    scene.now_ms += 5000;
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    expect(&scene, "SPAWN w1; ");
+    scene_close(&scene);
+}
+
+static void a_model_that_does_not_fit_charges_no_item(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        TELL(&scene, .kind = EV_STARTED, .worker = worker);
+        TELL(&scene, .kind = EV_ROOM, .worker = worker, .count = 100);
+    }
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_OOM);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_OOM);
+    expect(&scene, "HALT; OVER; ");
+    scene_close(&scene);
+}
+
+static void out_of_memory_with_batches_in_a_queue_halves_the_batch(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct feed_worker_view view;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .batch = 8});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 1000);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 8);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal(view.in_flight, 16);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal(view.batch, 4);
+    scene_close(&scene);
+}
+
+static void a_filter_that_answers_and_dies_each_time_does_not_go_on_forever(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct feed_counts counts = {0};
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .retries = 1, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2);
+    for (int life = 0; life < 20 && counts.aside < 2; life++) {
+        scene.now_ms += 5000;
+        TELL(&scene, .kind = EV_STARTED);
+        TELL(&scene, .kind = EV_ROOM, .count = 100);
+        TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+        TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
+        TELL(&scene, .kind = EV_MEM_BACK);
+        feed_counts(scene.feed, &counts);
+    }
+    assert_int_equal(counts.aside, 2);
+    scene_close(&scene);
+}
+
+static void a_filter_ended_after_its_last_answer_has_its_answers_counted(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .batch = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 10);
+    TELL(&scene, .kind = EV_HUNGRY);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    buf_reset(&scene.said);
+    /* It lingered, and was ended from outside when its time of grace was over. */
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
+static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){
+                   .n_workers = 1, .n_devices = 1, .batch = 4, .fixed_batches = true, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 16, .flag = true);
+    channel_up(&scene, 0, 4);
+    TELL(&scene, .kind = EV_FAIL, .item = 1, .flag = true);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_DONE, .item = 2);
+    TELL(&scene, .kind = EV_READY, .count = 3);
+    scene.now_ms += 5000;
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DONE, .item = 3);
+    TELL(&scene, .kind = EV_READY, .count = 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DONE, .item = 1);
+    TELL(&scene, .kind = EV_READY, .count = 4);
+    expect(&scene, "COMMIT w0 1+1; SEND w0 4+4; ");
+    scene_close(&scene);
+}
+
+static void far_ahead_workers_that_die_together_leave_room_for_every_fragment(void **state)
+{
+    (void)state;
+    enum {
+        ITEMS = 400000
+    };
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = ITEMS);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    struct feed_event event = {.kind = EV_READY, .count = 1, .now_ms = scene.now_ms};
+    const struct feed_action *actions;
+    for (uint64_t n = 0; n < ITEMS; n++) { /* turn by turn: no neighbours in one worker */
+        event.worker = n % 2;
+        (void)!feed_step(scene.feed, &event, &actions);
+    }
+    event = (struct feed_event){.kind = EV_DEVICE_LOST, .now_ms = scene.now_ms};
+    (void)!feed_step(scene.feed, &event, &actions);
+    event = (struct feed_event){.kind = EV_EXIT, .death = GONE_ENDED, .now_ms = scene.now_ms};
+    (void)!feed_step(scene.feed, &event, &actions);
+    struct feed_counts counts;
+    feed_counts(scene.feed, &counts);
+    assert_in_range(counts.waiting, ITEMS / 2 - 2, ITEMS / 2 + 2);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -587,6 +748,7 @@ int main(void)
         cmocka_unit_test(an_empty_input_is_complete_at_once),
         cmocka_unit_test(the_first_item_of_a_filter_goes_alone),
         cmocka_unit_test(equal_counts_are_committed_only_after_a_quiet_while),
+        cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
         cmocka_unit_test(a_surplus_line_revokes_what_was_not_committed),
         cmocka_unit_test(a_failed_item_is_tried_on_another_device_first),
         cmocka_unit_test(a_crash_with_many_in_flight_charges_nobody_and_halves),
@@ -610,6 +772,13 @@ int main(void)
         cmocka_unit_test(every_item_of_a_hung_worker_is_given_to_others),
         cmocka_unit_test(a_second_copy_is_not_given_to_a_filter_that_is_settling),
         cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
+        cmocka_unit_test(a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back),
+        cmocka_unit_test(a_model_that_does_not_fit_charges_no_item),
+        cmocka_unit_test(out_of_memory_with_batches_in_a_queue_halves_the_batch),
+        cmocka_unit_test(a_filter_that_answers_and_dies_each_time_does_not_go_on_forever),
+        cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
+        cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
+        cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

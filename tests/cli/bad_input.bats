@@ -1,0 +1,426 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Input and workers as they come: each ends with a sentence that names the thing and the cure, a
+# documented status, nothing lost, and nobody left (teardown looks).
+load helpers
+
+echo_worker() {
+    pyworker echo_worker <<'END'
+import muster
+for item in muster.items():
+    data = item.data
+    item.done(data if not isinstance(data, bytes) else {"bytes": list(data)})
+END
+}
+
+# ---- data ----
+
+@test "an empty file, for a channel worker" {
+    echo_worker
+    : >in.jsonl
+    map -g cpu:2 in.jsonl -o out.json -- ./echo_worker
+    ended_with 0
+    [ "$(jq -c . out.json)" = "[]" ]
+}
+
+@test "only empty lines are items of lines, and none of JSONL" {
+    printf '\n\n\n' >in.txt
+    map -g cpu:1 in.txt -o out.txt -- sed -u 's/^/x/'
+    ended_with 0
+    [ "$(wc -l <out.txt)" -eq 3 ]
+}
+
+@test "one item and many workers, channel" {
+    echo_worker
+    echo '{"a":1}' >in.jsonl
+    map -g cpu:8 in.jsonl -o out.jsonl -- ./echo_worker
+    ended_with 0
+    [ "$(cat out.jsonl)" = '{"a":1}' ]
+    [ "$(query 'select count(*) from attempts')" -le 1 ]
+}
+
+@test "a line of 100 MB through a filter" {
+    head -c 100000000 /dev/zero | tr '\0' x >in.txt
+    printf '\nshort\n' >>in.txt
+    map -g cpu:2 in.txt -o out.txt -- cat
+    ended_with 0
+    same out.txt in.txt
+}
+
+@test "a line of 30 MB through the channel" {
+    echo_worker
+    { printf '{"x":"'; head -c 30000000 /dev/zero | tr '\0' x; printf '"}\n{"x":"y"}\n'; } >in.jsonl
+    map -g cpu:1 in.jsonl -o out.jsonl -- ./echo_worker
+    ended_with 0
+    same out.jsonl in.jsonl
+}
+
+@test "invalid UTF-8 comes to a channel worker as bytes" {
+    pyworker bytes_too <<'END'
+import muster
+for item in muster.items():
+    item.done(list(item.data) if isinstance(item.data, bytes) else item.data)
+END
+    printf 'good\n\377\376bad\nl\303\266ve\n' >in.txt
+    map -g cpu:1 in.txt -o out.jsonl -- ./bytes_too
+    ended_with 0
+    printf '"good"\n[255,254,98,97,100]\n"löve"\n' >want.jsonl
+    jq -c . out.jsonl | sed 's/, /,/g' >found.jsonl
+    same found.jsonl want.jsonl
+}
+
+@test "invalid UTF-8 goes through a filter as it is" {
+    printf 'good\n\377\376bad\n' >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    same out.txt in.txt
+}
+
+@test "NUL bytes in lines go through" {
+    echo_worker
+    printf 'a\0b\nc\n' >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    same out.txt in.txt
+    map -g cpu:1 in.txt -o out.jsonl -- ./echo_worker
+    ended_with 0
+    [ "$(head -1 out.jsonl)" = '"a\u0000b"' ]
+}
+
+@test "NUL bytes in CSV are refused with the place" {
+    printf 'a,b\n1,\0\n' >in.csv
+    map -g cpu:1 in.csv -o out.jsonl -- cat
+    ended_with 65
+    says "in.csv" "NUL"
+}
+
+@test "CRLF: JSON and CSV do not see it" {
+    printf '{"a":1}\r\n{"a":2}\r\n' >in.jsonl
+    map -g cpu:1 in.jsonl -o out.jsonl -- jq -c --unbuffered .
+    ended_with 0
+    printf '{"a":1}\n{"a":2}\n' >want.jsonl
+    same out.jsonl want.jsonl
+    printf 'a,b\r\n1,2\r\n3,4\r\n' >in.csv
+    map -g cpu:1 in.csv -o out2.jsonl -- jq -c --unbuffered '[.a,.b]|{a:.[0],b:.[1]}'
+    ended_with 0
+    printf '{"a":"1","b":"2"}\n{"a":"3","b":"4"}\n' >want.jsonl
+    same out2.jsonl want.jsonl
+}
+
+@test "a truncated last record is refused, with the offset and the cure" {
+    printf '{"a":1}\n{"a":2}\n{"a":' >in.jsonl
+    map -g cpu:1 in.jsonl -o out.jsonl -- cat
+    ended_with 65
+    says "in.jsonl" "16"
+    [ ! -e out.jsonl ]
+}
+
+@test "a last line without a newline is a line" {
+    printf 'a\nb' >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    [ "$(wc -l <out.txt)" -eq 2 ]
+}
+
+@test "a truncated gzip file" {
+    seq 100000 | gzip | head -c 50000 >in.txt.gz
+    map -g cpu:1 in.txt.gz -o out.txt -- cat
+    ended_with 65
+    says "in.txt.gz"
+    [ ! -e out.txt ]
+}
+
+@test "a file that cannot be read is refused by name" {
+    [ "$(id -u)" -ne 0 ] || skip "root can read everything"
+    seq 3 >in.txt
+    chmod 000 in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 2
+    says "in.txt" "Permission denied"
+}
+
+@test "a file that shrinks while it is worked on ends the run with its name" {
+    seq 200000 >in.txt
+    worker slow <<'END'
+#!/bin/sh
+read -r n
+echo "$n"
+touch begun
+until [ -e cut ]; do sleep 0.02; done
+exec cat
+END
+    map_begin -g cpu:1 in.txt -o out.txt -- ./slow
+    wait_for test -e begun
+    head -c 1000 in.txt >short
+    cat short >in.txt
+    touch cut
+    map_end
+    [ "$status" -ne 0 ]
+    says "in.txt"
+    [ ! -e out.txt ]
+}
+
+@test "a file that vanishes between two sessions is refused by name" {
+    seq 2000 >in.txt
+    map_begin -g cpu:1 --grace 1s in.txt -o out.txt -- sh -c 'read -r n; echo $n; touch begun; sleep 1000'
+    wait_for test -e begun
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    mv in.txt away.txt
+    run limited "$MUSTER" resume
+    ended_with 2
+    says "in.txt" "No such file"
+}
+
+# ---- disk ----
+
+@test "a full disk: 75, and after making room a resume finishes" {
+    mkdir disk
+    mount -t tmpfs -o size=3m tmpfs disk 2>/dev/null || skip "needs root and a tmpfs mount"
+    seq 100000 >in.txt
+    map -g cpu:2 --runs-dir disk/runs in.txt -o out.txt -- sed -u 's/$/ and much more text to fill the disk with before it is done/'
+    echo "$output" >first.txt
+    first=$status
+    mount -o remount,size=64m disk
+    run limited "$MUSTER" resume --runs-dir disk/runs
+    umount disk || umount -l disk
+    cat first.txt
+    [ "$first" -eq 75 ]
+    holds first.txt "no space"
+    holds first.txt "muster resume"
+    ended_with 0
+    seq 100000 | sed 's/$/ and much more text to fill the disk with before it is done/' >want.txt
+    same out.txt want.txt
+}
+
+@test "a full disk under the output: nothing lost, and a resume merges" {
+    mkdir disk
+    mount -t tmpfs -o size=1m tmpfs disk 2>/dev/null || skip "needs root and a tmpfs mount"
+    seq 300000 >in.txt
+    map -g cpu:2 in.txt -o disk/out.txt -- cat
+    echo "$output" >first.txt
+    first=$status
+    left=$(ls -A disk)
+    mount -o remount,size=64m disk
+    run limited "$MUSTER" resume
+    cmp disk/out.txt in.txt && equal=yes
+    umount disk || umount -l disk
+    cat first.txt
+    [ "$first" -eq 75 ]
+    [ -z "$left" ]
+    holds first.txt "muster resume"
+    ended_with 0
+    [ "$equal" = yes ]
+}
+
+# ---- workers that break the rule ----
+
+@test "a banner before the first result is noticed" {
+    seq 200 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- sh -c 'echo "Loading model v1.2 ..."; exec sed -u "s/^/r/"'
+    ended_with 1
+    says "one line out for each line in" "Loading model v1.2"
+    [ ! -e out.txt ]
+}
+
+@test "a log line between results is noticed, whenever it comes" {
+    seq 200 >in.txt
+    map -g cpu:2 in.txt -o out.txt -- awk '{print "r" $1; if ($1 == 120) print "WARNING: cache is full"; fflush()}'
+    ended_with 1
+    says "one line out for each line in"
+    [ ! -e out.txt ]
+}
+
+@test "with JSONL, a line that is no object gives itself away at once" {
+    records 200 >in.jsonl
+    map -g cpu:1 in.jsonl -o out.jsonl -- awk 'NR == 50 {print "INFO: half way"} {print; fflush()}'
+    ended_with 1
+    says "INFO: half way"
+    [ ! -e out.jsonl ]
+}
+
+@test "with --key, a stray line costs nothing but that worker's life" {
+    records 60 >in.jsonl
+    worker once <<'END'
+#!/bin/sh
+[ -e strayed ] || { touch strayed; echo "stray line"; }
+exec cat
+END
+    map -g cpu:1 --key id in.jsonl -o out.jsonl -- ./once
+    ended_with 0
+    same out.jsonl in.jsonl
+}
+
+@test "too few answers: the worker drops lines" {
+    seq 100 >in.txt
+    map -g cpu:2 in.txt -o out.txt -- awk '$1 % 10 {print; fflush()}'
+    ended_with 1
+    says "one line out for each line in"
+    [ ! -e out.txt ]
+}
+
+@test "a worker that never answers is asked about, with the likely reason" {
+    seq 10 >in.txt
+    worker mute <<'END'
+#!/bin/sh
+while read -r n; do :; done
+END
+    map -g cpu:1 in.txt -o out.txt -- ./mute
+    ended_with 1
+    says "without an answer" "one line for each item"
+}
+
+@test "a filter that does not exit after its last answer is ended, and its results count" {
+    seq 10 >in.txt
+    map -g cpu:2 --grace 1s in.txt -o out.txt -- sh -c 'while read -r n; do echo "$n"; done; exec sleep 1000'
+    ended_with 0
+    same out.txt in.txt
+    [ "$(query 'select count(*) from attempts')" -le 2 ]
+}
+
+@test "a worker that hangs without an answer is ended by --silence" {
+    seq 10 >in.txt
+    map -g cpu:1 --silence 500ms --retries 0 --grace 1s in.txt -o out.txt -- sh -c 'read -r n; echo $n; exec sleep 1000'
+    [ "$status" -eq 1 ]
+    [ -s out.txt.failed.jsonl ] || says "longer than"
+}
+
+@test "a worker that floods stderr fills no disk: --log-cap" {
+    seq 20 >in.txt
+    worker flood <<'END'
+#!/bin/bash
+timeout 1 yes 'a line of talk that nobody wants to read' >&2
+exec cat
+END
+    map -q -g cpu:1 --log-cap 1MiB in.txt -o out.txt -- ./flood
+    ended_with 0
+    same out.txt in.txt
+    [ "$(du -sk "$(run_dir)/logs" | cut -f1)" -le 4096 ]
+}
+
+@test "a flood of stderr on the console is bounded as well" {
+    seq 20 >in.txt
+    map -g cpu:1 --log-cap 1MiB in.txt -o out.txt -- bash -c 'timeout 0.5 seq 100000000 >&2; exec cat'
+    ended_with 0
+    [ "${#output}" -le 3000000 ]
+}
+
+@test "a worker that closes its stdin early" {
+    seq 100 >in.txt
+    map -g cpu:1 --grace 1s in.txt -o out.txt -- sh -c 'read -r n; echo $n; exec <&-; exec sleep 1000'
+    ended_with 1
+    says "closed its"
+    [ ! -e out.txt ]
+}
+
+@test "a worker that exits 0 early" {
+    seq 100 >in.txt
+    map -g cpu:2 in.txt -o out.txt -- sh -c 'read -r n; echo $n'
+    [ "$status" -le 1 ]
+    if [ "$status" -eq 0 ]; then same out.txt in.txt; else says "muster"; fi
+}
+
+@test "a worker that exits 0 at once without reading" {
+    seq 100 >in.txt
+    map -g cpu:2 in.txt -o out.txt -- true
+    ended_with 1
+    says "status 0"
+    [ ! -e out.txt ]
+}
+
+@test "a channel worker that exits 0 early is started again" {
+    seq 0 99 >in.txt
+    pyworker thirty <<'END'
+import muster, sys
+for n, item in enumerate(muster.items()):
+    item.done(item.index)
+    if n == 29:
+        sys.exit(0)
+END
+    map -g cpu:2 in.txt -o out.jsonl -- ./thirty
+    ended_with 0
+    seq 0 99 >want.jsonl
+    same out.jsonl want.jsonl
+}
+
+@test "a worker that leaves children and daemons behind" {
+    seq 20 >in.txt
+    worker parent <<'END'
+#!/bin/bash
+sleep 1000 &
+setsid sleep 1000 >/dev/null 2>&1 </dev/null &
+disown -a
+exec cat
+END
+    map -g cpu:2 --grace 1s in.txt -o out.txt -- ./parent
+    ended_with 0
+    same out.txt in.txt
+    nobody_is_left
+}
+
+@test "children that keep stdout open do not keep muster waiting" {
+    seq 20 >in.txt
+    map -g cpu:1 --grace 1s in.txt -o out.txt -- bash -c 'sleep 1000 & cat'
+    ended_with 0
+    same out.txt in.txt
+}
+
+# ---- filters that buffer ----
+
+finishes_fast() {
+    seq 20000 >in.txt
+    local begin=$EPOCHREALTIME
+    map -g cpu:2 in.txt -o out.txt -- "$@"
+    ended_with 0
+    seq 20000 | "$@" >want.txt
+    same out.txt want.txt
+    local ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
+    echo "$ms ms"
+    [ $ms -lt 12000 ]
+}
+
+@test "awk, which buffers" { finishes_fast awk '{print $1 * 2}'; }
+@test "sed, which buffers" { finishes_fast sed 's/$/!/'; }
+@test "tr, which buffers" { finishes_fast tr 0-9 a-j; }
+@test "cut, which buffers" { finishes_fast cut -c1; }
+@test "grep, which buffers" { finishes_fast grep ''; }
+@test "Python without flush" {
+    pyworker unflushed <<'END'
+import sys
+for line in sys.stdin:
+    sys.stdout.write(line.upper())
+END
+    finishes_fast env -u PYTHONUNBUFFERED ./unflushed
+}
+
+@test "jq, which buffers" {
+    records 5000 >in.jsonl
+    map -g cpu:2 in.jsonl -o out.jsonl -- jq -c '{n: .id}'
+    ended_with 0
+    jq -c '{n: .id}' in.jsonl >want.jsonl
+    same out.jsonl want.jsonl
+}
+
+@test "a slow filter that buffers ends, too" {
+    seq 60 >in.txt
+    pyworker slow_unflushed <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.01)
+    sys.stdout.write("r" + line)
+END
+    map -g cpu:2 in.txt -o out.txt -- env -u PYTHONUNBUFFERED ./slow_unflushed
+    ended_with 0
+    seq 60 | sed 's/^/r/' >want.txt
+    same out.txt want.txt
+}
+
+@test "a filter that answers only at the end of its input" {
+    seq 5000 >in.txt
+    map -g cpu:2 in.txt -o out.txt -- $PYTHON -c 'import sys; sys.stdout.write("".join("r" + l for l in sys.stdin.readlines()))'
+    ended_with 0
+    seq 5000 | sed 's/^/r/' >want.txt
+    same out.txt want.txt
+}

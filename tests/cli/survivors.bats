@@ -1,0 +1,132 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Whatever is killed: nothing that a run started is left, and nothing else is touched.
+load helpers
+
+# A worker with a child, a grandchild and one that left the session; all of them deaf to HUP and INT.
+family() {
+    worker family <<'END'
+#!/bin/bash
+trap '' HUP INT
+sleep 1000 &
+(sleep 1000 & exec sleep 1000) &
+setsid sleep 1000 &
+setsid sh -c 'sleep 1000 & exec sleep 1000' &
+disown -a
+echo $$ >>pids
+while read -r n; do
+    echo "$n" >>seen
+    sleep 0.05
+    echo "$n"
+done
+END
+    seq 100000 >in.txt
+}
+
+family_begin() {
+    family
+    map_begin -g cpu:2 --grace 300ms in.txt -o out.txt -- ./family
+    wait_for has_lines seen 4
+}
+
+# The guard of a worker: the parent of the process that wrote its pid.
+guard_of() { ps -o ppid= -p "$(sed -n "$1p" pids)" | tr -d ' '; }
+
+@test "KILL to muster leaves nobody" {
+    family_begin
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+}
+
+@test "TERM to muster leaves nobody" {
+    family_begin
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    nobody_is_left
+}
+
+@test "INT to muster leaves nobody" {
+    family_begin
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    nobody_is_left
+}
+
+@test "HUP to muster leaves nobody" {
+    family_begin
+    kill -HUP "$PID"
+    map_end
+    ended_with 129
+    nobody_is_left
+}
+
+@test "KILL to the guards: their workers are replaced, and nobody of the old families is left" {
+    family_begin
+    local old guards
+    guards="$(guard_of 1) $(guard_of 2)"
+    old=$(for pid in $(marked); do [ "$pid" = "$PID" ] || echo "$pid"; done)
+    kill -KILL $guards
+    all_old_gone() { local pid; for pid in $old; do ! kill -0 "$pid" 2>/dev/null || return 1; done; }
+    wait_for all_old_gone
+    wait_for has_lines pids 3
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    nobody_is_left
+}
+
+@test "KILL to a guard and to muster at once: the worker goes by the parent-death signal" {
+    worker lonely <<'END'
+#!/bin/bash
+trap '' HUP INT TERM
+echo $$ >>pids
+while read -r n; do echo "$n" >>seen; read -rt 0.05 <> <(:); echo "$n"; done
+END
+    seq 100000 >in.txt
+    map_begin -g cpu:2 --grace 300ms in.txt -o out.txt -- ./lonely
+    wait_for has_lines seen 4
+    kill -KILL "$(guard_of 1)" "$PID"
+    wait_for nobody_is_left
+}
+
+@test "KILL to a worker: its own children go with it" {
+    family_begin
+    local first
+    first=$(sed -n 1p pids)
+    kill -KILL "$first"
+    wait_for has_lines pids 3
+    kill -TERM "$PID"
+    map_end
+    nobody_is_left
+}
+
+@test "a run that ends by itself leaves nobody either" {
+    family
+    seq 6 >in.txt
+    map -g cpu:2 --grace 300ms in.txt -o out.txt -- ./family
+    ended_with 0
+    nobody_is_left
+}
+
+@test "a child that was there before muster is not touched" {
+    seq 10 >in.txt
+    bash -c 'sleep 1000 & echo $! >before; exec "$MUSTER" map -q -g cpu:2 in.txt -o out.txt -- cat' 3>&- 4>&-
+    kill -0 "$(cat before)"
+    kill "$(cat before)"
+    same out.txt in.txt
+}
+
+@test "a child that was there before muster survives the INT that ends muster" {
+    family
+    bash -c 'sleep 1000 & echo $! >before; exec "$MUSTER" map -g cpu:1 --grace 300ms in.txt -o out.txt -- ./family' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for has_lines seen 2
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    kill -0 "$(cat before)"
+    kill "$(cat before)"
+}
