@@ -119,11 +119,10 @@ void env_list_release(struct env_list *env)
 
 enum naming {
     BY_UUID,
-    BY_INDEX,
-    BY_PHYSICAL
+    BY_NUMBER /* physical; of CPU slots, which have none, muster's own */
 };
 
-/* "NAME=a,b": the seat's devices, named in one of the three ways. */
+/* "NAME=a,b": the seat's devices, named in one of the two ways. */
 static void add_devices(const struct seat *seat, const struct device_list *devices,
                         const char *name, enum naming naming, struct env_list *env)
 {
@@ -135,7 +134,7 @@ static void add_devices(const struct seat *seat, const struct device_list *devic
         if (naming == BY_UUID)
             buf_add_text(&text, device->uuid);
         else
-            buf_addf(&text, "%d", naming == BY_INDEX ? device->index : device->physical);
+            buf_addf(&text, "%d", device->physical < 0 ? device->index : device->physical);
     }
     env_list_add(env, buf_steal(&text));
 }
@@ -163,7 +162,7 @@ static void add_visibility(const struct seat *seat, const struct device_list *de
     if (first->kind == DEVICE_CUDA || first->kind == DEVICE_SIM)
         env_list_add(env, xstrdup("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
     bool by_uuid = mode == VISIBLE_UUID || first->parent_uuid[0] != '\0';
-    add_devices(seat, devices, variable, by_uuid ? BY_UUID : BY_PHYSICAL, env);
+    add_devices(seat, devices, variable, by_uuid ? BY_UUID : BY_NUMBER, env);
 }
 
 void seat_environment(const struct seat *seat, const struct device_list *devices,
@@ -173,7 +172,7 @@ void seat_environment(const struct seat *seat, const struct device_list *devices
     enum device_kind kind = devices->at[seat->devices[0]].kind;
     add_visibility(seat, devices, mode, env);
     add_devices(seat, devices, "MUSTER_DEVICE", BY_UUID, env);
-    add_devices(seat, devices, "MUSTER_DEVICE_INDEX", BY_INDEX, env);
+    add_devices(seat, devices, "MUSTER_DEVICE_INDEX", BY_NUMBER, env);
     /* a worker on a simulated GPU must behave as on a real one */
     env_list_add(env, xasprintf("MUSTER_DEVICE_KIND=%s",
                                 device_kind_name(kind == DEVICE_SIM ? DEVICE_CUDA : kind)));

@@ -92,10 +92,12 @@ void guard_close(struct guard *guard);
 struct reaper;
 MUST_CHECK int reaper_open(struct reaper **out, struct err *err);
 /*
- * Tell it which children are ours and expected: guards, helpers. To be done before the next
+ * Tell it which children are ours and expected: the guards. To be done before the next
  * reaper_run: a child that it does not know may be taken for an orphan and killed.
  */
 void reaper_add(struct reaper *reaper, pid_t pid);
+/* A child of ours that is no guard and ends when it is told to: reaped, never signalled or waited for. */
+void reaper_spare(struct reaper *reaper, pid_t pid);
 /*
  * Call after SIGCHLD. Reaps ended children; each one that was added is reported through `ended`
  * (with the wait status), and may spawn and add new ones there. Adopted orphans of dead guards are

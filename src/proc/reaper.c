@@ -124,6 +124,12 @@ void reaper_add(struct reaper *reaper, pid_t pid)
     pids_remove(&reaper->before_sessions, pid);
 }
 
+void reaper_spare(struct reaper *reaper, pid_t pid)
+{
+    if (!pids_has(&reaper->before, pid))
+        pids_add(&reaper->before, pid);
+}
+
 /* "muster pid.guard pid" pairs with commas; is one of them ours? */
 static bool marker_is_ours(const struct reaper *reaper, struct str marker)
 {

@@ -147,6 +147,8 @@ static int seats_take(struct session *s, struct err *err)
                              .workers_per_device = (uint32_t)s->request->workers_per_gpu};
     struct seat *seats = NULL;
     size_t n_seats = 0;
+    if (s->n_chosen == 0)
+        return fail(err, ERR_USAGE, "-g none leaves no place for a worker; cpu:N gives N CPU slots");
     int rc = seats_make(&s->devices, s->chosen, s->n_chosen, &opts, &seats, &n_seats, err);
     if (rc)
         return rc;

@@ -383,6 +383,13 @@ static void sample_take(struct session *s, const struct device_sample *sample)
     }
 }
 
+/* The monitor starts its helper again when it hangs or dies. */
+static void monitor_spare(struct session *s)
+{
+    if (monitor_pid(s->monitor) > 0)
+        reaper_spare(s->reaper, monitor_pid(s->monitor));
+}
+
 static void on_monitor(uv_poll_t *poll, int status, int events)
 {
     struct session *s = poll->data;
@@ -392,6 +399,7 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     while ((n = monitor_read(s->monitor, samples, countof(samples))) > 0)
         for (size_t i = 0; i < n; i++)
             sample_take(s, &samples[i]);
+    monitor_spare(s);
 }
 
 static void monitor_start(struct session *s)
@@ -406,8 +414,7 @@ static void monitor_start(struct session *s)
     free(watched.at);
     if (!s->monitor)
         return;
-    if (monitor_pid(s->monitor) > 0)
-        reaper_add(s->reaper, monitor_pid(s->monitor));
+    monitor_spare(s);
     if (monitor_fd(s->monitor) >= 0 &&
         uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor)) == 0) {
         s->monitor_poll.data = s;

@@ -1,0 +1,339 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# GPUs, played by a stand-in for NVML (tests/fixtures/nvml/script.h says what can befall them).
+load helpers
+
+setup() {
+    common_setup
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=8
+}
+
+gpu() { echo "GPU-a${1}000000-1111-4222-8333-444444444444"; }
+
+# A filter whose every answer says what it sees.
+seer() {
+    worker seer <<'END'
+#!/bin/sh
+sees="$CUDA_VISIBLE_DEVICES|$CUDA_DEVICE_ORDER|$MUSTER_DEVICE_INDEX|$MUSTER_DEVICE|$MUSTER_DEVICE_KIND"
+while read -r n; do
+    echo "$sees"
+    sleep 0.01
+done
+END
+    seq "${1:-80}" >in.txt
+}
+
+# Every worker waits until all of $1 are there.
+crowd() {
+    worker crowd <<END
+#!/bin/sh
+touch "here.\$MUSTER_WORKER"
+until [ "\$(ls here.* | wc -l)" -ge $1 ]; do sleep 0.02; done
+sees="\$CUDA_VISIBLE_DEVICES|\$MUSTER_DEVICE_INDEX|\$MUSTER_WORKER"
+while read -r n; do echo "\$sees"; sleep 0.01; done
+END
+    seq 80 >in.txt
+}
+
+@test "muster gpus lists what is there" {
+    run "$MUSTER" gpus
+    ended_with 0
+    [ "$(grep -c '^gpu ' <<<"$output")" -eq 8 ]
+    says "Stand-in H200" "141 GiB" "ok"
+    run --separate-stderr "$MUSTER" gpus --json
+    ended_with 0
+    [ "$(jq -r .uuid <<<"$output" | sed -n 4p)" = "$(gpu 3)" ]
+    [ "$(jq -r 'select(.index == 2) | .mem_total_bytes' <<<"$output")" = $((141 << 30)) ]
+}
+
+@test "muster gpus shows only what is visible, counted from 0" {
+    CUDA_VISIBLE_DEVICES=5,3 run --separate-stderr "$MUSTER" gpus --json
+    ended_with 0
+    [ "$(jq -c '[.index,.physical]' <<<"$output" | tr '\n' ' ')" = "[0,5] [1,3] " ]
+}
+
+@test "muster gpus without a GPU shows CPU slots" {
+    unset MUSTER_FAKE_NVML
+    MUSTER_NVML=/nowhere/libnvidia-ml.so.1 run "$MUSTER" gpus
+    ended_with 0
+    says "cpu 0"
+}
+
+@test "one worker on each GPU sees that GPU and no other" {
+    crowd 8
+    map in.txt -o out.txt -- ./crowd
+    ended_with 0
+    sort -u out.txt >found.txt
+    for i in 0 1 2 3 4 5 6 7; do echo "$i|$i|$i"; done >want.txt
+    same found.txt want.txt
+}
+
+@test "a run on GPUs ends at once, and leaves no helper" {
+    seer 8
+    local begin=$EPOCHREALTIME
+    map in.txt -o out.txt -- ./seer
+    ended_with 0
+    says_not "could not be ended"
+    [ $(((${EPOCHREALTIME/./} - ${begin/./}) / 1000)) -lt 4000 ]
+    nobody_is_left
+}
+
+@test "visible by index in PCI order, or by uuid" {
+    seer 8
+    map -g 3 in.txt -o out.txt -- ./seer
+    ended_with 0
+    [ "$(sort -u out.txt)" = "3|PCI_BUS_ID|3|$(gpu 3)|cuda" ]
+    map -g 3 --visible uuid in.txt -o out2.txt -- ./seer
+    ended_with 0
+    [ "$(sort -u out2.txt)" = "$(gpu 3)|PCI_BUS_ID|3|$(gpu 3)|cuda" ]
+}
+
+@test "CUDA_VISIBLE_DEVICES is the universe that ids count in" {
+    seer 8
+    CUDA_VISIBLE_DEVICES=6,4,2 map -g 1 in.txt -o out.txt -- ./seer
+    ended_with 0
+    [ "$(cut -d'|' -f1,3,4 out.txt | sort -u)" = "4|4|$(gpu 4)" ]
+    CUDA_VISIBLE_DEVICES=6,4,2 map -g 3 in.txt -o out2.txt -- ./seer
+    ended_with 69
+    says "0-2"
+}
+
+@test "a uuid, a prefix of one, and a PCI address" {
+    seer 4
+    local spec
+    for spec in "$(gpu 5)" GPU-a5 0000:60:00.0; do
+        map --force -g "$spec" in.txt -o out.txt -- ./seer
+        ended_with 0
+        [ "$(cut -d'|' -f3 out.txt | sort -u)" = 5 ]
+    done
+    map --force -g GPU-a in.txt -o out.txt -- ./seer
+    ended_with 2
+    says "fits"
+}
+
+@test "free skips the GPUs that others use" {
+    export MUSTER_FAKE_NVML=gpus=4,full=0,full=2
+    crowd 2
+    map in.txt -o out.txt -- ./crowd
+    ended_with 0
+    [ "$(cut -d'|' -f1 out.txt | sort -u | tr '\n' ' ')" = "1 3 " ]
+}
+
+@test "when no GPU is free it says who is on them, and the ways out" {
+    export MUSTER_FAKE_NVML=gpus=2,full=0,full=1
+    seer 4
+    map in.txt -o out.txt -- ./seer
+    ended_with 69
+    says "-g all" "--wait"
+    map -g all in.txt -o out.txt -- ./seer
+    ended_with 0
+}
+
+@test "free:SIZE and any:N" {
+    export MUSTER_FAKE_NVML=gpus=4,full=0,full=1
+    crowd 1
+    map -g free:20GiB --dry-run in.txt -o out.txt -- ./crowd
+    ended_with 0
+    says "gpu_2" "gpu_3"
+    says_not "gpu_0" "gpu_1"
+    map -g any:1 in.txt -o out.txt -- ./crowd
+    ended_with 0
+    [ "$(cut -d'|' -f1 out.txt | sort -u)" = 2 ]
+    map -g any:3 in.txt -o out2.txt -- ./crowd
+    ended_with 69
+}
+
+@test "a GPU that wants a reset or row remapping is not used unasked" {
+    export MUSTER_FAKE_NVML=gpus=3,reset=0,remap=1
+    crowd 1
+    map --dry-run in.txt -o out.txt -- ./crowd
+    ended_with 0
+    says_not "gpu_0"
+    says "gpu_2"
+}
+
+@test "two musters never take the same GPU" {
+    worker hold <<'END'
+#!/bin/sh
+touch holding
+until [ -e go ]; do sleep 0.02; done
+exec cat
+END
+    seq 8 >in.txt
+    export MUSTER_FAKE_NVML=gpus=2
+    map_begin -g 0 in.txt -o first.txt -- ./hold
+    wait_for test -e holding
+    map -g 0 in.txt -o second.txt -- cat
+    ended_with 69
+    says "$PID"
+    map in.txt -o third.txt --on-finish 'jq .workers >workers' -- cat
+    ended_with 0
+    [ "$(cat workers)" = 1 ]
+    touch go
+    map_end
+    ended_with 0
+    map -g 0 in.txt -o fourth.txt -- cat
+    ended_with 0
+}
+
+@test "a GPU's lock goes with a muster that is killed" {
+    seq 8 >in.txt
+    map_begin -g 0 --grace 1s in.txt -o first.txt -- sh -c 'touch holding; exec sleep 1000'
+    wait_for test -e holding
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    map -g 0 in.txt -o second.txt -- cat
+    ended_with 0
+}
+
+@test "--wait takes a GPU as soon as it is free" {
+    worker hold <<'END'
+#!/bin/sh
+touch holding
+until [ -e go ]; do sleep 0.02; done
+exec cat
+END
+    seq 8 >in.txt
+    map_begin -g 0 in.txt -o first.txt -- ./hold
+    wait_for test -e holding
+    "$MUSTER" map -g 0 --wait 20s in.txt -o second.txt -- cat >waiter 2>&1 3>&- &
+    local waiter=$!
+    wait_for holds waiter waiting
+    touch go
+    map_end
+    ended_with 0
+    wait "$waiter"
+    same second.txt in.txt
+}
+
+@test "--gpus-per-worker gives neighbours" {
+    crowd 4
+    map --gpus-per-worker 2 in.txt -o out.txt -- ./crowd
+    ended_with 0
+    # NVLink connects i and i+4.
+    [ "$(cut -d'|' -f1 out.txt | sort -u | tr '\n' ' ')" = "0,4 1,5 2,6 3,7 " ]
+    [ -f muster-runs/latest/logs/gpu_0+4_stdout.log ]
+}
+
+@test "GPUs that do not divide evenly" {
+    seer 4
+    map -g 0-2 --gpus-per-worker 2 in.txt -o out.txt -- ./seer
+    ended_with 69
+    says "3 devices do not fill seats of 2"
+}
+
+@test "--workers-per-gpu puts several on one" {
+    export MUSTER_FAKE_NVML=gpus=2
+    crowd 6
+    map --workers-per-gpu 3 in.txt -o out.txt -- ./crowd
+    ended_with 0
+    [ "$(cut -d'|' -f1,3 out.txt | sort -u | cut -d'|' -f1 | tr '\n' ' ')" = "0 0 0 1 1 1 " ]
+    [ -f muster-runs/latest/logs/gpu_0_w1_stdout.log ]
+}
+
+@test "MIG instances are devices, always by uuid" {
+    export MUSTER_FAKE_NVML=gpus=2,mig=0:2
+    crowd 3
+    map in.txt -o out.txt -- ./crowd
+    ended_with 0
+    cut -d'|' -f1 out.txt | sort -u >found.txt
+    printf '1\nMIG-b0000000-1111-4222-8333-444444444444\nMIG-b0100000-1111-4222-8333-444444444444\n' >want.txt
+    same found.txt want.txt
+}
+
+@test "a driver that hangs does not hang muster" {
+    export MUSTER_FAKE_NVML=gpus=4,hang=1
+    crowd 3
+    map in.txt -o out.txt -- ./crowd
+    ended_with 0
+    cut -d'|' -f1 out.txt | sort -u | tr '\n' ' ' >found
+    [ "$(cat found)" = "0 2 3 " ]
+}
+
+@test "a driver that hangs from the first call on ends with 69, not never" {
+    export MUSTER_FAKE_NVML=hanginit
+    seer 4
+    map -g 0 in.txt -o out.txt -- ./seer
+    ended_with 69
+}
+
+@test "a GPU that falls off the bus in the middle is benched, and the others finish" {
+    export MUSTER_FAKE_NVML=gpus=3,lostfile=1:$PWD/lost
+    worker feel <<'END'
+#!/bin/sh
+while read -r n; do
+    if [ -e lost ] && [ "$MUSTER_DEVICE_INDEX" = 1 ]; then sleep 1000; fi
+    [ "$n" -ne 30 ] || touch lost
+    echo "$n"
+    sleep 0.01
+done
+END
+    seq 300 >in.txt
+    map --grace 1s in.txt -o out.txt -- ./feel
+    ended_with 0
+    says "gpu 1 gets no more work: the device is gone"
+    same out.txt in.txt
+}
+
+@test "all GPUs lost: the run ends with what it has, and can be resumed elsewhere" {
+    export MUSTER_FAKE_NVML=gpus=1,lostfile=0:$PWD/lost
+    pyworker feel <<'END'
+import muster, time
+for item in muster.items():
+    if item.index == 30:
+        open("lost", "w").close()
+        time.sleep(1000)
+    time.sleep(0.002)
+    item.done(item.index)
+END
+    seq 0 99 >in.txt
+    map --grace 1s in.txt -o out.jsonl -- ./feel
+    [ "$status" -ne 0 ]
+    says "gpu 0 gets no more work" "muster resume"
+    sed -i 's/item.index == 30/False/' feel
+    run limited "$MUSTER" resume -g cpu:2
+    ended_with 0
+    seq 0 99 >want.jsonl
+    same out.jsonl want.jsonl
+}
+
+@test "a helper that crashes is started again, and the run goes on" {
+    export MUSTER_FAKE_NVML=gpus=2,crashonce=0:$PWD/crash
+    worker slow <<'END'
+#!/bin/sh
+while read -r n; do
+    [ "$n" -ne 5 ] || touch crash
+    [ "$n" -ne 50 ] || while [ -e crash ]; do sleep 0.05; done
+    echo "$n"
+    sleep 0.01
+done
+END
+    seq 100 >in.txt
+    map --grace 1s in.txt -o out.txt -- ./slow
+    ended_with 0
+    same out.txt in.txt
+    says_not "could not be ended"
+}
+
+@test "simulated devices run real workers" {
+    crowd 4
+    map -g sim:4xH200:141GiB in.txt -o out.txt -- ./crowd
+    ended_with 0
+    [ "$(cut -d'|' -f2 out.txt | sort -u | tr '\n' ' ')" = "0 1 2 3 " ]
+}
+
+@test "-g none is refused with the way to CPU slots" {
+    seer 2
+    map -g none in.txt -o out.txt -- ./seer
+    ended_with 2
+    says "none" "cpu:N"
+}
+
+@test "CPU workers see no GPU" {
+    seer 2
+    map -g cpu:2 in.txt -o out.txt -- ./seer
+    ended_with 0
+    [ -z "$(cut -d'|' -f1 out.txt | sort -u)" ]
+}
