@@ -111,3 +111,10 @@ END
     says "going on with"
     same out.txt in.txt
 }
+
+@test "--key with --fixed-batches comes to an end" {
+    records 30 >in.jsonl
+    map -g cpu:2 --key id --batch 4 --fixed-batches in.jsonl -o out.jsonl -- jq -c --unbuffered .
+    ended_with 0
+    same out.jsonl in.jsonl
+}
