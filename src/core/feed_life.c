@@ -273,7 +273,7 @@ static void batch_settle(struct feed *f, uint32_t worker)
 static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct worker *w = &f->workers[worker];
-    if (!f->config.fixed_batches) {
+    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL) {
         if (!item_win(f, worker, item))
             return false;
         emit(f, ACT_COMMIT, worker, item, 1, 0);

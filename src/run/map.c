@@ -26,16 +26,25 @@ static bool lists_equal(const char *const *a, const char *const *b)
     return a && b && !*a && !*b;
 }
 
+static bool are_same_inputs(const struct map_request *r, const char *const *inputs)
+{
+    for (size_t i = 0; i < r->n_inputs; i++) {
+        cleanup_free char *input =
+            strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+        if (!inputs || !inputs[i] || strcmp(inputs[i], input) != 0)
+            return false;
+    }
+    return inputs && !inputs[r->n_inputs];
+}
+
 static bool is_same_work(const struct map_request *r, const struct manifest *m)
 {
     cleanup_free char *output = path_absolute(r->out_path);
-    bool same = m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command);
-    for (size_t i = 0; same && i < r->n_inputs; i++) {
-        cleanup_free char *input =
-            strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
-        same = m->inputs && m->inputs[i] && strcmp(m->inputs[i], input) == 0;
-    }
-    return same;
+    cleanup_buf struct buf options = BUF_INIT;
+    request_work(r, &options);
+    return m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command) &&
+           m->seed == r->seed && strcmp(m->options_json, buf_text(&options)) == 0 &&
+           are_same_inputs(r, m->inputs);
 }
 
 enum {

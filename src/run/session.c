@@ -116,7 +116,7 @@ static void do_commit(struct session *s, const struct feed_action *a)
 {
     struct life *life = life_of(s, a->worker);
     ASSERT(life);
-    bool was_noted = s->request->fixed_batches || !(life->is_channel || life->keyed);
+    bool was_noted = life->is_channel ? s->request->fixed_batches : !life->keyed;
     if (was_noted)
         answers_commit(life, a->item, a->count);
     else

@@ -68,3 +68,53 @@ END
     ended_with 1
     says '"done"'
 }
+
+# An interrupted run of some command: its words are those of map_begin.
+interrupted() {
+    rm -f go begun
+    worker slow <<'END'
+#!/bin/sh
+while read -r n; do touch begun; [ -e go ] || sleep 0.05; echo "$n"; done
+END
+    map_begin "$@"
+    wait_for test -e begun
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    touch go
+}
+
+@test "the same output from fewer inputs is other work" {
+    seq 5 >a.txt
+    seq 200 >b.txt
+    interrupted -g cpu:1 a.txt b.txt -o out.txt -- ./slow
+    map -g cpu:1 a.txt -o out.txt -- ./slow
+    ended_with 0
+    says_not "going on with"
+    same out.txt a.txt
+}
+
+@test "the same command with another limit, seed or batching is other work; with other devices it is not" {
+    seq 200 >in.txt
+    interrupted -g cpu:1 in.txt -o out.txt -- ./slow
+    map -g cpu:1 -n 7 in.txt -o out.txt -- ./slow
+    says_not "going on with"
+    rm out.txt
+    map -g cpu:1 --seed 7 in.txt -o out.txt -- ./slow
+    says_not "going on with"
+    rm out.txt
+    map -g cpu:1 --batch 2 --fixed-batches in.txt -o out.txt -- ./slow
+    says_not "going on with"
+    rm out.txt
+    map -g cpu:2 --retries 7 in.txt -o out.txt -- ./slow
+    ended_with 0
+    says "going on with"
+    same out.txt in.txt
+}
+
+@test "--key with --fixed-batches comes to an end" {
+    records 30 >in.jsonl
+    map -g cpu:2 --key id --batch 4 --fixed-batches in.jsonl -o out.jsonl -- jq -c --unbuffered .
+    ended_with 0
+    same out.jsonl in.jsonl
+}
