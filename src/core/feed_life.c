@@ -543,6 +543,7 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         death = GONE_ENDED;
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
+    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->in_flight == 0;
     bool fewer_may_help = death == GONE_OOM && w->in_flight > 1;
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
@@ -556,7 +557,6 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_bench(f, w->device, CAUSE_LOST);
-    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE;
     w->deaths_in_row += gave_nothing && !is_normal && !was_suspect_work;
     if (start_failure && !f->is_complete && !f->is_stopping)
         start_failed(f, w, death);

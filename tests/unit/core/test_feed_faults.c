@@ -490,6 +490,29 @@ static void far_ahead_workers_that_die_together_leave_room_for_every_fragment(vo
     scene_close(&scene);
 }
 
+static void a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too(void **state)
+{
+    (void)state;
+    struct scene scene;
+    int lives = 0;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 2, .n_devices = 2, .retries = 9, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 0, .item = 0);
+    /* Worker 0 asks for no more, and the one item that is left is fatal. */
+    for (; lives < 20 && !strstr(buf_text(&scene.said), "BENCH w1"); lives++) {
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_STARTED, .worker = 1);
+        TELL(&scene, .kind = EV_ROOM, .worker = 1, .count = 100);
+        TELL(&scene, .kind = EV_HUNGRY, .worker = 1);
+        TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
+        TELL(&scene, .kind = EV_MEM_BACK, .worker = 1);
+    }
+    assert_int_equal(lives, 6);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_filter_that_answers_and_dies_each_time_does_not_go_on_forever),
         cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
         cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
+        cmocka_unit_test(a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
