@@ -12,7 +12,8 @@
 #include "data/disk.h"
 
 enum {
-    PENDING_BYTES = 1024 * 1024
+    PENDING_BYTES = 1024 * 1024,
+    WRITEBACK_BYTES = 32 << 20
 };
 
 static int disk_fail(const struct outfile *file, int rc, struct err *err)
@@ -62,6 +63,17 @@ int outfile_open(struct outfile *file, const char *path, bool overwrite, struct 
     return beside_open(file, err);
 }
 
+/* The disk works while the merge goes on; the sync at the end then waits for little. */
+static void writeback_begin(struct outfile *file)
+{
+    if (file->is_direct || file->bytes - file->sent_bytes < WRITEBACK_BYTES)
+        return;
+    /* Only a hint: a file system that does not know it loses nothing. */
+    sync_file_range(file->fd, (off_t)file->sent_bytes, (off_t)(file->bytes - file->sent_bytes),
+                    SYNC_FILE_RANGE_WRITE);
+    file->sent_bytes = file->bytes;
+}
+
 static int flush(struct outfile *file, struct err *err)
 {
     int rc = write_all(file->fd, buf_text(&file->pending), file->pending.len, err);
@@ -69,6 +81,7 @@ static int flush(struct outfile *file, struct err *err)
         return disk_fail(file, rc, err);
     file->bytes += file->pending.len;
     buf_reset(&file->pending);
+    writeback_begin(file);
     return 0;
 }
 

@@ -16,6 +16,7 @@ struct outfile {
     bool is_direct, overwrite;
     struct buf pending;
     uint64_t bytes;
+    uint64_t sent_bytes; /* of them, on their way to the disk */
 };
 
 #define OUTFILE_INIT \
