@@ -39,6 +39,7 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
                               .n_items = source_known(s->source),
                               .next_range = merge_rows_range,
                               .next_aside = merge_rows_aside,
+                              .placing = merge_rows_placing,
                               .context = &rows};
     rc = merge_write(&opts, stats, err);
     merge_rows_close(&rows);
@@ -129,11 +130,13 @@ static void state_record(struct session *s, const char *state, int status)
 
 static void parts_drop(struct session *s)
 {
-    cleanup_free char *parts = path_join(s->run_dir, "parts");
+    cleanup_free char *parts = path_join(s->run_dir, "parts"), *gone = path_join(s->run_dir, "parts.gone");
     struct err err = {0};
     if (s->request->keep_parts)
         return;
-    if (remove_tree(parts, &err) != 0)
+    /* In one step: half of the parts must never be taken for all of them. */
+    bool is_away = rename(parts, gone) == 0;
+    if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(s->log, LOG_WARN, "map", "%s", err.text);
 }
 

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "run/placed.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "store/manifest.h"
@@ -146,6 +147,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
         again = unfinished_find(&r);
         r.resume_dir = again;
     }
+    if (r.resume_dir && r.out_path && placed_is(r.resume_dir, r.out_path))
+        r.overwrite = true; /* put there by the run itself, which was killed before it could say so */
     int rc = request_check(&r, err);
     if (rc)
         return rc;
