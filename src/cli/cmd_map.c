@@ -243,11 +243,27 @@ static int options_replay(struct map_options *options, char **old, size_t n_old,
     return cmd_overlay(&cmd_resume, n_again - 1, again + 1, options, err);
 }
 
-/* A complete run has no parts any more: there is nothing to go on with, and nothing to merge again. */
-static bool is_complete(const char *dir)
+static bool keeps_parts(const struct manifest *manifest)
 {
-    cleanup_free char *parts = path_join(dir, "parts");
-    return !path_exists(parts);
+    for (const char *const *arg = manifest->argv; arg && *arg && strcmp(*arg, "--") != 0; arg++)
+        if (strcmp(*arg, "--keep-parts") == 0)
+            return true;
+    return false;
+}
+
+/* There is nothing to go on with, and nothing to merge again. A muster that was killed at its last
+ * breath may have left the parts. */
+static bool is_complete(const char *dir, const struct manifest *manifest)
+{
+    cleanup_free char *parts = path_join(dir, "parts"), *gone = path_join(dir, "parts.gone");
+    struct run_summary summary = {0};
+    bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
+    run_summary_release(&summary);
+    if (strcmp(manifest->output, "-") == 0) /* the parts are kept; it is printed once more */
+        return false;
+    if (is_finished && path_exists(manifest->output) && !keeps_parts(manifest))
+        is_finished = remove_tree(parts, NULL) == 0 && remove_tree(gone, NULL) == 0;
+    return is_finished || !path_exists(parts);
 }
 
 static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest, struct err *err)
@@ -295,7 +311,7 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
-    rc = is_complete(dir) ? complete_say(app, dir, &manifest, err)
+    rc = is_complete(dir, &manifest) ? complete_say(app, dir, &manifest, err)
                           : resume_found(app, typed, dir, &manifest, command, err);
     manifest_release(&manifest);
     free(dir);

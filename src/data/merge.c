@@ -240,6 +240,10 @@ int merge_write(const struct merge_opts *opts, struct merge_stats *stats, struct
     if (rc == 0)
         rc = ranges_write(&merge, err);
     if (rc == 0)
+        rc = outfile_sync(&merge.file, err);
+    if (rc == 0 && opts->placing)
+        rc = opts->placing(opts->context, merge.file.fd, err);
+    if (rc == 0)
         rc = outfile_commit(&merge.file, err);
     merge.stats->bytes_out = merge.file.bytes;
     outfile_close(&merge.file);

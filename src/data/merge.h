@@ -45,6 +45,8 @@ struct merge_opts {
     int (*next_range)(void *context, struct merge_range *row, struct err *err);
     /* The items set aside, ascending: 1 and the item, 0 at the end. NULL: none. */
     int (*next_aside)(void *context, uint64_t *item, struct err *err);
+    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
 

@@ -114,13 +114,20 @@ static int name_give(struct outfile *file, struct err *err)
     return 0;
 }
 
-int outfile_commit(struct outfile *file, struct err *err)
+int outfile_sync(struct outfile *file, struct err *err)
 {
     int rc = flush(file, err);
+    if (rc == 0 && !file->is_direct && fsync(file->fd) != 0)
+        rc = disk_fail(file, fail_errno(err, "sync"), err);
+    file->is_synced = rc == 0;
+    return rc;
+}
+
+int outfile_commit(struct outfile *file, struct err *err)
+{
+    int rc = file->is_synced ? 0 : outfile_sync(file, err);
     if (rc || file->is_direct)
         return rc;
-    if (fsync(file->fd) != 0)
-        return disk_fail(file, fail_errno(err, "sync"), err);
     if (!file->beside)
         rc = name_give(file, err);
     if (rc)

@@ -13,7 +13,7 @@ struct outfile {
     char *path, *beside; /* beside: NULL while nameless */
     const char *name;    /* for messages */
     int fd;
-    bool is_direct, overwrite;
+    bool is_direct, overwrite, is_synced;
     struct buf pending;
     uint64_t bytes;
     uint64_t sent_bytes; /* of them, on their way to the disk */
@@ -29,6 +29,8 @@ MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwri
                             struct err *err);
 /* Write what is pending if there is much of it. Add to file->pending, then call this. */
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
+/* Everything on disk, not yet in place. */
+MUST_CHECK int outfile_sync(struct outfile *file, struct err *err);
 /* Everything on disk, then in place. */
 MUST_CHECK int outfile_commit(struct outfile *file, struct err *err);
 /* Drops what was not committed. Fine after a commit. */

@@ -39,6 +39,7 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
                               .n_items = source_known(s->source),
                               .next_range = merge_rows_range,
                               .next_aside = merge_rows_aside,
+                              .placing = merge_rows_placing,
                               .context = &rows};
     rc = merge_write(&opts, stats, err);
     merge_rows_close(&rows);
@@ -129,11 +130,13 @@ static void state_record(struct session *s, const char *state, int status)
 
 static void parts_drop(struct session *s)
 {
-    cleanup_free char *parts = path_join(s->run_dir, "parts");
+    cleanup_free char *parts = path_join(s->run_dir, "parts"), *gone = path_join(s->run_dir, "parts.gone");
     struct err err = {0};
     if (s->request->keep_parts)
         return;
-    if (remove_tree(parts, &err) != 0)
+    /* In one step: half of the parts must never be taken for all of them. */
+    bool is_away = rename(parts, gone) == 0;
+    if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(s->log, LOG_WARN, "map", "%s", err.text);
 }
 
@@ -222,12 +225,7 @@ int session_finish(struct session *s, struct err *err)
 {
     session_progress(s, true); /* the display is gone before the last words are said */
     bool merges = s->is_complete && s->end_err.code == 0;
-    ledger_wait(s->ledger);
-    /* Should muster be killed between the output's rename and the last commit, then the output that
-     * a resume finds is its own. */
-    int rc = merges ? store_set(s->store, FACT_MERGING, "1", err) : 0;
-    if (rc == 0)
-        rc = ledger_finish(s->ledger, merges, err);
+    int rc = ledger_finish(s->ledger, merges, err);
     size_t left = reaper_finish(s->reaper, 5000);
     if (left > 0)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);

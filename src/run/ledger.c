@@ -452,7 +452,8 @@ struct ledger *ledger_new(const struct ledger_opts *opts)
     return ledger;
 }
 
-void ledger_wait(struct ledger *ledger)
+/* For the group commit that is under way. */
+static void job_wait(struct ledger *ledger)
 {
     uv_timer_stop(&ledger->timer);
     while (ledger->job_runs)
@@ -463,7 +464,7 @@ void ledger_wait(struct ledger *ledger)
 
 int ledger_finish(struct ledger *ledger, bool held, struct err *err)
 {
-    ledger_wait(ledger);
+    job_wait(ledger);
     if (ledger->has_failed)
         return fail(err, ERR_SYS, "results could not be written");
     if (batch_is_empty(&ledger->open) && !held)

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "run/placed.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "store/manifest.h"
@@ -75,16 +76,6 @@ static char *unfinished_find(const struct map_request *r)
     }
     run_names_release(&names);
     return found;
-}
-
-static bool merge_had_begun(const char *dir)
-{
-    struct store *store = NULL;
-    if (store_open(&store, dir, STORE_READ, NULL) != 0)
-        return false;
-    cleanup_free char *fact = store_get(store, FACT_MERGING);
-    store_close(store);
-    return fact != NULL;
 }
 
 /* ---- leaving the terminal ---- */
@@ -176,8 +167,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
         again = unfinished_find(&r);
         r.resume_dir = again;
     }
-    if (r.resume_dir && merge_had_begun(r.resume_dir))
-        r.overwrite = true;
+    if (r.resume_dir && r.out_path && placed_is(r.resume_dir, r.out_path))
+        r.overwrite = true; /* put there by the run itself, which was killed before it could say so */
     int rc = request_check(&r, err);
     if (rc)
         return rc;

@@ -552,7 +552,7 @@ int session_prepare(struct session *s, struct err *err)
         rc = reaper_open(&s->reaper, err);
     if (rc && s->run_dir && !s->store && !s->is_resumed)
         rmdir(s->run_dir); /* nothing is in it yet */
-    if (rc == 0 && !s->is_resumed && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
+    if (rc == 0 && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
         log_add(s->log, LOG_WARN, "map", "%s", err->text);
     return rc;
 }

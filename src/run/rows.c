@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/rows.h"
 
+#include "run/placed.h"
+
 int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order, struct err *err)
 {
     *rows = (struct merge_rows){.store = store};
@@ -38,4 +40,10 @@ int merge_rows_aside(void *context, uint64_t *item, struct err *err)
     if (rc > 0)
         *item = row.item;
     return rc;
+}
+
+int merge_rows_placing(void *context, int fd, struct err *err)
+{
+    const struct merge_rows *rows = context;
+    return placed_note(store_dir(rows->store), fd, err);
 }

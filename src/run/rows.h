@@ -20,3 +20,4 @@ void merge_rows_close(struct merge_rows *rows);
 /* For struct merge_opts; the context is a struct merge_rows. */
 int merge_rows_range(void *context, struct merge_range *range, struct err *err);
 int merge_rows_aside(void *context, uint64_t *item, struct err *err);
+int merge_rows_placing(void *context, int fd, struct err *err);

@@ -27,9 +27,6 @@
 #include "run/request.h"
 #include "store/store.h"
 
-/* The fact that a run's merge has begun, so that an output which exists may be its own. */
-#define FACT_MERGING "merging"
-
 struct session;
 
 /* A run of items that a filter was sent and has not answered, or has answered at a place in its part. */

@@ -3,13 +3,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/parse.h"
+
+enum {
+    DEAD_TRIES_MAX = 200,
+    DEAD_PAUSE_NS = 10000000
+};
 
 /* The pid namespace, "pid:[4026531836]": a pid from another container means nothing here. */
 static void pid_space(char out[64])
@@ -77,6 +84,25 @@ static int taken(int fd, const char *dir, struct err *err)
                 (int)holder.pid, holder.host);
 }
 
+static bool is_dead(const struct run_holder *holder)
+{
+    return holder->is_here && kill(holder->pid, 0) != 0 && errno == ESRCH;
+}
+
+/*
+ * A muster that was killed while it started a guard: the new process holds our descriptors until it
+ * executes the guard, a few milliseconds later.
+ */
+static bool is_about_to_go(int fd, unsigned n_tries)
+{
+    struct run_holder holder;
+    holder_read(fd, &holder);
+    if (n_tries >= DEAD_TRIES_MAX || !is_dead(&holder))
+        return false;
+    nanosleep(&(struct timespec){.tv_nsec = DEAD_PAUSE_NS}, NULL);
+    return true;
+}
+
 int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "lock");
@@ -84,8 +110,11 @@ int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
     if (fd < 0)
         return fail_errno(err, "open %s", path);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
-        if (errno == EAGAIN || errno == EACCES)
+    for (unsigned n_tries = 0; fcntl(fd, F_OFD_SETLK, &whole) != 0; n_tries++) {
+        bool is_taken = errno == EAGAIN || errno == EACCES;
+        if (is_taken && is_about_to_go(fd, n_tries))
+            continue;
+        if (is_taken)
             return taken(fd, dir, err);
         return fail_errno(
             err, "lock %s (a file system without locks? --run-dir names another place)", path);
@@ -109,7 +138,9 @@ bool run_is_locked(const char *dir, struct run_holder *holder)
     struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &whole) != 0 || whole.l_type == F_UNLCK)
         return false;
+    struct run_holder found;
+    holder_read(fd, &found);
     if (holder)
-        holder_read(fd, holder);
-    return true;
+        *holder = found;
+    return !is_dead(&found);
 }

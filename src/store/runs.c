@@ -49,11 +49,13 @@ int run_mark_latest(const char *dir, struct err *err)
 {
     cleanup_free char *root = path_dirname(dir);
     cleanup_free char *link = path_join(root, "latest");
-    cleanup_free char *beside = xasprintf("%s.%d", link, (int)getpid());
+    /* Hidden from the list of runs, and one name for all: a muster that is killed here leaves one link,
+     * which the next one replaces. Two at a time may take it from each other; either is the latest. */
+    cleanup_free char *beside = path_join(root, ".latest.new");
     unlink(beside);
-    if (symlink(path_basename(dir), beside) != 0)
+    if (symlink(path_basename(dir), beside) != 0 && errno != EEXIST)
         return fail_errno(err, "link %s", beside);
-    if (rename(beside, link) == 0)
+    if (rename(beside, link) == 0 || errno == ENOENT)
         return 0;
     int rc = fail_errno(err, "point %s at this run", link);
     unlink(beside);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/placed.h"
+
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+
+enum {
+    NOTE_MAX_BYTES = 256
+};
+
+/* A file keeps all of these when it is given a name. */
+static void identity_add(const struct stat *st, struct buf *out)
+{
+    buf_addf(out, "device %lu inode %lu bytes %ld written %ld.%09ld\n", st->st_dev, st->st_ino,
+             st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+}
+
+int placed_note(const char *run_dir, int fd, struct err *err)
+{
+    cleanup_free char *path = path_join(run_dir, "output.id");
+    cleanup_buf struct buf text = BUF_INIT;
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_errno(err, "look at the output");
+    identity_add(&st, &text);
+    return file_replace_fast(path, buf_str(&text), err);
+}
+
+bool placed_is(const char *run_dir, const char *path)
+{
+    cleanup_free char *note = path_join(run_dir, "output.id");
+    cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
+    struct stat st;
+    if (stat(path, &st) != 0 || file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
+        return false;
+    identity_add(&st, &found);
+    return str_equal(buf_str(&noted), buf_str(&found));
+}

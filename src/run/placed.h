@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which file is this run's own output? Between the moment when the output is put in place and the
+ * moment when the run is recorded as finished, muster may be killed; the run that goes on must then
+ * not refuse an output that "exists". So the file is noted just before it gets its name.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Note the file behind fd, whole and on disk, as the output of the run in run_dir. */
+MUST_CHECK int placed_note(const char *run_dir, int fd, struct err *err);
+/* Is `path` the very file that was noted, and unchanged since? */
+bool placed_is(const char *run_dir, const char *path);

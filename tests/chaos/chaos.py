@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kills muster, its guards and its workers at random moments, again and again.
+
+Each run gets a data set, a kind of worker and some SIGKILLs from its seed, and is resumed, with other
+numbers of workers, until it is complete. Then its output must be, byte for byte, that of a run that
+nobody disturbed; no process of it may be left, and no file but the ones that belong there.
+
+    chaos.py MUSTER [--runs 40] [--seed 1] [--jobs 2]
+
+prints TAP, one line a run; a failing run is repeated by --seed N --runs 1. What a seed decides is fixed;
+the moment a signal arrives depends on the machine as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+SESSION_LIMIT_S = 60.0
+SESSIONS_MAX = 25
+
+
+class Broken(AssertionError):
+    """A promise was not kept; the text says which."""
+
+
+# ------------------------------------------------------------------------------------------------
+# Kinds of work: the worker, its items, and what an item's result is
+# ------------------------------------------------------------------------------------------------
+
+SHELL_FILTER = r"""#!/bin/sh
+while read -r n; do echo "r$n"; done
+"""
+
+AWK_FILTER = r"""#!/bin/sh
+exec awk '{print "r" $1}'
+"""
+
+KEYED_FILTER = r"""#!{python} -S
+import sys, json
+for line in sys.stdin:
+    item = json.loads(line)
+    print(json.dumps({{"id": item["id"], "double": 2 * item["id"]}}), flush=True)
+"""
+
+CHANNEL = r"""#!{python}
+import muster, time
+for item in muster.items():
+    time.sleep(0.00005)
+    item.done(id=item.index, seed=item.seed, data=item.data, metrics={{"seen": 1}})
+"""
+
+BATCHES = r"""#!{python}
+import muster
+for batch in muster.batches(8):
+    for item in reversed(batch):
+        item.done({{"i": item.index}})
+"""
+
+# A family of processes, so that there is somebody to leave behind.
+FAMILY = r"""#!/bin/bash
+sleep 1000 &
+setsid sleep 1000 >/dev/null 2>&1 &
+disown -a
+while read -r n; do echo "r$n"; done
+"""
+
+
+class Kind(NamedTuple):
+    program: str
+    suffix: str  # of the input and the output
+    item: Callable[[int], str]
+    options: Sequence[str] = ()
+    out_suffix: str = ".txt"
+
+
+def _number(i: int) -> str:
+    return str(i)
+
+
+def _record(i: int) -> str:
+    return json.dumps({"id": i, "text": "x" * (i % 50)})
+
+
+KINDS: Dict[str, Kind] = {
+    "filter": Kind(SHELL_FILTER, ".txt", _number),
+    "buffering filter": Kind(AWK_FILTER, ".txt", _number),
+    "keyed filter": Kind(KEYED_FILTER, ".jsonl", _record, ("--key", "id"), ".jsonl"),
+    "channel": Kind(CHANNEL, ".txt", _number, (), ".jsonl"),
+    "fixed batches": Kind(BATCHES, ".txt", _number, ("--batch", "8", "--fixed-batches"), ".jsonl"),
+    "family": Kind(FAMILY, ".txt", _number),
+}
+
+# ------------------------------------------------------------------------------------------------
+# One run
+# ------------------------------------------------------------------------------------------------
+
+
+def marked(mark: str) -> List[int]:
+    """Living processes with this run's mark in their environment."""
+    found = []
+    needle = ("CHAOS_MARK=" + mark).encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if needle in file.read().split(b"\0"):
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def comm(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def wait_until(holds: Callable[[], bool], limit_s: float) -> bool:
+    end_s = time.monotonic() + limit_s
+    while not holds():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class Run:
+    def __init__(self, muster: str, seed: int, folder: str) -> None:
+        self.muster, self.seed, self.folder = muster, seed, folder
+        self.rng = random.Random(seed)
+        self.mark = f"{os.getpid()}-{seed}"
+        self.kind_name = self.rng.choice(sorted(KINDS))
+        self.kind = KINDS[self.kind_name]
+        self.n_items = self.rng.choice([1, 30, 400, 4000, 20000])
+        self.input, self.output = "in" + self.kind.suffix, "out" + self.kind.out_suffix
+        self.kills: List[str] = []
+        self.env = dict(os.environ, CHAOS_MARK=self.mark, MUSTER_LOCK_DIR=os.path.join(folder, ".locks"))
+        self.env.pop("MUSTER_RUNS_DIR", None)
+
+    def prepare(self) -> None:
+        with open(os.path.join(self.folder, self.input), "w", encoding="utf-8") as file:
+            for i in range(self.n_items):
+                file.write(self.kind.item(i) + "\n")
+        worker = os.path.join(self.folder, "worker")
+        with open(worker, "w", encoding="utf-8") as file:
+            text = self.kind.program
+            file.write(text.format(python=sys.executable) if "{python}" in text else text)
+        os.chmod(worker, 0o755)
+
+    def command(self, *options: str) -> List[str]:
+        return [self.muster, "map", "-g", f"cpu:{self.rng.randint(1, 5)}", "--retries", "50", "--grace", "2s",
+                *self.kind.options, *options, self.input, "-o", self.output, "--", "./worker"]  # fmt: skip
+
+    def begin(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        said = open(os.path.join(self.folder, "said"), "ab")  # pylint: disable=consider-using-with
+        with said:
+            said.write(("$ " + " ".join(argv) + "\n").encode())
+            said.flush()
+            return subprocess.Popen(argv, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    def undisturbed(self) -> bytes:
+        child = self.begin(self.command())
+        if child.wait(SESSION_LIMIT_S) != 0:
+            raise Broken(f"the undisturbed run ended with {child.returncode}")
+        with open(os.path.join(self.folder, self.output), "rb") as file:
+            result = file.read()
+        os.unlink(os.path.join(self.folder, self.output))
+        shutil.rmtree(os.path.join(self.folder, "muster-runs"))
+        return result
+
+    def victim(self, muster_pid: int) -> Tuple[str, Optional[int]]:
+        who = self.rng.choice(["muster", "muster", "worker", "guard"])
+        if who == "muster":
+            return who, muster_pid
+        others = [pid for pid in marked(self.mark) if pid != muster_pid]
+        guards = [pid for pid in others if comm(pid) == "muster-guard"]
+        pids = sorted(guards if who == "guard" else [pid for pid in others if pid not in guards])
+        return who, self.rng.choice(pids) if pids else None
+
+    def disturb(self, child: subprocess.Popen[bytes], mean_s: float) -> None:
+        """One to three SIGKILLs, after times that together cover the length of such a run."""
+        n_kills = self.rng.randint(1, 3)
+        for _ in range(n_kills):
+            pause_s = self.rng.uniform(0, 1.2 * mean_s / n_kills)
+            try:
+                child.wait(pause_s)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+            who, pid = self.victim(child.pid)
+            if pid is None:
+                continue
+            try:
+                os.kill(pid, signal.SIGKILL)
+                self.kills.append(f"{who} at {pause_s * 1000:.0f} ms")
+            except ProcessLookupError:
+                pass
+
+    def again(self) -> List[str]:
+        """Half of the time by `muster resume`, half by typing the same command."""
+        if self.rng.random() < 0.5 and os.path.exists(os.path.join(self.folder, "muster-runs/latest/manifest.json")):
+            return [self.muster, "resume", "latest", "-g", f"cpu:{self.rng.randint(1, 5)}"]
+        return self.command()
+
+    def session(self, argv: Sequence[str], mean_s: float, disturbed: bool) -> int:
+        child = self.begin(argv)
+        try:
+            if disturbed:
+                self.disturb(child, mean_s)
+            return child.wait(SESSION_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            raise Broken(f"no end after {SESSION_LIMIT_S:.0f} s: {' '.join(argv)}") from None
+
+    def is_finished(self) -> bool:
+        answer = subprocess.run([self.muster, "status", "--json"], cwd=self.folder, env=self.env, capture_output=True, check=False)
+        return answer.returncode == 0 and json.loads(answer.stdout).get("state") == "finished"
+
+    def until_complete(self, mean_s: float) -> int:
+        n_disturbed = self.rng.randint(2, 5)
+        for number in range(SESSIONS_MAX):
+            argv = self.command() if number == 0 else self.again()
+            status = self.session(argv, mean_s, number < n_disturbed)
+            if status == 0 and os.path.exists(os.path.join(self.folder, self.output)):
+                return number + 1
+            if status == -signal.SIGKILL and self.is_finished():  # killed at its last breath
+                if self.session([self.muster, "resume", "latest"], mean_s, False) != 0:
+                    raise Broken("a finished run was not resumed to nothing")
+                return number + 1
+            # 1: every worker was killed before its first result. -9: muster was.
+            if status not in (-signal.SIGKILL, 1) or number >= n_disturbed + 3:
+                raise Broken(f"session {number + 1} ended with {status}: {' '.join(argv)}")
+        raise Broken(f"not complete after {SESSIONS_MAX} sessions")
+
+    def check_nobody_is_left(self) -> None:
+        if not wait_until(lambda: not marked(self.mark), 15):
+            left = ", ".join(f"{pid} ({comm(pid)})" for pid in marked(self.mark))
+            raise Broken(f"left running: {left}")
+
+    def check_files(self) -> None:
+        expected = {self.input, self.output, "worker", "said", "muster-runs", ".locks"}
+        extra = sorted(set(os.listdir(self.folder)) - expected)
+        if extra:
+            raise Broken(f"files left beside the output: {', '.join(extra)}")
+        runs = os.path.join(self.folder, "muster-runs")
+        last = os.path.join(runs, os.readlink(os.path.join(runs, "latest")))
+        known = {"lock", "logs", "manifest.json", "orchestrator.log", "run.db", "run.db-shm", "run.db-wal", "status.json", "output.id"}
+        extra = sorted(set(os.listdir(last)) - known)
+        extra += [name for name in os.listdir(runs) if name.startswith("latest.")]
+        if extra:
+            raise Broken(f"files left in the run's folder: {', '.join(extra)}")
+
+    def go(self) -> str:
+        self.prepare()
+        began_s = time.monotonic()
+        wanted = self.undisturbed()
+        mean_s = time.monotonic() - began_s
+        n_sessions = self.until_complete(mean_s)
+        with open(os.path.join(self.folder, self.output), "rb") as file:
+            found = file.read()
+        if found != wanted:
+            raise Broken(f"the output differs: {len(found)} bytes, {found.count(b'%c' % 10)} lines, "
+                         f"expected {len(wanted)} bytes, {wanted.count(b'%c' % 10)} lines")  # fmt: skip
+        self.check_nobody_is_left()
+        self.check_files()
+        return f"{self.kind_name}, {self.n_items} items, {n_sessions} sessions; {', '.join(self.kills) or 'no kill arrived'}"
+
+
+def one(muster: str, seed: int, keep: bool) -> Tuple[bool, int, str]:
+    folder = tempfile.mkdtemp(prefix=f"chaos-{seed}-")
+    run = Run(muster, seed, folder)
+    try:
+        text = run.go()
+    except Broken as error:
+        for pid in marked(run.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        with open(os.path.join(folder, "said"), encoding="utf-8", errors="replace") as file:
+            tail = "".join("# " + line for line in file.readlines()[-40:])
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        where = f", kept in {folder}" if keep else ""
+        return False, len(run.kills), f"{run.kind_name}, {run.n_items} items: {error} (kills: {', '.join(run.kills)}{where})\n{tail.rstrip()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    return True, len(run.kills), text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("muster")
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a run that failed")
+    args = parser.parse_args()
+    muster = os.path.abspath(args.muster)
+    seeds = range(args.seed, args.seed + args.runs)
+    print(f"1..{args.runs}", flush=True)
+    n_failed = n_kills = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        outcomes = pool.map(lambda seed: one(muster, seed, args.keep), seeds)
+        for number, (seed, (passed, n, text)) in enumerate(zip(seeds, outcomes), 1):
+            n_failed += not passed
+            n_kills += n
+            print(f"{'ok' if passed else 'not ok'} {number} - seed {seed}: {text}", flush=True)
+    print(f"# {n_kills} kills in {args.runs} runs, seeds {args.seed} to {args.seed + args.runs - 1}")
+    if n_failed:
+        print(f"# {n_failed} of {args.runs} runs broke a promise; again: chaos.py {args.muster} --seed N --runs 1 --keep")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
