@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +14,7 @@
 #include <unistd.h>
 
 enum {
-    READ_BYTES = 1 << 18,
-    LOOK_SHARE = 100, /* of the time since the last wait, at most this part is spent on looking, */
-    LOOK_MAX_NS = 200000, /* and never more than this */
-    LOOK_MIN_NS = 10000,  /* less than this is not worth a beginning */
+    READ_BYTES = 1 << 18
 };
 
 /* What MUSTER_CHANNEL holds for the children of a worker, which must not speak in its place. */
@@ -75,23 +71,13 @@ static int adopt_fd(struct mw_channel *channel, const char *text, char *error, s
     return 0;
 }
 
-/* With more to run than cores, a core that a worker keeps awake is one that muster waits for. */
-static bool has_cores_to_spare(void)
-{
-    const char *workers = getenv("MUSTER_WORKERS");
-    return workers && 2 * strtol(workers, NULL, 10) <= sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 int mw_channel_open(struct mw_channel *channel, char *error, size_t error_cap)
 {
     *channel = (struct mw_channel){.in_fd = -1, .out_fd = -1, .flushed_ns = mw_now_ns()};
-    channel->filled_ns = channel->flushed_ns;
-    channel->may_look = has_cores_to_spare();
     const char *where = getenv("MUSTER_CHANNEL");
     if (!where || *where == '\0') {
         const char *seed = getenv("MUSTER_SEED");
         channel->by_hand = true;
-        channel->may_look = false;
         channel->in_fd = STDIN_FILENO;
         channel->out_fd = STDOUT_FILENO;
         channel->base_seed = seed ? strtoull(seed, NULL, 10) : 0;
@@ -219,31 +205,12 @@ static int await(int fd, short events, int timeout_ms)
     return n;
 }
 
-/*
- * Look for input again and again for a moment before sleeping. A core that falls asleep while muster
- * answers takes as long to wake as muster takes to answer, and a slow worker, which has no item
- * waiting behind the one in hand, pays that at every item. Yields, so that muster is not kept off
- * this very core. One worker, 20 ms an item, two cores of an EPYC: 150 us between items (median)
- * without this, 100 us with it; under a load of 2.5, 420 and 300 us (mean).
- */
-static void look_for_input(const struct mw_channel *channel)
-{
-    uint64_t begin_ns = mw_now_ns(), look_ns = (begin_ns - channel->filled_ns) / LOOK_SHARE;
-    look_ns = look_ns < LOOK_MAX_NS ? look_ns : LOOK_MAX_NS;
-    if (look_ns < LOOK_MIN_NS)
-        return;
-    while (await(channel->in_fd, POLLIN, 0) == 0 && mw_now_ns() - begin_ns < look_ns)
-        sched_yield();
-}
-
 int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, size_t error_cap)
 {
     struct mw_buf *into = channel->by_hand ? &channel->raw : &channel->in;
     if (!mw_buf_reserve(into, READ_BYTES))
         return out_of_memory(error, error_cap);
     ssize_t n;
-    if (channel->may_look)
-        look_for_input(channel);
     do {
         int ready = timeout_ms < 0 ? 1 : await(channel->in_fd, POLLIN, timeout_ms);
         if (ready == 0)
@@ -255,7 +222,6 @@ int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, siz
     /* A reset is muster gone with our words unread: an end, which the next write reports. */
     if (n < 0 && errno != ECONNRESET)
         return fail_errno(error, error_cap, channel->by_hand ? "read stdin" : "read the channel");
-    channel->filled_ns = mw_now_ns();
     channel->has_ended = n <= 0;
     into->len += n > 0 ? (size_t)n : 0;
     if (channel->by_hand && !translate_by_hand(channel))

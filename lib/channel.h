@@ -12,15 +12,14 @@ struct mw_channel {
     int in_fd, out_fd; /* the same socket, or 0 and 1 by hand; -1: not open */
     bool by_hand;      /* stdin and stdout */
     bool has_ended;    /* nothing more will come in */
-    bool may_look;     /* before sleeping: see channel.c */
     struct mw_buf in;  /* what came; in.at[begin..] is not taken yet */
     size_t begin;
-    size_t searched;                /* no newline in in.at[begin..searched) */
-    struct mw_buf out;              /* what is to be written */
-    struct mw_buf raw;              /* by hand: a line of stdin that is not complete yet */
-    uint64_t n_by_hand;             /* by hand: lines so far, the next item's index */
-    uint64_t base_seed;             /* by hand */
-    uint64_t flushed_ns, filled_ns; /* when something was last written, and read */
+    size_t searched;    /* no newline in in.at[begin..searched) */
+    struct mw_buf out;  /* what is to be written */
+    struct mw_buf raw;  /* by hand: a line of stdin that is not complete yet */
+    uint64_t n_by_hand; /* by hand: lines so far, the next item's index */
+    uint64_t base_seed; /* by hand */
+    uint64_t flushed_ns;
 };
 
 /* 0, or a negative enum muster_worker_code with its sentence in error. */

@@ -18,11 +18,17 @@ def rows(bench):
         with open(bench.path("in"), "rb") as lines:
             return bench.timed(worker, stdin=lines)
 
-    samples = bench.in_turn({"muster": lambda: bench.map("-g", "cpu:1", "in", "--", *worker), "alone": alone})
+    samples = bench.in_turn({
+        "muster": lambda: bench.map("-g", "cpu:1", "in", "--", *worker),
+        "alone": alone,
+        "bare": lambda: bench.timed([bench.tool("bench_bare"), str(MS), str(n)]),
+    })
     share = spread(a.wall / m.wall for a, m in zip(samples["alone"], samples["muster"]))
     gap_us = spread((m.wall - a.wall) / n * 1e6 for a, m in zip(samples["alone"], samples["muster"]))
+    bare_us = spread((b.wall - a.wall) / n * 1e6 for a, b in zip(samples["alone"], samples["bare"]))
     cpu = statistics.median(m.cpu - a.cpu for a, m in zip(samples["alone"], samples["muster"]))
     return [Row("one worker computing %d ms an item, %d items, channel" % (MS, n), ">= 99 % of the loop alone",
                 "%s %%; %s us more an item, all in; %.2f s more CPU" % (share.text(100), gap_us.text(digits=0), cpu),
-                "the same loop without muster: %s s" % spread(s.wall for s in samples["alone"]).text(),
+                "the same loop without muster: %s s; with a bare echo process over a socket pair: %s us more an item" % (
+                    spread(s.wall for s in samples["alone"]).text(), bare_us.text(digits=0)),
                 verdict(share.median >= BAR), bench.runs())]

@@ -127,6 +127,7 @@ static const struct opt map_opts[] = {
 static const struct opt resume_opts[] = {
     COMMON_OPTS,
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
+    {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
     {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
     {OPT_END},
 };
@@ -212,37 +213,34 @@ static size_t list_len(const char *const *list)
     return len;
 }
 
+/* The words alone, in a list that may be shuffled; free() it. */
+static char **words_copy(const char *const *words, size_t n_words)
+{
+    char **copy = xcalloc(n_words + 1, sizeof(*copy));
+    for (size_t i = 0; i < n_words; i++)
+        copy[i] = (char *)(uintptr_t)words[i];
+    return copy;
+}
+
 /*
  * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
  * resume is parsed a second time into the same request, which leaves what it does not name alone.
  */
-static int options_replay(struct map_options *options, const struct manifest *manifest,
-                          struct app *app, struct err *err)
+static int options_replay(struct map_options *options, char **old, size_t n_old, char **again,
+                          int n_again, struct err *err)
 {
-    size_t n_old = list_len(manifest->argv);
-    char **old = xcalloc(n_old + 1, sizeof(*old));
-    char **again = xcalloc((size_t)app->argc + 1, sizeof(*again));
-    struct map_options overrides;
     char **operands, **command;
     int n_operands;
-    for (size_t i = 0; i < n_old; i++)
-        old[i] = xstrdup(manifest->argv[i]);
-    int rc = n_old < 2 ? fail(err, ERR_DATA, "the manifest does not hold the command line")
-                       : cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands,
-                                   &operands, &command, err);
-    if (rc == 0) {
-        options->request.inputs = (const char *const *)operands;
-        options->request.n_inputs = (size_t)n_operands;
-        options->request.command = (const char *const *)command;
-    }
-    for (int i = 0; i < app->argc; i++)
-        again[i] = app->argv[i];
-    overrides = *options;
-    if (rc == 0)
-        rc = cmd_overlay(&cmd_resume, app->argc - 1, again + 1, &overrides, err);
-    *options = overrides;
-    free(again); /* `old` is kept: the request points into it until the program ends */
-    return rc;
+    if (n_old < 2)
+        return fail(err, ERR_DATA, "the manifest does not hold the command line");
+    int rc = cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands,
+                       &command, err);
+    if (rc)
+        return rc;
+    options->request.inputs = (const char *const *)operands;
+    options->request.n_inputs = (size_t)n_operands;
+    options->request.command = (const char *const *)command;
+    return cmd_overlay(&cmd_resume, n_again - 1, again + 1, options, err);
 }
 
 static bool keeps_parts(const struct manifest *manifest)
@@ -281,7 +279,10 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir, c
                         char **command, struct err *err)
 {
     struct map_options options = {0};
-    int rc = options_replay(&options, manifest, app, err);
+    size_t n_old = list_len(manifest->argv);
+    cleanup_free char **old = words_copy(manifest->argv, n_old);
+    cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
+    int rc = options_replay(&options, old, n_old, again, app->argc, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
     options.request.resume_dir = dir;

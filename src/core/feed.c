@@ -81,10 +81,10 @@ struct feed *feed_new(const struct feed_config *config)
     f->mask = f->spread - 1;
     f->pool_free = f->ready_head = f->ready_tail = f->quarantine = NONE;
     f->groups_cap = 64 + 4 * config->n_workers;
-    f->actions_cap = f->spread + 8ull * config->n_workers + POOL_CAP;
+    f->actions_cap = f->spread + 16ull * config->n_workers + 64; /* an item has one fate a step */
     f->slots = calloc(f->spread, sizeof(*f->slots));
-    f->pool = malloc(POOL_CAP * sizeof(*f->pool));
-    f->heap = malloc(POOL_CAP * sizeof(*f->heap));
+    f->pool = malloc(f->spread * sizeof(*f->pool));
+    f->heap = malloc(f->spread * sizeof(*f->heap));
     f->groups = calloc(f->groups_cap, sizeof(*f->groups));
     f->workers = calloc(config->n_workers, sizeof(*f->workers));
     f->devices = calloc(config->n_devices, sizeof(*f->devices));
@@ -158,7 +158,9 @@ static void on_ready(struct feed *f, const struct feed_event *ev)
     worker_becomes_channel(f, ev->worker);
     if (f->workers[ev->worker].mode != MODE_CHANNEL)
         return;
-    f->workers[ev->worker].credits += ev->count;
+    struct worker *w = &f->workers[ev->worker];
+    w->credits += ev->count;
+    w->credits_peak = MAX(w->credits_peak, w->credits);
     if (ev->count > 0) {
         worker_is_live(f, ev->worker);
         worker_feed(f, ev->worker);

@@ -9,7 +9,6 @@
 
 enum {
     FIFO_CAP = 256,     /* ranges in flight in one filter */
-    POOL_CAP = 1 << 17, /* fragments that wait for another try */
     RESTARTS_MAX = 5,   /* lives without a result, after which a device is benched */
     MISMATCHES_MAX = 3, /* filters out of step, after which the run is given up */
     BACKOFF_MS = 250,   /* before the first retry; doubles, at most BACKOFF_MAX_MS */
@@ -79,7 +78,7 @@ struct worker {
     uint32_t in_flight;   /* sent and unanswered, losers included for filters */
     uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
     uint32_t provisional; /* filter: answered, not confirmed */
-    uint64_t credits, room, window;
+    uint64_t credits, credits_peak, room, window;
     uint64_t low, high; /* every item it owns lies in [low, high) */
     /* what the item limit looked at last, and since when it has been the oldest in hand */
     uint64_t oldest, oldest_since_ms;
@@ -117,7 +116,7 @@ struct feed {
     uint64_t settled, done_before, committed, asides;
     uint32_t sent_order;
 
-    struct chunk *pool;
+    struct chunk *pool; /* [spread]: at worst each item waits alone */
     uint32_t pool_free, pool_used;
     uint32_t ready_head, ready_tail;
     uint64_t ready_items, delayed_items, group_items;
@@ -156,6 +155,8 @@ bool is_in_window(const struct feed *f, uint64_t item);
 /* Take up to `max` items that were never sent, as one run; count 0 when there are none now. */
 struct sent_range fresh_take(struct feed *f, uint64_t max);
 bool fresh_is_there(struct feed *f);
+/* --fixed-batches: how many items from this one on may share its batch. */
+uint64_t batch_left(const struct feed *f, uint64_t item);
 uint64_t unsettled(const struct feed *f);
 /* Its answers are matched by their order: what it was sent stands in its fifo. */
 bool answers_in_order(const struct worker *w);
@@ -170,6 +171,8 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
 void items_committed(struct feed *f, uint64_t first, uint64_t count);
 /* Commit every answered item of a filter. */
 void provisional_confirm(struct feed *f, uint32_t worker);
+/* Forget them: they count as unanswered, and are judged with those. */
+void provisional_doubt(struct feed *f, uint32_t worker);
 /* Forget them: they wait again, nobody is charged. */
 void provisional_revoke(struct feed *f, uint32_t worker);
 

@@ -67,15 +67,17 @@ bool fresh_is_there(struct feed *f)
     return f->order_cursor < f->config.n_order && f->input_is_final;
 }
 
+uint64_t batch_left(const struct feed *f, uint64_t item)
+{
+    return f->config.fixed_batches ? f->config.batch - item % f->config.batch : UINT64_MAX;
+}
+
 struct sent_range fresh_take(struct feed *f, uint64_t max)
 {
     if (f->config.order)
         return fresh_is_there(f) ? ordered_take(f) : (struct sent_range){0, 0};
     uint64_t run = MIN(fresh_run(f), max);
-    if (run > 0 && f->config.fixed_batches) {
-        uint64_t to_border = f->config.batch - f->next % f->config.batch;
-        run = MIN(run, to_border);
-    }
+    run = MIN(run, batch_left(f, f->next));
     struct sent_range range = {f->next, (uint32_t)MIN(run, UINT32_MAX)};
     f->next += range.count;
     return range;
@@ -285,6 +287,24 @@ void provisional_confirm(struct feed *f, uint32_t worker)
     }
     ASSERT(w->provisional == 0);
     bounds_reset(w);
+}
+
+void provisional_doubt(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range run = {w->low, 0};
+    while ((run = answered_run(f, worker, run.first + run.count)).count > 0) {
+        for (uint32_t i = 0; i < run.count; i++) {
+            struct slot *slot = slot_of(f, run.first + i);
+            slot->flags &= slot->owner[0] == worker + 1 ? ANSWERED_SECOND : ANSWERED_FIRST;
+        }
+    }
+    w->in_flight += w->provisional;
+    f->n_in_flight += w->provisional;
+    f->n_revoked += w->provisional;
+    f->n_provisional -= w->provisional;
+    w->provisional = 0;
+    emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }
 
 void provisional_revoke(struct feed *f, uint32_t worker)

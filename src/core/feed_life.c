@@ -39,7 +39,7 @@ static void life_reset(struct worker *w)
     w->ended_for = CAUSE_NONE;
     w->blame = w->oldest = UINT64_MAX;
     w->in_flight = w->losers = w->provisional = 0;
-    w->credits = w->room = 0;
+    w->credits = w->credits_peak = w->room = 0;
     w->window = 1;
     w->low = w->high = 0;
     w->answered_in_life = 0;
@@ -273,7 +273,7 @@ static void batch_settle(struct feed *f, uint32_t worker)
 static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct worker *w = &f->workers[worker];
-    if (!f->config.fixed_batches) {
+    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL) {
         if (!item_win(f, worker, item))
             return false;
         emit(f, ACT_COMMIT, worker, item, 1, 0);
@@ -438,8 +438,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     struct worker *w = &f->workers[worker];
     struct sent_range runs[1024];
     size_t n_runs;
-    uint32_t batch = f->devices[w->device].batch;
     uint64_t in_hand = w->in_flight;
+    uint32_t limit = batch_now(f, w);
     uint64_t total = unanswered_collect(f, worker, runs, countof(runs), &n_runs);
     if (total == 0)
         return;
@@ -447,8 +447,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
                   (death == GONE_OOM && in_hand <= 1) ||
                   (death == GONE_OOM && f->config.fixed_batches);
     enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
-    if (death == GONE_OOM && !f->config.fixed_batches)
-        device_shrink(f, w->device, batch > 0 ? MIN((uint64_t)batch, in_hand) : in_hand);
+    if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
+        device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
     if (start_failure || !blamed)
         runs_to_pool(f, runs, n_runs);
     else if (total == 1)
@@ -504,6 +504,7 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     struct worker *w = &f->workers[worker];
     uint32_t deaths = w->deaths_in_row;
     state_set(f, w, f->devices[w->device].is_benched ? WORKER_BENCHED : WORKER_COOLING);
+    w->memory_is_back = false; /* a neighbour's, perhaps; its own is awaited from now on */
     w->not_before_ms = f->now_ms;
     if (deaths > 1 && !was_suspect_work)
         w->not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);
@@ -519,11 +520,14 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
     }
-    /* One that had to be ended because it stayed after its last answer has given all it was asked. */
-    bool by_itself = death == GONE_CLEAN || death == GONE_CRASH || w->ended_for == CAUSE_NONE;
-    bool ended_well = by_itself && w->input_closed;
-    if (w->in_flight == 0 && (ended_well || death == GONE_CLEAN))
+    bool all_answered = w->in_flight == 0 && w->provisional > 0;
+    /* One that lingers at its end is ended by the shell; that takes nothing from its answers. */
+    bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
+    bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
+    if (all_answered && ended_well)
         provisional_confirm(f, worker);
+    else if (all_answered && (death == GONE_CRASH || death == GONE_OOM))
+        provisional_doubt(f, worker); /* else it could do so again and again */
     else
         provisional_revoke(f, worker);
     if (death == GONE_CLEAN && w->in_flight > 0 && ++f->mismatches >= MISMATCHES_MAX)
@@ -539,8 +543,10 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         death = GONE_ENDED;
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
-    bool start_failure = gave_nothing && f->devices[w->device].results == 0 &&
-                         (death != GONE_ENDED || w->ended_for == CAUSE_START) && death != GONE_OOM;
+    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->in_flight == 0;
+    bool fewer_may_help = death == GONE_OOM && w->in_flight > 1;
+    bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
+                         (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->n_crashes += death == GONE_CRASH;
     f->n_ooms += death == GONE_OOM;
     filter_judge(f, worker, death);
@@ -551,7 +557,6 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_bench(f, w->device, CAUSE_LOST);
-    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE;
     w->deaths_in_row += gave_nothing && !is_normal && !was_suspect_work;
     if (start_failure && !f->is_complete && !f->is_stopping)
         start_failed(f, w, death);

@@ -11,8 +11,7 @@ static uint32_t chunk_new(struct feed *f, struct chunk chunk)
     if (index != NONE) {
         f->pool_free = f->pool[index].next;
     } else {
-        if (f->pool_used == POOL_CAP)
-            BUG("more than %d fragments wait for another try", POOL_CAP);
+        ASSERT(f->pool_used < f->spread);
         index = f->pool_used++;
     }
     f->pool[index] = chunk;
@@ -136,7 +135,8 @@ struct sent_range pool_take(struct feed *f, uint64_t max, uint32_t device)
             wake_at(f, chunk->not_before_ms + AVOID_MS);
             continue;
         }
-        struct sent_range taken = {chunk->first, (uint32_t)MIN(chunk->count, max)};
+        uint64_t most = MIN(max, batch_left(f, chunk->first));
+        struct sent_range taken = {chunk->first, (uint32_t)MIN(chunk->count, most)};
         f->ready_items -= taken.count;
         chunk->first += taken.count;
         chunk->count -= taken.count;

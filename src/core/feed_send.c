@@ -7,7 +7,8 @@
 #include "core/feed_impl.h"
 
 enum {
-    WINDOW_MAX = 1 << 18
+    WINDOW_MAX = 1 << 18,
+    CREDITS_WAIT_MS = 100
 };
 
 uint32_t batch_now(const struct feed *f, const struct worker *w)
@@ -243,6 +244,20 @@ static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t wan
     return f->ready_items + (f->known - MIN(f->known, f->next)) < want;
 }
 
+/*
+ * --fixed-batches: credits may come one by one, while a batch goes out in one piece. So a worker that
+ * has asked for a whole batch before is waited for, until it asks for one again.
+ */
+static bool credits_must_wait(struct feed *f, const struct worker *w)
+{
+    uint64_t until_ms = MAX(w->last_progress_ms, w->last_send_ms) + CREDITS_WAIT_MS;
+    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->in_flight > 0 ||
+        w->credits >= f->config.batch || w->credits_peak < f->config.batch || f->now_ms >= until_ms)
+        return false;
+    wake_at(f, until_ms);
+    return true;
+}
+
 /* One run of work into the worker; the count sent, 0 if there is none. */
 static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
 {
@@ -263,7 +278,7 @@ void worker_feed(struct feed *f, uint32_t worker)
         uint64_t want = capacity(f, w), left = want;
         if (want == 0)
             return;
-        if (batch_must_wait(f, w, want)) {
+        if (batch_must_wait(f, w, want) || credits_must_wait(f, w)) {
             idle_push(f, worker);
             return;
         }
@@ -272,6 +287,8 @@ void worker_feed(struct feed *f, uint32_t worker)
             if (sent == 0)
                 break;
             left -= sent;
+            if (f->config.fixed_batches && w->mode == MODE_CHANNEL)
+                return; /* nothing joins a batch */
         }
         w->last_was_short = f->config.batch > 0 && left > 0 && w->in_flight > 0;
         if (left == want || w->last_was_short) {

@@ -119,11 +119,24 @@ static void on_ready(struct life *life, const struct message *m)
 
 static void result_hold(struct life *life, uint64_t item);
 
+/* Nothing would tell that its item is answered: better said at once than waited for. */
+static void number_malformed(struct life *life, const char *member, struct str value)
+{
+    cleanup_buf struct buf why = BUF_INIT;
+    buf_addf(&why, "a \"%s\" that is not the number of an item", member);
+    life_stray_note(life, buf_text(&why), value);
+    session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+}
+
 static void on_done(struct life *life, const struct message *m)
 {
     struct session *s = life->session;
     uint64_t item;
-    if (!json_to_u64(m->done, &item) || !life_part_ready(life))
+    if (!json_to_u64(m->done, &item)) {
+        number_malformed(life, "done", m->done);
+        return;
+    }
+    if (!life_part_ready(life))
         return;
     life_first_result(life);
     life_answered(life, 1);
@@ -141,8 +154,10 @@ static void on_fail(struct life *life, const struct message *m)
     cleanup_buf struct buf error = BUF_INIT;
     uint64_t item;
     bool retry = true;
-    if (!json_to_u64(m->fail, &item))
+    if (!json_to_u64(m->fail, &item)) {
+        number_malformed(life, "fail", m->fail);
         return;
+    }
     if (m->retry.len > 0 && !json_to_bool(m->retry, &retry))
         retry = true;
     if (!json_to_text(m->error, &error))

@@ -221,13 +221,14 @@ void filter_read(struct life *life, struct str bytes)
         plain_read(life, bytes);
 }
 
-/* The last line may lack its newline. */
+/* The last line may lack its newline; that of a worker which did not end by itself lacks more. */
 void filter_eof(struct life *life)
 {
     /* Lines that are looked into are whole in the part; others are written there as they come. */
     bool is_cut_in_part = life->part && !life->keyed && life->part->offset > life->part_line_begin;
     bool unfinished = life->from_worker.len > 0 || is_cut_in_part;
-    if (unfinished && !life->was_ended && life->part)
+    bool is_whole = life->has_exited && life->exit_code == 0 && life->exit_signal == 0;
+    if (unfinished && is_whole && !life->was_ended && life->part)
         filter_read(life, STR("\n"));
 }
 

@@ -158,7 +158,7 @@ static int unfinished(struct session *s, struct err *err)
         why = sentence = xasprintf("%s (%s)", why, s->last_stray);
     state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
                  status);
-    summary_print(s, NULL, why);
+    summary_print(s, NULL);
     if (can_resume)
         fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
     else
@@ -192,7 +192,7 @@ static int complete(struct session *s, struct err *err)
         return rc;
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
-    summary_print(s, &stats, NULL);
+    summary_print(s, &stats);
     return status;
 }
 

@@ -452,13 +452,18 @@ struct ledger *ledger_new(const struct ledger_opts *opts)
     return ledger;
 }
 
-int ledger_finish(struct ledger *ledger, bool held, struct err *err)
+void ledger_wait(struct ledger *ledger)
 {
     uv_timer_stop(&ledger->timer);
     while (ledger->job_runs)
         uv_run(ledger->opts.loop, UV_RUN_ONCE);
     uv_timer_stop(&ledger->timer);
     ledger->timer_runs = false;
+}
+
+int ledger_finish(struct ledger *ledger, bool held, struct err *err)
+{
+    ledger_wait(ledger);
     if (ledger->has_failed)
         return fail(err, ERR_SYS, "results could not be written");
     if (batch_is_empty(&ledger->open) && !held)

@@ -71,6 +71,8 @@ void ledger_fact(struct ledger *ledger, const char *key, const char *value);
 MUST_CHECK int ledger_metrics_restore(struct ledger *ledger, struct err *err);
 const struct metrics *ledger_metrics(const struct ledger *ledger);
 
+/* Wait for the group commit that is under way; the store is the caller's until the loop runs again. */
+void ledger_wait(struct ledger *ledger);
 /*
  * Everything that waits becomes durable before this returns; with `held` it can only be read as yet,
  * and becomes durable by ledger_settle, after the caller has put the merged result, synced, in place:

@@ -299,10 +299,8 @@ static int streams_open(struct life *life, struct child_ends *theirs, struct err
 static int logs_open(struct life *life, struct err *err)
 {
     struct session *s = life->session;
-    char when[40], headline[160];
-    clock_rfc3339(when, life->started_wall_ms);
-    snprintf(headline, sizeof(headline), "--- %s: attempt %u of %s ---\n", when, life->number,
-             life_label(life));
+    char headline[160];
+    snprintf(headline, sizeof(headline), "attempt %u of %s", life->number, life_label(life));
     cleanup_free char *out = xasprintf("%s/logs/%s_stdout.log", s->run_dir, life_label(life));
     cleanup_free char *errors = xasprintf("%s/logs/%s_stderr.log", s->run_dir, life_label(life));
     struct logfile_opts opts = {

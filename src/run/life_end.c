@@ -163,7 +163,8 @@ static void death_log(struct life *life, enum death death, const char *how, stru
 {
     struct session *s = life->session;
     if (death == DEATH_CLEAN && life->n_items_answered == 0)
-        snprintf(s->last_words, sizeof(s->last_words), "%s without an answer: does it print one line for each item?", how);
+        snprintf(s->last_words, sizeof(s->last_words),
+                 "%s without an answer: does it print one line for each item?", how);
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
         log_add(s->log, LOG_INFO, "worker", "%s ended (%s) after %lu items", life_label(life), how,
                 life->items_done);

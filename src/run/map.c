@@ -27,16 +27,25 @@ static bool lists_equal(const char *const *a, const char *const *b)
     return a && b && !*a && !*b;
 }
 
+static bool are_same_inputs(const struct map_request *r, const char *const *inputs)
+{
+    for (size_t i = 0; i < r->n_inputs; i++) {
+        cleanup_free char *input =
+            strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+        if (!inputs || !inputs[i] || strcmp(inputs[i], input) != 0)
+            return false;
+    }
+    return inputs && !inputs[r->n_inputs];
+}
+
 static bool is_same_work(const struct map_request *r, const struct manifest *m)
 {
     cleanup_free char *output = path_absolute(r->out_path);
-    bool same = m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command);
-    for (size_t i = 0; same && i < r->n_inputs; i++) {
-        cleanup_free char *input =
-            strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
-        same = m->inputs && m->inputs[i] && strcmp(m->inputs[i], input) == 0;
-    }
-    return same;
+    cleanup_buf struct buf options = BUF_INIT;
+    request_work(r, &options);
+    return m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command) &&
+           m->seed == r->seed && strcmp(m->options_json, buf_text(&options)) == 0 &&
+           are_same_inputs(r, m->inputs);
 }
 
 enum {
@@ -101,6 +110,14 @@ static int detach(int *ready_fd, struct err *err)
     _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1);
 }
 
+static bool reads_stdin(const struct map_request *r)
+{
+    bool found = false;
+    for (size_t i = 0; i < r->n_inputs; i++)
+        found = found || strcmp(r->inputs[i], "-") == 0;
+    return found;
+}
+
 /* From here on the orchestrator's log is the only place for words. */
 static void detach_finish(struct session *s, int ready_fd)
 {
@@ -108,7 +125,7 @@ static void detach_finish(struct session *s, int ready_fd)
     if (write_all(ready_fd, "r", 1, NULL) != 0)
         log_add(s->log, LOG_WARN, "map", "the terminal's side is gone already");
     close(ready_fd);
-    for (int fd = 0; fd <= 2 && null_fd >= 0; fd++)
+    for (int fd = reads_stdin(s->request) ? 1 : 0; fd <= 2 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
     s->is_quiet = true;
     s->is_tty = false;
@@ -132,7 +149,10 @@ static int plan_print(struct session *s)
 static int dry_run(struct session *s, struct err *err)
 {
     int rc = session_plan(s, err);
-    return rc ? rc : plan_print(s);
+    if (rc == 0)
+        rc = plan_print(s);
+    session_plan_release(s);
+    return rc;
 }
 
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,

@@ -57,7 +57,11 @@ static int output_check(const struct map_request *r, struct err *err)
     if (!r->out_path)
         return fail(err, ERR_USAGE,
                     "no output: say where the results go with -o FILE (- is standard output)");
-    if (strcmp(r->out_path, "-") == 0)
+    bool is_stdout = strcmp(r->out_path, "-") == 0;
+    if (is_stdout && r->detach)
+        return fail(err, ERR_USAGE,
+                    "--detach leaves standard output as well: name the output with -o FILE");
+    if (is_stdout)
         return 0;
     if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
@@ -262,10 +266,19 @@ static void devices_describe(const struct session *s, struct manifest_device *ou
     }
 }
 
+void request_work(const struct map_request *r, struct buf *json_out)
+{
+    buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
+             r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
+    if (r->format != FORMAT_AUTO)
+        buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));
+    buf_add_char(json_out, '}');
+}
+
 static int manifest_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
-    cleanup_buf struct buf identity = BUF_INIT;
+    cleanup_buf struct buf identity = BUF_INIT, options = BUF_INIT;
     cleanup_free struct manifest_device *devices = xcalloc(s->n_chosen + 1, sizeof(*devices));
     cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
     cleanup_free char *cwd = getcwd(NULL, 0);
@@ -275,6 +288,7 @@ static int manifest_make(struct session *s, struct err *err)
         inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
     devices_describe(s, devices);
     source_identity(s->source, &identity);
+    request_work(r, &options);
     struct manifest manifest = {.verb = "map",
                                 .argv = (const char *const *)s->argv,
                                 .command = r->command,
@@ -282,6 +296,7 @@ static int manifest_make(struct session *s, struct err *err)
                                 .inputs = inputs,
                                 .output = output,
                                 .version = MUSTER_VERSION,
+                                .options_json = buf_text(&options),
                                 .input_json = buf_text(&identity),
                                 .seed = s->base_seed,
                                 .started_wall_ms = clock_wall_ms(),
@@ -495,6 +510,18 @@ int session_plan(struct session *s, struct err *err)
     if (rc == 0)
         rc = devices_take(s, err);
     return rc ? rc : seats_take(s, err);
+}
+
+void session_plan_release(struct session *s)
+{
+    device_locks_release(&s->locks);
+    device_list_release(&s->devices);
+    free(s->places);
+    free(s->device_of);
+    free(s->chosen);
+    free(s->samples);
+    free(s->device_is_lost);
+    free(s->guard_path);
 }
 
 int session_prepare(struct session *s, struct err *err)

@@ -5,3 +5,5 @@
 
 /* What can be refused before anything is touched. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
+/* What of the request decides about the results, beside inputs, command and seed: a JSON object. */
+void request_work(const struct map_request *request, struct buf *json_out);

@@ -116,7 +116,7 @@ static void do_commit(struct session *s, const struct feed_action *a)
 {
     struct life *life = life_of(s, a->worker);
     ASSERT(life);
-    bool was_noted = s->request->fixed_batches || !(life->is_channel || life->keyed);
+    bool was_noted = life->is_channel ? s->request->fixed_batches : !life->keyed;
     if (was_noted)
         answers_commit(life, a->item, a->count);
     else
@@ -451,9 +451,13 @@ static void memory_check(struct session *s)
 static void stop_check(struct session *s)
 {
     enum stop_how how;
-    if (s->stopped_by_user || !run_stop_asked(s->run_dir, &how))
+    if (!run_stop_asked(s->run_dir, &how))
+        return;
+    bool is_news = !s->stopped_by_user || (how == STOP_NOW && !s->stopped_at_once);
+    if (!is_news)
         return;
     s->stopped_by_user = true;
+    s->stopped_at_once = how == STOP_NOW;
     s->end_status = 75;
     log_add(s->log, LOG_INFO, "map",
             how == STOP_NOW ? "stopped; ending the workers"
@@ -599,22 +603,15 @@ void session_release(struct session *s)
     feed_free(s->feed);
     source_close(s->source);
     store_close(s->store);
-    device_locks_release(&s->locks);
-    device_list_release(&s->devices);
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);
     progress_free(s->progress);
     s->log->context = s->log->console_begin = s->log->console_end = NULL;
-    free(s->places);
-    free(s->device_of);
-    free(s->chosen);
-    free(s->samples);
-    free(s->device_is_lost);
     free(s->done);
     free(s->order);
     free(s->queue);
     free(s->run_dir);
     free(s->run_id);
-    free(s->guard_path);
+    session_plan_release(s);
 }

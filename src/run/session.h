@@ -163,7 +163,7 @@ struct session {
     struct console *console;
     struct progress *progress;
 
-    bool is_complete, is_over, was_halted, stopped_by_user;
+    bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
     enum feed_halt halt;
     int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
     int end_status;       /* 75, 124: the reason has one */
@@ -237,6 +237,7 @@ void channel_commit(struct life *life, uint64_t item);
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
+void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* finish.c */

@@ -70,7 +70,7 @@ static void memory_lines(struct session *s, struct buf *out)
     }
 }
 
-void summary_print(struct session *s, const struct merge_stats *stats, const char *why)
+void summary_print(struct session *s, const struct merge_stats *stats)
 {
     struct figures f = figures_take(s);
     cleanup_buf struct buf out = BUF_INIT;
@@ -85,7 +85,7 @@ void summary_print(struct session *s, const struct merge_stats *stats, const cha
         buf_addf(&out, "%s: %s results%s\n", s->request->out_path, done,
                  f.counts.aside == 0 ? ", complete" : "");
     else
-        buf_addf(&out, "%s of %s items done%s%s\n", done, known, why ? ": " : "", why ? why : "");
+        buf_addf(&out, "%s of %s items done\n", done, known);
     if (f.counts.aside > 0)
         buf_addf(&out, "  failed     %lu item%s, with reasons in %s\n", f.counts.aside,
                  f.counts.aside == 1 ? "" : "s", failed);

@@ -234,6 +234,15 @@ END
     same out.jsonl want.jsonl
 }
 
+@test "a worker's log begins with one line that has the time and the attempt" {
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    log=muster-runs/latest/logs/cpu_0_stderr.log
+    [ "$(wc -l <$log)" -eq 1 ]
+    grep -qE '^==> [-0-9]+T[0-9:.+]+ attempt 1 of cpu_0 <==$' $log
+}
+
 @test "what a channel worker prints is logged, not taken for results" {
     seq 20 >in.txt
     pyworker talker <<'END'

@@ -222,12 +222,28 @@ END
     ended_with 1
     [ "$(wc -l <out.jsonl)" -eq 45 ]
     [ "$(wc -l <out.jsonl.failed.jsonl)" -eq 5 ]
+    "$MUSTER" status | grep -q "go on  *muster resume .* --retry-failed"
     touch mended
     resume latest --retry-failed
     ended_with 0
     seq 0 49 >want.jsonl
     same out.jsonl want.jsonl
     [ ! -e out.jsonl.failed.jsonl ]
+}
+
+@test "a resume replaces an output that exists only with --force" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    touch go
+    echo precious >out.jsonl
+    resume latest
+    ended_with 2
+    says "--force"
+    [ "$(cat out.jsonl)" = precious ]
+    resume latest --force
+    ended_with 0
+    [ "$(wc -l <out.jsonl)" -gt 1 ]
 }
 
 @test "muster resume RUN -- NEW COMMAND" {
@@ -365,4 +381,24 @@ END
     kill -INT "$PID"
     map_end
     ended_with 130
+}
+
+@test "a run killed between the output's rename and its last commit takes the output for its own" {
+    seq 5 >in.txt
+    map -g cpu:1 --keep-parts in.txt -o out.txt -- cat
+    ended_with 0
+    # What that moment leaves: the output in place, the last commit not made.
+    sqlite3 muster-runs/latest/run.db "DELETE FROM facts WHERE key IN ('state', 'exit')"
+    cp -r muster-runs before
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    says "going on with"
+    [ "$(cat out.txt)" = "$(seq 5)" ]
+    # The same moment, but the file that stands there is somebody else's.
+    rm -r muster-runs
+    mv before muster-runs
+    echo precious >out.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 2
+    [ "$(cat out.txt)" = precious ]
 }

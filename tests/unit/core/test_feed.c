@@ -1,73 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The feeder's decisions, one at a time: a scene is set with a few events, and the actions are
- * compared as text. The simulator (tests/sim) covers what no one would think of.
+ * The feeder's decisions, one at a time: who gets what, and what counts as answered. The simulator
+ * (tests/sim) covers what no one would think of.
  */
-#include "unit/test.h"
-
-#include "base/buf.h"
-#include "core/feed.h"
-
-struct scene {
-    struct feed *feed;
-    uint64_t now_ms;
-    struct buf said; /* actions since the last expect */
-};
-
-static const char *const action_names[] = {
-#define X(kind) [ACT_##kind] = #kind,
-    FEED_ACTIONS(X)
-#undef X
-};
-
-static void scene_open(struct scene *scene, const struct feed_config *config)
-{
-    *scene = (struct scene){.feed = feed_new(config), .now_ms = 1000};
-    assert_non_null(scene->feed);
-}
-
-static void scene_close(struct scene *scene)
-{
-    feed_free(scene->feed);
-    buf_release(&scene->said);
-}
-
-static void tell(struct scene *scene, struct feed_event event)
-{
-    const struct feed_action *actions;
-    event.now_ms = scene->now_ms;
-    size_t n_actions = feed_step(scene->feed, &event, &actions);
-    feed_check(scene->feed);
-    for (size_t i = 0; i < n_actions; i++) {
-        const struct feed_action *a = &actions[i];
-        buf_addf(&scene->said, "%s", action_names[a->kind]);
-        if (a->worker != UINT32_MAX)
-            buf_addf(&scene->said, " w%u", a->worker);
-        if (a->kind == ACT_SEND || a->kind == ACT_COMMIT)
-            buf_addf(&scene->said, " %lu+%lu", a->item, a->count);
-        if (a->kind == ACT_SET_ASIDE)
-            buf_addf(&scene->said, " %lu after %lu", a->item, a->count);
-        if (a->kind == ACT_BATCH || (a->kind == ACT_SPAWN && a->count > 0))
-            buf_addf(&scene->said, " batch %lu", a->count);
-        buf_add_text(&scene->said, "; ");
-    }
-}
-
-static void expect(struct scene *scene, const char *actions)
-{
-    if (strcmp(buf_text(&scene->said), actions) != 0)
-        fail_msg("expected \"%s\"\n   found \"%s\"", actions, buf_text(&scene->said));
-    buf_reset(&scene->said);
-}
-
-#define TELL(scene, ...) tell(scene, (struct feed_event){__VA_ARGS__})
-
-/* A channel worker, up and asking. */
-static void channel_up(struct scene *scene, uint32_t worker, uint64_t credits)
-{
-    TELL(scene, .kind = EV_STARTED, .worker = worker);
-    TELL(scene, .kind = EV_READY, .worker = worker, .count = credits);
-}
+#include "scene.h"
 
 static void surplus_workers_never_start(void **state)
 {
@@ -122,21 +58,6 @@ static void equal_counts_are_committed_only_after_a_quiet_while(void **state)
     scene_close(&scene);
 }
 
-static void a_filter_that_stays_after_its_last_answer_has_answered(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 100);
-    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
-    expect(&scene, "SPAWN w0; SEND w0 0+1; END w0; ");
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
-    expect(&scene, "COMMIT w0 0+1; ");
-    scene_close(&scene);
-}
-
 static void a_surplus_line_revokes_what_was_not_committed(void **state)
 {
     (void)state;
@@ -174,159 +95,6 @@ static void a_failed_item_is_tried_on_another_device_first(void **state)
     expect(&scene, "COMMIT w1 1+1; SEND w1 0+1; ");
     TELL(&scene, .kind = EV_FAIL, .worker = 1, .item = 0, .flag = true);
     expect(&scene, "SET_ASIDE w1 0 after 2; ");
-    scene_close(&scene);
-}
-
-static void a_crash_with_many_in_flight_charges_nobody_and_halves(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 9, .flag = true);
-    channel_up(&scene, 0, 9);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
-    TELL(&scene, .kind = EV_MEM_BACK);
-    expect(&scene, "NOTE; SPAWN w0; ");
-    channel_up(&scene, 0, 9);
-    expect(&scene, "SEND w0 1+4; ");
-    for (uint64_t item = 1; item <= 8; item++)
-        assert_int_equal(feed_item_failures(scene.feed, item), 0);
-    scene_close(&scene);
-}
-
-static void the_culprit_alone_is_charged_and_set_aside(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){
-                           .n_workers = 1, .n_devices = 1, .retries = 0, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
-    channel_up(&scene, 0, 1);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    TELL(&scene, .kind = EV_READY, .count = 1);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
-    expect(&scene, "SET_ASIDE w0 1 after 1; ");
-    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
-    TELL(&scene, .kind = EV_COMMITTED, .item = 1, .count = 1);
-    expect(&scene, "COMPLETE; OVER; ");
-    scene_close(&scene);
-}
-
-static void out_of_memory_halves_the_batch_of_that_device_only(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
-    channel_up(&scene, 0, 8);
-    channel_up(&scene, 1, 8);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_OOM, .worker = 1, .count = 8);
-    expect(&scene, "BATCH w1 batch 4; ");
-    struct feed_worker_view first, second;
-    feed_worker(scene.feed, 0, &first);
-    feed_worker(scene.feed, 1, &second);
-    assert_int_equal(first.batch, 0);
-    assert_int_equal(second.batch, 4);
-    scene_close(&scene);
-}
-
-static void nothing_ever_succeeding_ends_the_run_early(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
-    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
-    TELL(&scene, .kind = EV_STARTED, .worker = 0);
-    TELL(&scene, .kind = EV_STARTED, .worker = 1);
-    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
-    expect(&scene, "HALT; OVER; ");
-    scene_close(&scene);
-}
-
-static void a_lost_device_is_benched_and_its_items_go_elsewhere(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 4, .flag = true);
-    channel_up(&scene, 0, 2);
-    channel_up(&scene, 1, 2);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 0);
-    expect(&scene, "BENCH w0; TERMINATE w0; ");
-    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_DEVICE_LOST);
-    expect(&scene, "");
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 4);
-    expect(&scene, "SEND w1 0+2; ");
-    scene_close(&scene);
-}
-
-static void a_straggler_is_given_to_an_idle_worker_and_the_first_answer_wins(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
-    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
-    channel_up(&scene, 0, 1);
-    channel_up(&scene, 1, 1);
-    scene.now_ms += 100;
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-    scene.now_ms += 100;
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 2);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-    expect(&scene, "NOTE w1; SEND w1 0+1; ");
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 0);
-    expect(&scene, "COMMIT w1 0+1; ");
-    TELL(&scene, .kind = EV_DONE, .worker = 0, .item = 0);
-    expect(&scene, "DROP w0; ");
-    scene_close(&scene);
-}
-
-static void an_item_over_its_limit_is_charged_and_its_neighbours_are_not(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1,
-                                             .n_devices = 1,
-                                             .retries = 0,
-                                             .item_limit_ms = 500,
-                                             .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
-    channel_up(&scene, 0, 1);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    TELL(&scene, .kind = EV_READY, .count = 1);
-    scene.now_ms += 300;
-    TELL(&scene, .kind = EV_READY, .count = 1);
-    buf_reset(&scene.said);
-    scene.now_ms += 300;
-    TELL(&scene, .kind = EV_TICK);
-    expect(&scene, "TERMINATE w0; ");
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
-    expect(&scene, "SET_ASIDE w0 1 after 1; ");
-    assert_int_equal(feed_item_failures(scene.feed, 2), 0);
-    scene_close(&scene);
-}
-
-static void a_limit_is_looked_at_though_nothing_else_happens(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .item_limit_ms = 500});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
-    channel_up(&scene, 0, 1);
-    expect(&scene, "SPAWN w0; SEND w0 0+1; ");
-    assert_true(feed_next_ms(scene.feed) <= scene.now_ms + 500);
-    scene.now_ms = feed_next_ms(scene.feed);
-    TELL(&scene, .kind = EV_TICK);
-    expect(&scene, "TERMINATE w0; ");
     scene_close(&scene);
 }
 
@@ -373,14 +141,6 @@ static void at_most_so_many_load_at_one_time(void **state)
     scene_close(&scene);
 }
 
-/* A filter whose answers carry keys, up and with room. */
-static void keyed_up(struct scene *scene, uint32_t worker)
-{
-    TELL(scene, .kind = EV_STARTED, .worker = worker);
-    TELL(scene, .kind = EV_KEYED, .worker = worker);
-    TELL(scene, .kind = EV_ROOM, .worker = worker, .count = 1000);
-}
-
 static void a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent(void **state)
 {
     (void)state;
@@ -399,199 +159,27 @@ static void a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent(void **
     scene_close(&scene);
 }
 
-static void the_oldest_item_of_a_keyed_filter_is_the_one_over_its_limit(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1,
-                                             .n_devices = 1,
-                                             .retries = 0,
-                                             .item_limit_ms = 500,
-                                             .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
-    keyed_up(&scene, 0);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    TELL(&scene, .kind = EV_DONE, .item = 2);
-    buf_reset(&scene.said);
-    scene.now_ms += 600;
-    TELL(&scene, .kind = EV_TICK);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
-    expect(&scene, "TERMINATE w0; SET_ASIDE w0 1 after 1; ");
-    scene_close(&scene);
-}
-
-static void an_item_that_waits_behind_another_is_not_over_its_limit(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){
-                           .n_workers = 1, .n_devices = 1, .item_limit_ms = 500, .retries = 9});
-    TELL(&scene, .kind = EV_INPUT, .count = 4, .flag = true);
-    channel_up(&scene, 0, 4); /* all four at once; each takes 400 ms, one after the other */
-    buf_reset(&scene.said);
-    for (uint64_t item = 0; item < 4; item++) {
-        for (uint64_t end_ms = scene.now_ms + 400; feed_next_ms(scene.feed) < end_ms;) {
-            scene.now_ms = feed_next_ms(scene.feed);
-            TELL(&scene, .kind = EV_TICK);
-        }
-        scene.now_ms = 1000 + 400 * (item + 1);
-        TELL(&scene, .kind = EV_DONE, .item = item);
-    }
-    expect(&scene, "COMMIT w0 0+1; COMMIT w0 1+1; COMMIT w0 2+1; COMMIT w0 3+1; ");
-    scene_close(&scene);
-}
-
-static void the_item_sent_first_is_the_one_over_its_limit(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){
-                           .n_workers = 1, .n_devices = 1, .retries = 0, .item_limit_ms = 500});
-    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 10); /* item 0 goes to its stdin, and comes back */
-    TELL(&scene, .kind = EV_READY, .count = 3);
-    expect(&scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+2; SEND w0 0+1; ");
-    scene.now_ms += 500;
-    TELL(&scene, .kind = EV_TICK);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
-    expect(&scene, "TERMINATE w0; SET_ASIDE w0 1 after 1; ");
-    scene_close(&scene);
-}
-
-static void a_second_copy_has_its_own_time_limit(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){
-                           .n_workers = 2, .n_devices = 2, .retries = 0, .item_limit_ms = 500});
-    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
-    channel_up(&scene, 0, 1);
-    channel_up(&scene, 1, 1);
-    scene.now_ms += 100;
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-    buf_reset(&scene.said);
-    scene.now_ms += 300;
-    TELL(&scene, .kind = EV_TICK);
-    expect(&scene, "NOTE w1; SEND w1 0+1; ");
-    scene.now_ms += 100;
-    TELL(&scene, .kind = EV_TICK);
-    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_ENDED);
-    scene.now_ms += 200;
-    TELL(&scene, .kind = EV_TICK);
-    expect(&scene, "TERMINATE w0; "); /* not worker 1, which has had it for a short time only */
-    scene_close(&scene);
-}
-
-static void the_limits_hold_after_the_end_of_the_input(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1,
-                                             .n_devices = 1,
-                                             .retries = 0,
-                                             .item_limit_ms = 500,
-                                             .start_limit_ms = 2000});
-    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 10);
-    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
-    TELL(&scene, .kind = EV_HUNGRY);
-    expect(&scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+1; END w0; ");
-    scene.now_ms += 500;
-    TELL(&scene, .kind = EV_TICK);
-    expect(&scene, "TERMINATE w0; ");
-    scene_close(&scene);
-}
-
-static void the_limit_for_the_start_holds_after_the_end_of_the_input(void **state)
+static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
 {
     (void)state;
     struct scene scene;
     scene_open(&scene,
-               &(struct feed_config){.n_workers = 1, .n_devices = 1, .start_limit_ms = 2000});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 10);
-    TELL(&scene, .kind = EV_HUNGRY);
-    expect(&scene, "SPAWN w0; SEND w0 0+1; END w0; ");
-    scene.now_ms += 2000;
-    TELL(&scene, .kind = EV_TICK);
-    expect(&scene, "TERMINATE w0; ");
-    scene_close(&scene);
-}
-
-static void every_item_of_a_hung_worker_is_given_to_others(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
-    TELL(&scene, .kind = EV_INPUT, .count = 12, .flag = true);
-    channel_up(&scene, 0, 6);
-    channel_up(&scene, 1, 1);
-    uint64_t done = 0;
-    for (int tries = 0; tries < 500 && done < 12; tries++) { /* worker 0 never answers */
-        struct feed_counts counts;
-        scene.now_ms += 100;
-        for (uint64_t item = 0; item < 12; item++) {
-            char sent[40];
-            snprintf(sent, sizeof(sent), "SEND w1 %lu+1;", item);
-            if (!strstr(buf_text(&scene.said), sent))
-                continue;
-            buf_reset(&scene.said);
-            TELL(&scene, .kind = EV_DONE, .worker = 1, .item = item);
-            TELL(&scene, .kind = EV_COMMITTED, .item = item, .count = 1);
-            TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-            break;
-        }
-        TELL(&scene, .kind = EV_TICK);
-        feed_counts(scene.feed, &counts);
-        done = counts.done;
-    }
-    assert_int_equal(done, 12);
-    scene_close(&scene);
-}
-
-static void a_second_copy_is_not_given_to_a_filter_that_is_settling(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
-    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
-    for (uint32_t worker = 0; worker < 2; worker++) {
-        TELL(&scene, .kind = EV_STARTED, .worker = worker);
-        TELL(&scene, .kind = EV_ROOM, .worker = worker, .count = 100);
-    }
-    scene.now_ms += 1000;
-    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
-    scene.now_ms += 1000;
+               &(struct feed_config){
+                   .n_workers = 1, .n_devices = 1, .batch = 4, .fixed_batches = true, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 16, .flag = true);
+    channel_up(&scene, 0, 4);
+    TELL(&scene, .kind = EV_FAIL, .item = 1, .flag = true);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_DONE, .item = 2);
+    TELL(&scene, .kind = EV_READY, .count = 3);
+    scene.now_ms += 5000;
     buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
-    expect(&scene, "");
-    while (scene.said.len == 0) { /* its answers are confirmed before it is given anything else */
-        scene.now_ms = feed_next_ms(scene.feed);
-        TELL(&scene, .kind = EV_TICK);
-    }
-    assert_ptr_equal(strstr(buf_text(&scene.said), "COMMIT w0"), buf_text(&scene.said));
-    scene_close(&scene);
-}
-
-static void an_event_at_the_time_of_a_tick_does_not_swallow_it(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
-    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
-    channel_up(&scene, 0, 1);
-    channel_up(&scene, 1, 1);
-    scene.now_ms += 100;
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    TELL(&scene, .kind = EV_DONE, .item = 3);
+    TELL(&scene, .kind = EV_READY, .count = 1);
     buf_reset(&scene.said);
-    scene.now_ms = feed_next_ms(scene.feed) + 300;
-    TELL(&scene, .kind = EV_MEM_BACK, .worker = 1); /* in the tick's stead */
-    expect(&scene, "NOTE w1; SEND w1 0+1; ");
+    TELL(&scene, .kind = EV_DONE, .item = 1);
+    TELL(&scene, .kind = EV_READY, .count = 4);
+    expect(&scene, "COMMIT w0 1+1; SEND w0 4+4; ");
     scene_close(&scene);
 }
 
@@ -602,30 +190,13 @@ int main(void)
         cmocka_unit_test(an_empty_input_is_complete_at_once),
         cmocka_unit_test(the_first_item_of_a_filter_goes_alone),
         cmocka_unit_test(equal_counts_are_committed_only_after_a_quiet_while),
-        cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
         cmocka_unit_test(a_surplus_line_revokes_what_was_not_committed),
         cmocka_unit_test(a_failed_item_is_tried_on_another_device_first),
-        cmocka_unit_test(a_crash_with_many_in_flight_charges_nobody_and_halves),
-        cmocka_unit_test(the_culprit_alone_is_charged_and_set_aside),
-        cmocka_unit_test(out_of_memory_halves_the_batch_of_that_device_only),
-        cmocka_unit_test(nothing_ever_succeeding_ends_the_run_early),
-        cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),
-        cmocka_unit_test(a_straggler_is_given_to_an_idle_worker_and_the_first_answer_wins),
-        cmocka_unit_test(an_item_over_its_limit_is_charged_and_its_neighbours_are_not),
-        cmocka_unit_test(a_limit_is_looked_at_though_nothing_else_happens),
         cmocka_unit_test(a_resumed_run_sends_only_what_is_missing),
         cmocka_unit_test(known_sizes_go_longest_first),
         cmocka_unit_test(at_most_so_many_load_at_one_time),
         cmocka_unit_test(a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent),
-        cmocka_unit_test(the_oldest_item_of_a_keyed_filter_is_the_one_over_its_limit),
-        cmocka_unit_test(an_item_that_waits_behind_another_is_not_over_its_limit),
-        cmocka_unit_test(the_item_sent_first_is_the_one_over_its_limit),
-        cmocka_unit_test(a_second_copy_has_its_own_time_limit),
-        cmocka_unit_test(the_limits_hold_after_the_end_of_the_input),
-        cmocka_unit_test(the_limit_for_the_start_holds_after_the_end_of_the_input),
-        cmocka_unit_test(every_item_of_a_hung_worker_is_given_to_others),
-        cmocka_unit_test(a_second_copy_is_not_given_to_a_filter_that_is_settling),
-        cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
+        cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,8 @@
 #include "data/split_isa.h"
 
 enum {
-    N_BLOCKS = 100
+    N_BLOCKS = 100,
+    GROUP_BYTES = 32 * SPLIT_BLOCK_BYTES /* as in split_kernel.h */
 };
 
 static bool tally_equal(const struct split_tally *a, const struct split_tally *b)
@@ -50,8 +51,62 @@ static void all_kernels_agree(void **state)
     }
 }
 
+/* Rows as they usually are, with something odd in every so many bytes: mostly plain groups. */
+static void rows_make(struct rng *rng, unsigned char *text, size_t len, uint64_t odd_every)
+{
+    static const char *const rows[] = {"1,\"a\nb \"\"c\"\"\",x\n",
+                                       "plain text of some length\n",
+                                       "x\n",
+                                       "{\"id\":1,\"text\":\"a b\"}\n",
+                                       "{}\n",
+                                       "{\"a\":{}} }\n"};
+    size_t kind = rng_below(rng, 2) * 3;
+    static const char odd[] = "\n\r \t\"}\0";
+    size_t at = 0;
+    while (at < len) {
+        const char *row = rows[kind + rng_below(rng, 3)];
+        for (; *row && at < len; row++)
+            text[at++] = (unsigned char)*row;
+    }
+    for (size_t i = 0; i < len; i++)
+        if (rng_below(rng, odd_every) == 0)
+            text[i] = (unsigned char)odd[rng_below(rng, sizeof(odd))];
+    /* What one group hands to the next is seen only where something odd stands on their border. */
+    for (size_t i = GROUP_BYTES; i < len; i += GROUP_BYTES)
+        for (size_t k = rng_below(rng, 2) == 0 ? i - 2 : len; k < MIN(i + 2, len); k++)
+            text[k] = (unsigned char)"\n\n x}"[rng_below(rng, 5)];
+}
+
+/* Blocks that are given one at a time are never counted in groups: they are the oracle. */
+static void groups_give_what_single_blocks_give(void **state)
+{
+    (void)state;
+    static const uint64_t odd_every[] = {50, 2000, 10000, UINT64_MAX};
+    struct rng rng = {7};
+    unsigned char text[N_BLOCKS * SPLIT_BLOCK_BYTES];
+    for (int round = 0; round < 4000; round++) {
+        enum record_format format = (enum record_format)(FORMAT_LINES + rng_below(&rng, 5));
+        struct split single = split_begin(format), grouped = single;
+        struct split_tally wanted = {.ends_max = UINT64_MAX}, tally = wanted;
+        rows_make(&rng, text, sizeof(text), odd_every[rng_below(&rng, countof(odd_every))]);
+        for (size_t i = 0; i < N_BLOCKS && !single.flaws; i++)
+            split_kernel_plain.run(&single, text + i * SPLIT_BLOCK_BYTES, 1, &wanted);
+        for (const struct split_kernel *const *kernel = split_table; *kernel; kernel++) {
+            struct split split = grouped;
+            struct split_tally found = tally;
+            if (!(*kernel)->is_usable())
+                continue;
+            (*kernel)->run(&split, text, N_BLOCKS, &found);
+            if (!tally_equal(&found, &wanted) || !split_equal(&split, &single))
+                fail_msg("round %d: kernel %s differs on %s: %lu ends, expected %lu", round,
+                         (*kernel)->name, record_format_name(format), found.n_ends, wanted.n_ends);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_kernels_agree)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_kernels_agree),
+                                       cmocka_unit_test(groups_give_what_single_blocks_give)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,11 @@ static void a_worker_sees_its_devices_and_nothing_else(void **state)
             assert_string_equal(env_value(&env, "CUDA_VISIBLE_DEVICES"), cases[i].visible);
         assert_string_equal(env_value(&env, "CUDA_DEVICE_ORDER"), cases[i].order);
         assert_string_equal(env_value(&env, "MUSTER_DEVICE"), "U0,U1");
-        assert_string_equal(env_value(&env, "MUSTER_DEVICE_INDEX"), "0,1");
+        char numbers[32]; /* the physical ones; CPU slots have only muster's own */
+        snprintf(numbers, sizeof(numbers), "%d,%d",
+                 list.at[0].physical < 0 ? list.at[0].index : list.at[0].physical,
+                 list.at[1].physical < 0 ? list.at[1].index : list.at[1].physical);
+        assert_string_equal(env_value(&env, "MUSTER_DEVICE_INDEX"), numbers);
         assert_string_equal(env_value(&env, "MUSTER_DEVICE_KIND"), cases[i].kind_name);
         assert_string_equal(env_value(&env, "OMP_NUM_THREADS"), "7");
         env_list_release(&env);
