@@ -1,35 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/leftover.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "proc/guard_wire.h"
 #include "proc/proctree.h"
 
 enum {
     ENVIRON_MAX_BYTES = 4 << 20
 };
 
-static bool environ_holds(pid_t pid, struct str entry)
+static bool is_there(long pid)
+{
+    return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
+}
+
+/* "muster pid.guard pid,…", the innermost last: is neither of that pair there to end its own? */
+static bool is_unguarded(struct str marker)
+{
+    char text[64], *dot;
+    const char *comma = memrchr(marker.at, ',', marker.len);
+    const char *last = comma ? comma + 1 : marker.at;
+    snprintf(text, sizeof(text), "%.*s", (int)(marker.at + marker.len - last), last);
+    long muster = strtol(text, &dot, 10);
+    long guard = *dot == '.' ? strtol(dot + 1, NULL, 10) : 0;
+    return muster > 0 && guard > 0 && !is_there(muster) && !is_there(guard);
+}
+
+/* Does its environment hold `entry`? And has it nobody left who would end it? */
+static bool environ_holds(pid_t pid, struct str entry, bool *unguarded)
 {
     char path[64];
+    bool holds = false;
     cleanup_buf struct buf environ_text = BUF_INIT;
     snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+    *unguarded = false;
     if (file_read(path, ENVIRON_MAX_BYTES, &environ_text, NULL) != 0)
         return false;
     struct str rest = buf_str(&environ_text), one;
-    while (str_next(&rest, '\0', &one))
-        if (str_equal(one, entry))
-            return true;
-    return false;
+    while (str_next(&rest, '\0', &one)) {
+        holds = holds || str_equal(one, entry);
+        if (str_starts_with(one, STR(GUARD_MARKER "=")))
+            *unguarded = is_unguarded(
+                (struct str){one.at + sizeof(GUARD_MARKER), one.len - sizeof(GUARD_MARKER)});
+    }
+    return holds;
 }
 
-size_t leftover_count(const char *entry, pid_t *one)
+size_t leftover_end(const char *entry, pid_t *one)
 {
     struct proctree tree = PROCTREE_INIT;
     size_t count = 0;
@@ -37,8 +64,12 @@ size_t leftover_count(const char *entry, pid_t *one)
         return 0;
     for (size_t i = 0; i < tree.n; i++) {
         const struct proc_stat *stat = &tree.at[i];
-        if (stat->pid == getpid() || proc_is_dead(stat) || !environ_holds(stat->pid, str_of(entry)))
+        bool unguarded;
+        if (stat->pid == getpid() || proc_is_dead(stat) ||
+            !environ_holds(stat->pid, str_of(entry), &unguarded))
             continue;
+        if (unguarded)
+            proc_signal(stat, SIGKILL);
         *one = stat->pid;
         count++;
     }

@@ -11,5 +11,7 @@
 /*
  * How many living processes of this host, this one aside, have exactly `entry` ("NAME=value") in
  * their environment; *one is the pid of one of them. Those of other users cannot be looked into.
+ * Such as have lost both their muster and their guard, which would have ended them, are killed; the
+ * others are on their way.
  */
-size_t leftover_count(const char *entry, pid_t *one);
+size_t leftover_end(const char *entry, pid_t *one);

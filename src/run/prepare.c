@@ -408,7 +408,7 @@ static int leftovers_await(struct session *s, struct err *err)
     uint64_t deadline_ms = clock_now_ms() + LEFTOVER_WAIT_MS;
     bool said = false;
     pid_t pid = 0;
-    while (leftover_count(entry, &pid) > 0) {
+    while (leftover_end(entry, &pid) > 0) {
         if (clock_now_ms() > deadline_ms)
             return fail(err, ERR_UNAVAILABLE,
                         "process %d of this run's last session is still there; end it, then resume",

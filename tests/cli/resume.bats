@@ -389,8 +389,16 @@ END
     ended_with 0
     # What that moment leaves: the output in place, the last commit not made.
     sqlite3 muster-runs/latest/run.db "DELETE FROM facts WHERE key IN ('state', 'exit')"
+    cp -r muster-runs before
     map -g cpu:1 in.txt -o out.txt -- cat
     ended_with 0
     says "going on with"
     [ "$(cat out.txt)" = "$(seq 5)" ]
+    # The same moment, but the file that stands there is somebody else's.
+    rm -r muster-runs
+    mv before muster-runs
+    echo precious >out.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 2
+    [ "$(cat out.txt)" = precious ]
 }

@@ -92,6 +92,19 @@ END
     wait_for nobody_is_left
 }
 
+@test "KILL to a guard and to muster at once: a resume ends who is left, and goes on" {
+    family
+    seq 30 >in.txt
+    map_begin -g cpu:2 --grace 300ms in.txt -o out.txt -- ./family
+    wait_for has_lines seen 4
+    kill -KILL "$(guard_of 1)" "$PID"
+    map_end
+    run limited "$MUSTER" resume
+    ended_with 0
+    same out.txt in.txt
+    nobody_is_left
+}
+
 @test "KILL to a worker: its own children go with it" {
     family_begin
     local first
