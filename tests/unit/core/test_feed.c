@@ -749,6 +749,27 @@ static void a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too
     scene_close(&scene);
 }
 
+static void a_worker_that_only_lost_races_is_given_what_comes_back(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 3, .n_devices = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    for (uint32_t worker = 0; worker < 3; worker++)
+        channel_up(&scene, worker, 3);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    scene.now_ms += 300;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 0);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_ENDED);
+    buf_reset(&scene.said);
+    /* Worker 0 still computes its copy of item 0, and says nothing. */
+    TELL(&scene, .kind = EV_EXIT, .worker = 2, .death = GONE_ENDED);
+    expect(&scene, "SEND w0 2+1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -787,6 +808,7 @@ int main(void)
         cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
         cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
         cmocka_unit_test(a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too),
+        cmocka_unit_test(a_worker_that_only_lost_races_is_given_what_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
