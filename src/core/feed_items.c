@@ -160,6 +160,7 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
         w->losers++;
         w->in_flight--;
         f->n_in_flight--;
+        idle_push(f, other - 1); /* it has room, and may never say anything again */
     }
 }
 

@@ -609,9 +609,8 @@ static void item_limit_check(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
     uint64_t limit_ms = f->config.item_limit_ms, item = oldest_item(f, worker);
-    if (item == UINT64_MAX)
-        return;
-    uint64_t since_ms = oldest_since_ms(f, w, item);
+    /* A copy that came too late may hang as well, and takes the worker from the work. */
+    uint64_t since_ms = item == UINT64_MAX ? w->last_progress_ms : oldest_since_ms(f, w, item);
     /* It may give all its answers at its end: then only their sum is known. */
     if (w->state == WORKER_ENDING && answers_in_order(w))
         limit_ms *= w->in_flight;
@@ -642,7 +641,7 @@ static void silence_check(struct feed *f, uint32_t worker)
         worker_terminate(f, worker, CAUSE_TIMEOUT);
     } else if (silent_ms >= usual_ms && silent_ms >= 2 * w->silence_noted_ms) {
         w->silence_noted_ms = silent_ms;
-        emit(f, ACT_NOTE, worker, w->in_flight, silent_ms, NOTE_SILENT);
+        emit(f, ACT_NOTE, worker, w->in_flight + w->losers, silent_ms, NOTE_SILENT);
     }
     wake_at(f, f->now_ms + silence_look_ms(f));
 }
@@ -675,7 +674,7 @@ void limits_check(struct feed *f)
             else
                 wake_at(f, w->started_ms + f->config.start_limit_ms);
         }
-        if (w->in_flight == 0 ||
+        if (w->in_flight + w->losers == 0 ||
             !(w->state == WORKER_LIVE || w->state == WORKER_LOADING || is_ending))
             continue;
         if (f->config.item_limit_ms > 0 && !is_loading)

@@ -222,7 +222,7 @@ static bool suspects_allow(struct feed *f, uint32_t worker)
         suspects_release(f, worker);
     if (w->group != NONE)
         return true;
-    if (!suspects_are_waiting(f, worker))
+    if (!suspects_are_waiting(f, worker) || (is_empty && capacity(f, w) == 0))
         return true;
     if (is_empty) {
         if (f->quarantine == worker)

@@ -513,6 +513,80 @@ static void a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too
     scene_close(&scene);
 }
 
+static void a_worker_that_only_lost_races_is_given_what_comes_back(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 3, .n_devices = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    for (uint32_t worker = 0; worker < 3; worker++)
+        channel_up(&scene, worker, 3);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    scene.now_ms += 300;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 0);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_ENDED);
+    buf_reset(&scene.said);
+    /* Worker 0 still computes its copy of item 0, and says nothing. */
+    TELL(&scene, .kind = EV_EXIT, .worker = 2, .death = GONE_ENDED);
+    expect(&scene, "SEND w0 2+1; ");
+    scene_close(&scene);
+}
+
+static void suspects_are_not_held_by_a_worker_that_has_no_room(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 3, .n_devices = 3, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 5, .flag = true);
+    channel_up(&scene, 0, 1); /* its one credit is used up by item 0, on which it hangs */
+    channel_up(&scene, 1, 1);
+    channel_up(&scene, 2, 1);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 3);
+    TELL(&scene, .kind = EV_DONE, .worker = 2, .item = 2);
+    TELL(&scene, .kind = EV_READY, .worker = 2, .count = 1);
+    scene.now_ms += 300;
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 0);
+    TELL(&scene, .kind = EV_EXIT, .worker = 2, .death = GONE_CRASH);
+    scene.now_ms += 5000;
+    TELL(&scene, .kind = EV_LOADED, .worker = 0); /* it speaks, but asks for nothing */
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    expect(&scene, "SEND w1 4+1; ");
+    scene_close(&scene);
+}
+
+static void a_copy_that_came_too_late_is_held_to_the_limit_as_well(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 2, .n_devices = 2, .retries = 0, .item_limit_ms = 5000});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    channel_up(&scene, 0, 1);
+    channel_up(&scene, 1, 1);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    scene.now_ms += 100;
+    TELL(&scene, .kind = EV_FAIL, .worker = 1, .item = 2);
+    scene.now_ms += 300;
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 0);
+    buf_reset(&scene.said);
+    for (uint64_t end_ms = scene.now_ms + 6000; feed_next_ms(scene.feed) < end_ms;) {
+        scene.now_ms = feed_next_ms(scene.feed);
+        TELL(&scene, .kind = EV_TICK);
+    }
+    expect(&scene, "TERMINATE w0; "); /* nothing is in flight, but it is not free either */
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +615,9 @@ int main(void)
         cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
         cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
         cmocka_unit_test(a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too),
+        cmocka_unit_test(a_worker_that_only_lost_races_is_given_what_comes_back),
+        cmocka_unit_test(suspects_are_not_held_by_a_worker_that_has_no_room),
+        cmocka_unit_test(a_copy_that_came_too_late_is_held_to_the_limit_as_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
