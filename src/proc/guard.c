@@ -22,6 +22,12 @@ enum {
     FD_ABOVE_TARGETS = 16
 };
 
+/*
+ * For what runs in the child until it executes: AddressSanitizer must not mark frames there. Nobody
+ * returns from them, so the marks would stay on what is our own stack.
+ */
+#define ON_OUR_STACK __attribute__((no_sanitize("address")))
+
 struct launch {
     const char *path;
     char **argv;
@@ -35,7 +41,7 @@ struct launch {
  * Two passes, because a source may lie on another's target: first all of them out of the way, then
  * down to their places (dup2 clears close-on-exec there).
  */
-static int fds_place(struct launch *launch)
+ON_OUR_STACK static int fds_place(struct launch *launch)
 {
     int high[GUARD_FD_END];
     for (int fd = 0; fd < GUARD_FD_END; fd++) {
@@ -54,7 +60,7 @@ static int fds_place(struct launch *launch)
     return 0;
 }
 
-static int launch_child(void *context)
+ON_OUR_STACK static int launch_child(void *context)
 {
     struct launch *launch = context;
     launch->step = "set up its descriptors";
@@ -69,7 +75,7 @@ static int launch_child(void *context)
 
 /* All signals are blocked around the clone, and stay so in the guard: a handler of ours must not
  * run in the child, which shares our memory. */
-__attribute__((no_sanitize("address"))) static pid_t launch_clone(struct launch *launch, int *pidfd)
+ON_OUR_STACK static pid_t launch_clone(struct launch *launch, int *pidfd)
 {
     char stack[GUARD_STACK_BYTES] __attribute__((aligned(64)));
     sigset_t all, before;
