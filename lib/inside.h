@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's state, shared by worker.c (credits out, items in) and report.c (results out).
+ * The worker's state, shared by worker.c (credits out, items in), report.c (results out) and late.c
+ * (results that have waited long enough).
  */
 #pragma once
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "channel.h"
 
@@ -21,6 +23,11 @@ struct muster_worker {
     size_t n_since_grant;
     bool is_waiting; /* the thread in next waits for muster */
     bool has_stopped;
+    bool is_closing;
+    pthread_t late; /* late.c's thread, while late_of is not 0 */
+    pid_t late_of;
+    pthread_cond_t late_wake;
+    bool late_is_idle;
     int code; /* the sticky error */
     char error[256];
 };
@@ -33,3 +40,9 @@ int mw_out_of_memory(struct muster_worker *worker);
 int mw_flush(struct muster_worker *worker);
 /* Give the credits for a call of next (items_max 1) or batch, in blocks where there are many. */
 int mw_top_up(struct muster_worker *worker, size_t items_max);
+
+void mw_late_init(struct muster_worker *worker);
+/* Called with the lock, when something is left in channel.out: false if nobody will write it. */
+bool mw_late_expect(struct muster_worker *worker);
+/* Called without the lock. */
+void mw_late_end(struct muster_worker *worker);

@@ -235,11 +235,12 @@ const char *mw_json_member(const char *at, const char *end, struct muster_text *
     at = skip_space(at, end);
     if (at == end)
         return NULL;
-    bool is_first = *at == '{';
-    if (!is_first && *at != ',' && *at != '}')
+    char sign = *at;
+    if (sign == ',' || sign == '{')
+        at = skip_space(at + 1, end);
+    else if (sign != '}')
         return NULL;
-    at = *at == '}' ? at : skip_space(at + 1, end);
-    if (at < end && *at == '}') {
+    if (sign != ',' && at < end && *at == '}') {
         *ok = skip_space(at + 1, end) == end;
         return NULL;
     }
@@ -252,9 +253,11 @@ const char *mw_json_member(const char *at, const char *end, struct muster_text *
         return NULL;
     at = skip_space(at, end);
     const char *value_end = mw_json_skip(at, end);
-    if (value_end)
-        *value = (struct muster_text){at, (size_t)(value_end - at)};
-    return value_end;
+    if (!value_end)
+        return NULL;
+    *value = (struct muster_text){at, (size_t)(value_end - at)};
+    at = skip_space(value_end, end);
+    return at < end && (*at == ',' || *at == '}') ? at : NULL;
 }
 
 bool muster_json_member(struct muster_text object, const char *name, struct muster_text *value)

@@ -14,10 +14,9 @@ static const uint64_t flush_ns = 1000000;
 static int flush_if_due(struct muster_worker *worker)
 {
     const struct mw_channel *channel = &worker->channel;
-    if (channel->out.len < FLUSH_BYTES && !worker->is_waiting &&
-        mw_now_ns() - channel->flushed_ns < flush_ns)
-        return 0;
-    return mw_flush(worker);
+    bool can_wait = channel->out.len < FLUSH_BYTES && !worker->is_waiting &&
+                    mw_now_ns() - channel->flushed_ns < flush_ns;
+    return can_wait && mw_late_expect(worker) ? 0 : mw_flush(worker);
 }
 
 /* End a report on an item: one fewer in hand, perhaps a credit for the thread that waits. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A worker: credits out, items in, results out. What is written waits in the channel's buffer until
- * the worker is about to wait, until it is large, or until a millisecond has passed, so that
- * trivial items cost no system call each and slow ones are reported at once.
+ * the worker is about to wait, until it is large, or until it has waited for a millisecond or two,
+ * so that trivial items cost no system call each and slow ones are reported at once.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,6 +19,7 @@ enum {
     LINGER_MS = 10,           /* how long a batch waits for its next item */
 };
 static const uint64_t window_ns = 10000000; /* the work that may lie ready, where items are fast */
+static const uint64_t ahead_ns = 50000000;  /* of items quicker than this the next one lies ready */
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -64,18 +65,19 @@ static int grant(struct muster_worker *worker, size_t credits)
 }
 
 /*
- * So many items as fit into 10 ms at the pace of late, at most twice as many as before. A slow
- * worker has none waiting behind the one it works on, where another device could take it; a fast
- * one does not wait for muster at every item.
+ * So many items as fit into 10 ms at the pace of late, at most twice as many as before. A fast
+ * worker does not wait for muster at every item; of middling ones the next is there when it is
+ * asked for; a slow one has none waiting behind the one it works on, where another device could
+ * take it.
  */
 static void adapt_window(struct muster_worker *worker)
 {
     uint64_t now_ns = mw_now_ns(), spent_ns = now_ns - worker->granted_ns;
     size_t target =
         spent_ns == 0 ? WINDOW_MAX : (size_t)(worker->n_since_grant * window_ns / spent_ns);
+    size_t least = spent_ns < worker->n_since_grant * ahead_ns ? 2 : 1;
+    target = target < least ? least : target;
     worker->window = smaller(smaller(target, worker->window * 2), WINDOW_MAX);
-    if (worker->window == 0)
-        worker->window = 1;
     worker->granted_ns = now_ns;
     worker->n_since_grant = 0;
 }
@@ -103,6 +105,7 @@ struct muster_worker *muster_worker_open(const struct muster_worker_opts *opts)
     if (!worker)
         return NULL;
     pthread_mutex_init(&worker->lock, NULL);
+    mw_late_init(worker);
     worker->window = 1;
     worker->concurrency = opts ? smaller(opts->concurrency, CONCURRENCY_MAX) : 0;
     worker->granted_ns = mw_now_ns();
@@ -116,6 +119,7 @@ int muster_worker_close(struct muster_worker *worker)
 {
     if (!worker)
         return MUSTER_WORKER_ENOMEM;
+    mw_late_end(worker);
     if (worker->code == 0)
         mw_flush(worker);
     int code = worker->code;

@@ -84,8 +84,10 @@ __version__ = "0.1.0"
 
 _WINDOW_MAX = 1024  # items asked for ahead, when they take next to no time
 _WINDOW_S = 0.010  # the work that may lie ready, where items are fast
+_AHEAD_S = 0.050  # of items quicker than this the next one lies ready
 _FLUSH_BYTES = 32 << 10
 _FLUSH_S = 0.001
+_HELD_S = 0.002
 _READ_BYTES = 1 << 18
 _TAKEN = "taken"  # MUSTER_CHANNEL for the children of a worker, which must not speak in its place
 _NOTHING: Any = object()
@@ -293,7 +295,10 @@ class _Wire:
     """Lines in and lines out over two descriptors, which for the channel are one socket.
 
     What is written waits for company until the worker is about to wait, until it is large, or until
-    a millisecond has passed, so that trivial items do not cost a system call each.
+    it has waited for a millisecond or two, so that trivial items do not cost a system call each. The
+    last is for a thread, or a result would wait behind an item that takes long: muster would blame
+    it when the worker hangs, and have it done again when it dies. A worker whose items take longer
+    has no such thread.
     """
 
     by_hand = False
@@ -306,6 +311,7 @@ class _Wire:
         self._out_bytes = 0
         self._flushed_s = time.monotonic()
         self._waiting = False
+        self._held: Optional[threading.Event] = None  # set while something waits for the thread
         self._lines: Deque[bytes] = deque()
         self._partial: List[bytes] = []
         self._has_ended = False
@@ -317,6 +323,35 @@ class _Wire:
             due = self._out_bytes >= _FLUSH_BYTES or time.monotonic() - self._flushed_s >= _FLUSH_S
             if due or self._waiting:
                 self._flush()
+            elif self._held is not None:
+                if not self._held.is_set():
+                    self._held.set()
+            elif not self._begin_late():
+                self._flush()
+
+    def _begin_late(self) -> bool:
+        held = threading.Event()
+        held.set()
+        thread = threading.Thread(
+            target=self._flush_late, args=(held,), name="muster-late", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, or the interpreter is about to end
+            return False
+        self._held = held
+        return True
+
+    def _flush_late(self, held: threading.Event) -> None:
+        while held.wait():
+            time.sleep(_HELD_S)
+            with self.lock:
+                held.clear()
+                try:
+                    if self._out:
+                        self._flush()
+                except ChannelError:  # the next report or read says so where it can be caught
+                    return
 
     def flush(self) -> None:
         with self.lock:
@@ -575,21 +610,23 @@ def _check_finished(items: Iterable[Item], returned: Iterable[Item] = ()) -> Non
 
 class _Pace:
     """How many items to ask for at once: what fits into 10 ms at the pace of late, at most twice as
-    many as before. A slow worker has none waiting behind the one it works on, where another device
-    could take it; a fast one does not wait for muster at every item."""
+    many as before. A fast worker does not wait for muster at every item; of middling ones the next
+    is there when it is asked for; a slow one has none waiting behind the one it works on, where
+    another device could take it."""
 
     def __init__(self) -> None:
         self.window = 1
-        self._asked_s = time.monotonic()
-        self._n_items = -1  # the first call asks for the first item
+        self._asked_s = -math.inf  # the first call asks for one item
+        self._n_items = -1
 
     def credits(self, worker: _Worker) -> int:
         self._n_items += 1
         if worker.pending > self.window // 2:
             return 0
         now_s = time.monotonic()
-        target = int(self._n_items * _WINDOW_S / max(now_s - self._asked_s, 1e-6))
-        self.window = max(1, min(target, self.window * 2, _WINDOW_MAX))
+        each_s = max(now_s - self._asked_s, 1e-6) / max(self._n_items, 1)
+        target = max(int(_WINDOW_S / each_s), 2 if each_s < _AHEAD_S else 1)
+        self.window = min(target, self.window * 2, _WINDOW_MAX)
         self._asked_s, self._n_items = now_s, 0
         return worker.capped(self.window) - worker.pending
 

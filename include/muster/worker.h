@@ -51,8 +51,8 @@ struct muster_worker;
 struct muster_worker_opts {
     /*
      * Items to have in hand at once, for workers that finish them from several threads. Default:
-     * one in hand, the next one asked for when it is done; if items take well below a millisecond
-     * they are asked for in blocks of about 10 ms of work.
+     * one in hand, the next one asked for when it is done. Of items that take less than 50 ms the
+     * next one lies ready meanwhile, and of quick ones about 10 ms of work.
      */
     size_t concurrency;
 };

@@ -2,6 +2,7 @@
 """The Python twin of tests/unit/lib/echo_worker.c: the same modes, the same words."""
 
 import sys
+import time
 
 import muster
 
@@ -34,6 +35,8 @@ def run_batches(size, has_oom):
         if has_oom and len(batch) > 1:
             muster.oom(len(batch) // 2)
         for i, item in enumerate(batch):
+            if item.data == "hang":
+                time.sleep(60)
             item.done([i, len(batch), item.data])
 
 

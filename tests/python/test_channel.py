@@ -47,6 +47,11 @@ class Conformance:
             self.assertEqual(muster.results(data), data)
             self.assertEqual(muster.finish(), 0)
 
+    def test_no_result_waits_behind_an_item_that_takes_long(self):
+        with self.start("batch", "4") as muster:
+            muster.give(*[message_of(i, data) for i, data in enumerate(["a", "b", "c", "hang"])])
+            self.assertEqual([muster.expect("done")["done"] for _ in range(3)], [0, 1, 2])
+
     def test_index_seed_and_attempt_arrive(self):
         with self.start("describe") as muster:
             muster.give(message_of(41, "abc", seed="f0e1d2c3b4a59687", attempt=3))

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <muster/worker.h>
 
@@ -82,6 +83,8 @@ static int run_batches(struct muster_worker *worker, size_t batch, bool has_oom)
         if (has_oom && n > 1)
             muster_worker_oom(worker, (size_t)n / 2);
         for (int i = 0; i < n; i++) {
+            if (items[i].data.len == 6 && memcmp(items[i].data.at, "\"hang\"", 6) == 0)
+                sleep(60);
             size_t cap = items[i].data.len + 64;
             char *text = malloc(cap);
             snprintf(text, cap, "[%d,%d,%.*s]", i, n, (int)items[i].data.len, items[i].data.at);

@@ -150,6 +150,22 @@ static void a_member_is_found_by_its_name(void **state)
     }
 }
 
+static void members_are_walked_as_strictly_as_values(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"{\"a\":1,}", "{\"a\":1{\"b\":2}", "{,}", "{\"a\":1}}",
+                                        "{\"a\":1 \"b\":2}"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const char *at = texts[i], *end = at + strlen(at);
+        struct muster_text key, value;
+        bool ok = true;
+        while (at)
+            at = mw_json_member(at, end, &key, &value, &ok);
+        if (ok)
+            fail_msg("%s is taken for an object", texts[i]);
+    }
+}
+
 static void strings_are_decoded_and_quoted(void **state)
 {
     (void)state;
@@ -256,6 +272,7 @@ int main(void)
         cmocka_unit_test(both_readers_agree_on_damaged_text),
         cmocka_unit_test(nesting_is_bounded_as_musters_is),
         cmocka_unit_test(a_member_is_found_by_its_name),
+        cmocka_unit_test(members_are_walked_as_strictly_as_values),
         cmocka_unit_test(strings_are_decoded_and_quoted),
         cmocka_unit_test(output_is_cut_as_snprintf_cuts),
         cmocka_unit_test(a_long_text_is_quoted_whole),
