@@ -26,6 +26,11 @@ const char *errno_text(int sys)
     return text ? text : "unknown error";
 }
 
+bool errno_means_full(int sys)
+{
+    return sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
+}
+
 int fail(struct err *err, int code, const char *fmt, ...)
 {
     if (!err)
@@ -42,6 +47,8 @@ int fail(struct err *err, int code, const char *fmt, ...)
 static int PRINTF(4, 0)
     fail_errno_va(struct err *err, int code, int sys, const char *fmt, va_list args)
 {
+    if (errno_means_full(sys))
+        code = ERR_STOPPED;
     if (!err)
         return code;
     text_set(err, fmt, args);
@@ -89,6 +96,7 @@ int wrap(struct err *err, int rc, const char *fmt, ...)
 
 int err_exit_status(int code)
 {
+    /* NOLINTBEGIN(bugprone-branch-clone): two kinds may have one status */
     switch (code) {
     case 0:
         return 0;
@@ -100,4 +108,5 @@ int err_exit_status(int code)
     default:
         return 1;
     }
+    /* NOLINTEND(bugprone-branch-clone) */
 }

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/attr.h"
 
 /*  name, value, exit status as product contract, meaning */
@@ -16,7 +18,8 @@
     X(DATA, -4, 65, "malformed data")                              \
     X(UNAVAILABLE, -5, 69, "something that is needed is not here") \
     X(STOPPED, -6, 75, "stopped, can be resumed")                  \
-    X(TIMEOUT, -7, 124, "a time limit was reached")
+    X(TIMEOUT, -7, 124, "a time limit was reached")                \
+    X(RECORD, -8, 65, "one record is malformed, those beside it are not")
 
 enum err_code {
 #define X(name, value, status, text) ERR_##name = (value),
@@ -33,7 +36,10 @@ struct err {
 
 /* Each returns the code it was given, so `return fail(...)` is the whole error path. */
 int fail(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
-/* ERR_SYS with ": <description of errno>" added; ENOENT and EACCES keep ERR_SYS too. */
+/*
+ * ERR_SYS with ": <description of errno>" added; ENOENT and EACCES keep ERR_SYS too. A full disk is
+ * ERR_STOPPED, whoever finds it and whatever for: make room, and go on.
+ */
 int fail_errno(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 /* Like fail_errno with another code, for a file the user named: `fail_errno_as(err, ERR_USAGE, …)`. */
 int fail_errno_as(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
@@ -42,5 +48,7 @@ int wrap(struct err *err, int rc, const char *fmt, ...) PRINTF(3, 4);
 
 /* The exit status that stands for an error code: 2 for ERR_USAGE and so on, 1 for anything unknown. */
 int err_exit_status(int code);
+/* Is the disk full to whoever gets this errno: no space, no quota, or RLIMIT_FSIZE of a batch system? */
+bool errno_means_full(int sys);
 /* A description of an errno value, thread-safe, never NULL. */
 const char *errno_text(int sys);

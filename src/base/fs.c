@@ -22,6 +22,8 @@ char *path_join(const char *folder, const char *name)
 
 char *path_absolute(const char *path)
 {
+    while (path[0] == '.' && path[1] == '/')
+        path += strspn(path + 1, "/") + 1;
     cleanup_free char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
     return cwd ? path_join(cwd, path) : xstrdup(path);
 }
@@ -68,9 +70,9 @@ int mkdir_parents(const char *path, mode_t mode, struct err *err)
             break;
     }
     struct stat st;
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return fail(err, ERR_USAGE, "%s is there and is not a folder", path);
-    return 0;
+    if (stat(path, &st) != 0)
+        return fail_errno(err, "look at folder %s", path);
+    return S_ISDIR(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is there and is not a folder", path);
 }
 
 int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err)
@@ -206,4 +208,10 @@ bool is_network_fs(const char *path)
         if ((long)fs.f_type == magics[i])
             return true;
     return false;
+}
+
+bool path_is_executable(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }

@@ -8,6 +8,13 @@ struct cursor {
     const unsigned char *at, *end;
 };
 
+/* Of an empty text too, whose pointer may be NULL. */
+static struct cursor cursor_of(struct str text)
+{
+    const unsigned char *at = (const unsigned char *)(text.len > 0 ? text.at : "");
+    return (struct cursor){at, at + text.len};
+}
+
 static void skip_space(struct cursor *c)
 {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
@@ -153,6 +160,13 @@ static bool scan_number(struct cursor *c)
     return true;
 }
 
+static bool scan_char(struct cursor *c, char wanted)
+{
+    bool is_there = c->at < c->end && *c->at == (unsigned char)wanted;
+    c->at += is_there;
+    return is_there;
+}
+
 static bool scan_word(struct cursor *c, const char *word)
 {
     size_t len = strlen(word);
@@ -184,74 +198,95 @@ static bool scan_key(struct cursor *c)
     if (!scan_string(c))
         return false;
     skip_space(c);
-    return scan_word(c, ":");
+    return scan_char(c, ':');
 }
 
-/*
- * Open brackets are kept in a bit stack, so depth costs no recursion. `open` is true right after
- * a bracket was opened, when the closing one may follow at once.
- */
+/* The brackets that are open, innermost last, so that depth costs no recursion. */
+struct nest {
+    unsigned char is_object[JSON_DEPTH_MAX];
+    size_t depth;
+};
+
+static bool in_object(const struct nest *nest)
+{
+    return nest->depth > 0 && nest->is_object[nest->depth - 1];
+}
+
+static bool scan_closing(struct nest *nest, struct cursor *c)
+{
+    if (nest->depth == 0 || !scan_char(c, in_object(nest) ? '}' : ']'))
+        return false;
+    nest->depth--;
+    return true;
+}
+
+/* After a value: a comma, or any number of closing brackets. False if neither is there. */
+static bool scan_after_value(struct nest *nest, struct cursor *c)
+{
+    while (nest->depth > 0) {
+        skip_space(c);
+        if (scan_char(c, ','))
+            return true;
+        if (!scan_closing(nest, c))
+            return false;
+    }
+    return true;
+}
+
+/* An opening bracket; *is_empty: the closing one followed at once. */
+static bool scan_opening(struct nest *nest, struct cursor *c, bool *is_empty)
+{
+    if (nest->depth == JSON_DEPTH_MAX)
+        return false;
+    nest->is_object[nest->depth++] = *c->at++ == '{';
+    skip_space(c);
+    *is_empty = scan_closing(nest, c);
+    return true;
+}
+
 static bool scan_value(struct cursor *c)
 {
-    unsigned char is_object[JSON_DEPTH_MAX];
-    size_t depth = 0;
-    bool opened = false;
-    for (;;) {
+    struct nest nest;
+    nest.depth = 0;
+    do {
+        bool is_ended = true;
+        if (in_object(&nest) && !scan_key(c))
+            return false;
         skip_space(c);
         if (c->at >= c->end)
             return false;
-        if (depth > 0 && opened && *c->at == (is_object[depth - 1] ? '}' : ']')) {
-            c->at++;
-            depth--;
-        } else {
-            if (depth > 0 && is_object[depth - 1] && !scan_key(c))
-                return false;
-            skip_space(c);
-            if (c->at >= c->end)
-                return false;
-            if (*c->at == '{' || *c->at == '[') {
-                if (depth == JSON_DEPTH_MAX)
-                    return false;
-                is_object[depth++] = *c->at++ == '{';
-                opened = true;
-                continue;
-            }
-            if (!scan_scalar(c))
-                return false;
-        }
-        opened = false;
-        for (;;) { /* after a value: a comma, or any number of closing brackets */
-            if (depth == 0)
-                return true;
-            skip_space(c);
-            if (c->at >= c->end)
-                return false;
-            unsigned char next = *c->at++;
-            if (next == ',')
-                break;
-            if (next != (is_object[depth - 1] ? '}' : ']'))
-                return false;
-            depth--;
-        }
-    }
+        bool is_opening = *c->at == '{' || *c->at == '[';
+        if (!(is_opening ? scan_opening(&nest, c, &is_ended) : scan_scalar(c)))
+            return false;
+        if (is_ended && !scan_after_value(&nest, c))
+            return false;
+    } while (nest.depth > 0);
+    return true;
+}
+
+/* Only white space is left. */
+static bool is_at_end(struct cursor *c)
+{
+    skip_space(c);
+    return c->at == c->end;
 }
 
 size_t json_value(struct str text, size_t *begin)
 {
-    struct cursor c = {(const unsigned char *)text.at, (const unsigned char *)text.at + text.len};
+    struct cursor c = cursor_of(text);
+    const unsigned char *start = c.at;
     skip_space(&c);
     const unsigned char *first = c.at;
-    *begin = (size_t)(first - (const unsigned char *)text.at);
+    *begin = (size_t)(first - start);
     return scan_value(&c) ? (size_t)(c.at - first) : 0;
 }
 
 bool json_is_value(struct str text)
 {
     size_t begin, len = json_value(text, &begin);
-    struct cursor c = {(const unsigned char *)text.at + begin + len,
-                       (const unsigned char *)text.at + text.len};
-    skip_space(&c);
-    return len > 0 && c.at == c.end;
+    struct cursor c = cursor_of(text);
+    c.at += begin + len;
+    return len > 0 && is_at_end(&c);
 }
 
 bool json_is_object(struct str text)
@@ -296,26 +331,22 @@ static bool members_end(struct json_members *walk, bool malformed)
 
 bool json_next(struct json_members *walk, struct str *key, struct str *value)
 {
-    struct cursor c = {(const unsigned char *)walk->rest.at,
-                       (const unsigned char *)walk->rest.at + walk->rest.len};
+    struct cursor c = cursor_of(walk->rest);
     skip_space(&c);
-    if (c.at >= c.end)
+    if (walk->begun && scan_char(&c, '}'))
+        return members_end(walk, !is_at_end(&c));
+    if (!scan_char(&c, walk->begun ? ',' : '{'))
         return members_end(walk, true);
-    if (*c.at == '}')
-        return members_end(walk, !walk->begun);
-    if (*c.at != (walk->begun ? ',' : '{'))
-        return members_end(walk, true);
-    c.at++;
     skip_space(&c);
-    if (!walk->begun && c.at < c.end && *c.at == '}')
-        return members_end(walk, false);
+    if (!walk->begun && scan_char(&c, '}'))
+        return members_end(walk, !is_at_end(&c));
     walk->begun = true;
     const unsigned char *name = c.at;
     if (!scan_string(&c))
         return members_end(walk, true);
     *key = (struct str){(const char *)name + 1, (size_t)(c.at - name) - 2};
     skip_space(&c);
-    if (!scan_word(&c, ":"))
+    if (!scan_char(&c, ':'))
         return members_end(walk, true);
     skip_space(&c);
     const unsigned char *first = c.at;
@@ -346,9 +377,10 @@ bool json_to_u64(struct str value, uint64_t *out)
         return false;
     for (size_t i = 0; i < value.len; i++) {
         char c = value.at[i];
-        if (c < '0' || c > '9' || number > (UINT64_MAX - 9) / 10)
+        uint64_t digit = (uint64_t)(c - '0');
+        if (c < '0' || c > '9' || number > (UINT64_MAX - digit) / 10)
             return false;
-        number = number * 10 + (uint64_t)(c - '0');
+        number = number * 10 + digit;
     }
     *out = number;
     return true;
@@ -407,8 +439,7 @@ static size_t decode_unicode(const unsigned char *at, const unsigned char *end, 
 
 bool json_to_text(struct str value, struct buf *out)
 {
-    struct cursor c = {(const unsigned char *)value.at,
-                       (const unsigned char *)value.at + value.len};
+    struct cursor c = cursor_of(value);
     if (!scan_string(&c) || c.at != c.end)
         return false;
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

@@ -38,7 +38,7 @@ enum json_kind json_kind_of(struct str value);
  *     struct json_members walk = json_members(object);
  *     while (json_next(&walk, &key, &value)) …
  * key is the raw text between its quotes (escapes kept), value the bytes of the member's value.
- * After the loop walk.malformed tells whether it ended early.
+ * After the loop walk.malformed tells whether it ended early, or something follows the object.
  */
 struct json_members {
     struct str rest;

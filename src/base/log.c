@@ -48,20 +48,15 @@ static void write_quietly(int fd, const struct buf *line)
         return;
 }
 
-void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
+static void PRINTF(5, 0) add(struct log *log, enum log_level level, bool to_console,
+                             const char *component, const char *fmt, va_list args)
 {
-    if (!log)
-        return;
-    bool to_console = level <= log->console_level && !(log->console_quiet && level > LOG_ERROR);
     bool to_file = log->fd >= 0 && level <= log->file_level;
     if (!to_console && !to_file)
         return;
     cleanup_buf struct buf text = BUF_INIT, line = BUF_INIT;
-    va_list args;
-    va_start(args, fmt);
     char stack[1024];
     int len = vsnprintf(stack, sizeof(stack), fmt, args);
-    va_end(args);
     buf_add(&text, stack, (size_t)MIN(len, (int)sizeof(stack) - 1));
     if (to_file) {
         char when[40];
@@ -78,4 +73,23 @@ void log_add(struct log *log, enum log_level level, const char *component, const
         if (log->console_end)
             log->console_end(log->context);
     }
+}
+
+void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
+{
+    if (!log)
+        return;
+    bool is_quiet = log->console_quiet && level > LOG_ERROR;
+    va_list args;
+    va_start(args, fmt);
+    add(log, level, level <= log->console_level && !is_quiet, component, fmt, args);
+    va_end(args);
+}
+
+void log_keep(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add(log, level, false, component, fmt, args);
+    va_end(args);
 }

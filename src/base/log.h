@@ -35,5 +35,8 @@ void log_close(struct log *log);
 /* component: "map", "device", "worker 3" … */
 void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
     PRINTF(4, 5);
+/* To the file alone: somebody else says it to the user. */
+void log_keep(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
+    PRINTF(4, 5);
 MUST_CHECK int log_level_parse(struct str text, enum log_level *out, struct err *err);
 const char *log_level_name(enum log_level level);

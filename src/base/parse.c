@@ -21,6 +21,8 @@ int u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out, struct
             return fail(err, ERR_USAGE, "'%.*s' is too large", (int)text.len, text.at);
         value = value * 10 + digit;
     }
+    if (value < min && max == UINT64_MAX)
+        return fail(err, ERR_USAGE, "%" PRIu64 " is too small, the least is %" PRIu64, value, min);
     if (value < min || value > max)
         return fail(err, ERR_USAGE, "%" PRIu64 " is not between %" PRIu64 " and %" PRIu64, value,
                     min, max);
@@ -40,6 +42,9 @@ static size_t decimal_prefix(struct str text, double *out)
             point = true;
         } else if (c >= '0' && c <= '9') {
             digits = true;
+            /* Beyond what a double can tell apart; and with it scale stays finite. */
+            if (point && scale >= 1e18)
+                continue;
             value = value * 10.0 + (c - '0');
             scale *= point ? 10.0 : 1.0;
         } else {
@@ -102,6 +107,12 @@ int size_parse(struct str text, uint64_t *out_bytes, struct err *err)
                     text.at);
     if (value * unit->factor >= 0x1p63)
         return fail(err, ERR_USAGE, "size '%.*s' is too large", (int)text.len, text.at);
+    /* A whole number is meant to the byte; a double knows only 53 bits of it. */
+    uint64_t whole;
+    if (u64_parse((struct str){all.at, used}, 0, INT64_MAX, &whole, NULL) == 0) {
+        *out_bytes = whole * (uint64_t)unit->factor;
+        return 0;
+    }
     *out_bytes = (uint64_t)(value * unit->factor + 0.5);
     return 0;
 }

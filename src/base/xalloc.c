@@ -3,13 +3,27 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+/*
+ * At once, without a handler or a buffer that would want memory too. Everything that counts stands in
+ * files that bear being left like this, and a core of a full memory helps nobody.
+ */
+static NORETURN void give_up(size_t size)
+{
+    fprintf(
+        stderr,
+        "muster: out of memory: could not get %zu bytes; a run can be resumed (muster resume)\n",
+        size);
+    _exit(err_exit_status(ERR_STOPPED));
+}
 
 static void *checked(void *at, size_t size)
 {
-    if (!at) {
-        fprintf(stderr, "muster: out of memory: could not get %zu bytes\n", size);
-        abort();
-    }
+    if (!at)
+        give_up(size);
     return at;
 }
 
@@ -40,10 +54,14 @@ char *xstrndup(const char *text, size_t len)
 
 char *xasprintf(const char *fmt, ...)
 {
-    char *text = NULL;
-    va_list args;
+    va_list args, again;
     va_start(args, fmt);
-    int len = vasprintf(&text, fmt, args);
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    return checked(len < 0 ? NULL : text, 0);
+    ASSERT(len >= 0);
+    char *text = xmalloc((size_t)len + 1);
+    vsnprintf(text, (size_t)len + 1, fmt, again);
+    va_end(again);
+    return text;
 }

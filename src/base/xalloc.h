@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allocation that ends the program with one clear line when memory runs out. For small things
- * only: what the user's data sizes goes through plain malloc and is reported as an error.
+ * Allocation that ends the program with one clear line and status 75 when memory runs out, as a full
+ * disk does. The libraries that would crash instead (libuv, jansson) are given it as well, in main.
  */
 #pragma once
 
 #include "base/attr.h"
 
-void *xmalloc(size_t size);
-void *xcalloc(size_t count, size_t size);
-void *xrealloc(void *at, size_t size);
-char *xstrdup(const char *text);
-char *xstrndup(const char *text, size_t len);
+#define NEVER_NULL __attribute__((returns_nonnull, warn_unused_result))
+
+NEVER_NULL void *xmalloc(size_t size);
+NEVER_NULL void *xcalloc(size_t count, size_t size);
+NEVER_NULL void *xrealloc(void *at, size_t size);
+NEVER_NULL char *xstrdup(const char *text);
+NEVER_NULL char *xstrndup(const char *text, size_t len);
 /* A new string, free() it. */
-char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
+NEVER_NULL char *xasprintf(const char *fmt, ...) PRINTF(1, 2);

@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    SPREAD_LOG2_DEFAULT = 19
+    SPREAD_LOG2_DEFAULT = 19,
+    SPREAD_WORKER = 128 /* items for each, at least: thousands go through that many in no time */
 };
 
 void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item,
@@ -40,9 +41,18 @@ static uint64_t done_total(const struct feed_config *config)
     return total;
 }
 
+uint32_t feed_spread_log2(uint32_t n_workers)
+{
+    uint32_t log2 = SPREAD_LOG2_DEFAULT;
+    while (1ull << log2 < (uint64_t)SPREAD_WORKER * n_workers)
+        log2++;
+    return log2;
+}
+
 static uint64_t spread_of(const struct feed_config *config)
 {
-    uint64_t spread = 1ull << (config->spread_log2 > 0 ? config->spread_log2 : SPREAD_LOG2_DEFAULT);
+    uint32_t log2 = config->spread_log2;
+    uint64_t spread = 1ull << (log2 > 0 ? log2 : feed_spread_log2(config->n_workers));
     while (config->order && spread < config->n_order)
         spread *= 2;
     return spread;
@@ -50,13 +60,20 @@ static uint64_t spread_of(const struct feed_config *config)
 
 static void seats_init(struct feed *f)
 {
-    for (uint32_t w = 0; w < f->config.n_workers; w++) {
-        f->workers[w].device = f->config.device_of ? f->config.device_of[w] : w;
-        f->workers[w].group = NONE;
-        f->workers[w].blame = UINT64_MAX;
-        f->workers[w].window = 1;
+    for (uint32_t d = 0; d < f->config.n_devices; d++)
+        f->devices[d].first_worker = NONE;
+    for (uint32_t i = f->config.n_workers; i-- > 0;) {
+        struct worker *w = &f->workers[i];
+        w->device = f->config.device_of ? f->config.device_of[i] : i;
+        w->next_on_device = f->devices[w->device].first_worker;
+        f->devices[w->device].first_worker = i;
+        w->fifo = f->fifos + (size_t)i * FIFO_CAP;
+        w->group = w->head = w->tail = NONE;
+        w->blame = w->copy = w->look_ms = UINT64_MAX;
+        w->window = 1;
     }
     f->n_absent = f->config.n_workers;
+    f->n_devices_alive = f->config.n_devices;
 }
 
 /* With an order, slots stand for all items at once; those that are done say so from the start. */
@@ -80,6 +97,7 @@ struct feed *feed_new(const struct feed_config *config)
     f->spread = spread_of(config);
     f->mask = f->spread - 1;
     f->pool_free = f->ready_head = f->ready_tail = f->quarantine = NONE;
+    f->groups_free = f->ripe_head = f->ripe_tail = f->idle_head = f->idle_tail = NONE;
     f->groups_cap = 64 + 4 * config->n_workers;
     f->actions_cap = f->spread + 16ull * config->n_workers + 64; /* an item has one fate a step */
     f->slots = calloc(f->spread, sizeof(*f->slots));
@@ -87,16 +105,19 @@ struct feed *feed_new(const struct feed_config *config)
     f->heap = malloc(f->spread * sizeof(*f->heap));
     f->groups = calloc(f->groups_cap, sizeof(*f->groups));
     f->workers = calloc(config->n_workers, sizeof(*f->workers));
+    f->fifos = calloc((size_t)config->n_workers * FIFO_CAP, sizeof(*f->fifos));
     f->devices = calloc(config->n_devices, sizeof(*f->devices));
-    f->idle = calloc(config->n_workers, sizeof(*f->idle));
+    f->looks = calloc(config->n_workers, sizeof(*f->looks));
+    f->cooling = calloc(config->n_workers, sizeof(*f->cooling));
+    f->victims = calloc(config->n_workers, sizeof(*f->victims));
     f->actions = malloc(f->actions_cap * sizeof(*f->actions));
-    if (!f->slots || !f->pool || !f->heap || !f->groups || !f->workers || !f->devices || !f->idle ||
-        !f->actions) {
+    if (!f->slots || !f->pool || !f->heap || !f->groups || !f->workers || !f->fifos ||
+        !f->devices || !f->looks || !f->cooling || !f->victims || !f->actions) {
         feed_free(f);
         return NULL;
     }
     f->settled = f->done_before = done_total(config);
-    f->wake_ms = UINT64_MAX;
+    f->wake_ms = f->cooling_at_ms = UINT64_MAX;
     seats_init(f);
     ordered_init(f);
     return f;
@@ -111,8 +132,11 @@ void feed_free(struct feed *f)
     free(f->heap);
     free(f->groups);
     free(f->workers);
+    free(f->fifos);
     free(f->devices);
-    free(f->idle);
+    free(f->looks);
+    free(f->cooling);
+    free(f->victims);
     free(f->actions);
     free(f);
 }
@@ -123,23 +147,6 @@ void feed_free(struct feed *f)
 static void on_tick(struct feed *f, const struct feed_event *ev)
 {
     (void)f, (void)ev;
-}
-
-/* Idle workers look again: a straggler may have become worth a second copy. */
-static void idle_look(struct feed *f)
-{
-    uint32_t tries = f->input_is_final && !f->config.no_reissue ? f->idle_len : 0;
-    for (uint32_t i = 0; i < tries; i++) {
-        uint32_t worker = f->idle[--f->idle_len];
-        f->workers[worker].is_idle = false;
-        worker_feed(f, worker);
-        if (f->idle_len > tries - i - 1) { /* it went back: keep it out of this round */
-            uint32_t back = f->idle[--f->idle_len];
-            memmove(f->idle + 1, f->idle, f->idle_len * sizeof(*f->idle));
-            f->idle[0] = back;
-            f->idle_len++;
-        }
-    }
 }
 
 static void on_input(struct feed *f, const struct feed_event *ev)
@@ -201,6 +208,16 @@ static void on_fail(struct feed *f, const struct feed_event *ev)
     worker_failure(f, ev->worker, ev->item, ev->flag);
 }
 
+static void on_unfit(struct feed *f, const struct feed_event *ev)
+{
+    worker_unfit(f, ev->worker, ev->item);
+}
+
+static void on_passed(struct feed *f, const struct feed_event *ev)
+{
+    worker_passed(f, ev->worker, ev->count);
+}
+
 static void on_oom(struct feed *f, const struct feed_event *ev)
 {
     f->n_ooms++;
@@ -245,9 +262,10 @@ static void on_committed(struct feed *f, const struct feed_event *ev)
 
 static void on_mem_back(struct feed *f, const struct feed_event *ev)
 {
-    for (uint32_t w = 0; w < f->config.n_workers; w++)
-        if (f->workers[w].device == ev->worker)
-            f->workers[w].memory_is_back = true;
+    uint32_t worker = f->devices[ev->worker].first_worker;
+    for (; worker != NONE; worker = f->workers[worker].next_on_device)
+        f->workers[worker].memory_is_back = true;
+    f->cooling_at_ms = f->now_ms;
 }
 
 static void on_device_lost(struct feed *f, const struct feed_event *ev)
@@ -280,6 +298,8 @@ static const struct handler {
     [EV_ANSWERS] = {on_answers, true},
     [EV_DONE] = {on_done, true},
     [EV_FAIL] = {on_fail, true},
+    [EV_UNFIT] = {on_unfit, true},
+    [EV_PASSED] = {on_passed, true},
     [EV_OOM] = {on_oom, true},
     [EV_HUNGRY] = {on_hungry, true},
     [EV_FULL] = {on_full, true},
@@ -296,15 +316,15 @@ static bool is_heard(const struct feed *f, const struct feed_event *ev)
     if (!handlers[ev->kind].about_worker)
         return true;
     const struct worker *w = &f->workers[ev->worker];
-    bool runs = w->state == WORKER_STARTING || w->state == WORKER_LOADING ||
-                w->state == WORKER_LIVE || w->state == WORKER_ENDING;
     /* One that was written off may still talk until it is dead; only its exit counts. */
-    return runs && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
+    return worker_is_running(w) && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
 }
 
 static void finish_if_done(struct feed *f)
 {
-    bool ends = f->is_stopping && f->n_alive > 0;
+    uint8_t level = (uint8_t)(f->is_stopping + f->is_stopping_now);
+    bool ends = level > f->ended_level; /* nobody is started after that */
+    f->ended_level = level;
     if (!f->is_complete && f->input_is_final && f->settled >= f->known && f->n_committing == 0) {
         f->is_complete = true;
         emit(f, ACT_COMPLETE, NONE, 0, 0, 0);
@@ -327,16 +347,12 @@ size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_
         return 0;
     ASSERT(ev->now_ms >= f->now_ms);
     f->now_ms = ev->now_ms;
-    bool due = f->now_ms >= f->wake_ms;
-    if (due)
+    if (f->now_ms >= f->wake_ms)
         f->wake_ms = UINT64_MAX;
     pool_ripen(f);
     if (is_heard(f, ev))
         handlers[ev->kind].handle(f, ev);
-    if (due || ev->kind == EV_TICK) {
-        idle_look(f);
-        limits_check(f);
-    }
+    limits_check(f);
     idle_feed(f);
     seats_fill(f);
     finish_if_done(f);
@@ -345,7 +361,7 @@ size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_
 
 uint64_t feed_next_ms(const struct feed *f)
 {
-    return f->wake_ms;
+    return MIN(f->wake_ms, looks_next_ms(f));
 }
 
 /* ---- looking in ---- */
@@ -384,6 +400,28 @@ uint32_t feed_item_failures(const struct feed *f, uint64_t item)
     return is_in_window(f, item) ? f->slots[item & f->mask].failures : 0;
 }
 
+/* What is kept so that it need not be looked for. */
+static void lists_check(const struct feed *f)
+{
+    uint32_t hands = 0, idle = 0, looks = 0;
+    for (uint32_t i = 0; i < f->config.n_workers; i++) {
+        const struct worker *w = &f->workers[i];
+        struct owned at = owned_begin(f, i);
+        for (uint64_t item; (item = owned_next(f, i, &at)) != UINT64_MAX;) {
+            const struct slot *slot = &f->slots[item & f->mask];
+            ASSERT(slot->state == SLOT_SENT);
+            ASSERT(slot->owner[item == w->copy] == i + 1);
+        }
+        bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING;
+        hands += is_loading && w->in_flight == 0 && !w->is_idle;
+        idle += w->is_idle;
+        looks += w->look_ms != UINT64_MAX;
+        ASSERT(w->look_ms == UINT64_MAX || f->looks[w->look_index] == i);
+        ASSERT(w->state != WORKER_ABSENT || f->absent_from <= i);
+    }
+    ASSERT(hands == f->n_hands && idle == f->idle_len && looks == f->looks_len);
+}
+
 void feed_check(const struct feed *f)
 {
     uint64_t low = f->config.order ? 0 : f->frontier, committing = 0;
@@ -413,6 +451,7 @@ void feed_check(const struct feed *f)
     ASSERT(in_flight == f->n_in_flight);
     ASSERT(provisional == f->n_provisional);
     ASSERT(f->settled <= f->known || !f->input_is_final);
+    lists_check(f);
 }
 
 uint64_t feed_hash(const struct feed *f)

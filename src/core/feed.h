@@ -36,6 +36,8 @@
     X(ANSWERS)     /* filter: count answers, in the order of the items sent */                 \
     X(DONE)        /* a result for `item` alone */                                             \
     X(FAIL)        /* `item` failed; flag: trying again may help */                            \
+    X(UNFIT)       /* `item` was not written: its record cannot be given to any worker */      \
+    X(PASSED)      /* filter: the next count items in its order are unfit ones */              \
     X(OOM)         /* out of memory at batch `count`; the worker lives and keeps its items */  \
     X(HUNGRY)      /* filter: silent, has read all it was given; flag: waits for more */       \
     X(FULL)        /* the same at the byte limit: let it have the end of its input */          \
@@ -101,6 +103,7 @@ enum feed_cause {
     CAUSE_TIMEOUT,  /* over the limit for one item */
     CAUSE_START,    /* the worker was not up in time */
     CAUSE_PROTOCOL, /* answers that do not match */
+    CAUSE_UNFIT,    /* its record is malformed */
     CAUSE_LOST,     /* the device is gone */
     CAUSE_RESTARTS, /* it died too often without a result */
     CAUSE_LOSER,    /* its items were answered elsewhere */
@@ -118,6 +121,7 @@ enum feed_note {
 enum feed_halt {
     HALT_NONE,
     HALT_NO_RESULT,  /* workers die before their first result on every device */
+    HALT_UNFIT,      /* of many records not one could be given to a worker */
     HALT_FAILURES,   /* --max-failures */
     HALT_NO_DEVICES, /* all benched */
     HALT_MISMATCH,   /* filters whose answers cannot be matched to items */
@@ -138,7 +142,7 @@ struct item_interval {
 struct feed_config {
     uint32_t n_workers, n_devices;
     const uint32_t *device_of; /* [n_workers]; copied */
-    uint32_t spread_log2;      /* 0 = 19 */
+    uint32_t spread_log2;      /* 0 = feed_spread_log2(n_workers) */
     uint32_t retries;          /* an item runs at most 1 + retries times for its own faults */
     uint32_t batch;            /* whole batches of N items; 0 = windows by time */
     bool fixed_batches;        /* batch k is items kN … kN+N-1, whoever computes it */
@@ -160,6 +164,9 @@ struct feed_config {
 };
 
 struct feed;
+
+/* The usual spread: 2^19 items, or 128 for each of very many workers. */
+uint32_t feed_spread_log2(uint32_t n_workers);
 
 /* NULL only when memory ran out. Allocates all it will ever use. */
 struct feed *feed_new(const struct feed_config *config);

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The feeder's state, shared by its five files: feed.c (events), feed_items.c (slots, commits),
- * feed_pool.c (what waits to be tried again), feed_send.c (who gets what), feed_life.c (workers).
+ * The feeder's state, shared by its files: feed.c (events), feed_items.c (slots, commits), feed_pool.c
+ * (what waits to be tried again), feed_groups.c (suspects), feed_send.c (who gets what), feed_reissue.c
+ * (second copies), feed_life.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
+ * brings about), feed_unfit.c (records that are none).
+ *
+ * With ten thousand workers a step must not look at all of them. What has to be found is kept where it
+ * is found at once: an item's slot is linked into its owner's list, workers that time will do something
+ * to stand in a heap, groups and idle workers in queues.
  */
 #pragma once
 
@@ -9,7 +15,6 @@
 
 enum {
     FIFO_CAP = 256,     /* ranges in flight in one filter */
-    RESTARTS_MAX = 5,   /* lives without a result, after which a device is benched */
     MISMATCHES_MAX = 3, /* filters out of step, after which the run is given up */
     BACKOFF_MS = 250,   /* before the first retry; doubles, at most BACKOFF_MAX_MS */
     BACKOFF_MAX_MS = 30000,
@@ -37,6 +42,7 @@ struct slot {
     uint32_t sent_order; /* which send it went with, counted up; may wrap */
     uint16_t owner[2];
     uint8_t state, flags, failures, unused;
+    uint32_t next, prev; /* in the list of the first owner's items: slots, NONE at its ends */
 };
 
 /* A run of items that wait for another try. Lives in the pool; lists are linked by index. */
@@ -46,6 +52,7 @@ struct chunk {
     uint32_t avoid_device; /* where it failed, NONE */
     uint64_t not_before_ms;
     uint32_t next;
+    uint32_t group; /* it heads a group that is delayed; NONE: it stands for itself */
 };
 
 /* Items one of which killed a worker: they run together, alone on a worker, and are halved. */
@@ -55,7 +62,7 @@ struct group {
     uint32_t worker; /* NONE: waiting for one */
     uint32_t avoid_device;
     uint64_t not_before_ms;
-    bool in_use;
+    uint32_t next; /* of those that are free, or ripe */
 };
 
 struct sent_range {
@@ -63,11 +70,19 @@ struct sent_range {
     uint32_t count;
 };
 
+/* A worker of whose work others might take copies. */
+struct victim {
+    double left_ms;
+    uint32_t worker;
+};
+
 struct worker {
     enum worker_state state;
     enum worker_mode mode;
-    uint32_t device;
-    bool is_idle; /* stands in the idle stack */
+    uint32_t device, next_on_device;
+    bool is_idle; /* stands in the queue of the idle, linked by: */
+    uint32_t idle_next, idle_prev;
+    bool is_hand; /* counted in n_hands */
     bool memory_is_back, input_closed;
     bool is_draining; /* a filter that gets nothing until its answers are confirmed */
     bool last_was_short;
@@ -79,7 +94,8 @@ struct worker {
     uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
     uint32_t provisional; /* filter: answered, not confirmed */
     uint64_t credits, credits_peak, room, window;
-    uint64_t low, high; /* every item it owns lies in [low, high) */
+    uint32_t head, tail; /* slots of the items it was given as the first, in order of sending */
+    uint64_t copy;       /* the item of which it has the second copy, UINT64_MAX */
     /* what the item limit looked at last, and since when it has been the oldest in hand */
     uint64_t oldest, oldest_since_ms;
     uint32_t oldest_order;
@@ -88,15 +104,19 @@ struct worker {
     uint64_t not_before_ms, reissue_after_ms;
     uint64_t answered_in_life, items_done;
     double mean_ms, gap_max_ms;
+    uint64_t burst_ms; /* the longest silence that ended with several answers at one time */
     uint32_t deaths_in_row;
     uint64_t silence_noted_ms;
+    uint64_t look_ms;    /* when to look whether time has brought about anything, UINT64_MAX */
+    uint32_t look_index; /* its place in f->looks */
 
     uint32_t fifo_head, fifo_len;
-    struct sent_range fifo[FIFO_CAP];
+    struct sent_range *fifo; /* [FIFO_CAP] */
 };
 
 struct feed_device {
     uint32_t start_failures;
+    uint32_t first_worker; /* linked by next_on_device, NONE */
     bool is_hopeless, is_benched;
     uint64_t results;
     uint32_t batch; /* limit after running out of memory, 0 none */
@@ -113,7 +133,7 @@ struct feed {
     bool input_is_final;
     size_t done_cursor;
     uint64_t order_cursor;
-    uint64_t settled, done_before, committed, asides;
+    uint64_t settled, done_before, committed, asides, unfit;
     uint32_t sent_order;
 
     struct chunk *pool; /* [spread]: at worst each item waits alone */
@@ -123,18 +143,33 @@ struct feed {
     uint32_t *heap; /* delayed chunks by not_before_ms */
     uint32_t heap_len;
     struct group *groups;
-    uint32_t groups_cap, groups_waiting;
+    uint32_t groups_cap, groups_used, groups_free, groups_in_use;
+    uint32_t groups_waiting, groups_ripe; /* for a worker; those of them that may run now */
+    uint32_t ripe_head, ripe_tail;
     uint32_t quarantine; /* the worker that runs empty in order to take a group, NONE */
 
     struct worker *workers;
+    struct sent_range *fifos;
     struct feed_device *devices;
-    uint32_t *idle; /* stack of workers that could take more */
-    uint32_t idle_len;
-    uint32_t n_loading, n_alive, n_absent;
+    uint32_t idle_head, idle_tail,
+        idle_len;    /* those that could take more; the longest waiting first */
+    uint32_t *looks; /* heap of workers by look_ms */
+    uint32_t looks_len;
+    uint32_t *cooling; /* those whose seat may be filled again when time and memory allow */
+    uint32_t n_cooling;
+    uint64_t cooling_at_ms; /* when to look at them, UINT64_MAX: not before something happens */
+    uint32_t absent_from;   /* no seat before this one is empty */
+    struct victim *victims; /* heap: whose work will last longest, as of victims_ms */
+    uint32_t n_victims;
+    uint64_t victims_ms, victims_oldest_ms; /* since when the most silent of them is */
+    bool victims_are_old;                   /* there may be more by now */
+    uint32_t n_loading, n_alive, n_absent, n_devices_alive;
+    uint32_t n_hands; /* that start or load, have nothing and are not idle */
     uint32_t mismatches;
     uint64_t results;
 
     bool is_stopping, is_stopping_now, is_complete, is_over;
+    uint8_t ended_level; /* what everybody_end was last called for */
     enum feed_halt halt;
     uint64_t n_retries, n_reissued, n_revoked, n_crashes, n_ooms, n_in_flight, n_provisional,
         n_committing;
@@ -161,14 +196,31 @@ uint64_t unsettled(const struct feed *f);
 /* Its answers are matched by their order: what it was sent stands in its fifo. */
 bool answers_in_order(const struct worker *w);
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range);
+/* The item of a slot in use. */
+uint64_t item_of(const struct feed *f, uint32_t slot);
+/* Collects the items that `worker` owns, adjacent ones as one run; the list is walked by its caller. */
+struct owned {
+    uint32_t next; /* slot, NONE: at the end */
+    bool copy_is_next;
+};
+struct owned owned_begin(const struct feed *f, uint32_t worker);
+/* The next item, UINT64_MAX at the end. The one given before may be disowned meanwhile. */
+uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at);
+bool item_is_owned(struct feed *f, uint32_t worker, uint64_t item);
 /* Take `worker` off the owners. True if nobody owns the item now (it is WAITING then). */
 bool item_disown(struct feed *f, uint32_t worker, uint64_t item);
 /* The worker's result for the item counts: start its commit. False if another copy was first. */
 bool item_win(struct feed *f, uint32_t worker, uint64_t item);
+/* Take it off all its owners, to be set aside. False if `worker` is none of them. */
+bool item_withdraw(struct feed *f, uint32_t worker, uint64_t item);
 /* One more failure of its own: try again later, or set aside. */
 void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause, bool retry);
 void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
 void items_committed(struct feed *f, uint64_t first, uint64_t count);
+/* What it owns waits again, nobody is charged; what another copy is left of does not. */
+void owned_return(struct feed *f, uint32_t worker, bool provisional_only);
+/* Has this worker answered the item that it owns, and does that await its confirmation? */
+bool is_provisional(struct feed *f, uint32_t worker, uint64_t item);
 /* Commit every answered item of a filter. */
 void provisional_confirm(struct feed *f, uint32_t worker);
 /* Forget them: they count as unanswered, and are judged with those. */
@@ -182,7 +234,16 @@ void pool_add(struct feed *f, struct sent_range range, uint64_t not_before_ms,
 /* Up to max items that may be tried now, rather not such as failed on `device`. */
 struct sent_range pool_take(struct feed *f, uint64_t max, uint32_t device);
 void pool_ripen(struct feed *f);
-/* Make a group of suspects from the items that `worker` has unanswered; splits are pool_split's. */
+uint32_t chunk_new(struct feed *f, struct chunk chunk);
+void chunk_free(struct feed *f, uint32_t index);
+/* In the heap of what is delayed. */
+void delayed_push(struct feed *f, uint32_t index);
+/* Is a device to be avoided by what failed on it and may run from not_before_ms on? */
+bool is_avoided(struct feed *f, uint32_t avoid_device, uint64_t not_before_ms, uint32_t device);
+
+/* feed_groups.c */
+void group_ripen(struct feed *f, uint32_t index);
+/* Two halves of what was in a dead worker's hand, as groups of suspects. */
 void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_ranges,
                   uint32_t avoid_device, uint64_t not_before_ms);
 bool suspects_assign(struct feed *f, uint32_t worker);
@@ -200,8 +261,19 @@ bool work_is_there(struct feed *f);
 /* The limit on items at once: --batch, or less after running out of memory; 0 none. */
 uint32_t batch_now(const struct feed *f, const struct worker *w);
 void window_learn(struct feed *f, uint32_t worker, uint64_t count);
+void send_to(struct feed *f, uint32_t worker, struct sent_range range);
+/* A worker without work looks again. */
+void idle_look(struct feed *f, uint32_t worker);
+
+/* feed_reissue.c */
+/* A second copy of what will be finished last, if that is worth it. */
+bool reissue(struct feed *f, uint32_t worker);
 
 /* feed_life.c */
+bool worker_is_running(const struct worker *w);
+void worker_state_set(struct feed *f, struct worker *w, enum worker_state state);
+/* After any change to what n_hands counts. */
+void hand_touch(struct feed *f, struct worker *w);
 void seats_fill(struct feed *f);
 void worker_started(struct feed *f, uint32_t worker);
 /* It gave a sign of being ready for work. */
@@ -213,12 +285,28 @@ void worker_settle(struct feed *f, uint32_t worker);
 void worker_out_of_step(struct feed *f, uint32_t worker);
 void worker_result(struct feed *f, uint32_t worker, uint64_t item);
 void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry);
+void batch_settle(struct feed *f, uint32_t worker);
+/* Off the head of what a filter was sent: a run of at most `max` items. */
+struct sent_range fifo_take(struct worker *w, uint64_t max);
 void worker_end(struct feed *f, uint32_t worker);
 void worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause);
+void everybody_end(struct feed *f);
+
+/* feed_unfit.c */
+void worker_unfit(struct feed *f, uint32_t worker, uint64_t item);
+void worker_passed(struct feed *f, uint32_t worker, uint64_t count);
+
+/* feed_death.c */
 void worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
 void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
+
+/* feed_limits.c */
+/* Look at this worker then, at the latest. */
+void look_at(struct feed *f, uint32_t worker, uint64_t at_ms);
+/* When the first is to be looked at, UINT64_MAX. */
+uint64_t looks_next_ms(const struct feed *f);
+/* Look at all those whose time has come. */
 void limits_check(struct feed *f);
-/* Something was sent: see to it that limits_check comes in time, whatever else happens. */
-void limits_arm(struct feed *f);
-void everybody_end(struct feed *f);
+/* Something was sent: see to it that its worker is looked at in time, whatever else happens. */
+void limits_arm(struct feed *f, uint32_t worker);

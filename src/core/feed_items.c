@@ -83,6 +83,57 @@ struct sent_range fresh_take(struct feed *f, uint64_t max)
     return range;
 }
 
+uint64_t item_of(const struct feed *f, uint32_t slot)
+{
+    uint64_t first = f->config.order ? 0 : f->frontier;
+    return first + ((slot - first) & f->mask);
+}
+
+/* ---- who has what ---- */
+
+static void owned_link(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct worker *w = &f->workers[worker];
+    uint32_t index = (uint32_t)(item & f->mask);
+    struct slot *slot = &f->slots[index];
+    slot->next = NONE;
+    slot->prev = w->tail;
+    if (w->tail == NONE)
+        w->head = index;
+    else
+        f->slots[w->tail].next = index;
+    w->tail = index;
+}
+
+static void owned_unlink(struct feed *f, struct worker *w, const struct slot *slot)
+{
+    if (slot->prev == NONE)
+        w->head = slot->next;
+    else
+        f->slots[slot->prev].next = slot->next;
+    if (slot->next == NONE)
+        w->tail = slot->prev;
+    else
+        f->slots[slot->next].prev = slot->prev;
+}
+
+struct owned owned_begin(const struct feed *f, uint32_t worker)
+{
+    return (struct owned){.next = f->workers[worker].head, .copy_is_next = true};
+}
+
+uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at)
+{
+    if (at->next != NONE) {
+        uint64_t item = item_of(f, at->next);
+        at->next = f->slots[at->next].next;
+        return item;
+    }
+    bool is_copy = at->copy_is_next;
+    at->copy_is_next = false;
+    return is_copy ? f->workers[worker].copy : UINT64_MAX;
+}
+
 bool answers_in_order(const struct worker *w)
 {
     return w->mode == MODE_FILTER || w->mode == MODE_UNKNOWN;
@@ -97,15 +148,19 @@ void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
         bool second = slot->state == SLOT_SENT;
         slot->owner[second] = (uint16_t)(worker + 1);
         slot->state = SLOT_SENT;
-        if (!second) {
-            slot->flags = 0;
-            slot->sent_order = f->sent_order;
+        if (second) {
+            ASSERT(w->copy == UINT64_MAX);
+            w->copy = range.first + i;
+            continue;
         }
+        slot->flags = 0;
+        slot->sent_order = f->sent_order;
+        owned_link(f, worker, range.first + i);
     }
-    w->low = w->high == 0 ? range.first : MIN(w->low, range.first);
-    w->high = MAX(w->high, range.first + range.count);
+    f->victims_are_old = true;
     w->in_flight += range.count;
     f->n_in_flight += range.count;
+    hand_touch(f, w);
     if (!answers_in_order(w))
         return;
     struct sent_range *last = &w->fifo[(w->fifo_head + w->fifo_len + FIFO_CAP - 1) % FIFO_CAP];
@@ -126,6 +181,11 @@ static int owner_index(const struct slot *slot, uint32_t worker)
     return slot->owner[1] == worker + 1 ? 1 : -1;
 }
 
+bool item_is_owned(struct feed *f, uint32_t worker, uint64_t item)
+{
+    return is_in_window(f, item) && owner_index(slot_of(f, item), worker) >= 0;
+}
+
 bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct slot *slot = slot_of(f, item);
@@ -133,14 +193,22 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
     if (mine < 0)
         return false;
     if (mine == 0) {
+        owned_unlink(f, &f->workers[worker], slot);
+        if (slot->owner[1] != 0) { /* the copy is all that is left */
+            f->workers[slot->owner[1] - 1].copy = UINT64_MAX;
+            owned_link(f, slot->owner[1] - 1u, item);
+        }
         slot->owner[0] = slot->owner[1];
         slot->flags = (uint8_t)(slot->flags & ANSWERED_SECOND ? ANSWERED_FIRST : 0);
     } else {
+        f->workers[worker].copy = UINT64_MAX;
         slot->flags &= ANSWERED_FIRST;
     }
     slot->owner[1] = 0;
-    if (slot->owner[0] != 0)
+    if (slot->owner[0] != 0) {
+        f->victims_are_old = true; /* it may be copied once more */
         return false;
+    }
     slot->state = SLOT_WAITING;
     return true;
 }
@@ -164,19 +232,34 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
     }
 }
 
-bool item_win(struct feed *f, uint32_t worker, uint64_t item)
+/* Nobody has it any more: for the one that still computes a copy it is work for nothing. */
+static void owners_clear(struct feed *f, struct slot *slot, int mine)
 {
-    if (!is_in_window(f, item))
-        return false;
-    struct slot *slot = slot_of(f, item);
-    int mine = owner_index(slot, worker);
-    if (mine < 0)
-        return false;
     loser_mark(f, slot, mine);
-    f->n_committing++;
-    slot->state = SLOT_COMMITTING;
+    owned_unlink(f, &f->workers[slot->owner[0] - 1], slot);
+    if (slot->owner[1] != 0)
+        f->workers[slot->owner[1] - 1].copy = UINT64_MAX;
     slot->owner[0] = slot->owner[1] = 0;
     slot->flags = 0;
+}
+
+bool item_withdraw(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct slot *slot = slot_of(f, item);
+    int mine = is_in_window(f, item) ? owner_index(slot, worker) : -1;
+    if (mine < 0)
+        return false;
+    owners_clear(f, slot, mine);
+    slot->state = SLOT_WAITING;
+    return true;
+}
+
+bool item_win(struct feed *f, uint32_t worker, uint64_t item)
+{
+    if (!item_withdraw(f, worker, item))
+        return false;
+    slot_of(f, item)->state = SLOT_COMMITTING;
+    f->n_committing++;
     return true;
 }
 
@@ -250,55 +333,49 @@ void items_committed(struct feed *f, uint64_t first, uint64_t count)
         frontier_advance(f);
 }
 
-static void bounds_reset(struct worker *w)
+bool is_provisional(struct feed *f, uint32_t worker, uint64_t item)
 {
-    if (w->in_flight == 0 && w->provisional == 0)
-        w->low = w->high = 0;
+    const struct slot *slot = slot_of(f, item);
+    int mine = owner_index(slot, worker);
+    return mine >= 0 && slot->flags & (mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND);
 }
 
-/* The next run of items, from `item` on, that this filter answered and that are not committed. */
-static struct sent_range answered_run(struct feed *f, uint32_t worker, uint64_t item)
+static void commit_emit(struct feed *f, uint32_t worker, struct sent_range run)
 {
-    struct worker *w = &f->workers[worker];
-    struct sent_range run = {MAX(item, f->config.order ? 0 : f->frontier), 0};
-    for (uint64_t at = run.first; at < w->high; at++) {
-        const struct slot *slot = slot_of(f, at);
-        int mine = owner_index(slot, worker);
-        bool answered = mine >= 0 && slot->flags & (mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND);
-        if (answered && run.count == 0)
-            run.first = at;
-        if (answered)
-            run.count++;
-        else if (run.count > 0)
-            return run;
-    }
-    return run;
+    if (run.count > 0)
+        emit(f, ACT_COMMIT, worker, run.first, run.count, 0);
 }
 
 void provisional_confirm(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
-    struct sent_range run = {w->low, 0};
-    while (w->provisional > 0 && (run = answered_run(f, worker, run.first + run.count)).count > 0) {
-        for (uint32_t i = 0; i < run.count; i++)
-            item_win(f, worker, run.first + i);
-        w->provisional -= run.count;
-        f->n_provisional -= run.count;
-        emit(f, ACT_COMMIT, worker, run.first, run.count, 0);
+    struct owned at = owned_begin(f, worker);
+    struct sent_range run = {0, 0};
+    uint64_t item;
+    while (w->provisional > 0 && (item = owned_next(f, worker, &at)) != UINT64_MAX) {
+        if (!is_provisional(f, worker, item))
+            continue;
+        item_win(f, worker, item);
+        w->provisional--;
+        f->n_provisional--;
+        if (run.count == 0 || run.first + run.count != item) {
+            commit_emit(f, worker, run);
+            run = (struct sent_range){item, 0};
+        }
+        run.count++;
     }
+    commit_emit(f, worker, run);
     ASSERT(w->provisional == 0);
-    bounds_reset(w);
 }
 
 void provisional_doubt(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
-    struct sent_range run = {w->low, 0};
-    while ((run = answered_run(f, worker, run.first + run.count)).count > 0) {
-        for (uint32_t i = 0; i < run.count; i++) {
-            struct slot *slot = slot_of(f, run.first + i);
+    struct owned at = owned_begin(f, worker);
+    for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
+        struct slot *slot = slot_of(f, item);
+        if (is_provisional(f, worker, item))
             slot->flags &= slot->owner[0] == worker + 1 ? ANSWERED_SECOND : ANSWERED_FIRST;
-        }
     }
     w->in_flight += w->provisional;
     f->n_in_flight += w->provisional;
@@ -308,29 +385,34 @@ void provisional_doubt(struct feed *f, uint32_t worker)
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }
 
+void owned_return(struct feed *f, uint32_t worker, bool provisional_only)
+{
+    struct owned at = owned_begin(f, worker);
+    struct sent_range run = {0, 0};
+    for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
+        if (provisional_only && !is_provisional(f, worker, item))
+            continue;
+        if (!item_disown(f, worker, item))
+            continue;
+        if (run.count > 0 && run.first + run.count != item) {
+            pool_add(f, run, f->now_ms, NONE);
+            run.count = 0;
+        }
+        if (run.count++ == 0)
+            run.first = item;
+    }
+    if (run.count > 0)
+        pool_add(f, run, f->now_ms, NONE);
+}
+
 void provisional_revoke(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
-    struct sent_range run = {w->low, 0};
     if (w->provisional == 0)
         return;
-    while ((run = answered_run(f, worker, run.first + run.count)).count > 0) {
-        struct sent_range back = {run.first, 0};
-        for (uint32_t i = 0; i < run.count; i++) {
-            if (item_disown(f, worker, run.first + i)) {
-                back.count++;
-                continue;
-            }
-            if (back.count > 0)
-                pool_add(f, back, f->now_ms, NONE);
-            back = (struct sent_range){run.first + i + 1, 0};
-        }
-        if (back.count > 0)
-            pool_add(f, back, f->now_ms, NONE);
-    }
+    owned_return(f, worker, true);
     f->n_revoked += w->provisional;
     f->n_provisional -= w->provisional;
     w->provisional = 0;
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
-    bounds_reset(w);
 }

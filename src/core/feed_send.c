@@ -2,7 +2,7 @@
  *
  * Who gets what, and how much at a time. A filter has a window of items in flight, by time or whole
  * batches; a channel worker has credits. Near the end nobody gets more than his share of what is
- * left, and a worker without work takes a second copy of the item that would be finished last.
+ * left, and a worker without work may take a second copy of another's item (feed_reissue.c).
  */
 #include "core/feed_impl.h"
 
@@ -90,12 +90,36 @@ void idle_push(struct feed *f, uint32_t worker)
     if (w->is_idle)
         return;
     w->is_idle = true;
-    f->idle[f->idle_len++] = worker;
+    w->idle_next = NONE;
+    w->idle_prev = f->idle_tail;
+    if (f->idle_tail == NONE)
+        f->idle_head = worker;
+    else
+        f->workers[f->idle_tail].idle_next = worker;
+    f->idle_tail = worker;
+    f->idle_len++;
+    hand_touch(f, w);
+}
+
+static void idle_remove(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->idle_prev == NONE)
+        f->idle_head = w->idle_next;
+    else
+        f->workers[w->idle_prev].idle_next = w->idle_next;
+    if (w->idle_next == NONE)
+        f->idle_tail = w->idle_prev;
+    else
+        f->workers[w->idle_next].idle_prev = w->idle_prev;
+    w->is_idle = false;
+    f->idle_len--;
+    hand_touch(f, w);
 }
 
 bool work_is_there(struct feed *f)
 {
-    return f->ready_items > 0 || f->groups_waiting > 0 || fresh_is_there(f);
+    return f->ready_items > 0 || f->groups_ripe > 0 || fresh_is_there(f);
 }
 
 static struct sent_range next_work(struct feed *f, const struct worker *w, uint64_t max)
@@ -111,79 +135,23 @@ static struct sent_range next_work(struct feed *f, const struct worker *w, uint6
     return range;
 }
 
-static void send(struct feed *f, uint32_t worker, struct sent_range range)
+void send_to(struct feed *f, uint32_t worker, struct sent_range range)
 {
     struct worker *w = &f->workers[worker];
     if (w->in_flight == 0)
         w->last_progress_ms = MAX(w->last_progress_ms, f->now_ms);
     items_sent(f, worker, range);
-    limits_arm(f);
+    limits_arm(f, worker);
     w->last_send_ms = f->now_ms;
     w->room -= MIN(w->room, (uint64_t)range.count);
     w->credits -= MIN(w->credits, (uint64_t)range.count);
     emit(f, ACT_SEND, worker, range.first, range.count, slot_of(f, range.first)->failures + 1u);
 }
 
-/* How much of a victim's work is still to come, in ms, if it goes on as before. */
-static double left_ms(const struct feed *f, const struct worker *v, double fallback_ms)
+/* What is left may lie beyond the window, which moves on when somebody's answers are confirmed. */
+static bool all_is_dealt(const struct feed *f)
 {
-    double mean_ms = v->mean_ms > 0 ? v->mean_ms : fallback_ms;
-    double age_ms = (double)(f->now_ms - MIN(f->now_ms, v->last_progress_ms));
-    double expected = mean_ms * v->in_flight - age_ms;
-    return expected > 0 ? expected : age_ms; /* overdue: as long again as it took */
-}
-
-/* The last item of `victim` that nobody else has: the one that it will come to last. */
-static bool reissue_candidate(struct feed *f, uint32_t victim, uint64_t *out)
-{
-    const struct worker *v = &f->workers[victim];
-    uint64_t low = MAX(v->low, f->config.order ? 0 : f->frontier);
-    for (uint64_t item = v->high; item > low; item--) {
-        const struct slot *slot = slot_of(f, item - 1);
-        if (slot->state == SLOT_SENT && slot->owner[0] == victim + 1 && slot->owner[1] == 0 &&
-            !(slot->flags & ANSWERED_FIRST)) {
-            *out = item - 1;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool may_reissue(const struct feed *f, const struct worker *w)
-{
-    return f->input_is_final && !f->config.no_reissue && !f->is_stopping && w->in_flight == 0 &&
-           w->answered_in_life > 0 && w->group == NONE && f->delayed_items == 0;
-}
-
-static bool reissue(struct feed *f, uint32_t worker)
-{
-    struct worker *w = &f->workers[worker];
-    if (!may_reissue(f, w))
-        return false;
-    double worth_ms = MAX(1.5 * w->mean_ms, (double)REISSUE_MIN_MS), best_ms = 0;
-    uint32_t victim = NONE;
-    for (uint32_t v = 0; v < f->config.n_workers; v++) {
-        const struct worker *other = &f->workers[v];
-        if (v == worker || other->in_flight == 0 || other->group != NONE)
-            continue;
-        double left = left_ms(f, other, w->mean_ms);
-        uint64_t item;
-        if (left > best_ms && reissue_candidate(f, v, &item)) {
-            best_ms = left;
-            victim = v;
-        }
-    }
-    if (victim == NONE)
-        return false;
-    uint64_t item = 0;
-    if (best_ms < worth_ms || !reissue_candidate(f, victim, &item)) {
-        wake_at(f, f->now_ms + (uint64_t)MAX(worth_ms / 2, 10.0));
-        return false;
-    }
-    f->n_reissued++;
-    emit(f, ACT_NOTE, worker, item, victim, NOTE_REISSUED);
-    send(f, worker, (struct sent_range){item, 1});
-    return true;
+    return f->input_is_final && (f->config.order || f->next >= f->known);
 }
 
 /* Nothing to give. What should a filter do that has given all its answers, or waits in vain? */
@@ -196,7 +164,8 @@ static void starved(struct feed *f, uint32_t worker)
             worker_settle(f, worker);
         return;
     }
-    bool nothing_comes = f->input_is_final && !work_is_there(f) && f->delayed_items == 0;
+    bool nothing_comes =
+        all_is_dealt(f) && !work_is_there(f) && f->delayed_items == 0 && f->groups_waiting == 0;
     if (w->mode == MODE_FILTER && nothing_comes) {
         bool all_answered = f->n_in_flight == 0;
         if (w->last_was_short || (w->in_flight == 0 && all_answered)) {
@@ -265,7 +234,7 @@ static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
     struct sent_range range =
         w->group != NONE ? suspects_take(f, worker, max) : next_work(f, w, max);
     if (range.count > 0)
-        send(f, worker, range);
+        send_to(f, worker, range);
     return range.count;
 }
 
@@ -300,14 +269,12 @@ void worker_feed(struct feed *f, uint32_t worker)
 
 void idle_feed(struct feed *f)
 {
-    uint32_t tries = f->idle_len;
-    while (tries-- > 0 && f->idle_len > 0 && work_is_there(f)) {
-        /* First come, first served: the one that has waited longest stands at the bottom. */
-        uint32_t worker = f->idle[0];
-        for (uint32_t i = 1; i < f->idle_len; i++)
-            f->idle[i - 1] = f->idle[i];
-        f->idle_len--;
-        f->workers[worker].is_idle = false;
-        worker_feed(f, worker);
-    }
+    for (uint32_t tries = f->idle_len; tries > 0 && f->idle_len > 0 && work_is_there(f); tries--)
+        idle_look(f, f->idle_head);
+}
+
+void idle_look(struct feed *f, uint32_t worker)
+{
+    idle_remove(f, worker);
+    worker_feed(f, worker);
 }

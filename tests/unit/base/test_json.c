@@ -88,6 +88,29 @@ static void members_are_walked_one_level_deep(void **state)
     assert_false(walk.malformed);
 }
 
+static void what_follows_an_object_makes_it_malformed(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"{\"a\":1}{\"a\":2}", "{\"a\":1}x", "{} {}", "{\"a\":1} ]"};
+    struct str key, value;
+    for (size_t i = 0; i < countof(texts); i++) {
+        struct json_members walk = json_members(str_of(texts[i]));
+        while (json_next(&walk, &key, &value))
+            assert_true(str_equal(key, STR("a")) && str_equal(value, STR("1")));
+        if (!walk.malformed)
+            fail_msg("%s is taken for an object", texts[i]);
+    }
+}
+
+static void the_largest_number_is_read(void **state)
+{
+    (void)state;
+    uint64_t number = 0;
+    assert_true(json_to_u64(STR("18446744073709551615"), &number));
+    assert_true(number == UINT64_MAX);
+    assert_false(json_to_u64(STR("18446744073709551616"), &number));
+}
+
 static void strings_survive_a_round_trip(void **state)
 {
     (void)state;
@@ -126,6 +149,8 @@ int main(void)
         cmocka_unit_test(values_are_recognised_strictly),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(members_are_walked_one_level_deep),
+        cmocka_unit_test(what_follows_an_object_makes_it_malformed),
+        cmocka_unit_test(the_largest_number_is_read),
         cmocka_unit_test(strings_survive_a_round_trip),
         cmocka_unit_test(compacting_drops_only_insignificant_space),
     };

@@ -66,6 +66,24 @@ static void durations_are_read_with_units_and_in_sums(void **state)
     }
 }
 
+static void figures_too_long_for_a_double_are_refused_or_rounded(void **state)
+{
+    (void)state;
+    static char nines[701];
+    uint64_t value = 1;
+    memset(nines, '9', 700);
+    nines[350] = '.';
+    assert_int_equal(size_parse(str_of(nines), &value, NULL), ERR_USAGE);
+    assert_int_equal(duration_parse(str_of(nines), &value, NULL), ERR_USAGE);
+    assert_int_equal(size_parse(str_of(nines + 350), &value, NULL), 0);
+    assert_true(value == 1);
+    assert_int_equal(size_parse(STR("4444444444444442666"), &value, NULL), 0);
+    assert_true(value == 4444444444444442666);
+    assert_int_equal(size_parse(STR("9007199254740993KiB"), &value, NULL), ERR_USAGE);
+    assert_int_equal(size_parse(STR("9007199254740991 KiB"), &value, NULL), 0);
+    assert_true(value == 9007199254740991 * 1024);
+}
+
 static void id_lists_keep_their_order_and_refuse_doubles(void **state)
 {
     (void)state;
@@ -129,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read_in_both_unit_systems),
         cmocka_unit_test(durations_are_read_with_units_and_in_sums),
+        cmocka_unit_test(figures_too_long_for_a_double_are_refused_or_rounded),
         cmocka_unit_test(id_lists_keep_their_order_and_refuse_doubles),
         cmocka_unit_test(figures_are_printed_as_people_read_them),
         cmocka_unit_test(the_nearest_word_is_suggested_and_a_far_one_is_not),

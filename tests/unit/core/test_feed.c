@@ -163,9 +163,10 @@ static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
 {
     (void)state;
     struct scene scene;
-    scene_open(&scene,
-               &(struct feed_config){
-                   .n_workers = 1, .n_devices = 1, .batch = 4, .fixed_batches = true, .retries = 3});
+    scene_open(
+        &scene,
+        &(struct feed_config){
+            .n_workers = 1, .n_devices = 1, .batch = 4, .fixed_batches = true, .retries = 3});
     TELL(&scene, .kind = EV_INPUT, .count = 16, .flag = true);
     channel_up(&scene, 0, 4);
     TELL(&scene, .kind = EV_FAIL, .item = 1, .flag = true);
@@ -183,6 +184,23 @@ static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
     scene_close(&scene);
 }
 
+static void a_failure_after_the_result_changes_nothing(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .batch = 2, .fixed_batches = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 2);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_FAIL, .item = 0, .flag = true);
+    expect(&scene, "NOTE w0; ");
+    TELL(&scene, .kind = EV_DONE, .item = 1);
+    expect(&scene, "COMMIT w0 0+2; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +215,7 @@ int main(void)
         cmocka_unit_test(at_most_so_many_load_at_one_time),
         cmocka_unit_test(a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent),
         cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
+        cmocka_unit_test(a_failure_after_the_result_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

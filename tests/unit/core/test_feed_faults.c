@@ -587,6 +587,47 @@ static void a_copy_that_came_too_late_is_held_to_the_limit_as_well(void **state)
     scene_close(&scene);
 }
 
+static void an_item_blamed_for_a_timeout_may_be_settled_before_its_worker_is_gone(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2,
+                                             .n_devices = 2,
+                                             .spread_log2 = 1, /* items 3 and 5 share a slot */
+                                             .retries = 3,
+                                             .item_limit_ms = 5000});
+    TELL(&scene, .kind = EV_INPUT, .count = 9, .flag = true);
+    TELL(&scene, .kind = EV_STARTED, .worker = 0);
+    TELL(&scene, .kind = EV_ROOM, .worker = 0, .count = 2);
+    channel_up(&scene, 1, 2);
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
+    while (!strstr(buf_text(&scene.said), "COMMIT w0 0+1")) {
+        scene.now_ms = feed_next_ms(scene.feed);
+        TELL(&scene, .kind = EV_TICK);
+    }
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 1, .count = 1); /* worker 0 hangs on item 3 */
+    scene.now_ms += 100;
+    for (uint64_t item = 2; item <= 4; item += 2) {
+        TELL(&scene, .kind = EV_DONE, .worker = 1, .item = item);
+        TELL(&scene, .kind = EV_COMMITTED, .item = item, .count = 1);
+        scene.now_ms += 1000 * (item / 4);
+        TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
+    }
+    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 3);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 3, .count = 1);
+    TELL(&scene, .kind = EV_ROOM, .worker = 0, .count = 100);
+    assert_non_null(strstr(buf_text(&scene.said), "SEND w1 3+1; COMMIT w1 3+1; SEND w0 5+1; "));
+    scene.now_ms += 9000;
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_ENDED);
+    struct feed_counts counts;
+    feed_counts(scene.feed, &counts);
+    assert_int_equal(counts.retries, 0);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -618,6 +659,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_only_lost_races_is_given_what_comes_back),
         cmocka_unit_test(suspects_are_not_held_by_a_worker_that_has_no_room),
         cmocka_unit_test(a_copy_that_came_too_late_is_held_to_the_limit_as_well),
+        cmocka_unit_test(an_item_blamed_for_a_timeout_may_be_settled_before_its_worker_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,12 +41,16 @@ static void out_of_memory_is_read_from_what_frameworks_print(void **state)
         {"RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried", DEATH_HOST_OOM},
         {"terminate called after throwing an instance of 'std::bad_alloc'", DEATH_HOST_OOM},
         {"MemoryError", DEATH_HOST_OOM},
+        {"RuntimeError: GPU is lost", DEATH_DEVICE_LOST},
         {"Traceback (most recent call last):\nValueError: no", DEATH_FAILED},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct death_facts facts = {.exit_code = 1, .stderr_tail = str_of(cases[i].printed)};
         if (verdict_of(&facts) != cases[i].death)
             fail_msg("\"%s\": %s", cases[i].printed, death_text(verdict_of(&facts)));
+        const struct death_facts on_stdout = {.exit_code = 1, .stdout_tail = facts.stderr_tail};
+        if (verdict_of(&on_stdout) != cases[i].death)
+            fail_msg("\"%s\" on stdout must count as well", cases[i].printed);
         facts.exit_code = 0;
         if (verdict_of(&facts) != DEATH_CLEAN)
             fail_msg("\"%s\" with status 0 must not count", cases[i].printed);

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the death of a worker means: for its items (whom to charge, what to halve), for its device
+ * (smaller batches, the bench) and for its seat.
+ */
+#include "core/feed_impl.h"
+
+enum {
+    RESTARTS_MAX = 5 /* lives without a result, after which a device is benched */
+};
+
+/* What it had unanswered and nobody else has, taken off it, as runs. */
+static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs,
+                                   size_t cap, size_t *n_runs)
+{
+    struct worker *w = &f->workers[worker];
+    struct owned at = owned_begin(f, worker);
+    uint64_t total = 0;
+    *n_runs = 0;
+    for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
+        if (!item_disown(f, worker, item))
+            continue;
+        struct sent_range *last = *n_runs > 0 ? &runs[*n_runs - 1] : NULL;
+        total++;
+        if (last && last->first + last->count == item)
+            last->count++;
+        else if (*n_runs < cap)
+            runs[(*n_runs)++] = (struct sent_range){item, 1};
+        else
+            pool_add(f, (struct sent_range){item, 1}, f->now_ms, NONE);
+    }
+    f->n_in_flight -= w->in_flight;
+    w->in_flight = w->losers = 0;
+    w->fifo_len = 0;
+    return total;
+}
+
+static void runs_to_pool(struct feed *f, const struct sent_range *runs, size_t n_runs)
+{
+    for (size_t i = 0; i < n_runs; i++)
+        pool_add(f, runs[i], f->now_ms, NONE);
+}
+
+void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
+{
+    struct feed_device *d = &f->devices[device];
+    uint32_t limit = (uint32_t)MAX(batch_failed / 2, (uint64_t)1);
+    d->batch = d->batch == 0 ? limit : MIN(d->batch, limit);
+    for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
+        struct worker *w = &f->workers[i];
+        if (!worker_is_running(w))
+            continue;
+        w->window = MIN(w->window, 2ull * d->batch);
+        if (w->mode == MODE_CHANNEL)
+            emit(f, ACT_BATCH, i, 0, d->batch, 0);
+    }
+}
+
+/* Who is to blame for what it had in hand? */
+static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
+                             bool start_failure)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range runs[1024];
+    size_t n_runs;
+    uint64_t in_hand = w->in_flight;
+    uint32_t limit = batch_now(f, w);
+    uint64_t total = unanswered_collect(f, worker, runs, countof(runs), &n_runs);
+    if (total == 0)
+        return;
+    bool blamed = death == GONE_CRASH || death == GONE_CLEAN ||
+                  (death == GONE_OOM && in_hand <= 1) ||
+                  (death == GONE_OOM && f->config.fixed_batches);
+    enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
+    if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
+        device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
+    if (start_failure || !blamed)
+        runs_to_pool(f, runs, n_runs);
+    else if (total == 1)
+        item_charge(f, worker, runs[0].first, cause, true);
+    else
+        suspects_add(f, runs, n_runs, NONE, f->now_ms);
+}
+
+/* The item over its time limit is charged; its neighbours are not. */
+static void blamed_charge(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    /* In the meantime another worker may have answered it, and its slot be another item's. */
+    bool is_open = w->blame != UINT64_MAX && is_in_window(f, w->blame);
+    if (!is_open || !item_disown(f, worker, w->blame))
+        return;
+    item_charge(f, worker, w->blame, CAUSE_TIMEOUT, true);
+}
+
+void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
+{
+    struct feed_device *d = &f->devices[device];
+    if (d->is_benched)
+        return;
+    d->is_benched = true;
+    f->n_devices_alive--;
+    emit(f, ACT_BENCH, device, 0, 0, cause);
+    for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
+        struct worker *w = &f->workers[i];
+        if (worker_is_running(w))
+            worker_terminate(f, i, CAUSE_LOST);
+        else
+            worker_state_set(f, w, WORKER_BENCHED);
+    }
+    if (f->n_devices_alive == 0 && !f->is_complete)
+        halt(f, HALT_NO_DEVICES);
+}
+
+static void start_failed(struct feed *f, struct worker *w, enum feed_death death)
+{
+    struct feed_device *device = &f->devices[w->device];
+    uint32_t tries = f->config.n_devices > 1 || death == GONE_NOT_STARTED ? 1 : 2;
+    device->start_failures++;
+    device->is_hopeless = device->start_failures >= tries;
+    bool hope = f->results > 0;
+    for (uint32_t d = 0; d < f->config.n_devices; d++)
+        hope = hope || !(f->devices[d].is_hopeless || f->devices[d].is_benched);
+    if (!hope)
+        halt(f, HALT_NO_RESULT);
+}
+
+static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
+{
+    struct worker *w = &f->workers[worker];
+    uint32_t deaths = w->deaths_in_row;
+    bool is_benched = f->devices[w->device].is_benched;
+    worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
+    if (!is_benched)
+        f->cooling[f->n_cooling++] = worker;
+    w->memory_is_back = false; /* a neighbour's, perhaps; its own is awaited from now on */
+    w->not_before_ms = f->now_ms;
+    if (deaths > 1 && !was_suspect_work)
+        w->not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);
+    if (deaths > RESTARTS_MAX && !was_suspect_work)
+        device_bench(f, w->device, CAUSE_RESTARTS);
+}
+
+/* Filters: is what was answered in step with what was sent? */
+static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->mode != MODE_FILTER) {
+        provisional_revoke(f, worker); /* a fixed batch that was not finished */
+        return;
+    }
+    bool all_answered = w->in_flight == 0 && w->provisional > 0;
+    /* One that lingers at its end is ended by the shell; that takes nothing from its answers. */
+    bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
+    bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
+    if (all_answered && ended_well)
+        provisional_confirm(f, worker);
+    else if (all_answered && (death == GONE_CRASH || death == GONE_OOM))
+        provisional_doubt(f, worker); /* else it could do so again and again */
+    else
+        provisional_revoke(f, worker);
+    if (death == GONE_CLEAN && w->in_flight > 0 && ++f->mismatches >= MISMATCHES_MAX)
+        halt(f, HALT_MISMATCH);
+}
+
+void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
+{
+    struct worker *w = &f->workers[worker];
+    if (!worker_is_running(w))
+        return;
+    if (w->ended_for != CAUSE_NONE && death != GONE_DEVICE_LOST)
+        death = GONE_ENDED;
+    bool was_suspect_work = w->group != NONE;
+    bool gave_nothing = w->answered_in_life == 0;
+    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->in_flight == 0;
+    bool fewer_may_help = death == GONE_OOM && w->in_flight > 1;
+    bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
+                         (death != GONE_ENDED || w->ended_for == CAUSE_START);
+    f->n_crashes += death == GONE_CRASH;
+    f->n_ooms += death == GONE_OOM;
+    filter_judge(f, worker, death);
+    blamed_charge(f, worker);
+    unanswered_judge(f, worker, death, start_failure);
+    suspects_release(f, worker);
+    if (f->quarantine == worker)
+        f->quarantine = NONE;
+    if (death == GONE_DEVICE_LOST)
+        device_bench(f, w->device, CAUSE_LOST);
+    w->deaths_in_row += gave_nothing && !is_normal && !was_suspect_work;
+    if (start_failure && !f->is_complete && !f->is_stopping)
+        start_failed(f, w, death);
+    seat_cool(f, worker, was_suspect_work);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What time alone brings about: an item over its limit, a worker fallen silent or never ready, and a
+ * filter that was quiet for long enough to be believed.
+ */
+#include "core/feed_impl.h"
+
+enum {
+    SILENCE_MIN_MS = 60000
+};
+
+/* ---- whom to look at ---- */
+
+static void look_place(struct feed *f, uint32_t index, uint32_t worker)
+{
+    f->looks[index] = worker;
+    f->workers[worker].look_index = index;
+}
+
+static bool look_before(const struct feed *f, uint32_t a, uint32_t b)
+{
+    uint64_t a_ms = f->workers[a].look_ms, b_ms = f->workers[b].look_ms;
+    return a_ms != b_ms ? a_ms < b_ms : a < b;
+}
+
+static void look_rise(struct feed *f, uint32_t index, uint32_t worker)
+{
+    for (; index > 0 && look_before(f, worker, f->looks[(index - 1) / 2]); index = (index - 1) / 2)
+        look_place(f, index, f->looks[(index - 1) / 2]);
+    look_place(f, index, worker);
+}
+
+void look_at(struct feed *f, uint32_t worker, uint64_t at_ms)
+{
+    struct worker *w = &f->workers[worker];
+    at_ms = MAX(at_ms, f->now_ms + 1);
+    if (at_ms >= w->look_ms)
+        return;
+    bool is_new = w->look_ms == UINT64_MAX;
+    w->look_ms = at_ms;
+    look_rise(f, is_new ? f->looks_len++ : w->look_index, worker);
+}
+
+uint64_t looks_next_ms(const struct feed *f)
+{
+    return f->looks_len > 0 ? f->workers[f->looks[0]].look_ms : UINT64_MAX;
+}
+
+static uint32_t look_pop(struct feed *f)
+{
+    uint32_t top = f->looks[0], last = f->looks[--f->looks_len], at = 0;
+    f->workers[top].look_ms = UINT64_MAX;
+    if (f->looks_len == 0)
+        return top;
+    for (uint32_t child = 1; child < f->looks_len; child = 2 * at + 1) {
+        if (child + 1 < f->looks_len && look_before(f, f->looks[child + 1], f->looks[child]))
+            child++;
+        if (!look_before(f, f->looks[child], last))
+            break;
+        look_place(f, at, f->looks[child]);
+        at = child;
+    }
+    look_place(f, at, last);
+    return top;
+}
+
+/* ---- what to look for ---- */
+
+/* The item that this worker was sent first and has not answered, UINT64_MAX if there is none. */
+static uint64_t oldest_item(struct feed *f, uint32_t worker)
+{
+    const struct worker *w = &f->workers[worker];
+    if (answers_in_order(w) && w->fifo_len > 0)
+        return w->fifo[w->fifo_head].first;
+    struct owned at = owned_begin(f, worker);
+    for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
+        const struct slot *slot = slot_of(f, item);
+        bool first = slot->owner[0] == worker + 1;
+        if (!(slot->flags & (first ? ANSWERED_FIRST : ANSWERED_SECOND)))
+            return item;
+    }
+    return UINT64_MAX;
+}
+
+/*
+ * Since when has it been at work on its oldest item? Those behind it may well wait for their turn, so
+ * time in hand proves nothing. A filter begins with the next line when it has answered one; of
+ * another worker it is known no better than by the last answer before the item was seen to be the
+ * oldest.
+ */
+static uint64_t oldest_since_ms(struct feed *f, struct worker *w, uint64_t item)
+{
+    if (answers_in_order(w))
+        return MAX(w->last_progress_ms, w->in_flight == 1 ? w->last_send_ms : 0);
+    uint32_t order = slot_of(f, item)->sent_order;
+    if (item != w->oldest || order != w->oldest_order)
+        w->oldest_since_ms = w->last_progress_ms;
+    w->oldest = item;
+    w->oldest_order = order;
+    return w->oldest_since_ms;
+}
+
+static void item_limit_check(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    uint64_t limit_ms = f->config.item_limit_ms, item = oldest_item(f, worker);
+    /* A copy that came too late may hang as well, and takes the worker from the work. */
+    uint64_t since_ms = item == UINT64_MAX ? w->last_progress_ms : oldest_since_ms(f, w, item);
+    /* Answers that come many at a time were held back while the worker was at it. */
+    if (answers_in_order(w))
+        limit_ms += 2 * w->burst_ms;
+    /* It may give all its answers at its end: then only their sum is known. */
+    if (w->state == WORKER_ENDING && answers_in_order(w))
+        limit_ms *= w->in_flight;
+    if (f->now_ms < since_ms + limit_ms) {
+        look_at(f, worker, MIN(since_ms + limit_ms, f->now_ms + f->config.item_limit_ms / 8 + 1));
+        return;
+    }
+    w->blame = item;
+    worker_terminate(f, worker, CAUSE_TIMEOUT);
+}
+
+/* How long a silence is worth a word, and how often to look for one. */
+static uint64_t usual_ms(const struct worker *w)
+{
+    return (uint64_t)MAX(10 * w->gap_max_ms, (double)SILENCE_MIN_MS);
+}
+
+static uint64_t silence_look_ms(const struct feed *f, const struct worker *w)
+{
+    uint64_t limit_ms = f->config.silence_limit_ms, look_ms = usual_ms(w) / 4;
+    return limit_ms > 0 ? MIN(limit_ms / 4 + 1, look_ms) : look_ms;
+}
+
+static bool owes_answer(const struct worker *w)
+{
+    return w->in_flight + w->losers > 0;
+}
+
+/* It has answered everything and asks for nothing: it may be stuck between two items. */
+static bool owes_request(const struct worker *w)
+{
+    return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0 && !owes_answer(w);
+}
+
+static void silence_check(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    uint64_t silent_ms = f->now_ms - w->last_progress_ms, limit_ms = f->config.silence_limit_ms;
+    bool may_end = limit_ms > 0 && w->state != WORKER_LOADING;
+    bool is_awaited = owes_answer(w) || work_is_there(f);
+    if (may_end && is_awaited && silent_ms >= limit_ms) {
+        w->blame = oldest_item(f, worker);
+        worker_terminate(f, worker, CAUSE_TIMEOUT);
+        return;
+    }
+    uint64_t word_ms = MAX(usual_ms(w), 2 * w->silence_noted_ms);
+    if (owes_answer(w) && silent_ms >= word_ms) {
+        w->silence_noted_ms = silent_ms;
+        emit(f, ACT_NOTE, worker, w->in_flight + w->losers, silent_ms, NOTE_SILENT);
+    }
+    if (may_end && silent_ms < limit_ms)
+        look_at(f, worker, w->last_progress_ms + limit_ms);
+    look_at(f, worker, f->now_ms + silence_look_ms(f, w));
+}
+
+void limits_arm(struct feed *f, uint32_t worker)
+{
+    look_at(f, worker, f->now_ms + silence_look_ms(f, &f->workers[worker]));
+    if (f->config.item_limit_ms > 0)
+        look_at(f, worker, f->now_ms + f->config.item_limit_ms);
+}
+
+static void settle_check(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->settle_at_ms > f->now_ms || w->in_flight > 0) {
+        look_at(f, worker, w->settle_at_ms);
+        return;
+    }
+    w->settle_at_ms = 0;
+    w->is_draining = false;
+    provisional_confirm(f, worker);
+    worker_feed(f, worker);
+}
+
+static void start_check(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    uint64_t limit_at_ms = w->started_ms + f->config.start_limit_ms;
+    if (f->now_ms >= limit_at_ms)
+        worker_terminate(f, worker, CAUSE_START);
+    else
+        look_at(f, worker, limit_at_ms);
+}
+
+static void worker_look(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->is_idle)
+        idle_look(f, worker);
+    if (w->settle_at_ms > 0)
+        settle_check(f, worker);
+    bool is_ending = w->state == WORKER_ENDING && w->ended_for == CAUSE_NONE;
+    bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING ||
+                      (is_ending && w->mode == MODE_UNKNOWN);
+    if (is_loading && f->config.start_limit_ms > 0)
+        start_check(f, worker);
+    if (!(w->state == WORKER_LIVE || w->state == WORKER_LOADING || is_ending))
+        return;
+    if (owes_answer(w) && f->config.item_limit_ms > 0 && !is_loading)
+        item_limit_check(f, worker);
+    if (owes_answer(w) || (owes_request(w) && f->config.silence_limit_ms > 0))
+        silence_check(f, worker);
+}
+
+void limits_check(struct feed *f)
+{
+    while (looks_next_ms(f) <= f->now_ms)
+        worker_look(f, look_pop(f));
+}

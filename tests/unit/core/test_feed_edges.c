@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The feeder's edges: what is said by the wrong kind of worker, too late, twice, or of nothing; limits
+ * that are just not reached. tools/coverage tells which branches need such scenes.
+ */
+#include "scene.h"
+
+#define ONE_WORKER (&(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true})
+
+static void a_channel_worker_is_not_heard_as_a_filter(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 9, .flag = true);
+    channel_up(&scene, 0, 2);
+    expect(&scene, "SPAWN w0; SEND w0 0+2; ");
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 2);
+    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_FULL);
+    TELL(&scene, .kind = EV_KEYED);
+    TELL(&scene, .kind = EV_PASSED, .count = 1);
+    TELL(&scene, .kind = EV_LOADED);
+    expect(&scene, "");
+    scene_close(&scene);
+}
+
+static void a_keyed_filter_is_not_counted_by_order(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 9, .flag = true);
+    keyed_up(&scene, 0);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_KEYED);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    TELL(&scene, .kind = EV_PASSED, .count = 1);
+    expect(&scene, "");
+    scene_close(&scene);
+}
+
+static void a_filter_that_has_nothing_is_neither_hungry_nor_passed_over(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    expect(&scene, "SPAWN w0; ");
+    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_PASSED, .count = 1);
+    TELL(&scene, .kind = EV_UNFIT, .item = 1);
+    expect(&scene, "");
+    scene_close(&scene);
+}
+
+static void what_is_said_of_unknown_items_is_noted_at_most(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    channel_up(&scene, 0, 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DONE, .item = 1ull << 40);
+    expect(&scene, "DROP w0; NOTE w0; ");
+    TELL(&scene, .kind = EV_FAIL, .item = 1ull << 40);
+    expect(&scene, "NOTE w0; ");
+    TELL(&scene, .kind = EV_UNFIT, .item = 1ull << 40);
+    expect(&scene, "");
+    assert_int_equal(feed_item_failures(scene.feed, 1ull << 40), 0);
+    scene_close(&scene);
+}
+
+static void a_third_mismatch_after_the_end_halts_nothing(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    for (int life = 0; life < 2; life++) {
+        TELL(&scene, .kind = EV_STARTED);
+        TELL(&scene, .kind = EV_STRAY);
+        TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_MEM_BACK);
+    }
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
+    expect(&scene, "COMPLETE; END w0; ");
+    TELL(&scene, .kind = EV_STRAY);
+    expect(&scene, "TERMINATE w0; ");
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "OVER; ");
+    TELL(&scene, .kind = EV_TICK);
+    TELL(&scene, .kind = EV_STOP);
+    expect(&scene, "");
+    scene_close(&scene);
+}
+
+/* Of 100 items so many have failed; true if that was the end of the run. */
+static bool is_halted_by(uint64_t n_failed)
+{
+    struct scene scene;
+    const struct feed_config config = {
+        .n_workers = 1, .n_devices = 1, .no_reissue = true, .failures_percent = 10};
+    scene_open(&scene, &config);
+    TELL(&scene, .kind = EV_INPUT, .count = 200, .flag = true);
+    channel_up(&scene, 0, 200);
+    for (uint64_t item = 0; item < 100; item++) {
+        bool fails = item >= 100 - n_failed;
+        TELL(&scene, .kind = fails ? EV_FAIL : EV_DONE, .item = item);
+        TELL(&scene, .kind = EV_COMMITTED, .item = item, .count = 1);
+    }
+    bool is_halted = strstr(buf_text(&scene.said), "HALT") != NULL;
+    scene_close(&scene);
+    return is_halted;
+}
+
+static void a_share_of_failures_ends_the_run_only_when_it_is_exceeded(void **state)
+{
+    (void)state;
+    assert_false(is_halted_by(10));
+    assert_true(is_halted_by(11));
+}
+
+/* A thousand unfit items behind n_results results, `more` items in hand besides. */
+static bool is_unfit(const struct feed_config *config, uint64_t n_results, uint64_t more)
+{
+    struct scene scene;
+    scene_open(&scene, config);
+    uint64_t first = config->n_done > 0 ? config->done[0].count : 0;
+    uint64_t n_items = first + n_results + 1000 + more;
+    TELL(&scene, .kind = EV_INPUT, .count = n_items, .flag = true);
+    channel_up(&scene, 0, n_items);
+    for (uint64_t item = first; item < first + n_results; item++)
+        TELL(&scene, .kind = EV_DONE, .item = item);
+    for (uint64_t i = 0; i < 1000; i++)
+        TELL(&scene, .kind = EV_UNFIT, .item = first + n_results + i);
+    bool is_halted = strstr(buf_text(&scene.said), "HALT") != NULL;
+    scene_close(&scene);
+    return is_halted;
+}
+
+static void nothing_but_unfit_records_ends_the_run(void **state)
+{
+    (void)state;
+    static const struct item_interval done = {0, 1};
+    struct feed_config config = *ONE_WORKER;
+    assert_true(is_unfit(&config, 0, 10));
+    assert_false(is_unfit(&config, 1, 10));
+    assert_false(is_unfit(&config, 0, 300));
+    config.done = &done;
+    config.n_done = 1;
+    assert_false(is_unfit(&config, 0, 10));
+}
+
+static void a_worker_may_speak_before_its_start_is_told(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    TELL(&scene, .kind = EV_READY, .count = 1);
+    expect(&scene, "SPAWN w0; SEND w0 0+1; ");
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    expect(&scene, "COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
+static void the_last_device_may_be_lost_when_all_is_done(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, ONE_WORKER);
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DEVICE_LOST);
+    assert_null(strstr(buf_text(&scene.said), "HALT"));
+    scene_close(&scene);
+}
+
+static void very_many_workers_have_more_room(void **state)
+{
+    (void)state;
+    assert_int_equal(feed_spread_log2(1), 19);
+    assert_true(1ull << feed_spread_log2(100000) >= 128ull * 100000);
+    feed_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_channel_worker_is_not_heard_as_a_filter),
+        cmocka_unit_test(a_keyed_filter_is_not_counted_by_order),
+        cmocka_unit_test(a_filter_that_has_nothing_is_neither_hungry_nor_passed_over),
+        cmocka_unit_test(what_is_said_of_unknown_items_is_noted_at_most),
+        cmocka_unit_test(a_third_mismatch_after_the_end_halts_nothing),
+        cmocka_unit_test(a_share_of_failures_ends_the_run_only_when_it_is_exceeded),
+        cmocka_unit_test(nothing_but_unfit_records_ends_the_run),
+        cmocka_unit_test(a_worker_may_speak_before_its_start_is_told),
+        cmocka_unit_test(the_last_device_may_be_lost_when_all_is_done),
+        cmocka_unit_test(very_many_workers_have_more_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Filters that are neither quick nor dead: what silence and a full window do not mean.
+ */
+#include "scene.h"
+
+static void a_filter_that_holds_its_answers_back_is_not_over_the_limit_for_one_item(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1,
+                                             .n_devices = 1,
+                                             .item_limit_ms = 1000,
+                                             .retries = 3,
+                                             .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 1000, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 1000);
+    for (int i = 0; i < 7; i++)
+        TELL(&scene, .kind = EV_HUNGRY);
+    /* 100 ms each, but they come by 64: after 6.4 s, which says nothing about one of them. */
+    for (int burst = 1; burst <= 3; burst++) {
+        for (uint64_t end_ms = 1000 + 6400 * burst; feed_next_ms(scene.feed) < end_ms;) {
+            scene.now_ms = feed_next_ms(scene.feed);
+            TELL(&scene, .kind = EV_TICK);
+        }
+        scene.now_ms = 1000 + 6400 * burst;
+        TELL(&scene, .kind = EV_ANSWERS, .count = 64);
+        TELL(&scene, .kind = EV_ROOM, .count = 1000);
+    }
+    assert_null(strstr(buf_text(&scene.said), "TERMINATE"));
+    while (!strstr(buf_text(&scene.said), "TERMINATE")) {
+        scene.now_ms = feed_next_ms(scene.feed);
+        TELL(&scene, .kind = EV_TICK);
+        assert_true(scene.now_ms < 1000 + 6400 * 3 + 20000);
+    }
+    scene_close(&scene);
+}
+
+static void a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .spread_log2 = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 1000, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 1000);
+    struct feed_counts counts;
+    for (feed_counts(scene.feed, &counts); counts.done < 100; feed_counts(scene.feed, &counts)) {
+        scene.now_ms++;
+        if (counts.in_flight > 0)
+            TELL(&scene, .kind = EV_ANSWERS, .count = counts.in_flight);
+        TELL(&scene, .kind = EV_TICK);
+        uint64_t item, count;
+        if (strstr(buf_text(&scene.said), "; END w0"))
+            fail_msg("%s", buf_text(&scene.said));
+        const char *commit = strstr(buf_text(&scene.said), "COMMIT w0 ");
+        if (commit && sscanf(commit, "COMMIT w0 %lu+%lu", &item, &count) == 2) {
+            buf_reset(&scene.said);
+            TELL(&scene, .kind = EV_COMMITTED, .item = item, .count = count);
+        }
+        TELL(&scene, .kind = EV_ROOM, .count = 1000);
+    }
+    scene_close(&scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond),
+        cmocka_unit_test(a_filter_that_holds_its_answers_back_is_not_over_the_limit_for_one_item),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What time brings about, where nobody says anything.
+ */
+#include "scene.h"
+
+/* Ticks when the feeder wants them, until `until_ms`. */
+static void wait_until(struct scene *scene, uint64_t until_ms)
+{
+    while (feed_next_ms(scene->feed) <= until_ms) {
+        scene->now_ms = feed_next_ms(scene->feed);
+        TELL(scene, .kind = EV_TICK);
+    }
+    scene->now_ms = until_ms;
+}
+
+static void a_worker_that_asks_for_nothing_more_is_ended_for_its_silence(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .silence_limit_ms = 9000});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
+    buf_reset(&scene.said);
+    wait_until(&scene, 9000);
+    expect(&scene, "");
+    wait_until(&scene, 30000);
+    expect(&scene, "TERMINATE w0; ");
+    scene_close(&scene);
+}
+
+static void a_worker_that_asks_for_nothing_may_be_silent_while_there_is_nothing(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .silence_limit_ms = 9000});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
+    buf_reset(&scene.said);
+    wait_until(&scene, 60000);
+    expect(&scene, "");
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    wait_until(&scene, 90000);
+    expect(&scene, "TERMINATE w0; ");
+    scene_close(&scene);
+}
+
+static void a_filter_that_is_ended_with_lines_in_hand_keeps_its_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .batch = 4, .item_limit_ms = 4000});
+    TELL(&scene, .kind = EV_INPUT, .count = 5, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 4);
+    expect(&scene, "SPAWN w0 batch 4; SEND w0 0+4; SEND w0 4+1; END w0; ");
+    wait_until(&scene, 20000);
+    expect(&scene, "TERMINATE w0; ");
+    scene_close(&scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_that_asks_for_nothing_more_is_ended_for_its_silence),
+        cmocka_unit_test(a_worker_that_asks_for_nothing_may_be_silent_while_there_is_nothing),
+        cmocka_unit_test(a_filter_that_is_ended_with_lines_in_hand_keeps_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
