@@ -228,7 +228,7 @@ static void print_json(const struct device_list *list, const size_t *shown, size
 static int choose(const struct gpus_request *request, const struct device_spec *spec,
                   const struct device_list *list, size_t *shown, size_t *n_shown, struct err *err)
 {
-    if (request->gpus && spec->kind != SPEC_LIST && spec->kind != SPEC_ALL)
+    if (request->gpus && (spec->kind == SPEC_FREE || spec->kind == SPEC_ANY))
         return spec_select(spec, list, shown, DEVICES_MAX, n_shown, NULL, err);
     if (request->gpus) {
         /* a lost device cannot be used, but it can be looked at */

@@ -232,11 +232,11 @@ static int options_replay(struct map_options *options, char **old, size_t n_old,
     char **operands, **command;
     int n_operands;
     if (n_old < 2)
-        return fail(err, ERR_DATA, "the manifest does not hold the command line");
-    int rc = cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands,
-                       &command, err);
+        return fail(err, ERR_DATA, "the run's manifest does not hold the command line");
+    int rc = cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands, &command,
+                       err);
     if (rc)
-        return rc;
+        return wrap(err, rc, "the command line in the run's manifest");
     options->request.inputs = (const char *const *)operands;
     options->request.n_inputs = (size_t)n_operands;
     options->request.command = (const char *const *)command;
@@ -263,20 +263,23 @@ static bool is_complete(const char *dir, const struct manifest *manifest)
         return false;
     if (is_finished && path_exists(manifest->output) && !keeps_parts(manifest))
         is_finished = remove_tree(parts, NULL) == 0 && remove_tree(gone, NULL) == 0;
-    return is_finished || !path_exists(parts);
+    return is_finished;
 }
 
-static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest, struct err *err)
+static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest,
+                        struct err *err)
 {
     if (!path_exists(manifest->output))
-        return fail(err, ERR_USAGE, "run %s was complete, but its output %s is no longer there; run it again by muster map",
-                    path_basename(dir), manifest->output);
+        return fail(
+            err, ERR_USAGE,
+            "run %s was complete, but its output %s is no longer there; run it again by muster map",
+            path_basename(dir), manifest->output);
     say(app, "run %s is complete: its results are in %s", path_basename(dir), manifest->output);
     return 0;
 }
 
-static int resume_found(struct app *app, struct map_options *typed, char *dir, const struct manifest *manifest,
-                        char **command, struct err *err)
+static int resume_found(struct app *app, struct map_options *typed, char *dir,
+                        const struct manifest *manifest, char **command, struct err *err)
 {
     struct map_options options = {0};
     size_t n_old = list_len(manifest->argv);
@@ -302,7 +305,7 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
 {
     struct map_options *typed = request;
     struct manifest manifest;
-    char *dir = NULL;
+    cleanup_free char *dir = NULL;
     cleanup_free char *root = runs_root(typed->request.runs_dir);
     if (argc > 1)
         return fail(err, ERR_USAGE, "expected one run, found '%s' and '%s'", argv[0], argv[1]);
@@ -311,9 +314,12 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
+    if (!manifest.output || !manifest.command || !manifest.options_json) {
+        manifest_release(&manifest);
+        return fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
+    }
     rc = is_complete(dir, &manifest) ? complete_say(app, dir, &manifest, err)
-                          : resume_found(app, typed, dir, &manifest, command, err);
+                                     : resume_found(app, typed, dir, &manifest, command, err);
     manifest_release(&manifest);
-    free(dir);
     return rc;
 }

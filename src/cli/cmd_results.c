@@ -25,13 +25,16 @@ struct results_request {
 };
 
 /* Facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
-static void facts_read(struct store *store, struct merge_opts *opts)
+static int facts_read(struct store *store, struct merge_opts *opts, struct err *err)
 {
-    cleanup_free char *items = store_get(store, "items"),
-                      *is_json = store_get(store, "results_json");
+    cleanup_free char *items = NULL, *is_json = NULL;
+    int rc = store_get(store, "items", &items, err);
+    if (rc == 0)
+        rc = store_get(store, "results_json", &is_json, err);
     if (!items || u64_parse(str_of(items), 0, UINT64_MAX, &opts->n_items, NULL) != 0)
         opts->n_items = 0;
     opts->results_are_json = is_json && strcmp(is_json, "1") == 0;
+    return rc;
 }
 
 static int stream(const struct results_request *ask, struct store *store, struct merge_stats *stats,
@@ -48,8 +51,10 @@ static int stream(const struct results_request *ask, struct store *store, struct
         .next_aside = merge_rows_aside,
         .context = &rows,
     };
-    facts_read(store, &opts);
-    int rc = merge_rows_open(&rows, store, !ask->any_order, err);
+    int rc = facts_read(store, &opts, err);
+    if (rc)
+        return rc;
+    rc = merge_rows_open(&rows, store, !ask->any_order, err);
     if (rc == 0)
         rc = merge_write(&opts, stats, err);
     merge_rows_close(&rows);
@@ -65,7 +70,8 @@ static int merged_copy(const char *dir, const struct results_request *ask, struc
         return rc;
     cleanup_fd int fd = open(manifest.output, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        rc = fail_errno_as(err, ERR_USAGE, "the results were merged into %s, which cannot be read", manifest.output);
+        rc = fail_errno_as(err, ERR_USAGE, "the results were merged into %s, which cannot be read",
+                           manifest.output);
     else if (strcmp(ask->out_path, "-") != 0)
         rc = fail(err, ERR_USAGE, "the results were merged into %s: copy that", manifest.output);
     while (rc == 0) {
@@ -85,7 +91,10 @@ static int merged_copy(const char *dir, const struct results_request *ask, struc
 static bool is_merged(const char *dir)
 {
     cleanup_free char *parts = path_join(dir, "parts");
-    return !path_exists(parts);
+    struct run_summary summary = {0};
+    bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
+    run_summary_release(&summary);
+    return is_finished && !path_exists(parts);
 }
 
 static int results_run(struct app *app, void *request, int argc, char **argv, char **command,

@@ -3,8 +3,11 @@
  * Finds the verb, parses its options, runs it, prints the one sentence of a failure.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -106,9 +109,32 @@ static char *self_path_new(const char *argv0)
     return len > 0 ? xstrndup(path, (size_t)len) : xstrdup(argv0);
 }
 
+/*
+ * A standard descriptor that the caller closed would become the number of some file of ours, and what
+ * is meant for the user would be written into it. So it is taken by one that fails as a closed one
+ * does: nothing can be read from the first, nothing be written to the others.
+ */
+static void standard_fds_fill(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            exit(1); /* without /dev/null, and nobody to tell */
+}
+
+/* Without memory libuv aborts and jansson leaves members out: neither is for them to decide. */
+static void libraries_settle(void)
+{
+    uv_replace_allocator(xmalloc, xrealloc, xcalloc, free);
+    json_set_alloc_funcs(xmalloc, free);
+}
+
 int main(int argc, char **argv)
 {
+    standard_fds_fill();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error like a full disk */
+    libraries_settle();
     cleanup_free char *self_path = self_path_new(argv[0]);
     struct app app = {.log = LOG_INIT,
                       .color = wants_color(),
@@ -140,8 +166,9 @@ int main(int argc, char **argv)
         external_exec(self_path, argv + 1);
     int status = cmd ? command_run(cmd, &app, argc - 1, argv + 1) : unknown_verb(argv[1]);
     if (fflush(stdout) != 0 && status == 0) {
-        fprintf(stderr, "muster: write standard output: %s\n", errno_text(errno));
-        status = 1;
+        struct err err = {0};
+        status = err_exit_status(fail_errno(&err, "write standard output"));
+        fprintf(stderr, "muster: %s\n", err.text);
     }
     return status;
 }

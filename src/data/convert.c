@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a record's bytes to the item: nothing for lines and JSONL, a check for array elements, an
- * object for CSV rows.
+ * From a record's bytes to the item: nothing for lines, a check for JSONL and array elements, an
+ * object for CSV rows. Quotes that are wrong in a CSV row end the run: where the rows after it begin
+ * would be a guess.
  */
 #include "base/json.h"
 #include "data/source_impl.h"
@@ -35,14 +36,19 @@ struct str record_trim(const struct source *source, struct str record, bool has_
     return record;
 }
 
+bool line_is_malformed(const struct source *source, struct str line)
+{
+    return source->format == FORMAT_JSONL && !source->opts.is_raw && !json_is_value(line);
+}
+
 static int element_convert(const struct source *source, struct str record, struct buf *out,
                            struct err *err)
 {
     if (!json_is_value(record))
-        return fail(err, ERR_DATA, "not a JSON value");
+        return fail(err, ERR_RECORD, "not a JSON value");
     bool has_lines = memchr(record.at, '\n', record.len) || memchr(record.at, '\r', record.len);
     if (has_lines && source->opts.is_raw)
-        return fail(err, ERR_DATA,
+        return fail(err, ERR_RECORD,
                     "an element of several lines cannot be passed on as it stands; "
                     "drop --raw");
     if (has_lines)
@@ -59,10 +65,11 @@ static int row_convert(struct source *source, struct str record, struct buf *out
     if (rc)
         return rc;
     if (row->n_fields != source->header.n_fields)
-        return fail(err, ERR_DATA, "expected %zu fields as in the header, found %zu",
+        return fail(err, ERR_RECORD, "expected %zu fields as in the header, found %zu",
                     source->header.n_fields, row->n_fields);
     if (!utf8_is_valid(buf_str(&row->text)))
-        return fail(err, ERR_DATA, "not UTF-8; iconv converts it, --raw passes it on as it stands");
+        return fail(err, ERR_RECORD,
+                    "not UTF-8; iconv converts it, --raw passes it on as it stands");
     size_t key_begin = 0;
     buf_reserve(out, row->text.len + source->keys.len + 4 * row->n_fields + 2);
     for (size_t i = 0; i < row->n_fields; i++) {
@@ -82,9 +89,11 @@ int record_convert(struct source *source, struct str record, struct buf *out, st
     if (source->is_converted)
         return row_convert(source, record, out, err);
     if (source->separator && memchr(record.at, '\n', record.len))
-        return fail(err, ERR_DATA,
+        return fail(err, ERR_RECORD,
                     "a record of several lines cannot be passed on as it stands; drop "
                     "--raw, and it becomes a JSON object");
+    if (line_is_malformed(source, record))
+        return fail(err, ERR_RECORD, "not a JSON value");
     buf_add_str(out, record);
     return 0;
 }

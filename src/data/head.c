@@ -216,11 +216,14 @@ int head_check_last(struct source *source, struct source_file *file, uint64_t fr
     if (text.len == 0 || json_is_value(text))
         return 0;
     uint64_t at = from + (uint64_t)(text.at - record.at);
+    cleanup_buf struct buf cure = BUF_INIT;
+    if (!file->input.is_stream && file->input.packed_read == 0)
+        buf_addf(&cure, ": truncate -s %lu %s", at, file->input.name);
     return fail(
         err, ERR_DATA,
         "%s: the last record, at byte %lu, is cut off: it has no newline and is no JSON value; "
-        "finish it, or remove it: truncate -s %lu %s",
-        file->input.name, at, at, file->input.name);
+        "finish it, or remove it%s",
+        file->input.name, at, buf_text(&cure));
 }
 
 /* Where the last line begins, read backwards. */

@@ -3,6 +3,7 @@
  * What the input was when the run began, and whether it still is. Documents, so through jansson,
  * whose names clash with base/json.h.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -29,13 +30,18 @@ struct file_identity {
     char hash[17];
 };
 
-static int sample(int fd, uint64_t offset, size_t len, char *piece, XXH3_state_t *hash)
+static int sample(int fd, uint64_t offset, size_t len, char *piece, XXH3_state_t *hash,
+                  struct err *err)
 {
     for (size_t done = 0; done < len;) {
         ssize_t got =
             pread(fd, piece, MIN(len - done, (size_t)SAMPLE_BYTES), (off_t)(offset + done));
-        if (got <= 0)
-            return -1;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno_as(err, ERR_USAGE, "read");
+        if (got == 0)
+            return fail(err, ERR_USAGE, "it changes while it is read");
         XXH3_64bits_update(hash, piece, (size_t)got);
         done += (size_t)got;
     }
@@ -43,7 +49,7 @@ static int sample(int fd, uint64_t offset, size_t len, char *piece, XXH3_state_t
 }
 
 /* Hash of the whole of a small file, of evenly spread blocks of a large one. */
-static int content_hash(int fd, uint64_t bytes, char out[17])
+static int content_hash(int fd, uint64_t bytes, char out[17], struct err *err)
 {
     cleanup_free char *piece = xmalloc(SAMPLE_BYTES);
     XXH3_state_t *hash = XXH3_createState();
@@ -51,11 +57,11 @@ static int content_hash(int fd, uint64_t bytes, char out[17])
     XXH3_64bits_reset(hash);
     int rc = 0;
     if (bytes <= whole_bytes)
-        rc = sample(fd, 0, (size_t)bytes, piece, hash);
+        rc = sample(fd, 0, (size_t)bytes, piece, hash, err);
     for (uint64_t i = 0; bytes > whole_bytes && rc == 0 && i < N_SAMPLES; i++) {
         uint64_t step = (bytes - SAMPLE_BYTES) / (N_SAMPLES - 1);
         uint64_t offset = i == N_SAMPLES - 1 ? bytes - SAMPLE_BYTES : i * step;
-        rc = sample(fd, offset, SAMPLE_BYTES, piece, hash);
+        rc = sample(fd, offset, SAMPLE_BYTES, piece, hash, err);
     }
     snprintf(out, 17, "%016lx", (unsigned long)XXH3_64bits_digest(hash));
     XXH3_freeState(hash);
@@ -74,9 +80,21 @@ static int identify(const struct input *input, struct file_identity *out, struct
         return fail_errno_as(err, ERR_USAGE, "open %s", input->path);
     out->bytes = (uint64_t)st.st_size;
     out->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    if (content_hash(fd, out->bytes, out->hash) != 0)
-        return fail(err, ERR_USAGE, "%s changes while it is read", input->path);
-    return 0;
+    int rc = content_hash(fd, out->bytes, out->hash, err);
+    return rc ? wrap(err, rc, "%s", input->path) : 0;
+}
+
+/* A path may be any bytes, JSON may not: {"bytes": "<hex>"} then, as in the manifest around it. */
+static json_t *path_json(const struct input *input)
+{
+    cleanup_free char *path = input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
+    json_t *text = json_string(path);
+    if (text)
+        return text;
+    cleanup_buf struct buf hex = BUF_INIT;
+    for (const char *at = path; *at; at++)
+        buf_addf(&hex, "%02x", (unsigned char)*at);
+    return json_pack("{s:s}", "bytes", buf_text(&hex));
 }
 
 void source_identity(struct source *source, struct buf *json_out)
@@ -86,9 +104,7 @@ void source_identity(struct source *source, struct buf *json_out)
         const struct input *input = &source->files[i].input;
         struct file_identity id;
         json_t *entry = json_object();
-        cleanup_free char *path =
-            input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
-        json_object_set_new(entry, "path", json_string_nocheck(path));
+        json_object_set_new(entry, "path", path_json(input));
         /* One that cannot be read any more has an identity that nothing will match. */
         if (!input->is_stream && identify(input, &id, NULL) == 0) {
             json_object_set_new(entry, "bytes", json_integer((json_int_t)id.bytes));
@@ -108,12 +124,13 @@ void source_identity(struct source *source, struct buf *json_out)
 static int compare(const struct input *input, json_t *then, struct err *err)
 {
     struct file_identity now;
-    const char *path = json_string_value(json_object_get(then, "path"));
-    cleanup_free char *path_now =
-        input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
-    if (!path || strcmp(path, path_now) != 0)
+    const json_t *path = json_object_get(then, "path");
+    json_t *path_now = path_json(input);
+    bool is_same = json_equal(path, path_now);
+    json_decref(path_now);
+    if (!is_same)
         return fail(err, ERR_USAGE, "the run began with %s, not with %s",
-                    path ? path : "another file", path_now);
+                    json_is_string(path) ? json_string_value(path) : "another file", input->path);
     int rc = identify(input, &now, err);
     if (rc || input->is_stream)
         return rc;

@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/disk.h"
 
 enum {
     PIECE_BYTES = 256 * 1024
@@ -160,11 +159,14 @@ static void raw_close(struct input *input)
     input->unpack = NULL;
 }
 
+/* A spool that did not become whole is of no use to anybody; one that did has another name. */
 void input_close(struct input *input)
 {
     ring_forget(input);
     raw_close(input);
     fd_close(&input->text_fd);
+    if (input->part_path)
+        unlink(input->part_path);
     free(steal_ptr(&input->part_path));
     free(steal_ptr(&input->data_path));
 }
@@ -188,7 +190,7 @@ static int spool_add(struct input *input, const char *at, size_t len, struct err
 {
     int rc = pwrite_all(input->text_fd, at, len, (off_t)input->text_bytes, err);
     if (rc)
-        return wrap(err, disk_error(err, rc), "spool %s to %s", input->name,
+        return wrap(err, rc, "spool %s to %s", input->name,
                     input->part_path ? input->part_path : "a temporary file");
     input->text_bytes += len;
     return 0;

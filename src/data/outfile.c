@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/outfile.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -9,17 +10,11 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/disk.h"
 
 enum {
     PENDING_BYTES = 1024 * 1024,
     WRITEBACK_BYTES = 32 << 20
 };
-
-static int disk_fail(const struct outfile *file, int rc, struct err *err)
-{
-    return wrap(err, disk_error(err, rc), "%s", file->name);
-}
 
 static int beside_open(struct outfile *file, struct err *err)
 {
@@ -33,8 +28,16 @@ static int beside_open(struct outfile *file, struct err *err)
     file->beside = xasprintf("%s.new", file->path);
     file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file->fd < 0)
-        return disk_fail(file, fail_errno_as(err, ERR_USAGE, "create %s", file->beside), err);
+        return wrap(err, fail_errno_as(err, ERR_USAGE, "create %s", file->beside), "%s",
+                    file->name);
     return 0;
+}
+
+bool output_is_direct(const char *path)
+{
+    struct stat st;
+    return strcmp(path, "-") == 0 ||
+           (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 }
 
 int outfile_open(struct outfile *file, const char *path, bool overwrite, struct err *err)
@@ -78,7 +81,7 @@ static int flush(struct outfile *file, struct err *err)
 {
     int rc = write_all(file->fd, buf_text(&file->pending), file->pending.len, err);
     if (rc)
-        return disk_fail(file, rc, err);
+        return wrap(err, rc, "%s", file->name);
     file->bytes += file->pending.len;
     buf_reset(&file->pending);
     writeback_begin(file);
@@ -102,13 +105,13 @@ static int name_give(struct outfile *file, struct err *err)
             return 0;
         if (errno == EEXIST)
             return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
-        return disk_fail(file, fail_errno(err, "give it its name"), err);
+        return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
     }
     char *beside = xasprintf("%s.new", file->path);
     unlink(beside);
     if (linkat(AT_FDCWD, self, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) != 0) {
         free(beside);
-        return disk_fail(file, fail_errno(err, "give it its name"), err);
+        return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
     }
     file->beside = beside;
     return 0;
@@ -118,7 +121,7 @@ int outfile_sync(struct outfile *file, struct err *err)
 {
     int rc = flush(file, err);
     if (rc == 0 && !file->is_direct && fsync(file->fd) != 0)
-        rc = disk_fail(file, fail_errno(err, "sync"), err);
+        rc = wrap(err, fail_errno(err, "sync"), "%s", file->name);
     file->is_synced = rc == 0;
     return rc;
 }
@@ -140,7 +143,7 @@ int outfile_commit(struct outfile *file, struct err *err)
             errno == EINVAL) /* a file system without NOREPLACE; it was not there at open */
             put = rename(file->beside, file->path);
         if (put != 0)
-            return disk_fail(file, fail_errno(err, "rename %s", file->beside), err);
+            return wrap(err, fail_errno(err, "rename %s", file->beside), "%s", file->name);
         free(steal_ptr(&file->beside));
     }
     return fsync_parent(file->path, err);

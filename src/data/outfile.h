@@ -24,6 +24,8 @@ struct outfile {
         .fd = -1     \
     }
 
+/* True of "-", devices and pipes: there is nothing to replace, and no place beside it. */
+bool output_is_direct(const char *path);
 /* ERR_USAGE if something is there and may not be overwritten. */
 MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite,
                             struct err *err);

@@ -209,17 +209,36 @@ static bool is_verbatim(const struct source *source, const struct find *find)
            !source->is_converted && source->format != FORMAT_JSON;
 }
 
+/* Of the found lines of JSONL, those up to the first that is malformed. */
+static bool verbatim_cut(const struct source *source, const struct cursor *c, struct find *find)
+{
+    struct str all = {cursor_text(c), find->tally.after_end}, rest = all, line;
+    if (source->format != FORMAT_JSONL || source->opts.is_raw)
+        return false;
+    for (uint64_t n = 0; rest.len > 0; n++) {
+        size_t before = all.len - rest.len;
+        if (!str_next(&rest, '\n', &line) || !line_is_malformed(source, line))
+            continue;
+        find->tally.n_ends = find->tally.n_newlines = n;
+        find->tally.after_end = before;
+        return true;
+    }
+    return false;
+}
+
 /*
  * The records just found, in one copy if they can be, else one by one up to end_len bytes in out.
+ * ERR_RECORD at the first that is malformed.
  */
-static int found_take(struct source *source, struct cursor *c, const struct find *find,
-                      size_t end_len, struct buf *out, uint64_t *n_out, struct err *err)
+static int found_take(struct source *source, struct cursor *c, struct find *find, size_t end_len,
+                      struct buf *out, uint64_t *n_out, struct err *err)
 {
     if (is_verbatim(source, find)) {
+        bool is_cut = verbatim_cut(source, c, find);
         buf_add(out, cursor_text(c), find->tally.after_end);
         cursor_advance(c, &find->tally);
         *n_out += find->tally.n_ends;
-        return 0;
+        return is_cut ? item_take(source, c, out, err) : 0;
     }
     uint64_t left = find->tally.n_ends;
     do {
@@ -251,6 +270,8 @@ int source_lines(struct source *source, uint64_t first, uint64_t count, size_t b
         if (rc || find.tally.n_ends == 0)
             return rc;
         rc = found_take(source, c, &find, end_len, out, n_out, err);
+        if (rc == ERR_RECORD && *n_out > 0)
+            return 0; /* whoever asks for the next one gets to know */
         if (rc)
             return rc;
     }
@@ -270,11 +291,12 @@ static int item_read(struct source *source, uint64_t item, struct err *err)
     return source_item(source, item, &source->item, err);
 }
 
-static int item_fail(struct source *source, uint64_t item, struct err *err, const char *what)
+static int item_fail(struct source *source, uint64_t item, struct err *err, int code,
+                     const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
     source_place(source, item, &place);
-    return fail(err, ERR_DATA, "%s: %s", buf_text(&place), what);
+    return fail(err, code, "%s: %s", buf_text(&place), what);
 }
 
 int source_item_json(struct source *source, uint64_t item, struct buf *out, const char **key_out,
@@ -288,8 +310,8 @@ int source_item_json(struct source *source, uint64_t item, struct buf *out, cons
     if (source->is_converted || source->format == FORMAT_JSON) {
         buf_add_str(out, text); /* checked when it was converted */
     } else if (source->format == FORMAT_JSONL) {
-        if (!json_is_value(text))
-            return item_fail(source, item, err, "not a JSON value");
+        if (source->opts.is_raw && !json_is_value(text))
+            return item_fail(source, item, err, ERR_RECORD, "not a JSON value");
         buf_add_str(out, str_trim(text));
     } else if (utf8_is_valid(text)) {
         buf_add_json(out, text);
@@ -300,6 +322,19 @@ int source_item_json(struct source *source, uint64_t item, struct buf *out, cons
         buf_add_char(out, '"');
     }
     return 0;
+}
+
+int source_record(struct source *source, uint64_t item, struct buf *out, struct err *err)
+{
+    struct cursor *c;
+    struct str record;
+    uint64_t line;
+    int rc = cursor_at(source, item, &c, err);
+    if (rc == 0)
+        rc = cursor_take(source, c, &record, &line, err);
+    if (rc == 0)
+        buf_add_str(out, record);
+    return rc;
 }
 
 void source_place(struct source *source, uint64_t item, struct buf *out)
@@ -327,8 +362,9 @@ static bool weight_of(const struct source *source, struct str value, double *out
 int source_weight(struct source *source, uint64_t item, double *out, struct err *err)
 {
     int rc = item_read(source, item, err);
-    if (rc)
-        return rc;
+    *out = 0;
+    if (rc) /* a malformed record is no work for anybody */
+        return rc == ERR_RECORD ? 0 : rc;
     const char *field = source->opts.weight_field;
     struct str text = buf_str(&source->item), value;
     *out = (double)text.len;
@@ -337,11 +373,11 @@ int source_weight(struct source *source, uint64_t item, double *out, struct err 
     cleanup_buf struct buf what = BUF_INIT;
     if (!json_get(text, field, &value)) {
         buf_addf(&what, "no field '%s' to weigh it by", field);
-        return item_fail(source, item, err, buf_text(&what));
+        return item_fail(source, item, err, ERR_DATA, buf_text(&what));
     }
     if (weight_of(source, value, out) && *out >= 0)
         return 0;
     buf_addf(&what, "expected a number of at least 0 in '%s', found %.*s", field,
              (int)MIN(value.len, (size_t)40), value.at);
-    return item_fail(source, item, err, buf_text(&what));
+    return item_fail(source, item, err, ERR_DATA, buf_text(&what));
 }

@@ -193,7 +193,7 @@ int record_out_add(struct record_out *out, uint64_t item, struct str line, struc
 {
     cleanup_buf struct buf scratch = BUF_INIT;
     struct buf *pending = &out->file->pending;
-    struct str value;
+    struct str value = {0};
     int rc = value_make(out, line, &scratch, &value, err);
     if (rc == 0 && out->opts->join)
         rc = value_join(out, item, &value, err);

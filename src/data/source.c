@@ -310,7 +310,7 @@ static int scan_step(struct source *source, uint64_t *budget, bool *is_stuck, st
     *is_stuck = file->input.text_bytes == had && file->input.packed_read == packed_had;
     if (rc || !file->is_begun)
         return rc;
-    struct split_tally tally;
+    struct split_tally tally = {0};
     struct split split;
     rc = scan_tail(file, &tally, &split, err);
     file->n_tail = tally.n_ends;

@@ -80,6 +80,9 @@ uint64_t source_bytes_total(const struct source *source);
  * stopping early at about bytes_max (but never before one item). Newlines inside an item
  * (JSON array elements) are dropped where they are insignificant. *n_out = how many were written.
  * Runs of verbatim lines are copied in blocks, at memory speed.
+ * Stops before a malformed record too: one that stands for no item though those beside it do (a line
+ * of JSONL that is no JSON value, unless raw; a CSV row with too few fields). If the first is one,
+ * that is ERR_RECORD, with its place.
  */
 MUST_CHECK int source_lines(struct source *source, uint64_t first, uint64_t count, size_t bytes_max,
                             struct buf *out, uint64_t *n_out, struct err *err);
@@ -87,11 +90,14 @@ MUST_CHECK int source_lines(struct source *source, uint64_t first, uint64_t coun
 MUST_CHECK int source_item(struct source *source, uint64_t item, struct buf *out, struct err *err);
 /*
  * One item as a JSON value for the channel: JSON verbatim on one line (*key_out = "data"), a text
- * line as a JSON string ("data"), invalid UTF-8 as base64 ("data_b64"). ERR_DATA if an item of a
- * JSON source is not well-formed, naming its place.
+ * line as a JSON string ("data"), invalid UTF-8 as base64 ("data_b64"). ERR_RECORD if the record is
+ * malformed, naming its place.
  */
 MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf *out,
                                 const char **key_out, struct err *err);
+/* The bytes of the record as they stand, well-formed or not. */
+MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *out,
+                             struct err *err);
 /* "train.jsonl line 812" / "a.json element 4": where an item stands, for messages. */
 void source_place(struct source *source, uint64_t item, struct buf *out);
 /*

@@ -106,7 +106,12 @@ int head_blame_quotes(struct source *source, struct source_file *file, struct er
 /* A record's bytes without line end and blank lines before it; *n_lines_before counts those. */
 struct str record_trim(const struct source *source, struct str record, bool has_end,
                        uint64_t *n_lines_before);
-/* The item that a trimmed record stands for, on one line, added to out. */
+/* A line of JSONL that is no JSON value, where that matters. */
+bool line_is_malformed(const struct source *source, struct str line);
+/*
+ * The item that a trimmed record stands for, on one line, added to out. ERR_RECORD if it stands for
+ * none; then nothing was added.
+ */
 MUST_CHECK int record_convert(struct source *source, struct str record, struct buf *out,
                               struct err *err);
 /* Adds "name line 12" or "name element 3". */

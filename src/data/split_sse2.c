@@ -15,7 +15,7 @@ static inline struct block block_load(const unsigned char *at)
 {
     struct block b;
     for (int i = 0; i < 4; i++)
-        b.part[i] = _mm_loadu_si128((const __m128i_u *)(at + 16 * i));
+        b.part[i] = _mm_loadu_si128((const __m128i_u *)(at + (ptrdiff_t)16 * i));
     return b;
 }
 

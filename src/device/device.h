@@ -17,11 +17,11 @@
 #include "base/err.h"
 
 /* kind, name in MUSTER_DEVICE_KIND, prefix of log files */
-#define DEVICE_KINDS(X)                                                                            \
-    X(CPU, "cpu", "cpu")                                                                           \
-    X(CUDA, "cuda", "gpu")                                                                         \
-    X(ROCM, "rocm", "gpu")                                                                         \
-    X(INTEL, "intel", "gpu")                                                                       \
+#define DEVICE_KINDS(X)      \
+    X(CPU, "cpu", "cpu")     \
+    X(CUDA, "cuda", "gpu")   \
+    X(ROCM, "rocm", "gpu")   \
+    X(INTEL, "intel", "gpu") \
     X(SIM, "sim", "gpu")
 
 enum device_kind {
@@ -38,7 +38,10 @@ struct device_process {
     char name[32];
 };
 
-enum { DEVICE_PROCESSES_MAX = 64, DEVICES_MAX = 1024 };
+enum {
+    DEVICE_PROCESSES_MAX = 64,
+    DEVICES_MAX = 1024
+};
 
 struct device {
     enum device_kind kind;
@@ -63,8 +66,8 @@ struct device {
     size_t n_processes;
     struct device_process processes[DEVICE_PROCESSES_MAX];
 
-    int numa_node;   /* -1 unknown */
-    cpu_set_t cpus;  /* nearest cores; empty: no preference */
+    int numa_node;  /* -1 unknown */
+    cpu_set_t cpus; /* nearest cores; empty: no preference */
 
     char script[256]; /* of simulated devices: what befalls them, see simulated.h; else "" */
 };

@@ -69,7 +69,7 @@ int helper_start(struct helper *helper, const char *self_path, char *const *args
     *helper = (struct helper)HELPER_INIT;
     argv[n_args++] = name;
     argv[n_args++] = verb;
-    for (size_t i = 0; args[i] && i < ARGS_MAX; i++)
+    for (size_t i = 0; i < ARGS_MAX && args[i]; i++)
         argv[n_args++] = args[i];
     argv[n_args] = NULL;
     if (pipe2(in, O_CLOEXEC) != 0)

@@ -14,7 +14,7 @@ static size_t distance(const struct device_list *devices, size_t a, size_t b)
     const struct device *x = &devices->at[a], *y = &devices->at[b];
     size_t hops = devices->distance ? devices->distance[a * devices->len + b] : 0;
     size_t gap = a > b ? a - b : b - a;
-    return hops * (4 * OTHER_NODE) + (x->numa_node != y->numa_node ? OTHER_NODE : 0) +
+    return hops * (size_t)(4 * OTHER_NODE) + (x->numa_node != y->numa_node ? OTHER_NODE : 0) +
            MIN(gap, (size_t)OTHER_NODE - 1);
 }
 
@@ -53,16 +53,17 @@ static int by_position(const void *a, const void *b)
 size_t *near_groups(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                     size_t group)
 {
-    ASSERT(group > 0 && n_chosen % group == 0);
+    ASSERT(group > 0);
     size_t *out = xcalloc(n_chosen + 1, sizeof(size_t));
     cleanup_free size_t *left = xcalloc(n_chosen + 1, sizeof(size_t));
     struct work work = {devices, left, n_chosen};
     for (size_t i = 0; i < n_chosen; i++)
         left[i] = chosen[i];
     for (size_t begin = 0; begin < n_chosen; begin += group) {
-        for (size_t i = 0; i < group; i++)
+        size_t size = MIN(group, n_chosen - begin);
+        for (size_t i = 0; i < size; i++)
             out[begin + i] = take_nearest(&work, &out[begin], i);
-        qsort(&out[begin], group, sizeof(size_t), by_position);
+        qsort(&out[begin], size, sizeof(size_t), by_position);
     }
     return out;
 }

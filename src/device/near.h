@@ -9,7 +9,8 @@
 
 /*
  * The chosen positions, rearranged so that every `group` of them in a row are near each other; each
- * group ascending, groups in the order of their first device. n_chosen entries, free() it.
+ * group ascending, groups in the order of their first device, what is left over last. n_chosen
+ * entries, free() it.
  */
 size_t *near_groups(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                     size_t group);

@@ -5,7 +5,7 @@
 #include "device/nvml_abi.h"
 
 const struct nvml_symbols nvml_symbols = {
-#define X(field, symbol, args) .field = symbol,
+#define X(field, symbol, args) .field = (symbol),
     NVML_FUNCTIONS(X)
 #undef X
 };

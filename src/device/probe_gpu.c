@@ -71,8 +71,8 @@ static void take_distance(struct listing *listing, struct str line)
     if (sscanf(text, "#%u %u %u", &a, &b, &distance) != 3 || a >= DEVICE_SIDE || b >= DEVICE_SIDE)
         return;
     if (!listing->distance) {
-        listing->distance = xmalloc(DEVICE_SIDE * DEVICE_SIDE);
-        memset(listing->distance, 255, DEVICE_SIDE * DEVICE_SIDE);
+        listing->distance = xmalloc((size_t)DEVICE_SIDE * DEVICE_SIDE);
+        memset(listing->distance, 255, (size_t)DEVICE_SIDE * DEVICE_SIDE);
     }
     listing->distance[a * DEVICE_SIDE + b] = (uint8_t)MIN(distance, 255u);
     listing->distance[b * DEVICE_SIDE + a] = (uint8_t)MIN(distance, 255u);

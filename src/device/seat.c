@@ -7,6 +7,44 @@
 #include "device/probe_gpu.h"
 #include "device/topology.h"
 
+int seats_possible(const struct device_spec *spec, uint32_t group, struct err *err)
+{
+    size_t n_named = spec->kind == SPEC_LIST ? spec->n_entries : spec->count;
+    bool is_count = spec->kind != SPEC_LIST;
+    if (group <= 1 || n_named == 0)
+        return 0;
+    if (n_named < group)
+        return fail(err, ERR_USAGE, "a worker takes %u devices (--gpus-per-worker), -g names %zu",
+                    group, n_named);
+    if (is_count || n_named % group == 0)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "the %zu devices of -g cannot be shared out among workers of %u: name %zu or %zu",
+                n_named, group, n_named - n_named % group, n_named + group - n_named % group);
+}
+
+int seats_fit(const struct device_list *devices, size_t *chosen, size_t *n_chosen, uint32_t group,
+              struct buf *notes, struct err *err)
+{
+    size_t n_left_over = group > 1 ? *n_chosen % group : 0;
+    if (group > 1 && *n_chosen < group)
+        return fail(err, ERR_UNAVAILABLE,
+                    "a worker takes %u devices (--gpus-per-worker), and %zu can be had", group,
+                    *n_chosen);
+    if (n_left_over == 0)
+        return 0;
+    cleanup_free size_t *order = near_groups(devices, chosen, *n_chosen, group);
+    size_t n_fit = *n_chosen - n_left_over;
+    for (size_t i = n_fit; i < *n_chosen; i++) {
+        char label[24];
+        device_label(&devices->at[order[i]], label);
+        buf_addf(notes, "%s is left over: a worker takes %u devices\n", label, group);
+    }
+    memcpy(chosen, order, n_fit * sizeof(*chosen));
+    *n_chosen = n_fit;
+    return 0;
+}
+
 static int seats_check(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                        const struct seat_opts *opts, struct err *err)
 {
@@ -20,10 +58,7 @@ static int seats_check(const struct device_list *devices, const size_t *chosen, 
         if (devices->at[chosen[i]].parent_uuid[0])
             return fail(err, ERR_USAGE, "a worker can use one MIG instance, not %u (CUDA's limit)",
                         group);
-    if (group > 1 && (n_chosen == 0 || n_chosen % group != 0))
-        return fail(err, ERR_UNAVAILABLE,
-                    "%zu devices do not fill seats of %u: %zu more are needed (or %zu fewer)",
-                    n_chosen, group, group - n_chosen % group, n_chosen % group);
+    ASSERT(n_chosen % group == 0); /* seats_fit saw to that */
     return 0;
 }
 

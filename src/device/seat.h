@@ -7,17 +7,23 @@
 #pragma once
 
 #include "device/device.h"
+#include "device/spec.h"
 
-enum { SEAT_DEVICES_MAX = 64 };
-enum visible_mode { VISIBLE_INDEX, VISIBLE_UUID };
+enum {
+    SEAT_DEVICES_MAX = 64
+};
+enum visible_mode {
+    VISIBLE_INDEX,
+    VISIBLE_UUID
+};
 
 struct seat {
     size_t n_devices;
     size_t devices[SEAT_DEVICES_MAX]; /* positions in the device list */
-    uint32_t share;                   /* which of the device's workers: 0 … workers_per_device-1 */
-    char label[64];                   /* "gpu_0", "cpu_3", "gpu_0_w1", "gpu_0+1": names log files */
-    cpu_set_t cpus;                   /* empty: leave the affinity alone */
-    unsigned threads;                 /* OMP_NUM_THREADS: its share of the cores, at least 1 */
+    uint32_t share;   /* which of the device's workers: 0 … workers_per_device-1 */
+    char label[64];   /* "gpu_0", "cpu_3", "gpu_0_w1", "gpu_0+1": names log files */
+    cpu_set_t cpus;   /* empty: leave the affinity alone */
+    unsigned threads; /* OMP_NUM_THREADS: its share of the cores, at least 1 */
 };
 
 struct seat_opts {
@@ -26,9 +32,20 @@ struct seat_opts {
 };
 
 /*
- * Cut the chosen devices into seats. Devices of one seat are the nearest by NVLink/PCIe/NUMA.
- * *out is an array of *n_out, free() it. ERR_USAGE if both counts exceed 1, ERR_UNAVAILABLE if a
- * remainder of devices cannot fill a seat (naming how many are missing).
+ * Before any device is looked for: ERR_USAGE if seats of `group` devices can never be made of what
+ * the spec names.
+ */
+MUST_CHECK int seats_possible(const struct device_spec *spec, uint32_t group, struct err *err);
+/*
+ * As many whole seats of `group` as can be made of the chosen devices; those left over, the ones far
+ * from the others, are taken out, with a line each in `notes`. ERR_UNAVAILABLE if not one can be made.
+ */
+MUST_CHECK int seats_fit(const struct device_list *devices, size_t *chosen, size_t *n_chosen,
+                         uint32_t group, struct buf *notes, struct err *err);
+
+/*
+ * Cut the chosen devices into seats, which they fill. Devices of one seat are the nearest by
+ * NVLink/PCIe/NUMA. *out is an array of *n_out, free() it. ERR_USAGE if both counts exceed 1.
  */
 MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                           const struct seat_opts *opts, struct seat **out, size_t *n_out,

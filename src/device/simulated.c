@@ -118,7 +118,8 @@ static void sim_device(const struct device_spec *spec, uint32_t i, struct device
     device->ecc_uncorrected_count = -1;
     struct device_sample now;
     if (!sim_sample(device, 0, &now))
-        now = (struct device_sample){.mem_used_bytes = 0, .busy_percent = -1, .is_lost = true};
+        now = (struct device_sample){
+            .busy_percent = -1, .temperature_c = -1, .power_w = -1, .is_lost = true};
     device->mem_free_bytes = spec->sim_mem_bytes - now.mem_used_bytes;
     device->busy_percent = now.busy_percent;
     device->temperature_c = now.temperature_c;

@@ -12,9 +12,19 @@
 
 #include "device/device.h"
 
-enum spec_kind { SPEC_FREE, SPEC_ALL, SPEC_ANY, SPEC_LIST, SPEC_CPU, SPEC_SIM, SPEC_NONE };
+enum spec_kind {
+    SPEC_FREE,
+    SPEC_ALL,
+    SPEC_ANY,
+    SPEC_LIST,
+    SPEC_CPU,
+    SPEC_SIM,
+    SPEC_NONE
+};
 
-enum { SPEC_ENTRIES_MAX = 256 };
+enum {
+    SPEC_ENTRIES_MAX = 256
+};
 
 struct spec_entry {
     bool is_id, is_physical;

@@ -18,34 +18,46 @@ static bool is_between(char c, unsigned char low, unsigned char high)
     return (unsigned char)c >= low && (unsigned char)c <= high;
 }
 
+/* `ESC [` and what belongs to it. */
+static size_t csi_len(struct str text, bool *sgr)
+{
+    bool plain = true;
+    size_t i = 2;
+    for (; i < text.len && is_between(text.at[i], 0x20, 0x3f); i++)
+        plain =
+            plain && (is_between(text.at[i], '0', '9') || text.at[i] == ';' || text.at[i] == ':');
+    *sgr = i < text.len && text.at[i] == 'm' && plain && i < SGR_MAX_BYTES;
+    /* Anything but a final byte is not part of the broken sequence. */
+    return i < text.len && is_between(text.at[i], 0x40, 0x7e) ? i + 1 : i;
+}
+
+/* A string up to BEL or ST. */
+static size_t control_string_len(struct str text)
+{
+    for (size_t i = 2; i < text.len; i++) {
+        if (text.at[i] == BEL)
+            return i + 1;
+        if (text.at[i] == ESC)
+            return i + 1 < text.len && text.at[i + 1] == '\\' ? i + 2 : i;
+    }
+    return text.len;
+}
+
 /* Length of the escape sequence at the start of text (an unfinished one takes the rest). */
 static size_t escape_len(struct str text, bool *sgr)
 {
+    static const char strings[] = {']', 'P', 'X', '^', '_'};
     *sgr = false;
     if (text.len < 2)
         return text.len;
-    size_t i = 2;
-    if (text.at[1] == '[') {
-        bool plain = true;
-        for (; i < text.len && is_between(text.at[i], 0x20, 0x3f); i++)
-            plain = plain &&
-                    (is_between(text.at[i], '0', '9') || text.at[i] == ';' || text.at[i] == ':');
-        *sgr = i < text.len && text.at[i] == 'm' && plain && i < SGR_MAX_BYTES;
-        /* Anything but a final byte is not part of the broken sequence. */
-        return i < text.len && is_between(text.at[i], 0x40, 0x7e) ? i + 1 : i;
-    }
-    if (memchr("]PX^_", text.at[1], 5)) {
-        for (; i < text.len; i++) {
-            if (text.at[i] == BEL)
-                return i + 1;
-            if (text.at[i] == ESC)
-                return i + 1 < text.len && text.at[i + 1] == '\\' ? i + 2 : i;
-        }
-        return i;
-    }
+    if (text.at[1] == '[')
+        return csi_len(text, sgr);
+    if (memchr(strings, text.at[1], sizeof(strings)))
+        return control_string_len(text);
     /* ESC, intermediates, one final byte: `ESC ( B`, `ESC c`. */
-    for (i = 1; i < text.len && is_between(text.at[i], 0x20, 0x2f); i++)
-        ;
+    size_t i = 1;
+    while (i < text.len && is_between(text.at[i], 0x20, 0x2f))
+        i++;
     return i < text.len && is_between(text.at[i], 0x30, 0x7e) ? i + 1 : i;
 }
 

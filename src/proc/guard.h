@@ -18,33 +18,33 @@
 #include "base/err.h"
 
 struct spawn_opts {
-    const char *guard_path;   /* the muster-guard executable */
-    const char *const *argv;  /* the worker, NULL-terminated; argv[0] is looked up in PATH */
-    const char *const *envp;  /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
-    const char *cwd;          /* NULL: inherit */
-    const cpu_set_t *cpus;    /* NULL or empty: leave the affinity alone */
-    uint64_t grace_ms;        /* between TERM and KILL; 0 = 10000 */
+    const char *guard_path;  /* the muster-guard executable */
+    const char *const *argv; /* the worker, NULL-terminated; argv[0] is looked up in PATH */
+    const char *const *envp; /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
+    const char *cwd;         /* NULL: inherit */
+    const cpu_set_t *cpus;   /* NULL or empty: leave the affinity alone */
+    uint64_t grace_ms;       /* between TERM and KILL; 0 = 10000 */
     /* The worker's ends; the caller closes its copies afterwards. -1: /dev/null. */
     int stdin_fd, stdout_fd, stderr_fd;
-    int channel_fd;           /* the worker gets it as descriptor 3; -1: none */
+    int channel_fd; /* the worker gets it as descriptor 3; -1: none */
 };
 
-#define SPAWN_OPTS_INIT                                                                            \
-    {                                                                                              \
-        .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .channel_fd = -1                         \
+#define SPAWN_OPTS_INIT                                                    \
+    {                                                                      \
+        .stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1, .channel_fd = -1 \
     }
 
 struct guard {
-    pid_t pid;      /* of the guard; -1: none */
-    int pidfd;      /* readable when the guard has ended */
-    int control_fd; /* death pipe and orders: closing it ends the worker and all that is his */
-    int report_fd;  /* struct guard_report messages */
+    pid_t pid;        /* of the guard; -1: none */
+    int pidfd;        /* readable when the guard has ended */
+    int control_fd;   /* death pipe and orders: closing it ends the worker and all that is his */
+    int report_fd;    /* struct guard_report messages */
     pid_t worker_pid; /* known from GUARD_STARTED on; -1 before */
 };
 
-#define GUARD_INIT                                                                                 \
-    {                                                                                              \
-        .pid = -1, .pidfd = -1, .control_fd = -1, .report_fd = -1, .worker_pid = -1                \
+#define GUARD_INIT                                                                  \
+    {                                                                               \
+        .pid = -1, .pidfd = -1, .control_fd = -1, .report_fd = -1, .worker_pid = -1 \
     }
 
 /* Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. Fixed size, one write each. */

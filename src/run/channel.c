@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "run/message.h"
 
 enum {
     FLUSH_BYTES = 64 * 1024,
@@ -18,25 +19,24 @@ enum {
 
 /* ---- to the worker ---- */
 
-/* The worker never sees it, so the credit that it would have used is still good. */
-static void item_refuse(struct life *life, uint64_t item)
-{
-    struct session *s = life->session;
-    session_event(s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item});
-    session_event(s, (struct feed_event){.kind = EV_READY, .worker = life->seat, .count = 1});
-}
-
+/* One item as a message. False: the run is given up. */
 static bool item_write(struct life *life, uint64_t item, uint32_t attempt)
 {
     struct session *s = life->session;
     struct buf *out = &life->to_worker;
-    size_t begin = out->len;
+    struct err err = {0};
     const char *key = "data";
     cleanup_buf struct buf data = BUF_INIT;
-    if (source_item_json(s->source, item, &data, &key, NULL) != 0) {
-        out->len = begin;
+    int rc = source_item_json(s->source, item, &data, &key, &err);
+    if (rc == ERR_RECORD) { /* the worker never sees it */
+        session_event(s, (struct feed_event){.kind = EV_UNFIT, .worker = life->seat, .item = item});
+        return true;
+    }
+    if (rc) {
+        session_abort(s, &err);
         return false;
     }
+    life_sent(life, 1);
     buf_addf(out, "{\"item\":%lu,\"seed\":\"%016lx\",\"attempt\":%u,\"%s\":", item,
              item_seed(s->base_seed, item), attempt, key);
     buf_add(out, data.at, data.len);
@@ -46,11 +46,9 @@ static bool item_write(struct life *life, uint64_t item, uint32_t attempt)
 
 void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t attempt)
 {
-    for (uint64_t item = first; item < first + count; item++) {
-        life_sent(life, 1);
+    for (uint64_t item = first; item < first + count; item++)
         if (!item_write(life, item, attempt))
-            item_refuse(life, item);
-    }
+            return;
     if (life->to_worker.len >= FLUSH_BYTES)
         life_flush(life);
 }
@@ -66,34 +64,6 @@ void channel_stop(struct life *life)
 }
 
 /* ---- from the worker ---- */
-
-/* One message, taken apart. Absent members have len 0. */
-struct message {
-    struct str ready, done, fail, oom, loaded, result, metrics, error, retry, batch;
-};
-
-static const struct {
-    const char *key;
-    size_t offset;
-} members[] = {
-    {"ready", offsetof(struct message, ready)},     {"done", offsetof(struct message, done)},
-    {"fail", offsetof(struct message, fail)},       {"oom", offsetof(struct message, oom)},
-    {"loaded", offsetof(struct message, loaded)},   {"result", offsetof(struct message, result)},
-    {"metrics", offsetof(struct message, metrics)}, {"error", offsetof(struct message, error)},
-    {"retry", offsetof(struct message, retry)},     {"batch", offsetof(struct message, batch)},
-};
-
-static bool message_parse(struct str line, struct message *message)
-{
-    struct json_members walk = json_members(line);
-    struct str key, value;
-    *message = (struct message){0};
-    while (json_next(&walk, &key, &value))
-        for (size_t i = 0; i < countof(members); i++)
-            if (str_equal(key, str_of(members[i].key)))
-                *(struct str *)((char *)message + members[i].offset) = value;
-    return !walk.malformed;
-}
 
 static void on_ready(struct life *life, const struct message *m)
 {

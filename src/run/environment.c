@@ -5,8 +5,6 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 
-extern char **environ;
-
 static bool is_named(const char *entry, const char *name, size_t len)
 {
     return strncmp(entry, name, len) == 0 && entry[len] == '=';

@@ -15,50 +15,22 @@
 
 /* ---- to the worker ---- */
 
-static void sent_push(struct life *life, uint64_t first, uint64_t count)
+static void sent_push(struct life *life, struct sent_items items)
 {
     struct sent_items *last = life->n_sent > 0 ? &life->sent[life->n_sent - 1] : NULL;
-    if (last && last->first + last->count == first) {
-        last->count += count;
+    if (life->session->request->key_field || items.count == 0)
+        return; /* matched by their keys */
+    if (last && last->first + last->count == items.first && last->is_unfit == items.is_unfit) {
+        last->count += items.count;
         return;
     }
     if (life->n_sent == life->cap_sent) {
         life->cap_sent = life->cap_sent ? life->cap_sent * 2 : 16;
         life->sent = xrealloc(life->sent, life->cap_sent * sizeof(*life->sent));
     }
-    life->sent[life->n_sent++] = (struct sent_items){first, count};
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
+    life->sent[life->n_sent++] = items;
 }
-
-void filter_send(struct life *life, uint64_t first, uint64_t count)
-{
-    struct session *s = life->session;
-    struct err err = {0};
-    size_t before = life->to_worker.len;
-    uint64_t at = first, end = first + count;
-    while (at < end) {
-        uint64_t written = 0;
-        size_t begin = life->to_worker.len;
-        if (source_lines(s->source, at, end - at, SIZE_MAX, &life->to_worker, &written, &err) !=
-            0) {
-            session_abort(s, &err);
-            return;
-        }
-        struct str lines = {life->to_worker.at + begin, life->to_worker.len - begin};
-        if (s->request->key_field &&
-            !keyed_add(&life->keyed, s->request->key_field, at, lines, &err)) {
-            session_abort(s, &err);
-            return;
-        }
-        at += written;
-    }
-    life->bytes_in_flight += life->to_worker.len - before;
-    life_sent(life, count);
-    if (!s->request->key_field)
-        sent_push(life, first, count);
-    life_flush(life);
-}
-
-/* ---- from the worker ---- */
 
 static void sent_pop(struct life *life, uint64_t count)
 {
@@ -69,40 +41,106 @@ static void sent_pop(struct life *life, uint64_t count)
     memmove(life->sent, life->sent + 1, --life->n_sent * sizeof(*life->sent));
 }
 
-/*
- * Match whole lines in `bytes`, which stand in the part at `offset`, with the items sent. Returns how
- * many lines there were; those beyond the items sent are counted too, for the feeder to judge.
- */
-static uint64_t lines_match(struct life *life, struct str bytes, uint64_t offset)
+static void answers_say(struct life *life);
+
+/* All before them is answered, and they never will be. */
+static void unfit_pass(struct life *life)
 {
-    uint64_t total = 0;
+    while (life->n_sent > 0 && life->sent[0].is_unfit) {
+        uint64_t count = life->sent[0].count;
+        sent_pop(life, count);
+        answers_say(life); /* which may send more, and come back here */
+        session_event(life->session,
+                      (struct feed_event){.kind = EV_PASSED, .worker = life->seat, .count = count});
+    }
+}
+
+static void item_refuse(struct life *life, uint64_t item)
+{
+    session_event(life->session,
+                  (struct feed_event){.kind = EV_UNFIT, .worker = life->seat, .item = item});
+    sent_push(life, (struct sent_items){.first = item, .count = 1, .is_unfit = true});
+    unfit_pass(life);
+}
+
+/* Some of the lines, from item `first` on. Returns how many items that was, the unfit one included
+ * that ended it; 0 if the run is given up. */
+static uint64_t lines_write(struct life *life, uint64_t first, uint64_t count)
+{
+    struct session *s = life->session;
+    struct buf *out = &life->to_worker;
+    struct err err = {0};
+    uint64_t n_items = 0;
+    size_t begin = out->len, used;
+    int rc = source_lines(s->source, first, count, SIZE_MAX, out, &n_items, &err);
+    bool is_cut = rc == ERR_RECORD;
+    if (rc && !is_cut) {
+        session_abort(s, &err);
+        return 0;
+    }
+    if (s->request->key_field && n_items > 0) {
+        struct str lines = {out->at + begin, out->len - begin};
+        uint64_t n_keyed = keyed_add(&life->keyed, s->request->key_field, first, lines, &used);
+        is_cut = n_keyed < n_items;
+        n_items = n_keyed;
+        out->len = begin + used;
+    }
+    life_sent(life, n_items);
+    sent_push(life, (struct sent_items){.first = first, .count = n_items});
+    if (is_cut)
+        item_refuse(life, first + n_items);
+    return n_items + is_cut;
+}
+
+void filter_send(struct life *life, uint64_t first, uint64_t count)
+{
+    size_t before = life->to_worker.len;
+    for (uint64_t done = 0, n_items; done < count; done += n_items) {
+        n_items = lines_write(life, first + done, count - done);
+        if (n_items == 0)
+            return;
+    }
+    life->bytes_in_flight += life->to_worker.len - before;
+    life_flush(life);
+}
+
+/* ---- from the worker ---- */
+
+/*
+ * Match whole lines in `bytes`, which stand in the part at `offset`, with the items sent. Lines beyond
+ * the items sent are counted as answers too, for the feeder to judge.
+ */
+static void lines_match(struct life *life, struct str bytes, uint64_t offset)
+{
     while (bytes.len > 0) {
         uint64_t found, want = life->n_sent > 0 ? life->sent[0].count : UINT64_MAX;
         size_t used = lines_skip(bytes, want, &found);
         if (found == 0)
             break;
-        uint64_t end = offset + used;
+        uint64_t end = offset + used, begin = life->part_line_begin;
+        life->part_line_begin = offset = end;
+        life->n_unsaid += found;
         if (life->n_sent > 0) {
             answers_note(life, (struct answered_items){.first = life->sent[0].first,
                                                        .count = found,
-                                                       .offset = life->part_line_begin,
-                                                       .bytes = end - life->part_line_begin});
+                                                       .offset = begin,
+                                                       .bytes = end - begin});
             sent_pop(life, found);
+            unfit_pass(life);
         } else {
             life_stray_note(life, "more lines than items were sent", bytes);
         }
-        life->part_line_begin = offset = end;
         bytes.at += used;
         bytes.len -= used;
-        total += found;
     }
-    return total;
 }
 
-static void answers_event(struct life *life, uint64_t count)
+static void answers_say(struct life *life)
 {
+    uint64_t count = life->n_unsaid;
     if (count == 0)
         return;
+    life->n_unsaid = 0;
     uint64_t in_flight = life->n_items_sent - life->n_items_answered;
     life->bytes_in_flight -=
         in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
@@ -128,18 +166,19 @@ static void early_keep(struct life *life, struct str bytes)
 static void plain_read(struct life *life, struct str bytes)
 {
     uint64_t offset = part_append(life->part, bytes);
-    answers_event(life, lines_match(life, bytes, offset));
+    lines_match(life, bytes, offset);
+    answers_say(life);
 }
 
 /* One whole line of a worker whose answers are looked into. False: it cannot be an answer. */
-static bool line_take(struct life *life, struct str line, uint64_t *n_answers)
+static bool line_take(struct life *life, struct str line)
 {
     struct session *s = life->session;
     if (!json_is_object(line))
         return false;
     if (!life->keyed) {
         uint64_t offset = part_append(life->part, line);
-        *n_answers += lines_match(life, line, offset);
+        lines_match(life, line, offset);
         return true;
     }
     uint64_t item;
@@ -162,7 +201,6 @@ static const char *stray_reason(const struct life *life, struct str line)
 
 static void checked_read(struct life *life, struct str bytes)
 {
-    uint64_t n_answers = 0;
     bool carried = life->from_worker.len > 0;
     if (carried) {
         const char *end = memchr(bytes.at, '\n', bytes.len);
@@ -172,7 +210,7 @@ static void checked_read(struct life *life, struct str bytes)
         bytes.len -= len;
         if (!end)
             return;
-        if (!line_take(life, buf_str(&life->from_worker), &n_answers))
+        if (!line_take(life, buf_str(&life->from_worker)))
             goto stray;
         buf_reset(&life->from_worker);
     }
@@ -181,7 +219,7 @@ static void checked_read(struct life *life, struct str bytes)
         if (!end)
             break;
         struct str line = {bytes.at, (size_t)(end + 1 - bytes.at)};
-        if (!line_take(life, line, &n_answers)) {
+        if (!line_take(life, line)) {
             buf_reset(&life->from_worker);
             buf_add_str(&life->from_worker, line);
             goto stray;
@@ -190,12 +228,13 @@ static void checked_read(struct life *life, struct str bytes)
         bytes.len -= line.len;
     }
     buf_add_str(&life->from_worker, bytes);
-    answers_event(life, n_answers);
+    answers_say(life);
     return;
 stray:
     life_stray_note(life, stray_reason(life, buf_str(&life->from_worker)),
                     buf_str(&life->from_worker));
     buf_reset(&life->from_worker);
+    life->n_unsaid = 0;
     session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
 }
 
@@ -236,7 +275,7 @@ void filter_to_channel(struct life *life)
 {
     life->n_sent = 0;
     answers_forget(life);
-    life->n_items_sent = life->n_items_answered = 0;
+    life->n_items_sent = life->n_items_answered = life->n_unsaid = 0;
     buf_reset(&life->to_worker);
     if (life->early_stdout.len > 0)
         logfile_add(life->stdout_log, buf_str(&life->early_stdout));

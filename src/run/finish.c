@@ -3,6 +3,7 @@
  * After the last worker: the merge with its proof, the items set aside, the summary, the status.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -13,11 +14,10 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
+#include "data/outfile.h"
 #include "run/rows.h"
 #include "run/session.h"
 #include "run/summary.h"
-
-extern char **environ;
 
 /* ---- the result ---- */
 
@@ -48,9 +48,25 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
 
 char *asides_path(const struct session *s)
 {
-    if (strcmp(s->request->out_path, "-") == 0)
+    if (output_is_direct(s->request->out_path))
         return path_join(s->run_dir, "failed.jsonl");
     return xasprintf("%s.failed.jsonl", s->request->out_path);
+}
+
+/* The record as it stands, as text or, if it is none, in base64. */
+static void malformed_add(struct session *s, uint64_t item, struct buf *text)
+{
+    cleanup_buf struct buf record = BUF_INIT;
+    if (source_record(s->source, item, &record, NULL) != 0)
+        return;
+    if (utf8_is_valid(buf_str(&record))) {
+        buf_add_text(text, ",\"record\":");
+        buf_add_json(text, buf_str(&record));
+    } else {
+        buf_add_text(text, ",\"record_b64\":\"");
+        buf_add_base64(text, buf_str(&record));
+        buf_add_char(text, '"');
+    }
 }
 
 /* <output>.failed.jsonl: one object for each item set aside; removed when there is none. */
@@ -58,7 +74,7 @@ static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
 {
     cleanup_free char *path = asides_path(s);
     cleanup_buf struct buf text = BUF_INIT;
-    struct aside_reader *reader;
+    struct row_reader *reader;
     struct aside_row row;
     int rc = aside_reader_open(&reader, s->store, err);
     if (rc)
@@ -77,10 +93,12 @@ static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
         }
         if (source_item_json(s->source, row.item, &data, &key, NULL) == 0)
             buf_addf(&text, ",\"%s\":%s", key, buf_text(&data));
+        else
+            malformed_add(s, row.item, &text);
         buf_add_text(&text, "}\n");
         ++*n_out;
     }
-    aside_reader_close(reader);
+    row_reader_close(reader);
     if (rc < 0)
         return rc;
     if (*n_out > 0)
@@ -94,6 +112,8 @@ static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
 static const char *const halt_texts[] = {
     [HALT_NONE] = "",
     [HALT_NO_RESULT] = "no worker gave a single result on any device; is the command right?",
+    [HALT_UNFIT] = ("a thousand records are malformed and there is not one result; is the input in "
+                    "another format (--format)?"),
     [HALT_FAILURES] = "too many items failed (--max-failures)",
     [HALT_NO_DEVICES] = "no device is left to work on",
     [HALT_MISMATCH] = ("the worker breaks the rule of one line out for each line in, in order; "
@@ -130,7 +150,8 @@ static void state_record(struct session *s, const char *state, int status)
 
 static void parts_drop(struct session *s)
 {
-    cleanup_free char *parts = path_join(s->run_dir, "parts"), *gone = path_join(s->run_dir, "parts.gone");
+    cleanup_free char *parts = path_join(s->run_dir, "parts"),
+                      *gone = path_join(s->run_dir, "parts.gone");
     struct err err = {0};
     if (s->request->keep_parts)
         return;
@@ -143,26 +164,56 @@ static void parts_drop(struct session *s)
 static int unfinished(struct session *s, struct err *err)
 {
     int status = status_of(s, 0);
-    bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted;
+    /* What cannot be read today cannot be read by a resume either, and mended it is another input. */
+    bool is_hopeless = status == err_exit_status(ERR_DATA);
     const char *why = s->end_err.code ? s->end_err.text
                       : s->end_signal ? signal_verb(s->end_signal)
                                       : halt_texts[s->halt];
     cleanup_free char *sentence = NULL;
     (void)err;
     if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
+        /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
+    bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted || has_begun;
+    if (s->halt == HALT_MISMATCH && s->stray_is_channel && !s->end_signal)
+        why = "the worker breaks the protocol of the channel, see muster-worker(7)";
     if (s->halt == HALT_MISMATCH && s->last_stray[0] && !s->end_signal)
+        /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
         why = sentence = xasprintf("%s (%s)", why, s->last_stray);
-    state_record(s, s->end_signal || s->end_status == 75 || has_begun ? "stopped" : "failed",
-                 status);
+    state_record(s, s->end_signal || status == 75 || has_begun ? "stopped" : "failed", status);
     summary_print(s, NULL);
-    if (can_resume)
+    if (is_hopeless && has_begun)
+        fprintf(stderr, "muster: %s; what is done is printed by: muster results %s\n", why,
+                summary_run_name(s));
+    else if (can_resume && !is_hopeless)
         fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
     else
         fprintf(stderr, "muster: %s\n", why);
+    return status;
+}
+
+/* Nothing of the work is lost, and the last line says what to do. */
+static int merge_failed(struct session *s, int rc, const struct err *why)
+{
+    struct err settle_err = {0};
+    const char *run = summary_run_name(s);
+    int status = err_exit_status(rc);
+    log_keep(s->log, LOG_ERROR, "map", "merge: %s", why->text);
+    fprintf(stderr, "muster: merge: %s\n", why->text);
+    state_record(s, "stopped", status);
+    if (ledger_settle(s->ledger, true, &settle_err) != 0)
+        log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
+    else if (rc == ERR_DATA)
+        fprintf(stderr,
+                "muster: every result is safe in %s; muster results %s prints them, "
+                "in another format with -o FILE or --format-out\n",
+                s->run_dir, run);
+    else
+        fprintf(stderr, "muster: every result is safe in %s; muster resume %s merges them again\n",
+                s->run_dir, run);
     return status;
 }
 
@@ -174,22 +225,14 @@ static int complete(struct session *s, struct err *err)
     int rc = session_merge(s, &stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);
-    if (rc) {
-        struct err settle_err = {0};
-        state_record(s, "stopped", err_exit_status(rc));
-        if (ledger_settle(s->ledger, true, &settle_err) != 0)
-            log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
-        else
-            fprintf(stderr,
-                    "muster: every result is safe in %s; muster resume %s merges them again\n",
-                    s->run_dir, summary_run_name(s));
-        return wrap(err, rc, "merge");
-    }
+    if (rc)
+        return merge_failed(s, rc, err);
     int status = n_asides > 0 ? 1 : 0;
     state_record(s, n_asides > 0 ? "failed" : "finished", status);
     rc = ledger_settle(s->ledger, n_asides > 0 || s->request->keep_parts, err);
     if (rc)
-        return rc;
+        return wrap(err, rc, "the results are complete in %s, but this could not be recorded",
+                    s->request->out_path);
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
     summary_print(s, &stats);
@@ -203,12 +246,15 @@ static void on_finish_run(struct session *s, int status)
     posix_spawn_file_actions_t actions;
     int ends[2];
     pid_t pid;
-    if (!s->request->on_finish || pipe(ends) != 0)
+    if (!s->request->on_finish)
         return;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        log_add(s->log, LOG_WARN, "map", "--on-finish: %s", errno_text(errno));
+        return;
+    }
     summary_json(s, status, &summary);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
     int rc = posix_spawn(&pid, "/bin/sh", &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[0]);

@@ -42,23 +42,22 @@ static void grow(struct keyed *keyed)
     *keyed = bigger;
 }
 
-bool keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines,
-               struct err *err)
+uint64_t keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines,
+                   size_t *bytes_out)
 {
     struct str rest = lines, line, value;
+    uint64_t n_items = 0;
     if (!*keyed)
         *keyed = xcalloc(1, sizeof(**keyed));
-    for (uint64_t item = first; rest.len > 0 && str_next(&rest, '\n', &line); item++) {
-        if (!json_get(line, field, &value)) {
-            fail(err, ERR_DATA, "item %lu has no field '%s' (--key): %.*s", item, field,
-                 (int)MIN(line.len, (size_t)80), line.at);
-            return false;
-        }
+    *bytes_out = 0;
+    while (rest.len > 0 && str_next(&rest, '\n', &line) && json_get(line, field, &value)) {
         if (((*keyed)->used + 1) * 2 > (*keyed)->cap)
             grow(*keyed);
-        entry_put(*keyed, value_hash(value), item);
+        entry_put(*keyed, value_hash(value), first + n_items);
+        n_items++;
+        *bytes_out = (size_t)(line.at + line.len - lines.at) + 1;
     }
-    return true;
+    return n_items;
 }
 
 /* Deleting in linear probing: what follows in the run moves up to where it is still found. */

@@ -10,10 +10,12 @@
 
 struct keyed;
 
-/* Remember the items first, first+1 … whose lines these are. Makes *keyed when it is NULL. False and
- * err (ERR_DATA) if a line has no such field. */
-bool keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines,
-               struct err *err);
+/*
+ * Remember the items first, first+1 … whose lines these are, up to the first that has no such field.
+ * Returns how many, and in *bytes_out how long their lines are. Makes *keyed when it is NULL.
+ */
+uint64_t keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines,
+                   size_t *bytes_out);
 /* The item that an answer belongs to; it is forgotten. False: the field is missing or unknown. */
 bool keyed_take(struct keyed *keyed, const char *field, struct str answer, uint64_t *item);
 void keyed_free(struct keyed *keyed);

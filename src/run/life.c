@@ -360,7 +360,12 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     if (rc) {
         log_add(s->log, LOG_ERROR, "worker", "%s could not be started: %s", life_label(life),
                 err.text);
+        snprintf(life->start_error, sizeof(life->start_error), "%.*s",
+                 (int)sizeof(life->start_error) - 1, err.text);
         life->exec_failed = true;
+        life->exec_errno = err.sys;
+        if (rc == ERR_STOPPED) /* a full disk is full for the next one too */
+            session_abort(s, &err);
         life_over(life);
         return;
     }

@@ -11,7 +11,9 @@
 #include "run/session.h"
 
 enum {
-    TAIL_BYTES = 4096
+    TAIL_BYTES = 4096,
+    TOGETHER_US = 20,
+    HOW_MAX = 192
 };
 
 bool life_is_busy(const struct life *life)
@@ -19,11 +21,21 @@ bool life_is_busy(const struct life *life)
     return life->n_items_sent > life->n_items_answered;
 }
 
+static void burst_end(struct life *life)
+{
+    if (life->burst.count > 0)
+        hist_add(&life->item_times, life->burst.span_us / life->burst.count, life->burst.count);
+    life->burst.first_us = life->burst.span_us = life->burst.count = 0;
+}
+
 /* Busy is counted from the first sign of readiness: what was sent before waited for the model. */
 static void busy_begin(struct life *life)
 {
-    if (life->live_ms > 0 && life->busy_since_ms == 0 && life_is_busy(life))
-        life->busy_since_ms = life->session->now_ms;
+    if (life->live_ms == 0 || life->busy_since_ms > 0 || !life_is_busy(life))
+        return;
+    life->busy_since_ms = life->session->now_ms;
+    life->item_since_us = clock_now_ns() / 1000;
+    burst_end(life);
 }
 
 static void busy_end(struct life *life)
@@ -31,6 +43,24 @@ static void busy_end(struct life *life)
     if (life->busy_since_ms > 0)
         life->busy_ms += life->session->now_ms - life->busy_since_ms;
     life->busy_since_ms = 0;
+}
+
+/*
+ * The time an item takes is seen in the spacing of the answers. The answers of a batch come at one
+ * moment, so what follows within a fiftieth of the wait for the first belongs to the same burst.
+ */
+static void item_times_note(struct life *life, uint64_t count)
+{
+    uint64_t now_us = clock_now_ns() / 1000, gap_us = now_us - life->item_since_us;
+    if (life->item_since_us == 0)
+        return; /* its first answer came before it was known to be ready: it has loaded meanwhile */
+    if (gap_us > life->burst.first_us / 50 + TOGETHER_US)
+        burst_end(life);
+    if (life->burst.count == 0)
+        life->burst.first_us = gap_us;
+    life->burst.span_us += gap_us;
+    life->burst.count += count;
+    life->item_since_us = now_us;
 }
 
 void life_sent(struct life *life, uint64_t count)
@@ -41,6 +71,7 @@ void life_sent(struct life *life, uint64_t count)
 
 void life_answered(struct life *life, uint64_t count)
 {
+    item_times_note(life, count);
     life->n_items_answered = MIN(life->n_items_answered + count, life->n_items_sent);
     if (!life_is_busy(life))
         busy_end(life);
@@ -68,6 +99,7 @@ void life_stray_note(struct life *life, const char *why, struct str line)
              (int)MIN(first.len, (size_t)120), first.at,
              life->first_line[0] ? "; its first line was: " : "", life->first_line);
     snprintf(s->last_stray, sizeof(s->last_stray), "%s", life->stray);
+    s->stray_is_channel = life->is_channel;
 }
 
 void life_terminate(struct life *life, enum feed_cause cause)
@@ -125,23 +157,27 @@ static enum death verdict(struct life *life, struct buf *tail)
     });
 }
 
-static void death_describe(struct life *life, enum death death, char out[96])
+static void death_describe(struct life *life, enum death death, char out[HOW_MAX])
 {
     char end[24];
     exit_format(end, life->exit_code, life->exit_signal);
-    if (death == DEATH_NOT_STARTED)
-        snprintf(out, 96, "could not be executed: %s", errno_text(life->exec_errno));
+    if (death == DEATH_NOT_STARTED && life->start_error[0])
+        snprintf(out, HOW_MAX, "could not be started: %s", life->start_error);
+    else if (death == DEATH_NOT_STARTED)
+        snprintf(out, HOW_MAX, "could not be executed: %s", errno_text(life->exec_errno));
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_CLEAN ||
              death == DEATH_ENDED_BY_US)
-        snprintf(out, 96, "%s", end);
+        snprintf(out, HOW_MAX, "%s", end);
     else
-        snprintf(out, 96, "%s, %s", end, death_text(death));
+        snprintf(out, HOW_MAX, "%s, %s", end, death_text(death));
 }
 
 static void attempt_record(struct life *life, const char *end)
 {
     struct session *s = life->session;
     bool is_over = end != NULL;
+    cleanup_buf struct buf times = BUF_INIT;
+    hist_format(&life->item_times, &times);
     ledger_attempt(s->ledger, &(struct attempt_row){
                                   .id = life->number,
                                   .seat = life->seat,
@@ -153,6 +189,7 @@ static void attempt_record(struct life *life, const char *end)
                                   .items_done = life->items_done,
                                   .load_ms = life->live_ms ? life->live_ms - life->started_ms : 0,
                                   .busy_ms = life->busy_ms,
+                                  .times = buf_text(&times),
                                   .mem_peak_bytes = MAX(
                                       life->mem_peak_bytes,
                                       (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0)),
@@ -167,7 +204,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
                  "%s without an answer: does it print one line for each item?", how);
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
         log_add(s->log, LOG_INFO, "worker", "%s ended (%s) after %lu items", life_label(life), how,
-                life->items_done);
+                life->n_items_answered);
         return;
     }
     struct str last = str_trim(tail);
@@ -178,7 +215,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
              len > 0 ? line : "");
     session_record(s, "died", life->seat, s->last_words);
     log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how,
-            life->items_done, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
+            life->n_items_answered, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
 }
 
 static void resources_close(struct life *life)
@@ -201,7 +238,7 @@ void life_over(struct life *life)
     struct session *s = life->session;
     struct place *place = &s->places[life->seat];
     cleanup_buf struct buf tail = BUF_INIT;
-    char how[96];
+    char how[HOW_MAX];
     if (life->is_over)
         return;
     static const enum life_stream remaining[] = {STREAM_CHANNEL, STREAM_OUT, STREAM_ERR};
@@ -214,7 +251,8 @@ void life_over(struct life *life)
     death_describe(life, death, how);
     death_log(life, death, how, buf_str(&tail));
     life->is_over = true;
-    attempt_record(life, how);
+    busy_end(life);
+    burst_end(life);
     struct str printed = buf_str(&tail);
     if (!s->in_step) {
         s->hand.error = how;
@@ -222,8 +260,9 @@ void life_over(struct life *life)
     }
     session_event(
         s, (struct feed_event){.kind = EV_EXIT, .worker = life->seat, .death = death_of[death]});
-    busy_end(life);
+    attempt_record(life, how); /* now it is known how many of its answers count */
     place->busy_ms += life->busy_ms;
+    hist_merge(&place->item_times, &life->item_times);
     place->items_done += life->items_done;
     place->life = NULL;
     bool has_memory = s->samples[s->device_of[life->seat]].mem_total_bytes > 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/lines.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 enum {
@@ -50,8 +51,12 @@ int part_lines_skip(int fd, uint64_t offset, uint64_t bytes, uint64_t n_lines, u
     uint64_t done = 0;
     while (n_lines > 0 && done < bytes) {
         ssize_t got = pread(fd, block, MIN(sizeof(block), bytes - done), (off_t)(offset + done));
-        if (got <= 0)
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
             return fail_errno(err, "read back results");
+        if (got == 0)
+            return fail(err, ERR_DATA, "fewer results are there than were written");
         uint64_t found;
         size_t used = lines_skip((struct str){block, (size_t)got}, n_lines, &found);
         n_lines -= found;

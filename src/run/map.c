@@ -2,6 +2,7 @@
  *
  * `muster map` and `muster resume`: from the request to the exit status.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -40,42 +41,93 @@ static bool are_same_inputs(const struct map_request *r, const char *const *inpu
 
 static bool is_same_work(const struct map_request *r, const struct manifest *m)
 {
-    cleanup_free char *output = path_absolute(r->out_path);
+    cleanup_free char *output = output_name_new(r->out_path);
     cleanup_buf struct buf options = BUF_INIT;
     request_work(r, &options);
-    return m->output && strcmp(m->output, output) == 0 && lists_equal(m->command, r->command) &&
-           m->seed == r->seed && strcmp(m->options_json, buf_text(&options)) == 0 &&
-           are_same_inputs(r, m->inputs);
+    return m->output && m->options_json && strcmp(m->output, output) == 0 &&
+           lists_equal(m->command, r->command) && m->seed == r->seed &&
+           strcmp(m->options_json, buf_text(&options)) == 0 && are_same_inputs(r, m->inputs);
 }
 
 enum {
     RUNS_LOOKED_AT = 50
 };
 
-/* The folder of an unfinished run of the same command into the same output; NULL if there is none. */
-static char *unfinished_find(const struct map_request *r)
+static bool has_output(const struct map_request *r, const struct manifest *m)
+{
+    cleanup_free char *output = path_absolute(r->out_path);
+    return strcmp(r->out_path, "-") != 0 && m->output && strcmp(m->output, output) == 0;
+}
+
+/* Is it somebody else's, broken, or gone meanwhile? Then it is none of ours; any other error is one. */
+static bool is_no_matter(const struct err *err)
+{
+    static const int errnos[] = {ENOENT, ENOTDIR, EACCES, EPERM};
+    bool is_one = err->code == ERR_DATA;
+    for (size_t i = 0; i < countof(errnos); i++)
+        is_one = is_one || err->sys == errnos[i];
+    return is_one;
+}
+
+/* What is to be thought of a run that is there, whose manifest could be read. */
+static int open_run_compare(const struct map_request *r, char **dir,
+                            const struct manifest *manifest, bool is_running, char **unfinished,
+                            struct err *err)
+{
+    if (is_running && has_output(r, manifest))
+        return fail(err, ERR_UNAVAILABLE,
+                    "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
+                    "or name another output",
+                    path_basename(*dir), r->out_path, path_basename(*dir));
+    if (!is_running && !*unfinished && is_same_work(r, manifest))
+        *unfinished = steal_ptr(dir);
+    return 0;
+}
+
+/* One of the runs there are: is it at work on our output, or is it ours to go on with? Not to see it
+ * would mean to do everything again. */
+static int run_compare(const struct map_request *r, char **dir, char **unfinished, struct err *err)
+{
+    struct run_summary summary = {0};
+    struct manifest manifest;
+    struct err why = {0};
+    int rc = run_inspect(*dir, &summary, &why);
+    bool is_running = summary.state == RUN_RUNNING;
+    bool is_open = summary.state == RUN_STOPPED || summary.state == RUN_INTERRUPTED;
+    run_summary_release(&summary);
+    if (rc == 0 && (is_running || is_open))
+        rc = manifest_read(*dir, &manifest, &why);
+    if (rc && !is_no_matter(&why)) {
+        *err = why;
+        return rc;
+    }
+    if (rc || !(is_running || is_open))
+        return 0;
+    rc = open_run_compare(r, dir, &manifest, is_running, unfinished, err);
+    manifest_release(&manifest);
+    return rc;
+}
+
+/*
+ * Among the newest runs, the folder of an unfinished one of the same command into the same output;
+ * NULL if there is none. Fails if one that is going on has this output.
+ */
+static int others_look(const struct map_request *r, char **unfinished, struct err *err)
 {
     cleanup_free char *root = runs_root(r->runs_dir);
     struct run_names names = {0};
-    char *found = NULL;
-    if (runs_list(root, &names, NULL) != 0)
-        return NULL;
-    for (size_t i = 0; i < names.len && i < RUNS_LOOKED_AT && !found; i++) {
+    int rc = runs_list(root, &names, err);
+    if (rc && is_no_matter(err))
+        return 0; /* where no runs can be, the folder of this one will not be made either */
+    if (rc)
+        return wrap(err, rc, "look for an unfinished run");
+    for (size_t i = 0; rc == 0 && i < names.len && i < RUNS_LOOKED_AT; i++) {
         char *dir = path_join(root, names.at[i]);
-        struct run_summary summary = {0};
-        struct manifest manifest = {0};
-        bool open = run_inspect(dir, &summary, NULL) == 0 &&
-                    (summary.state == RUN_STOPPED || summary.state == RUN_INTERRUPTED);
-        if (open && manifest_read(dir, &manifest, NULL) == 0) {
-            if (is_same_work(r, &manifest))
-                found = steal_ptr(&dir);
-            manifest_release(&manifest);
-        }
-        run_summary_release(&summary);
+        rc = run_compare(r, &dir, unfinished, err);
         free(dir);
     }
     run_names_release(&names);
-    return found;
+    return rc;
 }
 
 /* ---- leaving the terminal ---- */
@@ -102,12 +154,19 @@ static int detach(int *ready_fd, struct err *err)
         return 0;
     }
     close(ends[1]);
-    if (read(ends[0], &byte, 1) == 1) {
+    ssize_t got;
+    while ((got = read(ends[0], &byte, 1)) < 0 && errno == EINTR)
+        ;
+    if (got == 1) {
         fprintf(stderr, "muster: running as process %d; see: muster status --watch\n", (int)pid);
         _exit(0);
     }
     waitpid(pid, &wait_status, 0);
-    _exit(WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 1);
+    if (WIFEXITED(wait_status)) /* it has said why, on the terminal that it still had */
+        _exit(WEXITSTATUS(wait_status));
+    fprintf(stderr, "muster: the detached process was killed before the run began (signal %d)\n",
+            WTERMSIG(wait_status));
+    _exit(1);
 }
 
 static bool reads_stdin(const struct map_request *r)
@@ -163,13 +222,19 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     log->console_quiet = quiet;
     log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
-    if (!r.resume_dir && !r.fresh && !r.run_dir && r.out_path && r.command) {
-        again = unfinished_find(&r);
-        r.resume_dir = again;
+    int rc = 0;
+    if (!r.resume_dir && r.out_path && r.command) {
+        rc = others_look(&r, &again, err);
+        if (!r.fresh && !r.run_dir)
+            r.resume_dir = again;
+        else
+            free(steal_ptr(&again));
     }
     if (r.resume_dir && r.out_path && placed_is(r.resume_dir, r.out_path))
-        r.overwrite = true; /* put there by the run itself, which was killed before it could say so */
-    int rc = request_check(&r, err);
+        r.overwrite =
+            true; /* put there by the run itself, which was killed before it could say so */
+    if (rc == 0)
+        rc = request_check(&r, err);
     if (rc)
         return rc;
     if (again && !quiet)
@@ -188,6 +253,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     rc = r.detach ? detach(&ready_fd, err) : 0;
     if (rc == 0)
         rc = session_prepare(&s, err);
+    cleanup_free char *unmade = rc && s.made_run ? xstrdup(s.run_dir) : NULL;
     if (rc == 0 && r.detach)
         detach_finish(&s, ready_fd);
     if (rc == 0)
@@ -196,5 +262,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
         rc = session_finish(&s, err);
     session_release(&s);
     log_close(log);
+    if (unmade)
+        session_unmake(unmade, !r.run_dir);
     return rc;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything before the first worker: what is asked is checked against what is there, cheapest and
- * most likely mistake first, and nothing is made before all of it holds.
+ * Everything before the first worker, once the request itself holds (request.c): devices, input, the
+ * run's folder, what earlier sessions did, the feeder.
  */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "data/outfile.h"
 #include "proc/leftover.h"
 #include "run/prepare.h"
 #include "run/session.h"
@@ -24,76 +26,15 @@
 #include "ui/progress.h"
 #include "version.h"
 
-/* ---- command and output ---- */
-
-static bool is_executable(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-static int command_check(const char *program, struct err *err)
-{
-    if (strchr(program, '/')) {
-        if (is_executable(program))
-            return 0;
-        return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
-                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)"
-                                         : "not there");
-    }
-    const char *path = getenv("PATH");
-    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
-    while (str_next(&rest, ':', &folder)) {
-        cleanup_free char *at = xasprintf("%.*s/%s", (int)folder.len, folder.at, program);
-        if (is_executable(at))
-            return 0;
-    }
-    return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
-}
-
-static int output_check(const struct map_request *r, struct err *err)
-{
-    struct stat st;
-    if (!r->out_path)
-        return fail(err, ERR_USAGE,
-                    "no output: say where the results go with -o FILE (- is standard output)");
-    bool is_stdout = strcmp(r->out_path, "-") == 0;
-    if (is_stdout && r->detach)
-        return fail(err, ERR_USAGE,
-                    "--detach leaves standard output as well: name the output with -o FILE");
-    if (is_stdout)
-        return 0;
-    if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
-        return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
-    if (!r->overwrite && path_exists(r->out_path))
-        return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", r->out_path);
-    cleanup_free char *folder = path_dirname(r->out_path);
-    if (access(folder, W_OK) != 0)
-        return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
-    return 0;
-}
-
-int request_check(const struct map_request *r, struct err *err)
-{
-    struct device_spec spec;
-    int rc = spec_parse(r->gpus, &spec, err);
-    if (rc)
-        return wrap(err, rc, "-g");
-    if (!r->command || !r->command[0])
-        return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
-    if (r->n_inputs == 0)
-        return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
-    if (r->fixed_batches && r->batch == 0)
-        return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");
-    if (r->fixed_batches && (r->longest_first || r->weight_field))
-        return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
-    if (r->join && r->any_order)
-        return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
-    rc = command_check(r->command[0], err);
-    return rc ? rc : output_check(r, err);
-}
-
 /* ---- devices ---- */
+
+/* One line, one entry. */
+static void lines_log(struct session *s, const struct buf *lines)
+{
+    struct str rest = buf_str(lines), line;
+    while (rest.len > 0 && str_next(&rest, '\n', &line))
+        log_add(s->log, LOG_WARN, "device", "%.*s", (int)line.len, line.at);
+}
 
 static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes,
                           struct err *err)
@@ -103,14 +44,16 @@ static int devices_choose(struct session *s, const struct device_spec *spec, str
     device_list_release(&s->devices);
     int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices,
                             notes, err);
-    if (rc == 0 && notes->len > 0)
-        log_add(s->log, LOG_WARN, "device", "%s", buf_text(notes));
-    if (rc == 0)
+    if (rc == 0) {
+        lines_log(s, notes);
         rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
+    }
+    if (rc == 0 && s->n_chosen > 0)
+        rc = seats_fit(&s->devices, chosen, &s->n_chosen, (uint32_t)s->request->gpus_per_worker,
+                       &warnings, err);
     if (rc)
         return rc;
-    if (warnings.len > 0)
-        log_add(s->log, LOG_WARN, "device", "%s", buf_text(&warnings));
+    lines_log(s, &warnings);
     free(s->chosen);
     s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
     memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
@@ -141,6 +84,29 @@ static int devices_take(struct session *s, struct err *err)
     return rc;
 }
 
+/*
+ * Each worker costs a dozen descriptors here. The usual limit of 1024 is raised as far as they need it
+ * and not to what may be had, because some programs close each descriptor that they might have.
+ */
+static void files_allow(struct session *s)
+{
+    enum {
+        FILES_OF_A_WORKER = 12,
+        FILES_OF_OURS = 128
+    };
+    rlim_t wanted = FILES_OF_OURS + FILES_OF_A_WORKER * (rlim_t)s->n_places;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = MIN(wanted, limit.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+        log_add(
+            s->log, LOG_WARN, "map",
+            "%u workers need about %lu open files, and %lu are allowed; some may not be started "
+            "(ulimit -Hn)",
+            s->n_places, (unsigned long)wanted, (unsigned long)limit.rlim_cur);
+}
+
 static int seats_take(struct session *s, struct err *err)
 {
     struct seat_opts opts = {.devices_per_worker = (uint32_t)s->request->gpus_per_worker,
@@ -148,7 +114,8 @@ static int seats_take(struct session *s, struct err *err)
     struct seat *seats = NULL;
     size_t n_seats = 0;
     if (s->n_chosen == 0)
-        return fail(err, ERR_USAGE, "-g none leaves no place for a worker; cpu:N gives N CPU slots");
+        return fail(err, ERR_USAGE,
+                    "-g none leaves no place for a worker; cpu:N gives N CPU slots");
     int rc = seats_make(&s->devices, s->chosen, s->n_chosen, &opts, &seats, &n_seats, err);
     if (rc)
         return rc;
@@ -162,12 +129,22 @@ static int seats_take(struct session *s, struct err *err)
                 s->device_of[i] = (uint32_t)d;
     }
     free(seats);
+    files_allow(s);
     s->samples = xcalloc(s->n_chosen, sizeof(*s->samples));
     s->device_is_lost = xcalloc(s->n_chosen, sizeof(*s->device_is_lost));
     return 0;
 }
 
 /* ---- input ---- */
+
+/* Somebody may wait for muster while muster waits for him. */
+static void terminal_note(struct session *s)
+{
+    for (size_t i = 0; i < s->request->n_inputs; i++)
+        if (strcmp(s->request->inputs[i], "-") == 0 && isatty(STDIN_FILENO))
+            log_add(s->log, LOG_WARN, "map",
+                    "the items are read from the terminal; Ctrl-D on a line of its own ends them");
+}
 
 static int source_take(struct session *s, struct err *err)
 {
@@ -181,9 +158,13 @@ static int source_take(struct session *s, struct err *err)
                                .spool_dir = spool_dir,
                                .reuse_spool = s->is_resumed,
                                .weight_field = r->weight_field};
+    if (!s->is_resumed)
+        terminal_note(s);
     int rc = source_open(&s->source, &opts, err);
     if (rc == 0 && r->key_field && !source_is_json(s->source))
         rc = fail(err, ERR_USAGE, "--key needs items with fields: JSONL, JSON or CSV");
+    if (rc == 0 && r->weight_field && !source_is_json(s->source))
+        rc = fail(err, ERR_USAGE, "--weight needs items with fields: JSONL, JSON or CSV");
     return rc;
 }
 
@@ -233,6 +214,13 @@ static int order_make(struct session *s, struct err *err)
 
 /* ---- the run's folder ---- */
 
+static int run_folder_refused(struct err *err)
+{
+    struct err inner = *err;
+    return fail(err, ERR_USAGE, "the run's folder: %s; --runs-dir DIR names another place",
+                inner.text);
+}
+
 static int run_folder_name(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -242,7 +230,8 @@ static int run_folder_name(struct session *s, struct err *err)
     } else if (r->run_dir) {
         s->run_dir = path_absolute(r->run_dir);
         cleanup_free char *db = path_join(s->run_dir, "run.db");
-        if (path_exists(db))
+        cleanup_free char *manifest = path_join(s->run_dir, "manifest.json");
+        if (path_exists(db) && path_exists(manifest))
             return fail(
                 err, ERR_USAGE,
                 "%s holds a run already; go on with it by muster resume %s, or choose another --run-dir",
@@ -251,9 +240,12 @@ static int run_folder_name(struct session *s, struct err *err)
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
         rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
+        s->made_run = rc == 0;
     }
     if (rc == 0)
         s->run_id = xstrdup(path_basename(s->run_dir));
+    else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
+        rc = run_folder_refused(err);
     return rc;
 }
 
@@ -275,6 +267,11 @@ void request_work(const struct map_request *r, struct buf *json_out)
     buf_add_char(json_out, '}');
 }
 
+char *output_name_new(const char *out_path)
+{
+    return strcmp(out_path, "-") == 0 ? xstrdup("-") : path_absolute(out_path);
+}
+
 static int manifest_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -282,8 +279,7 @@ static int manifest_make(struct session *s, struct err *err)
     cleanup_free struct manifest_device *devices = xcalloc(s->n_chosen + 1, sizeof(*devices));
     cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
     cleanup_free char *cwd = getcwd(NULL, 0);
-    cleanup_free char *output =
-        strcmp(r->out_path, "-") == 0 ? xstrdup("-") : path_absolute(r->out_path);
+    cleanup_free char *output = output_name_new(r->out_path);
     for (size_t i = 0; i < r->n_inputs; i++)
         inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
     devices_describe(s, devices);
@@ -312,7 +308,7 @@ static void ledger_failed(void *context, const struct err *why)
 {
     struct session *s = context;
     struct err err = *why;
-    if (err.sys == ENOSPC || err.sys == EDQUOT || err.code == ERR_STOPPED) {
+    if (err.code == ERR_STOPPED) {
         fail(&err, ERR_STOPPED, "no space left for the run's results in %s; make room, then resume",
              s->run_dir);
         s->end_status = 75;
@@ -329,7 +325,7 @@ static int by_first(const void *a, const void *b)
 /* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
 static int asides_are_done(struct session *s, struct err *err)
 {
-    struct aside_reader *reader;
+    struct row_reader *reader;
     struct aside_row row;
     if (s->aside_before == 0)
         return 0;
@@ -341,7 +337,7 @@ static int asides_are_done(struct session *s, struct err *err)
         s->done[n++] = (struct item_span){row.item, 1};
         rc = 0;
     }
-    aside_reader_close(reader);
+    row_reader_close(reader);
     qsort(s->done, n, sizeof(*s->done), by_first);
     for (size_t i = 0; i < n; i++) {
         if (kept > 0 && s->done[kept - 1].first + s->done[kept - 1].count == s->done[i].first)
@@ -422,13 +418,19 @@ static int leftovers_await(struct session *s, struct err *err)
     return 0;
 }
 
-static int store_take(struct session *s, struct err *err)
+/* The lock first: before it is ours, nothing in the folder may be touched, its spools least of all. */
+static int store_claim(struct session *s, struct err *err)
 {
     int rc = store_open(&s->store, s->run_dir, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
-    if (rc)
-        return rc;
+    if (rc == 0)
+        s->made_run = !s->is_resumed;
+    return rc;
+}
+
+static int store_begin(struct session *s, struct err *err)
+{
     cleanup_free char *log_path = path_join(s->run_dir, "orchestrator.log");
-    rc = log_open(s->log, log_path, err);
+    int rc = log_open(s->log, log_path, err);
     if (rc == 0)
         rc = s->is_resumed ? leftovers_await(s, err) : 0;
     if (rc == 0)
@@ -439,7 +441,10 @@ static int store_take(struct session *s, struct err *err)
     s->ledger = ledger_new(&(struct ledger_opts){
         .store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
     s->results_are_json = source_is_json(s->source) && !s->request->is_raw;
-    cleanup_free char *json_before = store_get(s->store, "results_json");
+    cleanup_free char *json_before = NULL;
+    rc = store_get(s->store, "results_json", &json_before, err);
+    if (rc)
+        return rc;
     s->results_are_json = s->results_are_json || json_before;
     if (s->results_are_json && !json_before)
         ledger_fact(s->ledger, "results_json", "1");
@@ -447,9 +452,28 @@ static int store_take(struct session *s, struct err *err)
     return rc ? rc : store_set(s->store, "state", "running", err);
 }
 
+/* The feeder has one slot an item where there is an order. A ledger that says more is not this run's. */
+static int done_check(const struct session *s, struct err *err)
+{
+    for (size_t i = 0; s->order && i < s->n_done; i++) {
+        const struct item_span *span = &s->done[i];
+        if (span->first >= source_known(s->source) ||
+            span->count > source_known(s->source) - span->first)
+            return fail(err, ERR_DATA,
+                        "%s/run.db is damaged: item %lu is settled, but there are only %lu items",
+                        s->run_dir, span->first + span->count - 1, source_known(s->source));
+    }
+    return 0;
+}
+
 static int feed_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
+    int rc = done_check(s, err);
+    if (rc == 0 && s->is_resumed)
+        rc = store_check_parts(s->store, err);
+    if (rc)
+        return rc;
     struct feed_config config = {.n_workers = s->n_places,
                                  .n_devices = (uint32_t)s->n_chosen,
                                  .device_of = s->device_of,
@@ -483,7 +507,7 @@ static int guard_find(struct session *s, struct err *err)
     cleanup_free char *folder = path_dirname(s->self_path);
     for (size_t i = 0; i < countof(places); i++) {
         s->guard_path = path_join(folder, places[i]);
-        if (is_executable(s->guard_path))
+        if (path_is_executable(s->guard_path))
             return 0;
         free(s->guard_path);
         s->guard_path = NULL;
@@ -524,9 +548,33 @@ void session_plan_release(struct session *s)
     free(s->guard_path);
 }
 
+/*
+ * A folder that the user named may hold other things of his: there only what makes it a run goes, so
+ * that the same command finds the place free.
+ */
+void session_unmake(const char *run_dir, bool made_folder)
+{
+    static const char *const traces[] = {
+        "run.db", "run.db-wal", "run.db-shm", "manifest.json", "logs", "parts", "input",
+    };
+    for (size_t i = 0; !made_folder && i < countof(traces); i++) {
+        cleanup_free char *path = path_join(run_dir, traces[i]);
+        if (remove(path) != 0) /* a folder that is not empty stays */
+            errno = 0;
+    }
+    struct err err = {0};
+    if (made_folder && remove_tree(run_dir, &err) != 0)
+        fprintf(stderr, "muster: %s\n", err.text);
+}
+
 int session_prepare(struct session *s, struct err *err)
 {
-    uv_loop_init(&s->loop);
+    int sys = -uv_loop_init(&s->loop);
+    if (sys) {
+        errno = sys;
+        return fail_errno(err, "make an event loop");
+    }
+    s->has_loop = true;
     s->base_seed = seed_choose(s->request);
     s->is_resumed = s->request->resume_dir != NULL;
     s->console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
@@ -541,17 +589,17 @@ int session_prepare(struct session *s, struct err *err)
     if (rc == 0)
         rc = run_folder_name(s, err);
     if (rc == 0)
+        rc = store_claim(s, err);
+    if (rc == 0)
         rc = source_take(s, err);
     if (rc == 0)
         rc = order_make(s, err);
     if (rc == 0)
-        rc = store_take(s, err);
+        rc = store_begin(s, err);
     if (rc == 0)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = reaper_open(&s->reaper, err);
-    if (rc && s->run_dir && !s->store && !s->is_resumed)
-        rmdir(s->run_dir); /* nothing is in it yet */
     if (rc == 0 && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
         log_add(s->log, LOG_WARN, "map", "%s", err->text);
     return rc;

@@ -5,5 +5,7 @@
 
 /* What can be refused before anything is touched. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
+/* The output as the manifest names it: its absolute path, or "-". A new string. */
+char *output_name_new(const char *out_path);
 /* What of the request decides about the results, beside inputs, command and seed: a JSON object. */
 void request_work(const struct map_request *request, struct buf *json_out);

@@ -15,8 +15,8 @@ int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order,
 
 void merge_rows_close(struct merge_rows *rows)
 {
-    range_reader_close(rows->ranges);
-    aside_reader_close(rows->asides);
+    row_reader_close(rows->ranges);
+    row_reader_close(rows->asides);
 }
 
 int merge_rows_range(void *context, struct merge_range *range, struct err *err)

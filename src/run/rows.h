@@ -9,8 +9,8 @@
 
 struct merge_rows {
     struct store *store;
-    struct range_reader *ranges;
-    struct aside_reader *asides;
+    struct row_reader *ranges;
+    struct row_reader *asides;
     char part_path[4200];
 };
 

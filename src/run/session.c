@@ -43,6 +43,7 @@ static const char *const cause_texts[] = {
     [CAUSE_TIMEOUT] = "took longer than the limit for one item",
     [CAUSE_START] = "the worker was not ready in time",
     [CAUSE_PROTOCOL] = "answers do not match the items",
+    [CAUSE_UNFIT] = "malformed",
     [CAUSE_LOST] = "the device is gone",
     [CAUSE_RESTARTS] = "workers die there again and again without a result",
     [CAUSE_LOSER] = "its items were answered elsewhere",
@@ -131,18 +132,28 @@ static void do_revoke(struct session *s, const struct feed_action *a)
         answers_forget(life_of(s, a->worker));
 }
 
+/* What is wrong with a record; its place stands beside it. */
+static void unfit_reason_add(struct session *s, uint64_t item, struct str place, struct buf *reason)
+{
+    cleanup_buf struct buf data = BUF_INIT;
+    struct err err = {0};
+    const char *key;
+    if (source_item_json(s->source, item, &data, &key, &err) == 0) {
+        buf_addf(reason, "it has no field '%s', by which --key matches results with items",
+                 s->request->key_field ? s->request->key_field : "");
+        return;
+    }
+    bool says_where = strncmp(err.text, place.at, place.len) == 0;
+    buf_add_text(reason, err.text + (says_where ? place.len + strlen(": ") : 0));
+}
+
 /* Why an item is given up: its worker's word, or what its record is not, or how its worker died. */
 static void reason_add(struct session *s, const struct feed_action *a, struct str place,
                        struct buf *reason)
 {
-    cleanup_buf struct buf data = BUF_INIT;
-    struct err refused = {0};
-    const char *key;
     const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "no worker";
-    if (a->detail == CAUSE_FAILED && !s->hand.error &&
-        source_item_json(s->source, a->item, &data, &key, &refused) != 0) {
-        bool says_where = strncmp(refused.text, place.at, place.len) == 0;
-        buf_add_text(reason, refused.text + (says_where ? place.len + strlen(": ") : 0));
+    if (a->detail == CAUSE_UNFIT) {
+        unfit_reason_add(s, a->item, place, reason);
         return;
     }
     if (a->detail == CAUSE_FAILED && s->hand.error)
@@ -217,6 +228,8 @@ static void do_halt(struct session *s, const struct feed_action *a)
 {
     s->was_halted = true;
     s->halt = a->detail;
+    if (s->halt == HALT_UNFIT)
+        s->end_status = err_exit_status(ERR_RECORD);
     log_add(s->log, LOG_INFO, "map", "ending early");
     session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
 }
@@ -297,7 +310,7 @@ void session_abort(struct session *s, const struct err *why)
 {
     if (s->end_err.code == 0)
         s->end_err = *why;
-    log_add(s->log, LOG_ERROR, "map", "%s", why->text);
+    log_keep(s->log, LOG_ERROR, "map", "%s", why->text); /* the last words say it */
     session_stop(s, true);
 }
 
@@ -597,9 +610,11 @@ void session_release(struct session *s)
 {
     monitor_close(s->monitor);
     ledger_free(s->ledger);
-    uv_walk(&s->loop, close_quietly, NULL);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&s->loop);
+    if (s->has_loop) {
+        uv_walk(&s->loop, close_quietly, NULL);
+        uv_run(&s->loop, UV_RUN_DEFAULT);
+        uv_loop_close(&s->loop);
+    }
     feed_free(s->feed);
     source_close(s->source);
     store_close(s->store);

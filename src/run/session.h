@@ -13,6 +13,7 @@
 
 #include <uv.h>
 
+#include "base/hist.h"
 #include "base/log.h"
 #include "core/feed.h"
 #include "core/verdict.h"
@@ -29,9 +30,11 @@
 
 struct session;
 
-/* A run of items that a filter was sent and has not answered, or has answered at a place in its part. */
+/* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
+ * Unfit ones were not written, and keep their place in the order until it comes to them. */
 struct sent_items {
     uint64_t first, count;
+    bool is_unfit;
 };
 struct answered_items {
     uint64_t first, count, offset, bytes;
@@ -57,6 +60,7 @@ struct life {
     bool is_gone; /* the guard said so, or died */
     bool exec_failed, has_exited, was_ended, is_channel, says_loaded;
     int exit_code, exit_signal, exec_errno;
+    char start_error[160]; /* why it was not even started */
     struct guard_report last_report;
 
     int fds[STREAMS];
@@ -80,6 +84,7 @@ struct life {
     size_t n_answered, cap_answered;
     uint64_t part_line_begin; /* offset in the part after the last whole line */
     uint64_t n_items_sent, n_items_answered;
+    uint64_t n_unsaid;    /* answers that were matched and not yet told to the feeder */
     char first_line[120]; /* that it printed: often a banner */
     char stray[320];      /* what gave it away: why, and the line */
     struct keyed *keyed;
@@ -88,6 +93,11 @@ struct life {
     struct logfile *stdout_log, *stderr_log;
 
     uint64_t busy_since_ms, busy_ms; /* time with items in hand */
+    struct hist item_times;          /* between answers, while it had items in hand */
+    uint64_t item_since_us;          /* the last answer, or the first item after a pause */
+    struct {
+        uint64_t first_us, span_us, count;
+    } burst; /* answers that came together share the time */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
     uint64_t cpu_ticks_seen, bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
@@ -101,6 +111,7 @@ struct place {
     struct life *life;
     uint64_t device_mem_baseline_bytes;
     uint64_t busy_ms, load_ms, items_done;
+    struct hist item_times;
     bool waits_for_memory;
     uint64_t memory_wait_since_ms;
 };
@@ -123,6 +134,7 @@ struct session {
     bool is_quiet, has_color, is_tty;
 
     char *run_dir, *run_id;
+    bool made_run; /* its folder is new, and nobody else can be in it */
     struct store *store;
     struct ledger *ledger;
     struct source *source;
@@ -141,6 +153,7 @@ struct session {
     bool is_resumed, results_are_json;
 
     uv_loop_t loop;
+    bool has_loop;
     uv_timer_t feed_timer, tick_timer;
     uv_signal_t signals[8];
     size_t n_signals;
@@ -169,7 +182,8 @@ struct session {
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
     char last_words[256]; /* of the last worker that died */
-    char last_stray[320]; /* of the last filter out of step */
+    char last_stray[320]; /* of the last worker out of step */
+    bool stray_is_channel;
     uint64_t failed_items_noted;
     uint64_t first_result_ms, status_written_ms, progress_shown_ms;
 };
@@ -240,6 +254,8 @@ MUST_CHECK int session_plan(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
+/* After the release of one that could not begin: what it made is taken away, so that it is no run. */
+void session_unmake(const char *run_dir, bool made_folder);
 /* finish.c */
 int session_finish(struct session *s, struct err *err);
 /* progress, with the session's figures */

@@ -11,6 +11,7 @@ struct figures {
     struct feed_counts counts;
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
     double items_per_s, efficiency;
+    struct hist item_times;
 };
 
 static struct figures figures_take(struct session *s)
@@ -21,6 +22,7 @@ static struct figures figures_take(struct session *s)
     for (uint32_t p = 0; p < s->n_places; p++) {
         f.busy_ms += s->places[p].busy_ms;
         f.load_ms += s->places[p].load_ms;
+        hist_merge(&f.item_times, &s->places[p].item_times);
     }
     f.seat_ms = f.wall_ms * s->n_places;
     uint64_t working_ms = s->first_result_ms > 0 ? session_now(s) - s->first_result_ms : 0;
@@ -30,6 +32,30 @@ static struct figures figures_take(struct session *s)
     f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
     return f;
+}
+
+/* "0.8 ms", "2.35 s", "1 m 40 s": an item's time to three figures. */
+static void item_time_format(char out[24], uint64_t us)
+{
+    if (us < 1000)
+        snprintf(out, 24, "%lu us", us);
+    else if (us < 1000000)
+        snprintf(out, 24, "%.3g ms", (double)us / 1e3);
+    else if (us < 100000000)
+        snprintf(out, 24, "%.3g s", (double)us / 1e6);
+    else
+        duration_format(out, us / 1000);
+}
+
+static void items_line(const struct figures *f, struct buf *out)
+{
+    char median[24], slow[24], slowest[24];
+    if (f->item_times.n == 0)
+        return;
+    item_time_format(median, hist_quantile_us(&f->item_times, 0.5));
+    item_time_format(slow, hist_quantile_us(&f->item_times, 0.99));
+    item_time_format(slowest, f->item_times.max_us);
+    buf_addf(out, "  an item    %s; 99 %% within %s, the slowest %s\n", median, slow, slowest);
 }
 
 const char *summary_run_name(const struct session *s)
@@ -92,6 +118,7 @@ void summary_print(struct session *s, const struct merge_stats *stats)
     buf_addf(&out, "  wall       %s, %.*f items/s; loading %s, over %u worker%s\n", wall,
              f.items_per_s < 100 ? 1 : 0, f.items_per_s, load, s->n_places,
              s->n_places == 1 ? "" : "s");
+    items_line(&f, &out);
     buf_addf(&out, "  devices    busy %s of %.1f device-seconds: efficiency %.0f %%\n", busy,
              (double)f.seat_ms / 1000.0, f.efficiency * 100);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
@@ -119,9 +146,10 @@ void summary_json(struct session *s, int status, struct buf *out)
         out,
         ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
         "\"wall_ms\":%lu,\"load_ms\":%lu,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
-        "\"efficiency\":%.4f,\"metrics\":",
+        "\"efficiency\":%.4f,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
         status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
-        f.wall_ms, f.load_ms, f.busy_ms, s->n_places, f.items_per_s, f.efficiency);
+        f.wall_ms, f.load_ms, f.busy_ms, s->n_places, f.items_per_s, f.efficiency,
+        hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
     buf_add_text(out, "}\n");
 }

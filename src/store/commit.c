@@ -179,6 +179,7 @@ static int attempt_add(struct store *store, const struct attempt_row *row, struc
     sqlite3_bind_int64(statement, 9, (int64_t)row->load_ms);
     sqlite3_bind_int64(statement, 10, (int64_t)row->busy_ms);
     sqlite3_bind_int64(statement, 11, (int64_t)row->mem_peak_bytes);
+    db_bind_text(statement, 12, row->times);
     return db_finish(store, statement, err);
 }
 

@@ -2,18 +2,15 @@
 #include "store/db.h"
 
 #include <errno.h>
+#include <fcntl.h>
+
+#include "base/cleanup.h"
 
 static const char *const statement_sql[] = {
 #define X(id, sql) [SQL_##id] = (sql),
     STATEMENTS(X)
 #undef X
 };
-
-/* EFBIG is RLIMIT_FSIZE, which batch systems set: to the user the disk is full all the same. */
-static bool means_full(int sys)
-{
-    return sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
-}
 
 static int file_errno(const struct store *store, int which)
 {
@@ -23,6 +20,16 @@ static int file_errno(const struct store *store, int which)
         file->pMethods)
         file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &sys);
     return sys;
+}
+
+/*
+ * Where SQLite cannot create a file it tries to read one, and remembers only that none is there. So
+ * the folder is asked, with a file that never gets a name; 0 if it has nothing against one.
+ */
+static int create_errno(const struct store *store)
+{
+    cleanup_fd int fd = open(store->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return fd >= 0 || errno == EOPNOTSUPP || errno == EISDIR ? 0 : errno;
 }
 
 /*
@@ -38,23 +45,28 @@ static int system_errno(const struct store *store, int code)
                               file_errno(store, SQLITE_FCNTL_FILE_POINTER)};
     int known = 0;
     for (size_t i = 0; i < countof(candidates); i++) {
-        if (means_full(candidates[i]))
+        if (errno_means_full(candidates[i]))
             return candidates[i];
         known = known ? known : candidates[i];
     }
-    return known;
+    return code == SQLITE_CANTOPEN && known == ENOENT ? create_errno(store) : known;
 }
 
 int db_fail(const struct store *store, struct err *err, const char *doing)
 {
     int code = sqlite3_errcode(store->db), sys = system_errno(store, code);
     const char *dir = store->dir;
-    if (code == SQLITE_FULL || means_full(sys))
+    if (code == SQLITE_FULL || errno_means_full(sys))
         return fail(err, ERR_STOPPED,
                     "%s %s/run.db: the disk is full (%s); free some space, then `muster resume`",
                     doing, dir, errno_text(sys ? sys : ENOSPC));
+    if (code == SQLITE_NOMEM)
+        return fail(err, ERR_STOPPED, "%s %s/run.db: out of memory", doing, dir);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-        return fail(err, ERR_DATA, "%s %s/run.db: %s", doing, dir, sqlite3_errmsg(store->db));
+        return fail(err, ERR_DATA,
+                    "%s %s/run.db: it is damaged (%s); put a copy in its place, or start over by "
+                    "muster map --fresh",
+                    doing, dir, sqlite3_errmsg(store->db));
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return fail(err, ERR_UNAVAILABLE, "%s %s/run.db: another process is using it%s", doing, dir,
                     store->is_networked

@@ -24,8 +24,8 @@
     X(ASIDE_ADD, "INSERT OR REPLACE INTO asides (item, attempts, reason, stderr_tail, place)"      \
                  " VALUES (?1, ?2, ?3, ?4, ?5)")                                                   \
     X(ATTEMPT_ADD, "INSERT OR REPLACE INTO attempts (id, seat, label, pid, started_ms, ended_ms,"  \
-                   " ended_by, items_done, load_ms, busy_ms, mem_peak_bytes)"                      \
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                       \
+                   " ended_by, items_done, load_ms, busy_ms, mem_peak_bytes, times)"               \
+                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")                  \
     X(EVENT_ADD, "INSERT INTO events (wall_ms, kind, json) VALUES (?1, ?2, ?3)")                   \
     X(SAMPLE_ADD, "INSERT INTO samples (wall_ms, device, mem_used_bytes, busy_percent,"            \
                   " temperature_c, power_w) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                      \
@@ -40,6 +40,11 @@ enum statement {
     STATEMENTS(X)
 #undef X
     N_STATEMENTS
+};
+
+/* Of a part's number; nobody gets there, and what is read from elsewhere may not say so either. */
+enum {
+    PART_MAX = INT32_MAX
 };
 
 /* The one row of the table `progress`, kept in step with `ranges` by every commit. */

@@ -64,14 +64,15 @@ static bool read_ledger(struct run_summary *out, char **state)
     struct store_totals totals;
     if (store_open(&store, out->dir, STORE_READ, NULL) != 0)
         return false;
-    bool is_read = store_totals(store, &totals, NULL) == 0;
+    cleanup_free char *items = NULL;
+    bool is_read = store_totals(store, &totals, NULL) == 0 &&
+                   store_get(store, "items", &items, NULL) == 0 &&
+                   store_get(store, "message", &out->message, NULL) == 0 &&
+                   store_get(store, "state", state, NULL) == 0;
     if (is_read) {
-        cleanup_free char *items = store_get(store, "items");
         out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
         out->items_done = totals.items_done;
         out->items_aside = totals.items_aside;
-        out->message = store_get(store, "message");
-        *state = store_get(store, "state");
     }
     store_close(store);
     return is_read;

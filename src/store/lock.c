@@ -107,6 +107,9 @@ int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "lock");
     cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        return fail_errno_as(err, ERR_USAGE,
+                             "the run's folder %s must be writable for who goes on with it", dir);
     if (fd < 0)
         return fail_errno(err, "open %s", path);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

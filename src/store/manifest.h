@@ -49,6 +49,7 @@ struct manifest {
 /* The environment is noted too, but only what steers devices and threads (CUDA_*, SLURM_*, OMP_*
  * …): the rest may hold secrets. */
 MUST_CHECK int manifest_write(const char *dir, const struct manifest *manifest, struct err *err);
-/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Give it back with manifest_release. */
+/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Give it back with manifest_release. What is
+ * always there: verb, argv, cwd, options_json; all else may be NULL. */
 MUST_CHECK int manifest_read(const char *dir, struct manifest *out, struct err *err);
 void manifest_release(struct manifest *manifest);

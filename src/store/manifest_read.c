@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <jansson.h>
 
 #include "base/buf.h"
@@ -123,16 +124,27 @@ int manifest_read(const char *dir, struct manifest *out, struct err *err)
     cleanup_free char *path = path_join(dir, "manifest.json");
     cleanup_buf struct buf text = BUF_INIT;
     int rc = file_read(path, MANIFEST_MAX, &text, err);
+    if (rc && err && err->sys == ENOENT) {
+        rc =
+            fail(err, ERR_USAGE,
+                 "%s is not there: the run ended before it had begun; start it again by muster map",
+                 path);
+        err->sys = ENOENT; /* for callers to whom such a run does not matter */
+    }
     if (rc)
         return rc;
     json_error_t why;
     json_t *root = json_loadb(buf_text(&text), text.len, 0, &why);
     if (!root)
-        return fail(err, ERR_DATA, "%s: line %d: %s", path, why.line, why.text);
+        return fail(err, ERR_DATA,
+                    "%s is damaged (line %d: %s); start over by muster map --fresh (muster results "
+                    "prints what is done)",
+                    path, why.line, why.text);
     struct owner *owner = xcalloc(1, sizeof(*owner));
     owner->root = root;
     fields_of(owner, out);
-    if (number_of(root, "manifest") == MANIFEST_VERSION && out->argv && out->cwd && out->verb)
+    if (number_of(root, "manifest") == MANIFEST_VERSION && out->argv && out->cwd && out->verb &&
+        json_is_object(json_object_get(root, "options")))
         return 0;
     manifest_release(out);
     return fail(err, ERR_DATA, "%s is not a manifest that this muster understands", path);

@@ -3,6 +3,9 @@
  * Reading: streams over the tables, so that a run of any size needs bounded memory.
  */
 #include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -21,21 +24,37 @@ static const char *const range_sql[] = {
         " ORDER BY seq",
 };
 
-struct range_reader {
+struct row_reader {
     struct store *store;
     sqlite3_stmt *statement;
 };
 
-int range_reader_open(struct range_reader **out, struct store *store, enum range_order order,
-                      struct err *err)
+static int reader_open(struct row_reader **out, struct store *store, const char *sql,
+                       struct err *err)
 {
     sqlite3_stmt *statement = NULL;
-    int rc = db_prepare(store, range_sql[order], &statement, err);
+    int rc = db_prepare(store, sql, &statement, err);
     if (rc)
         return rc;
     *out = xmalloc(sizeof(**out));
-    **out = (struct range_reader){store, statement};
+    **out = (struct row_reader){store, statement};
     return 0;
+}
+
+static int reader_step(struct row_reader *reader, struct err *err)
+{
+    int step = sqlite3_step(reader->statement);
+    if (step == SQLITE_DONE)
+        return 0;
+    return step == SQLITE_ROW ? 1 : db_fail(reader->store, err, "read");
+}
+
+void row_reader_close(struct row_reader *reader)
+{
+    if (!reader)
+        return;
+    sqlite3_finalize(reader->statement);
+    free(reader);
 }
 
 static uint64_t column_u64(sqlite3_stmt *statement, int column)
@@ -48,13 +67,17 @@ static const char *column_text(sqlite3_stmt *statement, int column)
     return (const char *)sqlite3_column_text(statement, column);
 }
 
-int range_reader_next(struct range_reader *reader, struct range_row *row, struct err *err)
+int range_reader_open(struct row_reader **out, struct store *store, enum range_order order,
+                      struct err *err)
 {
-    int step = sqlite3_step(reader->statement);
-    if (step == SQLITE_DONE)
-        return 0;
-    if (step != SQLITE_ROW)
-        return db_fail(reader->store, err, "read");
+    return reader_open(out, store, range_sql[order], err);
+}
+
+int range_reader_next(struct row_reader *reader, struct range_row *row, struct err *err)
+{
+    int rc = reader_step(reader, err);
+    if (rc <= 0)
+        return rc;
     *row = (struct range_row){
         .first = column_u64(reader->statement, 0),
         .count = column_u64(reader->statement, 1),
@@ -65,42 +88,21 @@ int range_reader_next(struct range_reader *reader, struct range_row *row, struct
         .attempt = (uint32_t)sqlite3_column_int64(reader->statement, 6),
         .metrics = column_text(reader->statement, 7),
     };
-    return 1;
+    return rc;
 }
 
-void range_reader_close(struct range_reader *reader)
+int aside_reader_open(struct row_reader **out, struct store *store, struct err *err)
 {
-    if (!reader)
-        return;
-    sqlite3_finalize(reader->statement);
-    free(reader);
+    return reader_open(
+        out, store, "SELECT item, attempts, reason, stderr_tail, place FROM asides ORDER BY item",
+        err);
 }
 
-struct aside_reader {
-    struct store *store;
-    sqlite3_stmt *statement;
-};
-
-int aside_reader_open(struct aside_reader **out, struct store *store, struct err *err)
+int aside_reader_next(struct row_reader *reader, struct aside_row *row, struct err *err)
 {
-    sqlite3_stmt *statement = NULL;
-    int rc = db_prepare(
-        store, "SELECT item, attempts, reason, stderr_tail, place FROM asides ORDER BY item",
-        &statement, err);
-    if (rc)
+    int rc = reader_step(reader, err);
+    if (rc <= 0)
         return rc;
-    *out = xmalloc(sizeof(**out));
-    **out = (struct aside_reader){store, statement};
-    return 0;
-}
-
-int aside_reader_next(struct aside_reader *reader, struct aside_row *row, struct err *err)
-{
-    int step = sqlite3_step(reader->statement);
-    if (step == SQLITE_DONE)
-        return 0;
-    if (step != SQLITE_ROW)
-        return db_fail(reader->store, err, "read");
     *row = (struct aside_row){
         .item = column_u64(reader->statement, 0),
         .attempts = (uint32_t)sqlite3_column_int64(reader->statement, 1),
@@ -108,15 +110,44 @@ int aside_reader_next(struct aside_reader *reader, struct aside_row *row, struct
         .stderr_tail = column_text(reader->statement, 3),
         .place = column_text(reader->statement, 4),
     };
-    return 1;
+    return rc;
 }
 
-void aside_reader_close(struct aside_reader *reader)
+int attempt_reader_open(struct row_reader **out, struct store *store, struct err *err)
 {
-    if (!reader)
-        return;
-    sqlite3_finalize(reader->statement);
-    free(reader);
+    return reader_open(
+        out, store,
+        "SELECT id, seat, items_done, load_ms, busy_ms, times FROM attempts ORDER BY id", err);
+}
+
+int attempt_reader_next(struct row_reader *reader, struct attempt_row *row, struct err *err)
+{
+    int rc = reader_step(reader, err);
+    if (rc <= 0)
+        return rc;
+    *row = (struct attempt_row){
+        .id = column_u64(reader->statement, 0),
+        .seat = (uint32_t)sqlite3_column_int64(reader->statement, 1),
+        .items_done = column_u64(reader->statement, 2),
+        .load_ms = column_u64(reader->statement, 3),
+        .busy_ms = column_u64(reader->statement, 4),
+        .times = column_text(reader->statement, 5),
+    };
+    return rc;
+}
+
+int store_event_count(struct store *store, const char *kind, uint64_t *out, struct err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = db_prepare(store, "SELECT count(*) FROM events WHERE kind = ?1", &statement, err);
+    if (rc)
+        return rc;
+    db_bind_text(statement, 1, kind);
+    int step = sqlite3_step(statement);
+    *out = step == SQLITE_ROW ? column_u64(statement, 0) : 0;
+    rc = step == SQLITE_ROW ? 0 : db_fail(store, err, "read");
+    sqlite3_finalize(statement);
+    return rc;
 }
 
 struct spans {
@@ -138,6 +169,20 @@ static void spans_add(struct spans *spans, uint64_t first, uint64_t count)
     spans->at[spans->len++] = (struct item_span){first, count};
 }
 
+/* No muster writes such a row, but the file may come from anywhere, and who gets the spans relies on
+ * their order. */
+static int spans_check(const struct store *store, const struct spans *spans, int64_t first,
+                       int64_t count, struct err *err)
+{
+    const struct item_span *last = spans->len ? &spans->at[spans->len - 1] : NULL;
+    bool is_after = !last || (uint64_t)first >= last->first + last->count;
+    if (first >= 0 && count > 0 && count <= INT64_MAX - first && is_after)
+        return 0;
+    return fail(err, ERR_DATA,
+                "%s/run.db is damaged: a result of %" PRId64 " items from item %" PRId64 "%s",
+                store->dir, count, first, is_after ? "" : ", one of which has a result already");
+}
+
 int store_done(struct store *store, struct item_span **out, size_t *n_out, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
@@ -145,10 +190,15 @@ int store_done(struct store *store, struct item_span **out, size_t *n_out, struc
     if (rc)
         return rc;
     struct spans spans = {0};
-    int step;
-    while ((step = sqlite3_step(statement)) == SQLITE_ROW)
-        spans_add(&spans, column_u64(statement, 0), column_u64(statement, 1));
-    if (step != SQLITE_DONE)
+    int step = SQLITE_DONE;
+    while (rc == 0 && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+        int64_t first = sqlite3_column_int64(statement, 0),
+                count = sqlite3_column_int64(statement, 1);
+        rc = spans_check(store, &spans, first, count, err);
+        if (rc == 0)
+            spans_add(&spans, (uint64_t)first, (uint64_t)count);
+    }
+    if (rc == 0 && step != SQLITE_DONE)
         rc = db_fail(store, err, "read");
     sqlite3_finalize(statement);
     if (rc) {
@@ -158,6 +208,57 @@ int store_done(struct store *store, struct item_span **out, size_t *n_out, struc
     *out = spans.at;
     *n_out = spans.len;
     return 0;
+}
+
+struct part_ends {
+    uint64_t *at; /* by number */
+    size_t cap;
+};
+
+static void part_end_note(struct part_ends *ends, uint64_t part, uint64_t end)
+{
+    if (part >= ends->cap) {
+        size_t cap = MAX((size_t)part + 1, 2 * ends->cap);
+        ends->at = xrealloc(ends->at, cap * sizeof(*ends->at));
+        memset(ends->at + ends->cap, 0, (cap - ends->cap) * sizeof(*ends->at));
+        ends->cap = cap;
+    }
+    ends->at[part] = MAX(ends->at[part], end);
+}
+
+static int part_check(struct store *store, size_t part, uint64_t bytes_min, struct err *err)
+{
+    static const char cure[] = "put it back, or start over by muster map --fresh";
+    cleanup_free char *path = xasprintf("%s/parts/%zu.part", store_dir(store), part);
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT)
+        return fail(err, ERR_DATA, "%s is missing, and results of this run with it; %s", path,
+                    cure);
+    if (stat(path, &st) != 0)
+        return fail_errno(err, "look at %s", path);
+    if ((uint64_t)st.st_size < bytes_min)
+        return fail(err, ERR_DATA, "%s has %ld bytes, and results of this run reach up to %lu; %s",
+                    path, (long)st.st_size, bytes_min, cure);
+    return 0;
+}
+
+int store_check_parts(struct store *store, struct err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    struct part_ends ends = {0};
+    int rc = db_prepare(store, "SELECT part, offset + bytes FROM ranges", &statement, err), step;
+    if (rc)
+        return rc;
+    while ((step = sqlite3_step(statement)) == SQLITE_ROW)
+        part_end_note(&ends, column_u64(statement, 0), column_u64(statement, 1));
+    if (step != SQLITE_DONE)
+        rc = db_fail(store, err, "read");
+    sqlite3_finalize(statement);
+    for (size_t part = 0; rc == 0 && part < ends.cap; part++)
+        if (ends.at[part] > 0)
+            rc = part_check(store, part, ends.at[part], err);
+    free(ends.at);
+    return rc;
 }
 
 int store_totals(struct store *store, struct store_totals *out, struct err *err)
@@ -196,7 +297,7 @@ static uint64_t parts_on_disk(const char *dir)
         if (!str_ends_with(name, STR(".part")))
             continue;
         name.len -= strlen(".part");
-        if (u64_parse(name, 0, UINT32_MAX, &part, NULL) == 0)
+        if (u64_parse(name, 0, PART_MAX, &part, NULL) == 0)
             largest = MAX(largest, part);
     }
     if (folder)
@@ -208,7 +309,8 @@ uint64_t store_next_part(struct store *store)
 {
     if (!store->knows_parts) {
         int64_t attempts = 0;
-        if (db_number(store, "SELECT max(id) FROM attempts", &attempts, NULL) != 0)
+        if (db_number(store, "SELECT max(id) FROM attempts WHERE id BETWEEN 0 AND 2147483647",
+                      &attempts, NULL) != 0)
             attempts = 0;
         uint64_t used = MAX((uint64_t)attempts, parts_on_disk(store->dir));
         store->progress.next_part = MAX(store->progress.next_part, used + 1);

@@ -29,7 +29,7 @@ static const char schema_sql[] =
     "CREATE TABLE attempts ( -- one life of one worker; id is the part it writes\n"
     "  id INTEGER PRIMARY KEY, seat INTEGER NOT NULL, label TEXT, pid INTEGER,\n"
     "  started_ms INTEGER, ended_ms INTEGER, ended_by TEXT, items_done INTEGER, load_ms INTEGER,\n"
-    "  busy_ms INTEGER, mem_peak_bytes INTEGER);\n"
+    "  busy_ms INTEGER, mem_peak_bytes INTEGER, times TEXT);\n"
     "CREATE TABLE events ( -- what happened, in order\n"
     "  id INTEGER PRIMARY KEY, wall_ms INTEGER NOT NULL, kind TEXT NOT NULL, json TEXT);\n"
     "CREATE TABLE samples ( -- the devices as they were seen\n"

@@ -48,7 +48,7 @@ static int database_open(struct store *store, const char *name, int flags, struc
 {
     if (sqlite3_open_v2(name, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
         if (!store->db)
-            return fail(err, ERR_SYS, "open %s: out of memory", name);
+            return fail(err, ERR_STOPPED, "open %s: out of memory", name);
         return db_fail(store, err, "open");
     }
     sqlite3_busy_timeout(store->db, store->mode == STORE_READ ? READ_BUSY_MS : BUSY_MS);
@@ -120,17 +120,42 @@ static int progress_load(struct store *store, struct err *err)
                         &statement, err);
     if (rc)
         return rc;
-    if (sqlite3_step(statement) == SQLITE_ROW)
+    int step = sqlite3_step(statement);
+    if (step == SQLITE_ROW)
         store->progress = (struct progress){
             .ranges = (uint64_t)sqlite3_column_int64(statement, 0),
             .items_done = (uint64_t)sqlite3_column_int64(statement, 1),
             .result_bytes = (uint64_t)sqlite3_column_int64(statement, 2),
             .next_part = (uint64_t)sqlite3_column_int64(statement, 3),
         };
-    else
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
         rc = db_fail(store, err, "read");
+    else if (step == SQLITE_DONE || store->progress.next_part > PART_MAX)
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its table progress is %s", store->dir,
+                  step == SQLITE_DONE ? "empty" : "out of range");
     sqlite3_finalize(statement);
     return rc;
+}
+
+/* What was begun is no run: the same command must find the place as it was. */
+static void database_drop(struct store *store, const char *path)
+{
+    static const char *const suffixes[] = {"-journal", "-wal", "-shm", ""};
+    database_close(store);
+    for (size_t i = 0; i < countof(suffixes); i++) {
+        cleanup_free char *file = xasprintf("%s%s", path, suffixes[i]);
+        unlink(file);
+    }
+}
+
+/*
+ * Was it killed before its manifest was written? Then no worker ran, and there is no part (rmdir
+ * tells); a part without a manifest is somebody else's doing, and not ours to drop.
+ */
+static bool is_stillborn(const char *dir)
+{
+    cleanup_free char *manifest = path_join(dir, "manifest.json"), *parts = path_join(dir, "parts");
+    return !path_exists(manifest) && rmdir(parts) == 0 && mkdir(parts, 0777) == 0;
 }
 
 static int open_new(struct store *store, const char *path, struct err *err)
@@ -145,6 +170,8 @@ static int open_new(struct store *store, const char *path, struct err *err)
     if (rc == 0)
         rc = db_exec(store, "PRAGMA synchronous = NORMAL;", err);
     store->progress.next_part = 1;
+    if (rc)
+        database_drop(store, path);
     return rc;
 }
 
@@ -163,12 +190,14 @@ static int open_again(struct store *store, const char *path, struct err *err)
 static int open_to_write(struct store *store, const char *path, struct err *err)
 {
     bool is_new = store->mode == STORE_CREATE;
-    if (is_new && path_exists(path))
-        return fail(err, ERR_USAGE, "%s holds a run already (`muster resume` goes on with it)",
-                    store->dir);
     int rc = run_lock_take(&store->lock, store->dir, err);
     if (rc)
         return rc;
+    if (is_new && path_exists(path) && !is_stillborn(store->dir))
+        return fail(err, ERR_USAGE, "%s holds a run already (`muster resume` goes on with it)",
+                    store->dir);
+    if (is_new)
+        database_drop(store, path);
     /* An order to stop was meant for the muster before us. */
     cleanup_free char *stop = path_join(store->dir, "stop");
     if (unlink(stop) != 0 && errno != ENOENT)
@@ -241,17 +270,21 @@ int store_set(struct store *store, const char *key, const char *value, struct er
     return db_finish(store, statement, err);
 }
 
-char *store_get(struct store *store, const char *key)
+int store_get(struct store *store, const char *key, char **out, struct err *err)
 {
     sqlite3_stmt *statement;
-    if (db_statement(store, SQL_FACT_GET, &statement, NULL) != 0)
-        return NULL;
+    *out = NULL;
+    int rc = db_statement(store, SQL_FACT_GET, &statement, err);
+    if (rc)
+        return rc;
     db_bind_text(statement, 1, key);
-    const unsigned char *value = NULL;
-    if (sqlite3_step(statement) == SQLITE_ROW)
-        value = sqlite3_column_text(statement, 0);
-    char *copy = value ? xstrdup((const char *)value) : NULL;
+    int step = sqlite3_step(statement);
+    const unsigned char *value = step == SQLITE_ROW ? sqlite3_column_text(statement, 0) : NULL;
+    if (value)
+        *out = xstrdup((const char *)value);
+    else if (step != SQLITE_DONE)
+        rc = db_fail(store, err, "read");
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
-    return copy;
+    return rc;
 }

@@ -44,6 +44,7 @@ struct attempt_row {
     const char *end;                        /* "status 7", "SIGSEGV", "stopped", NULL */
     uint64_t items_done;
     uint64_t load_ms, busy_ms;
+    const char *times; /* a struct hist as text */
     uint64_t mem_peak_bytes;
 };
 
@@ -69,7 +70,8 @@ enum store_mode {
 
 /*
  * Opens run.db in the run folder `dir` (absolute). CREATE makes folder, parts/, logs/ and the
- * schema; RESUME takes the run's lock (ERR_UNAVAILABLE naming the pid of the muster that holds it);
+ * schema (ERR_USAGE where a run is; one that was killed before it had a manifest or a part is none),
+ * and leaves no run.db when it fails; RESUME takes the run's lock (ERR_UNAVAILABLE naming the pid of the muster that holds it);
  * READ never writes and works while a run is going on. ERR_DATA for a file that is not ours, or of
  * a schema that is newer than this program.
  */
@@ -110,8 +112,8 @@ MUST_CHECK int store_commit_held(struct store *store, struct err *err);
 
 /* Small facts about the run as a whole: "state", "items", "exit", "output", "seed" … */
 MUST_CHECK int store_set(struct store *store, const char *key, const char *value, struct err *err);
-/* A new string or NULL. */
-char *store_get(struct store *store, const char *key);
+/* *out is a new string, or NULL where there is no such fact. */
+MUST_CHECK int store_get(struct store *store, const char *key, char **out, struct err *err);
 /* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
 MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err);
 /* The next free part number, another one at each call, from 1: parts of earlier incarnations are
@@ -127,21 +129,32 @@ struct item_span {
 MUST_CHECK int store_done(struct store *store, struct item_span **out, size_t *n_out,
                           struct err *err);
 
-/* Streaming readers; *_next returns 1 while there is a row, 0 at the end, negative on error. */
+/* Streaming readers, a table each; *_next returns 1 while there is a row, 0 at the end, negative on
+ * error. Texts of a row are valid until the next one. */
+struct row_reader;
+void row_reader_close(struct row_reader *reader);
+
 enum range_order {
     RANGES_BY_ITEM,
     RANGES_AS_COMMITTED
 };
-struct range_reader;
-MUST_CHECK int range_reader_open(struct range_reader **out, struct store *store,
+MUST_CHECK int range_reader_open(struct row_reader **out, struct store *store,
                                  enum range_order order, struct err *err);
-int range_reader_next(struct range_reader *reader, struct range_row *row, struct err *err);
-void range_reader_close(struct range_reader *reader);
+int range_reader_next(struct row_reader *reader, struct range_row *row, struct err *err);
 
-struct aside_reader;
-MUST_CHECK int aside_reader_open(struct aside_reader **out, struct store *store, struct err *err);
-int aside_reader_next(struct aside_reader *reader, struct aside_row *row, struct err *err);
-void aside_reader_close(struct aside_reader *reader);
+MUST_CHECK int aside_reader_open(struct row_reader **out, struct store *store, struct err *err);
+int aside_reader_next(struct row_reader *reader, struct aside_row *row, struct err *err);
+
+MUST_CHECK int attempt_reader_open(struct row_reader **out, struct store *store, struct err *err);
+/* Of the row, what a forecast needs is filled: id, seat, items_done, load_ms, busy_ms, times. */
+int attempt_reader_next(struct row_reader *reader, struct attempt_row *row, struct err *err);
+
+/* How many events of one kind there are. */
+MUST_CHECK int store_event_count(struct store *store, const char *kind, uint64_t *out,
+                                 struct err *err);
+
+/* That each part is there, and as long as the rows say: else results are gone (ERR_DATA). */
+MUST_CHECK int store_check_parts(struct store *store, struct err *err);
 
 struct store_totals {
     uint64_t items_done, items_aside, ranges, attempts;

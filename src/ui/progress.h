@@ -40,8 +40,9 @@ struct progress *progress_new(const struct progress_opts *opts);
 void progress_show(struct progress *progress, const struct progress_total *total, uint64_t now_ms,
                    bool last);
 /* Make room for other lines on stderr, and come back after them. */
-void progress_hide(void *progress);
-void progress_back(void *progress);
+/* context: the progress. */
+void progress_hide(void *context);
+void progress_back(void *context);
 void progress_free(struct progress *progress);
 
 /*

@@ -131,6 +131,32 @@ END
     [ ! -e out.txt ]
 }
 
+@test "damaged input found on the way: said once, without advice that cannot help" {
+    { seq 200000 | gzip; echo garbage; } >in.txt.gz
+    map -g cpu:1 in.txt.gz -o out.txt -- cat
+    ended_with 65
+    [ "$(grep -c "in.txt.gz: something that is not gzip follows" <<<"$output")" -eq 1 ]
+    says_not "muster resume" "truncate"
+    printf '{"a":1}\n{"a":' >cut.jsonl
+    run limited sh -c '"$MUSTER" map -g cpu:1 --format jsonl - -o out.txt -- cat <cut.jsonl'
+    ended_with 65
+    says "stdin: the last record, at byte 8, is cut off"
+    says_not "truncate" "muster resume"
+    holds muster-runs/latest/orchestrator.log "the last record, at byte 8, is cut off"
+}
+
+@test "results that do not fit the output's format are safe, and the last line says how to get them" {
+    printf '{"i":1}\n{"i":2}\n' >in.jsonl
+    map -g cpu:1 in.jsonl -o out.csv -- jq -c --unbuffered '{"f\(.i)":1}'
+    ended_with 65
+    says "it has 'f2', which the first result has not"
+    [[ $(tail -1 <<<"$output") == *"muster results "*"-o FILE"* ]]
+    run limited "$MUSTER" results -o out.jsonl
+    ended_with 0
+    printf '{"f1":1}\n{"f2":1}\n' >want
+    same out.jsonl want
+}
+
 @test "a file that cannot be read is refused by name" {
     [ "$(id -u)" -ne 0 ] || skip "root can read everything"
     seq 3 >in.txt
@@ -174,7 +200,126 @@ END
     says "in.txt" "No such file"
 }
 
+@test "an output that is an input as well is refused, also with --force, and stays as it is" {
+    seq 5 >in.txt
+    cp in.txt copy.txt
+    ln in.txt link.txt
+    local output_name
+    for output_name in in.txt ./in.txt link.txt; do
+        map --force -g cpu:1 in.txt -o $output_name -- sed -u 's/^/x/'
+        ended_with 2
+        says "in.txt is input and output"
+    done
+    same in.txt copy.txt
+}
+
+@test "places where nothing can be written are refused before anything is computed" {
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o in.txt/out.txt -- touch computed
+    ended_with 2
+    says "the output's folder in.txt is a file"
+    map -g cpu:1 in.txt -o "" -- touch computed
+    ended_with 2
+    says "no output"
+    map -g cpu:1 --runs-dir in.txt in.txt -o out.txt -- touch computed
+    ended_with 2
+    says "in.txt"
+    map -g cpu:1 --runs-dir in.txt/runs in.txt -o out.txt -- touch computed
+    ended_with 2
+    says "in.txt/runs: Not a directory"
+    [ ! -e computed ]
+}
+
+@test "a device as output is no file that exists, and nothing is put beside it" {
+    echo '{"a":1}' >in.jsonl
+    echo '{"a":' >>in.jsonl
+    echo '{"a":2}' >>in.jsonl
+    map -g cpu:1 in.jsonl -o /dev/null -- cat
+    ended_with 1
+    [ ! -e /dev/null.failed.jsonl ]
+    [ -c /dev/null ]
+    holds muster-runs/latest/failed.jsonl '"item":1'
+}
+
+@test "--limit 0 is refused in words that people use" {
+    seq 3 >in.txt
+    map -g cpu:1 --limit 0 in.txt -o out.txt -- cat
+    ended_with 2
+    says "--limit: 0 is too small, the least is 1"
+}
+
+@test "items from a terminal: it says that it waits for them" {
+    $PYTHON - >said <<'END'
+import os, pty, subprocess
+ours, theirs = pty.openpty()
+muster = subprocess.Popen([os.environ["MUSTER"], "map", "-g", "cpu:1", "-", "-o", "out.txt", "--", "cat"],
+                          stdin=theirs, stderr=subprocess.PIPE, text=True)
+print(muster.stderr.readline(), flush=True)
+os.write(ours, b"one\ntwo\n\x04")
+print(muster.communicate(timeout=30)[1], muster.returncode)
+END
+    cat said
+    holds said "the items are read from the terminal; Ctrl-D"
+    printf 'one\ntwo\n' >want.txt
+    same out.txt want.txt
+}
+
+@test "--weight needs fields" {
+    seq 3 >in.txt
+    map -g cpu:1 --weight w in.txt -o out.txt -- cat
+    ended_with 2
+    says "--weight needs items with fields"
+}
+
+@test "the file of failed items is not taken as input where it would be replaced" {
+    echo '{"a":1}' >out.jsonl.failed.jsonl
+    map --force -g cpu:1 out.jsonl.failed.jsonl -o out.jsonl -- cat
+    ended_with 2
+    says "out.jsonl.failed.jsonl" "name another output"
+    [ -e out.jsonl.failed.jsonl ]
+}
+
+@test "standard descriptors that are closed are not taken for files" {
+    seq 2000 >in.txt
+    local closed
+    for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
+        rm -f out.txt
+        run limited sh -c "\"\$MUSTER\" map --fresh -g cpu:2 in.txt -o out.txt -- sed -u 's/^/x/' $closed"
+        ended_with 0
+        sed 's/^/x/' in.txt >want.txt
+        same out.txt want.txt
+        [ "$(query 'pragma integrity_check')" = ok ]
+    done
+    run limited sh -c '"$MUSTER" map -g cpu:1 in.txt -o - -- cat >&-'
+    ended_with 1
+    says "stdout" "every result is safe"
+    run limited sh -c '"$MUSTER" map -g cpu:1 - -o out2.txt -- cat <&-'
+    [ "$status" -ne 0 ]
+    says "stdin"
+    [ ! -e out2.txt ]
+}
+
+@test "many workers get the descriptors that they need" {
+    seq 400 >in.txt
+    # shellcheck disable=SC2016
+    run limited sh -c 'ulimit -Sn 64; "$MUSTER" map -g cpu:12 in.txt -o out.txt -- sh -c "while read -r n; do echo \$n; sleep 0.01; done"'
+    ended_with 0
+    same out.txt in.txt
+    says_not "could not be started"
+}
+
 # ---- disk ----
+
+@test "a limit on the size of files is like a full disk: 75, and it can be resumed" {
+    seq 400000 >in.txt
+    run limited sh -c 'ulimit -f 1000; "$MUSTER" map -g cpu:2 in.txt -o out.txt -- cat'
+    ended_with 75
+    says "muster resume"
+    run limited "$MUSTER" resume
+    ended_with 0
+    same out.txt in.txt
+}
+
 
 @test "a full disk: 75, and after making room a resume finishes" {
     mkdir disk
@@ -251,6 +396,22 @@ END
     map -g cpu:1 --key id in.jsonl -o out.jsonl -- ./once
     ended_with 0
     same out.jsonl in.jsonl
+}
+
+@test "a channel worker's breach is told in the channel's words" {
+    seq 3 >in.txt
+    pyworker breach <<'END'
+import os
+fd = int(os.environ["MUSTER_CHANNEL"])
+os.write(fd, b'{"ready":1}\n')
+os.read(fd, 65536)
+os.write(fd, b'{"done":0,"result":{"a":nope}}\n')
+os.read(fd, 65536)
+END
+    map -g cpu:1 in.txt -o out.jsonl -- ./breach
+    ended_with 1
+    says "breaks the protocol of the channel" "a message that is no JSON object" '{"a":nope}'
+    says_not "one line out for each line in"
 }
 
 @test "too few answers: the worker drops lines" {

@@ -47,6 +47,26 @@ END
     [ "$(jq -r 'select(.index == 2) | .mem_total_bytes' <<<"$output")" = $((141 << 30)) ]
 }
 
+@test "muster gpus shows a lost GPU as lost, whatever is asked for" {
+    run "$MUSTER" gpus -g sim:3xH200,lost@1
+    ended_with 0
+    [ "$(grep -c '^gpu ' <<<"$output")" -eq 3 ]
+    grep '^gpu 1 .*LOST' <<<"$output"
+    run "$MUSTER" gpus -g sim:2xH200,lost@0,hang@1
+    ended_with 0
+    [ "$(grep -c LOST <<<"$output")" -eq 2 ]
+    export MUSTER_FAKE_NVML=gpus=3,lost=2
+    local spec
+    for spec in all 2 0-2; do
+        run "$MUSTER" gpus -g $spec
+        ended_with 0
+        grep '^gpu 2 .*LOST' <<<"$output"
+    done
+    run "$MUSTER" gpus -g free
+    ended_with 0
+    says_not "LOST"
+}
+
 @test "muster gpus shows only what is visible, counted from 0" {
     CUDA_VISIBLE_DEVICES=5,3 run --separate-stderr "$MUSTER" gpus --json
     ended_with 0
@@ -217,11 +237,26 @@ END
     [ -f muster-runs/latest/logs/gpu_0+4_stdout.log ]
 }
 
-@test "GPUs that do not divide evenly" {
+@test "named GPUs that cannot be shared out: 2, before any is looked for" {
     seer 4
     map -g 0-2 --gpus-per-worker 2 in.txt -o out.txt -- ./seer
+    ended_with 2
+    says "the 3 devices of -g cannot be shared out among workers of 2: name 2 or 4"
+    map -g cpu:1 --gpus-per-worker 2 in.txt -o out.txt -- ./seer
+    ended_with 2
+}
+
+@test "of free GPUs as many whole sets are taken as there are, and the rest is left to others" {
+    export MUSTER_FAKE_NVML=gpus=8,full=0
+    crowd 3
+    map --gpus-per-worker 2 in.txt -o out.txt -- ./crowd
+    ended_with 0
+    # NVLink connects i and i+4: the partner of 4 is taken.
+    says "gpu 4 is left over: a worker takes 2 devices"
+    [ "$(cut -d'|' -f1 out.txt | sort -u | tr '\n' ' ')" = "1,5 2,6 3,7 " ]
+    map --gpus-per-worker 9 in.txt -o out2.txt -- ./crowd
     ended_with 69
-    says "3 devices do not fill seats of 2"
+    says "a worker takes 9 devices (--gpus-per-worker), and 7 can be had"
 }
 
 @test "--workers-per-gpu puts several on one" {

@@ -12,7 +12,6 @@ import muster, os, time
 for item in muster.items():
     while item.index >= 20 and not os.path.exists("go"):
         time.sleep(0.01)
-    time.sleep(0.002)  # slow enough for each result to be reported at once
     item.done(id=item.index, seed=item.seed)
 END
     seq 100 >in.txt
@@ -58,6 +57,114 @@ last_line() { tail -1 <<<"$output"; }
     results_are 15
     touch go
     resume
+    ended_with 0
+    complete
+}
+
+@test "no second run is started into an output that a run is at work on" {
+    gated_begin
+    run limited "$MUSTER" map -g cpu:1 in.txt -o out.jsonl -- ./gated
+    ended_with 69
+    says "run $(basename "$(run_dir)") is going on and writes to out.jsonl" "muster stop"
+    run limited "$MUSTER" map --fresh -g cpu:1 in.txt -o ./out.jsonl -- cat
+    ended_with 69
+    [ "$(find muster-runs -maxdepth 1 -name '2*' | wc -l)" -eq 1 ]
+    touch go
+    map_end
+    ended_with 0
+    complete
+}
+
+# A run with results that was stopped.
+stopped() {
+    gated_begin
+    "$MUSTER" stop --no-wait --now
+    map_end
+    ended_with 75
+    touch go
+}
+
+@test "a missing or cut part is named before anything is computed" {
+    stopped
+    cp -r "$(run_dir)/parts" kept
+    truncate -s 10 "$(run_dir)"/parts/*
+    resume
+    ended_with 65
+    says "/parts/" "has 10 bytes, and results of this run reach up to" "muster map --fresh"
+    rm "$(run_dir)"/parts/*
+    resume
+    ended_with 65
+    says ".part is missing" "muster map --fresh"
+    rmdir "$(run_dir)/parts"
+    resume
+    ended_with 65
+    says ".part is missing"
+    mv kept "$(run_dir)/parts"
+    resume
+    ended_with 0
+    complete
+}
+
+@test "a run's damaged files are named, with what can be done" {
+    stopped
+    local run_db manifest
+    run_db=$(run_dir)/run.db manifest=$(run_dir)/manifest.json
+    cp "$run_db" run.db.kept
+    cp "$manifest" manifest.kept
+    echo garbage >"$run_db"
+    rm -f "$run_db"-*
+    resume
+    ended_with 65
+    says "run.db" "it is damaged" "muster map --fresh"
+    run limited "$MUSTER" results
+    ended_with 65
+    says "it is damaged"
+    cp run.db.kept "$run_db"
+    : >"$manifest"
+    resume
+    ended_with 65
+    says "manifest.json is damaged" "muster results"
+    run limited sh -c '"$MUSTER" results 2>/dev/null'
+    ended_with 0
+    [ "$(wc -l <<<"$output")" -ge 15 ]
+    rm "$manifest"
+    resume
+    ended_with 2
+    says "manifest.json is not there" "muster map"
+    jq 'del(.output)' manifest.kept >"$manifest"
+    resume
+    ended_with 65
+    says "manifest.json names no output"
+    jq '.argv[2] = "--bogus"' manifest.kept >"$manifest"
+    resume
+    ended_with 2
+    says "the command line in the run's manifest: unknown option '--bogus'"
+    cp manifest.kept "$manifest"
+    resume
+    ended_with 0
+    complete
+}
+
+@test "a run's folder that cannot be written is refused by name" {
+    [ "$(id -u)" -ne 0 ] || [ -n "$(command -v setpriv)" ] || skip "root can write everything"
+    stopped
+    chmod -R a+rX,a-w "$(run_dir)"
+    local as=
+    [ "$(id -u)" -ne 0 ] || as="setpriv --reuid 65534 --regid 65534 --clear-groups"
+    # shellcheck disable=SC2086
+    $as test -r "$(run_dir)/manifest.json" || { chmod -R u+w "$(run_dir)"; skip "the folder for tests is private"; }
+    # shellcheck disable=SC2086
+    run limited $as "$MUSTER" resume
+    chmod -R u+w "$(run_dir)"
+    ended_with 2
+    says "must be writable for who goes on with it"
+}
+
+@test "a copied run can be resumed where it is" {
+    stopped
+    cp -a "$(run_dir)" copied
+    rm -rf muster-runs
+    resume ./copied
     ended_with 0
     complete
 }

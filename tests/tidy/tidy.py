@@ -21,21 +21,23 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
-# Who may include whom, beside itself: cli -> {run, ui} -> {core, device, data, proc, store} -> base.
+# Who may include whom, beside itself: cli -> {run, ui, sim} -> {core, device, data, proc, store} -> base.
 ROOMS = {
     "base": set(),
     "core": {"base"},
+    "sim": {"core", "base"},
     "device": {"base"},
     "data": {"base"},
     "proc": {"base"},
     "store": {"base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "run": {"core", "device", "data", "proc", "store", "ui", "base"},
-    "cli": {"run", "ui", "core", "device", "data", "proc", "store", "base"},
+    "cli": {"run", "ui", "sim", "core", "device", "data", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
+PURE_ROOMS = {"core", "sim"}
 PURE_HEADERS = {"base/attr.h", "base/buf.h", "base/rng.h"}
-PURE_SYSTEM_HEADERS = {"signal.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h"}
+PURE_SYSTEM_HEADERS = {"math.h", "signal.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h"}
 
 # What core's objects may import: memory at the start, bytes, and the words of a broken invariant.
 PURE_IMPORTS = {
@@ -45,6 +47,8 @@ PURE_IMPORTS = {
 }
 PURE_IMPORT_PREFIXES = ("__asan_", "__ubsan_", "__stack_chk_", "__gcov_", "__llvm_", "__sanitizer_")
 PURE_BASE_OBJECTS = ("rng.c",)
+# The simulator may grow, sort and draw from distributions.
+SIM_IMPORTS = {"realloc", "qsort", "sqrt", "log", "exp", "cos", "pow"}
 
 BANNED = ("strcpy strcat strncpy strncat sprintf vsprintf strtok gets atoi atol atof system tmpnam mktemp gmtime "
           "localtime ctime asctime rand srand alloca").split()
@@ -70,7 +74,7 @@ def raw_lines(path):
 
 
 def includes(root, build):
-    """Includes point from the command line down to base, and core sees only what is pure."""
+    """Includes point from the command line down to base, and core and sim see only what is pure."""
     for path in c_files(root, "src"):
         room = path.relative_to(root / "src").parts[0]
         for number, line in raw_lines(path):
@@ -79,14 +83,14 @@ def includes(root, build):
                 continue
             where, name = f"{path.relative_to(root)}:{number}", match.group(2)
             if match.group(1) == "<":
-                if room == "core" and name not in PURE_SYSTEM_HEADERS:
-                    yield f"{where}: core includes <{name}>, which is not pure"
+                if room in PURE_ROOMS and name not in PURE_SYSTEM_HEADERS:
+                    yield f"{where}: {room} includes <{name}>, which is not pure"
                 continue
             target = name.split("/")[0] if "/" in name else None
             if target and target != room and target not in ROOMS[room]:
                 yield f"{where}: {room} must not include {name}"
-            if room == "core" and target == "base" and name not in PURE_HEADERS:
-                yield f"{where}: core includes {name}, which is not pure"
+            if room in PURE_ROOMS and target == "base" and name not in PURE_HEADERS:
+                yield f"{where}: {room} includes {name}, which is not pure"
     for path in c_files(root, "lib", "include"):
         for number, line in raw_lines(path):
             match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
@@ -95,8 +99,8 @@ def includes(root, build):
 
 
 def conditionals(root, build):
-    """There is no conditional compilation in core."""
-    for path in c_files(root, "src/core"):
+    """There is no conditional compilation in core and sim."""
+    for path in c_files(root, "src/core", "src/sim"):
         for number, line in code_lines(path):
             if re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b", line):
                 yield f"{path.relative_to(root)}:{number}: {line.strip()}"
@@ -114,14 +118,17 @@ def symbols(archive, wanted):
 
 
 def imports(root, build):
-    """The objects of core import no system call."""
+    """The objects of core and sim import no system call."""
     core, base = build / "src/core/libcore.a", build / "src/base/libbase.a"
-    own = {name for _, name in symbols(core, lambda kind: kind not in "Uw")}
+    sim = build / "src/sim/libsim.a"
+    own = {name for archive in (core, sim) for _, name in symbols(archive, lambda kind: kind not in "Uw")}
     pure_base = {name for member, name in symbols(base, lambda kind: kind not in "Uw")
                  if any(piece in member for piece in PURE_BASE_OBJECTS)}
     checked = list(symbols(core, lambda kind: kind in "Uw"))
     checked += [(member, name) for member, name in symbols(base, lambda kind: kind in "Uw")
                 if any(piece in member for piece in PURE_BASE_OBJECTS)]
+    checked += [(member, name) for member, name in symbols(sim, lambda kind: kind in "Uw")
+                if name not in SIM_IMPORTS]
     for member, name in checked:
         plain = re.sub(r"^__(\w+)_chk$", r"\1", name)
         if name in own or name in pure_base or plain in PURE_IMPORTS or name.startswith(PURE_IMPORT_PREFIXES):

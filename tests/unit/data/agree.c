@@ -117,7 +117,7 @@ void agree_check(const char *path, struct str text, enum record_format format, s
         naive.n_items--;
     }
     const struct source_opts opts = {
-        .paths = &path, .n_paths = 1, .format = format, .is_raw = is_csv};
+        .paths = &path, .n_paths = 1, .format = format, .is_raw = is_csv || format == FORMAT_JSONL};
     struct source *source = NULL;
     struct err err = {0};
     int rc = source_open(&source, &opts, &err);

@@ -254,8 +254,8 @@ static void an_input_that_is_no_text_cannot_be_joined(void **state)
     scratch_file("h", STR("{}\n"));
     struct source *source = NULL;
     struct err err = {0};
-    assert_int_equal(source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err),
-                     0);
+    assert_int_equal(
+        source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
     assert_int_equal(source_scan(source, 1 << 20, &err), 0);
     static const struct merge_range range = {0, 1, "h", 0, 3};
     int rc = merge((struct feed){.ranges = &range, .n_ranges = 1},

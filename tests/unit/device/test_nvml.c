@@ -244,6 +244,7 @@ static void only_the_default_falls_back_to_cpu_slots(void **state)
 
 static void a_helper_that_cannot_be_started_is_named(void **state)
 {
+    SKIP_UNDER_VALGRIND();
     (void)state;
     struct device_list list;
     struct err err = {0};

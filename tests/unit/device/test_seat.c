@@ -35,7 +35,6 @@ static void seats_are_cut_and_labelled(void **state)
         {2, {0, 2}, "gpu_0_w0 gpu_1_w0 gpu_0_w1 gpu_1_w1"},
         {4, {2, 0}, "gpu_0+1 gpu_2+3"},
         {6, {3, 1}, "gpu_0+1+2 gpu_3+4+5"},
-        {5, {2, 0}, "-5: 5 devices do not fill seats of 2: 1 more are needed (or 1 fewer)"},
         {4, {2, 2}, "-3: several devices a worker and several workers a device exclude each other"},
         {0, {0, 0}, ""},
     };
@@ -69,6 +68,58 @@ static void the_nearest_devices_share_a_seat(void **state)
     assert_string_equal(buf_text(&text), "gpu_0+3 gpu_1+2");
     buf_release(&text);
     device_list_release(&list);
+}
+
+static void what_does_not_fill_a_seat_is_left_over(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(5);
+    struct buf notes = BUF_INIT;
+    struct err err = {0};
+    size_t chosen[] = {0, 1, 2, 3, 4}, n_chosen = 5;
+    /* NUMA nodes 0 1 0 1 0: device 4 is in nobody's way. */
+    for (size_t i = 0; i < list.len; i++)
+        list.at[i].numa_node = (int)i % 2;
+    assert_int_equal(seats_fit(&list, chosen, &n_chosen, 2, &notes, &err), 0);
+    assert_int_equal(n_chosen, 4);
+    assert_string_equal(buf_text(&notes), "gpu 4 is left over: a worker takes 2 devices\n");
+    assert_int_equal(chosen[0] + chosen[1], 0 + 2);
+    assert_int_equal(chosen[2] + chosen[3], 1 + 3);
+    n_chosen = 1;
+    assert_int_equal(seats_fit(&list, chosen, &n_chosen, 2, &notes, &err), ERR_UNAVAILABLE);
+    assert_string_equal(err.text, "a worker takes 2 devices (--gpus-per-worker), and 1 can be had");
+    buf_release(&notes);
+    device_list_release(&list);
+}
+
+static void what_can_never_fill_seats_is_wrong_usage(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint32_t group;
+        const char *sentence; /* NULL: it can */
+    } cases[] = {
+        {"0-2", 2, "the 3 devices of -g cannot be shared out among workers of 2: name 2 or 4"},
+        {"0", 2, "a worker takes 2 devices (--gpus-per-worker), -g names 1"},
+        {"any:3", 4, "a worker takes 4 devices (--gpus-per-worker), -g names 3"},
+        {"cpu:1", 2, "a worker takes 2 devices (--gpus-per-worker), -g names 1"},
+        {"0-3", 2, NULL},
+        {"0-2", 0, NULL},
+        {"any:3", 2, NULL},
+        {"sim:5", 2, NULL},
+        {"cpu", 64, NULL},
+        {"free", 64, NULL},
+        {"all", 64, NULL},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct device_spec spec;
+        struct err err = {0};
+        assert_int_equal(spec_parse(cases[i].spec, &spec, &err), 0);
+        int rc = seats_possible(&spec, cases[i].group, &err);
+        assert_int_equal(rc, cases[i].sentence ? ERR_USAGE : 0);
+        assert_string_equal(err.text, cases[i].sentence ? cases[i].sentence : "");
+    }
 }
 
 static void a_worker_gets_one_mig_instance_at_most(void **state)
@@ -192,6 +243,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seats_are_cut_and_labelled),
         cmocka_unit_test(the_nearest_devices_share_a_seat),
+        cmocka_unit_test(what_does_not_fill_a_seat_is_left_over),
+        cmocka_unit_test(what_can_never_fill_seats_is_wrong_usage),
         cmocka_unit_test(a_worker_gets_one_mig_instance_at_most),
         cmocka_unit_test(a_worker_sees_its_devices_and_nothing_else),
         cmocka_unit_test(a_thread_count_that_is_set_is_left_alone),

@@ -195,6 +195,7 @@ static void a_worker_that_cannot_start_is_reported_with_errno_and_stage(void **s
 
 static void a_missing_guard_is_an_error_that_names_it(void **state)
 {
+    SKIP_UNDER_VALGRIND();
     (void)state;
     struct guard guard = GUARD_INIT;
     struct err err = {0};

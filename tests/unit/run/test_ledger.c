@@ -73,7 +73,7 @@ static void neighbours_become_one_row_and_their_metrics_one_sum(void **state)
     (void)state;
     struct place place;
     struct part *part;
-    struct range_reader *reader;
+    struct row_reader *reader;
     struct range_row row;
     place_open(&place);
     assert_int_equal(part_open(place.ledger, 1, &part, NULL), 0);
@@ -90,8 +90,21 @@ static void neighbours_become_one_row_and_their_metrics_one_sum(void **state)
     assert_int_equal(range_reader_next(reader, &row, NULL), 1);
     assert_int_equal(row.first, 200);
     assert_int_equal(range_reader_next(reader, &row, NULL), 0);
-    range_reader_close(reader);
+    row_reader_close(reader);
     place_close(&place);
+}
+
+static void a_sum_that_overflows_stays_where_it_was(void **state)
+{
+    (void)state;
+    struct metrics sums = {0}, more = {0};
+    cleanup_buf struct buf text = BUF_INIT;
+    metrics_add(&sums, STR("{\"loss\":1e308,\"seen\":1}"));
+    metrics_add(&sums, STR("{\"loss\":1e308,\"seen\":1}"));
+    metrics_add(&more, STR("{\"loss\":1e308}"));
+    metrics_sum(&sums, &more);
+    metrics_format(&sums, &text);
+    assert_string_equal(buf_text(&text), "{\"loss\":1e+308,\"seen\":2}");
 }
 
 static void a_held_commit_is_read_here_and_gone_without_a_settlement(void **state)
@@ -154,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_become_one_row_and_their_metrics_one_sum),
+        cmocka_unit_test(a_sum_that_overflows_stays_where_it_was),
         cmocka_unit_test(a_held_commit_is_read_here_and_gone_without_a_settlement),
         cmocka_unit_test(a_full_disk_is_told_once_and_nothing_is_committed_after_it),
     };

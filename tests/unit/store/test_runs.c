@@ -244,6 +244,7 @@ static void child_that_waits_for_a_stop(const char *dir, int ready_fd)
 
 static void a_stop_reaches_the_muster_that_holds_the_run(void **state)
 {
+    SKIP_UNDER_VALGRIND();
     cleanup_free char *dir = make_run(*state, "run", NULL), *stop = path_join(dir, "stop");
     for (enum stop_how how = STOP_DRAIN; how <= STOP_NOW; how++) {
         int ready[2];

@@ -334,6 +334,7 @@ static pid_t start_muster(const char *dir)
 
 static void stop_waits_until_the_run_has_ended(void **state)
 {
+    SKIP_UNDER_VALGRIND();
     cleanup_free char *dir = make_run(*state, "20260131_090807-map", NULL);
     cleanup_buf struct buf out = BUF_INIT;
     struct err err = {0};

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/sim_args.h"
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/rng.h"
+#include "base/xalloc.h"
+#include "store/runs.h"
+#include "store/store.h"
+
+enum {
+    QUANTILES = 4096,
+    FILE_BYTES_MAX = 1 << 30
+};
+
+static int time_parse(struct str text, double *out_ms, struct err *err)
+{
+    struct str number = {text.at, text.len - MIN(text.len, (size_t)2)};
+    uint64_t ms;
+    if (str_ends_with(text, STR("us"))) {
+        int rc = double_parse(number, out_ms, err);
+        *out_ms /= 1e3;
+        return rc == 0 && *out_ms < 0 ? fail(err, ERR_USAGE, "a time is not negative") : rc;
+    }
+    int rc = duration_parse(text, &ms, err);
+    *out_ms = (double)ms;
+    return rc;
+}
+
+/* KIND:MEAN:SPREAD */
+static const struct shape {
+    const char *name;
+    enum dist_kind kind;
+    double spread_above, spread_most, spread_default;
+    const char *spread_is;
+} shapes[] = {
+    {"lognormal", DIST_LOG_NORMAL, 0, 10, 1, "sigma, above 0 and at most 10"},
+    {"uniform", DIST_UNIFORM, 0, 1, 0.5, "a share of the mean, above 0 and at most 1"},
+    {"pareto", DIST_PARETO, 1, 100, 1.5, "an exponent above 1"},
+};
+
+static int shape_parse(const struct shape *shape, struct str rest, struct dist *out,
+                       struct err *err)
+{
+    struct str mean;
+    *out = (struct dist){.kind = shape->kind, .spread = shape->spread_default};
+    if (!str_next(&rest, ':', &mean))
+        return fail(err, ERR_USAGE, "expected %s:MEAN[:SPREAD]", shape->name);
+    int rc = time_parse(mean, &out->mean_ms, err);
+    if (rc || rest.at == NULL || rest.len == 0)
+        return rc;
+    rc = double_parse(rest, &out->spread, err);
+    if (rc == 0 && !(out->spread > shape->spread_above && out->spread <= shape->spread_most))
+        return fail(err, ERR_USAGE, "'%.*s': the spread of %s is %s", (int)rest.len, rest.at,
+                    shape->name, shape->spread_is);
+    return rc;
+}
+
+static int list_read(const char *path, struct dist *out, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    int rc = file_read(path, FILE_BYTES_MAX, &text, err);
+    if (rc)
+        return rc;
+    struct str rest = buf_str(&text), line;
+    double *list_ms = NULL;
+    size_t n = 0, cap = 0, at_line = 0;
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        at_line++;
+        line = str_trim(line);
+        if (line.len == 0)
+            continue;
+        if (n == cap) {
+            cap = cap ? 2 * cap : 256;
+            list_ms = xrealloc(list_ms, cap * sizeof(*list_ms));
+        }
+        rc = double_parse(line, &list_ms[n], err);
+        if (rc == 0 && !(list_ms[n] >= 0))
+            rc = fail(err, ERR_USAGE, "a time is not negative");
+        if (rc)
+            rc = wrap(err, ERR_DATA, "%s line %zu, where seconds are expected", path, at_line);
+        list_ms[n++] *= 1e3;
+    }
+    if (rc == 0 && n == 0)
+        rc = fail(err, ERR_DATA, "%s is empty: it should hold a time in seconds a line", path);
+    if (rc)
+        free(list_ms);
+    else
+        *out = (struct dist){.kind = DIST_LIST, .list_ms = list_ms, .n_list = n};
+    return rc;
+}
+
+static int range_parse(struct str from, struct str to, struct dist *out, struct err *err)
+{
+    double low_ms, high_ms;
+    int rc = time_parse(from, &low_ms, err);
+    if (rc == 0)
+        rc = time_parse(to, &high_ms, err);
+    if (rc)
+        return rc;
+    if (high_ms < low_ms)
+        return fail(err, ERR_USAGE, "the range ends before it begins");
+    *out = (struct dist){.kind = DIST_UNIFORM, .mean_ms = (low_ms + high_ms) / 2};
+    out->spread = out->mean_ms > 0 ? (high_ms - low_ms) / 2 / out->mean_ms : 0;
+    return 0;
+}
+
+int dist_parse(struct str text, struct dist *out, struct err *err)
+{
+    struct str rest = text, head;
+    if (text.len > 1 && text.at[0] == '@') {
+        cleanup_free char *path = xstrndup(text.at + 1, text.len - 1);
+        return list_read(path, out, err);
+    }
+    bool has_head = str_next(&rest, ':', &head) && head.len < text.len;
+    for (size_t i = 0; has_head && i < countof(shapes); i++)
+        if (str_equal(head, str_of(shapes[i].name)))
+            return shape_parse(&shapes[i], rest, out, err);
+    if (has_head)
+        return fail(err, ERR_USAGE,
+                    "'%.*s' is no kind of distribution: expected lognormal, uniform or pareto",
+                    (int)head.len, head.at);
+    rest = text;
+    if (str_next(&rest, '-', &head) && head.len > 0 && head.len < text.len)
+        return range_parse(head, rest, out, err);
+    *out = (struct dist){.kind = DIST_CONSTANT};
+    return time_parse(text, &out->mean_ms, err);
+}
+
+int share_parse(struct str text, double *out, struct err *err)
+{
+    bool is_percent = str_ends_with(text, STR("%"));
+    int rc = double_parse((struct str){text.at, text.len - is_percent}, out, err);
+    if (rc)
+        return rc;
+    *out /= is_percent ? 100 : 1;
+    if (!(*out >= 0 && *out <= 1))
+        return fail(err, ERR_USAGE, "'%.*s': a share is between 0%% and 100%%", (int)text.len,
+                    text.at);
+    return 0;
+}
+
+/* ---- from an earlier run ---- */
+
+static int attempts_learn(struct store *store, struct learned *out, struct err *err)
+{
+    struct row_reader *reader;
+    struct attempt_row row;
+    double load_ms = 0;
+    uint32_t n_loads = 0;
+    int rc = attempt_reader_open(&reader, store, err);
+    if (rc)
+        return rc;
+    while ((rc = attempt_reader_next(reader, &row, err)) > 0) {
+        struct hist times = {0};
+        out->workers = MAX(out->workers, row.seat + 1);
+        if (row.times && hist_parse(&times, row.times, NULL) == 0)
+            hist_merge(&out->times, &times);
+        if (row.items_done > 0) {
+            load_ms += (double)row.load_ms;
+            n_loads++;
+        }
+    }
+    row_reader_close(reader);
+    out->load_ms = n_loads > 0 ? load_ms / n_loads : 0;
+    return rc;
+}
+
+int learned_read(const char *run_dir, struct learned *out, struct err *err)
+{
+    struct store *store;
+    struct run_summary run;
+    uint64_t deaths = 0;
+    *out = (struct learned){0};
+    int rc = run_inspect(run_dir, &run, err);
+    if (rc)
+        return rc;
+    out->items = run.is_total_known ? run.items_total : run.items_done;
+    uint64_t done = run.items_done;
+    run_summary_release(&run);
+    rc = store_open(&store, run_dir, STORE_READ, err);
+    if (rc)
+        return rc;
+    rc = attempts_learn(store, out, err);
+    if (rc == 0)
+        rc = store_event_count(store, "died", &deaths, err);
+    store_close(store);
+    if (rc == 0 && out->times.n == 0)
+        rc = fail(err, ERR_DATA,
+                  "%s has no times of items yet: a worker must have given two results", run_dir);
+    out->crash = done > 0 ? MIN((double)deaths / (double)(done + deaths), 1.0) : 0;
+    return rc;
+}
+
+struct dist learned_times(const struct hist *times)
+{
+    double *list_ms = xmalloc(QUANTILES * sizeof(*list_ms));
+    struct rng rng = {1};
+    for (uint32_t i = 0; i < QUANTILES; i++) {
+        uint32_t at = (uint32_t)rng_below(&rng, i + 1);
+        list_ms[i] = list_ms[at];
+        list_ms[at] = (double)hist_quantile_us(times, (i + 0.5) / QUANTILES) / 1e3;
+    }
+    double sum_ms = 0;
+    for (uint32_t i = 0; i < QUANTILES; i++)
+        sum_ms += list_ms[i];
+    /* Quantiles are off by some percent; the mean, which the run's time hangs on, is known exactly. */
+    double scale = sum_ms > 0 ? hist_mean_us(times) / 1e3 / (sum_ms / QUANTILES) : 1;
+    return (struct dist){
+        .kind = DIST_LIST, .mean_ms = scale, .list_ms = list_ms, .n_list = QUANTILES};
+}

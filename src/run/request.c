@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is asked is checked against what is there, cheapest and most likely mistake first, before
+ * anything is made.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/outfile.h"
+#include "run/prepare.h"
+
+static int command_check(const char *program, struct err *err)
+{
+    if (strchr(program, '/')) {
+        if (path_is_executable(program))
+            return 0;
+        return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
+                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)"
+                                         : "not there");
+    }
+    const char *path = getenv("PATH");
+    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
+    while (str_next(&rest, ':', &folder)) {
+        cleanup_free char *at = xasprintf("%.*s/%s", (int)folder.len, folder.at, program);
+        if (path_is_executable(at))
+            return 0;
+    }
+    return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
+}
+
+static bool is_one_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* What the end of the run replaces must not be what it reads, now or when it is resumed. */
+static int inputs_check(const struct map_request *r, struct err *err)
+{
+    cleanup_free char *failed = xasprintf("%s.failed.jsonl", r->out_path);
+    for (size_t i = 0; i < r->n_inputs; i++) {
+        if (is_one_file(r->inputs[i], r->out_path))
+            return fail(err, ERR_USAGE, "%s is input and output; name another output",
+                        r->inputs[i]);
+        if (is_one_file(r->inputs[i], failed))
+            return fail(
+                err, ERR_USAGE,
+                "the input %s is where the failed items of -o %s are written to; rename it, "
+                "or name another output",
+                r->inputs[i], r->out_path);
+    }
+    return 0;
+}
+
+static int output_check(const struct map_request *r, struct err *err)
+{
+    struct stat st;
+    if (!r->out_path || !r->out_path[0])
+        return fail(err, ERR_USAGE,
+                    "no output: say where the results go with -o FILE (- is standard output)");
+    bool is_stdout = strcmp(r->out_path, "-") == 0;
+    if (is_stdout && r->detach)
+        return fail(err, ERR_USAGE,
+                    "--detach leaves standard output as well: name the output with -o FILE");
+    if (is_stdout)
+        return 0;
+    if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
+    if (output_is_direct(r->out_path)) /* /dev/null, a pipe: nothing is replaced */
+        return 0;
+    int rc = inputs_check(r, err);
+    if (rc)
+        return rc;
+    if (!r->overwrite && path_exists(r->out_path))
+        return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", r->out_path);
+    cleanup_free char *folder = path_dirname(r->out_path);
+    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output's folder %s is a file", folder);
+    if (access(folder, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
+    return 0;
+}
+
+int request_check(const struct map_request *r, struct err *err)
+{
+    struct device_spec spec;
+    int rc = spec_parse(r->gpus, &spec, err);
+    if (rc)
+        return wrap(err, rc, "-g");
+    rc = seats_possible(&spec, (uint32_t)r->gpus_per_worker, err);
+    if (rc)
+        return rc;
+    if (!r->command || !r->command[0])
+        return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
+    if (r->n_inputs == 0)
+        return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
+    if (r->fixed_batches && r->batch == 0)
+        return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");
+    if (r->fixed_batches && (r->longest_first || r->weight_field))
+        return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
+    if (r->join && r->any_order)
+        return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
+    rc = command_check(r->command[0], err);
+    return rc ? rc : output_check(r, err);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How long things take. What is drawn for an item depends on the seed and the item alone, not on who
+ * computes it, when, or what was drawn before: so schedules of the same items can be compared.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum dist_kind {
+    DIST_CONSTANT,
+    DIST_UNIFORM,    /* between mean * (1 - spread) and mean * (1 + spread), spread <= 1 */
+    DIST_LOG_NORMAL, /* spread: sigma of the logarithm; 1 is what language models' answers look like */
+    DIST_PARETO,     /* spread: the tail's exponent, > 1; 1.5 is heavy: the mean needs many items */
+    DIST_LIST,       /* item i takes list_ms[i % n_list], times mean_ms if that is not 0 */
+};
+
+struct dist {
+    enum dist_kind kind;
+    double mean_ms, spread;
+    double max_ms;         /* nothing takes longer; 0 = no limit */
+    const double *list_ms; /* borrowed */
+    size_t n_list;
+};
+
+uint64_t dist_us(const struct dist *dist, uint64_t seed, uint64_t item);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is still to happen in a simulated world, ordered by time; among events of one moment, the one
+ * that was planned first comes first. So a world depends on nothing but its seed.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An event to come. What `kind` says, and what the rest means for it, is the world's affair. */
+struct future {
+    uint64_t at_us, sequence;
+    uint64_t item, count;
+    uint32_t kind, worker, life, detail;
+};
+
+struct future_heap {
+    struct future *at;
+    size_t len, cap;
+    uint64_t sequence; /* of the next to be planned */
+};
+
+/* Grows when it must. False: out of memory, and nothing has changed. `sequence` is filled in. */
+bool heap_push(struct future_heap *heap, const struct future *future);
+/* The soonest, taken out. Precondition: there is one. */
+struct future heap_pop(struct future_heap *heap);
+/* When the soonest is due; UINT64_MAX: there is none. */
+uint64_t heap_next_us(const struct future_heap *heap);
+void heap_release(struct future_heap *heap);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The simulated machine's state, shared by world.c (time, the feeder's wishes) and actor.c (workers).
+ */
+#pragma once
+
+#include "sim/heap.h"
+#include "sim/world.h"
+
+enum future_kind {
+    FUTURE_LOADED,  /* a worker is up and asks for work */
+    FUTURE_FINISH,  /* item: which; count: since when in work; detail: enum fate */
+    FUTURE_REQUEST, /* count: credits */
+    FUTURE_EXIT,    /* detail: enum feed_death */
+    FUTURE_MEM_BACK,
+    FUTURE_DEVICE_LOST,
+};
+
+enum fate {
+    FATE_DONE,
+    FATE_FAILED,
+    FATE_CRASH
+};
+
+/* Items that lie ready at a worker: a list of runs in the world's pool. */
+struct hand {
+    uint64_t first, count;
+    uint32_t next;
+};
+
+struct actor {
+    bool is_alive, is_loaded, is_ending;
+    uint32_t life;
+    uint32_t in_work;                  /* items */
+    uint64_t in_hand;                  /* items that lie ready behind those */
+    uint32_t head, tail;               /* of those, HAND_NONE */
+    uint64_t room;                     /* filter: lines it was said to take */
+    uint64_t started_us, began_sum_us; /* of the items in work, for what a death loses */
+};
+
+enum {
+    HAND_NONE = UINT32_MAX,
+    FILTER_ROOM = 512 /* lines in a filter's pipe */
+};
+
+struct sim {
+    struct sim_config config;
+    struct feed_config feed_config;
+    struct feed *feed;
+    struct rng rng;
+    struct future_heap heap;
+    uint64_t now_us;
+    uint32_t n_workers, concurrency;
+    uint32_t *device_of, *order;
+    struct actor *actors;
+    struct hand *hands;
+    uint32_t hands_cap, hands_used, hands_free;
+
+    /* Outcomes of the feeder's wishes that come at once, told when its step is over. */
+    struct feed_event *queue;
+    size_t n_queue, queue_cap;
+    bool was_dropped; /* the result just told lost against another copy */
+    bool is_complete, is_over, out_of_memory;
+    struct sim_result result;
+};
+
+/* world.c */
+void world_step(struct sim *s, struct feed_event event);
+void world_plan(struct sim *s, uint64_t delay_us, struct future future);
+void world_span(struct sim *s, enum sim_span_kind kind, uint32_t worker, uint64_t from_us,
+                uint64_t item);
+
+/* actor.c: what is asked of a worker, and what it does by itself */
+void actor_spawn(struct sim *s, uint32_t worker);
+void actor_receive(struct sim *s, uint32_t worker, uint64_t first, uint64_t count);
+void actor_end(struct sim *s, uint32_t worker);
+void actor_terminate(struct sim *s, uint32_t worker);
+void actor_future(struct sim *s, const struct future *future);

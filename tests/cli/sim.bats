@@ -1,0 +1,130 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# muster sim: what is asked, what is answered, and whether the answer is true.
+load helpers
+
+sim() { run limited "$MUSTER" sim "$@"; }
+
+@test "constant times: the wall is what arithmetic says" {
+    sim --items 1000 --item-time 100ms --load-time 5s --devices 1,4 --json
+    ended_with 0
+    [ "$(jq -c "[.devices, .wall_s + 0, .static_s + 0, .is_best]" <<<"$output")" = "[1,105,105,false]
+[4,30,30,true]" ]
+}
+
+@test "a forecast from a trial run is near what the whole run takes" {
+    seq 300 | awk '{ printf "{\"ms\":%d}\n", 10 + ($1 * 7919) % 40 }' >in.jsonl
+    pyworker naps <<'END'
+import muster, time
+time.sleep(0.2)
+for item in muster.items():
+    time.sleep(item.data["ms"] / 1000)
+    item.done(1)
+END
+    map -g cpu:2 --limit 80 in.jsonl -o trial.txt -- ./naps
+    ended_with 0
+    map -g cpu:4 in.jsonl -o out.txt --on-finish 'jq .wall_ms >took.txt' -- ./naps
+    ended_with 0
+    sim --like "$(ls muster-runs | grep -v latest | head -1)" --items 300 --devices 4 --json
+    ended_with 0
+    local said_ms took_ms
+    said_ms=$(jq '.wall_s * 1000 | floor' <<<"$output") took_ms=$(cat took.txt)
+    echo "said $said_ms ms, took $took_ms ms"
+    [ $((said_ms * 100)) -gt $((took_ms * 60)) ]
+    [ $((said_ms * 100)) -lt $((took_ms * 125)) ]
+}
+
+@test "the same question has the same answer, and another seed another" {
+    sim --items 500 --item-time lognormal:1s:1 --devices 4 --json
+    local first=$output
+    sim --items 500 --item-time lognormal:1s:1 --devices 4 --json
+    [ "$output" = "$first" ]
+    sim --items 500 --item-time lognormal:1s:1 --devices 4 --json --seed 99
+    [ "$output" != "$first" ]
+}
+
+@test "a list of times from a file" {
+    printf '1\n2\n3\n' >times.txt
+    sim --items 6 --item-time @times.txt --devices 1 --json
+    ended_with 0
+    [ "$(jq ".wall_s + 0" <<<"$output")" = 12 ]
+    printf '1\nx\n' >times.txt
+    sim --items 6 --item-time @times.txt
+    ended_with 65
+    says "times.txt line 2"
+    sim --items 6 --item-time @nowhere.txt
+    says "nowhere.txt"
+}
+
+@test "deaths are counted, and what one costs is said" {
+    sim --items 2000 --item-time 1s --load-time 30s --crash 0.5% --devices 8
+    ended_with 0
+    [[ $output =~ [0-9]+" deaths" ]]
+    [[ $output =~ "a death    of a worker costs "(29|30|31).[0-9]" s of device time" ]]
+}
+
+@test "a deadline is met with the fewest devices, or by none" {
+    sim --items 1000 --item-time 1s --devices 1,2,4,8 --deadline 5m
+    says "best       4 devices"
+    sim --items 1000 --item-time 1s --devices 1,2 --deadline 5m
+    says "best       none of these is sure to be through in 5 m 00 s"
+}
+
+@test "the picture is a page of its own, with a bar for each worker" {
+    sim --items 200 --item-time 0.5s-2s --load-time 3s --devices 3 --html run.html
+    ended_with 0
+    [ "$(grep -c 'class="rail"' run.html)" -eq 3 ]
+    grep -q '<rect class="loading"' run.html
+    "$PYTHON" - <<'END'
+from html.parser import HTMLParser
+class Check(HTMLParser):
+    open_tags = []
+    def handle_startendtag(self, tag, attrs): pass
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "rect", "line"): self.open_tags.append(tag)
+    def handle_endtag(self, tag):
+        assert self.open_tags.pop() == tag, tag
+check = Check(); check.feed(open("run.html").read()); assert not check.open_tags, check.open_tags
+END
+}
+
+@test "a picture that has nowhere to go costs nobody the table" {
+    sim --items 20 --item-time 1s --devices 2 --html nowhere/run.html
+    ended_with 2
+    says "--html" "nowhere/run.html" "best       2 devices"
+}
+
+@test "what cannot be answered is refused with what is missing" {
+    sim
+    ended_with 2
+    says "--items N, or --like RUN"
+    sim --items 10
+    ended_with 2
+    says "--item-time, or --like RUN"
+    sim --items 10 --item-time gauss:1s:1
+    ended_with 2
+    says "expected lognormal, uniform or pareto"
+    sim --items 10 --item-time pareto:1s:0.5
+    says "an exponent above 1"
+    sim --items 10 --item-time 2s-1s
+    says "ends before it begins"
+    sim --items 10 --item-time 1s --devices 0
+    ended_with 2
+    sim --items 10 --item-time 1s --slow 2 --devices 4
+    says "COUNT:FACTOR"
+    sim --items 10 --item-time 1s --slow 5:2 --devices 4
+    says "--slow names 5 devices"
+    sim --items 10 --item-time 1s --crash 150%
+    says "between 0% and 100%"
+    sim --like nosuch
+    ended_with 2
+}
+
+@test "a run in which nothing was answered teaches nothing" {
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- false
+    sim --like latest
+    ended_with 65
+    says "no times of items yet"
+}

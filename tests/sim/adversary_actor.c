@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the workers of the adverse world do, and what their shell makes of it for the feeder.
+ */
+#include <string.h>
+
+#include "sim/adversary.h"
+
+static uint32_t below(struct world *w, uint64_t bound)
+{
+    return (uint32_t)rng_below(&w->rng, bound);
+}
+
+static void plan(struct world *w, uint32_t worker, enum future_kind kind, uint64_t delay_ms)
+{
+    later(w, delay_ms,
+          (struct future){.kind = kind, .worker = worker, .life = w->actors[worker].life});
+}
+
+void actor_die(struct world *w, uint32_t worker, enum feed_death death)
+{
+    struct actor *a = &w->actors[worker];
+    a->alive = false;
+    later(w, 1 + below(w, 20),
+          (struct future){.kind = F_EXIT, .worker = worker, .life = a->life, .detail = death});
+}
+
+void actor_spawn(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    for (uint64_t i = 0; i < w->n_items; i++)
+        w->items[i].worked &= ~(1u << worker);
+    *a = (struct actor){.alive = true,
+                        .may_get = true,
+                        .is_loading = true,
+                        .life = a->life + 1,
+                        .kind = a->kind,
+                        .speed = a->speed};
+    if (chance(w, w->rates.no_start))
+        actor_die(w, worker, chance(w, 0.5) ? GONE_NOT_STARTED : GONE_CRASH);
+    else
+        plan(w, worker, F_STARTED, 1 + below(w, 500));
+}
+
+void actor_end(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    a->ending = true;
+    plan(w, worker, F_GRACE, 10000);
+    if (a->alive && (a->n_in_hand == 0 || a->kind == A_BATCHED))
+        plan(w, worker, F_FINISH, 0);
+}
+
+void actor_terminate(struct world *w, uint32_t worker)
+{
+    if (!w->actors[worker].alive)
+        return;
+    actor_die(w, worker, GONE_ENDED);
+    if (chance(w, w->rates.late))
+        plan(w, worker, F_LATE, 0);
+}
+
+/* ---- work ---- */
+
+/* It looks at its work when it is through with what it does now. */
+static bool may_work(const struct world *w, const struct actor *a)
+{
+    if (a->kind == A_BATCHED && !a->ending)
+        return a->n_in_hand >= w->config.batch;
+    return a->n_in_hand > 0;
+}
+
+static void work_next(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    uint64_t item = a->n_in_hand > 0 ? a->in_hand[0] : 0;
+    double ms = (double)dist_us(&w->service, w->seed, item) / 1000 * a->speed;
+    if (chance(w, w->rates.stall))
+        ms += 500 + below(w, 8000);
+    plan(w, worker, F_FINISH, (uint64_t)ms);
+}
+
+/* Its shell sees that it reads and says nothing. */
+static void quiet_look(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    if (!a->looks_quiet)
+        plan(w, worker, F_QUIET, 100);
+    a->looks_quiet = true;
+}
+
+static uint64_t hand_take(struct actor *a, uint32_t at)
+{
+    uint64_t item = a->in_hand[at];
+    memmove(a->in_hand + at, a->in_hand + at + 1, (--a->n_in_hand - at) * sizeof(*a->in_hand));
+    return item;
+}
+
+/* A filter's unfit items keep their place in its order until all before them are answered. */
+static void unfit_pass(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    uint32_t life = a->life;
+    while (a->alive && a->life == life && a->kind < A_KEYED && a->n_in_hand > 0 &&
+           w->items[a->in_hand[0]].is_unfit) {
+        hand_take(a, 0);
+        step(w, (struct feed_event){.kind = EV_PASSED, .worker = worker, .count = 1});
+    }
+}
+
+void actor_receive(struct world *w, const struct feed_action *action)
+{
+    struct actor *a = &w->actors[action->worker];
+    bool was_idle = a->n_in_hand == 0;
+    if (!a->alive)
+        return;
+    ASSERT(a->n_in_hand + action->count <= IN_HAND_MAX);
+    for (uint64_t i = action->item; i < action->item + action->count; i++) {
+        bool is_late = w->items[i].is_unfit && a->kind >= A_KEYED && chance(w, 0.5);
+        if (is_late)
+            later(w, below(w, 20),
+                  (struct future){
+                      .kind = F_UNFIT, .worker = action->worker, .life = a->life, .item = i});
+        else if (w->items[i].is_unfit)
+            soon(w, (struct feed_event){.kind = EV_UNFIT, .worker = action->worker, .item = i});
+        if (!w->items[i].is_unfit || a->kind < A_KEYED)
+            a->in_hand[a->n_in_hand++] = i;
+    }
+    if (w->oom_above > 0 && a->n_in_hand > w->oom_above && a->kind == A_CHANNEL) {
+        if (chance(w, 0.5)) {
+            actor_die(w, action->worker, GONE_OOM);
+            return;
+        }
+        later(w, 1,
+              (struct future){
+                  .kind = F_OOM, .worker = action->worker, .life = a->life, .count = a->n_in_hand});
+    }
+    if (a->kind != A_CHANNEL)
+        plan(w, action->worker, F_ROOM, 0);
+    if (was_idle || a->kind == A_BATCHED)
+        work_next(w, action->worker);
+    quiet_look(w, action->worker);
+}
+
+static void answer_lines(struct world *w, uint32_t worker, uint64_t lines)
+{
+    struct actor *a = &w->actors[worker];
+    lines += a->lines_held;
+    a->lines_held = (uint32_t)lines;
+    if (a->kind == A_BUFFERED && !a->finishing && lines < 64)
+        return;
+    a->lines_held = 0;
+    a->has_answered = true;
+    if (chance(w, w->rates.stray)) {
+        w->strays++;
+        if (chance(w, 0.5)) { /* its shell sees that it cannot be an answer */
+            step(w, (struct feed_event){.kind = EV_STRAY, .worker = worker});
+            return;
+        }
+        lines++;
+    }
+    step(w, (struct feed_event){.kind = EV_ANSWERS, .worker = worker, .count = lines});
+}
+
+static void leave(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    if (!a->ending || !a->alive)
+        return;
+    a->finishing = true;
+    if (a->lines_held > 0)
+        answer_lines(w, worker, 0);
+    if (a->alive)
+        actor_die(w, worker, GONE_CLEAN);
+}
+
+static void answer(struct world *w, uint32_t worker, uint64_t item)
+{
+    struct actor *a = &w->actors[worker];
+    uint32_t life = a->life;
+    a->answered++;
+    w->items[item].worked |= 1u << worker;
+    a->has_answered = a->has_answered || a->kind >= A_KEYED;
+    if (a->kind < A_KEYED)
+        answer_lines(w, worker, 1);
+    else if (a->kind == A_CHANNEL && chance(w, w->rates.fail))
+        step(w, (struct feed_event){
+                    .kind = EV_FAIL, .worker = worker, .item = item, .flag = chance(w, 0.9)});
+    else
+        step(w, (struct feed_event){.kind = EV_DONE, .worker = worker, .item = item});
+    if (a->kind == A_CHANNEL && a->alive && a->life == life)
+        step(w, (struct feed_event){.kind = EV_READY, .worker = worker, .count = 1});
+    if (!a->alive || a->life != life)
+        return;
+    unfit_pass(w, worker);
+    if (a->alive && (a->n_in_hand > 0 || a->ending))
+        work_next(w, worker);
+}
+
+/* What befalls it instead of an answer. */
+static bool is_struck(struct world *w, uint32_t worker, uint64_t item)
+{
+    struct actor *a = &w->actors[worker];
+    bool is_worn = w->rates.crash_after > 0 && a->answered >= w->rates.crash_after;
+    /* Before its first word it may be loading, as far as anyone can tell. */
+    if ((a->has_answered || w->config.start_limit_ms > 0) && chance(w, w->rates.hang)) {
+        a->hangs = true;
+        return true;
+    }
+    if (item == w->poison || is_worn || chance(w, w->rates.crash))
+        actor_die(w, worker, GONE_CRASH);
+    else if (chance(w, w->rates.early))
+        actor_die(w, worker, GONE_CLEAN);
+    else
+        return false;
+    return true;
+}
+
+void actor_finish(struct world *w, uint32_t worker)
+{
+    struct actor *a = &w->actors[worker];
+    unfit_pass(w, worker);
+    if (a->n_in_hand == 0) {
+        leave(w, worker);
+        return;
+    }
+    if (a->hangs || !a->alive || !may_work(w, a))
+        return;
+    /* Answers that say what they are for come in any order. */
+    uint32_t at = a->kind >= A_KEYED ? below(w, MIN(a->n_in_hand, 4u)) : 0;
+    if (is_struck(w, worker, a->in_hand[at]))
+        return;
+    answer(w, worker, hand_take(a, at));
+}
+
+/* ---- what was planned comes about ---- */
+
+static void on_started(struct world *w, const struct future *f)
+{
+    struct actor *a = &w->actors[f->worker];
+    step(w, (struct feed_event){.kind = EV_STARTED, .worker = f->worker});
+    if (a->kind == A_KEYED)
+        step(w, (struct feed_event){.kind = EV_KEYED, .worker = f->worker});
+    if (chance(w, 0.2))
+        step(w, (struct feed_event){.kind = EV_LOADED, .worker = f->worker});
+    if (a->kind == A_CHANNEL) {
+        if (chance(w, 0.3)) /* it might be a filter, until it asks: then that item was not taken */
+            step(w, (struct feed_event){.kind = EV_ROOM, .worker = f->worker, .count = 500});
+        a->n_in_hand = 0;
+        step(w,
+             (struct feed_event){.kind = EV_READY, .worker = f->worker, .count = w->concurrency});
+    } else {
+        step(w, (struct feed_event){.kind = EV_ROOM, .worker = f->worker, .count = 500});
+    }
+}
+
+static void on_room(struct world *w, const struct future *f)
+{
+    unfit_pass(w, f->worker);
+    if (w->actors[f->worker].alive && w->actors[f->worker].n_in_hand < IN_HAND_MAX / 2)
+        step(w, (struct feed_event){.kind = EV_ROOM, .worker = f->worker, .count = 500});
+}
+
+static void on_quiet(struct world *w, const struct future *f)
+{
+    struct actor *a = &w->actors[f->worker];
+    if (a->ending)
+        return;
+    a->looks_quiet = false;
+    if (!may_work(w, a) && (a->n_in_hand > 0 || a->lines_held > 0))
+        step(w, (struct feed_event){.kind = chance(w, 0.1) ? EV_FULL : EV_HUNGRY,
+                                    .worker = f->worker,
+                                    .flag = chance(w, 0.5)});
+    if (a->alive && a->life == f->life && (a->n_in_hand > 0 || a->lines_held > 0))
+        quiet_look(w, f->worker);
+}
+
+static void on_late(struct world *w, const struct future *f)
+{
+    struct actor *a = &w->actors[f->worker];
+    if (f->life != a->life || a->n_in_hand == 0 || w->items[a->in_hand[0]].is_unfit)
+        return;
+    w->items[a->in_hand[0]].worked |= 1u << f->worker;
+    step(w, (struct feed_event){.kind = a->kind < A_KEYED ? EV_ANSWERS : EV_DONE,
+                                .worker = f->worker,
+                                .item = a->in_hand[0],
+                                .count = 1});
+}
+
+static void on_grace(struct world *w, const struct future *f)
+{
+    struct feed_worker_view view;
+    feed_worker(w->feed, f->worker, &view);
+    if (view.in_flight == 0 || w->is_complete)
+        actor_die(w, f->worker, GONE_ENDED);
+    else
+        later(w, 1000, *f);
+}
+
+static void on_finish(struct world *w, const struct future *f)
+{
+    actor_finish(w, f->worker);
+}
+
+static void on_oom(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_OOM, .worker = f->worker, .count = f->count});
+}
+
+static void on_unfit(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_UNFIT, .worker = f->worker, .item = f->item});
+}
+
+static void on_exit_fact(struct world *w, const struct future *f)
+{
+    if (f->life != w->actors[f->worker].life)
+        return;
+    step(w, (struct feed_event){.kind = EV_EXIT, .worker = f->worker, .death = f->detail});
+    later(w, below(w, 50), (struct future){.kind = F_MEM, .worker = w->device_of[f->worker]});
+    if (chance(w, w->rates.echo))
+        later(w, 0, (struct future){.kind = F_EXIT_AGAIN, .worker = f->worker, .life = f->life});
+}
+
+static void on_exit_again(struct world *w, const struct future *f)
+{
+    if (f->life == w->actors[f->worker].life)
+        step(w, (struct feed_event){.kind = EV_EXIT, .worker = f->worker, .death = GONE_CRASH});
+}
+
+static void on_committed(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_COMMITTED, .item = f->item, .count = f->count});
+}
+
+static void on_durable(struct world *w, const struct future *f)
+{
+    oracle_durable(w, f->item, f->count);
+}
+
+static void on_mem(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = f->worker});
+}
+
+static void on_input(struct world *w, const struct future *f)
+{
+    bool is_all = f->count == w->n_items;
+    step(w, (struct feed_event){.kind = EV_INPUT, .count = f->count, .flag = is_all});
+    if (!is_all)
+        later(w, 5,
+              (struct future){.kind = F_INPUT,
+                              .count = f->count + 1 + below(w, w->n_items - f->count)});
+}
+
+static void on_lost(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = f->worker});
+}
+
+static void on_stop(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_STOP, .flag = f->count > 0});
+}
+
+/* Facts that were told before, or that mean nothing: nobody may be confused by them. */
+static void on_echo(struct world *w, const struct future *f)
+{
+    struct actor *a = &w->actors[f->worker];
+    struct feed_event echoes[] = {
+        {.kind = EV_TICK},
+        {.kind = EV_INPUT, .count = below(w, w->known + 1)},
+        {.kind = EV_MEM_BACK, .worker = w->device_of[f->worker]},
+        {.kind = EV_STARTED, .worker = f->worker},
+        {.kind = EV_READY, .worker = f->worker, .count = 0},
+        {.kind = EV_DONE, .worker = f->worker, .item = below(w, 2 * w->n_items + 1)},
+        {.kind = EV_FAIL, .worker = f->worker, .item = w->n_items + below(w, 9), .flag = true},
+    };
+    bool is_plain = a->kind < A_KEYED || !a->alive || !a->answered;
+    struct feed_event echo = echoes[below(w, is_plain ? 3 : a->kind == A_KEYED ? 4 : 7)];
+    if (echo.kind == EV_DONE && echo.item < w->n_items)
+        w->items[echo.item].worked |= 1u << f->worker;
+    if (echo.kind != EV_DONE || echo.item >= w->n_items || !w->items[echo.item].is_unfit)
+        step(w, echo);
+    if (!w->is_healed)
+        later(w, 1 + below(w, 500),
+              (struct future){.kind = F_ECHO, .worker = below(w, w->config.n_workers)});
+}
+
+void happen(struct world *w, const struct future *f)
+{
+    static const struct deed {
+        void (*happen)(struct world *w, const struct future *f);
+        bool is_alives; /* void when the worker's life is over */
+    } deeds[F_KINDS] = {
+        [F_STARTED] = {on_started, true},
+        [F_FINISH] = {on_finish, true},
+        [F_EXIT] = {on_exit_fact, false},
+        [F_EXIT_AGAIN] = {on_exit_again, false},
+        [F_COMMITTED] = {on_committed, false},
+        [F_DURABLE] = {on_durable, false},
+        [F_MEM] = {on_mem, false},
+        [F_INPUT] = {on_input, false},
+        [F_ROOM] = {on_room, true},
+        [F_QUIET] = {on_quiet, true},
+        [F_LATE] = {on_late, false},
+        [F_GRACE] = {on_grace, true},
+        [F_LOST] = {on_lost, false},
+        [F_STOP] = {on_stop, false},
+        [F_OOM] = {on_oom, true},
+        [F_ECHO] = {on_echo, false},
+        [F_UNFIT] = {on_unfit, true},
+    };
+    const struct actor *a = &w->actors[f->worker];
+    bool is_stale = f->life != a->life || !a->alive;
+    if (!deeds[f->kind].is_alives || !is_stale)
+        deeds[f->kind].happen(w, f);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the seed decides beforehand: swarm testing. A fault that always occurs hides others behind it, so
+ * each world has its own choice of them.
+ */
+#include <string.h>
+
+#include "base/xalloc.h"
+#include "sim/adversary.h"
+
+bool chance(struct world *w, double p)
+{
+    return rng_unit(&w->rng) < p;
+}
+
+static double some(struct world *w, double share_of_worlds, double rate)
+{
+    return chance(w, share_of_worlds) ? rate : 0;
+}
+
+static uint32_t below(struct world *w, uint64_t bound)
+{
+    return (uint32_t)rng_below(&w->rng, bound);
+}
+
+static void rates_draw(struct world *w)
+{
+    bool limited = w->config.item_limit_ms + w->config.silence_limit_ms > 0;
+    w->rates = (struct rates){
+        .fail = some(w, 0.4, 0.05),
+        .crash = some(w, 0.4, 0.01),
+        .stray = some(w, 0.1, 0.001),
+        .no_start = some(w, 0.25, 0.1),
+        .hang = limited ? some(w, 0.4, 0.003) : 0,
+        .stall = some(w, 0.2, 0.005),
+        .late = some(w, 0.5, 0.5),
+        .early = some(w, 0.2, 0.01),
+        .echo = some(w, 0.3, 0.05),
+        .crash_after = chance(w, 0.1) ? 1 + below(w, 60) : 0,
+    };
+}
+
+static void service_draw(struct world *w)
+{
+    static const struct dist services[] = {
+        {.kind = DIST_CONSTANT},
+        {.kind = DIST_UNIFORM, .spread = 0.5},
+        {.kind = DIST_UNIFORM, .spread = 0.5},
+        {.kind = DIST_LOG_NORMAL, .spread = 1},
+        {.kind = DIST_PARETO, .spread = 1.5, .max_ms = 3000},
+    };
+    w->service = services[below(w, countof(services))];
+    w->service.mean_ms = 1 + below(w, 50);
+}
+
+/* What the command line says; it stays for all sessions. */
+static void config_draw(struct world *w)
+{
+    w->config.spread_log2 = 5 + below(w, 6);
+    w->config.retries = below(w, 4);
+    w->config.batch = chance(w, 0.3) ? 1 + below(w, 12) : 0;
+    w->config.fixed_batches = w->config.batch > 0 && chance(w, 0.3);
+    w->config.no_reissue = chance(w, 0.3);
+    w->config.loading_max = chance(w, 0.3) ? 1 + below(w, 2) : 0;
+    w->config.item_limit_ms = chance(w, 0.3) ? 4000 : 0;
+    w->config.start_limit_ms = chance(w, 0.3) ? 3000 : 0;
+    w->config.silence_limit_ms = chance(w, 0.1) ? 9000 : 0;
+    w->config.failures_max = chance(w, 0.1) ? 1 + below(w, 5) : 0;
+    w->config.seed = w->seed;
+}
+
+static void order_draw(struct world *w)
+{
+    w->order = xcalloc(w->n_items + 1, sizeof(*w->order));
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        uint32_t j = below(w, i + 1ull);
+        w->order[i] = w->order[j];
+        w->order[j] = i;
+    }
+    w->config.order = w->order;
+    w->config.n_order = w->n_items;
+}
+
+/* What earlier sessions did, before this world begins: runs of items with gaps between them. */
+static void past_draw(struct world *w)
+{
+    for (uint64_t item = below(w, 5); item < w->n_items; item += 1 + below(w, 40)) {
+        uint64_t end = item + 1 + below(w, 40);
+        for (; item < MIN(end, w->n_items); item++)
+            w->items[item] = (struct item){.outcome = 1, .is_durable = true};
+    }
+}
+
+void world_draw(struct world *w, uint64_t seed)
+{
+    static const enum actor_kind kinds[] = {A_CHANNEL, A_CHANNEL,  A_KEYED,
+                                            A_FILTER,  A_BUFFERED, A_BATCHED};
+    w->seed = w->rng.state = seed;
+    w->n_items = chance(w, 0.1) ? below(w, 4) : 1 + below(w, 600);
+    w->items = xcalloc(w->n_items + 1, sizeof(*w->items));
+    config_draw(w);
+    service_draw(w);
+    w->concurrency = 1 + below(w, 40);
+    w->commits_at_once = chance(w, 0.5);
+    enum actor_kind kind = kinds[below(w, countof(kinds))];
+    if (kind == A_BATCHED && w->config.batch == 0)
+        kind = A_FILTER;
+    for (uint32_t i = 0; i < WORKERS_MAX; i++)
+        w->actors[i].kind = kind;
+    bool is_calm = chance(w, 0.2);
+    if (!is_calm) {
+        rates_draw(w);
+        w->oom_above = chance(w, 0.3) ? 1 + below(w, 8) : 0;
+        double unfit = kind == A_BUFFERED || kind == A_BATCHED ? 0 : some(w, 0.1, 0.05);
+        if (unfit >
+            0) /* where an unfit one stands among shifted answers, its shell counts, not it */
+            w->rates.stray = 0;
+        for (uint64_t i = 0; unfit > 0 && i < w->n_items; i++)
+            w->items[i].is_unfit = chance(w, unfit);
+    }
+    w->poison = is_calm || chance(w, 0.6) ? UINT64_MAX : below(w, w->n_items + 1);
+    if (chance(w, 0.3))
+        past_draw(w);
+    if (!w->config.fixed_batches && chance(w, 0.2))
+        order_draw(w);
+}
+
+/* ---- sessions ---- */
+
+static void done_collect(struct world *w)
+{
+    w->config.done = w->done;
+    w->config.n_done = 0;
+    w->config.asides_before = 0;
+    for (uint64_t i = 0; i < w->n_items; i++) {
+        struct item *item = &w->items[i];
+        item->is_lost = item->no_retry = false;
+        item->worked = 0;
+        if (!item->is_durable)
+            item->outcome = 0;
+        item->holders[0] = item->holders[1] = 0;
+        w->config.asides_before += item->outcome == 2;
+        if (!item->is_durable)
+            continue;
+        struct item_interval *last = w->config.n_done > 0 ? &w->done[w->config.n_done - 1] : NULL;
+        if (last && last->first + last->count == i)
+            last->count++;
+        else
+            w->done[w->config.n_done++] = (struct item_interval){i, 1};
+    }
+    ASSERT(w->config.n_done <= DONE_MAX);
+}
+
+static void machine_draw(struct world *w)
+{
+    w->config.n_workers = 1 + below(w, 8);
+    w->config.n_devices = w->config.n_workers;
+    if (chance(w, 0.3))
+        w->config.n_devices = (w->config.n_workers + 1) / 2;
+    for (uint32_t i = 0; i < w->config.n_workers; i++)
+        w->device_of[i] = i % w->config.n_devices;
+    w->config.device_of = w->device_of;
+    for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+        uint32_t life = w->actors[i].life;
+        w->actors[i] = (struct actor){.kind = w->actors[i].kind, .life = life};
+        w->actors[i].speed = chance(w, 0.2) ? 6.0 : 1.0;
+    }
+}
+
+/* What comes from outside while the session goes on. */
+static void outside_draw(struct world *w)
+{
+    uint64_t mean_ms = (uint64_t)w->service.mean_ms;
+    uint64_t span_ms = 2 * mean_ms * w->n_items / w->config.n_workers + 2000;
+    for (uint32_t d = 0; d < w->config.n_devices && chance(w, 0.2); d++)
+        later(w, below(w, span_ms), (struct future){.kind = F_LOST, .worker = d});
+    if (w->rates.echo > 0)
+        later(w, below(w, span_ms), (struct future){.kind = F_ECHO});
+    if (chance(w, 0.2))
+        w->kill_at = below(w, chance(w, 0.5) ? 60 : 4 * w->n_items + 60);
+    if (chance(w, 0.1))
+        w->disk_full_at = below(w, w->n_items + 1);
+    if (!chance(w, 0.1))
+        return;
+    later(w, below(w, span_ms), (struct future){.kind = F_STOP, .count = below(w, 2)});
+    if (w->rates.hang > 0 || chance(w, 0.5)) /* somebody loses patience */
+        later(w, span_ms + 60000, (struct future){.kind = F_STOP, .count = 1});
+}
+
+void session_draw(struct world *w, bool is_last)
+{
+    w->heap.len = w->n_queue = 0;
+    w->session_steps = w->writes = w->n_journal = 0;
+    w->known = w->frontier = w->n_loading = 0;
+    w->is_over = w->is_complete = w->is_halted = w->was_killed = w->disk_is_full = false;
+    w->halt = HALT_NONE;
+    w->kill_at = w->disk_full_at = UINT64_MAX;
+    memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
+    done_collect(w);
+    machine_draw(w);
+    if (is_last)
+        world_heal(w);
+    else
+        outside_draw(w);
+    uint64_t known = w->order ? w->n_items : below(w, w->n_items + 1);
+    later(w, 0, (struct future){.kind = F_INPUT, .count = known});
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants bugs into copies of the feeder, one at a time, and sees whether the simulator finds each.
+
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT CC [FLAG...]
+
+A mutant is a file of src/core, a text that occurs in it once, and another in its place. The copy is compiled
+and linked before the real core, so that it takes the place of that one object. Each must be caught within
+SEEDS seeds; the status is 1 if one is not, or if a text no longer occurs (then mend the table below).
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+SEEDS = 1000
+
+# what it breaks: (file, text, replacement)
+MUTANTS = {
+    "a late copy is committed as well": (
+        "feed_life.c", "emit(f, ACT_DROP, worker, item, 1, 0);", "emit(f, ACT_COMMIT, worker, item, 1, 0);"),
+    "an item that waits for its retry wakes nobody": (
+        "feed.c", "return MIN(f->wake_ms, looks_next_ms(f));", "return looks_next_ms(f);"),
+    "one try too many": (
+        "feed_items.c", "slot->failures > f->config.retries)", "slot->failures > f->config.retries + 1)"),
+    "one try too few": (
+        "feed_items.c", "slot->failures > f->config.retries)", "slot->failures >= f->config.retries)"),
+    "what a dead worker had in hand is forgotten": (
+        "feed_death.c", "    if (start_failure || !blamed)\n        runs_to_pool(f, runs, n_runs);\n",
+        "    if (start_failure || !blamed)\n        return;\n"),
+    "a benched device gets workers again": (
+        "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
+    "who was told to end is still believed": (
+        "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
+    "credits are never used up": (
+        "feed_send.c", "    w->credits -= MIN(w->credits, (uint64_t)range.count);\n", ""),
+    "the window has no end": (
+        "feed_items.c", "    uint64_t end = MIN(f->known, f->frontier + f->spread);\n", "    uint64_t end = f->known;\n"),
+    "of several commits at once one is not counted": (
+        "feed_items.c", "    f->settled += count;\n", "    f->settled += count > 2 ? count - 1 : count;\n"),
+    "what an earlier session did is done again": (
+        "feed_items.c", "                slot_of(f, f->next)->state = SLOT_DONE;\n",
+        "                pool_add(f, (struct sent_range){f->next, 1}, f->now_ms, NONE);\n"),
+    "workers are started after a stop": (
+        "feed_life.c", "    if (f->is_stopping || f->is_complete)\n        return;\n    cooling_end(f);\n",
+        "    cooling_end(f);\n"),
+    "a device that ran out of memory gets as much again": (
+        "feed_send.c", "        limit = MIN(limit, (uint64_t)batch);\n", "        limit = MAX(limit, (uint64_t)batch);\n"),
+    "one worker too many loads": (
+        "feed_life.c", "f->n_loading >= f->config.loading_max", "f->n_loading > f->config.loading_max"),
+    "nobody looks whether a worker hangs": (
+        "feed_send.c", "    limits_arm(f, worker);\n", ""),
+    "batches of one run are mixed": (
+        "feed_items.c", "    run = MIN(run, batch_left(f, f->next));\n", ""),
+    "revoked answers are forgotten altogether": (
+        "feed_items.c", "    owned_return(f, worker, true);\n", ""),
+    "a copy goes to a third worker": (
+        "feed_reissue.c", "slot->owner[1] == 0 && !(slot->flags & ANSWERED_FIRST)", "!(slot->flags & ANSWERED_FIRST)"),
+    "a group that nobody takes is dropped": (
+        "feed_groups.c", "        group_wait(f, index); /* what was not sent yet, for the next worker */\n",
+        "        group_free(f, index);\n"),
+}
+
+
+def build(folder, name, root, build_root, compiler, flags):
+    file, text, replacement = MUTANTS[name]
+    source = (root / "src/core" / file).read_text(encoding="utf-8")
+    if source.count(text) != 1:
+        return None, f"its text occurs {source.count(text)} times in src/core/{file}"
+    mutant = folder / file
+    mutant.write_text(source.replace(text, replacement), encoding="utf-8")
+    program = folder / "mutant"
+    archives = [build_root / path for path in ("tests/sim/libadversary.a", "src/core/libcore.a", "src/sim/libsim.a",
+                                               "src/base/libbase.a")]
+    run = subprocess.run([*compiler.split(), *flags, "-O1", "-w", "-std=gnu17", "-D_GNU_SOURCE", f"-I{root}/src",
+                          f"-I{root}/tests", str(mutant), str(root / "tests/sim/sim_feed.c"), "-Wl,--start-group", *map(str, archives), "-Wl,--end-group", "-lm", "-o",
+                          str(program)], capture_output=True, text=True)
+    return (program, None) if run.returncode == 0 else (None, "does not compile: " + run.stderr[-400:])
+
+
+def judge(name, root, build_root, compiler, flags):
+    """(is caught, what to say)"""
+    with tempfile.TemporaryDirectory() as folder:
+        program, trouble = build(pathlib.Path(folder), name, root, build_root, compiler, flags)
+        if trouble:
+            return False, trouble
+        try:
+            run = subprocess.run([str(program), "--seeds", str(SEEDS)], capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            return False, "the simulator did not come to an end"
+        if run.returncode == 0:
+            return False, f"not found within {SEEDS} seeds"
+        found = re.search(r"FAIL seed=(\d+) commit=\S+ ([^\n]*)", run.stdout)
+        return bool(found), f"seed {found.group(1)}: {found.group(2)}" if found else run.stdout + run.stderr
+
+
+def main():
+    root, build_root, compiler, flags = (pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3],
+                                         sys.argv[4:])
+    print(f"1..{len(MUTANTS)}")
+    all_caught = True
+    with ThreadPoolExecutor(2) as pool:
+        verdicts = pool.map(lambda name: judge(name, root, build_root, compiler, flags), MUTANTS)
+        for number, (name, (caught, words)) in enumerate(zip(MUTANTS, verdicts), 1):
+            print(f"{'ok' if caught else 'not ok'} {number} - {name}: {words}".replace("\n", " "))
+            all_caught = all_caught and caught
+    return 0 if all_caught else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What must hold whatever happens, judged from outside: from the events that the feeder was told and the
+ * actions that it answered with. What it believes itself is checked by feed_check.
+ */
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commit.h"
+#include "sim/adversary.h"
+
+static const char *const event_names[] = {
+#define X(kind) #kind,
+    FEED_EVENTS(X)
+#undef X
+};
+static const char *const action_names[] = {
+#define X(kind) #kind,
+    FEED_ACTIONS(X)
+#undef X
+};
+
+/* ---- saying so ---- */
+
+void failure_print(const struct world *w, const char *kind, const char *what)
+{
+    printf("FAIL seed=%lu commit=%s %s: %s, in session %u at step %lu\n"
+           "replay: tools/sim --seed %lu --trace\n",
+           w->seed, SIM_COMMIT, kind, what, w->session, w->steps, w->seed);
+    fflush(stdout);
+}
+
+void unsafe(const struct world *w, const char *fmt, ...)
+{
+    char what[200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof(what), fmt, args);
+    va_end(args);
+    failure_print(w, "safety", what);
+    _exit(RUN_UNSAFE);
+}
+
+static const struct world *watched;
+
+static void on_abort(int number)
+{
+    signal(number, SIG_DFL);
+    failure_print(watched, "safety", "a broken invariant (above)");
+    _exit(RUN_UNSAFE);
+}
+
+void failure_watch(const struct world *w)
+{
+    watched = w;
+    signal(SIGABRT, on_abort);
+}
+
+/* session, step, time, > event or < action, whom, what: docs/guides/testing.md explains them */
+void trace_event(const struct world *w, const struct feed_event *ev)
+{
+    printf("%u %6lu %9lu > %-10s %3u %6lu+%-5lu %s%d\n", w->session, w->steps, w->now_ms,
+           event_names[ev->kind], ev->worker, ev->item, ev->count, ev->flag ? "flag " : "",
+           (int)ev->death);
+}
+
+void trace_action(const struct world *w, const struct feed_action *a)
+{
+    printf("%u %6lu %9lu <   %-9s %2d %6lu+%-5lu %u\n", w->session, w->steps, w->now_ms,
+           action_names[a->kind], (int)a->worker, a->item, a->count, a->detail);
+}
+
+/* ---- who has what ---- */
+
+static bool held_drop(struct world *w, uint32_t worker, uint64_t item)
+{
+    struct item *it = &w->items[MIN(item, w->n_items)]; /* one beyond: nobody's */
+    for (int i = 0; i < 2; i++) {
+        if (it->holders[i] != worker + 1)
+            continue;
+        it->holders[i] = it->holders[1];
+        it->holders[1] = 0;
+        w->actors[worker].n_held--;
+        return true;
+    }
+    return false;
+}
+
+static void held_drop_all(struct world *w, uint32_t worker)
+{
+    for (uint64_t i = 0; w->actors[worker].n_held > 0 && i < w->n_items; i++)
+        held_drop(w, worker, i);
+}
+
+/* What a dead worker had may be settled for it in the step that tells of its death, and then no more. */
+void oracle_step_over(struct world *w)
+{
+    for (uint32_t worker = 0; worker < WORKERS_MAX; worker++)
+        if (w->actors[worker].is_gone)
+            held_drop_all(w, worker);
+}
+
+static void held_add(struct world *w, uint32_t worker, uint64_t item)
+{
+    struct item *it = &w->items[item];
+    bool may_be_copied = !w->config.no_reissue && !w->config.fixed_batches;
+    for (int i = 1; i >= 0; i--)
+        if (it->holders[i] != 0 && w->actors[it->holders[i] - 1].is_gone)
+            held_drop(w, it->holders[i] - 1u, item);
+    if (it->holders[0] == worker + 1 || it->holders[1] == worker + 1)
+        unsafe(w, "item %lu was sent to worker %u, which has it", item, worker);
+    if (it->holders[0] != 0 && (it->holders[1] != 0 || !may_be_copied))
+        unsafe(w, "item %lu is in flight in too many places", item);
+    it->holders[it->holders[0] != 0] = (uint8_t)(worker + 1);
+    w->actors[worker].n_held++;
+}
+
+/* ---- what the feeder is told ---- */
+
+void oracle_event(struct world *w, const struct feed_event *ev)
+{
+    struct actor *a = ev->worker < WORKERS_MAX ? &w->actors[ev->worker] : NULL;
+    if (ev->kind == EV_EXIT) {
+        w->n_loading -= a->is_loading;
+        a->may_get = a->is_loading = false;
+        a->is_gone = true;
+    } else if (ev->kind == EV_READY || ev->kind == EV_OOM || ev->kind == EV_DONE ||
+               ev->kind == EV_ANSWERS || ev->kind == EV_FAIL || ev->kind == EV_LOADED) {
+        w->n_loading -= a->is_loading;
+        a->is_loading = false;
+        a->credits += ev->kind == EV_READY ? ev->count : 0;
+        if (ev->kind == EV_READY && !a->has_asked) /* it is no filter, and has taken nothing yet */
+            held_drop_all(w, ev->worker);
+        a->has_asked = a->has_asked || ev->kind == EV_READY;
+    }
+    if (ev->kind == EV_FAIL && held_drop(w, ev->worker, ev->item) && !ev->flag)
+        w->items[ev->item].no_retry = true;
+    if (ev->kind == EV_UNFIT) {
+        held_drop(w, ev->worker, ev->item);
+        a->credits++; /* it was not given what it had asked for */
+    }
+    if (ev->kind == EV_INPUT)
+        w->known = MAX(w->known, ev->count);
+}
+
+/* ---- what it answers with ---- */
+
+static void check_send(struct world *w, const struct feed_action *action)
+{
+    struct actor *a = &w->actors[action->worker];
+    if (!a->may_get)
+        unsafe(w, "items were sent to worker %u, which is not there or was told to end",
+               action->worker);
+    if (action->item + action->count > w->known)
+        unsafe(w, "item %lu was sent before it was known", action->item + action->count - 1);
+    if (w->is_complete || w->is_halted)
+        unsafe(w, "item %lu was sent after the end", action->item);
+    if (action->detail > w->config.retries + 1)
+        unsafe(w, "item %lu is tried for the %uth time", action->item, action->detail);
+    for (; w->frontier < w->n_items && w->items[w->frontier].outcome != 0; w->frontier++)
+        ;
+    if (!w->order && action->item + action->count > w->frontier + (1ull << w->config.spread_log2))
+        unsafe(w, "item %lu is beyond the window from %lu", action->item, w->frontier);
+    uint64_t most = a->has_asked ? a->credits : MAX(w->config.batch, 1u);
+    if (a->kind == A_CHANNEL && action->count > most)
+        unsafe(w, "worker %u got more than it had asked for", action->worker);
+    a->credits -= MIN(a->credits, action->count);
+    for (uint64_t i = action->item; i < action->item + action->count; i++) {
+        if (w->items[i].is_durable)
+            unsafe(w, "item %lu was sent again, though an earlier session settled it", i);
+        if (w->items[i].outcome != 0)
+            unsafe(w, "item %lu was sent after it was settled", i);
+        held_add(w, action->worker, i);
+    }
+    if (a->kind == A_CHANNEL && !w->config.fixed_batches && a->batch > 0 && a->n_held > a->batch)
+        unsafe(w, "worker %u got more at once than it was told", action->worker);
+    uint64_t batch = w->config.fixed_batches ? w->config.batch : UINT64_MAX;
+    if (a->kind == A_CHANNEL && action->item / batch != (action->item + action->count - 1) / batch)
+        unsafe(w, "items %lu+%lu of two batches were sent together", action->item, action->count);
+}
+
+static void check_settled(struct world *w, uint64_t item, uint8_t how)
+{
+    if (item >= w->known)
+        unsafe(w, "item %lu was settled, which is not known", item);
+    if (w->items[item].outcome != 0)
+        unsafe(w, "item %lu was settled twice", item);
+    w->items[item].outcome = how;
+}
+
+static void check_commit(struct world *w, const struct feed_action *action)
+{
+    const struct actor *a = &w->actors[action->worker];
+    if (a->is_written_off && a->kind >= A_KEYED) /* a filter's answers may have been awaiting it */
+        unsafe(w, "item %lu was committed by worker %u, which was to be ended", action->item,
+               action->worker);
+    for (uint64_t i = action->item; i < action->item + action->count; i++) {
+        check_settled(w, i, 1);
+        if (w->items[i].is_unfit)
+            unsafe(w, "item %lu was committed, whose record nobody got", i);
+        /* A stray line may stand for an answer, if it is followed by silence long enough. */
+        if (w->strays == 0 && !(w->items[i].worked & 1u << action->worker))
+            unsafe(w, "item %lu was committed before worker %u had computed it", i, action->worker);
+        if (!held_drop(w, action->worker, i))
+            unsafe(w, "item %lu was committed by worker %u, which did not have it", i,
+                   action->worker);
+        for (uint32_t other = 0; other < WORKERS_MAX; other++)
+            held_drop(w, other, i);
+    }
+}
+
+static void check_spawn(struct world *w, const struct feed_action *action)
+{
+    struct actor *a = &w->actors[action->worker];
+    if (action->worker >= w->config.n_workers || a->alive || a->may_get)
+        unsafe(w, "worker %u was started on a seat that is taken", action->worker);
+    if (w->is_complete || w->is_halted)
+        unsafe(w, "worker %u was started after the end", action->worker);
+    if (w->device_is_benched[w->device_of[action->worker]])
+        unsafe(w, "worker %u was started on a device that is benched", action->worker);
+    if (w->config.loading_max > 0 && w->n_loading >= w->config.loading_max)
+        unsafe(w, "worker %u is one too many that load at once", action->worker);
+    w->n_loading++;
+}
+
+static void check_aside(struct world *w, const struct feed_action *action)
+{
+    check_settled(w, action->item, 2);
+    bool is_unfit = action->detail == CAUSE_UNFIT;
+    if (is_unfit && !w->items[action->item].is_unfit)
+        unsafe(w, "item %lu was set aside for cause %u", action->item, action->detail);
+    bool is_early = action->count < w->config.retries + 1 && !w->items[action->item].no_retry;
+    if (!is_unfit && (is_early || action->count > w->config.retries + 1))
+        unsafe(w, "item %lu was set aside after %lu failures", action->item, action->count);
+    for (uint32_t worker = 0; worker < WORKERS_MAX; worker++)
+        held_drop(w, worker, action->item);
+}
+
+void oracle_action(struct world *w, const struct feed_action *action)
+{
+    struct actor *a = action->worker < WORKERS_MAX ? &w->actors[action->worker] : NULL;
+    if (w->is_over)
+        unsafe(w, "%s after it was over", action_names[action->kind]);
+    switch (action->kind) {
+    case ACT_SEND:
+        check_send(w, action);
+        break;
+    case ACT_SPAWN:
+        check_spawn(w, action);
+        break;
+    case ACT_COMMIT:
+        check_commit(w, action);
+        break;
+    case ACT_SET_ASIDE:
+        check_aside(w, action);
+        break;
+    case ACT_END:
+    case ACT_TERMINATE:
+        if (!a->may_get && action->kind == ACT_END)
+            unsafe(w, "worker %u was told to end twice, or is not there", action->worker);
+        w->n_loading -= a->is_loading;
+        a->may_get = a->is_loading = false;
+        a->is_written_off = action->kind == ACT_TERMINATE;
+        break;
+    case ACT_BATCH:
+        a->batch = action->count;
+        break;
+    case ACT_REVOKE: /* they wait again; which of them, only the feeder knows */
+        held_drop_all(w, action->worker);
+        break;
+    case ACT_BENCH:
+        w->device_is_benched[action->worker] = true;
+        break;
+    case ACT_COMPLETE:
+        for (uint64_t i = 0; i < w->n_items; i++)
+            if (w->items[i].outcome == 0)
+                unsafe(w, "complete, and item %lu is open", i);
+        break;
+    case ACT_HALT:
+    case ACT_OVER:
+    case ACT_DROP:
+    case ACT_NOTE:
+        break;
+    }
+}
+
+void oracle_durable(struct world *w, uint64_t first, uint64_t count)
+{
+    for (uint64_t i = first; i < first + count; i++) {
+        if (w->items[i].is_durable)
+            unsafe(w, "item %lu is durable twice", i);
+        w->items[i].is_durable = true;
+    }
+}
