@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Both ends of the channel, on any bytes: the lines of a worker as muster takes them apart, with
+ * metrics and --key; and the lines of muster, or of a person by hand, as libmuster reads them,
+ * however the bytes are cut on the way.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "channel.h"
+#include "fuzz.h"
+#include "message.h"
+#include "run/keyed.h"
+#include "run/ledger.h"
+#include "run/message.h"
+
+static void check_metrics(struct str object)
+{
+    struct metrics sums = {0}, twice = {0};
+    cleanup_buf struct buf text = BUF_INIT, again = BUF_INIT;
+    metrics_add(&sums, object);
+    metrics_format(&sums, &text);
+    if (!json_is_object(buf_str(&text)))
+        BUG("metrics become %s", buf_text(&text));
+    metrics_add(&twice, buf_str(&text));
+    metrics_format(&twice, &again);
+    if (!str_equal(buf_str(&text), buf_str(&again)))
+        BUG("metrics %s read back as %s", buf_text(&text), buf_text(&again));
+    metrics_sum(&sums, &twice);
+    buf_reset(&text);
+    metrics_format(&sums, &text);
+    ASSERT(json_is_object(buf_str(&text)));
+}
+
+static void check_from_worker(struct str line)
+{
+    struct message message;
+    bool is_message = message_parse(line, &message);
+    if (is_message && !json_is_object(line))
+        BUG("'%.*s' is taken as a message", (int)line.len, line.at);
+    if (message.result.len > 0)
+        ASSERT(json_is_value(message.result));
+    if (message.metrics.len > 0)
+        check_metrics(message.metrics);
+}
+
+/* Every item that was noted is found once by its own line, and no more. */
+static void check_keyed(struct str text)
+{
+    struct keyed *keyed = NULL;
+    struct str rest = text, line, value;
+    uint64_t n_lines = 0, n_found = 0, item;
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
+        size_t bytes = 0;
+        bool has_key = line.len > 0 && json_get(line, "k", &value);
+        ASSERT(keyed_add(&keyed, "k", n_lines, line, &bytes) == has_key);
+        ASSERT(bytes == (has_key ? line.len + 1 : 0));
+        n_lines += has_key;
+    }
+    for (rest = text; rest.len > 0 && str_next(&rest, '\n', &line);)
+        n_found += keyed_take(keyed, "k", line, &item) && item < n_lines;
+    ASSERT(n_found == n_lines);
+    for (rest = text; rest.len > 0 && str_next(&rest, '\n', &line);)
+        ASSERT(!keyed_take(keyed, "k", line, &item));
+    keyed_free(keyed);
+}
+
+static void check_from_muster(const struct muster_text *line, struct str expected, bool by_hand,
+                              uint64_t number)
+{
+    struct mw_message message;
+    if (!by_hand)
+        ASSERT(str_equal((struct str){line->at, line->len}, expected));
+    bool is_message = mw_message_read(*line, &message);
+    if (by_hand)
+        ASSERT(is_message && message.is_item && message.item.index == number);
+    if (is_message && message.is_item && !message.item.is_bytes)
+        ASSERT(mw_json_is_value(message.item.data));
+}
+
+/* At most one line more than there are newlines: by hand the last one may lack its own. */
+static void take_lines(struct mw_channel *channel, struct str *expected_rest, uint64_t *n_lines)
+{
+    struct muster_text line;
+    while (mw_channel_line(channel, &line)) {
+        struct str expected = {0};
+        str_next(expected_rest, '\n', &expected);
+        check_from_muster(&line, expected, channel->by_hand, (*n_lines)++);
+    }
+    mw_channel_reclaim(channel);
+}
+
+static void check_channel(struct str text, bool by_hand, size_t step)
+{
+    int ends[2];
+    char error[256] = "";
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return;
+    struct mw_channel channel = {.in_fd = ends[0], .out_fd = -1, .by_hand = by_hand};
+    struct str rest = text, expected = text;
+    uint64_t n_lines = 0, n_newlines = 0;
+    for (size_t i = 0; i < text.len; i++)
+        n_newlines += text.at[i] == '\n';
+    while (!channel.has_ended) {
+        size_t len = MIN(step, rest.len);
+        ASSERT(write(ends[1], rest.at, len) == (ssize_t)len);
+        rest.at += len;
+        rest.len -= len;
+        if (rest.len == 0 && ends[1] >= 0) {
+            close(ends[1]);
+            ends[1] = -1;
+        }
+        ASSERT(mw_channel_fill(&channel, -1, error, sizeof(error)) == 1);
+        take_lines(&channel, &expected, &n_lines);
+        if (ends[1] < 0 && !channel.has_ended)
+            ASSERT(mw_channel_fill(&channel, -1, error, sizeof(error)) == 1);
+        take_lines(&channel, &expected, &n_lines);
+    }
+    bool is_cut = text.len > 0 && text.at[text.len - 1] != '\n';
+    ASSERT(n_lines == n_newlines + (by_hand && is_cut));
+    ASSERT(mw_channel_is_midline(&channel) == (!by_hand && is_cut));
+    mw_channel_close(&channel);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct str text = {(const char *)data, MIN(size, (size_t)32768)}, line;
+    unsigned choice = fuzz_choice(&text);
+    if (text.len == 0)
+        return 0;
+    for (struct str rest = text; rest.len > 0 && str_next(&rest, '\n', &line);)
+        if (str_trim(line).len > 0)
+            check_from_worker(line);
+    check_keyed(text);
+    check_channel(text, choice & 1, text.len / (1 + choice / 2 % 8) + 1);
+    return 0;
+}

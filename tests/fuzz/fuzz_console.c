@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What workers print must be harmless on a terminal, and folding must not depend on how the bytes
+ * were cut on the way.
+ */
+#include "base/json.h"
+#include "fuzz.h"
+#include "proc/console_text.h"
+#include "proc/logfile.h"
+
+static bool is_sgr(struct str text, size_t *len)
+{
+    size_t i = 2;
+    if (text.len < 3 || text.at[0] != '\x1b' || text.at[1] != '[')
+        return false;
+    while (i < text.len && strchr("0123456789;:", text.at[i]) && text.at[i] != '\0')
+        i++;
+    *len = i + 1;
+    return i < text.len && text.at[i] == 'm';
+}
+
+static void expect_harmless(struct str text, bool colours, bool lines)
+{
+    for (size_t i = 0, len; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        if (colours && is_sgr((struct str){text.at + i, text.len - i}, &len))
+            i += len - 1;
+        else if ((c < 0x20 && c != '\t' && !(lines && c == '\n')) || c == 0x7f ||
+                 (c == 0xc2 && (unsigned char)text.at[i + 1] < 0xa0))
+            BUG("byte %#x of \"%.*s\" reaches the terminal", c, (int)text.len, text.at);
+    }
+    ASSERT(utf8_is_valid(text));
+}
+
+static void check_text(struct str text)
+{
+    cleanup_buf struct buf plain = BUF_INIT, coloured = BUF_INIT, again = BUF_INIT;
+    console_text_add(&plain, text, false);
+    console_text_add(&coloured, text, true);
+    expect_harmless(buf_str(&plain), false, false);
+    expect_harmless(buf_str(&coloured), true, false);
+    console_text_add(&again, buf_str(&coloured), false);
+    ASSERT(str_equal(buf_str(&plain), buf_str(&again)));
+    for (size_t max = 0; max <= MIN(plain.len, (size_t)20); max++) {
+        size_t len = console_text_cut(buf_str(&plain), max);
+        ASSERT(len <= max && max - len < 4 && utf8_is_valid((struct str){plain.at, len}));
+        ASSERT(console_text_cut(text, max) <= max);
+    }
+    uint64_t newlines = 0;
+    for (size_t i = 0; i < text.len; i++)
+        newlines += text.at[i] == '\n';
+    ASSERT(count_newlines(text) == newlines);
+}
+
+static void emit(void *context, struct str lines)
+{
+    buf_add_str(context, lines);
+}
+
+static void print(struct str text, size_t step, unsigned lines_per_s, struct buf *out)
+{
+    const struct console_opts opts = {.emit = emit, .context = out, .lines_per_s = lines_per_s};
+    struct console *console = console_new(&opts);
+    for (size_t at = 0; at < text.len; at += step) {
+        struct str piece = {text.at + at, MIN(step, text.len - at)};
+        console_add(console, 1, "gpu 0", piece, 1000);
+        expect_harmless(str_of(console_last(console, 1)), false, false);
+    }
+    console_end(console, 1, 1000);
+    console_flush(console, 1000, true);
+    console_free(console);
+    expect_harmless(buf_str(out), true, true);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct str text = {(const char *)data, size};
+    unsigned choice = fuzz_choice(&text);
+    if (text.len == 0)
+        return 0;
+    cleanup_buf struct buf whole = BUF_INIT, pieces = BUF_INIT, few = BUF_INIT;
+    check_text(text);
+    print(text, text.len, 1000000, &whole);
+    print(text, 1 + choice % 32, 1000000, &pieces);
+    if (!str_equal(buf_str(&whole), buf_str(&pieces)))
+        BUG("whole: \"%s\" in pieces of %u: \"%s\"", buf_text(&whole), 1 + choice % 32,
+            buf_text(&pieces));
+    print(text, 1 + choice % 32, 2, &few);
+    ASSERT(few.len <= whole.len + 200);
+    return 0;
+}
