@@ -60,7 +60,7 @@ static int ledger_write(const char *dir, uint64_t n_ranges, struct err *err)
 
 static int rows_read(struct store *store, enum range_order order, const char *name, struct err *err)
 {
-    struct range_reader *reader;
+    struct row_reader *reader;
     struct range_row row;
     uint64_t begin_ns = clock_now_ns(), n_rows = 0;
     int rc = range_reader_open(&reader, store, order, err);
@@ -68,7 +68,7 @@ static int rows_read(struct store *store, enum range_order order, const char *na
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0)
         n_rows++;
-    range_reader_close(reader);
+    row_reader_close(reader);
     printf("%s %.3f s, %llu rows\n", name, (double)(clock_now_ns() - begin_ns) / 1e9,
            (unsigned long long)n_rows);
     return rc;
