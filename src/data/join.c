@@ -62,8 +62,7 @@ static int output_refuse(const struct join *join, const char *output, struct err
             return fail(err, ERR_USAGE, "%s is the output and one of the files too; leave it out",
                         input->name);
     }
-    return join->opts->force ? 0
-                             : fail(err, ERR_USAGE, "%s exists; --force replaces it", output);
+    return join->opts->force ? 0 : fail(err, ERR_USAGE, "%s exists; --force replaces it", output);
 }
 
 static int file_pass(struct join *join, struct join_file *file, struct err *err)

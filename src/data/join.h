@@ -23,11 +23,11 @@
 struct join_opts {
     enum record_format format;  /* FORMAT_AUTO: by extension, else by the first bytes; all alike */
     enum out_format out_format; /* OUT_AUTO: by the output's extension, else as the files are */
-    const char *id_field;       /* NULL: ids are not looked at; else every record has it, once each */
-    bool is_union;              /* CSV: columns that only some files have are empty in the others */
-    bool is_checked;            /* JSONL: every line must be a JSON value */
-    uint64_t expect;            /* records there must be in all; UINT64_MAX: no matter */
-    bool force;                 /* replace an output that exists */
+    const char *id_field; /* NULL: ids are not looked at; else every record has it, once each */
+    bool is_union;        /* CSV: columns that only some files have are empty in the others */
+    bool is_checked;      /* JSONL: every line must be a JSON value */
+    uint64_t expect;      /* records there must be in all; UINT64_MAX: no matter */
+    bool force;           /* replace an output that exists */
     /* What was put right, and what the user should know of: one sentence. NULL: nobody listens. */
     void (*note)(void *context, const char *text);
     void *context;

@@ -71,8 +71,8 @@ static void element_put(struct join *join, struct str text, struct str element)
 }
 
 /* What stands between two separators, `text`, at an offset of the file. */
-static int element_take(struct join *join, struct join_file *file, struct str text,
-                        uint64_t offset, struct err *err)
+static int element_take(struct join *join, struct join_file *file, struct str text, uint64_t offset,
+                        struct err *err)
 {
     struct str element = str_trim(text);
     uint64_t at = offset + (uint64_t)(element.at - text.at);

@@ -10,8 +10,8 @@ enum {
     LINES_BYTES = 256 * 1024
 };
 
-static int lines_add(struct record_out *out, struct source *source, struct str lines,
-                     uint64_t item, struct err *err)
+static int lines_add(struct record_out *out, struct source *source, struct str lines, uint64_t item,
+                     struct err *err)
 {
     struct str line;
     int rc = 0;

@@ -77,8 +77,7 @@ static int format_sniff(struct join_file *file, enum record_format *out, struct 
 
 static bool is_named(const char *path)
 {
-    return record_format_of_path(path) != FORMAT_LINES ||
-           str_ends_with(str_of(path), STR(".txt"));
+    return record_format_of_path(path) != FORMAT_LINES || str_ends_with(str_of(path), STR(".txt"));
 }
 
 static int format_find(struct join *join, struct join_file *file, struct err *err)

@@ -145,11 +145,10 @@ int id_add(struct join *join, struct join_file *file, struct str raw, uint64_t o
 {
     struct id_table *table = join->ids;
     if (!value_decode(file, raw, &table->value))
-        return join_fail(join, file, offset, err,
-                         file->separator ? "its '%s' is empty%.*s"
-                                         : "its '%s' is no text and no number: %.*s",
-                         join->opts->id_field, (int)MIN(raw.len, (size_t)(file->separator ? 0 : 80)),
-                         raw.at);
+        return join_fail(
+            join, file, offset, err,
+            file->separator ? "its '%s' is empty%.*s" : "its '%s' is no text and no number: %.*s",
+            join->opts->id_field, (int)MIN(raw.len, (size_t)(file->separator ? 0 : 80)), raw.at);
     uint64_t hash = XXH3_64bits(table->value.at, table->value.len);
     size_t i = hash & (table->n_slots - 1);
     for (; table->slots[i].place; i = (i + 1) & (table->n_slots - 1)) {

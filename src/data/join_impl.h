@@ -54,10 +54,10 @@ struct join {
     struct buf header;      /* CSV: the output's, as text without line end */
     struct csv_row columns; /* and taken apart */
     struct window window;
-    struct id_table *ids;  /* NULL: none are looked at in this pass */
-    struct outfile *out;   /* NULL: nothing is written in this pass */
-    bool has_notes;        /* in this pass */
-    const char *line_end;  /* "\n" or "\r\n"; NULL: no file has said yet */
+    struct id_table *ids; /* NULL: none are looked at in this pass */
+    struct outfile *out;  /* NULL: nothing is written in this pass */
+    bool has_notes;       /* in this pass */
+    const char *line_end; /* "\n" or "\r\n"; NULL: no file has said yet */
     uint64_t n_records;
     struct buf blank_tail; /* JSON: white space behind the last element so far */
 };

@@ -33,8 +33,7 @@ INLINE struct row_marks row_marks_find(struct rows *r, const struct block *b)
 
 /* The row that ends at `bit` of this block; `upto`: the bits of the block up to there that are not
  * of earlier rows. False if the run stops here. */
-INLINE bool row_take(struct rows *r, const struct row_marks *m,
-                     unsigned bit, uint64_t upto)
+INLINE bool row_take(struct rows *r, const struct row_marks *m, unsigned bit, uint64_t upto)
 {
     size_t end = r->n_bytes + bit, len = end - r->row_at;
     size_t n_separators = r->n_open + (size_t)__builtin_popcountll(m->separators & upto);
