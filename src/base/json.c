@@ -394,6 +394,22 @@ bool json_get(struct str object, const char *key, struct str *value)
     return false;
 }
 
+bool json_element(struct str *array, bool *is_begun, struct str *element)
+{
+    struct cursor c = cursor_of(*array);
+    skip_space(&c);
+    if (!scan_char(&c, *is_begun ? ',' : '['))
+        return false;
+    *is_begun = true;
+    skip_space(&c);
+    const unsigned char *first = c.at;
+    if (!scan_value(&c))
+        return false;
+    *element = (struct str){(const char *)first, (size_t)(c.at - first)};
+    *array = (struct str){(const char *)c.at, (size_t)(c.end - c.at)};
+    return true;
+}
+
 bool json_to_u64(struct str value, uint64_t *out)
 {
     uint64_t number = 0;
@@ -549,6 +565,50 @@ void buf_add_json_compact(struct buf *buf, struct str value)
         if (in_string || (c != ' ' && c != '\n' && c != '\r' && c != '\t'))
             buf_add_char(buf, c);
     }
+}
+
+static void line_begin(struct buf *buf, size_t level)
+{
+    buf_addf(buf, "\n%*s", (int)(2 * level), "");
+}
+
+void buf_add_json_indented(struct buf *buf, struct str value, size_t level)
+{
+    cleanup_buf struct buf compact = BUF_INIT;
+    bool in_string = false;
+    buf_add_json_compact(&compact, value);
+    for (size_t i = 0; i < compact.len; i++) {
+        char c = compact.at[i], before = i > 0 ? compact.at[i - 1] : '\0';
+        bool is_opening = !in_string && (c == '{' || c == '['),
+             is_closing = !in_string && (c == '}' || c == ']');
+        if (is_closing && before != '{' && before != '[')
+            line_begin(buf, --level);
+        else if (is_closing)
+            level--;
+        buf_add_char(buf, c);
+        level += is_opening;
+        if (in_string && c == '\\')
+            buf_add_char(buf, compact.at[++i]);
+        else if (c == '"')
+            in_string = !in_string;
+        else if (is_opening ? !strchr("}]", compact.at[i + 1]) : c == ',' && !in_string)
+            line_begin(buf, level);
+        else if (c == ':' && !in_string)
+            buf_add_char(buf, ' ');
+    }
+}
+
+void buf_add_json_double(struct buf *buf, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    buf_add_text(buf, text);
+    if (!strpbrk(text, ".en"))
+        buf_add_text(buf, ".0");
 }
 
 void buf_add_base64(struct buf *buf, struct str bytes)
