@@ -10,8 +10,8 @@
 int score_fields_parse(struct str text, struct score_opts *out, struct err *err)
 {
     struct str rest = text;
-    bool has_both = str_next(&rest, '=', &out->true_field) && out->true_field.len > 0 &&
-                    rest.at && rest.len > 0;
+    bool has_both = str_next(&rest, '=', &out->true_field) && out->true_field.len > 0 && rest.at &&
+                    rest.len > 0;
     out->predicted_field = rest;
     if (has_both)
         return 0;

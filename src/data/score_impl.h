@@ -13,7 +13,7 @@ enum {
 /* Words numbered from 0 as they come. */
 struct names {
     struct buf text;
-    size_t *ends; /* word i ends at ends[i] */
+    size_t *ends;    /* word i ends at ends[i] */
     uint32_t *slots; /* number + 1; 0: free */
     size_t len, cap, n_slots;
 };
