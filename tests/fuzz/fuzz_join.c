@@ -50,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cleanup_free char *out = xasprintf("%s/out", fuzz_folder());
     const struct join_opts opts = {
         .format = (enum record_format)(FORMAT_LINES + choice % 5),
-        .out_format = (enum out_format[]){OUT_LINES, OUT_JSONL, OUT_JSON, OUT_CSV, OUT_TSV}[choice % 5],
+        .out_format =
+            (enum out_format[]){OUT_LINES, OUT_JSONL, OUT_JSON, OUT_CSV, OUT_TSV}[choice % 5],
         .is_union = choice & 32,
         .id_field = choice & 64 ? "id" : NULL,
         .is_checked = choice & 128,
@@ -58,8 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     const char *split = size > 1 ? memchr(input.at, 0xff, input.len) : NULL;
     size_t len = split ? (size_t)(split - input.at) : input.len;
-    const struct str texts[] = {{input.at, len},
-                                {input.at + len + (split != NULL), input.len - len - (split != NULL)}};
+    const struct str texts[] = {
+        {input.at, len}, {input.at + len + (split != NULL), input.len - len - (split != NULL)}};
     char *paths[2];
     for (size_t i = 0; i < 2; i++)
         paths[i] = xstrdup(fuzz_file(names[i], texts[i]));

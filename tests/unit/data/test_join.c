@@ -20,7 +20,8 @@ struct naive {
 
 static bool naive_byte(struct naive *n, char c, char separator)
 {
-    n->is_bad |= n->was_close && !n->is_inside && c != separator && c != '\n' && c != '\r' && c != '"';
+    n->is_bad |=
+        n->was_close && !n->is_inside && c != separator && c != '\n' && c != '\r' && c != '"';
     n->is_bad |= n->was_cr && c != '\n';
     n->is_bad |= c == '\0';
     bool was_close = n->was_close;
@@ -67,8 +68,9 @@ static void naive_rows(struct rows *rows, const unsigned char *text)
 
 static void text_make(struct rng *rng, unsigned char *text)
 {
-    static const char *const pieces[] = {"a,b\n", "a,b\r\n", "\"x,\ny\",b\n", "\"a\"\"b\",\"\"\n", "\n",
-                                         "\r\n",  "a",       ",",               "\"",              "\r"};
+    static const char *const pieces[] = {
+        "a,b\n", "a,b\r\n", "\"x,\ny\",b\n", "\"a\"\"b\",\"\"\n", "\n", "\r\n", "a", ",",
+        "\"",    "\r"};
     size_t at = 0;
     while (at < TEXT_BYTES) {
         size_t kind = rng_below(rng, rng_below(rng, 8) == 0 ? countof(pieces) : 6);
@@ -153,13 +155,16 @@ static void records_of_one_file_are_counted(void **state)
     (void)state;
     struct err err = {0};
     uint64_t n = 0;
-    assert_int_equal(join_count(scratch_file("n.csv", STR("a,b\n1,\"x\ny\"\n\n2,z")), FORMAT_AUTO, &n, &err), 0);
+    assert_int_equal(
+        join_count(scratch_file("n.csv", STR("a,b\n1,\"x\ny\"\n\n2,z")), FORMAT_AUTO, &n, &err), 0);
     assert_int_equal(n, 2);
-    assert_int_equal(join_count(scratch_file("n.json", STR("[1,[2,3],{}]")), FORMAT_AUTO, &n, &err), 0);
+    assert_int_equal(join_count(scratch_file("n.json", STR("[1,[2,3],{}]")), FORMAT_AUTO, &n, &err),
+                     0);
     assert_int_equal(n, 3);
     assert_int_equal(join_count(scratch_file("n.txt", STR("\n\nx")), FORMAT_AUTO, &n, &err), 0);
     assert_int_equal(n, 3);
-    assert_int_equal(join_count(scratch_file("m.csv", STR("a,b\n1\n")), FORMAT_AUTO, &n, &err), ERR_DATA);
+    assert_int_equal(join_count(scratch_file("m.csv", STR("a,b\n1\n")), FORMAT_AUTO, &n, &err),
+                     ERR_DATA);
     assert_non_null(strstr(err.text, "m.csv line 2"));
 }
 
