@@ -117,6 +117,8 @@ static int pass(struct join *join, struct err *err)
         if (join->stats->file_records)
             join->stats->file_records[i] = file->n_records;
     }
+    if (rc == 0 && join->ids)
+        rc = ids_settle(join, err);
     if (rc == 0 && join->out && join->format == FORMAT_JSON)
         join_array_end(join);
     join->stats->n_records = sum;
