@@ -232,14 +232,11 @@ static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
         for (uint32_t i = 0; i < range.count; i++) {
             uint64_t item = range.first + i;
             struct slot *slot = slot_of(f, item);
-            bool live = is_in_window(f, item) && slot->state == SLOT_SENT;
-            int mine = !live                          ? -1
-                       : slot->owner[0] == worker + 1 ? 0
-                       : slot->owner[1] == worker + 1 ? 1
-                                                      : -1;
-            if (mine < 0)
+            if (!is_in_window(f, item) || slot->state != SLOT_SENT)
                 continue; /* answered elsewhere in the meantime */
-            slot->flags |= mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND;
+            bool is_copy = slot->owner[0] != worker + 1;
+            ASSERT(!is_copy || slot->owner[1] == worker + 1);
+            slot->flags |= is_copy ? ANSWERED_SECOND : ANSWERED_FIRST;
             w->provisional++;
             f->n_provisional++;
         }
