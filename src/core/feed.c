@@ -343,8 +343,7 @@ static void finish_if_done(struct feed *f)
     }
     if (ends)
         everybody_end(f);
-    if (!f->is_over && f->n_alive == 0 && f->n_committing == 0 &&
-        (f->is_complete || f->is_stopping)) {
+    if (f->n_alive == 0 && f->n_committing == 0 && (f->is_complete || f->is_stopping)) {
         f->is_over = true;
         emit(f, ACT_OVER, NONE, 0, 0, 0);
     }

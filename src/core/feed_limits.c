@@ -70,8 +70,10 @@ static uint32_t look_pop(struct feed *f)
 static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
     const struct worker *w = &f->workers[worker];
-    if (answers_in_order(w) && w->fifo_len > 0)
+    if (answers_in_order(w)) {
+        ASSERT(w->fifo_len > 0); /* it owes an answer */
         return w->fifo[w->fifo_head].first;
+    }
     struct owned at = owned_begin(f, worker);
     uint64_t item = owned_next(f, worker, &at);
     while (item != UINT64_MAX && is_provisional(f, worker, item))
@@ -134,10 +136,10 @@ static bool owes_answer(const struct worker *w)
     return w->in_flight + w->losers > 0;
 }
 
-/* It has answered everything and asks for nothing: it may be stuck between two items. */
+/* Of one that has answered everything: it asks for nothing, and may be stuck between two items. */
 static bool owes_request(const struct worker *w)
 {
-    return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0 && !owes_answer(w);
+    return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0;
 }
 
 static void silence_check(struct feed *f, uint32_t worker)

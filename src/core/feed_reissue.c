@@ -34,8 +34,8 @@ static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *o
 
 static bool may_reissue(const struct feed *f, const struct worker *w)
 {
-    return f->input_is_final && !f->config.no_reissue && !f->is_stopping && w->in_flight == 0 &&
-           w->answered_in_life > 0 && w->group == NONE;
+    return f->input_is_final && !f->config.no_reissue && w->in_flight == 0 &&
+           w->answered_in_life > 0;
 }
 
 /* ---- the heap of victims, the longest at its top ---- */

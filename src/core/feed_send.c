@@ -231,8 +231,8 @@ static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t wan
 static bool credits_must_wait(struct feed *f, const struct worker *w)
 {
     uint64_t until_ms = MAX(w->last_progress_ms, w->last_send_ms) + CREDITS_WAIT_MS;
-    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->in_flight > 0 ||
-        w->credits >= f->config.batch || w->credits_peak < f->config.batch || f->now_ms >= until_ms)
+    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->credits >= f->config.batch ||
+        w->credits_peak < f->config.batch || f->now_ms >= until_ms)
         return false;
     wake_at(f, until_ms);
     return true;
@@ -254,7 +254,7 @@ void worker_feed(struct feed *f, uint32_t worker)
     struct worker *w = &f->workers[worker];
     if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
         return;
-    while (!f->is_stopping && !f->is_complete && !w->input_closed && suspects_allow(f, worker)) {
+    while (!f->is_stopping && suspects_allow(f, worker)) {
         uint64_t want = capacity(f, w), left = want;
         if (want == 0)
             return;
@@ -280,7 +280,7 @@ void worker_feed(struct feed *f, uint32_t worker)
 
 void idle_feed(struct feed *f)
 {
-    for (uint32_t tries = f->idle_len; tries > 0 && f->idle_len > 0 && work_is_there(f); tries--)
+    for (uint32_t tries = f->idle_len; tries > 0 && work_is_there(f); tries--)
         idle_look(f, f->idle_head);
 }
 
