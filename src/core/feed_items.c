@@ -315,13 +315,17 @@ static void commit_add(struct feed *f, uint32_t worker, struct sent_range *run,
     *run = more;
 }
 
-/* One item, or a block of them, is answered for good. Returns how many it is. */
+/* One item, or a block of them, is answered for good: it has nothing in hand. Returns how many. */
 static uint32_t provisional_win(struct feed *f, uint32_t worker, struct sent_range items)
 {
     uint32_t won = block_win(f, worker, items);
     f->n_committing += won;
-    if (won == 0 && is_provisional(f, worker, items.first) && item_win(f, worker, items.first))
+    if (won == 0) {
+        ASSERT(is_provisional(f, worker, items.first));
+        bool is_won = item_win(f, worker, items.first);
+        ASSERT(is_won);
         won = 1;
+    }
     f->workers[worker].provisional -= won;
     f->n_provisional -= won;
     return won;
@@ -332,12 +336,10 @@ void provisional_confirm(struct feed *f, uint32_t worker)
     struct worker *w = &f->workers[worker];
     struct owned at = owned_begin(f, worker);
     struct sent_range run = {0, 0}, items;
-    while (w->provisional > 0 && (items = owned_run(f, worker, &at)).count > 0) {
-        for (uint32_t step; items.count > 0; items.first += step, items.count -= step) {
-            uint32_t won = provisional_win(f, worker, items);
-            if (won > 0)
-                commit_add(f, worker, &run, (struct sent_range){items.first, won});
-            step = MAX(won, 1u);
+    while ((items = owned_run(f, worker, &at)).count > 0) {
+        for (uint32_t won; items.count > 0; items.first += won, items.count -= won) {
+            won = provisional_win(f, worker, items);
+            commit_add(f, worker, &run, (struct sent_range){items.first, won});
         }
     }
     commit_add(f, worker, &run, (struct sent_range){0, 0});

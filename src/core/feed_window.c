@@ -12,12 +12,13 @@ enum {
     BLOCKS_LOG2_MIN = 3,
 };
 
-/* In a list of items, a folded block stands for all of its items. NONE is no such reference. */
+/* In a list of items, a folded block stands for all of its items. */
 static const uint32_t BLOCK_REF = 1u << 31;
 
+/* Not to be asked of NONE, which has all bits. */
 static bool is_block_ref(uint32_t ref)
 {
-    return ref != NONE && (ref & BLOCK_REF);
+    return ref & BLOCK_REF;
 }
 
 uint32_t block_log2(uint64_t spread)
@@ -115,14 +116,6 @@ void owned_unlink(struct feed *f, uint32_t worker, uint64_t item)
     list_remove(f, worker, ring_of(f, item));
 }
 
-/* A block may have been unfolded since the reference was taken. */
-static uint32_t ref_now(const struct feed *f, uint32_t ref)
-{
-    if (!is_block_ref(ref) || f->blocks[ref & ~BLOCK_REF].slots == NONE)
-        return ref;
-    return ring_begin(f, &f->blocks[ref & ~BLOCK_REF]);
-}
-
 static struct sent_range ref_items(const struct feed *f, uint32_t ref)
 {
     if (!is_block_ref(ref))
@@ -138,12 +131,11 @@ struct owned owned_begin(const struct feed *f, uint32_t worker)
 
 struct sent_range owned_run(const struct feed *f, uint32_t worker, struct owned *at)
 {
-    uint32_t ref = ref_now(f, at->next);
+    uint32_t ref = at->next;
     if (ref != NONE) {
         at->next = links_of(f, ref)->next;
         return ref_items(f, ref);
     }
-    at->next = NONE;
     bool is_copy = at->copy_is_next && f->workers[worker].copy != UINT64_MAX;
     at->copy_is_next = false;
     return (struct sent_range){is_copy ? f->workers[worker].copy : 0, is_copy};
@@ -267,9 +259,9 @@ uint32_t block_answer(struct feed *f, uint32_t worker, struct sent_range items)
 {
     struct block *block = block_of(f, items.first);
     uint32_t offset = offset_of(f, items.first);
-    if (!is_in_window(f, items.first) || !is_folded(block) || block->state != SLOT_SENT ||
-        block->owner != worker + 1 || block->n_answered != offset)
+    if (!is_in_window(f, items.first) || !is_folded(block))
         return 0;
+    ASSERT(block->state == SLOT_SENT && block->owner == worker + 1 && block->n_answered == offset);
     uint32_t count = MIN(items.count, f->block_size - offset);
     block->n_answered = (uint8_t)(offset + count);
     return count;
