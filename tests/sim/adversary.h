@@ -51,9 +51,9 @@ enum future_kind {
     F_LATE,  /* a word said before the signal was felt */
     F_GRACE, /* its shell ends one that does not go */
     F_LOST,  /* a device */
-    F_BACK,  /* a lost one is there again, its memory free; for the next session, not for this one */
-    F_STOP,  /* flag in count */
-    F_OOM,   /* told, and survived, at batch count */
+    F_BACK, /* a lost one is there again, its memory free; for the next session, not for this one */
+    F_STOP, /* flag in count */
+    F_OOM,  /* told, and survived, at batch count */
     F_UNFIT, /* the item's record was looked at only when there was room for it */
     F_ECHO,  /* a fact that was told before, or means nothing */
     F_KINDS
