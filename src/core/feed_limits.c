@@ -75,13 +75,10 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker)
         return w->fifo[w->fifo_head].first;
     }
     struct owned at = owned_begin(f, worker);
-    for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
-        const struct slot *slot = slot_of(f, item);
-        bool first = slot->owner[0] == worker + 1;
-        if (!(slot->flags & (first ? ANSWERED_FIRST : ANSWERED_SECOND)))
-            return item;
-    }
-    return UINT64_MAX;
+    uint64_t item = owned_next(f, worker, &at);
+    while (item != UINT64_MAX && is_provisional(f, worker, item))
+        item = owned_next(f, worker, &at);
+    return item;
 }
 
 /*
@@ -94,7 +91,7 @@ static uint64_t oldest_since_ms(struct feed *f, struct worker *w, uint64_t item)
 {
     if (answers_in_order(w))
         return MAX(w->last_progress_ms, w->in_flight == 1 ? w->last_send_ms : 0);
-    uint32_t order = slot_of(f, item)->sent_order;
+    uint32_t order = slot_peek(f, item).sent_order;
     if (item != w->oldest || order != w->oldest_order)
         w->oldest_since_ms = w->last_progress_ms;
     w->oldest = item;

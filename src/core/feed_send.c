@@ -28,6 +28,17 @@ static uint64_t fair_share(const struct feed *f)
     return (unsettled(f) + alive - 1) / alive;
 }
 
+/* Blocks stay folded if they are sent in one piece. One that has plenty can wait for the next. */
+static uint64_t whole_blocks(const struct feed *f, const struct worker *w, uint64_t count)
+{
+    uint64_t over = (f->next + count) & (f->block_size - 1);
+    if (f->config.order || over == 0)
+        return count;
+    if (count > over)
+        return count - over;
+    return w->in_flight >= 4 * f->block_size ? 0 : count;
+}
+
 static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
 {
     if (w->is_draining || w->room == 0 || w->fifo_len == FIFO_CAP)
@@ -38,7 +49,7 @@ static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
     uint64_t limit = MIN(w->window, MAX(fair_share(f), (uint64_t)1));
     if (f->devices[w->device].batch > 0)
         limit = MIN(limit, (uint64_t)f->devices[w->device].batch);
-    return w->in_flight < limit ? MIN(limit - w->in_flight, w->room) : 0;
+    return w->in_flight < limit ? whole_blocks(f, w, MIN(limit - w->in_flight, w->room)) : 0;
 }
 
 static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
@@ -145,7 +156,7 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range)
     w->last_send_ms = f->now_ms;
     w->room -= MIN(w->room, (uint64_t)range.count);
     w->credits -= MIN(w->credits, (uint64_t)range.count);
-    emit(f, ACT_SEND, worker, range.first, range.count, slot_of(f, range.first)->failures + 1u);
+    emit(f, ACT_SEND, worker, range.first, range.count, slot_peek(f, range.first).failures + 1u);
 }
 
 /* What is left may lie beyond the window, which moves on when somebody's answers are confirmed. */
