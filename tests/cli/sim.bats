@@ -75,6 +75,9 @@ END
     sim --items 200 --item-time 0.5s-2s --load-time 3s --devices 3 --html run.html
     ended_with 0
     [ "$(grep -c 'class="rail"' run.html)" -eq 3 ]
+    grep -q '>all done after [0-9.]* \(s\|m [0-9]* s\)<' run.html
+    [ "$(sed -n 's/.*text-anchor="middle">\(.*\)<.*/\1/p' run.html | head -3 | tr '\n' ' ')" = "0 10.0 s 20.0 s " ]
+    grep -q 'side by side' run.html && return 1
     grep -q '<rect class="loading"' run.html
     "$PYTHON" - <<'END'
 from html.parser import HTMLParser
@@ -87,6 +90,12 @@ class Check(HTMLParser):
         assert self.open_tags.pop() == tag, tag
 check = Check(); check.feed(open("run.html").read()); assert not check.open_tags, check.open_tags
 END
+}
+
+@test "the picture of workers that do several things at one time lets them shine through" {
+    sim --items 200 --item-time 1s --concurrency 4 --devices 2 --html run.html
+    ended_with 0
+    grep -q 'stronger: several items side by side' run.html
 }
 
 @test "a picture that has nowhere to go costs nobody the table" {
@@ -119,6 +128,27 @@ END
     says "between 0% and 100%"
     sim --like nosuch
     ended_with 2
+}
+
+@test "times beyond all measure are refused, and so is a run of a hundred years" {
+    for time in 31d 1e305us lognormal:1000d:1 1s-31d; do
+        sim --items 10 --item-time "$time"
+        ended_with 2
+        says "--item-time: a time is at most 30 days"
+    done
+    sim --items 10 --item-time 1s --load-time 100000000d
+    ended_with 2
+    says "--load-time: a time is at most 30 days"
+    printf '1\n1e308\n' >times.txt
+    sim --items 10 --item-time @times.txt
+    ended_with 65
+    says "times.txt line 2" "at most 30 days"
+    sim --items 10 --item-time 1s --slow 1:1e300 --devices 2
+    ended_with 2
+    says "at most 1000"
+    sim --items 10000 --item-time 30d --devices 1 --runs 1
+    ended_with 2
+    says "on 1 device takes more than 100 years"
 }
 
 @test "a run in which nothing was answered teaches nothing" {
