@@ -33,7 +33,10 @@ static bool is_uniform(const struct join *join)
     return true;
 }
 
-/* An output named .csv is CSV whatever the files are; one whose name says nothing is what they are. */
+/*
+ * An output named .csv is CSV whatever the files are; one whose name says nothing is what they
+ * are.
+ */
 static int out_format_settle(struct join *join, const char *output, struct err *err)
 {
     enum out_format own = out_of_record(join->format), format = join->opts->out_format;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each id once, in 16 bytes an id: a hash, and where the id is written. Two ids with one hash are read
- * again, so that a collision is never taken for a duplicate.
+ * Each id once, in 16 bytes an id: a hash, and where the id is written. Two ids with one hash are
+ * read again, so that a collision is never taken for a duplicate.
  *
- * A place of the table is hardly ever in the cache, so ids wait for a few others, while the places of all
- * are on their way; and the table lies on large pages where the system has them. Two million ids took
- * 0.6 s one by one on small pages, and less than 0.1 s so (2 cores, Xeon).
+ * A place of the table is hardly ever in the cache, so ids wait for a few others, while the places
+ * of all are on their way; and the table lies on large pages where the system has them. Two
+ * million ids took 0.6 s one by one on small pages, and less than 0.1 s so (2 cores, Xeon).
  */
 #include <sys/mman.h>
 #include <xxhash.h>
@@ -98,7 +98,10 @@ void id_table_expect(struct id_table *table, uint64_t n_ids)
 
 /* ---- what an id stands for ---- */
 
-/* The field at the beginning of text without its quotes, and its length with them; 0 if it is cut off. */
+/*
+ * The field at the beginning of text without its quotes, and its length with them; 0 if it is cut
+ * off.
+ */
 static size_t field_decode(struct str text, char separator, struct buf *out)
 {
     size_t i = 0;
@@ -118,8 +121,8 @@ static size_t field_decode(struct str text, char separator, struct buf *out)
 }
 
 /*
- * The value of an id whose text begins at raw.at: a letter for its kind, since "1" and 1 differ, then
- * what it stands for. Returns the text's length; 0 if it is neither text nor number.
+ * The value of an id whose text begins at raw.at: a letter for its kind, since "1" and 1 differ,
+ * then what it stands for. Returns the text's length; 0 if it is neither text nor number.
  */
 static size_t value_decode(const struct join_file *file, struct str raw, struct buf *out)
 {

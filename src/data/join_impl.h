@@ -111,8 +111,9 @@ struct id_table *id_table_new(uint64_t hash_mask);
 void id_table_expect(struct id_table *table, uint64_t n_ids);
 void id_table_free(struct id_table *table);
 /*
- * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the file.
- * ERR_DATA if it is none, or, from this call or a later one, if it was there before, naming both places.
+ * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the
+ * file. ERR_DATA if it is none, or, from this call or a later one, if it was there before, naming
+ * both places.
  */
 MUST_CHECK int id_add(struct join *join, struct join_file *file, struct str raw, uint64_t offset,
                       struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines and JSONL: counted in whole windows and copied as they are, unless line ends differ from the
- * first file's or records must be looked at one by one.
+ * Lines and JSONL: counted in whole windows and copied as they are, unless line ends differ from
+ * the first file's or records must be looked at one by one.
  */
 #include "base/json.h"
 #include "base/xalloc.h"

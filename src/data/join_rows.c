@@ -94,7 +94,10 @@ static int row_take(struct row_pass *pass, struct str row, struct err *err)
     return rc;
 }
 
-/* A row that is not plain: quotes within an unquoted field are taken as they stand, as Python does. */
+/*
+ * A row that is not plain: quotes within an unquoted field are taken as they stand, as Python
+ * does.
+ */
 static int odd_look(struct row_pass *pass, struct str row, struct err *err)
 {
     struct join *join = pass->join;
@@ -157,7 +160,10 @@ static bool has_other_ends(const struct join *join, const struct rows *rows)
     return (join->line_end[0] == '\r' ? rows->n_lf : rows->n_crlf) > 0;
 }
 
-/* One stretch of rows, from the beginning of text on; *n_done bytes were taken, 0: no row ends in it. */
+/*
+ * One stretch of rows, from the beginning of text on; *n_done bytes were taken, 0: no row ends in
+ * it.
+ */
 static int stretch_take(struct row_pass *pass, struct str text, bool is_end, size_t *n_done,
                         struct err *err)
 {
