@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/cmd.h"
+#include "device/asker.h"
 #include "device/lock.h"
 #include "device/probe.h"
 #include "device/wire.h"
@@ -313,20 +314,20 @@ const struct cmd cmd_gpus = {
     .run = gpus_run,
 };
 
-/* muster runs itself with this verb; see src/device/nvml_helper.c. */
+/* muster runs itself with this verb; see src/device/asker.h. */
 static int helper_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {
     (void)app, (void)request, (void)command, (void)err;
-    return nvml_helper_main(argc, argv);
+    return device_helper_main(argc, argv);
 }
 
 static const struct opt helper_opts[] = {{OPT_END}};
 
-const struct cmd cmd_nvml_helper = {
-    .name = "nvml-helper",
+const struct cmd cmd_device_helper = {
+    .name = "device-helper",
     .args = "list|watch ...",
-    .summary = "asks NVML for muster, so that muster never hangs in it",
+    .summary = "asks the drivers for muster, so that muster never hangs in one",
     .opts = helper_opts,
     .is_hidden = true,
     .run = helper_run,
