@@ -2,8 +2,9 @@
  *
  * A device is something a worker computes on: a GPU, a MIG instance, a CPU slot, a simulated GPU.
  * Three numbers must never be confused: `index` (what the user types: its position in the
- * universe), `physical` (its number on the machine among its maker's: PCI order for NVIDIA, what
- * CUDA_VISIBLE_DEVICES wants) and a worker's rank (the caller's affair). Inside muster a device is its uuid.
+ * universe), `physical` (its number on the machine among its maker's: PCI order for NVIDIA, ROCm's
+ * order for AMD; what CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES want) and a worker's rank (the
+ * caller's affair). Inside muster a device is its uuid.
  *
  * The universe: every device of the machine, or, where a visibility list (CUDA_VISIBLE_DEVICES …)
  * was set when muster started, just those, in that order.
@@ -50,6 +51,8 @@ struct device {
     char name[64];
     char pci[32];         /* "0000:3b:00.0", "" for none */
     char parent_uuid[96]; /* of a MIG instance: its GPU; else "" */
+    bool is_unnamed;      /* the vendor's library does not know it by its uuid, only by number */
+    bool is_integrated;   /* shares the computer's memory and is no match for a GPU of its own */
 
     /* Numbers that may be unknown are -1 (percent, °C, W, counts) or 0 (bytes of memory). */
     uint64_t mem_total_bytes, mem_free_bytes;

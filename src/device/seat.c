@@ -200,6 +200,8 @@ static void add_visibility(const struct seat *seat, const struct device_list *de
     if (vendor->setting)
         env_list_add(env, xstrdup(vendor->setting));
     bool by_uuid = mode == VISIBLE_UUID || first->parent_uuid[0] != '\0';
+    for (size_t i = 0; i < seat->n_devices; i++)
+        by_uuid &= !devices->at[seat->devices[i]].is_unnamed;
     add_devices(seat, devices, vendor->shows, by_uuid ? BY_UUID : BY_NUMBER, env);
 }
 

@@ -39,6 +39,7 @@ extern const size_t n_vendors;
 /* NULL for a kind that nobody makes: CPU slots, simulated devices. */
 const struct vendor *vendor_of(enum device_kind kind);
 
-/* What the rows point to: nvml_probe.c. */
-extern const struct device_probe nvml_probe;
+/* What the rows point to: nvml_probe.c, amd_probe.c. */
+extern const struct device_probe nvml_probe, amd_probe;
 bool nvml_is_there(void);
+bool amd_is_there(void);
