@@ -2,8 +2,8 @@
  *
  * The helper process: the only one that loads NVML, because any query may hang in the kernel.
  *
- *   nvml-helper list [brief=2,5] [gone=3]       every device once, then the distances
- *   nvml-helper watch PERIOD_MS [gone=1] UUID…  samples, until standard input ends
+ *   nvml-helper list [detail] [brief=2,5] [gone=3]   every device once, then the distances
+ *   nvml-helper watch PERIOD_MS [gone=1] UUID…       samples, until standard input ends
  *
  * It answers in lines on stdout, told apart by their first character:
  *   ?SYMBOL NUMBER  about to call SYMBOL for that GPU (its position in a watch; -1: none)
@@ -37,6 +37,8 @@ struct session {
     struct nvml nvml;
     int number; /* of the GPU that is being asked, for announcements */
     struct number_set brief, gone;
+    bool wants_details;
+    char driver[32];
 };
 
 static bool has(const struct number_set *set, uint32_t number)
@@ -127,6 +129,35 @@ static void ask_state(const struct session *session, nvml_device handle, struct 
     if (ASK(session, power, handle, &number) == NVML_OK)
         device->power_w = number / 1000.0;
     ask_health(session, handle, device);
+}
+
+/* Leaves what the driver does not tell at 0. */
+static void ask_details(const struct session *session, nvml_device handle, struct device *device)
+{
+    unsigned mode = 0, number = 0, is_up = 0;
+    unsigned long long reasons = 0;
+    memcpy(device->driver, session->driver, sizeof(device->driver));
+    if (ASK(session, persistence, handle, &mode) == NVML_OK)
+        device->is_persistence_off = mode == 0;
+    if (ASK(session, compute_mode, handle, &mode) == NVML_OK)
+        device->compute_mode = (int)mode;
+    if (ASK(session, pcie_gen, handle, &number) == NVML_OK)
+        device->pcie_gen = (int)number;
+    if (ASK(session, pcie_gen_max, handle, &number) == NVML_OK)
+        device->pcie_gen_max = (int)number;
+    if (ASK(session, pcie_width, handle, &number) == NVML_OK)
+        device->pcie_width = (int)number;
+    if (ASK(session, pcie_width_max, handle, &number) == NVML_OK)
+        device->pcie_width_max = (int)number;
+    if (ASK(session, threshold, handle, NVML_SLOWDOWN, &number) == NVML_OK)
+        device->slowdown_c = (int)number;
+    if (ASK(session, clock_reasons, handle, &reasons) == NVML_OK)
+        device->clock_reasons = (long)reasons;
+    for (unsigned link = 0; link < NVML_LINKS_MAX; link++) {
+        if (ASK(session, nvlink_state, handle, link, &is_up) != NVML_OK)
+            break;
+        device->nvlinks_up += is_up != 0;
+    }
 }
 
 static void add_process(struct device *device, unsigned pid, unsigned long long mem_bytes)
@@ -232,6 +263,7 @@ static void list_instances(const struct session *session, nvml_device gpu,
         memcpy(device->parent_uuid, parent->uuid, sizeof(device->parent_uuid));
         memcpy(device->pci, parent->pci, sizeof(device->pci));
         ask_state(session, handle, device);
+        memcpy(device->driver, session->driver, sizeof(device->driver));
         ask_processes(session, handle, device);
         say_device(device);
     }
@@ -265,6 +297,8 @@ static void list_gpu(struct session *session, int physical)
             if (ASK(session, ecc_errors, handle, NVML_UNCORRECTED, NVML_VOLATILE, &errors) ==
                 NVML_OK)
                 device->ecc_uncorrected_count = (long)errors;
+            if (session->wants_details)
+                ask_details(session, handle, device);
             ask_processes(session, handle, device);
         }
         say_device(device);
@@ -296,6 +330,9 @@ static void list_all(struct session *session)
     if (ASK(session, count, &count) != NVML_OK)
         count = 0;
     count = MIN(count, (unsigned)DEVICES_MAX);
+    if (session->wants_details &&
+        ASK(session, driver_version, session->driver, sizeof(session->driver)) != NVML_OK)
+        session->driver[0] = '\0';
     for (unsigned i = 0; i < count; i++)
         list_gpu(session, (int)i);
     for (unsigned a = 0; a < count; a++)
@@ -372,6 +409,12 @@ static bool take_set(const char *arg, const char *name, struct number_set *set)
                                                         countof(set->at), &set->len, NULL) == 0;
 }
 
+static bool take_word(const char *arg, const char *name, bool *field)
+{
+    *field |= strcmp(arg, name) == 0;
+    return strcmp(arg, name) == 0;
+}
+
 static bool session_open(struct session *session)
 {
     struct err err = {0};
@@ -402,7 +445,8 @@ int nvml_helper_main(int argc, char **argv)
         return 2;
     }
     int first = is_watch ? 2 : 1;
-    while (first < argc && (take_set(argv[first], "brief=", &session->brief) ||
+    while (first < argc && (take_word(argv[first], "detail", &session->wants_details) ||
+                            take_set(argv[first], "brief=", &session->brief) ||
                             take_set(argv[first], "gone=", &session->gone)))
         first++;
     end_with_parent();

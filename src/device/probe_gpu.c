@@ -142,10 +142,17 @@ static char *hung_arg(const struct listing *listing, const char *name, int n_tim
 static int start(struct helper *helper, const struct listing *listing,
                  const struct probe_opts *opts, struct err *err)
 {
-    char list[] = "list";
+    char list[] = "list", detail[] = "detail";
     cleanup_free char *brief = hung_arg(listing, "brief=", 1);
     cleanup_free char *gone = hung_arg(listing, "gone=", 2);
-    char *args[] = {list, brief ? brief : gone, brief ? gone : NULL, NULL};
+    char *args[5] = {list};
+    size_t n_args = 1;
+    if (opts->wants_details)
+        args[n_args++] = detail;
+    if (brief)
+        args[n_args++] = brief;
+    if (gone)
+        args[n_args++] = gone;
     return helper_start(helper, opts->self_path, args, err);
 }
 
