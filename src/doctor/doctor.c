@@ -82,27 +82,28 @@ static void slurm_task(const void *path_list, void *facts)
     slurm_gather(path_list, facts);
 }
 
-/* Keep what the spec names, also if it is lost: that is what one looks for. */
+/*
+ * Keep what the spec names. A lost device can be looked at as well; and who is on a device is told
+ * later, without asking for users' names, which may come from a server.
+ */
 static int narrow(const struct device_spec *spec, struct device_list *devices, struct err *err)
 {
     cleanup_free size_t *chosen = xcalloc(DEVICES_MAX, sizeof(*chosen));
-    cleanup_free bool *was_lost = xcalloc(devices->len + 1, sizeof(bool));
+    struct device_list plain = {xcalloc(devices->len + 1, sizeof(*plain.at)), devices->len, NULL};
     size_t n_chosen = 0;
     for (size_t i = 0; i < devices->len; i++) {
-        was_lost[i] = devices->at[i].is_lost;
-        devices->at[i].is_lost = false;
+        plain.at[i] = devices->at[i];
+        plain.at[i].is_lost = false;
+        plain.at[i].n_processes = 0;
     }
-    int rc = spec_select(spec, devices, chosen, DEVICES_MAX, &n_chosen, NULL, err);
-    if (rc)
-        return rc;
-    struct device_list kept = {xcalloc(n_chosen + 1, sizeof(*kept.at)), n_chosen, NULL};
-    for (size_t i = 0; i < n_chosen; i++) {
-        kept.at[i] = devices->at[chosen[i]];
-        kept.at[i].is_lost = was_lost[chosen[i]];
-    }
-    device_list_release(devices);
-    *devices = kept;
-    return 0;
+    int rc = spec_select(spec, &plain, chosen, DEVICES_MAX, &n_chosen, NULL, err);
+    for (size_t i = 0; i < n_chosen && rc == 0; i++)
+        plain.at[i] = devices->at[chosen[i]];
+    plain.len = n_chosen;
+    device_list_release(rc ? &plain : devices);
+    if (rc == 0)
+        *devices = plain;
+    return rc;
 }
 
 static int devices_gather(const struct doctor_opts *opts, struct facts *out, struct err *err)

@@ -68,7 +68,7 @@ struct holder {
     bool has_terminal;
     bool is_session_alive; /* the leader of its session is there */
     bool is_parent_init;   /* pid 1, or a user's systemd */
-    bool is_service;       /* of the system, by its cgroup */
+    bool is_service;       /* of the system, a user or a desktop, by its cgroup */
     bool is_of_muster;     /* a muster started it */
 };
 

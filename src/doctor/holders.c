@@ -96,12 +96,17 @@ static bool is_init(const char *root, pid_t pid)
     return pid == 1 || strcmp(name, "systemd") == 0;
 }
 
-/* A unit of the system's own manager: not one below a user's. */
+/* A service of the system or of a user, or a program of a desktop; not what a login started. */
 static bool is_service(const char *folder)
 {
+    static const char *const signs[] = {".service\n", "/app.slice/", "/session.slice/"};
     cleanup_buf struct buf text = BUF_INIT;
-    return text_read(folder, "cgroup", &text) && strstr(buf_text(&text), ".service") &&
-           !strstr(buf_text(&text), "/user@");
+    bool is_one = false;
+    if (!text_read(folder, "cgroup", &text))
+        return false;
+    for (size_t i = 0; i < countof(signs); i++)
+        is_one |= strstr(buf_text(&text), signs[i]) != NULL;
+    return is_one;
 }
 
 static bool is_of_muster(const char *folder)
@@ -254,9 +259,11 @@ static const struct trouble *trouble_of(const struct facts *facts, const struct 
         return &orphan;
     if (is_detached(holder))
         return &detached;
-    bool is_unlisted = can_compare(facts) && holds_gpu(holder) && !holder->is_service &&
-                       !is_listed(&facts->devices, holder->pid);
-    return is_unlisted ? &unlisted : NULL;
+    /* what draws on a screen holds a GPU too, and is not listed: but it has its parent */
+    bool is_reparented = holder->is_parent_init || holder->parent_session != holder->session;
+    bool is_unlisted = is_reparented && !holder->is_service && holds_gpu(holder) &&
+                       can_compare(facts) && !is_listed(&facts->devices, holder->pid);
+    return is_unlisted && holder->session > 0 ? &unlisted : NULL;
 }
 
 void orphans_judge(const struct facts *facts, struct findings *out)

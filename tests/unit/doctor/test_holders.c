@@ -127,19 +127,25 @@ static void holders_that_the_driver_does_not_list(void **state)
 {
     (void)state;
     struct facts *facts = fit_machine(1);
-    struct holder holder = {.pid = 50,
-                            .session = 10,
-                            .parent = 20,
-                            .parent_session = 10,
-                            .is_session_alive = true,
-                            .has_terminal = true,
-                            .name = "python",
-                            .files = "nvidiactl nvidia0"};
-    facts->holders.at[facts->holders.n_holders++] = holder;
+    struct holder_facts *holders = &facts->holders;
+    const struct holder left = {.pid = 50,
+                                .session = 10,
+                                .parent = 1,
+                                .parent_session = 1,
+                                .is_session_alive = true,
+                                .is_parent_init = true,
+                                .name = "python",
+                                .files = "nvidiactl nvidia0"};
+    holders->n_holders = 1;
+    holders->at[0] = left;
     expect(orphans_judge, facts, "warn pid 50: python of root holds nvidiactl nvidia0");
-    snprintf(facts->holders.at[0].files, 48, "nvidiactl nvidia-uvm"); /* it only asks the driver */
+    holders->at[0].is_parent_init = false; /* a program that draws, below its desktop */
+    holders->at[0].parent_session = 10;
     expect_begin(orphans_judge, facts, "ok 1 hold");
-    facts->holders.at[0] = holder;
+    holders->at[0] = left;
+    snprintf(holders->at[0].files, 48, "nvidiactl nvidia-uvm"); /* it only asks the driver */
+    expect_begin(orphans_judge, facts, "ok 1 hold");
+    holders->at[0] = left;
     facts->devices.at[0].n_processes = 1;
     facts->devices.at[0].processes[0] = (struct device_process){.pid = 51, .uid = (uid_t)-1};
     expect_begin(orphans_judge, facts, "ok 1 hold"); /* numbers of another namespace */
@@ -149,6 +155,30 @@ static void holders_that_the_driver_does_not_list(void **state)
     facts->driver.is_container = true;
     expect_begin(orphans_judge, facts, "ok 1 hold");
     machine_free(facts);
+}
+
+static void a_service_is_no_orphan(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cgroup, *wanted;
+    } cases[] = {
+        {"0::/user.slice/user-7.slice/session-3.scope\n", "warn pid 50: "},
+        {"0::/system.slice/model-server.service\n", "ok 1 hold"},
+        {"0::/user.slice/user-7.slice/user@7.service/app.slice/app-x.scope\n", "ok 1 hold"},
+        {"0::/user.slice/user-7.slice/user@7.service/run-1.scope\n", "warn pid 50: "},
+        {"0::/\n", "warn pid 50: "}, /* without systemd nothing is known */
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct facts *facts = fit_machine(0);
+        char *root = root_new();
+        process_put(root, 50, "python", "S 1 50 50 0", "/dev/nvidia0");
+        file_put(root, "/proc/50/cgroup", cases[i].cgroup);
+        holders_gather(root, 999, &facts->holders);
+        expect_begin(orphans_judge, facts, cases[i].wanted);
+        root_free(root);
+        machine_free(facts);
+    }
 }
 
 static void what_could_not_be_looked_into_is_said(void **state)
@@ -184,6 +214,7 @@ int main(void)
         cmocka_unit_test(only_device_files_of_gpus_count),
         cmocka_unit_test(the_finding_names_process_files_and_origin),
         cmocka_unit_test(holders_that_the_driver_does_not_list),
+        cmocka_unit_test(a_service_is_no_orphan),
         cmocka_unit_test(what_could_not_be_looked_into_is_said),
         cmocka_unit_test(the_doctor_and_its_children_do_not_count),
     };
