@@ -14,7 +14,7 @@ void findings_release(struct findings *findings)
     *findings = (struct findings){0};
 }
 
-static char *text_new(const char *fmt, va_list args)
+PRINTF(1, 0) static char *text_new(const char *fmt, va_list args)
 {
     char *text = NULL;
     if (vasprintf(&text, fmt, args) < 0)

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/parse.h"
+#include "base/rng.h"
 #include "base/xalloc.h"
 #include "doctor/checks.h"
 
@@ -59,6 +60,16 @@ static int nameless_open(const char *folder)
     return fd;
 }
 
+/* Nothing that a file system could compress. */
+static void noise_fill(char *at, size_t n_bytes)
+{
+    struct rng rng = {n_bytes};
+    for (size_t i = 0; i + sizeof(uint64_t) <= n_bytes; i += sizeof(uint64_t)) {
+        uint64_t word = rng_next(&rng);
+        memcpy(at + i, &word, sizeof(word));
+    }
+}
+
 /*
  * Each chunk is synced, so that what is measured is the disk, and the last sync is not a long one.
  */
@@ -66,10 +77,8 @@ static bool write_measure(int fd, struct folder_facts *out)
 {
     cleanup_free char *chunk = xmalloc(CHUNK_MAX_BYTES);
     size_t chunk_bytes = CHUNK_FIRST_BYTES;
+    noise_fill(chunk, CHUNK_MAX_BYTES);
     uint64_t begin_ns = clock_now_ns();
-    for (size_t i = 0; i < CHUNK_MAX_BYTES; i++)
-        chunk[i] = (char)(i * 2654435761u >> 16); /* nothing that compresses */
-    begin_ns = clock_now_ns();
     do {
         struct err err = {0};
         if (write_all(fd, chunk, chunk_bytes, &err) != 0) {
