@@ -46,67 +46,6 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
     return rc;
 }
 
-char *asides_path(const struct session *s)
-{
-    if (output_is_direct(s->request->out_path))
-        return path_join(s->run_dir, "failed.jsonl");
-    return xasprintf("%s.failed.jsonl", s->request->out_path);
-}
-
-/* The record as it stands, as text or, if it is none, in base64. */
-static void malformed_add(struct session *s, uint64_t item, struct buf *text)
-{
-    cleanup_buf struct buf record = BUF_INIT;
-    if (source_record(s->source, item, &record, NULL) != 0)
-        return;
-    if (utf8_is_valid(buf_str(&record))) {
-        buf_add_text(text, ",\"record\":");
-        buf_add_json(text, buf_str(&record));
-    } else {
-        buf_add_text(text, ",\"record_b64\":\"");
-        buf_add_base64(text, buf_str(&record));
-        buf_add_char(text, '"');
-    }
-}
-
-/* <output>.failed.jsonl: one object for each item set aside; removed when there is none. */
-static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
-{
-    cleanup_free char *path = asides_path(s);
-    cleanup_buf struct buf text = BUF_INIT;
-    struct row_reader *reader;
-    struct aside_row row;
-    int rc = aside_reader_open(&reader, s->store, err);
-    if (rc)
-        return rc;
-    *n_out = 0;
-    while ((rc = aside_reader_next(reader, &row, err)) > 0) {
-        const char *key = "data";
-        cleanup_buf struct buf data = BUF_INIT;
-        buf_addf(&text, "{\"item\":%lu,\"place\":", row.item);
-        buf_add_json(&text, str_of(row.place ? row.place : ""));
-        buf_addf(&text, ",\"attempts\":%u,\"reason\":", row.attempts);
-        buf_add_json(&text, str_of(row.reason));
-        if (row.stderr_tail) {
-            buf_add_text(&text, ",\"stderr_tail\":");
-            buf_add_json(&text, str_of(row.stderr_tail));
-        }
-        if (source_item_json(s->source, row.item, &data, &key, NULL) == 0)
-            buf_addf(&text, ",\"%s\":%s", key, buf_text(&data));
-        else
-            malformed_add(s, row.item, &text);
-        buf_add_text(&text, "}\n");
-        ++*n_out;
-    }
-    row_reader_close(reader);
-    if (rc < 0)
-        return rc;
-    if (*n_out > 0)
-        return file_replace(path, buf_str(&text), err);
-    unlink(path);
-    return 0;
-}
-
 /* ---- the end ---- */
 
 static const char *const halt_texts[] = {
