@@ -127,6 +127,10 @@ static void summary_add(struct buf *out, const struct findings *findings, bool c
     const struct finding *worst = findings_worst(findings);
     enum finding_level level = worst ? worst->level : FINDING_OK;
     struct paint paint = paint_of(level, color);
+    if (!worst) {
+        buf_add_text(out, "there is nothing of that on this machine\n");
+        return;
+    }
     buf_addf(out, "\n%s%s%s", paint.begin, verdicts[level], paint.end);
     count_add(out, findings, FINDING_FAIL, "failure", "failures");
     count_add(out, findings, FINDING_WARN, "warning", "warnings");

@@ -10,6 +10,7 @@
  */
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,13 +47,13 @@ static void file_note(struct holder *holder, const char *name)
         snprintf(holder->files + len, sizeof(holder->files) - len, "%s%s", len ? " " : "", name);
 }
 
-/* False if we may not look into it. */
+/* False if we may not look into it; one that has ended holds nothing. */
 static bool files_read(const char *folder, struct holder *holder)
 {
     cleanup_free char *path = path_join(folder, "fd");
     DIR *entries = opendir(path);
     if (!entries)
-        return false;
+        return errno != EACCES && errno != EPERM;
     for (struct dirent *entry; (entry = readdir(entries));) {
         char target[256];
         ssize_t len = readlinkat(dirfd(entries), entry->d_name, target, sizeof(target) - 1);
@@ -290,7 +291,7 @@ void orphans_judge(const struct facts *facts, struct findings *out)
         return;
     cleanup_buf struct buf text = BUF_INIT;
     if (holders->n_holders > 0)
-        buf_addf(&text, "%zu hold a GPU, none is forlorn", holders->n_holders);
+        buf_addf(&text, "%zu hold a GPU, none is forlorn", holders->n_holders + holders->n_more);
     else
         buf_add_text(&text, "no process holds a GPU");
     if (holders->n_closed > 0)

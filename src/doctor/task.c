@@ -19,27 +19,37 @@ enum {
     REAP_TRIES = 20 /* of a millisecond: a killed process that is not in D state is gone by then */
 };
 
-void task_begin(struct task *task, void (*gather)(const void *context, void *facts),
-                const void *context, void *facts, size_t n_bytes)
+/* False if there is none. */
+static bool child_begin(struct task *task, void (*gather)(const void *context, void *facts),
+                        const void *context)
 {
     int ends[2];
-    *task = (struct task){.fd = -1, .facts = facts, .n_bytes = n_bytes};
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return;
+        return false;
     task->pid = fork();
     if (task->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        gather(context, facts);
-        _exit(write_all(ends[1], facts, n_bytes, NULL) == 0 ? 0 : 1);
+        gather(context, task->facts);
+        _exit(write_all(ends[1], task->facts, task->n_bytes, NULL) == 0 ? 0 : 1);
     }
     close(ends[1]);
     if (task->pid < 0) {
         close(ends[0]);
         task->pid = 0;
-        return;
+        return false;
     }
     task->fd = ends[0];
     fcntl(task->fd, F_SETFL, O_NONBLOCK);
+    return true;
+}
+
+void task_begin(struct task *task, void (*gather)(const void *context, void *facts),
+                const void *context, void *facts, size_t n_bytes)
+{
+    *task = (struct task){.fd = -1, .facts = facts, .n_bytes = n_bytes};
+    task->is_done = !child_begin(task, gather, context);
+    if (task->is_done)
+        gather(context, facts);
 }
 
 /* True while more may come. */
@@ -62,7 +72,7 @@ static void child_end(pid_t pid)
 bool task_end(struct task *task, uint64_t until_ms)
 {
     if (task->pid == 0)
-        return false;
+        return task->is_done;
     cleanup_free char *into = xmalloc(task->n_bytes);
     bool is_open = true;
     while (is_open) {

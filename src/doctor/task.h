@@ -11,7 +11,8 @@
 #include "base/err.h"
 
 struct task {
-    pid_t pid; /* 0: could not be started */
+    pid_t pid;    /* 0: there is none */
+    bool is_done; /* without a child */
     int fd;
     char *facts; /* the caller's, n_bytes large */
     size_t n_bytes, n_got;
@@ -19,8 +20,8 @@ struct task {
 
 /*
  * Runs gather(context, facts) in a child. `facts` is n_bytes large, holds no pointers, and is the
- * child's from its beginning; the parent's copy changes in task_end() only. Does not fail: a task
- * that could not be started has no answer.
+ * child's from its beginning; the parent's copy changes in task_end() only. Where no child can be
+ * made (limits), it is run at once: better to wait than not to know.
  */
 void task_begin(struct task *task, void (*gather)(const void *context, void *facts),
                 const void *context, void *facts, size_t n_bytes);

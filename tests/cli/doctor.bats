@@ -155,6 +155,15 @@ took_less() {
     says "/proc/self: make a file in it"
 }
 
+@test "a check of what is not there says so" {
+    doctor -g cpu:2 links
+    ended_with 0
+    says "there is nothing of that on this machine"
+    run env PATH=/nowhere "$MUSTER" doctor slurm
+    ended_with 0
+    says "no Slurm here"
+}
+
 @test "only the devices of -g" {
     export MUSTER_FAKE_NVML=gpus=4,remap=3
     doctor -g 0-2 health alike

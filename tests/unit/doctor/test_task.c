@@ -2,6 +2,7 @@
 #include "unit/test.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +79,25 @@ static void who_is_silent_is_not_waited_for(void **state)
     free(sheets);
 }
 
+static void without_a_child_the_facts_come_all_the_same(void **state)
+{
+    (void)state;
+    struct sheet *sheet = xcalloc(1, sizeof(*sheet));
+    struct rlimit before, none;
+    struct task task;
+    int context = 7;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    task_begin(&task, answer, &context, sheet, sizeof(*sheet));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(task.pid, 0);
+    assert_true(task_end(&task, clock_now_ms()));
+    assert_int_equal(sheet->last, 8);
+    free(sheet);
+}
+
 static void checks_are_found_by_name(void **state)
 {
     (void)state;
@@ -118,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_come_whole),
         cmocka_unit_test(who_is_silent_is_not_waited_for),
+        cmocka_unit_test(without_a_child_the_facts_come_all_the_same),
         cmocka_unit_test(checks_are_found_by_name),
         cmocka_unit_test(the_worst_is_the_first_of_its_kind),
     };
