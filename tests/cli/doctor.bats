@@ -155,6 +155,19 @@ took_less() {
     says "/proc/self: make a file in it"
 }
 
+@test "a file server that is down costs the patience, and is told" {
+    [ -n "${DEAD_FS:-}" ] || skip "not with a sanitizer"
+    mkdir dead-server
+    LD_PRELOAD=$DEAD_FS took_less 8000 doctor --json --runs-dir dead-server/runs
+    ended_with 1
+    [[ $(jq -r 'select(.check == "folder") | .subject' <<<"$output") == "$PWD/dead-server/runs" ]]
+    says "no answer within 4200 ms"
+    LD_PRELOAD=$DEAD_FS doctor --patience 300ms --runs-dir dead-server folder disk shm
+    ended_with 1
+    says "no answer within 300 ms"
+    nobody_is_left
+}
+
 @test "a check of what is not there says so" {
     doctor -g cpu:2 links
     ended_with 0
