@@ -44,6 +44,8 @@ static const struct trouble
                    "Do not use muster here, and report it, with muster --version"},
     hung = {FINDING_FAIL, "A run on this device does not end.",
             "Look at the device with muster gpus, and for Xid in dmesg"},
+    not_made = {FINDING_FAIL, "The self-test itself could not be made, or left something behind.",
+                "Set TMPDIR to a folder on a local disk with some room"},
     not_tried = {FINDING_WARN, "Nothing is known about runs on it.",
                  "Try again when it can be had: muster doctor --smoke -g DEVICE"};
 
@@ -290,32 +292,39 @@ static char *folder_new(struct err *err)
     return NULL;
 }
 
-int smoke_run(const struct smoke_opts *opts, const struct device_list *devices,
-              struct findings *out, struct err *err)
+static int trials_run(struct smoke *smoke, const struct device_list *devices, struct findings *out,
+                      struct err *err)
+{
+    cleanup_free char *input = path_join(smoke->folder, "in.txt");
+    int rc = input_write(input, err);
+    if (rc)
+        return rc;
+    bool is_named =
+        devices->len > 0 && devices->at[0].kind != DEVICE_CPU && devices->at[0].kind != DEVICE_SIM;
+    return is_named ? one_by_one(smoke, devices, out, err) : all_at_once(smoke, devices, out, err);
+}
+
+void smoke_run(const struct smoke_opts *opts, const struct device_list *devices,
+               struct findings *out)
 {
     struct smoke smoke = {.opts = opts, .signal_fd = -1};
+    struct err err = {0}, unwanted = {0};
     sigset_t held;
-    smoke.folder = folder_new(err);
-    if (!smoke.folder)
-        return err->code;
     sigemptyset(&held);
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGTERM);
     sigaddset(&held, SIGHUP);
     sigprocmask(SIG_BLOCK, &held, &smoke.mask_before);
     smoke.signal_fd = signalfd(-1, &held, SFD_CLOEXEC);
-    cleanup_free char *input = path_join(smoke.folder, "in.txt");
     out->check = "smoke";
-    bool by_name =
-        devices->len > 0 && devices->at[0].kind != DEVICE_CPU && devices->at[0].kind != DEVICE_SIM;
-    int rc = input_write(input, err);
-    if (rc == 0)
-        rc = by_name ? one_by_one(&smoke, devices, out, err)
-                     : all_at_once(&smoke, devices, out, err);
-    int removed = remove_tree(smoke.folder, rc ? NULL : err);
+    smoke.folder = folder_new(&err);
+    int rc = smoke.folder ? trials_run(&smoke, devices, out, &err) : err.code;
+    if (smoke.folder && remove_tree(smoke.folder, rc ? &unwanted : &err) != 0)
+        rc = err.code;
+    if (rc)
+        found(out, &not_made, "", "%s", err.text);
     free(smoke.folder);
     fd_close(&smoke.signal_fd);
-    sigprocmask(SIG_SETMASK, &smoke.mask_before,
-                NULL); /* a signal that was held takes effect here */
-    return rc ? rc : removed;
+    /* a signal that was held takes effect here */
+    sigprocmask(SIG_SETMASK, &smoke.mask_before, NULL);
 }

@@ -35,6 +35,12 @@ static struct device_list list_copy(const struct device_list *devices)
     return copy;
 }
 
+static struct str str_after(struct str text, struct str prefix)
+{
+    bool has_prefix = str_starts_with(text, prefix);
+    return has_prefix ? (struct str){text.at + prefix.len, text.len - prefix.len} : text;
+}
+
 /* The list as CUDA reads it; each thing wrong with it is a line of the notes. */
 static void cuda_list_judge(const struct facts *facts, const char *list, struct findings *out)
 {
@@ -44,9 +50,12 @@ static void cuda_list_judge(const struct facts *facts, const char *list, struct 
     struct str rest, line;
     visible_apply(list, &left, &notes);
     rest = str_trim(buf_str(&notes));
-    while (rest.len > 0 && str_next(&rest, '\n', &line))
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
+        line = str_after(line, STR("CUDA_VISIBLE_DEVICES"));
+        line = str_after(line, STR(": "));
         found(out, left.len == 0 ? &all_hidden : &misleading, "CUDA_VISIBLE_DEVICES", "%.*s",
               (int)line.len, line.at);
+    }
     if (out->len == n_before)
         found_ok(out, "CUDA_VISIBLE_DEVICES=%s leaves %zu of %zu devices", list, left.len, n_all);
     device_list_release(&left);

@@ -268,6 +268,12 @@ END
     [ -z "$(ls -A "$TMPDIR")" ]
 }
 
+@test "smoke that cannot be made is a finding beside the others" {
+    TMPDIR=/proc/nowhere doctor --smoke clock
+    ended_with 1
+    says "clock" "smoke     create folder /proc/nowhere/muster-doctor-"
+}
+
 @test "smoke that is interrupted ends its run and takes its folder with it" {
     mkdir bad
     export MUSTER_FAKE_NVML=gpus=2

@@ -97,13 +97,12 @@ static void lists_that_hide_devices(void **state)
         const char *list, *wanted;
     } cases[] = {
         {"0,3", "ok CUDA_VISIBLE_DEVICES=0,3 leaves 2 of 4 devices"},
-        {"", "fail CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES='' hides every GPU"},
-        {"-1", "fail CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES='-1' hides every GPU"},
-        {"0,9,1",
-         "warn CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES: '9' is not on this machine, which "
-         "hides it and all after it"},
-        {"1,1", "warn CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES: '1' is listed twice"},
-        {"x", "fail CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES: 'x' is neither"},
+        {"", "fail CUDA_VISIBLE_DEVICES: ='' hides every GPU"},
+        {"-1", "fail CUDA_VISIBLE_DEVICES: ='-1' hides every GPU"},
+        {"0,9,1", "warn CUDA_VISIBLE_DEVICES: '9' is not on this machine, which "
+                  "hides it and all after it"},
+        {"1,1", "warn CUDA_VISIBLE_DEVICES: '1' is listed twice"},
+        {"x", "fail CUDA_VISIBLE_DEVICES: 'x' is neither"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct facts *facts = fit_machine(4);

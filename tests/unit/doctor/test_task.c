@@ -82,6 +82,7 @@ static void who_is_silent_is_not_waited_for(void **state)
 static void without_a_child_the_facts_come_all_the_same(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND();
     struct sheet *sheet = xcalloc(1, sizeof(*sheet));
     struct rlimit before, none;
     struct task task;
