@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -134,8 +135,9 @@ static int parts_write(const struct split_job *job, const struct split_request *
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
+    cleanup_free char *folder = path_dirname(job->paths[0]);
     const struct cut_target target = {.names = (const char *const *)job->paths,
-                                      .folder = job->names.folder,
+                                      .folder = folder,
                                       .force = ask->force,
                                       .is_stopped = signal_waits};
     int rc = strangers_see(job, false, ask->force, err);
@@ -143,8 +145,8 @@ static int parts_write(const struct split_job *job, const struct split_request *
         return rc;
     sigprocmask(SIG_BLOCK, &ends, &before);
     rc = cut_write(job->cut, &target, err);
-    if (rc == 0)
-        rc = strangers_see(job, true, ask->force, err);
+    if (rc == 0 && ask->force)
+        rc = strangers_see(job, true, true, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -257,8 +259,8 @@ static const struct opt split_opts[] = {
      .letter = 'o',
      .name = "output",
      .arg = "FOLDER|PATTERN",
-     .help = "a folder (made if it ends with '/'), or a path with {n} for the number and, if "
-             "wanted, {parts} for how many there are (default: beside the input, "
+     .help = "a folder (one that ends with '/' is made), or a path with {n} for the number and, "
+             "if wanted, {parts} for how many there are (default: beside the input, "
              "in.part_00.jsonl)",
      .offset = offsetof(struct split_request, output)},
     {.kind = OPT_U64,

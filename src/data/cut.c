@@ -162,12 +162,12 @@ static int parts_place(struct cut *cut, const struct cut_target *target, struct 
 
 int cut_write(struct cut *cut, const struct cut_target *target, struct err *err)
 {
-    bool is_new_folder = target->folder && !path_exists(target->folder);
+    bool is_new_folder = !path_exists(target->folder);
     int rc = target_check(cut, target, err);
     if (rc == 0 && is_new_folder)
         rc = mkdir_parents(target->folder, 0777, err);
-    if (rc)
-        return rc;
+    if (rc) /* a place that the user named, and cannot have */
+        return rc == ERR_SYS ? ERR_USAGE : rc;
     struct outfile *files = xcalloc(cut->n_parts, sizeof(*files));
     for (size_t i = 0; i < cut->n_parts; i++)
         files[i] = (struct outfile)OUTFILE_INIT;

@@ -48,7 +48,7 @@ uint64_t cut_n_mended(const struct cut *cut);
 
 struct cut_target {
     const char *const *names; /* of every part */
-    const char *folder;       /* made first if it is not there; NULL: it is */
+    const char *folder;       /* that they are in; made first if it is not there */
     bool force;               /* replace what exists */
     bool (*is_stopped)(void); /* asked now and then; NULL: never */
 };
@@ -70,7 +70,6 @@ MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struc
  */
 struct cut_names {
     char *before, *after;
-    char *folder;   /* to be made if it is not there; NULL for a pattern */
     bool has_parts; /* {parts} stands in them for how many there are */
     uint64_t digits;
 };

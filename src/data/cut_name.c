@@ -79,7 +79,6 @@ int cut_names_init(struct cut_names *names, const char *output, const struct cut
     cleanup_free char *beside = path_dirname(opts->paths[0]);
     bool is_here = !output && !strchr(opts->paths[0], '/');
     names_in_folder(names, output ? output : is_here ? "" : beside, opts);
-    names->folder = output ? xstrdup(output) : NULL;
     return 0;
 }
 
@@ -87,7 +86,6 @@ void cut_names_release(struct cut_names *names)
 {
     free(names->before);
     free(names->after);
-    free(names->folder);
     *names = (struct cut_names){0};
 }
 

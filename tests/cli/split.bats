@@ -61,9 +61,9 @@ csv_rows() {
     split -q -n 12 -o new/ in.txt
     ended_with 0
     [ "$(ls new | head -n1) $(ls new | wc -l)" = "in.part_00.txt 12" ]
-    split -q -n 12 --digits 5 -o 'new/x-{n}-of-{parts}.jsonl' in.txt
+    split -q -n 12 --digits 5 -o 'newer/{parts}/x-{n}-of-{parts}.jsonl' in.txt
     ended_with 0
-    [ "$(cat new/x-00011-of-00012.jsonl)" = 12 ]
+    [ "$(cat newer/00012/x-00011-of-00012.jsonl)" = 12 ]
     split -q --records 1 -o '{n}' <(seq 101) --format lines
     ended_with 0
     [ "$(cat 100)" = 101 ]
@@ -239,9 +239,9 @@ csv_rows() {
     split --records 1 -o 'p{n}' <(seq 100001) --format lines
     ended_with 2
     says "more than 100000 parts"
-    split -n 2 -o 'absent/p{n}' in.txt
+    split -n 2 -o 'in.txt/p{n}' in.txt
     ended_with 2
-    says "absent"
+    says "in.txt"
     only in.txt
 }
 

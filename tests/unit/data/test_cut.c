@@ -92,7 +92,8 @@ static void cut_into(const char *path, const char *extension, struct cut_opts op
     const struct cut_part *parts = rc == 0 ? cut_parts(cut, &n_parts) : NULL;
     char **names = names_new(extension, n_parts);
     if (rc == 0) {
-        const struct cut_target target = {.names = (const char *const *)names};
+        const struct cut_target target = {.names = (const char *const *)names,
+                                          .folder = scratch_dir()};
         rc = cut_write(cut, &target, &err);
     }
     buf_addf(out, "%d %s\n", rc, err.text);
