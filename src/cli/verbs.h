@@ -19,5 +19,5 @@ extern const struct cmd cmd_sim;
 extern const struct cmd cmd_split;
 extern const struct cmd cmd_completion;
 /* Hidden: run by muster itself, or by the build. */
-extern const struct cmd cmd_nvml_helper;
+extern const struct cmd cmd_device_helper;
 extern const struct cmd cmd_mdoc_page;
