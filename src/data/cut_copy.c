@@ -190,15 +190,24 @@ static int rows_look(struct cut *cut, size_t file, uint64_t base, const char *at
     }
 }
 
-/* What is left at the end of a piece, less than a block, with the end that a last line may lack. */
+/*
+ * What is left at the end of a piece, less than a block, with the end that a last line may lack. Again
+ * from behind a row that is not plain.
+ */
 static int rows_look_end(struct cut *cut, const struct piece *piece, struct err *err)
 {
-    char block[SPLIT_BLOCK_BYTES];
-    ASSERT(cut->n_kept < sizeof(block));
-    memset(block, '\r', sizeof(block));
-    memcpy(block, cut->window, cut->n_kept);
-    block[cut->n_kept] = '\n'; /* behind another one it ends a blank line, which is no row */
-    return rows_look(cut, piece->file, piece->to - cut->n_kept, block, sizeof(block), err);
+    int rc;
+    do {
+        char block[SPLIT_BLOCK_BYTES];
+        uint64_t next_at = cut->rows_from + cut->rows.n_bytes;
+        size_t len = (size_t)(piece->to - next_at);
+        ASSERT(len <= cut->n_kept && len < sizeof(block));
+        memset(block, '\r', sizeof(block));
+        memcpy(block, cut->window + cut->n_kept - len, len);
+        block[len] = '\n'; /* behind another one it ends a blank line, which is no row */
+        rc = rows_look(cut, piece->file, next_at, block, sizeof(block), err);
+    } while (rc == 0 && cut->rows_from + cut->rows.n_bytes < piece->to);
+    return rc;
 }
 
 static int elements_look(struct cut *cut, const struct piece *piece, struct err *err)
