@@ -8,6 +8,7 @@
 
 extern const struct cmd cmd_gpus;
 extern const struct cmd cmd_merge;
+extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_map;
 extern const struct cmd cmd_resume;
 extern const struct cmd cmd_ls;
