@@ -17,6 +17,7 @@ extern const struct cmd cmd_logs;
 extern const struct cmd cmd_results;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_sim;
+extern const struct cmd cmd_split;
 extern const struct cmd cmd_completion;
 /* Hidden: run by muster itself, or by the build. */
 extern const struct cmd cmd_device_helper;
