@@ -7,6 +7,7 @@
 #include "cli/cmd.h"
 
 extern const struct cmd cmd_gpus;
+extern const struct cmd cmd_merge;
 extern const struct cmd cmd_map;
 extern const struct cmd cmd_resume;
 extern const struct cmd cmd_ls;

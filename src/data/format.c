@@ -59,6 +59,11 @@ int out_format_parse(struct str text, enum out_format *out, struct err *err)
     return 0;
 }
 
+const char *out_format_name(enum out_format format)
+{
+    return out_names[format];
+}
+
 static bool has_extension(struct str name, const char *extension)
 {
     struct str end = str_of(extension);

@@ -1,63 +1,217 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
-#include "data/merge_impl.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is asked for, the passes over the files, the output.
+ */
+#include "data/join.h"
 
-/* Keys are compared as they are written; only where one has an escape are both decoded. */
-static bool key_equal(struct str a, struct str b)
-{
-    if (str_equal(a, b))
-        return true;
-    bool has_escape =
-        (a.len > 0 && memchr(a.at, '\\', a.len)) || (b.len > 0 && memchr(b.at, '\\', b.len));
-    if (!has_escape)
-        return false;
-    cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
-    /* The quotes around a key are its neighbours in the text. */
-    return json_to_text((struct str){a.at - 1, a.len + 2}, &left) &&
-           json_to_text((struct str){b.at - 1, b.len + 2}, &right) &&
-           str_equal(buf_str(&left), buf_str(&right));
-}
+#include "base/xalloc.h"
+#include "data/join_impl.h"
 
-static bool has_key(struct str object, struct str wanted)
+static enum out_format out_of_record(enum record_format format)
 {
-    struct json_members walk = json_members(object);
-    struct str key, value;
-    while (json_next(&walk, &key, &value))
-        if (key_equal(key, wanted))
-            return true;
-    return false;
-}
-
-static void members_add(struct str object, struct str but_not_in, bool *is_first, struct buf *out)
-{
-    struct json_members walk = json_members(object);
-    struct str key, value;
-    while (json_next(&walk, &key, &value)) {
-        if (but_not_in.len > 0 && has_key(but_not_in, key))
-            continue;
-        buf_add_text(out, *is_first ? "{\"" : ",\"");
-        buf_add_str(out, key);
-        buf_add_text(out, "\":");
-        buf_add_str(out, value);
-        *is_first = false;
+    switch (format) {
+    case FORMAT_AUTO:
+    case FORMAT_LINES:
+        return OUT_LINES;
+    case FORMAT_JSONL:
+        return OUT_JSONL;
+    case FORMAT_JSON:
+        return OUT_JSON;
+    case FORMAT_CSV:
+        return OUT_CSV;
+    case FORMAT_TSV:
+        return OUT_TSV;
     }
+    BUG("format %d", format);
 }
 
-int join_records(struct str input, struct str result, struct buf *out, struct err *err)
+static bool is_uniform(const struct join *join)
 {
-    bool is_first = true;
-    if (!json_is_value(input))
-        return fail(err, ERR_DATA, "its input is not a JSON value");
-    if (json_is_object(input) && json_is_object(result)) {
-        members_add(input, result, &is_first, out);
-        members_add(result, (struct str){NULL, 0}, &is_first, out);
-        buf_add_text(out, is_first ? "{}" : "}");
-        return 0;
-    }
-    buf_add_text(out, "{\"input\":");
-    buf_add_str(out, input);
-    buf_add_text(out, ",\"result\":");
-    buf_add_str(out, result);
-    buf_add_char(out, '}');
+    for (size_t i = 0; i < join->n_files; i++)
+        if (join->files[i].format != join->format)
+            return false;
+    return true;
+}
+
+/* An output named .csv is CSV whatever the files are; one whose name says nothing is what they are. */
+static int out_format_settle(struct join *join, const char *output, struct err *err)
+{
+    enum out_format own = out_of_record(join->format), format = join->opts->out_format;
+    if (format == OUT_AUTO)
+        format = out_format_of_path(output);
+    if (join->opts->out_format == OUT_AUTO && format == OUT_LINES)
+        format = own;
+    if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(join)))
+        return fail(err, ERR_USAGE, "records of %s do not become lines; jsonl, json, csv, tsv do",
+                    record_format_name(join->format));
+    if (join->is_metadata && format != OUT_JSON)
+        return fail(err, ERR_USAGE, "files of one JSON object each become one such file (json)");
+    join->stats->out_format = format;
     return 0;
+}
+
+/* The output must not be one of the files, whatever its name. */
+static int output_refuse(const struct join *join, const char *output, struct err *err)
+{
+    struct stat st;
+    if (output_is_direct(output) || stat(output, &st) != 0)
+        return 0;
+    for (size_t i = 0; i < join->n_files; i++) {
+        const struct input *input = &join->files[i].head.input;
+        if (input->st.st_ino == st.st_ino && input->st.st_dev == st.st_dev)
+            return fail(err, ERR_USAGE, "%s is the output and one of the files too; leave it out",
+                        input->name);
+    }
+    return join->opts->force ? 0 : fail(err, ERR_USAGE, "%s exists; --force replaces it", output);
+}
+
+static int file_pass(struct join *join, struct join_file *file, struct err *err)
+{
+    file->n_records = 0;
+    switch (file->format) {
+    case FORMAT_LINES:
+    case FORMAT_JSONL:
+        return join_lines(join, file, err);
+    case FORMAT_JSON:
+        return join_array(join, file, err);
+    case FORMAT_CSV:
+    case FORMAT_TSV:
+        return join_rows(join, file, err);
+    case FORMAT_AUTO:
+        break;
+    }
+    BUG("format %d", file->format);
+}
+
+static void pass_begin(struct join *join)
+{
+    join->n_records = 0;
+    buf_reset(&join->blank_tail);
+    if (join->out && join->format == FORMAT_JSON)
+        join_array_begin(join);
+    if (!join->out || join->header.len == 0)
+        return;
+    if (!join->line_end)
+        join->line_end = "\n";
+    buf_add_str(&join->out->pending, buf_str(&join->header));
+    buf_add_text(&join->out->pending, join->line_end);
+}
+
+/* Through all files: looked at, counted, and written if there is an output. */
+static int pass(struct join *join, struct err *err)
+{
+    uint64_t sum = 0;
+    int rc = 0;
+    pass_begin(join);
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        rc = file_pass(join, file, err);
+        sum += file->n_records;
+        if (rc == 0 && file->n_records == 0)
+            join_note(join, "%s has no records", file->head.input.name);
+        if (join->stats->file_records)
+            join->stats->file_records[i] = file->n_records;
+    }
+    if (rc == 0 && join->out && join->format == FORMAT_JSON)
+        join_array_end(join);
+    join->stats->n_records = sum;
+    return rc;
+}
+
+static int expect_check(const struct join *join, struct err *err)
+{
+    const struct join_opts *opts = join->opts;
+    if (opts->expect == UINT64_MAX || opts->expect == join->stats->n_records)
+        return 0;
+    return fail(err, ERR_FAILED, "expected %lu records, found %lu", opts->expect,
+                join->stats->n_records);
+}
+
+static bool is_converted(const struct join *join)
+{
+    return !is_uniform(join) || join->stats->out_format != out_of_record(join->format);
+}
+
+/* A pass without output first where bytes cannot be taken back, or records are written by another
+ * reader than the one that checks them. */
+static int first_look(struct join *join, struct err *err)
+{
+    struct outfile *out = join->out;
+    join->out = NULL;
+    join->has_notes = true;
+    join->ids = join->opts->id_field ? id_table_new() : NULL;
+    int rc = pass(join, err);
+    if (rc == 0)
+        rc = expect_check(join, err);
+    id_table_free(join->ids);
+    join->ids = NULL;
+    join->has_notes = false;
+    join->out = out;
+    return rc;
+}
+
+static int output_fill(struct join *join, struct err *err)
+{
+    bool needs_look = join->out->is_direct || is_converted(join);
+    int rc = needs_look ? first_look(join, err) : 0;
+    if (rc)
+        return rc;
+    if (is_converted(join))
+        return join_convert(join, join->stats->out_format, err);
+    join->has_notes = !needs_look;
+    join->ids = !needs_look && join->opts->id_field ? id_table_new() : NULL;
+    rc = pass(join, err);
+    return rc ? rc : expect_check(join, err);
+}
+
+static int output_write(struct join *join, const char *output, struct err *err)
+{
+    struct outfile file = OUTFILE_INIT;
+    join->out = &file;
+    int rc = outfile_open(&file, output, join->opts->force, err);
+    if (rc == 0)
+        rc = output_fill(join, err);
+    if (rc == 0)
+        rc = outfile_commit(&file, err);
+    join->stats->n_bytes = file.bytes;
+    outfile_close(&file);
+    return rc;
+}
+
+static int join_run(const struct join_opts *opts, const char *const *paths, size_t n_paths,
+                    const char *output, bool is_dry, struct join_stats *stats, struct err *err)
+{
+    struct join join = {.opts = opts, .stats = stats};
+    int rc = join_open(&join, paths, n_paths, err);
+    stats->format = join.format;
+    stats->is_metadata = join.is_metadata;
+    if (rc == 0 && output)
+        rc = out_format_settle(&join, output, err);
+    if (rc == 0 && output)
+        rc = output_refuse(&join, output, err);
+    if (rc == 0)
+        rc = is_dry ? first_look(&join, err) : output_write(&join, output, err);
+    join_close(&join);
+    return rc;
+}
+
+int join_files(const struct join_opts *opts, const char *const *paths, size_t n_paths,
+               const char *output, struct join_stats *stats, struct err *err)
+{
+    return join_run(opts, paths, n_paths, output, false, stats, err);
+}
+
+int join_check(const struct join_opts *opts, const char *const *paths, size_t n_paths,
+               const char *output, struct join_stats *stats, struct err *err)
+{
+    return join_run(opts, paths, n_paths, output, true, stats, err);
+}
+
+int join_count(const char *path, enum record_format format, uint64_t *n_records, struct err *err)
+{
+    const struct join_opts opts = {.format = format, .expect = UINT64_MAX};
+    struct join_stats stats = {0};
+    int rc = join_run(&opts, &path, 1, NULL, true, &stats, err);
+    *n_records = stats.n_records;
+    return rc;
 }

@@ -21,6 +21,7 @@ enum out_format {
     OUT_LINES,
 };
 MUST_CHECK int out_format_parse(struct str text, enum out_format *out, struct err *err);
+const char *out_format_name(enum out_format format);
 enum out_format out_format_of_path(const char *path);
 
 /* A run of results: count lines in [offset, offset+bytes) of the file at part_path. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the merge: merge.c walks the ranges and proves them, record_out.c writes records in
- * the form asked for, join.c puts input and result together.
+ * the form asked for, record_join.c puts input and result together.
  */
 #pragma once
 

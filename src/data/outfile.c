@@ -13,6 +13,7 @@
 
 enum {
     PENDING_BYTES = 1024 * 1024,
+    DIRECT_BYTES = 64 * 1024, /* fewer are worth a copy */
     WRITEBACK_BYTES = 32 << 20
 };
 
@@ -77,15 +78,32 @@ static void writeback_begin(struct outfile *file)
     file->sent_bytes = file->bytes;
 }
 
-static int flush(struct outfile *file, struct err *err)
+static int bytes_write(struct outfile *file, struct str bytes, struct err *err)
 {
-    int rc = write_all(file->fd, buf_text(&file->pending), file->pending.len, err);
+    int rc = write_all(file->fd, bytes.at, bytes.len, err);
     if (rc)
         return wrap(err, rc, "%s", file->name);
-    file->bytes += file->pending.len;
-    buf_reset(&file->pending);
+    file->bytes += bytes.len;
     writeback_begin(file);
     return 0;
+}
+
+static int flush(struct outfile *file, struct err *err)
+{
+    int rc = bytes_write(file, buf_str(&file->pending), err);
+    if (rc == 0)
+        buf_reset(&file->pending);
+    return rc;
+}
+
+int outfile_write(struct outfile *file, struct str bytes, struct err *err)
+{
+    if (bytes.len < DIRECT_BYTES) {
+        buf_add_str(&file->pending, bytes);
+        return outfile_pump(file, err);
+    }
+    int rc = flush(file, err);
+    return rc ? rc : bytes_write(file, bytes, err);
 }
 
 int outfile_pump(struct outfile *file, struct err *err)

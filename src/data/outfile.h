@@ -31,6 +31,8 @@ MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwri
                             struct err *err);
 /* Write what is pending if there is much of it. Add to file->pending, then call this. */
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
+/* These bytes, behind what is pending, without another copy. */
+MUST_CHECK int outfile_write(struct outfile *file, struct str bytes, struct err *err);
 /* Everything on disk, not yet in place. */
 MUST_CHECK int outfile_sync(struct outfile *file, struct err *err);
 /* Everything on disk, then in place. */

@@ -21,6 +21,11 @@ void split_blocks(struct split *split, const char *at, size_t len, struct split_
     kernel()->run(split, (const unsigned char *)at, len / SPLIT_BLOCK_BYTES, tally);
 }
 
+void rows_blocks(struct rows *rows, const char *at, size_t len)
+{
+    kernel()->rows(rows, (const unsigned char *)at, len / SPLIT_BLOCK_BYTES);
+}
+
 void split_tail(struct split *split, const char *at, size_t len, struct split_tally *tally)
 {
     ASSERT(len < SPLIT_BLOCK_BYTES);

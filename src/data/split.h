@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "data/rows.h"
 #include "data/source.h"
 
 enum {
@@ -52,6 +53,7 @@ struct split_kernel {
     bool (*is_usable)(void);
     void (*run)(struct split *split, const unsigned char *at, size_t n_blocks,
                 struct split_tally *tally);
+    void (*rows)(struct rows *rows, const unsigned char *at, size_t n_blocks);
 };
 
 /* Whole blocks of [at, at+len). */

@@ -34,6 +34,8 @@ static inline bool block_has_nul(const struct block *b)
 #include "data/split_clmul.h"
 #define SPLIT_RUN run_avx2
 #include "data/split_kernel.h"
+#define ROWS_RUN rows_avx2
+#include "data/rows_kernel.h"
 
 static bool is_usable(void)
 {
@@ -41,4 +43,4 @@ static bool is_usable(void)
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
 }
 
-const struct split_kernel split_kernel_avx2 = {"avx2", is_usable, run_avx2};
+const struct split_kernel split_kernel_avx2 = {"avx2", is_usable, run_avx2, rows_avx2};

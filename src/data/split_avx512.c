@@ -30,6 +30,8 @@ static inline bool block_has_nul(const struct block *b)
 #include "data/split_clmul.h"
 #define SPLIT_RUN run_avx512
 #include "data/split_kernel.h"
+#define ROWS_RUN rows_avx512
+#include "data/rows_kernel.h"
 
 static bool is_usable(void)
 {
@@ -37,4 +39,4 @@ static bool is_usable(void)
            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt");
 }
 
-const struct split_kernel split_kernel_avx512 = {"avx512", is_usable, run_avx512};
+const struct split_kernel split_kernel_avx512 = {"avx512", is_usable, run_avx512, rows_avx512};

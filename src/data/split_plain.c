@@ -30,10 +30,12 @@ static inline bool block_has_nul(const struct block *b)
 #include "data/split_xor.h"
 #define SPLIT_RUN run_plain
 #include "data/split_kernel.h"
+#define ROWS_RUN rows_plain
+#include "data/rows_kernel.h"
 
 static bool is_usable(void)
 {
     return true;
 }
 
-const struct split_kernel split_kernel_plain = {"plain", is_usable, run_plain};
+const struct split_kernel split_kernel_plain = {"plain", is_usable, run_plain, rows_plain};

@@ -38,10 +38,12 @@ static inline bool block_has_nul(const struct block *b)
 #include "data/split_xor.h"
 #define SPLIT_RUN run_sse2
 #include "data/split_kernel.h"
+#define ROWS_RUN rows_sse2
+#include "data/rows_kernel.h"
 
 static bool is_usable(void)
 {
     return true;
 }
 
-const struct split_kernel split_kernel_sse2 = {"sse2", is_usable, run_sse2};
+const struct split_kernel split_kernel_sse2 = {"sse2", is_usable, run_sse2, rows_sse2};

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster merge: files that are on disk already become one, checked.
+ */
+#include <ctype.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/run_arg.h"
+#include "data/join.h"
+
+struct merge_request {
+    const char *out_path, *id_field;
+    enum record_format format;
+    enum out_format format_out;
+    uint64_t expect;
+    bool is_union, is_checked, force, dry_run, json, quiet;
+};
+
+/* Less, equal or greater as people count: part_2 comes before part_10. */
+static int natural_compare(const char *a, const char *b)
+{
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            a += strspn(a, "0");
+            b += strspn(b, "0");
+            size_t n_a = strspn(a, "0123456789"), n_b = strspn(b, "0123456789");
+            int order = n_a != n_b ? (n_a < n_b ? -1 : 1) : memcmp(a, b, n_a);
+            if (order != 0)
+                return order;
+            a += n_a;
+            b += n_b;
+        } else if (*a++ != *b++) {
+            return (unsigned char)a[-1] < (unsigned char)b[-1] ? -1 : 1;
+        }
+    }
+    return (*a != '\0') - (*b != '\0');
+}
+
+/* Are the names the same but for their numbers? */
+static bool is_series(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    while (*a && *b) {
+        bool has_digits = isdigit((unsigned char)*a) && isdigit((unsigned char)*b);
+        if (!has_digits && *a != *b)
+            return false;
+        a += has_digits ? strspn(a, digits) : 1;
+        b += has_digits ? strspn(b, digits) : 1;
+    }
+    return *a == *b;
+}
+
+/* A shell's glob puts part_10 before part_2, and the records then are in that order. */
+static void order_warn(const struct app *app, char **paths, size_t n_paths)
+{
+    for (size_t i = 1; i < n_paths; i++) {
+        if (!is_series(paths[i - 1], paths[i]) || natural_compare(paths[i - 1], paths[i]) < 0)
+            continue;
+        say(app,
+            "merge: %s comes before %s, as named; if their numbers are the order, name them by "
+            "$(ls -v ...)",
+            paths[i - 1], paths[i]);
+        return;
+    }
+}
+
+static void note_say(void *context, const char *text)
+{
+    say(context, "merge: %s", text);
+}
+
+static void file_add(struct buf *out, const char *name, uint64_t n_records, bool is_json)
+{
+    char count[32];
+    count_format(count, n_records);
+    if (!is_json) {
+        buf_addf(out, "%14s  %s\n", count, name);
+        return;
+    }
+    buf_add_text(out, "{\"file\":");
+    buf_add_json(out, str_of(name));
+    buf_addf(out, ",\"records\":%lu}\n", n_records);
+}
+
+/* What would be done, one line a file. */
+static int plan_print(const struct merge_request *ask, char **paths, size_t n_paths,
+                      const struct join_stats *stats, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    if (!ask->json)
+        buf_addf(&out, "%14s  FILE (%s)\n", "RECORDS", record_format_name(stats->format));
+    for (size_t i = 0; i < n_paths; i++)
+        file_add(&out, paths[i], stats->file_records[i], ask->json);
+    if (!ask->json) {
+        char count[32];
+        count_format(count, stats->n_records);
+        buf_addf(&out, "%14s  would go into %s (%s)\n", count, ask->out_path,
+                 out_format_name(stats->out_format));
+    }
+    return stdout_put(buf_str(&out), err);
+}
+
+static void done_say(const struct app *app, const struct merge_request *ask, size_t n_files,
+                     const struct join_stats *stats)
+{
+    char records[32], bytes[16];
+    count_format(records, stats->n_records);
+    size_format(bytes, stats->n_bytes);
+    if (stats->is_metadata)
+        say(app, "%zu files of metadata into %s", n_files, ask->out_path);
+    else
+        say(app, "%s records of %zu files into %s (%s)", records, n_files, ask->out_path, bytes);
+}
+
+static int merge_run(struct app *app, void *request, int argc, char **argv, char **command,
+                     struct err *err)
+{
+    (void)command;
+    const struct merge_request *ask = request;
+    size_t n_files = (size_t)argc;
+    app->quiet = ask->quiet;
+    if (!ask->out_path)
+        return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
+    if (n_files == 0)
+        return fail(err, ERR_USAGE, "no files are named");
+    const struct join_opts opts = {
+        .format = ask->format,
+        .out_format = ask->format_out,
+        .id_field = ask->id_field,
+        .is_union = ask->is_union,
+        .is_checked = ask->is_checked,
+        .expect = ask->expect,
+        .force = ask->force,
+        .note = note_say,
+        .context = app,
+    };
+    cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
+    struct join_stats stats = {.file_records = file_records};
+    const char *const *paths = (const char *const *)argv;
+    order_warn(app, argv, n_files);
+    int rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
+                          : join_files(&opts, paths, n_files, ask->out_path, &stats, err);
+    if (rc)
+        return rc;
+    if (ask->dry_run)
+        return plan_print(ask, argv, n_files, &stats, err);
+    done_say(app, ask, n_files, &stats);
+    return 0;
+}
+
+static int format_store(struct str text, void *field, struct err *err)
+{
+    return record_format_parse(text, field, err);
+}
+
+static int format_out_store(struct str text, void *field, struct err *err)
+{
+    return out_format_parse(text, field, err);
+}
+
+static void merge_defaults(void *request)
+{
+    *(struct merge_request *)request = (struct merge_request){.expect = UINT64_MAX};
+}
+
+#define FIELD(name) offsetof(struct merge_request, name)
+
+/* clang-format off */
+static const struct opt merge_opts[] = {
+    {OPT_HEADING, .help = "Input and output"},
+    {OPT_TEXT, 'o', "output", "FILE", "where the merged records go; - is standard output", FIELD(out_path)},
+    {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(force)},
+    {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = format_store},
+    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = format_out_store},
+    {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
+    {OPT_HEADING, .help = "What must hold"},
+    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it", FIELD(id_field)},
+    {OPT_U64, 'e', "expect", "N", "there are N records in all (else exit status 1)", FIELD(expect)},
+    {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
+    {OPT_HEADING, .help = "Talk"},
+    {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
+    {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", FIELD(quiet)},
+    {OPT_END},
+};
+/* clang-format on */
+
+static const char *const merge_examples[] = {
+    "muster merge part_*.jsonl -o all.jsonl --id question_id --expect 400",
+    "four hundred questions, each once",
+    "muster merge gpu0.csv gpu1.csv -o results.csv",
+    "rows in the order of the files, one header",
+    NULL,
+};
+
+const struct cmd cmd_merge = {
+    .name = "merge",
+    .args = "[OPTION]... -o OUT FILE...",
+    .summary = "join files of results into one, checked",
+    .details = "Files are joined in the order given. Lines, JSONL, JSON arrays, CSV and TSV; files "
+               "that hold one JSON object each are metadata and become one object. What need not "
+               "change stays as the bytes it is. Nothing is put in place if anything is wrong.",
+    .opts = merge_opts,
+    .examples = merge_examples,
+    .request_size = sizeof(struct merge_request),
+    .defaults = merge_defaults,
+    .run = merge_run,
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files of records that are on disk already, joined into one in the order given, and checked on the
+ * way. What need not change goes over as the bytes it is. Memory is bounded; the output appears at
+ * its place whole, or not at all.
+ *
+ *   lines      a line each; blank ones count
+ *   jsonl      a JSON value a line; blank lines are copied and do not count. The last line of a file
+ *              is looked at (a part that was cut off is refused), every one with `is_checked` or an id
+ *   json       arrays: their elements, every one looked at. Files that hold one object each are
+ *              metadata instead: they become one object (data/metadata.h)
+ *   csv, tsv   the first file's header; columns in another order are put into this one. Rows with too
+ *              few or too many fields, and quotes that are not closed, are refused with their line
+ *
+ * Line ends become the first file's, a newline that is missing at the end of a file is added, a
+ * byte-order mark is dropped. Files of no bytes have no records.
+ */
+#pragma once
+
+#include "data/merge.h"
+#include "data/source.h"
+
+struct join_opts {
+    enum record_format format;  /* FORMAT_AUTO: by extension, else by the first bytes; all alike */
+    enum out_format out_format; /* OUT_AUTO: by the output's extension, else as the files are */
+    const char *id_field; /* NULL: ids are not looked at; else every record has it, once each */
+    bool is_union;        /* CSV: columns that only some files have are empty in the others */
+    bool is_checked;      /* JSONL: every line must be a JSON value */
+    uint64_t expect;      /* records there must be in all; UINT64_MAX: no matter */
+    bool force;           /* replace an output that exists */
+    /* What was put right, and what the user should know of: one sentence. NULL: nobody listens. */
+    void (*note)(void *context, const char *text);
+    void *context;
+};
+
+struct join_stats {
+    enum record_format format;  /* that was found */
+    enum out_format out_format; /* and made */
+    bool is_metadata;           /* objects that became one */
+    uint64_t n_records;         /* metadata: files */
+    uint64_t n_bytes;           /* of the output */
+    uint64_t *file_records;     /* n_paths; NULL, or an array of the caller's */
+};
+
+/* Records of one file. ERR_DATA with line or element where it is malformed. */
+MUST_CHECK int join_count(const char *path, enum record_format format, uint64_t *n_records,
+                          struct err *err);
+/*
+ * Into `output`: beside it, synced, renamed; "-" is stdout, which gets the first byte when all files
+ * have been looked through. On any error nothing is put in place.
+ *
+ * returns  ERR_USAGE  a file is not there, or is named twice, or is the output; the output exists;
+ *                     formats differ; no file has the id's column
+ *          ERR_DATA   malformed records; columns that differ; an id that is missing or there twice
+ *          ERR_FAILED another number of records than expected
+ */
+MUST_CHECK int join_files(const struct join_opts *opts, const char *const *paths, size_t n_paths,
+                          const char *output, struct join_stats *stats, struct err *err);
+/* All that join_files() would refuse, and nothing written; `output` need not be writable. */
+MUST_CHECK int join_check(const struct join_opts *opts, const char *const *paths, size_t n_paths,
+                          const char *output, struct join_stats *stats, struct err *err);

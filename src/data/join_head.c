@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files' beginnings: which formats, which columns, which of them go where.
+ */
+#include <ctype.h>
+#include <stdarg.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "data/join_impl.h"
+
+enum {
+    SNIFF_BYTES = 64 * 1024
+};
+
+void join_note(const struct join *join, const char *fmt, ...)
+{
+    if (!join->has_notes || !join->opts->note)
+        return;
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    join->opts->note(join->opts->context, text);
+}
+
+/* A packed file is unpacked into a spool first. */
+static int input_whole(struct input *input, struct err *err)
+{
+    if (input->is_stream)
+        return fail(err, ERR_USAGE, "%s is no file; files are read more than once: save it first",
+                    input->name);
+    while (!input->is_whole) {
+        int rc = input_fill(input, SIZE_MAX / 2, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int twice_refuse(const struct join *join, const struct input *input, struct err *err)
+{
+    for (size_t i = 0; i < join->n_files; i++) {
+        const struct input *other = &join->files[i].head.input;
+        bool is_same = other != input && other->st.st_ino == input->st.st_ino &&
+                       other->st.st_dev == input->st.st_dev;
+        if (is_same)
+            return fail(err, ERR_USAGE, "%s and %s are one file; its records would be there twice",
+                        other->name, input->name);
+    }
+    return 0;
+}
+
+/* What the first bytes say where the name says nothing; FORMAT_AUTO: they say nothing either. */
+static int format_sniff(struct join_file *file, enum record_format *out, struct err *err)
+{
+    char head[SNIFF_BYTES];
+    size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
+    *out = FORMAT_AUTO;
+    int rc = input_read(&file->head.input, 0, head, len, err);
+    if (rc)
+        return rc;
+    struct str text = {head, len}, first;
+    if (str_starts_with(text, STR("\xef\xbb\xbf")))
+        text = (struct str){head + 3, len - 3};
+    text = str_trim(text);
+    bool has_line = text.len > 0 && str_next(&text, '\n', &first);
+    if (has_line && json_is_object(first))
+        *out = FORMAT_JSONL;
+    else if (has_line && (first.at[0] == '[' || first.at[0] == '{'))
+        *out = FORMAT_JSON;
+    return 0;
+}
+
+static bool is_named(const char *path)
+{
+    return record_format_of_path(path) != FORMAT_LINES || str_ends_with(str_of(path), STR(".txt"));
+}
+
+static int format_find(struct join *join, struct join_file *file, struct err *err)
+{
+    const char *path = file->head.input.path;
+    file->format = join->opts->format;
+    if (file->format == FORMAT_AUTO && is_named(path))
+        file->format = record_format_of_path(path);
+    if (file->format != FORMAT_AUTO || file->head.input.text_bytes == 0)
+        return 0;
+    int rc = format_sniff(file, &file->format, err);
+    if (rc == 0 && file->format == FORMAT_AUTO)
+        return fail(err, ERR_USAGE,
+                    "%s: its name does not say what it holds; --format lines, jsonl, json, csv or "
+                    "tsv does",
+                    file->head.input.name);
+    return rc;
+}
+
+static bool has_format(const struct join_file *file)
+{
+    return file->format != FORMAT_AUTO;
+}
+
+/* One format for all, but where the output's is named and they are converted. */
+static int formats_settle(struct join *join, struct err *err)
+{
+    const struct join_file *first = NULL;
+    for (size_t i = 0; i < join->n_files && !first; i++)
+        first = has_format(&join->files[i]) ? &join->files[i] : NULL;
+    join->format = first ? first->format : FORMAT_LINES;
+    for (size_t i = 0; i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (!has_format(file)) /* nothing in it, and no name */
+            file->format = join->format;
+        if (file->format != join->format && join->opts->out_format == OUT_AUTO)
+            return fail(err, ERR_USAGE,
+                        "%s is %s, %s is %s; --format-out says what both become, or --format what "
+                        "both are",
+                        first->head.input.name, record_format_name(join->format),
+                        file->head.input.name, record_format_name(file->format));
+    }
+    return 0;
+}
+
+static bool is_csv(enum record_format format)
+{
+    return format == FORMAT_CSV || format == FORMAT_TSV;
+}
+
+/* A JSON file whose value is an object rather than an array. */
+static int object_look(struct join_file *file, bool *is_object, struct err *err)
+{
+    enum record_format format;
+    char head[SNIFF_BYTES];
+    size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
+    (void)format;
+    int rc = input_read(&file->head.input, 0, head, len, err);
+    struct str text = {head, rc ? 0 : len};
+    if (str_starts_with(text, STR("\xef\xbb\xbf")))
+        text = (struct str){head + 3, len - 3};
+    text = str_trim(text);
+    *is_object = text.len > 0 && text.at[0] == '{';
+    return rc;
+}
+
+static int metadata_look(struct join *join, struct err *err)
+{
+    const struct join_file *object = NULL, *other = NULL;
+    for (size_t i = 0; i < join->n_files; i++) {
+        bool is_object = false;
+        struct join_file *file = &join->files[i];
+        int rc = file->format == FORMAT_JSON ? object_look(file, &is_object, err) : 0;
+        if (rc)
+            return rc;
+        if (is_object)
+            object = file;
+        else if (file->head.input.text_bytes > 0)
+            other = file;
+    }
+    if (object && other)
+        return fail(err, ERR_USAGE,
+                    "%s holds one object, %s does not; arrays and objects do not join (if the "
+                    "objects stand one a line, say --format jsonl)",
+                    object->head.input.name, other->head.input.name);
+    join->is_metadata = object != NULL;
+    return 0;
+}
+
+/* ---- columns ---- */
+
+/* The head as a source sees it: where the records begin, and the header. */
+static int head_take(struct join_file *file, struct err *err)
+{
+    struct source source = {.format = file->format, .separator = file->separator};
+    int rc = head_begin(&source, &file->head, err);
+    if (rc == 0)
+        rc = head_check_end(&source, &file->head, err);
+    file->header = source.header;
+    free(source.key_ends);
+    buf_release(&source.keys);
+    return rc;
+}
+
+static size_t column_find(const struct csv_row *row, struct str name)
+{
+    for (size_t i = 0; i < row->n_fields; i++)
+        if (str_equal(csv_field(row, i), name))
+            return i;
+    return JOIN_NO_FIELD;
+}
+
+/* The header's own bytes, for the output, and the line end behind it. */
+static int header_text(struct join *join, struct join_file *file, struct err *err)
+{
+    cleanup_buf struct buf bytes = BUF_INIT;
+    size_t len = (size_t)file->head.begin_at;
+    buf_reserve(&bytes, len);
+    int rc = input_read(&file->head.input, 0, bytes.at, len, err);
+    if (rc)
+        return rc;
+    struct str text = {bytes.at, len};
+    if (str_starts_with(text, STR("\xef\xbb\xbf")))
+        text = (struct str){text.at + 3, text.len - 3};
+    while (text.len > 0 && (text.at[0] == '\n' || text.at[0] == '\r'))
+        text = (struct str){text.at + 1, text.len - 1};
+    if (str_ends_with(text, STR("\n")))
+        join->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
+    while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
+        text.len--;
+    buf_add_str(&join->header, text);
+    return 0;
+}
+
+static void columns_add(struct join *join, const struct csv_row *header, char separator)
+{
+    for (size_t i = 0; i < header->n_fields; i++) {
+        struct str name = csv_field(header, i);
+        if (column_find(&join->columns, name) != JOIN_NO_FIELD)
+            continue;
+        csv_row_add(&join->columns, name);
+        buf_add_char(&join->header, separator);
+        csv_add_field(&join->header, name, separator);
+    }
+}
+
+/* Names of `row` that `other` lacks, as a list for people. */
+static size_t names_lacking(const struct csv_row *row, const struct csv_row *other, struct buf *out)
+{
+    size_t n_lacking = 0;
+    for (size_t i = 0; i < row->n_fields; i++) {
+        struct str name = csv_field(row, i);
+        if (column_find(other, name) != JOIN_NO_FIELD)
+            continue;
+        if (++n_lacking <= 5)
+            buf_addf(out, "%s'%.*s'", n_lacking > 1 ? ", " : "", (int)MIN(name.len, (size_t)40),
+                     name.at);
+    }
+    if (n_lacking > 5)
+        buf_addf(out, " and %zu more", n_lacking - 5);
+    return n_lacking;
+}
+
+static int columns_differ(const struct join *join, const struct join_file *first,
+                          const struct join_file *file, struct err *err)
+{
+    cleanup_buf struct buf lacks = BUF_INIT, extra = BUF_INIT;
+    const char *name = file->head.input.name;
+    size_t n_lacks = names_lacking(&join->columns, &file->header, &lacks);
+    size_t n_extra = names_lacking(&file->header, &join->columns, &extra);
+    if (n_lacks == 0 && n_extra == 0)
+        return 0;
+    return fail(err, ERR_DATA, "%s %s%s%s%s%s, unlike %s; --union leaves such cells empty", name,
+                n_lacks > 0 ? "lacks " : "", n_lacks > 0 ? buf_text(&lacks) : "",
+                n_lacks > 0 && n_extra > 0 ? " and " : "", n_extra > 0 ? "has " : "",
+                n_extra > 0 ? buf_text(&extra) : "", first->head.input.name);
+}
+
+static void columns_map(struct join *join, struct join_file *file)
+{
+    size_t n_columns = join->columns.n_fields;
+    bool is_same = n_columns == file->header.n_fields;
+    size_t *field_of = xcalloc(n_columns, sizeof(*field_of));
+    for (size_t i = 0; i < n_columns; i++) {
+        field_of[i] = column_find(&file->header, csv_field(&join->columns, i));
+        is_same = is_same && field_of[i] == i;
+    }
+    if (is_same)
+        free(field_of);
+    else
+        file->field_of = field_of;
+}
+
+static int columns_settle(struct join *join, struct err *err)
+{
+    struct join_file *first = NULL;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (file->header.n_fields == 0)
+            continue;
+        if (!first) {
+            first = file;
+            rc = header_text(join, file, err);
+            for (size_t k = 0; k < file->header.n_fields; k++)
+                csv_row_add(&join->columns, csv_field(&file->header, k));
+        } else if (join->opts->is_union) {
+            columns_add(join, &file->header, file->separator);
+        } else {
+            rc = columns_differ(join, first, file, err);
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++)
+        if (join->files[i].header.n_fields > 0)
+            columns_map(join, &join->files[i]);
+    return rc;
+}
+
+static int id_columns_find(struct join *join, struct err *err)
+{
+    for (size_t i = 0; join->opts->id_field && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (file->header.n_fields == 0)
+            continue;
+        file->id_field = column_find(&file->header, str_of(join->opts->id_field));
+        if (file->id_field == JOIN_NO_FIELD)
+            return fail(err, ERR_USAGE, "%s has no column '%s' to know its records by",
+                        file->head.input.name, join->opts->id_field);
+    }
+    return 0;
+}
+
+static int heads_take(struct join *join, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (is_csv(file->format))
+            file->separator = file->format == FORMAT_CSV ? ',' : '\t';
+        rc = head_take(file, err);
+    }
+    if (rc == 0 && is_csv(join->format))
+        rc = columns_settle(join, err);
+    return rc ? rc : id_columns_find(join, err);
+}
+
+int join_open(struct join *join, const char *const *paths, size_t n_paths, struct err *err)
+{
+    const struct source_opts opts = {.paths = paths, .n_paths = n_paths};
+    uint64_t begins = 0;
+    int rc = 0;
+    if (n_paths == 0)
+        return fail(err, ERR_USAGE, "no file is named");
+    join->files = xcalloc(n_paths, sizeof(*join->files));
+    for (size_t i = 0; rc == 0 && i < n_paths; i++) {
+        struct join_file *file = &join->files[i];
+        rc = input_open(&file->head.input, &opts, i, &join->ring, err);
+        join->n_files = i + 1;
+        if (rc == 0)
+            rc = input_whole(&file->head.input, err);
+        if (rc == 0)
+            rc = twice_refuse(join, &file->head.input, err);
+        if (rc == 0)
+            rc = format_find(join, file, err);
+        file->begins = begins;
+        begins += file->head.input.text_bytes;
+    }
+    if (rc == 0)
+        rc = formats_settle(join, err);
+    if (rc == 0)
+        rc = metadata_look(join, err);
+    if (rc == 0 && !join->is_metadata)
+        rc = heads_take(join, err);
+    return rc;
+}
+
+void join_close(struct join *join)
+{
+    for (size_t i = 0; i < join->n_files; i++) {
+        input_close(&join->files[i].head.input);
+        csv_row_release(&join->files[i].header);
+        free(join->files[i].field_of);
+    }
+    free(join->files);
+    free(join->window.at);
+    id_table_free(join->ids);
+    csv_row_release(&join->columns);
+    buf_release(&join->header);
+    buf_release(&join->blank_tail);
+}
