@@ -17,6 +17,7 @@
 #include "data/outfile.h"
 #include "run/rows.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "run/summary.h"
 
 /* ---- the result ---- */
@@ -50,6 +51,9 @@ char *asides_path(const struct session *s)
 {
     if (output_is_direct(s->request->out_path))
         return path_join(s->run_dir, "failed.jsonl");
+    if (shard_output_is_folder(s->request->out_path))
+        return xasprintf("%.*s.failed.jsonl", (int)strlen(s->request->out_path) - 1,
+                         s->request->out_path);
     return xasprintf("%s.failed.jsonl", s->request->out_path);
 }
 
@@ -91,7 +95,10 @@ static int asides_write(struct session *s, uint64_t *n_out, struct err *err)
             buf_add_text(&text, ",\"stderr_tail\":");
             buf_add_json(&text, str_of(row.stderr_tail));
         }
-        if (source_item_json(s->source, row.item, &data, &key, NULL) == 0)
+        if (s->shards) {
+            buf_add_char(&text, ',');
+            shard_members_add(s->shards, row.item, &text);
+        } else if (source_item_json(s->source, row.item, &data, &key, NULL) == 0)
             buf_addf(&text, ",\"%s\":%s", key, buf_text(&data));
         else
             malformed_add(s, row.item, &text);
@@ -155,6 +162,8 @@ static void parts_drop(struct session *s)
     struct err err = {0};
     if (s->request->keep_parts)
         return;
+    if (s->shards)
+        shard_files_drop(s);
     /* In one step: half of the parts must never be taken for all of them. */
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
@@ -222,7 +231,7 @@ static int complete(struct session *s, struct err *err)
     struct merge_stats stats = {0};
     uint64_t n_asides = 0;
     log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
-    int rc = session_merge(s, &stats, err);
+    int rc = s->shards ? shards_join(s, &stats, err) : session_merge(s, &stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);
     if (rc)

@@ -14,6 +14,7 @@
 #include "run/placed.h"
 #include "run/prepare.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 
@@ -230,7 +231,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
         else
             free(steal_ptr(&again));
     }
-    if (r.resume_dir && r.out_path && placed_is(r.resume_dir, r.out_path))
+    if (r.resume_dir && r.out_path &&
+        (placed_is(r.resume_dir, r.out_path) || shard_folder_is_begun(r.resume_dir)))
         r.overwrite =
             true; /* put there by the run itself, which was killed before it could say so */
     if (rc == 0)

@@ -24,6 +24,11 @@ struct map_request {
     uint64_t limit;
     const char *key_field;
 
+    /* shards (run/shard.h): whether the command is for them follows from its words */
+    uint64_t n_items;    /* 0: the input's records are counted */
+    uint64_t n_shards;   /* 0: one for each worker */
+    const char *collect; /* NULL: {output} */
+
     /* where */
     const char *gpus; /* SPEC, NULL = free */
     uint64_t gpus_per_worker, workers_per_gpu;

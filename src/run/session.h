@@ -8,6 +8,7 @@
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
+ *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
 
@@ -29,6 +30,8 @@
 #include "store/store.h"
 
 struct session;
+struct shards;
+struct shard_life;
 
 /* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
  * Unfit ones were not written, and keep their place in the order until it comes to them. */
@@ -88,6 +91,8 @@ struct life {
     char first_line[120]; /* that it printed: often a banner */
     char stray[320];      /* what gave it away: why, and the line */
     struct keyed *keyed;
+
+    struct shard_life *shard; /* NULL: a warm worker */
 
     struct part *part;
     struct logfile *stdout_log, *stderr_log;
@@ -151,6 +156,7 @@ struct session {
     uint64_t base_seed;
     uint64_t aside_before;
     bool is_resumed, results_are_json;
+    struct shards *shards; /* NULL: items are sent to warm workers; source is NULL with --items */
 
     uv_loop_t loop;
     bool has_loop;
@@ -181,7 +187,7 @@ struct session {
     int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
-    char last_words[256]; /* of the last worker that died */
+    char last_words[512]; /* of the last worker that died */
     char last_stray[320]; /* of the last worker out of step */
     bool stray_is_channel;
     uint64_t failed_items_noted;
@@ -201,6 +207,10 @@ uint64_t session_now(struct session *s);
 
 /* life.c, life_end.c, life_silence.c */
 void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
+/* The two halves of it: the seat is taken; the process is started. */
+struct life *life_new(struct session *s, uint32_t worker);
+void life_start(struct life *life, uint64_t batch);
+void life_start_failed(struct life *life, int rc, const struct err *why);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
 void life_poll(struct life *life, enum life_stream stream, int events);

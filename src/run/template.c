@@ -149,9 +149,10 @@ int template_check(struct str text, struct err *err)
         struct str word = {piece.text.at + 1, piece.text.len - 2};
         const char *like = piece.kind == PIECE_UNKNOWN ? placeholder_like(word) : NULL;
         if (like)
-            return fail(err, ERR_USAGE,
-                        "unknown placeholder {%.*s} (did you mean {%s}? {{%.*s}} stands for itself)",
-                        (int)word.len, word.at, like, (int)word.len, word.at);
+            return fail(
+                err, ERR_USAGE,
+                "unknown placeholder {%.*s} (did you mean {%s}? {{%.*s}} stands for itself)",
+                (int)word.len, word.at, like, (int)word.len, word.at);
     }
     return 0;
 }

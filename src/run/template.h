@@ -37,7 +37,7 @@ enum placeholder {
 #define X(id, name, makes_shard, differs) PLACE_##id,
     PLACEHOLDERS(X)
 #undef X
-        PLACEHOLDERS_COUNT
+    PLACEHOLDERS_COUNT
 };
 
 /* What stands for each of them. */

@@ -93,7 +93,7 @@ static void six_placeholders_make_a_shard_command_and_the_others_do_not(void **s
     for (size_t i = 0; i < countof(ones); i++)
         if (!template_is_shard(template_uses(str_of(ones[i]))))
             fail_msg("'%s' made none", ones[i]);
-    static const char *const none[] = {"{gpu}",     "{seed}",  "{suffix}", "{run}",
+    static const char *const none[] = {"{gpu}",     "{seed}",   "{suffix}", "{run}",
                                        "{{start}}", "${start}", "{print}",  "start"};
     for (size_t i = 0; i < countof(none); i++)
         if (template_is_shard(template_uses(str_of(none[i]))))

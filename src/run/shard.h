@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shard commands: a program is started once for each shard, a range of the items, and leaves one file
+ * behind. For the feeder a shard is an item, and its worker one that asks for one item as soon as its
+ * seat is filled; only then, with the shard known, is the process started. What it says at its end
+ * (collect.c), core judges as it does any worker's end.
+ *
+ *   template.c    {start}, {count} …           shard_plan.c  what is asked, into how many shards
+ *   shard.c       one life of one shard         shard_check.c what is refused before anything is made
+ *   collect.c     the file it left behind       shard_join.c  the files of all, in one
+ *
+ * Committed is a line about the file (struct shard_result), the file itself before that.
+ */
+#pragma once
+
+#include "base/share.h"
+#include "run/collect.h"
+#include "run/session.h"
+#include "run/template.h"
+
+/* The file of a shard that is committed. */
+struct shard_result {
+    char *path; /* absolute; NULL: it is not committed */
+    uint64_t bytes;
+    uint64_t records; /* UINT64_MAX: not counted */
+};
+
+/* What is known of the shards of a run. */
+struct shards {
+    uint64_t n_items, n_shards;
+    uint64_t n_items_here;        /* of shards that this session has done */
+    uint32_t uses;                /* of the command's placeholders: template_uses() */
+    char stamp[20];               /* {run} */
+    char **suffixes;              /* [n_shards], or NULL: shard_<k> */
+    char *input_dir, *output_dir; /* in the run's folder */
+    const char *extension;        /* of {output}, with its dot; "" for none */
+    struct shard_result *results; /* [n_shards]; those committed have a path */
+    uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
+};
+
+/* ---- what is asked ---- */
+
+/* Does the request's command make it one for shards? */
+bool shard_is_asked(const struct map_request *request);
+/* ERR_USAGE for what cannot be, whether it is one or not. */
+MUST_CHECK int shard_check(const struct map_request *request, struct err *err);
+/* -o names a folder, by the slash at its end: the shards' files go there as they are. */
+bool shard_output_is_folder(const char *out_path);
+
+/* ---- the run ---- */
+
+/* Sizes the shards, or takes their sizes from the run that is resumed. s->source has been opened. */
+MUST_CHECK int shards_begin(struct session *s, struct err *err);
+void shards_free(struct shards *shards);
+struct share shard_share(const struct shards *shards, uint64_t shard);
+/* "shard 3 (items 30 to 39)" */
+void shard_name(const struct shards *shards, uint64_t shard, struct buf *out);
+/* Who is at work on a shard: where, with what at once, in which of the run's starts of a worker. */
+struct shard_at {
+    uint64_t shard;
+    uint32_t seat, number;
+    uint64_t batch;
+};
+/* What is filled in; `text` holds the values, each with a NUL behind it. */
+void shard_values(const struct session *s, const struct shard_at *at,
+                  struct template_values *values, struct buf *text);
+/* The command with everything filled in, NULL-terminated; give it back with shard_command_free. */
+char **shard_command_new(const struct session *s, const struct template_values *values);
+void shard_command_free(char **command);
+/* On resume: which files are there still; a shard whose file is not is run again. */
+MUST_CHECK int shards_restore(struct session *s, struct err *err);
+
+/* ---- a life ---- */
+
+void shard_life_free(struct shard_life *shard);
+/* Fill a seat: it asks for a shard, and no process is there yet. */
+void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
+void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
+void shard_end(struct life *life);
+void shard_terminate(struct life *life);
+/* Its process is gone. False: its file is looked at first, then life_over is called again. */
+bool shard_is_settled(struct life *life, bool ended_well);
+/* It ended well: hand the result over. False: there is none, and `how` says why. */
+bool shard_result_give(struct life *life, char *how, size_t how_size);
+const char *const *shard_command(const struct life *life);
+void shard_environment(const struct life *life, struct env_list *env);
+/* What it is or was at work on, for messages: " at shard 3 (items 30 to 39)". */
+void shard_work_add(const struct life *life, struct buf *out);
+
+/* ---- the end ---- */
+
+/* A path as a JSON value: {"bytes": "<hex>"} where it is not UTF-8. */
+void shard_path_add(const char *path, struct buf *json_out);
+/*
+ * Prove that each shard is there once, and make one file or one folder of theirs: the output. None of
+ * them there: nothing is made. stats->n_results are records, UINT64_MAX if they cannot be counted.
+ */
+MUST_CHECK int shards_join(struct session *s, struct merge_stats *stats, struct err *err);
+/* A session of this run was putting files into the folder that -o names. */
+bool shard_folder_is_begun(const char *run_dir);
+/* What muster itself made for the shards: inputs, and the files at {output}. */
+void shard_files_drop(struct session *s);
+/* First lines of the summary. stats NULL: the run did not complete. */
+void shard_summary_add(struct session *s, const struct merge_stats *stats, struct buf *out);
+/* Members of an object about a shard: "shard":3,"start":30,"count":10 */
+void shard_members_add(const struct shards *shards, uint64_t shard, struct buf *out);
