@@ -26,6 +26,7 @@ struct shard_life {
     enum shard_phase phase;
     uint64_t shard, batch;
     uint32_t attempt;
+    bool has_input; /* a file of ours, removed with it */
     struct template_values values;
     struct buf text; /* holds them */
     char **command;
@@ -43,6 +44,8 @@ void shard_life_free(struct shard_life *shard)
 {
     if (!shard)
         return;
+    if (shard->has_input)
+        unlink(shard->values.of[PLACE_INPUT].at);
     buf_release(&shard->text);
     buf_release(&shard->pattern);
     shard_command_free(shard->command);
@@ -105,6 +108,9 @@ static void prepare_run(uv_work_t *work)
         if (shard->rc == 0 && unlink(shard->collect.path) != 0 && errno != ENOENT)
             shard->rc = fail_errno(&shard->err, "remove %s", shard->collect.path);
     }
+    if (shard->rc == 0 && shards->uses & 1u << PLACE_INPUT)
+        shard->rc =
+            shard_input_write(life->session, shard->shard, value(shard, PLACE_INPUT), &shard->err);
     if (shard->rc == 0)
         shard->rc = collect_before(&shard->collect, &shard->before, &shard->err);
 }
@@ -133,6 +139,7 @@ void shard_send(struct life *life, uint64_t number, uint32_t attempt)
     shard->phase = SHARD_PREPARING;
     shard->shard = number;
     shard->attempt = attempt;
+    shard->has_input = s->shards->uses & 1u << PLACE_INPUT;
     life->number = s->next_number++;
     struct shard_at at = {number, life->seat, life->number, shard->batch};
     shard_values(s, &at, &shard->values, &shard->text);

@@ -5,9 +5,10 @@
  * seat is filled; only then, with the shard known, is the process started. What it says at its end
  * (collect.c), core judges as it does any worker's end.
  *
- *   template.c    {start}, {count} …           shard_plan.c  what is asked, into how many shards
- *   shard.c       one life of one shard         shard_check.c what is refused before anything is made
- *   collect.c     the file it left behind       shard_join.c  the files of all, in one
+ *   template.c     {start}, {count} …           shard_plan.c   how many shards, what is filled in
+ *   shard_check.c  what is refused              shard_input.c  the file at {input}
+ *   shard.c        one life of one shard        collect.c      the file that it leaves behind
+ *   shard_join.c   the files of all, in one
  *
  * Committed is a line about the file (struct shard_result), the file itself before that.
  */
@@ -78,6 +79,9 @@ void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
 void shard_end(struct life *life);
 void shard_terminate(struct life *life);
+/* The shard's records, into a file at `path`. On any thread. */
+MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *path,
+                                 struct err *err);
 /* Its process is gone. False: its file is looked at first, then life_over is called again. */
 bool shard_is_settled(struct life *life, bool ended_well);
 /* It ended well: hand the result over. False: there is none, and `how` says why. */

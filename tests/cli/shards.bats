@@ -97,3 +97,52 @@ END
     is_whole 9
     [ "$(grep -c '^0 ' shards_seen)" = 1 ]
 }
+
+# A program that reads one file and writes another, and knows nothing of shards.
+whole_file() {
+    worker whole_file <<'END'
+#!/bin/sh
+cat "$1" >>inputs_seen
+cp "$1" "$2"
+END
+}
+
+@test "{input} holds just the shard's records: lines" {
+    whole_file
+    printf 'a\n\nc\r\nd' >in.txt
+    map in.txt -g cpu:3 -o out.txt -- ./whole_file {input} {output}
+    ended_with 0
+    printf 'a\n\nc\nd\n' | cmp - out.txt
+    [ ! -e "$(run_dir)/shard-input" ]
+}
+
+@test "{input} holds just the shard's records: CSV with its header" {
+    whole_file
+    printf 'id,"a, b"\r\n1,"x\ny"\r\n2,z\r\n3,"q""q"\r\n' >in.csv
+    map in.csv -g cpu:1 --shards 3 -o out.csv -- ./whole_file {input} {output}
+    ended_with 0
+    printf 'id,"a, b"\n1,"x\ny"\n2,z\n3,"q""q"\n' | cmp - out.csv
+    printf 'id,"a, b"\n1,"x\ny"\nid,"a, b"\n2,z\nid,"a, b"\n3,"q""q"\n' | cmp - inputs_seen
+}
+
+@test "{input} holds just the shard's records: an array of JSON" {
+    whole_file
+    printf '[{"id": 0},\n {"id":\n 1}, {"id": 2}]\n' >in.json
+    map in.json -g cpu:2 -o out.json -- ./whole_file {input} {output}
+    ended_with 0
+    [ "$(jq -c . out.json)" = '[{"id":0},{"id":1},{"id":2}]' ]
+    [ "$(jq -c . inputs_seen | sort)" = $'[{"id":0},{"id":1}]\n[{"id":2}]' ]
+}
+
+@test "{input} of a packed file, of several files, and of stdin" {
+    whole_file
+    records 10 >all.jsonl
+    head -4 all.jsonl | gzip >a.jsonl.gz
+    tail -6 all.jsonl >b.jsonl
+    map a.jsonl.gz b.jsonl -g cpu:3 -o out.jsonl -- ./whole_file {input} {output}
+    ended_with 0
+    same all.jsonl out.jsonl
+    run limited "$MUSTER" map - --format jsonl -g cpu:3 -o stdin.jsonl -- ./whole_file {input} {output} <all.jsonl
+    ended_with 0
+    same all.jsonl stdin.jsonl
+}
