@@ -100,33 +100,57 @@ static bool scan_escape(struct cursor *c)
     return e != '\0' && strchr("\"\\/bfnrt", e) != NULL;
 }
 
+/*
+ * Skips what needs no look: eight bytes at a time, as long as none of them is a quote, a backslash, a
+ * control character or beyond ASCII. Subtracting borrows only from a byte that is one of these, so the
+ * lowest mark is right.
+ */
+static void skip_plain(struct cursor *c)
+{
+    static const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
+    uint64_t text;
+    while (c->end - c->at >= (ptrdiff_t)sizeof(text)) {
+        memcpy(&text, c->at, sizeof(text));
+        uint64_t quotes = (text ^ ones * '"') - ones, slashes = (text ^ ones * '\\') - ones;
+        uint64_t marks = ((text - ones * 0x20) | quotes | slashes | text) & high;
+        if (marks && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+            c->at += __builtin_ctzll(marks) / 8;
+        if (marks)
+            return;
+        c->at += sizeof(text);
+    }
+}
+
+/* What a string has besides plain ASCII: an escape, a sequence of UTF-8. */
+static bool scan_special(struct cursor *c)
+{
+    if (*c->at < 0x20)
+        return false;
+    if (*c->at == '\\') {
+        c->at++;
+        return scan_escape(c);
+    }
+    size_t len = *c->at < 0x80 ? 1 : utf8_sequence(c->at, c->end);
+    c->at += len;
+    return len > 0;
+}
+
 static bool scan_string(struct cursor *c)
 {
     if (c->at >= c->end || *c->at != '"')
         return false;
     c->at++;
-    while (c->at < c->end) {
-        unsigned char ch = *c->at;
-        if (ch == '"') {
+    for (;;) {
+        skip_plain(c);
+        if (c->at >= c->end)
+            return false;
+        if (*c->at == '"') {
             c->at++;
             return true;
         }
-        if (ch < 0x20)
+        if (!scan_special(c))
             return false;
-        if (ch == '\\') {
-            c->at++;
-            if (!scan_escape(c))
-                return false;
-        } else if (ch < 0x80) {
-            c->at++;
-        } else {
-            size_t len = utf8_sequence(c->at, c->end);
-            if (len == 0)
-                return false;
-            c->at += len;
-        }
     }
-    return false;
 }
 
 static size_t scan_digits(struct cursor *c)
@@ -370,6 +394,22 @@ bool json_get(struct str object, const char *key, struct str *value)
     return false;
 }
 
+bool json_element(struct str *array, bool *is_begun, struct str *element)
+{
+    struct cursor c = cursor_of(*array);
+    skip_space(&c);
+    if (!scan_char(&c, *is_begun ? ',' : '['))
+        return false;
+    *is_begun = true;
+    skip_space(&c);
+    const unsigned char *first = c.at;
+    if (!scan_value(&c))
+        return false;
+    *element = (struct str){(const char *)first, (size_t)(c.at - first)};
+    *array = (struct str){(const char *)c.at, (size_t)(c.end - c.at)};
+    return true;
+}
+
 bool json_to_u64(struct str value, uint64_t *out)
 {
     uint64_t number = 0;
@@ -446,7 +486,10 @@ bool json_to_text(struct str value, struct buf *out)
     const unsigned char *at = (const unsigned char *)value.at + 1, *end = c.end - 1;
     while (at < end) {
         if (*at != '\\') {
-            buf_add_char(out, (char)*at++);
+            const unsigned char *escape = memchr(at, '\\', (size_t)(end - at));
+            size_t len = (size_t)((escape ? escape : end) - at);
+            buf_add(out, at, len);
+            at += len;
         } else if (at[1] == 'u') {
             at += 2 + decode_unicode(at + 2, end, out);
         } else {
@@ -522,6 +565,50 @@ void buf_add_json_compact(struct buf *buf, struct str value)
         if (in_string || (c != ' ' && c != '\n' && c != '\r' && c != '\t'))
             buf_add_char(buf, c);
     }
+}
+
+static void line_begin(struct buf *buf, size_t level)
+{
+    buf_addf(buf, "\n%*s", (int)(2 * level), "");
+}
+
+void buf_add_json_indented(struct buf *buf, struct str value, size_t level)
+{
+    cleanup_buf struct buf compact = BUF_INIT;
+    bool in_string = false;
+    buf_add_json_compact(&compact, value);
+    for (size_t i = 0; i < compact.len; i++) {
+        char c = compact.at[i], before = i > 0 ? compact.at[i - 1] : '\0';
+        bool is_opening = !in_string && (c == '{' || c == '['),
+             is_closing = !in_string && (c == '}' || c == ']');
+        if (is_closing && before != '{' && before != '[')
+            line_begin(buf, --level);
+        else if (is_closing)
+            level--;
+        buf_add_char(buf, c);
+        level += is_opening;
+        if (in_string && c == '\\')
+            buf_add_char(buf, compact.at[++i]);
+        else if (c == '"')
+            in_string = !in_string;
+        else if (is_opening ? !strchr("}]", compact.at[i + 1]) : c == ',' && !in_string)
+            line_begin(buf, level);
+        else if (c == ':' && !in_string)
+            buf_add_char(buf, ' ');
+    }
+}
+
+void buf_add_json_double(struct buf *buf, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    buf_add_text(buf, text);
+    if (!strpbrk(text, ".en"))
+        buf_add_text(buf, ".0");
 }
 
 void buf_add_base64(struct buf *buf, struct str bytes)

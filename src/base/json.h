@@ -49,6 +49,10 @@ bool json_next(struct json_members *walk, struct str *key, struct str *value);
 /* The value of one member; false if absent or malformed. First occurrence wins. */
 bool json_get(struct str object, const char *key, struct str *value);
 
+/* Cut the next element off *array, which begins as the array's text; false at its end, or if it is
+ * none. Start with `*is_begun` false. */
+bool json_element(struct str *array, bool *is_begun, struct str *element);
+
 /* Views of scalar values. False if the value is of another kind or out of range. */
 bool json_to_u64(struct str value, uint64_t *out);
 bool json_to_double(struct str value, double *out);
@@ -60,5 +64,9 @@ bool json_to_text(struct str value, struct buf *out);
 void buf_add_json(struct buf *buf, struct str text);
 /* The value with insignificant white space (newlines above all) dropped, strings untouched. */
 void buf_add_json_compact(struct buf *buf, struct str value);
+/* A well-formed value over several lines, two blanks a level; the first line is not indented. */
+void buf_add_json_indented(struct buf *buf, struct str value, size_t level);
+/* The shortest text that reads back as the same number, never as a whole one: 0.1, 2.0, 1e+300. */
+void buf_add_json_double(struct buf *buf, double value);
 void buf_add_base64(struct buf *buf, struct str bytes);
 bool utf8_is_valid(struct str text);

@@ -44,6 +44,9 @@ static int out_format_settle(struct join *join, const char *output, struct err *
     if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(join)))
         return fail(err, ERR_USAGE, "records of %s do not become lines; jsonl, json, csv, tsv do",
                     record_format_name(join->format));
+    if (join->is_metadata && join->opts->id_field)
+        return fail(err, ERR_USAGE,
+                    "files of one JSON object each have no records to know by an id");
     if (join->is_metadata && format != OUT_JSON)
         return fail(err, ERR_USAGE, "files of one JSON object each become one such file (json)");
     join->stats->out_format = format;
@@ -102,6 +105,8 @@ static int pass(struct join *join, struct err *err)
 {
     uint64_t sum = 0;
     int rc = 0;
+    if (join->is_metadata)
+        return join_metadata(join, err);
     pass_begin(join);
     for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
         struct join_file *file = &join->files[i];

@@ -6,6 +6,7 @@
  *   join_lines.c    lines and JSONL
  *   join_rows.c     CSV and TSV
  *   join_array.c    JSON arrays
+ *   join_metadata.c files of one object each
  *   join_convert.c  from one format to another
  *   join_ids.c      each id once
  *   join_place.c    where an offset of a file is, for messages
@@ -85,6 +86,7 @@ MUST_CHECK int join_array(struct join *join, struct join_file *file, struct err 
 /* The array's brackets. */
 void join_array_begin(struct join *join);
 void join_array_end(struct join *join);
+MUST_CHECK int join_metadata(struct join *join, struct err *err);
 MUST_CHECK int join_convert(struct join *join, enum out_format format, struct err *err);
 
 /* ---- join_place.c ---- */
