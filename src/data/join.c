@@ -176,6 +176,10 @@ static int output_write(struct join *join, const char *output, struct err *err)
     int rc = outfile_open(&file, output, join->opts->force, err);
     if (rc == 0)
         rc = output_fill(join, err);
+    if (rc == 0 && join->opts->placing)
+        rc = outfile_sync(&file, err);
+    if (rc == 0 && join->opts->placing)
+        rc = join->opts->placing(join->opts->context, file.fd, err);
     if (rc == 0)
         rc = outfile_commit(&file, err);
     join->stats->n_bytes = file.bytes;

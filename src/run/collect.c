@@ -134,8 +134,10 @@ static int records_check(const struct collect *ask, struct collected *out, struc
     int rc = join_count(out->path, ask->format, &out->records, err);
     if (rc || out->records == ask->expect)
         return rc;
-    return fail(err, ERR_DATA, "%s holds %lu record%s, expected %lu, one for each item", out->path,
-                out->records, out->records == 1 ? "" : "s", ask->expect);
+    return fail(
+        err, ERR_DATA,
+        "%s holds %lu record%s, expected %lu, one for each item (--any-count takes any number)",
+        out->path, out->records, out->records == 1 ? "" : "s", ask->expect);
 }
 
 int collect_find(const struct collect *ask, const struct file_traces *before, struct collected *out,

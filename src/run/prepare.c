@@ -267,7 +267,9 @@ void request_work(const struct map_request *r, struct buf *json_out)
     buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
              r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
     if (shard_is_asked(r)) {
-        buf_addf(json_out, ",\"items\":%lu,\"shards\":%lu,\"collect\":", r->n_items, r->n_shards);
+        buf_addf(json_out,
+                 ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
+                 r->n_shards, r->any_count ? "true" : "false");
         buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
     }
     if (r->format != FORMAT_AUTO)

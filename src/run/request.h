@@ -28,6 +28,7 @@ struct map_request {
     uint64_t n_items;    /* 0: the input's records are counted */
     uint64_t n_shards;   /* 0: one for each worker */
     const char *collect; /* NULL: {output} */
+    bool any_count;      /* a shard's file need not hold one record an item */
 
     /* where */
     const char *gpus; /* SPEC, NULL = free */

@@ -165,6 +165,8 @@ static void reason_add(struct session *s, const struct feed_action *a, struct st
     bool is_said = a->detail == CAUSE_FAILED || (s->shards && a->detail == CAUSE_CRASH);
     if (is_said && s->hand.error)
         buf_add_text(reason, s->hand.error);
+    else if (s->shards && shard_cause_text(a->detail))
+        buf_add_text(reason, shard_cause_text(a->detail));
     else
         buf_add_text(reason, cause_texts[a->detail]);
     if (s->hand.error && !is_said)

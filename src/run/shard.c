@@ -59,6 +59,13 @@ const char *const *shard_command(const struct life *life)
     return (const char *const *)life->shard->command;
 }
 
+const char *shard_cause_text(enum feed_cause cause)
+{
+    return cause == CAUSE_TIMEOUT ? "took longer than the limit for a shard"
+           : cause == CAUSE_OOM   ? "does not fit into memory"
+                                  : NULL;
+}
+
 void shard_work_add(const struct life *life, struct buf *out)
 {
     if (life->shard->phase == SHARD_IDLE)
@@ -87,9 +94,9 @@ static const char *value(const struct shard_life *shard, enum placeholder which)
 static void collect_plan(const struct session *s, struct shard_life *shard)
 {
     const struct map_request *r = s->request;
-    bool is_merged = !shard_output_is_folder(r->out_path);
     shard->collect = (struct collect){.path = value(shard, PLACE_OUTPUT),
-                                      .is_counted = is_merged,
+                                      .is_counted = s->shards->is_counted,
+                                      .format = s->shards->format,
                                       .expect = shard_share(s->shards, shard->shard).count};
     if (!r->collect)
         return;

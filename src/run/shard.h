@@ -34,6 +34,8 @@ struct shards {
     char stamp[20];               /* {run} */
     char **suffixes;              /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir; /* in the run's folder */
+    enum record_format format;    /* of the shards' files; FORMAT_AUTO: their names say it */
+    bool is_counted;              /* one record for each item is asked for */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards]; those committed have a path */
     uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
@@ -73,6 +75,8 @@ MUST_CHECK int shards_restore(struct session *s, struct err *err);
 
 /* ---- a life ---- */
 
+/* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
+const char *shard_cause_text(enum feed_cause cause);
 void shard_life_free(struct shard_life *shard);
 /* Fill a seat: it asks for a shard, and no process is there yet. */
 void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);

@@ -75,6 +75,7 @@ static int no_shards_check(const struct map_request *r, struct err *err)
     const char *option = r->n_items > 0    ? "--items"
                          : r->n_shards > 0 ? "--shards"
                          : r->collect      ? "--collect"
+                         : r->any_count    ? "--any-count"
                                            : NULL;
     if (!option)
         return shard_output_is_folder(r->out_path)

@@ -234,13 +234,21 @@ static void join_note(void *context, const char *text)
     log_add(s->log, LOG_WARN, "map", "%s", text);
 }
 
+static int join_placing(void *context, int fd, struct err *err)
+{
+    const struct session *s = context;
+    return placed_note(s->run_dir, fd, err);
+}
+
 static int files_join(struct session *s, const struct shard_files *files, struct merge_stats *stats,
                       struct err *err)
 {
-    struct join_opts opts = {.out_format = s->request->format_out,
+    struct join_opts opts = {.format = s->shards->format,
+                             .out_format = s->request->format_out,
                              .expect = files->n_records,
                              .force = s->request->overwrite,
                              .note = join_note,
+                             .placing = join_placing,
                              .context = s};
     struct join_stats joined = {0};
     int rc = join_files(&opts, files->paths, files->len, s->request->out_path, &joined, err);

@@ -169,6 +169,29 @@ static int shards_resume(struct session *s, struct shards *shards, bool *is_ther
     return rc;
 }
 
+/* As the shards' files are called: by their name, where it says something, else as the output. */
+static enum record_format files_format(const struct map_request *r, const char *name)
+{
+    static const enum record_format same[] = {
+        [OUT_AUTO] = FORMAT_AUTO, [OUT_JSONL] = FORMAT_JSONL, [OUT_JSON] = FORMAT_JSON,
+        [OUT_CSV] = FORMAT_CSV,   [OUT_TSV] = FORMAT_TSV,     [OUT_LINES] = FORMAT_LINES,
+    };
+    bool is_said =
+        record_format_of_path(name) != FORMAT_LINES || str_ends_with(str_of(name), STR(".txt"));
+    if (is_said || shard_output_is_folder(r->out_path))
+        return FORMAT_AUTO;
+    return same[r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out];
+}
+
+static void format_choose(const struct map_request *r, struct shards *shards)
+{
+    cleanup_free char *name =
+        r->collect ? xstrdup(r->collect) : xasprintf("output%s", shards->extension);
+    bool is_known = record_format_of_path(name) != FORMAT_LINES;
+    shards->format = files_format(r, name);
+    shards->is_counted = !r->any_count && (is_known || !shard_output_is_folder(r->out_path));
+}
+
 static const char *output_extension(const struct map_request *r)
 {
     static const char *const extensions[] = {
@@ -210,6 +233,7 @@ int shards_begin(struct session *s, struct err *err)
     uv_mutex_init(&shards->source_lock);
     shards->uses = uses_of(s->request);
     shards->extension = output_extension(s->request);
+    format_choose(s->request, shards);
     shards->input_dir = path_join(s->run_dir, "shard-input");
     shards->output_dir = path_join(s->run_dir, "shard-output");
     int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;

@@ -146,3 +146,195 @@ END
     ended_with 0
     same all.jsonl stdin.jsonl
 }
+
+# A shard from item 20 on waits for the file `go`.
+gate() {
+    ranger
+    worker gate <<'END'
+#!/bin/sh
+while [ "$1" -ge 20 ] && [ ! -e go ]; do sleep 0.02; done
+exec ./ranger "$@"
+END
+}
+
+@test "muster killed in mid-run: resumed to the same bytes, and no shard is done twice" {
+    gate
+    map_begin --items 40 --shards 8 -g cpu:2 -o out.jsonl -- ./gate {start} {count} {output}
+    wait_for has_lines shards_seen 4
+    wait_for ledger_has 4
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+    [ ! -e out.jsonl ]
+    touch go
+    run limited "$MUSTER" resume latest -g cpu:3
+    ended_with 0
+    is_whole 40
+    [ "$(sort shards_seen | uniq -d)" = "" ]
+    [ "$(wc -l <shards_seen)" = 8 ]
+}
+
+ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" -ge "$1" ]; }
+
+@test "the same command again goes on, with the shards that it began with" {
+    gate
+    map_begin --items 40 -g cpu:4 -o out.jsonl --collect 'res/*_{run}_{suffix}.jsonl' -- ./gate {start} {count} res/x_{run}_{suffix}.jsonl
+    wait_for has_lines shards_seen 2
+    wait_for ledger_has 2
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    says "go on with: muster resume" "20 of 40 items, 2 of 4 shards" "missing    shard 2 (items 20 to 29), shard 3 (items 30 to 39)"
+    touch go
+    map --items 40 -g cpu:1 -o out.jsonl --collect 'res/*_{run}_{suffix}.jsonl' -- ./gate {start} {count} res/x_{run}_{suffix}.jsonl
+    ended_with 0
+    is_whole 40
+    [ "$(ls res | sed 's/.*_cpu/cpu/' | tr '\n' ' ')" = "cpu_0.jsonl cpu_1.jsonl cpu_2.jsonl cpu_3.jsonl " ]
+    [ "$(ls res | sed 's/_cpu.*//' | uniq | wc -l)" = 1 ]
+}
+
+@test "a shard whose file is gone, or cut, when the run goes on is run again" {
+    gate
+    map_begin --items 40 --shards 8 -g cpu:2 -o out.jsonl --collect 'res/{suffix}.jsonl' -- ./gate {start} {count} res/{suffix}.jsonl
+    wait_for ledger_has 4
+    kill -TERM "$PID"
+    map_end
+    rm res/shard_1.jsonl
+    echo '{"id":10}' >res/shard_2.jsonl
+    touch go
+    run limited "$MUSTER" resume latest
+    ended_with 0
+    says "shard 1 (items 5 to 9) is run again: its file" "res/shard_1.jsonl is gone" "shard 2 (items 10 to 14) is run again" "has 10 bytes, and had 50"
+    is_whole 40
+}
+
+@test "last week's file in the way is not taken for this one's" {
+    ranger
+    mkdir res
+    seq 5 >res/a_shard_0.jsonl
+    map --items 10 --shards 2 -g cpu:1 -o out.jsonl --collect 'res/*_{suffix}.jsonl' -- true {start}
+    ended_with 1
+    says "res/a_shard_0.jsonl was there before it began; move it away, or let the name hold {run}"
+    map --fresh --items 10 --shards 2 -g cpu:1 -o out.jsonl --collect 'res/*_{suffix}.jsonl' -- ./ranger {start} {count} res/b_{suffix}.jsonl
+    ended_with 0
+    is_whole 10
+}
+
+@test "two files where one is expected, and one that is another shard's" {
+    ranger
+    worker twice <<'END'
+#!/bin/sh
+./ranger "$1" "$2" "$3.a.jsonl"
+./ranger "$1" "$2" "$3.b.jsonl"
+END
+    map --items 10 --shards 2 -g cpu:1 -o out.jsonl --collect 'res/{suffix}.*' -- ./twice {start} {count} res/{suffix}
+    ended_with 1
+    says "2 new files match --collect, here 'res/shard_0.*', where one is expected: res/shard_0.a.jsonl, res/shard_0.b.jsonl"
+    worker greedy <<'END'
+#!/bin/sh
+exec ./ranger "$1" "$2" res2/same.jsonl
+END
+    map --fresh --items 10 --shards 2 -r 0 -g cpu:1 -o out.jsonl --collect 'res2/{suffix}*' -- ./ranger {start} {count} res2/shard_1{suffix}.jsonl
+    ended_with 1
+}
+
+@test "a shard that fails on one device is retried on another, under its own name" {
+    ranger
+    worker picky <<'END'
+#!/bin/sh
+[ "$MUSTER_DEVICE_INDEX" = 1 ] && exit 7
+exec ./ranger "$@"
+END
+    map --items 9 --shards 3 -g sim:3xH200 -o out.jsonl --collect 'res/*_{suffix}.jsonl' -- ./picky {start} {count} res/x_{suffix}.jsonl
+    ended_with 0
+    is_whole 9
+    [ "$(ls res | tr '\n' ' ')" = "x_gpu_0.jsonl x_gpu_1.jsonl x_gpu_2.jsonl " ]
+}
+
+@test "ids far apart: what is filled in, and what is in the environment" {
+    worker teller <<'END'
+#!/bin/sh
+echo "$*|$MUSTER_SHARD|$MUSTER_SHARDS|$MUSTER_START|$MUSTER_COUNT|$CUDA_VISIBLE_DEVICES|${MUSTER_CHANNEL:-none}" >>told
+read -r line && echo "stdin: $line" >>told
+shift $(($# - 1))
+echo '{}' >$1
+END
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=8
+    map --items 2 -g 5,7 -s 1 --batch 8 -o out.jsonl -- ./teller {gpu} {gpu_uuid} {start}-{end} {shards} {suffix} {batch} {attempt} {{gpu}} '{print}' '${gpu}' {output}
+    ended_with 0
+    sort told >sorted
+    dir=$(run_dir)
+    cat >expected <<END
+5 GPU-a5000000-1111-4222-8333-444444444444 0-1 2 gpu_5 8 1 {gpu} {print} \${gpu} $dir/shard-output/shard_0.jsonl|0|2|0|1|5|none
+7 GPU-a7000000-1111-4222-8333-444444444444 1-2 2 gpu_7 8 2 {gpu} {print} \${gpu} $dir/shard-output/shard_1.jsonl|1|2|1|1|7|none
+END
+    same expected sorted
+}
+
+@test "a seed depends on the base seed and the shard's start, not on the devices" {
+    worker seeder <<'END'
+#!/bin/sh
+echo "$1" >$2
+END
+    map --items 12 --shards 4 -g cpu:1 -o a.txt --collect 'x{start}' -- ./seeder {seed} x{start}
+    says "1 record, expected 3"
+    map --fresh --items 12 --shards 4 -g cpu:1 -o a.txt --any-count --collect 'x{start}' -- ./seeder {seed} x{start}
+    ended_with 0
+    [ "$(wc -l <a.txt)" = 4 ]
+    for devices in 1 3; do
+        map --fresh --items 4 --shards 4 -g cpu:$devices -o $devices.txt -- ./seeder {seed} {output}
+        ended_with 0
+    done
+    same 1.txt 3.txt
+    [ "$(sort -u 1.txt | wc -l)" = 4 ]
+    [ "$(awk '$1 > 2147483647' 1.txt | wc -l)" = 0 ]
+    map --items 4 --shards 4 -s 7 -g cpu:1 -o 7.txt -- ./seeder {seed} {output}
+    ! cmp -s 1.txt 7.txt
+}
+
+@test "-o FOLDER/ puts the shards' files there as they are, under their own names" {
+    ranger
+    map --items 10 --shards 3 -g cpu:2 -o merged/ --collect 'res/*_{suffix}.pt' -- ./ranger {start} {count} res/x_{suffix}.pt
+    ended_with 0
+    says "merged/: 10 items in 3 shards, complete"
+    for k in 0 1 2; do same res/x_shard_$k.pt merged/x_shard_$k.pt; done
+    map --fresh --items 10 --shards 3 -g cpu:2 -o merged/ --collect 'res/*_{suffix}.pt' -- ./ranger {start} {count} res/x_{suffix}.pt
+    ended_with 2
+    says "the output folder merged/ is not empty; --force"
+    map --fresh --force --items 10 --shards 11 -g cpu:2 -o merged/ --format-out jsonl -- ./ranger {start} {count} {output}
+    ended_with 0
+    [ "$(cat merged/shard_*.jsonl | jq .id | tr '\n' ' ')" = "0 1 2 3 4 5 6 7 8 9 " ]
+}
+
+@test "the program's own file in the very folder of -o stays where it is" {
+    ranger
+    map --items 4 --shards 2 -g cpu:2 -o res/ --collect 'res/*_{suffix}.npy' -- ./ranger {start} {count} res/x_{suffix}.npy
+    ended_with 0
+    [ "$(ls res | tr '\n' ' ')" = "x_shard_0.npy x_shard_1.npy " ] || [ "$(ls res | tr '\n' ' ')" = "x_cpu_0.npy x_cpu_1.npy " ]
+}
+
+@test "muster killed: no shard's process is left" {
+    worker sleeper <<'END'
+#!/bin/sh
+sleep 1000 &
+setsid sleep 1000 &
+echo $$ >>pids
+sleep 1000
+END
+    map_begin --items 4 -g cpu:2 -o out.txt -- ./sleeper {shard} {output}
+    wait_for has_lines pids 2
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+}
+
+@test "a shard over its time limit is ended, and set aside in the end" {
+    worker sleeper <<'END'
+#!/bin/sh
+[ "$1" = 1 ] && sleep 1000
+echo "$1" >"$2"
+END
+    map --items 3 --shards 3 -g cpu:1 -t 500ms -r 1 --grace 200ms -o out.txt -- ./sleeper {shard} {output}
+    ended_with 1
+    says "out.txt: 2 of 3 items, 2 of 3 shards" "missing    shard 1 (item 1)"
+    [ "$(cat out.txt)" = $'0\n2' ]
+    [[ "$(jq -r .reason out.txt.failed.jsonl)" == "took longer than the limit for a shard"* ]]
+}
