@@ -142,21 +142,32 @@ void life_flush(struct life *life)
         life_ask_for_room(life);
 }
 
-static void words_note(struct life *life, struct str bytes)
+static void words_note(struct life *life, enum life_stream stream, struct str bytes)
 {
     struct session *s = life->session;
+    cleanup_buf struct buf shown = BUF_INIT;
     char prefix[80];
+    if (life->shard) {
+        shard_printed(life, stream == STREAM_ERR, bytes, &shown);
+        bytes = buf_str(&shown);
+    }
     snprintf(prefix, sizeof(prefix), "[%s] ", life_label(life));
     for (char *c = prefix; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     console_add(s->console, life->seat * 2, prefix, bytes, s->now_ms);
 }
 
+void life_words_end(struct life *life)
+{
+    words_note(life, STREAM_OUT, (struct str){NULL, 0});
+    words_note(life, STREAM_ERR, (struct str){NULL, 0});
+}
+
 static void stdout_read(struct life *life, struct str bytes)
 {
     if (life->is_channel) {
         logfile_add(life->stdout_log, bytes);
-        words_note(life, bytes);
+        words_note(life, STREAM_OUT, bytes);
     } else {
         filter_read(life, bytes);
     }
@@ -165,7 +176,7 @@ static void stdout_read(struct life *life, struct str bytes)
 static void stderr_read(struct life *life, struct str bytes)
 {
     logfile_add(life->stderr_log, bytes);
-    words_note(life, bytes);
+    words_note(life, STREAM_ERR, bytes);
 }
 
 static void (*const readers[STREAMS])(struct life *life, struct str bytes) = {

@@ -289,6 +289,8 @@ void life_over(struct life *life)
             life_stream_read(life, remaining[i], 1 << 20);
     if (!life->is_channel)
         filter_eof(life);
+    if (life->shard)
+        life_words_end(life);
     enum death death = verdict(life, &tail);
     if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN))
         return;
@@ -297,6 +299,8 @@ void life_over(struct life *life)
         shard_end_judge(life, how);
     else
         death_log(life, death, how, buf_str(&tail));
+    if (life->shard && death_of[death] == GONE_OOM)
+        shard_oom_tell(life);
     life->is_over = true;
     busy_end(life);
     burst_end(life);

@@ -182,6 +182,8 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
     else
         source_place(s->source, a->item, &place);
     reason_add(s, a, buf_str(&place), &reason);
+    if (s->shards)
+        shard_set_aside(s->shards, a->item);
     ledger_aside(s->ledger, &(struct aside_row){.item = a->item,
                                                 .attempts = (uint32_t)a->count,
                                                 .reason = buf_text(&reason),

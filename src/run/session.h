@@ -107,7 +107,6 @@ struct life {
     uint64_t cpu_ticks_seen, bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
-    char last_word[160];
 };
 
 /* A seat, and who sits in it. */
@@ -225,6 +224,8 @@ void life_input_broken(struct life *life, enum life_stream stream);
 /* Read what is there, at most so often. False when the stream has ended. */
 bool life_stream_read(struct life *life, enum life_stream stream, int reads_max);
 void life_report_read(struct life *life);
+/* Of what a shard printed, what was held back is shown. */
+void life_words_end(struct life *life);
 /* The process and all that was his are gone: read what is left, then tell the feeder. */
 void life_over(struct life *life);
 /* One of its handles is closed, and one reference to it less. */

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "run/environment.h"
+#include "run/marker.h"
 
 enum shard_phase {
     SHARD_IDLE,      /* a seat is taken, no shard is known */
@@ -38,6 +39,7 @@ struct shard_life {
     int rc; /* of the pool's work */
     struct err err;
     uint64_t started_ms;
+    struct marker markers[2]; /* of stdout and stderr */
 };
 
 void shard_life_free(struct shard_life *shard)
@@ -146,6 +148,8 @@ void shard_send(struct life *life, uint64_t number, uint32_t attempt)
     shard->phase = SHARD_PREPARING;
     shard->shard = number;
     shard->attempt = attempt;
+    for (size_t i = 0; i < countof(shard->markers); i++)
+        shard->markers[i].n_items = shard_share(s->shards, number).count;
     shard->has_input = s->shards->uses & 1u << PLACE_INPUT;
     life->number = s->next_number++;
     struct shard_at at = {number, life->seat, life->number, shard->batch};
@@ -170,6 +174,28 @@ void shard_environment(const struct life *life, struct env_list *env)
                      {"MUSTER_COUNT", PLACE_COUNT}};
     for (size_t i = 0; i < countof(variables); i++)
         env_set(env, xasprintf("%s=%s", variables[i].name, value(life->shard, variables[i].which)));
+}
+
+/* ---- what it says ---- */
+
+void shard_printed(struct life *life, bool to_stderr, struct str bytes, struct buf *shown)
+{
+    struct marker *marker = &life->shard->markers[to_stderr];
+    if (bytes.len > 0)
+        marker_feed(marker, bytes, shown);
+    else
+        marker_end(marker, shown);
+}
+
+/* A program speaks of its progress in one place; a marker is worth more than a bar. */
+struct shard_progress shard_progress_of(const struct life *life)
+{
+    const struct marker *best = &life->shard->markers[0], *other = &life->shard->markers[1];
+    bool is_other =
+        other->is_marked != best->is_marked ? other->is_marked : other->total > best->total;
+    if (is_other)
+        best = other;
+    return (struct shard_progress){marker_items_done(best), best->correct, best->seen};
 }
 
 /* ---- the end ---- */
@@ -222,6 +248,14 @@ bool shard_is_settled(struct life *life, bool ended_well)
     return false;
 }
 
+void shard_oom_tell(struct life *life)
+{
+    if (life->shard->batch > 1)
+        session_event(
+            life->session,
+            (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
+}
+
 /* Another shard's file, by a pattern that is too wide: which, UINT64_MAX for none. */
 static uint64_t owner_of(const struct shards *shards, const char *path)
 {
@@ -244,8 +278,13 @@ static void result_describe(struct life *life, struct buf *out)
         buf_addf(out, ",\"records\":%lu", shard->found.records);
     buf_add_text(out, ",\"device\":");
     buf_add_json(out, str_of(life_label(life)));
-    buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f}", shard->attempt,
+    buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
              (double)(s->now_ms - shard->started_ms) / 1000.0);
+    struct shard_progress progress = shard_progress_of(life);
+    if (progress.seen > 0)
+        buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
+                 progress.seen);
+    buf_add_char(out, '}');
 }
 
 static bool is_refused(struct life *life, char *how, size_t how_size)
@@ -264,6 +303,22 @@ static bool is_refused(struct life *life, char *how, size_t how_size)
     return owner != UINT64_MAX;
 }
 
+static void items_count(struct session *s, uint32_t seat, uint64_t n_items)
+{
+    s->shards->n_items_done += n_items;
+    s->shards->n_items_here += n_items;
+    s->shards->seat_items[seat] += n_items;
+}
+
+static void metrics_give(struct session *s, struct shard_progress progress)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    if (progress.seen == 0)
+        return;
+    buf_addf(&json, "{\"correct\":%lu,\"seen\":%lu}", progress.correct, progress.seen);
+    metrics_add(&s->hand.metrics, buf_str(&json));
+}
+
 bool shard_result_give(struct life *life, char *how, size_t how_size)
 {
     struct session *s = life->session;
@@ -274,7 +329,8 @@ bool shard_result_give(struct life *life, char *how, size_t how_size)
     result_describe(life, &line);
     s->shards->results[shard->shard] = (struct shard_result){
         steal_ptr(&shard->found.path), shard->found.bytes, shard->found.records};
-    s->shards->n_items_here += shard_share(s->shards, shard->shard).count;
+    items_count(s, life->seat, shard_share(s->shards, shard->shard).count);
+    metrics_give(s, shard_progress_of(life));
     life_answered(life, 1);
     s->hand.result = buf_str(&line);
     session_event(s,

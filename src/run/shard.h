@@ -29,11 +29,13 @@ struct shard_result {
 /* What is known of the shards of a run. */
 struct shards {
     uint64_t n_items, n_shards;
-    uint64_t n_items_here;        /* of shards that this session has done */
-    uint32_t uses;                /* of the command's placeholders: template_uses() */
-    char stamp[20];               /* {run} */
-    char **suffixes;              /* [n_shards], or NULL: shard_<k> */
-    char *input_dir, *output_dir; /* in the run's folder */
+    uint64_t n_items_done, n_items_aside; /* of shards that are committed, or given up */
+    uint64_t n_items_here;                /* the former, by this session */
+    uint64_t *seat_items;                 /* the same for each seat */
+    uint32_t uses;                        /* of the command's placeholders: template_uses() */
+    char stamp[20];                       /* {run} */
+    char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
+    char *input_dir, *output_dir;         /* in the run's folder */
     enum record_format format;    /* of the shards' files; FORMAT_AUTO: their names say it */
     bool is_counted;              /* one record for each item is asked for */
     const char *extension;        /* of {output}, with its dot; "" for none */
@@ -70,6 +72,8 @@ void shard_values(const struct session *s, const struct shard_at *at,
 /* The command with everything filled in, NULL-terminated; give it back with shard_command_free. */
 char **shard_command_new(const struct session *s, const struct template_values *values);
 void shard_command_free(char **command);
+/* A shard is given up. */
+void shard_set_aside(struct shards *shards, uint64_t shard);
 /* On resume: which files are there still; a shard whose file is not is run again. */
 MUST_CHECK int shards_restore(struct session *s, struct err *err);
 
@@ -86,8 +90,20 @@ void shard_terminate(struct life *life);
 /* The shard's records, into a file at `path`. On any thread. */
 MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *path,
                                  struct err *err);
+/*
+ * What it printed: progress is taken out of it, the rest is to be shown. Without bytes: the end of
+ * what was held back.
+ */
+void shard_printed(struct life *life, bool to_stderr, struct str bytes, struct buf *shown);
+/* How far it is; all 0 without a word about it. */
+struct shard_progress {
+    uint64_t items_done, correct, seen;
+};
+struct shard_progress shard_progress_of(const struct life *life);
 /* Its process is gone. False: its file is looked at first, then life_over is called again. */
 bool shard_is_settled(struct life *life, bool ended_well);
+/* Out of memory: at which batch, so that it can be smaller the next time. */
+void shard_oom_tell(struct life *life);
 /* It ended well: hand the result over. False: there is none, and `how` says why. */
 bool shard_result_give(struct life *life, char *how, size_t how_size);
 const char *const *shard_command(const struct life *life);

@@ -136,14 +136,36 @@ static bool is_intact(const struct shard_result *result, struct buf *why)
     return why->len == 0;
 }
 
+/* Those given up earlier stay so, unless they are to be tried again. */
+static int asides_read(struct session *s, struct err *err)
+{
+    struct row_reader *reader;
+    struct aside_row row;
+    if (s->request->retry_failed)
+        return 0;
+    int rc = aside_reader_open(&reader, s->store, err);
+    if (rc)
+        return rc;
+    while ((rc = aside_reader_next(reader, &row, err)) > 0)
+        if (row.item < s->shards->n_shards)
+            shard_set_aside(s->shards, row.item);
+    row_reader_close(reader);
+    return rc;
+}
+
 int shards_restore(struct session *s, struct err *err)
 {
     struct shards *shards = s->shards;
     int rc = rows_read(s, err);
+    if (rc == 0)
+        rc = asides_read(s, err);
     for (uint64_t k = 0; rc == 0 && k < shards->n_shards; k++) {
         struct shard_result *result = &shards->results[k];
         cleanup_buf struct buf name = BUF_INIT, why = BUF_INIT;
-        if (!result->path || is_intact(result, &why))
+        bool is_there = result->path && is_intact(result, &why);
+        if (is_there)
+            shards->n_items_done += shard_share(shards, k).count;
+        if (!result->path || is_there)
             continue;
         shard_name(shards, k, &name);
         log_add(s->log, LOG_WARN, "map", "%s is run again: its file %s", buf_text(&name),
@@ -361,14 +383,6 @@ void shard_files_drop(struct session *s)
 
 /* ---- what is said ---- */
 
-static uint64_t items_done(const struct shards *shards)
-{
-    uint64_t done = 0;
-    for (uint64_t k = 0; k < shards->n_shards; k++)
-        done += shards->results[k].path ? shard_share(shards, k).count : 0;
-    return done;
-}
-
 enum {
     MISSING_NAMED = 5
 };
@@ -391,7 +405,7 @@ static void missing_add(const struct shards *shards, struct buf *out)
 void shard_summary_add(struct session *s, const struct merge_stats *stats, struct buf *out)
 {
     const struct shards *shards = s->shards;
-    uint64_t n_items = items_done(shards), n_missing = 0;
+    uint64_t n_items = shards->n_items_done, n_missing = 0;
     for (uint64_t k = 0; k < shards->n_shards; k++)
         n_missing += !shards->results[k].path;
     uint64_t n_done = shards->n_shards - n_missing;

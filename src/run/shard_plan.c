@@ -245,6 +245,7 @@ int shards_begin(struct session *s, struct err *err)
         rc = facts_write(s, shards, err);
     if (rc == 0)
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
+    shards->seat_items = xcalloc(s->n_places, sizeof(*shards->seat_items));
     return rc;
 }
 
@@ -259,11 +260,17 @@ void shards_free(struct shards *shards)
             free(shards->suffixes[k]);
     }
     free(shards->results);
+    free(shards->seat_items);
     free(shards->suffixes);
     free(shards->input_dir);
     free(shards->output_dir);
     uv_mutex_destroy(&shards->source_lock);
     free(shards);
+}
+
+void shard_set_aside(struct shards *shards, uint64_t shard)
+{
+    shards->n_items_aside += shard_share(shards, shard).count;
 }
 
 /* ---- what is filled in ---- */

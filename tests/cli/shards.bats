@@ -338,3 +338,84 @@ END
     [ "$(cat out.txt)" = $'0\n2' ]
     [[ "$(jq -r .reason out.txt.failed.jsonl)" == "took longer than the limit for a shard"* ]]
 }
+
+@test "out of memory: the same shard is tried again there with half the batch" {
+    ranger
+    worker hungry <<'END'
+#!/bin/sh
+echo "$4 $MUSTER_BATCH" >>batches
+[ "$4" -gt 3 ] && { echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20 GiB" >&2; exit 1; }
+exec ./ranger "$@"
+END
+    map --items 8 --shards 2 --batch 200 -r 0 -g cpu:1 -o out.jsonl -- ./hungry {start} {count} {output} {batch}
+    ended_with 0
+    is_whole 8
+    [ "$(tr '\n' ',' <batches)" = "200 200,100 100,50 50,25 25,12 12,6 6,3 3,3 3," ]
+    says "out of memory; at most 3 items at once from now on"
+}
+
+# LatentMAS's worker, as muster sees it: its arguments, its files, its words; and its end without a share.
+latent_mas() {
+    pyworker run.py <<'END'
+import argparse, os, sys, time
+p = argparse.ArgumentParser()
+for name in ("method", "model_name", "task", "output_suffix", "prm_batch_timestamp"):
+    p.add_argument("--" + name)
+for name in ("gpu_id", "data_start_idx", "max_samples", "seed"):
+    p.add_argument("--" + name, type=int)
+p.add_argument("--collect_prm_data", action="store_true")
+p.add_argument("--prm_output_dir", default="prm_data")
+a = p.parse_args()
+questions = list(range(1000))[a.data_start_idx:a.data_start_idx + a.max_samples]
+correct = 0
+for done, question in enumerate(questions, 1):
+    correct += question % 4 != 0
+    print("[PROGRESS:%d/%d|acc:%.4f|correct:%d/%d]" % (done, len(questions), correct / done, correct, done),
+          file=sys.stderr, flush=True)
+    time.sleep(float(os.environ.get("PACE", "0")))
+if not questions:
+    sys.exit(0)
+name = "%s_%s_%s_%s" % (a.task, a.method, a.prm_batch_timestamp, a.output_suffix)
+os.makedirs(a.prm_output_dir, exist_ok=True)
+for kind in (".pt", "_metadata.json"):
+    with open(os.path.join(a.prm_output_dir, name + kind), "w") as f:
+        f.write("".join('{"q":%d}\n' % q for q in questions))
+print("Accuracy: %d" % correct)
+END
+    RUN_PY='./run.py --method latent_mas_multipath --model_name Qwen/Qwen3-0.6B --task gsm8k --gpu_id {gpu} --data_start_idx {start} --max_samples {count} --seed {seed} --output_suffix {suffix} --prm_batch_timestamp {run} --collect_prm_data'
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=8
+}
+
+@test "LatentMAS's own worker, unchanged, on the devices that its script cannot use" {
+    latent_mas
+    mkdir prm_data
+    touch prm_data/gsm8k_latent_mas_multipath_20200101_000000_gpu_1.pt
+    # shellcheck disable=SC2086
+    map --items 43 -g 1,3,5,7 -o merged/ --collect 'prm_data/*_{run}_{suffix}.pt' -- $RUN_PY
+    ended_with 0
+    says "merged/: 43 items in 4 shards, complete" "correct 32, seen 43  (accuracy 0.7442)"
+    says_not "PROGRESS"
+    stamp=$(basename "$(run_dir)" -map)
+    for id in 1 3 5 7; do echo "gsm8k_latent_mas_multipath_${stamp}_gpu_$id.pt"; done >expected
+    ls merged >found
+    same expected found
+    [ "$(cat merged/*.pt | jq .q | tr '\n' ' ')" = "$(seq -s' ' 0 42) " ]
+    holds "$(run_dir)/logs/gpu_1_stderr.log" "[PROGRESS:1/11|acc:0.0000|correct:0/1]"
+    [ "$(query 'select sum(json_extract(metrics, "$.seen")) from ranges')" = 43.0 ] ||
+        [ "$(query "select sum(json_extract(metrics, '\$.seen')) from ranges")" = 43 ]
+}
+
+@test "progress and accuracy are summed over the shards while they run" {
+    latent_mas
+    export PACE=0.05
+    # shellcheck disable=SC2086
+    map_begin --items 160 -g 0,1 -o merged/ --collect 'prm_data/*_{run}_{suffix}.pt' -- $RUN_PY
+    wait_for grep -qE '[1-9][0-9]* of 160 \([0-9.]+ %\), .* left [0-9].*, accuracy 0\.[67]' said
+    wait_for progress_is_known
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    says_not "metrics"
+}
+
+progress_is_known() { [ "$(jq -r '.done' muster-runs/latest/status.json)" -ge 10 ]; }
