@@ -3,19 +3,24 @@
  * muster merge: files that are on disk already become one, checked.
  */
 #include <ctype.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "data/join.h"
+#include "data/score.h"
 
 struct merge_request {
     const char *out_path, *id_field;
     enum record_format format;
     enum out_format format_out;
     uint64_t expect;
+    const char *by_field, *positive;
+    struct score_opts score;
     bool is_union, is_checked, force, dry_run, json, quiet;
 };
 
@@ -115,6 +120,65 @@ static void done_say(const struct app *app, const struct merge_request *ask, siz
         say(app, "%s records of %zu files into %s (%s)", records, n_files, ask->out_path, bytes);
 }
 
+static int score_take(void *context, struct str object, struct err *err)
+{
+    return score_add(context, object, err);
+}
+
+static int score_end(void *context, struct err *err)
+{
+    return score_check(context, err);
+}
+
+/* Where the records go to stdout, the figures go to stderr. */
+static int score_show(const struct merge_request *ask, const struct score *score, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    if (ask->json)
+        score_print_json(score, &out);
+    else
+        score_print(score, &out);
+    if (strcmp(ask->out_path, "-") == 0 && !ask->dry_run)
+        return write_all(STDERR_FILENO, out.at, out.len, err);
+    return stdout_put(buf_str(&out), err);
+}
+
+static struct join_opts opts_of(const struct merge_request *ask, struct app *app,
+                                struct score *score)
+{
+    return (struct join_opts){
+        .format = ask->format,
+        .out_format = ask->format_out,
+        .id_field = ask->id_field,
+        .is_union = ask->is_union,
+        .is_checked = ask->is_checked,
+        .expect = ask->expect,
+        .force = ask->force,
+        .look = score ? score_take : NULL,
+        .look_end = score ? score_end : NULL,
+        .look_context = score,
+        .note = note_say,
+        .context = app,
+    };
+}
+
+static int files_merge(struct app *app, const struct merge_request *ask, char **argv,
+                       size_t n_files, struct score *score, struct err *err)
+{
+    const struct join_opts opts = opts_of(ask, app, score);
+    cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
+    struct join_stats stats = {.file_records = file_records};
+    const char *const *paths = (const char *const *)argv;
+    int rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
+                          : join_files(&opts, paths, n_files, ask->out_path, &stats, err);
+    if (rc)
+        return rc;
+    if (ask->dry_run)
+        return plan_print(ask, argv, n_files, &stats, err);
+    done_say(app, ask, n_files, &stats);
+    return 0;
+}
+
 static int merge_run(struct app *app, void *request, int argc, char **argv, char **command,
                      struct err *err)
 {
@@ -126,29 +190,18 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
     if (n_files == 0)
         return fail(err, ERR_USAGE, "no files are named");
-    const struct join_opts opts = {
-        .format = ask->format,
-        .out_format = ask->format_out,
-        .id_field = ask->id_field,
-        .is_union = ask->is_union,
-        .is_checked = ask->is_checked,
-        .expect = ask->expect,
-        .force = ask->force,
-        .note = note_say,
-        .context = app,
-    };
-    cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
-    struct join_stats stats = {.file_records = file_records};
-    const char *const *paths = (const char *const *)argv;
+    if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
+        return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
     order_warn(app, argv, n_files);
-    int rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
-                          : join_files(&opts, paths, n_files, ask->out_path, &stats, err);
-    if (rc)
-        return rc;
-    if (ask->dry_run)
-        return plan_print(ask, argv, n_files, &stats, err);
-    done_say(app, ask, n_files, &stats);
-    return 0;
+    struct score_opts wanted = ask->score;
+    wanted.by_field = ask->by_field;
+    wanted.positive = ask->positive;
+    struct score *score = wanted.true_field.at ? score_new(&wanted) : NULL;
+    int rc = files_merge(app, ask, argv, n_files, score, err);
+    if (rc == 0 && score)
+        rc = score_show(ask, score, err);
+    score_free(score);
+    return rc;
 }
 
 static int format_store(struct str text, void *field, struct err *err)
@@ -159,6 +212,11 @@ static int format_store(struct str text, void *field, struct err *err)
 static int format_out_store(struct str text, void *field, struct err *err)
 {
     return out_format_parse(text, field, err);
+}
+
+static int score_store(struct str text, void *field, struct err *err)
+{
+    return score_fields_parse(text, field, err);
 }
 
 static void merge_defaults(void *request)
@@ -180,6 +238,10 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it", FIELD(id_field)},
     {OPT_U64, 'e', "expect", "N", "there are N records in all (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
+    {OPT_HEADING, .help = "Figures"},
+    {OPT_PARSE, 's', "score", "TRUE=PREDICTED", "compare these two fields: accuracy, precision, recall, F1, false positives and negatives", FIELD(score), .parse = score_store},
+    {OPT_TEXT, 'b', "by", "FIELD", "the same for the records of each value of this field too", FIELD(by_field)},
+    {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},

@@ -198,6 +198,10 @@ static int join_run(const struct join_opts *opts, const char *const *paths, size
         rc = out_format_settle(&join, output, err);
     if (rc == 0 && output)
         rc = output_refuse(&join, output, err);
+    if (rc == 0 && opts->look && join.is_metadata)
+        rc = fail(err, ERR_USAGE, "files of one JSON object each have no records to look at");
+    if (rc == 0 && opts->look)
+        rc = join_look(&join, err);
     if (rc == 0)
         rc = is_dry ? first_look(&join, err) : output_write(&join, output, err);
     join_close(&join);

@@ -28,6 +28,10 @@ struct join_opts {
     bool is_checked;      /* JSONL: every line must be a JSON value */
     uint64_t expect;      /* records there must be in all; UINT64_MAX: no matter */
     bool force;           /* replace an output that exists */
+    /* Every record as a JSON object, before anything is written; an error ends it all. NULL: no. */
+    int (*look)(void *context, struct str object, struct err *err);
+    int (*look_end)(void *context, struct err *err);
+    void *look_context;
     /* What was put right, and what the user should know of: one sentence. NULL: nobody listens. */
     void (*note)(void *context, const char *text);
     /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */

@@ -2,7 +2,7 @@
  *
  * From one format to another, record by record: what a source makes of a file, as map writes results.
  */
-#include "base/xalloc.h"
+#include "base/json.h"
 #include "data/join_impl.h"
 #include "data/merge_impl.h"
 
@@ -10,13 +10,21 @@ enum {
     LINES_BYTES = 256 * 1024
 };
 
-static int lines_add(struct record_out *out, struct source *source, struct str lines, uint64_t item,
-                     struct err *err)
+/* Takes one record as a source makes it. */
+typedef int record_fn(void *context, uint64_t item, struct str record, struct err *err);
+
+struct walk {
+    record_fn *take;
+    void *context;
+};
+
+static int lines_take(const struct walk *walk, struct source *source, struct str lines,
+                      uint64_t item, struct err *err)
 {
     struct str line;
     int rc = 0;
     while (rc == 0 && lines.len > 0 && str_next(&lines, '\n', &line)) {
-        rc = record_out_add(out, item, line, err);
+        rc = walk->take(walk->context, item, line, err);
         if (rc) {
             cleanup_buf struct buf place = BUF_INIT;
             source_place(source, item, &place);
@@ -27,7 +35,7 @@ static int lines_add(struct record_out *out, struct source *source, struct str l
     return rc;
 }
 
-static int file_convert(struct record_out *out, struct source *source, struct err *err)
+static int source_walk(const struct walk *walk, struct source *source, struct err *err)
 {
     cleanup_buf struct buf lines = BUF_INIT;
     int rc = 0;
@@ -42,30 +50,61 @@ static int file_convert(struct record_out *out, struct source *source, struct er
         buf_reset(&lines);
         rc = source_lines(source, item, known - item, LINES_BYTES, &lines, &n_lines, err);
         if (rc == 0)
-            rc = lines_add(out, source, buf_str(&lines), item, err);
+            rc = lines_take(walk, source, buf_str(&lines), item, err);
         item += n_lines;
     }
     return rc;
 }
 
+static int file_walk(const struct walk *walk, struct join_file *file, struct err *err)
+{
+    struct source *source;
+    const struct source_opts opts = {
+        .paths = &file->head.input.path, .n_paths = 1, .format = file->format};
+    int rc = source_open(&source, &opts, err);
+    if (rc == 0)
+        rc = source_walk(walk, source, err);
+    if (rc == 0)
+        file->n_records = source_known(source);
+    source_close(source);
+    return rc;
+}
+
+static int look_take(void *context, uint64_t item, struct str record, struct err *err)
+{
+    const struct join_opts *opts = context;
+    (void)item;
+    if (!json_is_object(record))
+        return fail(err, ERR_DATA, "not an object");
+    return opts->look(opts->look_context, record, err);
+}
+
+int join_look(struct join *join, struct err *err)
+{
+    const struct walk walk = {look_take, (void *)(uintptr_t)join->opts};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++)
+        rc = file_walk(&walk, &join->files[i], err);
+    if (rc == 0 && join->opts->look_end)
+        rc = join->opts->look_end(join->opts->look_context, err);
+    return rc;
+}
+
+static int out_take(void *context, uint64_t item, struct str record, struct err *err)
+{
+    return record_out_add(context, item, record, err);
+}
+
 int join_convert(struct join *join, enum out_format format, struct err *err)
 {
-    struct merge_opts opts = {.format = format, .results_are_json = true};
+    struct merge_opts opts = {.format = format};
     struct record_out out = {.opts = &opts, .file = join->out, .format = format};
+    const struct walk walk = {out_take, &out};
     int rc = 0;
     record_out_begin(&out);
     for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
-        struct join_file *file = &join->files[i];
-        struct source *source;
-        const struct source_opts ask = {
-            .paths = &file->head.input.path, .n_paths = 1, .format = file->format};
-        rc = source_open(&source, &ask, err);
-        if (rc)
-            break;
-        opts.results_are_json = file->format != FORMAT_LINES;
-        rc = file_convert(&out, source, err);
-        file->n_records = source_known(source);
-        source_close(source);
+        opts.results_are_json = join->files[i].format != FORMAT_LINES;
+        rc = file_walk(&walk, &join->files[i], err);
     }
     if (rc == 0)
         record_out_end(&out);

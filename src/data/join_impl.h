@@ -87,6 +87,8 @@ MUST_CHECK int join_array(struct join *join, struct join_file *file, struct err 
 void join_array_begin(struct join *join);
 void join_array_end(struct join *join);
 MUST_CHECK int join_metadata(struct join *join, struct err *err);
+/* Each record to opts->look. */
+MUST_CHECK int join_look(struct join *join, struct err *err);
 MUST_CHECK int join_convert(struct join *join, enum out_format format, struct err *err);
 
 /* ---- join_place.c ---- */

@@ -145,7 +145,8 @@ static bool value_to_i64(struct str value, int64_t *out)
 {
     bool is_negative = value.len > 1 && value.at[0] == '-';
     uint64_t digits;
-    if (!value.at || !json_to_u64((struct str){value.at + is_negative, value.len - is_negative}, &digits) ||
+    if (!value.at ||
+        !json_to_u64((struct str){value.at + is_negative, value.len - is_negative}, &digits) ||
         digits > INT64_MAX)
         return false;
     *out = is_negative ? -(int64_t)digits : (int64_t)digits;
@@ -175,7 +176,8 @@ int metadata_sum(const struct level *level, struct str key, const struct str *va
 }
 
 /* The sum of some counts of one part; false if it lacks one. */
-static bool terms_sum(const struct members *members, const char *const terms[TERMS_MAX], double *out)
+static bool terms_sum(const struct members *members, const char *const terms[TERMS_MAX],
+                      double *out)
 {
     *out = 0;
     for (size_t i = 0; i < TERMS_MAX && terms[i]; i++) {
@@ -191,7 +193,8 @@ static bool terms_sum(const struct members *members, const char *const terms[TER
 static double half_a_digit(struct str written)
 {
     const char *dot = memchr(written.at, '.', written.len);
-    bool has_exponent = memchr(written.at, 'e', written.len) || memchr(written.at, 'E', written.len);
+    bool has_exponent =
+        memchr(written.at, 'e', written.len) || memchr(written.at, 'E', written.len);
     size_t n_digits = dot && !has_exponent ? (size_t)(written.at + written.len - dot) - 1 : 15;
     return MAX(0.5 * pow(10, -(double)n_digits), 1e-12);
 }
@@ -241,7 +244,8 @@ int metadata_ratio(const struct level *level, struct str key, const struct str *
             !ratio_fits(level, ratio, values, &above, &below, &is_whole))
             continue;
         if (!is_whole)
-            level_note(level, "'%s' is no share of whole '%s' in some file; it is their mean, by '%s'",
+            level_note(level,
+                       "'%s' is no share of whole '%s' in some file; it is their mean, by '%s'",
                        ratio->name, ratio->below[0], ratio->below[0]);
         buf_add_json_double(out, below > 0 ? above / below : 0.0);
         return 1;
@@ -254,8 +258,8 @@ int metadata_ratio(const struct level *level, struct str key, const struct str *
 /* The text between the quotes, without the share's suffix. */
 static struct str stem_of(struct str value)
 {
-    static const char *const suffixes[] = {"_gpu_", "_cpu_", "_shard_", "_part_", "_rank_",
-                                           "_worker_"};
+    static const char *const suffixes[] = {"_gpu_",  "_cpu_",  "_shard_",
+                                           "_part_", "_rank_", "_worker_"};
     struct str text = {value.at + 1, value.len - 2}, stem = text;
     while (stem.len > 0 && stem.at[stem.len - 1] >= '0' && stem.at[stem.len - 1] <= '9')
         stem.len--;
