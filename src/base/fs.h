@@ -37,6 +37,7 @@ MUST_CHECK int remove_tree(const char *path, struct err *err);
 /* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
 bool is_network_fs(const char *path);
 bool path_exists(const char *path);
+bool folder_exists(const char *path);
 /* False too if it cannot be read. */
 bool folder_is_empty(const char *path);
 /* A regular file that this user may execute. */

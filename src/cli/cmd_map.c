@@ -114,6 +114,8 @@ static const struct opt map_opts[] = {
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
     {OPT_TEXT, 0, "collect", "GLOB", "the one file that each shard leaves behind, with placeholders", FIELD(collect)},
+    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)},
+    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)},
     {OPT_HEADING, .help = "Batches and order of work"},
     {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},

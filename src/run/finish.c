@@ -215,6 +215,12 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
         log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
+    else if (s->shards)
+        fprintf(
+            stderr,
+            "muster: every shard's file is safe; muster resume %s joins them again, muster merge "
+            "joins any files\n",
+            run);
     else if (rc == ERR_DATA)
         fprintf(stderr,
                 "muster: every result is safe in %s; muster results %s prints them, "

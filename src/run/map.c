@@ -198,17 +198,21 @@ static int plan_print(struct session *s)
         printf("worker %u: %s", p, seat->label);
         for (size_t d = 0; d < seat->n_devices; d++)
             printf(" %s", s->devices.at[seat->devices[d]].uuid);
-        printf(", %u threads:", seat->threads);
-        for (const char *const *arg = s->request->command; *arg; arg++)
+        printf(", %u threads%s", seat->threads, s->shards ? "" : ":");
+        for (const char *const *arg = s->request->command; *arg && !s->shards; arg++)
             printf(" %s", *arg);
         printf("\n");
     }
+    if (s->shards)
+        shards_print(s);
     return 0;
 }
 
 static int dry_run(struct session *s, struct err *err)
 {
     int rc = session_plan(s, err);
+    if (rc == 0 && shard_is_asked(s->request))
+        rc = session_plan_shards(s, err);
     if (rc == 0)
         rc = plan_print(s);
     session_plan_release(s);

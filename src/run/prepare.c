@@ -551,8 +551,40 @@ int session_plan(struct session *s, struct err *err)
     return rc ? rc : seats_take(s, err);
 }
 
+/*
+ * The items must be counted, and the run's folder, where streams are spooled to, is not to be made: so
+ * that goes to a folder of its own, which is removed when all is counted.
+ */
+int session_plan_shards(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    const char *tmp = getenv("TMPDIR");
+    cleanup_free char *spool = xasprintf("%s/muster-dry-run-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char stamp[20];
+    struct err ignored = {0};
+    if (r->n_inputs > 0 && !mkdtemp(spool))
+        return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
+    s->run_dir = xstrdup(spool);
+    s->base_seed = seed_choose(r);
+    int rc = source_take(s, err);
+    free(s->run_dir);
+    clock_stamp(stamp, clock_wall_ms());
+    cleanup_free char *root = runs_root(r->runs_dir);
+    s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+    s->run_id = xstrdup(path_basename(s->run_dir));
+    if (rc == 0)
+        rc = shards_begin(s, err);
+    if (r->n_inputs > 0 && remove_tree(spool, &ignored) != 0)
+        log_add(s->log, LOG_WARN, "map", "%s", ignored.text);
+    return rc;
+}
+
 void session_plan_release(struct session *s)
 {
+    source_close(s->source);
+    shards_free(s->shards);
+    free(s->run_dir);
+    free(s->run_id);
     device_locks_release(&s->locks);
     device_list_release(&s->devices);
     free(s->places);

@@ -209,6 +209,8 @@ static void do_note(struct session *s, const struct feed_action *a)
     char age[24];
     switch ((enum feed_note)a->detail) {
     case NOTE_SILENT:
+        if (s->shards) /* it owes nothing before its end */
+            return;
         duration_format(age, a->count);
         log_add(s->log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label, a->item,
                 a->item == 1 ? "" : "s", age,
@@ -635,8 +637,6 @@ void session_release(struct session *s)
         uv_loop_close(&s->loop);
     }
     feed_free(s->feed);
-    source_close(s->source);
-    shards_free(s->shards);
     store_close(s->store);
     if (s->reaper)
         reaper_close(s->reaper);
@@ -646,7 +646,5 @@ void session_release(struct session *s)
     free(s->done);
     free(s->order);
     free(s->queue);
-    free(s->run_dir);
-    free(s->run_id);
     session_plan_release(s);
 }

@@ -262,6 +262,8 @@ void channel_commit(struct life *life, uint64_t item);
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
+/* For a shard command, the shards as well. */
+MUST_CHECK int session_plan_shards(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);

@@ -124,6 +124,15 @@ static void prepare_run(uv_work_t *work)
         shard->rc = collect_before(&shard->collect, &shard->before, &shard->err);
 }
 
+static void start(struct life *life)
+{
+    cleanup_buf struct buf command = BUF_INIT;
+    shard_command_format(shard_command(life), &command);
+    log_add(life->session->log, LOG_DEBUG, "worker", "%s: shard %lu runs %s", life_label(life),
+            life->shard->shard, buf_text(&command));
+    life_start(life, life->shard->batch);
+}
+
 static void on_prepared(uv_work_t *work, int status)
 {
     struct life *life = work->data;
@@ -137,7 +146,7 @@ static void on_prepared(uv_work_t *work, int status)
     else if (shard->rc)
         life_start_failed(life, shard->rc, &shard->err);
     else
-        life_start(life, shard->batch);
+        start(life);
 }
 
 void shard_send(struct life *life, uint64_t number, uint32_t attempt)

@@ -56,6 +56,8 @@ bool shard_output_is_folder(const char *out_path);
 
 /* Sizes the shards, or takes their sizes from the run that is resumed. s->source has been opened. */
 MUST_CHECK int shards_begin(struct session *s, struct err *err);
+/* As a run has them that is only looked at; *are_there false: it has none. */
+MUST_CHECK int shards_reopen(struct session *s, bool *are_there, struct err *err);
 void shards_free(struct shards *shards);
 struct share shard_share(const struct shards *shards, uint64_t shard);
 /* "shard 3 (items 30 to 39)" */
@@ -72,6 +74,10 @@ void shard_values(const struct session *s, const struct shard_at *at,
 /* The command with everything filled in, NULL-terminated; give it back with shard_command_free. */
 char **shard_command_new(const struct session *s, const struct template_values *values);
 void shard_command_free(char **command);
+/* Its words as a shell would read them. */
+void shard_command_format(const char *const *command, struct buf *out);
+/* --dry-run: what would run where, on stdout. */
+void shards_print(const struct session *s);
 /* A shard is given up. */
 void shard_set_aside(struct shards *shards, uint64_t shard);
 /* On resume: which files are there still; a shard whose file is not is run again. */
@@ -120,6 +126,12 @@ void shard_path_add(const char *path, struct buf *json_out);
  * them there: nothing is made. stats->n_results are records, UINT64_MAX if they cannot be counted.
  */
 MUST_CHECK int shards_join(struct session *s, struct merge_stats *stats, struct err *err);
+/*
+ * For `muster results`: what the shards that are committed have left, joined into request->out_path.
+ * *are_there false: it is no run of shards. stats->n_asides: shards that are missing.
+ */
+MUST_CHECK int shards_so_far(struct store *store, const struct map_request *request,
+                             bool *are_there, struct merge_stats *stats, struct err *err);
 /* A session of this run was putting files into the folder that -o names. */
 bool shard_folder_is_begun(const char *run_dir);
 /* What muster itself made for the shards: inputs, and the files at {output}. */

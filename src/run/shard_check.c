@@ -76,6 +76,8 @@ static int no_shards_check(const struct map_request *r, struct err *err)
                          : r->n_shards > 0 ? "--shards"
                          : r->collect      ? "--collect"
                          : r->any_count    ? "--any-count"
+                         : r->id_field     ? "--id"
+                         : r->is_union     ? "--union"
                                            : NULL;
     if (!option)
         return shard_output_is_folder(r->out_path)

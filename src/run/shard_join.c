@@ -262,15 +262,17 @@ static int join_placing(void *context, int fd, struct err *err)
     return placed_note(s->run_dir, fd, err);
 }
 
-static int files_join(struct session *s, const struct shard_files *files, struct merge_stats *stats,
-                      struct err *err)
+static int files_write(struct session *s, const struct shard_files *files,
+                       struct merge_stats *stats, struct err *err)
 {
     struct join_opts opts = {.format = s->shards->format,
                              .out_format = s->request->format_out,
+                             .id_field = s->request->id_field,
+                             .is_union = s->request->is_union,
                              .expect = files->n_records,
                              .force = s->request->overwrite,
-                             .note = join_note,
-                             .placing = join_placing,
+                             .note = s->log ? join_note : NULL,
+                             .placing = s->log ? join_placing : NULL, /* the run's own output */
                              .context = s};
     struct join_stats joined = {0};
     int rc = join_files(&opts, files->paths, files->len, s->request->out_path, &joined, err);
@@ -366,9 +368,29 @@ int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
     if (rc == 0)
         rc = files_gather(s, &files, err);
     if (rc == 0 && files.len > 0)
-        rc = to_folder ? files_put(s, &files, stats, err) : files_join(s, &files, stats, err);
+        rc = to_folder ? files_put(s, &files, stats, err) : files_write(s, &files, stats, err);
     stats->n_asides = s->shards->n_shards - files.len;
     free(files.paths);
+    return rc;
+}
+
+int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
+                  struct merge_stats *stats, struct err *err)
+{
+    struct session s = {
+        .request = request, .store = store, .run_dir = (char *)(uintptr_t)store_dir(store)};
+    struct shard_files files = {0};
+    int rc = shards_reopen(&s, are_there, err);
+    if (rc == 0 && *are_there)
+        rc = rows_read(&s, err);
+    if (rc == 0 && *are_there)
+        rc = files_gather(&s, &files, err);
+    if (rc == 0 && *are_there && files.len > 0)
+        rc = files_write(&s, &files, stats, err);
+    if (*are_there)
+        stats->n_asides = s.shards->n_shards - files.len;
+    free(files.paths);
+    shards_free(s.shards);
     return rc;
 }
 

@@ -225,6 +225,16 @@ static int names_check(const struct session *s, const struct shards *shards, str
                 collect, shards->n_shards);
 }
 
+int shards_reopen(struct session *s, bool *are_there, struct err *err)
+{
+    struct shards *shards = s->shards = xcalloc(1, sizeof(*shards));
+    uv_mutex_init(&shards->source_lock);
+    int rc = facts_read(s, shards, are_there, err);
+    if (rc == 0 && *are_there)
+        shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
+    return rc;
+}
+
 int shards_begin(struct session *s, struct err *err)
 {
     struct shards *shards = xcalloc(1, sizeof(*shards));
@@ -399,6 +409,46 @@ char **shard_command_new(const struct session *s, const struct template_values *
         command[i] = buf_steal(&word);
     }
     return command;
+}
+
+void shard_command_format(const char *const *command, struct buf *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,@%+";
+    for (const char *const *word = command; *word; word++) {
+        bool is_plain = **word && strspn(*word, plain) == strlen(*word);
+        buf_add_text(out, word == command ? "" : " ");
+        if (is_plain) {
+            buf_add_text(out, *word);
+            continue;
+        }
+        buf_add_char(out, '\'');
+        for (const char *at = *word; *at; at++)
+            if (*at == '\'')
+                buf_add_text(out, "'\\''");
+            else
+                buf_add_char(out, *at);
+        buf_add_char(out, '\'');
+    }
+}
+
+void shards_print(const struct session *s)
+{
+    const struct shards *shards = s->shards;
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
+        struct template_values values;
+        /* The first ones go to the workers in their order; the others to whoever is done. */
+        struct shard_at at = {k, (uint32_t)(k % s->n_places), (uint32_t)k + 1, s->request->batch};
+        shard_values(s, &at, &values, &text);
+        char **command = shard_command_new(s, &values);
+        shard_name(shards, k, &line);
+        buf_addf(&line, "%s %s: ", k < s->n_places ? " on" : " when a worker is free, say",
+                 s->places[at.seat].seat.label);
+        shard_command_format((const char *const *)command, &line);
+        printf("%s\n", buf_text(&line));
+        shard_command_free(command);
+    }
 }
 
 void shard_command_free(char **command)

@@ -419,3 +419,122 @@ END
 }
 
 progress_is_known() { [ "$(jq -r '.done' muster-runs/latest/status.json)" -ge 10 ]; }
+
+@test "--dry-run shows each shard's command, and makes nothing" {
+    ranger
+    seq 10 | gzip >in.txt.gz
+    map in.txt.gz --shards 3 -g cpu:2 --run-dir here -o out.jsonl --dry-run -- ./ranger {start} {count} {output} 'a b'
+    ended_with 0
+    says "shard 0 (items 0 to 3) on cpu_0: ./ranger 0 4 $PWD/here/shard-output/shard_0.jsonl 'a b'"
+    says "shard 2 (items 7 to 9) when a worker is free, say cpu_0: ./ranger 7 3"
+    [ ! -e here ] && [ ! -e muster-runs ] && [ ! -e shards_seen ]
+}
+
+@test "what is there so far is printed by muster results, and counted in items by status and ls" {
+    gate
+    map_begin --items 40 --shards 8 -g cpu:2 -o out.jsonl -- ./gate {start} {count} {output}
+    wait_for ledger_has 4
+    "$MUSTER" results >so_far 2>said_of_it
+    [ "$(jq .id so_far | tr '\n' ' ')" = "$(seq -s' ' 0 19) " ]
+    holds said_of_it "20 records so far; 4 shards are missing"
+    kill -TERM "$PID"
+    map_end
+    run "$MUSTER" status
+    says "20 of 40 items (50.0 %)"
+    run "$MUSTER" ls
+    says "20/40"
+}
+
+refused() {
+    local words=$1
+    shift
+    map "$@"
+    ended_with 2
+    says "$words"
+    [ ! -e muster-runs ]
+}
+
+@test "what cannot be is refused before anything is made" {
+    ranger
+    seq 4 >in.txt
+    local run="-- ./ranger {start} {count} {output}"
+    # shellcheck disable=SC2086
+    {
+        refused "unknown placeholder {strat} (did you mean {start}?" --items 4 -o o.txt -- ./ranger {strat} {count} {output}
+        refused "unknown placeholder {sufix} (did you mean {suffix}?" --items 4 -o o.txt --collect 'x{sufix}' -- ./ranger {start} {count} x
+        refused "let it write to {output}, or name its file by --collect" --items 4 -o o.txt -- ./ranger {start} {count} x
+        refused "{output} and --collect both name the file" --items 4 -o o.txt --collect 'x{shard}' $run
+        refused "--items 4 and the input in.txt: leave one out" --items 4 in.txt -o o.txt $run
+        refused "--items: 0 is too small" --items 0 -o o.txt $run
+        refused "--shards: 0 is not between 1 and" --items 4 --shards 0 -o o.txt $run
+        refused "name a data file, or say --items N" -o o.txt $run
+        refused "{input} needs a data file" --items 4 -o o.txt -- ./ranger {input} {output}
+        refused "{batch} needs --batch N" --items 4 -o o.txt -- ./ranger {start} {batch} {output}
+        refused "--items is for shard commands, but the command holds no {start}" --items 4 -o o.txt -- ./ranger
+        refused "--collect is for shard commands" in.txt --collect 'x*' -o o.txt -- cat
+        refused "-o out/ names a folder, which is for shard commands only" in.txt -o out/ -- cat
+        refused ".pt files cannot be joined into one; -o FOLDER/" --items 4 -o merged.pt --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
+        refused "--join is not for shard commands" in.txt -j -o o.txt $run
+        refused "--start-timeout is not for shard commands: --timeout is the limit for a whole shard" in.txt --start-timeout 1s -o o.txt $run
+        refused "in.txt is a file, not a folder" --items 4 -o in.txt/ $run
+    }
+    map --items 4 -g cpu:2 -o o.txt --collect 'x_{run}.txt' -- ./ranger {start} {count} x
+    ended_with 2
+    says "names the same file for all 2 shards"
+    : >empty.txt
+    map empty.txt -g cpu:2 -o o.txt -- ./ranger {start} {count} {output}
+    ended_with 2
+    says "the input holds no records"
+    [ -z "$(ls muster-runs)" ]
+}
+
+@test "none of the shards left its file: nothing is collected, and no output is made" {
+    map --items 4 --shards 2 -t 200ms --grace 100ms -r 0 -g cpu:2 -o out.jsonl -- sleep 1000 {output}
+    ended_with 1
+    says "sleep: invalid" "is the command right?"
+    map --fresh --items 4 --shards 2 -t 200ms --grace 100ms -r 0 -g cpu:2 -o out.jsonl -- sh -c 'sleep 1000' {output}
+    ended_with 1
+    says "nothing was collected: none of the 2 shards left its file" "--retry-failed"
+    [ ! -e out.jsonl ]
+    [ "$(jq .shard out.jsonl.failed.jsonl | sort | tr '\n' ' ')" = "0 1 " ]
+}
+
+@test "a folder that cannot be written to" {
+    ranger
+    [ "$(id -u)" != 0 ] || skip "root may write anywhere"
+    mkdir locked
+    chmod a-w locked
+    map --items 4 -g cpu:2 -o locked/out.jsonl -- ./ranger {start} {count} {output}
+    ended_with 2
+    map --items 4 -g cpu:2 -o locked/out/ -- ./ranger {start} {count} {output}
+    ended_with 2
+    says "the output's folder locked"
+}
+
+@test "a file that its program's user cannot join: what is wrong is said, and nothing is lost" {
+    worker odd <<'END'
+#!/bin/sh
+printf 'a,%s\n1,2\n' "$1" >"$2"
+END
+    map --items 2 --shards 2 -g cpu:1 -o out.csv -- ./odd {shard} {output}
+    ended_with 65
+    says "merge:" "shard_1.csv lacks '0'" "every shard's file is safe; muster resume"
+    [ ! -e out.csv ]
+    [ -f "$(run_dir)/shard-output/shard_1.csv" ]
+    map --items 2 --shards 2 -g cpu:1 --fresh -o out.csv --union -- ./odd {shard} {output}
+    ended_with 0
+    [ "$(cat out.csv)" = $'a,0,1\n1,2,\n1,,2' ]
+}
+
+@test "--id: the records of all shards have it, each once" {
+    worker ids <<'END'
+#!/bin/sh
+echo "{\"id\":$1}" >"$2"
+END
+    map --items 2 --shards 2 -g cpu:1 -o out.jsonl --id id -- ./ids 0 {output} {shard}
+    ended_with 65
+    says "merge:" "id"
+    map --fresh --items 2 --shards 2 -g cpu:1 -o out.jsonl --id id -- ./ids {shard} {output}
+    ended_with 0
+}
