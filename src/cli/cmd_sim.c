@@ -17,6 +17,7 @@
 enum {
     ROWS_MAX = 64,
     RUNS_DEFAULT = 20,
+    SLOW_FACTOR_MAX = 1000,
     WORK_DEFAULT = 1500000 /* items in all runs, above which fewer runs are made by default */
 };
 
@@ -78,6 +79,9 @@ static int slow_store(struct str text, void *field, struct err *err)
         double_parse(rest, &slow->factor, NULL) != 0 || !(slow->factor > 0))
         return fail(err, ERR_USAGE, "expected COUNT:FACTOR such as 1:2.5, found '%.*s'",
                     (int)text.len, text.at);
+    if (slow->factor > SLOW_FACTOR_MAX)
+        return fail(err, ERR_USAGE, "a device that takes %.*s times as long is none: at most %d",
+                    (int)rest.len, rest.at, SLOW_FACTOR_MAX);
     slow->n_devices = (uint32_t)n_devices;
     return 0;
 }
@@ -325,6 +329,11 @@ static int rows_fill(const struct forecast_opts *opts, const uint32_t *devices, 
                         opts->slow.n_devices, devices[i]);
         if (forecast_run(opts, devices[i], &rows[i]) != 0)
             return fail(err, ERR_SYS, "no memory for a simulation of that size");
+        if (rows[i].worst_end == SIM_YEARS)
+            return fail(err, ERR_USAGE,
+                        "a run on %u device%s takes more than %d years, which is not simulated: "
+                        "give --devices more, or --items less",
+                        devices[i], devices[i] == 1 ? "" : "s", SIM_YEARS_MAX);
         if (rows[i].worst_end == SIM_STUCK)
             BUG("the simulated run stood still: seed %lu, %u devices", opts->config.seed,
                 devices[i]);

@@ -14,18 +14,28 @@ enum {
     FILE_BYTES_MAX = 1 << 30
 };
 
+static int time_check(double ms, struct err *err)
+{
+    if (!(ms >= 0))
+        return fail(err, ERR_USAGE, "a time is not negative");
+    if (ms > DIST_MAX_S * 1e3)
+        return fail(err, ERR_USAGE, "a time is at most %d days", DIST_MAX_S / 86400);
+    return 0;
+}
+
 static int time_parse(struct str text, double *out_ms, struct err *err)
 {
     struct str number = {text.at, text.len - MIN(text.len, (size_t)2)};
     uint64_t ms;
+    int rc;
     if (str_ends_with(text, STR("us"))) {
-        int rc = double_parse(number, out_ms, err);
-        *out_ms /= 1e3;
-        return rc == 0 && *out_ms < 0 ? fail(err, ERR_USAGE, "a time is not negative") : rc;
+        rc = double_parse(number, out_ms, err);
+        *out_ms = rc ? 0 : *out_ms / 1e3;
+    } else {
+        rc = duration_parse(text, &ms, err);
+        *out_ms = rc ? 0 : (double)ms;
     }
-    int rc = duration_parse(text, &ms, err);
-    *out_ms = (double)ms;
-    return rc;
+    return rc ? rc : time_check(*out_ms, err);
 }
 
 /* KIND:MEAN:SPREAD */
@@ -75,12 +85,12 @@ static int list_read(const char *path, struct dist *out, struct err *err)
             cap = cap ? 2 * cap : 256;
             list_ms = xrealloc(list_ms, cap * sizeof(*list_ms));
         }
-        rc = double_parse(line, &list_ms[n], err);
-        if (rc == 0 && !(list_ms[n] >= 0))
-            rc = fail(err, ERR_USAGE, "a time is not negative");
+        double seconds = 0;
+        rc = double_parse(line, &seconds, err);
+        list_ms[n++] = seconds * 1e3;
+        rc = rc ? rc : time_check(seconds * 1e3, err);
         if (rc)
             rc = wrap(err, ERR_DATA, "%s line %zu, where seconds are expected", path, at_line);
-        list_ms[n++] *= 1e3;
     }
     if (rc == 0 && n == 0)
         rc = fail(err, ERR_DATA, "%s is empty: it should hold a time in seconds a line", path);

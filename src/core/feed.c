@@ -76,12 +76,18 @@ static void seats_init(struct feed *f)
     f->n_devices_alive = f->config.n_devices;
 }
 
+static void blocks_init(struct feed *f)
+{
+    f->slots_free = NONE;
+    for (uint64_t i = 0; i < f->spread >> f->block_log2; i++)
+        f->blocks[i] = (struct block){.slots = NONE};
+}
+
 /* With an order, slots stand for all items at once; those that are done say so from the start. */
 static void ordered_init(struct feed *f)
 {
     for (size_t i = 0; f->config.order && i < f->config.n_done; i++)
-        for (uint64_t n = 0; n < f->config.done[i].count; n++)
-            slot_of(f, f->config.done[i].first + n)->state = SLOT_DONE;
+        items_skip(f, f->config.done[i].first, f->config.done[i].first + f->config.done[i].count);
     if (f->config.order)
         f->next = f->config.n_order;
 }
@@ -100,7 +106,10 @@ struct feed *feed_new(const struct feed_config *config)
     f->groups_free = f->ripe_head = f->ripe_tail = f->idle_head = f->idle_tail = NONE;
     f->groups_cap = 64 + 4 * config->n_workers;
     f->actions_cap = f->spread + 16ull * config->n_workers + 64; /* an item has one fate a step */
-    f->slots = calloc(f->spread, sizeof(*f->slots));
+    f->block_log2 = block_log2(f->spread);
+    f->block_size = 1u << f->block_log2;
+    f->blocks = malloc((f->spread >> f->block_log2) * sizeof(*f->blocks));
+    f->slots = malloc(f->spread * sizeof(*f->slots));
     f->pool = malloc(f->spread * sizeof(*f->pool));
     f->heap = malloc(f->spread * sizeof(*f->heap));
     f->groups = calloc(f->groups_cap, sizeof(*f->groups));
@@ -111,13 +120,14 @@ struct feed *feed_new(const struct feed_config *config)
     f->cooling = calloc(config->n_workers, sizeof(*f->cooling));
     f->victims = calloc(config->n_workers, sizeof(*f->victims));
     f->actions = malloc(f->actions_cap * sizeof(*f->actions));
-    if (!f->slots || !f->pool || !f->heap || !f->groups || !f->workers || !f->fifos ||
+    if (!f->blocks || !f->slots || !f->pool || !f->heap || !f->groups || !f->workers || !f->fifos ||
         !f->devices || !f->looks || !f->cooling || !f->victims || !f->actions) {
         feed_free(f);
         return NULL;
     }
     f->settled = f->done_before = done_total(config);
     f->wake_ms = f->cooling_at_ms = UINT64_MAX;
+    blocks_init(f);
     seats_init(f);
     ordered_init(f);
     return f;
@@ -127,6 +137,7 @@ void feed_free(struct feed *f)
 {
     if (!f)
         return;
+    free(f->blocks);
     free(f->slots);
     free(f->pool);
     free(f->heap);
@@ -336,8 +347,7 @@ static void finish_if_done(struct feed *f)
     }
     if (ends)
         everybody_end(f);
-    if (!f->is_over && f->n_alive == 0 && f->n_committing == 0 &&
-        (f->is_complete || f->is_stopping)) {
+    if (f->n_alive == 0 && f->n_committing == 0 && (f->is_complete || f->is_stopping)) {
         f->is_over = true;
         emit(f, ACT_OVER, NONE, 0, 0, 0);
     }
@@ -401,7 +411,7 @@ void feed_worker(const struct feed *f, uint32_t worker, struct feed_worker_view 
 
 uint32_t feed_item_failures(const struct feed *f, uint64_t item)
 {
-    return is_in_window(f, item) ? f->slots[item & f->mask].failures : 0;
+    return is_in_window(f, item) ? slot_peek(f, item).failures : 0;
 }
 
 /* What is kept so that it need not be looked for. */
@@ -412,9 +422,9 @@ static void lists_check(const struct feed *f)
         const struct worker *w = &f->workers[i];
         struct owned at = owned_begin(f, i);
         for (uint64_t item; (item = owned_next(f, i, &at)) != UINT64_MAX;) {
-            const struct slot *slot = &f->slots[item & f->mask];
-            ASSERT(slot->state == SLOT_SENT);
-            ASSERT(slot->owner[item == w->copy] == i + 1);
+            struct slot slot = slot_peek(f, item);
+            ASSERT(slot.state == SLOT_SENT);
+            ASSERT(slot.owner[item == w->copy] == i + 1);
         }
         bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING;
         hands += is_loading && w->in_flight == 0 && !w->is_idle;
@@ -432,18 +442,18 @@ void feed_check(const struct feed *f)
     ASSERT(f->config.order || (f->frontier <= f->next && f->next <= f->frontier + f->spread));
     uint64_t answered = 0;
     for (uint64_t item = low; item < f->next; item++) {
-        const struct slot *slot = &f->slots[item & f->mask];
-        ASSERT(slot->state != SLOT_SENT || slot->owner[0] != 0);
-        ASSERT(slot->state == SLOT_SENT || (slot->owner[0] == 0 && slot->owner[1] == 0));
-        ASSERT(slot->owner[0] == 0 || slot->owner[0] != slot->owner[1]);
-        ASSERT(slot->failures <= f->config.retries + 1u);
+        struct slot slot = slot_peek(f, item);
+        ASSERT(slot.state != SLOT_SENT || slot.owner[0] != 0);
+        ASSERT(slot.state == SLOT_SENT || (slot.owner[0] == 0 && slot.owner[1] == 0));
+        ASSERT(slot.owner[0] == 0 || slot.owner[0] != slot.owner[1]);
+        ASSERT(slot.failures <= f->config.retries + 1u);
         for (int i = 0; i < 2; i++) {
-            uint32_t owner = slot->owner[i];
+            uint32_t owner = slot.owner[i];
             ASSERT(owner == 0 || (f->workers[owner - 1].state >= WORKER_LOADING &&
                                   f->workers[owner - 1].state <= WORKER_ENDING));
         }
-        committing += slot->state == SLOT_COMMITTING || slot->state == SLOT_ASIDE;
-        answered += ((slot->flags & ANSWERED_FIRST) != 0) + ((slot->flags & ANSWERED_SECOND) != 0);
+        committing += slot.state == SLOT_COMMITTING || slot.state == SLOT_ASIDE;
+        answered += ((slot.flags & ANSWERED_FIRST) != 0) + ((slot.flags & ANSWERED_SECOND) != 0);
     }
     ASSERT(committing == f->n_committing);
     ASSERT(answered == f->n_provisional);
@@ -464,10 +474,9 @@ uint64_t feed_hash(const struct feed *f)
         mix64(f->frontier + 1) ^ mix64(f->next + 2) ^ mix64(f->settled + 3) ^ mix64(f->known + 4);
     uint64_t low = f->config.order ? 0 : f->frontier;
     for (uint64_t item = low; item < f->next; item++) {
-        const struct slot *slot = &f->slots[item & f->mask];
-        uint64_t word = (uint64_t)slot->state << 56 | (uint64_t)slot->failures << 48 |
-                        (uint64_t)slot->flags << 40 | (uint64_t)slot->owner[0] << 16 |
-                        slot->owner[1];
+        struct slot slot = slot_peek(f, item);
+        uint64_t word = (uint64_t)slot.state << 56 | (uint64_t)slot.failures << 48 |
+                        (uint64_t)slot.flags << 40 | (uint64_t)slot.owner[0] << 16 | slot.owner[1];
         hash = mix64(hash ^ word ^ item);
     }
     for (uint32_t w = 0; w < f->config.n_workers; w++) {

@@ -6,7 +6,7 @@
  * no system call, no luck but the seed: the same object runs in `muster map` and in the simulator.
  *
  * Items are numbers 0 … known-1. Those between the lowest that is not yet committed (the frontier)
- * and frontier + spread have a slot each in a ring; nothing is dispatched further ahead. That bounds
+ * and frontier + spread have their place in a ring; nothing is dispatched further ahead. That bounds
  * memory, fragments, and the wait of ordered output behind a straggler.
  *
  * The life of an item:

@@ -137,7 +137,7 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     w->not_before_ms = f->now_ms;
     if (deaths > 1 && !was_suspect_work)
         w->not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);
-    if (deaths > RESTARTS_MAX && !was_suspect_work)
+    if (deaths > RESTARTS_MAX)
         device_bench(f, w->device, CAUSE_RESTARTS);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The feeder's state, shared by its files: feed.c (events), feed_items.c (slots, commits), feed_pool.c
- * (what waits to be tried again), feed_groups.c (suspects), feed_send.c (who gets what), feed_reissue.c
+ * The feeder's state, shared by its files: feed.c (events), feed_window.c (slots), feed_items.c (owners,
+ * commits), feed_pool.c (what waits to be tried again), feed_groups.c (suspects), feed_send.c (who gets what), feed_reissue.c
  * (second copies), feed_life.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
  * brings about), feed_unfit.c (records that are none).
  *
@@ -37,12 +37,27 @@ enum slot_flags {
     ANSWERED_SECOND = 2
 };
 
+/* In the list of a worker's items; references as feed_window.c makes them, NONE at its ends. */
+struct links {
+    uint32_t next, prev;
+};
+
 /* One item between frontier and frontier + spread. Owners are worker + 1, 0 = nobody. */
 struct slot {
+    struct links links;  /* of the first owner */
     uint32_t sent_order; /* which send it went with, counted up; may wrap */
     uint16_t owner[2];
     uint8_t state, flags, failures, unused;
-    uint32_t next, prev; /* in the list of the first owner's items: slots, NONE at its ends */
+};
+
+/* The slots of adjacent items, or, folded, what is true of all of them. */
+struct block {
+    struct links links;
+    uint32_t slots; /* the first of them, NONE: folded */
+    uint32_t sent_order;
+    uint16_t owner;     /* worker + 1 */
+    uint8_t state;      /* FREE, SENT, COMMITTING or DONE */
+    uint8_t n_answered; /* of those sent, the first so many */
 };
 
 /* A run of items that wait for another try. Lives in the pool; lists are linked by index. */
@@ -95,7 +110,7 @@ struct worker {
     uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
     uint32_t provisional; /* filter: answered, not confirmed */
     uint64_t credits, credits_peak, room, window;
-    uint32_t head, tail; /* slots of the items it was given as the first, in order of sending */
+    uint32_t head, tail; /* of the list of items it was given as the first, in order of sending */
     uint64_t copy;       /* the item of which it has the second copy, UINT64_MAX */
     /* what the item limit looked at last, and since when it has been the oldest in hand */
     uint64_t oldest, oldest_since_ms;
@@ -129,7 +144,10 @@ struct feed {
     uint64_t now_ms, wake_ms;
 
     uint64_t spread, mask;
-    struct slot *slots;
+    struct block *blocks; /* [spread / block_size] */
+    uint32_t block_log2, block_size;
+    struct slot *slots; /* [spread], of unfolded blocks, used from the first on and used again */
+    uint32_t slots_used, slots_free;
     uint64_t frontier, next, known;
     bool input_is_final;
     size_t done_cursor;
@@ -185,8 +203,44 @@ void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t 
 void wake_at(struct feed *f, uint64_t at_ms);
 void halt(struct feed *f, enum feed_halt why);
 
-/* feed_items.c */
+/* feed_window.c */
+uint32_t block_log2(uint64_t spread);
+/* Nothing from this item on may be sent now. */
+uint64_t window_end(const struct feed *f);
+/* Unfolds the item's block; to look only, slot_peek. */
 struct slot *slot_of(struct feed *f, uint64_t item);
+struct slot slot_peek(const struct feed *f, uint64_t item);
+/* What a worker owns, in the order of sending; last the second copy that it has, if any. */
+struct owned {
+    uint32_t next;         /* reference, NONE: at the end */
+    struct sent_range run; /* to be given one by one */
+    bool copy_is_next;
+};
+struct owned owned_begin(const struct feed *f, uint32_t worker);
+/* One item or a folded block, count 0 at the end. Those given before may be disowned meanwhile. */
+struct sent_range owned_run(const struct feed *f, uint32_t worker, struct owned *at);
+/* The next item, UINT64_MAX at the end. */
+uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at);
+/* The last that is not answered and that nobody else has, UINT64_MAX. */
+uint64_t owned_last_alone(const struct feed *f, uint32_t worker);
+void owned_link(struct feed *f, uint32_t worker, uint64_t item);
+void owned_unlink(struct feed *f, uint32_t worker, uint64_t item);
+/*
+ * The same for all items of a block, if the items given begin with one that is folded and like that.
+ * They return how many items it was done to, 0: it is to be done to each by its slot.
+ */
+uint32_t block_send(struct feed *f, uint32_t worker, struct sent_range items);
+uint32_t block_answer(struct feed *f, uint32_t worker, struct sent_range items);
+uint32_t block_win(struct feed *f, uint32_t worker, struct sent_range items);
+uint32_t block_done(struct feed *f, struct sent_range items);
+/* first … end-1 were done by an earlier session. */
+void items_skip(struct feed *f, uint64_t first, uint64_t end);
+/* Over what is done, as far as it goes. */
+void frontier_advance(struct feed *f);
+/* To an item further on, when there is nothing between frontier and next. */
+void frontier_jump(struct feed *f, uint64_t item);
+
+/* feed_items.c */
 bool is_in_window(const struct feed *f, uint64_t item);
 /* Take up to `max` items that were never sent, as one run; count 0 when there are none now. */
 struct sent_range fresh_take(struct feed *f, uint64_t max);
@@ -197,16 +251,8 @@ uint64_t unsettled(const struct feed *f);
 /* Its answers are matched by their order: what it was sent stands in its fifo. */
 bool answers_in_order(const struct worker *w);
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range);
-/* The item of a slot in use. */
-uint64_t item_of(const struct feed *f, uint32_t slot);
-/* Collects the items that `worker` owns, adjacent ones as one run; the list is walked by its caller. */
-struct owned {
-    uint32_t next; /* slot, NONE: at the end */
-    bool copy_is_next;
-};
-struct owned owned_begin(const struct feed *f, uint32_t worker);
-/* The next item, UINT64_MAX at the end. The one given before may be disowned meanwhile. */
-uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at);
+/* Which of the item's owners is it? -1: none. */
+int owner_index(const struct slot *slot, uint32_t worker);
 bool item_is_owned(struct feed *f, uint32_t worker, uint64_t item);
 /* Take `worker` off the owners. True if nobody owns the item now (it is WAITING then). */
 bool item_disown(struct feed *f, uint32_t worker, uint64_t item);

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items and their slots: fresh ones, owners, commits, and the frontier that moves over what is done.
+ * What becomes of items: fresh ones, owners, answers, commits. How it is kept: feed_window.c.
  */
 #include "core/feed_impl.h"
-
-struct slot *slot_of(struct feed *f, uint64_t item)
-{
-    return &f->slots[item & f->mask];
-}
 
 bool is_in_window(const struct feed *f, uint64_t item)
 {
@@ -26,11 +21,11 @@ static void skip_done(struct feed *f)
     while (f->done_cursor < f->config.n_done && done[f->done_cursor].first <= f->next) {
         uint64_t end = done[f->done_cursor].first + done[f->done_cursor].count;
         if (f->frontier == f->next) {
-            f->frontier = f->next = MAX(f->next, end);
+            frontier_jump(f, MAX(f->next, end));
         } else {
-            uint64_t reach = MIN(end, f->frontier + f->spread);
-            for (; f->next < reach; f->next++)
-                slot_of(f, f->next)->state = SLOT_DONE;
+            uint64_t reach = MIN(end, window_end(f));
+            items_skip(f, f->next, reach);
+            f->next = MAX(f->next, reach);
             if (f->next < end)
                 return;
         }
@@ -42,7 +37,7 @@ static struct sent_range ordered_take(struct feed *f)
 {
     while (f->order_cursor < f->config.n_order) {
         uint64_t item = f->config.order[f->order_cursor++];
-        if (slot_of(f, item)->state == SLOT_FREE)
+        if (slot_peek(f, item).state == SLOT_FREE)
             return (struct sent_range){item, 1};
     }
     return (struct sent_range){0, 0};
@@ -51,7 +46,7 @@ static struct sent_range ordered_take(struct feed *f)
 static uint64_t fresh_run(struct feed *f)
 {
     skip_done(f);
-    uint64_t end = MIN(f->known, f->frontier + f->spread);
+    uint64_t end = MIN(f->known, window_end(f));
     if (f->done_cursor < f->config.n_done)
         end = MIN(end, f->config.done[f->done_cursor].first);
     return end > f->next ? end - f->next : 0;
@@ -62,7 +57,7 @@ bool fresh_is_there(struct feed *f)
     if (!f->config.order)
         return fresh_run(f) > 0;
     while (f->order_cursor < f->config.n_order &&
-           slot_of(f, f->config.order[f->order_cursor])->state != SLOT_FREE)
+           slot_peek(f, f->config.order[f->order_cursor]).state != SLOT_FREE)
         f->order_cursor++;
     return f->order_cursor < f->config.n_order && f->input_is_final;
 }
@@ -83,86 +78,32 @@ struct sent_range fresh_take(struct feed *f, uint64_t max)
     return range;
 }
 
-uint64_t item_of(const struct feed *f, uint32_t slot)
-{
-    uint64_t first = f->config.order ? 0 : f->frontier;
-    return first + ((slot - first) & f->mask);
-}
-
 /* ---- who has what ---- */
-
-static void owned_link(struct feed *f, uint32_t worker, uint64_t item)
-{
-    struct worker *w = &f->workers[worker];
-    uint32_t index = (uint32_t)(item & f->mask);
-    struct slot *slot = &f->slots[index];
-    slot->next = NONE;
-    slot->prev = w->tail;
-    if (w->tail == NONE)
-        w->head = index;
-    else
-        f->slots[w->tail].next = index;
-    w->tail = index;
-}
-
-static void owned_unlink(struct feed *f, struct worker *w, const struct slot *slot)
-{
-    if (slot->prev == NONE)
-        w->head = slot->next;
-    else
-        f->slots[slot->prev].next = slot->next;
-    if (slot->next == NONE)
-        w->tail = slot->prev;
-    else
-        f->slots[slot->next].prev = slot->prev;
-}
-
-struct owned owned_begin(const struct feed *f, uint32_t worker)
-{
-    return (struct owned){.next = f->workers[worker].head, .copy_is_next = true};
-}
-
-uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at)
-{
-    if (at->next != NONE) {
-        uint64_t item = item_of(f, at->next);
-        at->next = f->slots[at->next].next;
-        return item;
-    }
-    bool is_copy = at->copy_is_next;
-    at->copy_is_next = false;
-    return is_copy ? f->workers[worker].copy : UINT64_MAX;
-}
 
 bool answers_in_order(const struct worker *w)
 {
     return w->mode == MODE_FILTER || w->mode == MODE_UNKNOWN;
 }
 
-void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
+static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
 {
-    struct worker *w = &f->workers[worker];
-    f->sent_order++;
-    for (uint32_t i = 0; i < range.count; i++) {
-        struct slot *slot = slot_of(f, range.first + i);
-        bool second = slot->state == SLOT_SENT;
-        slot->owner[second] = (uint16_t)(worker + 1);
-        slot->state = SLOT_SENT;
-        if (second) {
-            ASSERT(w->copy == UINT64_MAX);
-            w->copy = range.first + i;
-            continue;
-        }
-        slot->flags = 0;
-        slot->sent_order = f->sent_order;
-        owned_link(f, worker, range.first + i);
-    }
-    f->victims_are_old = true;
-    w->in_flight += range.count;
-    f->n_in_flight += range.count;
-    hand_touch(f, w);
-    if (!answers_in_order(w))
+    struct slot *slot = slot_of(f, item);
+    bool second = slot->state == SLOT_SENT;
+    slot->owner[second] = (uint16_t)(worker + 1);
+    slot->state = SLOT_SENT;
+    if (second) {
+        ASSERT(f->workers[worker].copy == UINT64_MAX);
+        f->workers[worker].copy = item;
         return;
+    }
+    slot->flags = 0;
+    slot->sent_order = f->sent_order;
+    owned_link(f, worker, item);
+}
+
+/* What stands before it in the fifo is one run with it. */
+static void fifo_add(struct worker *w, struct sent_range range)
+{
     struct sent_range *last = &w->fifo[(w->fifo_head + w->fifo_len + FIFO_CAP - 1) % FIFO_CAP];
     if (w->fifo_len > 0 && last->first + last->count == range.first) {
         last->count += range.count;
@@ -172,7 +113,27 @@ void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
     w->fifo[(w->fifo_head + w->fifo_len++) % FIFO_CAP] = range;
 }
 
-static int owner_index(const struct slot *slot, uint32_t worker)
+void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
+{
+    struct worker *w = &f->workers[worker];
+    struct sent_range left = range;
+    f->sent_order++;
+    for (uint32_t step; left.count > 0; left.first += step, left.count -= step) {
+        step = block_send(f, worker, left);
+        if (step > 0)
+            continue;
+        item_sent(f, worker, left.first);
+        step = 1;
+    }
+    f->victims_are_old = true;
+    w->in_flight += range.count;
+    f->n_in_flight += range.count;
+    hand_touch(f, w);
+    if (answers_in_order(w))
+        fifo_add(w, range);
+}
+
+int owner_index(const struct slot *slot, uint32_t worker)
 {
     if (slot->state != SLOT_SENT)
         return -1;
@@ -183,7 +144,8 @@ static int owner_index(const struct slot *slot, uint32_t worker)
 
 bool item_is_owned(struct feed *f, uint32_t worker, uint64_t item)
 {
-    return is_in_window(f, item) && owner_index(slot_of(f, item), worker) >= 0;
+    struct slot slot = slot_peek(f, item);
+    return is_in_window(f, item) && owner_index(&slot, worker) >= 0;
 }
 
 bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
@@ -193,7 +155,7 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
     if (mine < 0)
         return false;
     if (mine == 0) {
-        owned_unlink(f, &f->workers[worker], slot);
+        owned_unlink(f, worker, item);
         if (slot->owner[1] != 0) { /* the copy is all that is left */
             f->workers[slot->owner[1] - 1].copy = UINT64_MAX;
             owned_link(f, slot->owner[1] - 1u, item);
@@ -233,10 +195,11 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
 }
 
 /* Nobody has it any more: for the one that still computes a copy it is work for nothing. */
-static void owners_clear(struct feed *f, struct slot *slot, int mine)
+static void owners_clear(struct feed *f, uint64_t item, int mine)
 {
+    struct slot *slot = slot_of(f, item);
     loser_mark(f, slot, mine);
-    owned_unlink(f, &f->workers[slot->owner[0] - 1], slot);
+    owned_unlink(f, slot->owner[0] - 1u, item);
     if (slot->owner[1] != 0)
         f->workers[slot->owner[1] - 1].copy = UINT64_MAX;
     slot->owner[0] = slot->owner[1] = 0;
@@ -245,12 +208,12 @@ static void owners_clear(struct feed *f, struct slot *slot, int mine)
 
 bool item_withdraw(struct feed *f, uint32_t worker, uint64_t item)
 {
-    struct slot *slot = slot_of(f, item);
-    int mine = is_in_window(f, item) ? owner_index(slot, worker) : -1;
+    struct slot slot = slot_peek(f, item);
+    int mine = is_in_window(f, item) ? owner_index(&slot, worker) : -1;
     if (mine < 0)
         return false;
-    owners_clear(f, slot, mine);
-    slot->state = SLOT_WAITING;
+    owners_clear(f, item, mine);
+    slot_of(f, item)->state = SLOT_WAITING;
     return true;
 }
 
@@ -306,26 +269,25 @@ void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause
         pool_add(f, alone, at_ms, device);
 }
 
-static void frontier_advance(struct feed *f)
+static void item_done(struct feed *f, uint64_t item)
 {
-    while (f->frontier < f->next) {
-        struct slot *slot = slot_of(f, f->frontier);
-        if (slot->state != SLOT_DONE)
-            return;
-        *slot = (struct slot){0};
-        f->frontier++;
-    }
+    struct slot *slot = slot_of(f, item);
+    ASSERT(slot->state == SLOT_COMMITTING || slot->state == SLOT_ASIDE);
+    if (slot->state == SLOT_COMMITTING)
+        f->committed++;
+    slot->state = SLOT_DONE;
 }
 
 void items_committed(struct feed *f, uint64_t first, uint64_t count)
 {
-    for (uint64_t item = first; item < first + count; item++) {
-        struct slot *slot = slot_of(f, item);
+    for (uint64_t item = first, end = first + count, step; item < end; item += step) {
         ASSERT(is_in_window(f, item));
-        ASSERT(slot->state == SLOT_COMMITTING || slot->state == SLOT_ASIDE);
-        if (slot->state == SLOT_COMMITTING)
-            f->committed++;
-        slot->state = SLOT_DONE;
+        step = block_done(f, (struct sent_range){item, (uint32_t)MIN(end - item, UINT32_MAX)});
+        f->committed += step;
+        if (step > 0)
+            continue;
+        item_done(f, item);
+        step = 1;
     }
     f->settled += count;
     f->n_committing -= count;
@@ -335,36 +297,52 @@ void items_committed(struct feed *f, uint64_t first, uint64_t count)
 
 bool is_provisional(struct feed *f, uint32_t worker, uint64_t item)
 {
-    const struct slot *slot = slot_of(f, item);
-    int mine = owner_index(slot, worker);
-    return mine >= 0 && slot->flags & (mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND);
+    struct slot slot = slot_peek(f, item);
+    int mine = owner_index(&slot, worker);
+    return mine >= 0 && slot.flags & (mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND);
 }
 
-static void commit_emit(struct feed *f, uint32_t worker, struct sent_range run)
+/* Adjacent items are committed by one action; the last by adding none. */
+static void commit_add(struct feed *f, uint32_t worker, struct sent_range *run,
+                       struct sent_range more)
 {
-    if (run.count > 0)
-        emit(f, ACT_COMMIT, worker, run.first, run.count, 0);
+    if (run->count > 0 && more.count > 0 && run->first + run->count == more.first) {
+        run->count += more.count;
+        return;
+    }
+    if (run->count > 0)
+        emit(f, ACT_COMMIT, worker, run->first, run->count, 0);
+    *run = more;
+}
+
+/* One item, or a block of them, is answered for good: it has nothing in hand. Returns how many. */
+static uint32_t provisional_win(struct feed *f, uint32_t worker, struct sent_range items)
+{
+    uint32_t won = block_win(f, worker, items);
+    f->n_committing += won;
+    if (won == 0) {
+        ASSERT(is_provisional(f, worker, items.first));
+        bool is_won = item_win(f, worker, items.first);
+        ASSERT(is_won);
+        won = 1;
+    }
+    f->workers[worker].provisional -= won;
+    f->n_provisional -= won;
+    return won;
 }
 
 void provisional_confirm(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
     struct owned at = owned_begin(f, worker);
-    struct sent_range run = {0, 0};
-    uint64_t item;
-    while (w->provisional > 0 && (item = owned_next(f, worker, &at)) != UINT64_MAX) {
-        if (!is_provisional(f, worker, item))
-            continue;
-        item_win(f, worker, item);
-        w->provisional--;
-        f->n_provisional--;
-        if (run.count == 0 || run.first + run.count != item) {
-            commit_emit(f, worker, run);
-            run = (struct sent_range){item, 0};
+    struct sent_range run = {0, 0}, items;
+    while ((items = owned_run(f, worker, &at)).count > 0) {
+        for (uint32_t won; items.count > 0; items.first += won, items.count -= won) {
+            won = provisional_win(f, worker, items);
+            commit_add(f, worker, &run, (struct sent_range){items.first, won});
         }
-        run.count++;
     }
-    commit_emit(f, worker, run);
+    commit_add(f, worker, &run, (struct sent_range){0, 0});
     ASSERT(w->provisional == 0);
 }
 

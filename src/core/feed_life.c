@@ -225,26 +225,32 @@ struct sent_range fifo_take(struct worker *w, uint64_t max)
     return taken;
 }
 
+/* 0: it was answered elsewhere in the meantime. */
+static uint32_t answer_mark(struct feed *f, uint32_t worker, uint64_t item)
+{
+    struct slot slot = slot_peek(f, item);
+    int mine = is_in_window(f, item) ? owner_index(&slot, worker) : -1;
+    if (mine < 0)
+        return 0;
+    slot_of(f, item)->flags |= mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND;
+    return 1;
+}
+
 static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
 {
     struct worker *w = &f->workers[worker];
     while (count > 0) {
-        struct sent_range range = fifo_take(w, count);
-        for (uint32_t i = 0; i < range.count; i++) {
-            uint64_t item = range.first + i;
-            struct slot *slot = slot_of(f, item);
-            bool live = is_in_window(f, item) && slot->state == SLOT_SENT;
-            int mine = !live                          ? -1
-                       : slot->owner[0] == worker + 1 ? 0
-                       : slot->owner[1] == worker + 1 ? 1
-                                                      : -1;
-            if (mine < 0)
-                continue; /* answered elsewhere in the meantime */
-            slot->flags |= mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND;
-            w->provisional++;
-            f->n_provisional++;
+        struct sent_range left = fifo_take(w, count);
+        count -= left.count;
+        for (uint32_t step, marked; left.count > 0; left.first += step, left.count -= step) {
+            marked = step = block_answer(f, worker, left);
+            if (step == 0) {
+                marked = answer_mark(f, worker, left.first);
+                step = 1;
+            }
+            w->provisional += marked;
+            f->n_provisional += marked;
         }
-        count -= range.count;
     }
 }
 

@@ -70,16 +70,15 @@ static uint32_t look_pop(struct feed *f)
 static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
     const struct worker *w = &f->workers[worker];
-    if (answers_in_order(w) && w->fifo_len > 0)
+    if (answers_in_order(w)) {
+        ASSERT(w->fifo_len > 0); /* it owes an answer */
         return w->fifo[w->fifo_head].first;
-    struct owned at = owned_begin(f, worker);
-    for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
-        const struct slot *slot = slot_of(f, item);
-        bool first = slot->owner[0] == worker + 1;
-        if (!(slot->flags & (first ? ANSWERED_FIRST : ANSWERED_SECOND)))
-            return item;
     }
-    return UINT64_MAX;
+    struct owned at = owned_begin(f, worker);
+    uint64_t item = owned_next(f, worker, &at);
+    while (item != UINT64_MAX && is_provisional(f, worker, item))
+        item = owned_next(f, worker, &at);
+    return item;
 }
 
 /*
@@ -92,7 +91,7 @@ static uint64_t oldest_since_ms(struct feed *f, struct worker *w, uint64_t item)
 {
     if (answers_in_order(w))
         return MAX(w->last_progress_ms, w->in_flight == 1 ? w->last_send_ms : 0);
-    uint32_t order = slot_of(f, item)->sent_order;
+    uint32_t order = slot_peek(f, item).sent_order;
     if (item != w->oldest || order != w->oldest_order)
         w->oldest_since_ms = w->last_progress_ms;
     w->oldest = item;
@@ -137,10 +136,10 @@ static bool owes_answer(const struct worker *w)
     return w->in_flight + w->losers > 0;
 }
 
-/* It has answered everything and asks for nothing: it may be stuck between two items. */
+/* Of one that has answered everything: it asks for nothing, and may be stuck between two items. */
 static bool owes_request(const struct worker *w)
 {
-    return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0 && !owes_answer(w);
+    return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0;
 }
 
 static void silence_check(struct feed *f, uint32_t worker)

@@ -28,20 +28,14 @@ static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *o
     const struct worker *v = &f->workers[victim];
     if (v->in_flight == 0 || v->group != NONE)
         return false;
-    for (uint32_t at = v->tail; at != NONE; at = f->slots[at].prev) {
-        const struct slot *slot = &f->slots[at];
-        if (slot->owner[1] == 0 && !(slot->flags & ANSWERED_FIRST)) {
-            *out = item_of(f, at);
-            return true;
-        }
-    }
-    return false;
+    *out = owned_last_alone(f, victim);
+    return *out != UINT64_MAX;
 }
 
 static bool may_reissue(const struct feed *f, const struct worker *w)
 {
-    return f->input_is_final && !f->config.no_reissue && !f->is_stopping && w->in_flight == 0 &&
-           w->answered_in_life > 0 && w->group == NONE;
+    return f->input_is_final && !f->config.no_reissue && w->in_flight == 0 &&
+           w->answered_in_life > 0;
 }
 
 /* ---- the heap of victims, the longest at its top ---- */

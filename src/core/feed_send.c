@@ -28,6 +28,17 @@ static uint64_t fair_share(const struct feed *f)
     return (unsettled(f) + alive - 1) / alive;
 }
 
+/* Blocks stay folded if they are sent in one piece. One that has plenty can wait for the next. */
+static uint64_t whole_blocks(const struct feed *f, const struct worker *w, uint64_t count)
+{
+    uint64_t over = (f->next + count) & (f->block_size - 1);
+    if (f->config.order || over == 0)
+        return count;
+    if (count > over)
+        return count - over;
+    return w->in_flight >= 4 * f->block_size ? 0 : count;
+}
+
 static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
 {
     if (w->is_draining || w->room == 0 || w->fifo_len == FIFO_CAP)
@@ -38,7 +49,7 @@ static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
     uint64_t limit = MIN(w->window, MAX(fair_share(f), (uint64_t)1));
     if (f->devices[w->device].batch > 0)
         limit = MIN(limit, (uint64_t)f->devices[w->device].batch);
-    return w->in_flight < limit ? MIN(limit - w->in_flight, w->room) : 0;
+    return w->in_flight < limit ? whole_blocks(f, w, MIN(limit - w->in_flight, w->room)) : 0;
 }
 
 static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
@@ -145,7 +156,7 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range)
     w->last_send_ms = f->now_ms;
     w->room -= MIN(w->room, (uint64_t)range.count);
     w->credits -= MIN(w->credits, (uint64_t)range.count);
-    emit(f, ACT_SEND, worker, range.first, range.count, slot_of(f, range.first)->failures + 1u);
+    emit(f, ACT_SEND, worker, range.first, range.count, slot_peek(f, range.first).failures + 1u);
 }
 
 /* What is left may lie beyond the window, which moves on when somebody's answers are confirmed. */
@@ -220,8 +231,8 @@ static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t wan
 static bool credits_must_wait(struct feed *f, const struct worker *w)
 {
     uint64_t until_ms = MAX(w->last_progress_ms, w->last_send_ms) + CREDITS_WAIT_MS;
-    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->in_flight > 0 ||
-        w->credits >= f->config.batch || w->credits_peak < f->config.batch || f->now_ms >= until_ms)
+    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->credits >= f->config.batch ||
+        w->credits_peak < f->config.batch || f->now_ms >= until_ms)
         return false;
     wake_at(f, until_ms);
     return true;
@@ -243,7 +254,7 @@ void worker_feed(struct feed *f, uint32_t worker)
     struct worker *w = &f->workers[worker];
     if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
         return;
-    while (!f->is_stopping && !f->is_complete && !w->input_closed && suspects_allow(f, worker)) {
+    while (!f->is_stopping && suspects_allow(f, worker)) {
         uint64_t want = capacity(f, w), left = want;
         if (want == 0)
             return;
@@ -269,7 +280,7 @@ void worker_feed(struct feed *f, uint32_t worker)
 
 void idle_feed(struct feed *f)
 {
-    for (uint32_t tries = f->idle_len; tries > 0 && f->idle_len > 0 && work_is_there(f); tries--)
+    for (uint32_t tries = f->idle_len; tries > 0 && work_is_there(f); tries--)
         idle_look(f, f->idle_head);
 }
 

@@ -15,8 +15,8 @@ void index_add(struct sparse_index *index, struct index_entry entry)
     if (entry.offset < index->next_offset)
         return;
     if (!index->entries)
-        index->entries = xmalloc(INDEX_ENTRIES_MAX * sizeof(*index->entries));
-    if (index->n_entries == INDEX_ENTRIES_MAX)
+        index->entries = xmalloc(index->entries_max * sizeof(*index->entries));
+    if (index->n_entries == index->entries_max)
         thin_out(index);
     index->entries[index->n_entries++] = entry;
     index->next_offset = entry.offset + index->stride_bytes;

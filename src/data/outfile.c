@@ -12,7 +12,7 @@
 #include "base/xalloc.h"
 
 enum {
-    PENDING_BYTES = 1024 * 1024,
+    PENDING_BYTES = 256 * 1024,
     DIRECT_BYTES = 64 * 1024, /* fewer are worth a copy */
     WRITEBACK_BYTES = 32 << 20
 };

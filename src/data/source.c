@@ -61,6 +61,7 @@ int source_open(struct source **out, const struct source_opts *opts, struct err 
     source->files = xcalloc(opts->n_paths, sizeof(*source->files));
     source->window_bytes = WINDOW_BYTES;
     source->index.stride_bytes = INDEX_STRIDE_BYTES;
+    source->index.entries_max = opts->in_any_order ? INDEX_ENTRIES_ANY_ORDER : INDEX_ENTRIES;
     source->scan_buffer = xmalloc(WINDOW_BYTES);
     char **paths = xcalloc(opts->n_paths, sizeof(*paths));
     for (size_t i = 0; i < opts->n_paths; i++)

@@ -43,6 +43,7 @@ struct source_opts {
     uint64_t limit;        /* the first N items only; 0 = all */
     const char *spool_dir; /* where spools live; made when first needed */
     bool reuse_spool;      /* resume: the spool of the earlier run stands for stdin */
+    bool in_any_order;     /* items will be asked for here and there: remember more places */
     const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
 };
 

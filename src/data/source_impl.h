@@ -17,7 +17,8 @@
 enum {
     WINDOW_BYTES = 256 * 1024, /* of one read; a record may need more */
     INDEX_STRIDE_BYTES = 64 * 1024,
-    INDEX_ENTRIES_MAX = 65536,
+    INDEX_ENTRIES = 8192, /* enough where nearly all is read in its order */
+    INDEX_ENTRIES_ANY_ORDER = 65536,
     N_CURSORS = 8,
 };
 
@@ -26,10 +27,10 @@ struct index_entry {
     uint64_t item, offset, line;
 };
 
-/* Ascending by item. When full, every second entry goes and the stride doubles: 1.5 MiB at most. */
+/* Ascending by item. When full, every second entry goes and the stride doubles. */
 struct sparse_index {
     struct index_entry *entries;
-    size_t n_entries;
+    size_t n_entries, entries_max;
     uint64_t stride_bytes;
     uint64_t next_offset; /* in the file being scanned: nothing nearer is noted */
 };

@@ -165,11 +165,8 @@ bool helper_line(struct helper *helper, struct str *line)
     return false;
 }
 
-/*
- * True once the process is reaped, by us or by somebody else. The descriptor may be readable before
- * the process can be reaped (while a tracer still holds it), hence the loop.
- */
-static bool reap(pid_t pid, uint64_t wait_ms)
+/* The descriptor may be readable before the process can be reaped (while a tracer still holds it). */
+bool helper_reap(pid_t pid, uint64_t wait_ms)
 {
     uint64_t end_ms = clock_now_ms() + wait_ms, now_ms;
     if (waitpid(pid, NULL, WNOHANG) != 0)
@@ -191,7 +188,7 @@ pid_t helper_stop(struct helper *helper, uint64_t wait_ms)
     pid_t left = 0;
     if (helper->pid > 0) {
         kill(helper->pid, SIGKILL);
-        left = reap(helper->pid, wait_ms) ? 0 : helper->pid;
+        left = helper_reap(helper->pid, wait_ms) ? 0 : helper->pid;
     }
     fd_close(&helper->out_fd);
     fd_close(&helper->hold_fd);

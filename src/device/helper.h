@@ -45,3 +45,5 @@ uint64_t helper_patience_ms(const struct helper *helper, uint64_t deadline_ms);
 bool helper_line(struct helper *helper, struct str *line);
 /* End it now, wait at most wait_ms. Returns its pid if it is not dead yet, else 0. */
 pid_t helper_stop(struct helper *helper, uint64_t wait_ms);
+/* True once that process is reaped, by us or by somebody else. */
+bool helper_reap(pid_t pid, uint64_t wait_ms);

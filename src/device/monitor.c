@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -28,7 +27,9 @@ struct monitor {
     char *self_path;
     uint64_t period_ms, deadline_ms;
     uint64_t begin_ms;
-    uint64_t heard_ms;   /* when the helper last said something */
+    uint64_t look_ms;    /* the timer's period */
+    uint64_t looked_ms;  /* when monitor_read was last called */
+    uint64_t heard_ms;   /* when the helper last said something; later, where nobody listened */
     uint64_t started_ms; /* when it was last started */
     bool is_round_begun; /* simulated: samples of this tick are not all given out yet */
     size_t next;         /* simulated: the next device to sample */
@@ -54,8 +55,9 @@ static int epoll_add(int epoll_fd, int fd, struct err *err)
     return 0;
 }
 
-static int timer_start(struct monitor *monitor, uint64_t every_ms, struct err *err)
+static int timer_start(struct monitor *monitor, struct err *err)
 {
+    uint64_t every_ms = monitor->look_ms;
     struct timespec every = {.tv_sec = (time_t)(every_ms / 1000),
                              .tv_nsec = (long)(every_ms % 1000) * 1000000};
     struct itimerspec when = {.it_interval = every, .it_value = every};
@@ -121,9 +123,10 @@ int monitor_open(struct monitor **out, const struct probe_opts *opts,
     monitor->begin_ms = clock_now_ms();
     monitor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int rc = monitor->epoll_fd < 0 ? fail_errno(err, "epoll") : 0;
-    uint64_t look_ms = is_simulated(monitor) ? monitor->period_ms : monitor->deadline_ms / 4 + 1;
+    monitor->looked_ms = monitor->begin_ms;
+    monitor->look_ms = is_simulated(monitor) ? monitor->period_ms : monitor->deadline_ms / 4 + 1;
     if (rc == 0)
-        rc = timer_start(monitor, look_ms, err);
+        rc = timer_start(monitor, err);
     if (rc == 0 && !is_simulated(monitor))
         rc = start_helper(monitor, err);
     if (rc) {
@@ -164,12 +167,16 @@ static size_t read_simulated(struct monitor *monitor, struct device_sample *out,
     return n_out;
 }
 
-static void reap(struct monitor *monitor)
+/* Helpers that were ended and not waited for. wait_ms is for all of them. */
+static void reap(struct monitor *monitor, uint64_t wait_ms)
 {
+    uint64_t end_ms = clock_now_ms() + wait_ms;
     size_t n_left = 0;
-    for (size_t i = 0; i < monitor->n_unreaped; i++)
-        if (waitpid(monitor->unreaped[i], NULL, WNOHANG) == 0)
+    for (size_t i = 0; i < monitor->n_unreaped; i++) {
+        uint64_t now_ms = clock_now_ms();
+        if (!helper_reap(monitor->unreaped[i], end_ms - MIN(now_ms, end_ms)))
             monitor->unreaped[n_left++] = monitor->unreaped[i];
+    }
     monitor->n_unreaped = n_left;
 }
 
@@ -197,6 +204,15 @@ static void bench_asked(struct monitor *monitor)
     monitor->is_gone[position] = true;
     snprintf(monitor->devices.at[position].ill, sizeof(monitor->devices.at[position].ill),
              helper->is_eof ? "%s crashed" : "%s does not answer", helper->query);
+}
+
+/* Where muster itself, or the whole machine, stood still, the helper's silence proves nothing. */
+static void forgive(struct monitor *monitor, uint64_t now_ms)
+{
+    uint64_t unseen_ms = now_ms - monitor->looked_ms;
+    if (unseen_ms > 2 * monitor->look_ms)
+        monitor->heard_ms = MIN(monitor->heard_ms + unseen_ms - monitor->look_ms, now_ms);
+    monitor->looked_ms = now_ms;
 }
 
 /*
@@ -246,7 +262,8 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
     if (is_simulated(monitor))
         return read_simulated(monitor, out, cap);
     (void)!read(monitor->timer_fd, &ticks, sizeof(ticks));
-    reap(monitor);
+    reap(monitor, 0);
+    forgive(monitor, now_ms);
     if (helper_read(&monitor->helper))
         monitor->heard_ms = now_ms;
     size_t n_out = tell_gone(monitor, out, cap);
@@ -262,7 +279,8 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
             monitor->is_gone[sample.device] = monitor->is_told[sample.device] = true;
         out[n_out++] = sample;
     }
-    revive(monitor, now_ms);
+    if (n_out < cap) /* else what it said last is not known yet */
+        revive(monitor, now_ms);
     return n_out + tell_gone(monitor, out + n_out, cap - n_out);
 }
 
@@ -273,8 +291,8 @@ void monitor_close(struct monitor *monitor)
     };
     if (!monitor)
         return;
-    stop_helper(monitor, WAIT_MS);
-    reap(monitor);
+    stop_helper(monitor, 0);
+    reap(monitor, WAIT_MS);
     fd_close(&monitor->epoll_fd);
     fd_close(&monitor->timer_fd);
     device_list_release(&monitor->devices);

@@ -21,7 +21,7 @@
 #include "run/shard.h"
 
 enum {
-    READ_BYTES = 256 * 1024,
+    READ_BYTES = 128 * 1024,
     READS_AT_ONCE = 4,
     PIPE_BYTES = 1 << 20,
     BROKEN_GRACE_MS = 2000,

@@ -131,6 +131,16 @@ static int others_look(const struct map_request *r, char **unfinished, struct er
     return rc;
 }
 
+/* With --run-dir it is that folder or none. */
+static int own_folder_look(const struct map_request *r, char **unfinished, struct err *err)
+{
+    char *dir = path_absolute(r->run_dir);
+    free(steal_ptr(unfinished));
+    int rc = path_exists(dir) ? run_compare(r, &dir, unfinished, err) : 0;
+    free(dir);
+    return rc;
+}
+
 /* ---- leaving the terminal ---- */
 
 /*
@@ -230,10 +240,11 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     int rc = 0;
     if (!r.resume_dir && r.out_path && r.command) {
         rc = others_look(&r, &again, err);
-        if (!r.fresh && !r.run_dir)
-            r.resume_dir = again;
-        else
+        if (rc == 0 && r.run_dir)
+            rc = own_folder_look(&r, &again, err);
+        if (r.fresh)
             free(steal_ptr(&again));
+        r.resume_dir = again;
     }
     if (r.resume_dir && r.out_path &&
         (placed_is(r.resume_dir, r.out_path) || shard_folder_is_begun(r.resume_dir)))

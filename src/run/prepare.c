@@ -159,6 +159,7 @@ static int source_take(struct session *s, struct err *err)
                                .limit = r->limit,
                                .spool_dir = spool_dir,
                                .reuse_spool = s->is_resumed,
+                               .in_any_order = r->longest_first || r->weight_field,
                                .weight_field = r->weight_field};
     if (r->n_inputs == 0) /* --items */
         return 0;

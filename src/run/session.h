@@ -8,6 +8,7 @@
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
+ *   asides.c   what failed
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
@@ -190,6 +191,7 @@ struct session {
     char last_stray[320]; /* of the last worker out of step */
     bool stray_is_channel;
     uint64_t failed_items_noted;
+    uint64_t n_malformed; /* of those set aside: trying again will not help */
     uint64_t first_result_ms, status_written_ms, progress_shown_ms;
 };
 
@@ -269,6 +271,11 @@ MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* After the release of one that could not begin: what it made is taken away, so that it is no run. */
 void session_unmake(const char *run_dir, bool made_folder);
+/* asides.c */
+/* Where the items set aside are listed; free() it. */
+char *asides_path(const struct session *s);
+/* One object for each item set aside; the file is removed when there is none. */
+MUST_CHECK int asides_write(struct session *s, uint64_t *n_out, struct err *err);
 /* finish.c */
 int session_finish(struct session *s, struct err *err);
 /* progress, with the session's figures */

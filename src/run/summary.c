@@ -141,8 +141,11 @@ void summary_print(struct session *s, const struct merge_stats *stats)
             f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
     metrics_line(s, &out);
     memory_lines(s, &out);
-    if (stats && f.counts.aside > 0)
+    if (stats && f.counts.aside > s->n_malformed)
         buf_addf(&out, "  next       muster resume %s --retry-failed\n", summary_run_name(s));
+    else if (stats && f.counts.aside > 0)
+        buf_add_text(&out,
+                     "  next       mend these records, and run them as an input of their own\n");
     log_add(s->log, LOG_INFO, "map", "%s", buf_text(&out));
     if (!s->is_quiet && write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
         s->is_quiet = true;

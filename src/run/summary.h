@@ -12,5 +12,3 @@ void summary_print(struct session *s, const struct merge_stats *stats);
 void summary_json(struct session *s, int status, struct buf *out);
 /* What to type after `muster resume`. Borrowed. */
 const char *summary_run_name(const struct session *s);
-/* Where the items set aside are listed; free() it. */
-char *asides_path(const struct session *s);

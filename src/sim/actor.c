@@ -86,7 +86,7 @@ static void die(struct sim *s, uint32_t worker, enum feed_death death)
     if (!a->is_loaded)
         world_span(s, SPAN_LOADING, worker, a->started_us, UINT64_MAX);
     if (a->in_work > 0) { /* one stretch for all, from their mean beginning */
-        uint64_t began_us = a->began_sum_us / a->in_work;
+        uint64_t began_us = MIN((uint64_t)(a->began_sum_us / a->in_work), s->now_us);
         world_span(s, SPAN_LOST, worker, began_us, UINT64_MAX);
         s->result.lost_us += (a->in_work - 1) * (s->now_us - began_us);
     }
@@ -95,7 +95,8 @@ static void die(struct sim *s, uint32_t worker, enum feed_death death)
     while (a->head != HAND_NONE)
         hand_drop_first(s, a);
     a->in_work = 0;
-    a->in_hand = a->began_sum_us = 0;
+    a->in_hand = 0;
+    a->began_sum_us = 0;
     world_plan(s, 0, (struct future){.kind = FUTURE_EXIT, .worker = worker, .detail = death});
 }
 
@@ -155,7 +156,7 @@ static void work_begin(struct sim *s, uint32_t worker)
         fate = FATE_FAILED;
     }
     a->in_work++;
-    a->began_sum_us += s->now_us;
+    a->began_sum_us += (double)s->now_us;
     world_plan(s, (uint64_t)us,
                (struct future){.kind = FUTURE_FINISH,
                                .worker = worker,
@@ -238,7 +239,7 @@ static void finish(struct sim *s, const struct future *f)
         return;
     }
     a->in_work--;
-    a->began_sum_us -= f->count;
+    a->began_sum_us -= (double)f->count;
     work_fill(s, f->worker);
     if (s->config.kind == SIM_CHANNEL)
         answer_channel(s, f);

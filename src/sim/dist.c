@@ -54,7 +54,6 @@ uint64_t dist_us(const struct dist *dist, uint64_t seed, uint64_t item)
 {
     struct rng rng = {.state = item_seed(seed, item)};
     double ms = draw_ms[dist->kind](dist, &rng, item);
-    if (dist->max_ms > 0)
-        ms = MIN(ms, dist->max_ms);
-    return ms > 0 ? (uint64_t)(ms * 1000) : 0;
+    double max_ms = dist->max_ms > 0 ? dist->max_ms : DIST_MAX_S * 1e3;
+    return ms > 0 ? (uint64_t)(MIN(ms, max_ms) * 1000) : 0;
 }

@@ -16,10 +16,14 @@ enum dist_kind {
     DIST_LIST,       /* item i takes list_ms[i % n_list], times mean_ms if that is not 0 */
 };
 
+enum {
+    DIST_MAX_S = 30 * 86400 /* nothing takes longer, however heavy the tail */
+};
+
 struct dist {
     enum dist_kind kind;
     double mean_ms, spread;
-    double max_ms;         /* nothing takes longer; 0 = no limit */
+    double max_ms;         /* nothing takes longer; 0 = DIST_MAX_S */
     const double *list_ms; /* borrowed */
     size_t n_list;
 };

@@ -14,9 +14,11 @@ enum {
     SPREAD_LOG2_MIN = 6
 };
 
+#define TIME_MAX_US (SIM_YEARS_MAX * 365ull * 86400 * 1000000)
+
 void world_plan(struct sim *s, uint64_t delay_us, struct future future)
 {
-    future.at_us = s->now_us + delay_us;
+    future.at_us = s->now_us + MIN(delay_us, TIME_MAX_US);
     if (!heap_push(&s->heap, &future))
         s->out_of_memory = true;
 }
@@ -175,7 +177,7 @@ static void losses_plan(struct sim *s)
 {
     double mean_us = s->config.faults.device_hours * 3600e6;
     for (uint32_t d = 0; mean_us > 0 && d < s->config.n_devices; d++)
-        world_plan(s, (uint64_t)(-mean_us * log(1 - rng_unit(&s->rng))),
+        world_plan(s, (uint64_t)MIN(-mean_us * log(1 - rng_unit(&s->rng)), (double)TIME_MAX_US),
                    (struct future){.kind = FUTURE_DEVICE_LOST, .worker = d});
 }
 
@@ -260,6 +262,8 @@ static enum sim_end run_to_end(struct sim *s)
     while (!s->is_over && !s->out_of_memory) {
         if (s->config.steps_max > 0 && s->result.steps >= s->config.steps_max)
             return SIM_STEPS;
+        if (s->now_us >= TIME_MAX_US)
+            return SIM_YEARS;
         if (!go_on(s))
             return SIM_STUCK;
     }

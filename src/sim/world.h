@@ -68,13 +68,15 @@ struct sim_config {
 };
 
 enum {
-    SIM_WORKERS_MAX = 65534
+    SIM_WORKERS_MAX = 65534,
+    SIM_YEARS_MAX = 100
 };
 
 enum sim_end {
     SIM_DONE,      /* everything is settled and everybody has gone */
     SIM_HALTED,    /* the feeder gave the run up; `halt` says why */
     SIM_STEPS,     /* steps_max reached */
+    SIM_YEARS,     /* SIM_YEARS_MAX of virtual time were not enough */
     SIM_STUCK,     /* nothing can happen any more: a bug */
     SIM_NO_MEMORY, /* the world grew beyond what there is */
 };

@@ -31,11 +31,13 @@ struct hand {
 struct actor {
     bool is_alive, is_loaded, is_ending;
     uint32_t life;
-    uint32_t in_work;                  /* items */
-    uint64_t in_hand;                  /* items that lie ready behind those */
-    uint32_t head, tail;               /* of those, HAND_NONE */
-    uint64_t room;                     /* filter: lines it was said to take */
-    uint64_t started_us, began_sum_us; /* of the items in work, for what a death loses */
+    uint32_t in_work;    /* items */
+    uint64_t in_hand;    /* items that lie ready behind those */
+    uint32_t head, tail; /* of those, HAND_NONE */
+    uint64_t room;       /* filter: lines it was said to take */
+    uint64_t started_us;
+    double
+        began_sum_us; /* of the items in work, for what a death loses; too large for an integer */
 };
 
 enum {

@@ -26,6 +26,8 @@ sets_aside() {
         same found want
         [ "$(jq -r .place out.jsonl.failed.jsonl)" = "$2" ]
         [ "$(jq -r .reason out.jsonl.failed.jsonl)" = "$3" ]
+        says "mend these records"
+        says_not "--retry-failed"
     done
 }
 

@@ -17,7 +17,7 @@ END
     seq 100 >in.txt
 }
 
-results_are() { [ "$("$MUSTER" results 2>/dev/null | wc -l)" -ge "$1" ]; }
+results_are() { [ "$("$MUSTER" results "${2:-latest}" 2>/dev/null | wc -l)" -ge "$1" ]; }
 
 # A run that stands at its gate.
 gated_begin() {
@@ -235,6 +235,20 @@ stopped() {
     says "going on with $(basename "$(run_dir)")" "--fresh"
     complete
     [ "$(find muster-runs -name run.db | wc -l)" -eq 1 ]
+}
+
+@test "the same command with the same --run-dir goes on in that folder" {
+    gated
+    map_begin -g cpu:2 --run-dir "here 1" in.txt -o out.jsonl -- ./gated
+    wait_for results_are 15 "here 1"
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    map -g cpu:2 --grace 1s --run-dir "here 1" in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "going on with here 1"
+    complete
 }
 
 @test "--fresh starts over" {

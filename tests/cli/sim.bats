@@ -121,6 +121,27 @@ END
     ended_with 2
 }
 
+@test "times beyond all measure are refused, and so is a run of a hundred years" {
+    for time in 31d 1e305us lognormal:1000d:1 1s-31d; do
+        sim --items 10 --item-time "$time"
+        ended_with 2
+        says "--item-time: a time is at most 30 days"
+    done
+    sim --items 10 --item-time 1s --load-time 100000000d
+    ended_with 2
+    says "--load-time: a time is at most 30 days"
+    printf '1\n1e308\n' >times.txt
+    sim --items 10 --item-time @times.txt
+    ended_with 65
+    says "times.txt line 2" "at most 30 days"
+    sim --items 10 --item-time 1s --slow 1:1e300 --devices 2
+    ended_with 2
+    says "at most 1000"
+    sim --items 10000 --item-time 30d --devices 1 --runs 1
+    ended_with 2
+    says "on 1 device takes more than 100 years"
+}
+
 @test "a run in which nothing was answered teaches nothing" {
     seq 3 >in.txt
     map -g cpu:1 in.txt -o out.txt -- false

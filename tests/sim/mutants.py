@@ -37,12 +37,19 @@ MUTANTS = {
     "credits are never used up": (
         "feed_send.c", "    w->credits -= MIN(w->credits, (uint64_t)range.count);\n", ""),
     "the window has no end": (
-        "feed_items.c", "    uint64_t end = MIN(f->known, f->frontier + f->spread);\n", "    uint64_t end = f->known;\n"),
+        "feed_items.c", "    uint64_t end = MIN(f->known, window_end(f));\n", "    uint64_t end = f->known;\n"),
     "of several commits at once one is not counted": (
         "feed_items.c", "    f->settled += count;\n", "    f->settled += count > 2 ? count - 1 : count;\n"),
     "what an earlier session did is done again": (
-        "feed_items.c", "                slot_of(f, f->next)->state = SLOT_DONE;\n",
-        "                pool_add(f, (struct sent_range){f->next, 1}, f->now_ms, NONE);\n"),
+        "feed_items.c", "            items_skip(f, f->next, reach);\n",
+        "            for (uint64_t at = f->next; at < reach; at++)\n"
+        "                pool_add(f, (struct sent_range){at, 1}, f->now_ms, NONE);\n"),
+    "a block is used again before the frontier has left it": (
+        "feed_window.c", "return f->frontier - offset_of(f, f->frontier) + f->spread;", "return f->frontier + f->spread;"),
+    "an unfolded block has forgotten its answers": (
+        "feed_window.c", ".flags = offset < block->n_answered ? ANSWERED_FIRST : 0", ".flags = 0"),
+    "an unfolded block is lost to its owner's list": (
+        "feed_window.c", "    link_after(f, w, around.prev, ring);\n", ""),
     "workers are started after a stop": (
         "feed_life.c", "    if (f->is_stopping || f->is_complete)\n        return;\n    cooling_end(f);\n",
         "    cooling_end(f);\n"),
@@ -57,7 +64,7 @@ MUTANTS = {
     "revoked answers are forgotten altogether": (
         "feed_items.c", "    owned_return(f, worker, true);\n", ""),
     "a copy goes to a third worker": (
-        "feed_reissue.c", "slot->owner[1] == 0 && !(slot->flags & ANSWERED_FIRST)", "!(slot->flags & ANSWERED_FIRST)"),
+        "feed_window.c", "slot.owner[1] == 0 && !(slot.flags & ANSWERED_FIRST)", "!(slot.flags & ANSWERED_FIRST)"),
     "a group that nobody takes is dropped": (
         "feed_groups.c", "        group_wait(f, index); /* what was not sent yet, for the next worker */\n",
         "        group_free(f, index);\n"),

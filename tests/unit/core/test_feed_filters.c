@@ -64,9 +64,37 @@ static void a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond(
     scene_close(&scene);
 }
 
+/* Nobody is charged: the first worker still has the item, and its answer counts. */
+static void a_copy_that_was_answered_just_before_a_crash_is_forgotten(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        TELL(&scene, .kind = EV_STARTED, .worker = worker);
+        TELL(&scene, .kind = EV_ROOM, .worker = worker, .count = 100);
+    }
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 1, .count = 1);
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 1, .count = 1);
+    buf_reset(&scene.said);
+    scene.now_ms += 1000;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "COMMIT w1 1+2; NOTE w1; SEND w1 0+1; ");
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 1, .count = 1);
+    TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
+    expect(&scene, "REVOKE w1; ");
+    assert_int_equal(feed_item_failures(scene.feed, 0), 0);
+    TELL(&scene, .kind = EV_ANSWERS, .worker = 0, .count = 1);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CLEAN);
+    expect(&scene, "END w0; COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_that_was_answered_just_before_a_crash_is_forgotten),
         cmocka_unit_test(a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond),
         cmocka_unit_test(a_filter_that_holds_its_answers_back_is_not_over_the_limit_for_one_item),
     };

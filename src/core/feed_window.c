@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where the state of the items in the window is kept. A fast filter has a hundred thousand of them in
+ * hand, neighbours of neighbours, all alike: a block of them that went to one worker and is answered in
+ * order is folded into a few words. Whatever concerns a single item unfolds its block into slots; whoever
+ * reads or writes a slot need not know. So memory follows the accidents, not the items.
+ */
+#include "core/feed_impl.h"
+
+enum {
+    BLOCK_LOG2_MAX = 6, /* items in a block: what is sent at a time is rounded down to that */
+    BLOCKS_LOG2_MIN = 3,
+};
+
+/* In a list of items, a folded block stands for all of its items. */
+static const uint32_t BLOCK_REF = 1u << 31;
+
+/* Not to be asked of NONE, which has all bits. */
+static bool is_block_ref(uint32_t ref)
+{
+    return ref & BLOCK_REF;
+}
+
+uint32_t block_log2(uint64_t spread)
+{
+    uint32_t log2 = 0;
+    while (log2 < BLOCK_LOG2_MAX && spread >> (log2 + 1) >= 1u << BLOCKS_LOG2_MIN)
+        log2++;
+    return log2;
+}
+
+static uint32_t ring_of(const struct feed *f, uint64_t item)
+{
+    return (uint32_t)(item & f->mask);
+}
+
+static uint32_t offset_of(const struct feed *f, uint64_t item)
+{
+    return (uint32_t)(item & (f->block_size - 1));
+}
+
+static struct block *block_of(const struct feed *f, uint64_t item)
+{
+    return &f->blocks[ring_of(f, item) >> f->block_log2];
+}
+
+static uint32_t ring_begin(const struct feed *f, const struct block *block)
+{
+    return (uint32_t)(block - f->blocks) << f->block_log2;
+}
+
+/* The item of a place in the ring. */
+static uint64_t item_of(const struct feed *f, uint32_t ring)
+{
+    uint64_t low = f->config.order ? 0 : f->frontier;
+    return low + ((ring - low) & f->mask);
+}
+
+static struct slot *slot_at(const struct feed *f, uint32_t ring)
+{
+    return &f->slots[f->blocks[ring >> f->block_log2].slots + (ring & (f->block_size - 1))];
+}
+
+uint64_t window_end(const struct feed *f)
+{
+    /* A block is used again when the frontier has left it. */
+    return f->frontier - offset_of(f, f->frontier) + f->spread;
+}
+
+/* ---- who has what ---- */
+
+static struct links *links_of(const struct feed *f, uint32_t ref)
+{
+    return is_block_ref(ref) ? &f->blocks[ref & ~BLOCK_REF].links : &slot_at(f, ref)->links;
+}
+
+static void link_after(struct feed *f, struct worker *w, uint32_t ref, uint32_t other)
+{
+    if (ref == NONE)
+        w->head = other;
+    else
+        links_of(f, ref)->next = other;
+}
+
+static void link_before(struct feed *f, struct worker *w, uint32_t ref, uint32_t other)
+{
+    if (ref == NONE)
+        w->tail = other;
+    else
+        links_of(f, ref)->prev = other;
+}
+
+static void list_append(struct feed *f, uint32_t worker, uint32_t ref)
+{
+    struct worker *w = &f->workers[worker];
+    *links_of(f, ref) = (struct links){NONE, w->tail};
+    link_after(f, w, w->tail, ref);
+    w->tail = ref;
+}
+
+static void list_remove(struct feed *f, uint32_t worker, uint32_t ref)
+{
+    struct worker *w = &f->workers[worker];
+    struct links links = *links_of(f, ref);
+    link_after(f, w, links.prev, links.next);
+    link_before(f, w, links.next, links.prev);
+}
+
+void owned_link(struct feed *f, uint32_t worker, uint64_t item)
+{
+    list_append(f, worker, ring_of(f, item));
+}
+
+void owned_unlink(struct feed *f, uint32_t worker, uint64_t item)
+{
+    list_remove(f, worker, ring_of(f, item));
+}
+
+static struct sent_range ref_items(const struct feed *f, uint32_t ref)
+{
+    if (!is_block_ref(ref))
+        return (struct sent_range){item_of(f, ref), 1};
+    uint64_t first = item_of(f, ring_begin(f, &f->blocks[ref & ~BLOCK_REF]));
+    return (struct sent_range){first, f->block_size};
+}
+
+struct owned owned_begin(const struct feed *f, uint32_t worker)
+{
+    return (struct owned){.next = f->workers[worker].head, .copy_is_next = true};
+}
+
+struct sent_range owned_run(const struct feed *f, uint32_t worker, struct owned *at)
+{
+    uint32_t ref = at->next;
+    if (ref != NONE) {
+        at->next = links_of(f, ref)->next;
+        return ref_items(f, ref);
+    }
+    bool is_copy = at->copy_is_next && f->workers[worker].copy != UINT64_MAX;
+    at->copy_is_next = false;
+    return (struct sent_range){is_copy ? f->workers[worker].copy : 0, is_copy};
+}
+
+uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at)
+{
+    if (at->run.count == 0)
+        at->run = owned_run(f, worker, at);
+    if (at->run.count == 0)
+        return UINT64_MAX;
+    at->run.count--;
+    return at->run.first++;
+}
+
+uint64_t owned_last_alone(const struct feed *f, uint32_t worker)
+{
+    for (uint32_t ref = f->workers[worker].tail; ref != NONE; ref = links_of(f, ref)->prev) {
+        struct sent_range items = ref_items(f, ref);
+        uint64_t last = items.first + items.count - 1;
+        struct slot slot = slot_peek(f, last);
+        if (slot.owner[1] == 0 && !(slot.flags & ANSWERED_FIRST))
+            return last;
+    }
+    return UINT64_MAX;
+}
+
+/* ---- folded and unfolded ---- */
+
+static bool is_folded(const struct block *block)
+{
+    return block->slots == NONE;
+}
+
+static uint32_t slots_take(struct feed *f)
+{
+    uint32_t first = f->slots_free;
+    if (first == NONE) {
+        first = f->slots_used;
+        f->slots_used += f->block_size;
+        ASSERT(f->slots_used <= f->spread);
+    } else {
+        f->slots_free = f->slots[first].links.next;
+    }
+    return first;
+}
+
+static void slots_give(struct feed *f, struct block *block)
+{
+    f->slots[block->slots].links.next = f->slots_free;
+    f->slots_free = block->slots;
+    *block = (struct block){.slots = NONE};
+}
+
+static struct slot folded_slot(const struct block *block, uint32_t offset)
+{
+    return (struct slot){.state = block->state,
+                         .owner = {block->owner},
+                         .sent_order = block->sent_order,
+                         .flags = offset < block->n_answered ? ANSWERED_FIRST : 0};
+}
+
+static void unfold(struct feed *f, struct block *block)
+{
+    uint32_t first = slots_take(f), ring = ring_begin(f, block), end = ring + f->block_size;
+    struct links around = block->links;
+    bool is_listed = block->state == SLOT_SENT;
+    for (uint32_t i = 0; i < f->block_size; i++) {
+        f->slots[first + i] = folded_slot(block, i);
+        f->slots[first + i].links = (struct links){ring + i + 1, ring + i - 1};
+    }
+    block->slots = first;
+    if (!is_listed)
+        return;
+    struct worker *w = &f->workers[block->owner - 1];
+    slot_at(f, ring)->links.prev = around.prev;
+    slot_at(f, end - 1)->links.next = around.next;
+    link_after(f, w, around.prev, ring);
+    link_before(f, w, around.next, end - 1);
+}
+
+struct slot *slot_of(struct feed *f, uint64_t item)
+{
+    struct block *block = block_of(f, item);
+    if (is_folded(block))
+        unfold(f, block);
+    return slot_at(f, ring_of(f, item));
+}
+
+struct slot slot_peek(const struct feed *f, uint64_t item)
+{
+    const struct block *block = block_of(f, item);
+    return is_folded(block) ? folded_slot(block, offset_of(f, item))
+                            : *slot_at(f, ring_of(f, item));
+}
+
+/* ---- whole blocks ---- */
+
+/* The block of these items if they fill it and it is folded, and as `state` says; or NULL. */
+static struct block *whole_block(const struct feed *f, struct sent_range items, uint8_t state)
+{
+    struct block *block = block_of(f, items.first);
+    bool is_whole = offset_of(f, items.first) == 0 && items.count >= f->block_size;
+    return is_whole && is_folded(block) && block->state == state ? block : NULL;
+}
+
+uint32_t block_send(struct feed *f, uint32_t worker, struct sent_range items)
+{
+    struct block *block = f->config.order ? NULL : whole_block(f, items, SLOT_FREE);
+    if (!block || !answers_in_order(&f->workers[worker]))
+        return 0;
+    block->state = SLOT_SENT;
+    block->owner = (uint16_t)(worker + 1);
+    block->sent_order = f->sent_order;
+    block->n_answered = 0;
+    list_append(f, worker, (uint32_t)(block - f->blocks) | BLOCK_REF);
+    return f->block_size;
+}
+
+uint32_t block_answer(struct feed *f, uint32_t worker, struct sent_range items)
+{
+    struct block *block = block_of(f, items.first);
+    uint32_t offset = offset_of(f, items.first);
+    if (!is_in_window(f, items.first) || !is_folded(block))
+        return 0;
+    ASSERT(block->state == SLOT_SENT && block->owner == worker + 1 && block->n_answered == offset);
+    uint32_t count = MIN(items.count, f->block_size - offset);
+    block->n_answered = (uint8_t)(offset + count);
+    return count;
+}
+
+uint32_t block_win(struct feed *f, uint32_t worker, struct sent_range items)
+{
+    struct block *block = whole_block(f, items, SLOT_SENT);
+    if (!block)
+        return 0;
+    ASSERT(block->n_answered == f->block_size); /* nothing is confirmed while something is owed */
+    list_remove(f, worker, (uint32_t)(block - f->blocks) | BLOCK_REF);
+    *block = (struct block){.slots = NONE, .state = SLOT_COMMITTING};
+    return f->block_size;
+}
+
+uint32_t block_done(struct feed *f, struct sent_range items)
+{
+    struct block *block = whole_block(f, items, SLOT_COMMITTING);
+    if (!block)
+        return 0;
+    block->state = SLOT_DONE;
+    return f->block_size;
+}
+
+void items_skip(struct feed *f, uint64_t first, uint64_t end)
+{
+    for (uint64_t item = first, step; item < end; item += step) {
+        struct sent_range left = {item, (uint32_t)MIN(end - item, (uint64_t)f->block_size)};
+        struct block *block = whole_block(f, left, SLOT_FREE);
+        step = block ? f->block_size : 1;
+        if (block)
+            block->state = SLOT_DONE;
+        else
+            slot_of(f, item)->state = SLOT_DONE;
+    }
+}
+
+/* ---- the frontier ---- */
+
+/* Past the whole block, or the one item, where it stands. 0: that is not done yet. */
+static uint64_t frontier_step(struct feed *f)
+{
+    struct block *block = block_of(f, f->frontier);
+    if (slot_peek(f, f->frontier).state != SLOT_DONE)
+        return 0;
+    if (is_folded(block)) {
+        *block = (struct block){.slots = NONE};
+        return f->block_size;
+    }
+    if (offset_of(f, f->frontier + 1) == 0)
+        slots_give(f, block);
+    return 1;
+}
+
+void frontier_advance(struct feed *f)
+{
+    for (uint64_t step = 1; step > 0 && f->frontier < f->next; f->frontier += step)
+        step = frontier_step(f);
+}
+
+void frontier_jump(struct feed *f, uint64_t item)
+{
+    struct block *block = block_of(f, f->frontier);
+    ASSERT(f->frontier == f->next && item >= f->next);
+    if (!is_folded(block) && item - f->frontier >= f->block_size - offset_of(f, f->frontier))
+        slots_give(f, block);
+    f->frontier = f->next = item;
+}

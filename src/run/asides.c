@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * <output>.failed.jsonl: what was set aside, with the reason and all that is needed to try it again.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "data/outfile.h"
+#include "run/session.h"
+#include "run/shard.h"
+#include "store/store.h"
+
+char *asides_path(const struct session *s)
+{
+    if (output_is_direct(s->request->out_path))
+        return path_join(s->run_dir, "failed.jsonl");
+    if (shard_output_is_folder(s->request->out_path))
+        return xasprintf("%.*s.failed.jsonl", (int)strlen(s->request->out_path) - 1,
+                         s->request->out_path);
+    return xasprintf("%s.failed.jsonl", s->request->out_path);
+}
+
+/* The record as it stands, as text or, if it is none, in base64. */
+static void malformed_add(struct session *s, uint64_t item, struct buf *text)
+{
+    cleanup_buf struct buf record = BUF_INIT;
+    if (source_record(s->source, item, &record, NULL) != 0)
+        return;
+    if (utf8_is_valid(buf_str(&record))) {
+        buf_add_text(text, ",\"record\":");
+        buf_add_json(text, buf_str(&record));
+    } else {
+        buf_add_text(text, ",\"record_b64\":\"");
+        buf_add_base64(text, buf_str(&record));
+        buf_add_char(text, '"');
+    }
+}
+
+static void aside_add(struct session *s, const struct aside_row *row, struct buf *text)
+{
+    const char *key = "data";
+    cleanup_buf struct buf data = BUF_INIT;
+    buf_addf(text, "{\"item\":%lu,\"place\":", row->item);
+    buf_add_json(text, str_of(row->place ? row->place : ""));
+    buf_addf(text, ",\"attempts\":%u,\"reason\":", row->attempts);
+    buf_add_json(text, str_of(row->reason));
+    if (row->stderr_tail) {
+        buf_add_text(text, ",\"stderr_tail\":");
+        buf_add_json(text, str_of(row->stderr_tail));
+    }
+    if (s->shards) {
+        buf_add_char(text, ',');
+        shard_members_add(s->shards, row->item, text);
+    } else if (source_item_json(s->source, row->item, &data, &key, NULL) == 0) {
+        buf_addf(text, ",\"%s\":%s", key, buf_text(&data));
+    } else {
+        malformed_add(s, row->item, text);
+        s->n_malformed++;
+    }
+    buf_add_text(text, "}\n");
+}
+
+/* As many as there are may have failed, so they are not kept in memory. */
+static int asides_stream(struct session *s, struct row_reader *reader, struct outfile *file,
+                         uint64_t *n_out, struct err *err)
+{
+    struct aside_row row;
+    int rc;
+    while ((rc = aside_reader_next(reader, &row, err)) > 0) {
+        aside_add(s, &row, &file->pending);
+        ++*n_out;
+        rc = outfile_pump(file, err);
+        if (rc)
+            return rc;
+    }
+    return rc;
+}
+
+int asides_write(struct session *s, uint64_t *n_out, struct err *err)
+{
+    cleanup_free char *path = asides_path(s);
+    struct outfile file = OUTFILE_INIT;
+    struct row_reader *reader;
+    *n_out = s->n_malformed = 0;
+    int rc = aside_reader_open(&reader, s->store, err);
+    if (rc)
+        return rc;
+    rc = outfile_open(&file, path, true, err);
+    if (rc == 0)
+        rc = asides_stream(s, reader, &file, n_out, err);
+    row_reader_close(reader);
+    if (rc == 0 && *n_out > 0)
+        rc = outfile_commit(&file, err);
+    outfile_close(&file);
+    if (rc == 0 && *n_out == 0)
+        unlink(path);
+    return rc;
+}
