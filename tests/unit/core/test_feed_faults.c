@@ -407,47 +407,6 @@ static void a_model_that_does_not_fit_charges_no_item(void **state)
     scene_close(&scene);
 }
 
-/* As a shard: it does one item in batches of its own, says at which it ran out, and dies of it. */
-static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(void **state)
-{
-    (void)state;
-    struct scene scene;
-    const uint32_t device_of[] = {0};
-    scene_open(&scene, &(struct feed_config){.n_workers = 1,
-                                             .n_devices = 1,
-                                             .device_of = device_of,
-                                             .retries = 1,
-                                             .batch = 256,
-                                             .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
-    for (uint64_t batch = 256; batch > 1; batch /= 2) {
-        struct feed_counts counts;
-        char spawned[40];
-        snprintf(spawned, sizeof(spawned), "SPAWN w0 batch %lu; ", batch);
-        expect(&scene, spawned);
-        channel_up(&scene, 0, 1);
-        expect(&scene, "SEND w0 0+1; ");
-        TELL(&scene, .kind = EV_OOM, .count = batch);
-        snprintf(spawned, sizeof(spawned), "BATCH w0 batch %lu; ", batch / 2);
-        expect(&scene, spawned);
-        TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM);
-        expect(&scene, "");
-        feed_counts(scene.feed, &counts);
-        assert_int_equal(counts.retries, 0);
-        assert_int_equal(feed_item_failures(scene.feed, 0), 0);
-        scene.now_ms += 10;
-        TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
-    }
-    expect(&scene, "SPAWN w0 batch 1; ");
-    channel_up(&scene, 0, 1);
-    TELL(&scene, .kind = EV_OOM, .count = 1);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM); /* it cannot be smaller */
-    struct feed_counts counts;
-    feed_counts(scene.feed, &counts);
-    assert_int_equal(counts.ooms, 10);
-    scene_close(&scene);
-}
-
 static void out_of_memory_with_batches_in_a_queue_halves_the_batch(void **state)
 {
     (void)state;
@@ -692,7 +651,6 @@ int main(void)
         cmocka_unit_test(an_event_at_the_time_of_a_tick_does_not_swallow_it),
         cmocka_unit_test(a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back),
         cmocka_unit_test(a_model_that_does_not_fit_charges_no_item),
-        cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
         cmocka_unit_test(out_of_memory_with_batches_in_a_queue_halves_the_batch),
         cmocka_unit_test(a_filter_that_answers_and_dies_each_time_does_not_go_on_forever),
         cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
