@@ -47,15 +47,24 @@ static size_t utf8_sequence(const unsigned char *at, const unsigned char *end)
     return 0;
 }
 
+/* Eight bytes of ASCII at once. */
+static const unsigned char *skip_ascii(const unsigned char *at, const unsigned char *end)
+{
+    uint64_t text;
+    while (end - at >= (ptrdiff_t)sizeof(text)) {
+        memcpy(&text, at, sizeof(text));
+        if (text & 0x8080808080808080u)
+            break;
+        at += sizeof(text);
+    }
+    return at;
+}
+
 bool utf8_is_valid(struct str text)
 {
     const unsigned char *at = (const unsigned char *)text.at, *end = at + text.len;
-    while (at < end) {
-        if (*at < 0x80) {
-            at++;
-            continue;
-        }
-        size_t len = utf8_sequence(at, end);
+    while ((at = skip_ascii(at, end)) < end) {
+        size_t len = *at < 0x80 ? 1 : utf8_sequence(at, end);
         if (len == 0)
             return false;
         at += len;
@@ -529,10 +538,13 @@ void buf_add_json(struct buf *buf, struct str text)
     buf_reserve(buf, text.len + 2);
     buf_add_char(buf, '"');
     while (at < end) {
-        const unsigned char *plain = at;
-        while (at < end && *at >= 0x20 && *at != '"' && *at != '\\' && *at < 0x80)
-            at++;
-        buf_add(buf, plain, (size_t)(at - plain));
+        struct cursor plain = {at, end};
+        skip_plain(&plain);
+        while (plain.at < end && *plain.at >= 0x20 && *plain.at != '"' && *plain.at != '\\' &&
+               *plain.at < 0x80)
+            plain.at++;
+        buf_add(buf, at, (size_t)(plain.at - at));
+        at = plain.at;
         if (at >= end)
             break;
         if (*at < 0x80) {

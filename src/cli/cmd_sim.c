@@ -310,8 +310,10 @@ static int html_write(const char *path, const struct forecast_opts *opts,
     one.config.context = timeline;
     one.config.on_span = span_draw;
     int rc = forecast_run(&one, row->n_devices, &drawn);
-    snprintf(title, sizeof(title), "muster sim: %u device%s", row->n_devices,
+    snprintf(title, sizeof(title), "muster sim: one run on %u device%s", row->n_devices,
              row->n_devices == 1 ? "" : "s");
+    if (rc == 0 && drawn.worst_end == SIM_DONE)
+        timeline_mark_end(timeline, drawn.wall_us);
     timeline_page(timeline, title, text, &page);
     timeline_free(timeline);
     if (rc)

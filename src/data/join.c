@@ -144,7 +144,7 @@ static int first_look(struct join *join, struct err *err)
     struct outfile *out = join->out;
     join->out = NULL;
     join->has_notes = true;
-    join->ids = join->opts->id_field ? id_table_new() : NULL;
+    join->ids = join->opts->id_field ? id_table_new(UINT64_MAX) : NULL;
     int rc = pass(join, err);
     if (rc == 0)
         rc = expect_check(join, err);
@@ -164,7 +164,7 @@ static int output_fill(struct join *join, struct err *err)
     if (is_converted(join))
         return join_convert(join, join->stats->out_format, err);
     join->has_notes = !needs_look;
-    join->ids = !needs_look && join->opts->id_field ? id_table_new() : NULL;
+    join->ids = !needs_look && join->opts->id_field ? id_table_new(UINT64_MAX) : NULL;
     rc = pass(join, err);
     return rc ? rc : expect_check(join, err);
 }

@@ -74,7 +74,8 @@ static int look_take(void *context, uint64_t item, struct str record, struct err
 {
     const struct join_opts *opts = context;
     (void)item;
-    if (!json_is_object(record))
+    if (!str_starts_with(str_trim(record),
+                         STR("{"))) /* a value it is, the source has seen to that */
         return fail(err, ERR_DATA, "not an object");
     return opts->look(opts->look_context, record, err);
 }
@@ -83,8 +84,13 @@ int join_look(struct join *join, struct err *err)
 {
     const struct walk walk = {look_take, (void *)(uintptr_t)join->opts};
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < join->n_files; i++)
-        rc = file_walk(&walk, &join->files[i], err);
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (file->format == FORMAT_LINES)
+            return fail(err, ERR_USAGE, "%s holds lines, which have no fields",
+                        file->head.input.name);
+        rc = file_walk(&walk, file, err);
+    }
     if (rc == 0 && join->opts->look_end)
         rc = join->opts->look_end(join->opts->look_context, err);
     return rc;

@@ -20,14 +20,16 @@ struct id_slot {
 };
 
 struct id_table {
+    uint64_t hash_mask;
     struct id_slot *slots; /* a power of two of them, at most three quarters in use */
     size_t n_slots, n_ids;
     struct buf value, other; /* scratch */
 };
 
-struct id_table *id_table_new(void)
+struct id_table *id_table_new(uint64_t hash_mask)
 {
     struct id_table *table = xcalloc(1, sizeof(*table));
+    table->hash_mask = hash_mask;
     table->n_slots = SLOTS_MIN;
     table->slots = xcalloc(table->n_slots, sizeof(*table->slots));
     return table;
@@ -149,7 +151,7 @@ int id_add(struct join *join, struct join_file *file, struct str raw, uint64_t o
             join, file, offset, err,
             file->separator ? "its '%s' is empty%.*s" : "its '%s' is no text and no number: %.*s",
             join->opts->id_field, (int)MIN(raw.len, (size_t)(file->separator ? 0 : 80)), raw.at);
-    uint64_t hash = XXH3_64bits(table->value.at, table->value.len);
+    uint64_t hash = XXH3_64bits(table->value.at, table->value.len) & table->hash_mask;
     size_t i = hash & (table->n_slots - 1);
     for (; table->slots[i].place; i = (i + 1) & (table->n_slots - 1)) {
         bool is_duplicate = false;

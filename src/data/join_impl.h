@@ -102,7 +102,8 @@ int join_fail(struct join *join, struct join_file *file, uint64_t offset, struct
 /* ---- join_ids.c ---- */
 
 struct id_table;
-struct id_table *id_table_new(void);
+/* Bits of the hashes that are used: UINT64_MAX, fewer in tests. */
+struct id_table *id_table_new(uint64_t hash_mask);
 void id_table_free(struct id_table *table);
 /*
  * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the file.

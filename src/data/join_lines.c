@@ -91,7 +91,7 @@ static int line_put(struct join *join, struct str line, struct err *err)
 {
     if (!join->out)
         return 0;
-    if (str_ends_with(line, STR("\r")))
+    while (str_ends_with(line, STR("\r"))) /* CR CR LF is what Windows makes of CR LF */
         line.len--;
     buf_add_str(&join->out->pending, line);
     buf_add_text(&join->out->pending, join->line_end);

@@ -10,8 +10,8 @@
 int score_fields_parse(struct str text, struct score_opts *out, struct err *err)
 {
     struct str rest = text;
-    bool has_both = str_next(&rest, '=', &out->true_field) && out->true_field.len > 0 &&
-                    rest.at && rest.len > 0;
+    bool has_both = str_next(&rest, '=', &out->true_field) && out->true_field.len > 0 && rest.at &&
+                    rest.len > 0;
     out->predicted_field = rest;
     if (has_both)
         return 0;
@@ -47,7 +47,7 @@ static void names_grow(struct names *names)
         names->slots[slot_of(names, names_get(names, i))] = (uint32_t)i + 1;
 }
 
-static int names_add(struct names *names, struct str word, const char *field, uint32_t *out,
+static int names_add(struct names *names, struct str word, struct str field, uint32_t *out,
                      struct err *err)
 {
     if (names->len == names->cap)
@@ -55,8 +55,8 @@ static int names_add(struct names *names, struct str word, const char *field, ui
     size_t slot = slot_of(names, word);
     if (names->slots[slot] == 0) {
         if (names->len == SCORE_NAMES_MAX)
-            return fail(err, ERR_DATA, "'%s' has more than %d values; is it a label?", field,
-                        SCORE_NAMES_MAX);
+            return fail(err, ERR_DATA, "'%.*s' has more than %d values; is it a label?",
+                        (int)field.len, field.at, SCORE_NAMES_MAX);
         buf_add_str(&names->text, word);
         names->ends[names->len++] = names->text.len;
         names->slots[slot] = (uint32_t)names->len;
@@ -78,6 +78,9 @@ struct score *score_new(const struct score_opts *opts)
 {
     struct score *score = xcalloc(1, sizeof(*score));
     score->opts = *opts;
+    score->fields[SCORE_TRUE] = opts->true_field;
+    score->fields[SCORE_PREDICTED] = opts->predicted_field;
+    score->fields[SCORE_BY] = str_of(opts->by_field);
     score->n_slots = 64;
     score->cells = xcalloc(score->n_slots, sizeof(*score->cells));
     score->is_true = xcalloc(SCORE_NAMES_MAX, sizeof(*score->is_true));
@@ -131,34 +134,48 @@ static void cell_count(struct score *score, struct score_cell like)
         cells_grow(score);
 }
 
-/* A member as text; null is nothing. */
-static int field_read(struct score *score, struct str object, struct str field, struct names *names,
-                      uint32_t *out, struct err *err)
+/* The number of a value as text; null is nothing. */
+static int value_number(struct score *score, enum score_field field, struct str value,
+                        uint32_t *out, struct err *err)
 {
-    char name[256];
-    struct str value;
-    snprintf(name, sizeof(name), "%.*s", (int)field.len, field.at);
-    if (!json_get(object, name, &value))
-        return fail(err, ERR_DATA, "it has no '%s' to be scored by", name);
+    struct names *names = field == SCORE_BY ? &score->groups : &score->labels;
     buf_reset(&score->text);
     if (json_kind_of(value) == JSON_STRING)
         (void)json_to_text(value, &score->text);
     else if (json_kind_of(value) != JSON_NULL)
         buf_add_str(&score->text, value);
-    return names_add(names, str_trim(buf_str(&score->text)), name, out, err);
+    return names_add(names, str_trim(buf_str(&score->text)), score->fields[field], out, err);
+}
+
+/* The members that matter; at == NULL where there is none. */
+static void values_find(const struct score *score, struct str object,
+                        struct str values[N_SCORE_FIELDS])
+{
+    struct json_members walk = json_members(object);
+    struct str key, value;
+    while (json_next(&walk, &key, &value))
+        for (size_t i = 0; i < N_SCORE_FIELDS; i++)
+            if (!values[i].at && str_equal(key, score->fields[i]))
+                values[i] = value;
 }
 
 int score_add(struct score *score, struct str object, struct err *err)
 {
-    const struct score_opts *opts = &score->opts;
-    struct score_cell like = {0};
-    int rc = field_read(score, object, opts->true_field, &score->labels, &like.is, err);
-    if (rc == 0)
-        rc = field_read(score, object, opts->predicted_field, &score->labels, &like.said, err);
-    if (rc == 0 && opts->by_field)
-        rc = field_read(score, object, str_of(opts->by_field), &score->groups, &like.group, err);
-    if (rc)
-        return rc;
+    struct str values[N_SCORE_FIELDS] = {0};
+    uint32_t numbers[N_SCORE_FIELDS] = {0};
+    values_find(score, object, values);
+    for (enum score_field i = 0; i < N_SCORE_FIELDS; i++) {
+        struct str name = score->fields[i];
+        if (!name.at)
+            continue;
+        if (!values[i].at)
+            return fail(err, ERR_DATA, "it has no '%.*s' to be scored by", (int)name.len, name.at);
+        int rc = value_number(score, i, values[i], &numbers[i], err);
+        if (rc)
+            return rc;
+    }
+    struct score_cell like = {
+        .group = numbers[SCORE_BY], .is = numbers[SCORE_TRUE], .said = numbers[SCORE_PREDICTED]};
     score->n_records++;
     if (names_get(&score->labels, like.is).len == 0) {
         score->n_unlabelled++;

@@ -13,7 +13,7 @@ enum {
 /* Words numbered from 0 as they come. */
 struct names {
     struct buf text;
-    size_t *ends; /* word i ends at ends[i] */
+    size_t *ends;    /* word i ends at ends[i] */
     uint32_t *slots; /* number + 1; 0: free */
     size_t len, cap, n_slots;
 };
@@ -24,8 +24,16 @@ struct score_cell {
     uint64_t count;           /* 0: free */
 };
 
+enum score_field {
+    SCORE_TRUE,
+    SCORE_PREDICTED,
+    SCORE_BY,
+    N_SCORE_FIELDS
+};
+
 struct score {
     struct score_opts opts;
+    struct str fields[N_SCORE_FIELDS]; /* the last is empty if nobody asked for groups */
     struct names labels, groups;
     struct score_cell *cells; /* a hash table: a power of two, at most half in use */
     size_t n_slots, n_cells;

@@ -222,8 +222,8 @@ void score_print(const struct score *score, struct buf *out)
 {
     if (score->opts.by_field)
         buf_addf(out, "%-20s", score->opts.by_field);
-    buf_addf(out, "%-20s  %11s  %9s  %9s  %9s  %9s  %9s\n", "LABEL", "RECORDS", "PRECISION", "RECALL",
-             "F1", "FPR", "FNR");
+    buf_addf(out, "%-20s  %11s  %9s  %9s  %9s  %9s  %9s\n", "LABEL", "RECORDS", "PRECISION",
+             "RECALL", "F1", "FPR", "FNR");
     outline_rows(score, ALL_GROUPS, out);
     cleanup_free uint32_t *groups = names_sorted(&score->groups);
     for (size_t i = 0; i < score->groups.len; i++)

@@ -7,9 +7,11 @@
 enum {
     WIDTH = 1200, /* of the plot, in units of the picture */
     LABEL = 90,
+    TOP = 18,
     ROW = 14,
     GAP = 4,
-    TICKS = 6
+    TICK = 5,
+    TICKS_MAX = 8
 };
 
 struct box {
@@ -25,7 +27,9 @@ struct row {
 
 struct timeline {
     uint32_t n_workers, n_rows;
-    uint64_t end_us; /* of the last box, which is where the axis ends */
+    uint64_t end_us;  /* of the last box, which is where the axis ends */
+    uint64_t done_us; /* 0: not known */
+    bool has_overlap; /* a worker does several things at one time */
     struct row rows[TIMELINE_ROWS];
 };
 
@@ -62,12 +66,20 @@ void timeline_add(struct timeline *timeline, enum timeline_kind kind, uint32_t w
     if (!row)
         return;
     timeline->end_us = MAX(timeline->end_us, to_us);
+    if (row->n_boxes > 0 && from_us < row->boxes[row->n_boxes - 1].to_us)
+        timeline->has_overlap = true;
     if (row->n_boxes == row->cap_boxes) {
         row->cap_boxes = row->cap_boxes ? 2 * row->cap_boxes : 64;
         row->boxes = xrealloc(row->boxes, row->cap_boxes * sizeof(*row->boxes));
     }
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
     row->boxes[row->n_boxes++] = (struct box){kind, from_us, to_us};
+}
+
+void timeline_mark_end(struct timeline *timeline, uint64_t at_us)
+{
+    timeline->done_us = at_us;
+    timeline->end_us = MAX(timeline->end_us, at_us);
 }
 
 static void escaped_add(struct buf *out, const char *text)
@@ -100,11 +112,12 @@ static const char page_head[] =
     "--rail:#2a2f34}}\n"
     "body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);"
     "margin:2em auto;max-width:1340px;padding:0 1em}\n"
-    "pre{font:13px/1.45 ui-monospace,monospace;overflow-x:auto}\nsvg{width:100%%;height:auto}\n"
-    "text{font-size:11px;fill:var(--ink)}.rail{fill:var(--rail)}.tick{stroke:var(--rail)}\n"
-    "rect.item{stroke:var(--paper);stroke-width:.4}\n";
+    "pre{font:13px/1.45 ui-monospace,monospace;overflow-x:auto}\n"
+    ".plot{overflow-x:auto}.plot svg{width:100%%;min-width:900px;height:auto}\n"
+    "text{font-size:11px;fill:var(--ink)}.rail{fill:var(--rail)}.tick,.done{stroke:var(--ink)}\n"
+    ".done{stroke-dasharray:4 3}rect.item{stroke:var(--paper);stroke-width:.4}\n";
 
-static void legend_add(struct buf *out)
+static void legend_add(const struct timeline *t, struct buf *out)
 {
     buf_add_text(out, "<p>");
     for (int k = 0; k < TIMELINE_KINDS; k++)
@@ -112,20 +125,61 @@ static void legend_add(struct buf *out)
                  "<svg style=\"width:12px;height:12px\"><rect class=\"%s\" width=\"12\" "
                  "height=\"12\"/></svg> %s &nbsp; ",
                  looks[k].class, looks[k].means);
-    buf_add_text(out, "the rest: nothing to do</p>\n");
+    buf_addf(out, "the rest: nothing to do%s</p>\n",
+             t->has_overlap ? "; stronger: several items side by side" : "");
+}
+
+/* The smallest of these that divides the axis into at most TICKS_MAX pieces. */
+static uint64_t tick_us(const struct timeline *t)
+{
+    static const uint32_t steps_s[] = {1,   2,   5,    10,   15,   30,    60,    120,   300,
+                                       600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400};
+    uint64_t step_us = 1;
+    for (int digit = 0; step_us < 1000000 && t->end_us / step_us > TICKS_MAX; digit++)
+        step_us = digit % 3 == 1 ? step_us / 2 * 5 : step_us * 2; /* 1 2 5 10 20 50 … */
+    if (step_us < 1000000)
+        return step_us;
+    for (size_t i = 0; i < countof(steps_s); i++)
+        if (t->end_us / (steps_s[i] * UINT64_C(1000000)) <= TICKS_MAX)
+            return steps_s[i] * UINT64_C(1000000);
+    for (step_us = 86400 * UINT64_C(1000000); t->end_us / step_us > TICKS_MAX;)
+        step_us *= 2;
+    return step_us;
+}
+
+static double x_of(const struct timeline *t, uint64_t at_us)
+{
+    return LABEL + (double)WIDTH * (double)at_us / (double)t->end_us;
 }
 
 static void axis_add(const struct timeline *t, uint32_t height, struct buf *out)
 {
-    for (int i = 0; i <= TICKS; i++) {
-        char when[24];
-        int x = LABEL + WIDTH * i / TICKS;
-        duration_format(when, t->end_us / 1000 * (uint64_t)i / TICKS);
+    uint64_t step_us = tick_us(t);
+    for (uint64_t at_us = 0; at_us <= t->end_us; at_us += step_us) {
+        char when[24] = "0";
+        double x = x_of(t, at_us);
+        if (at_us > 0 && step_us < 1000)
+            snprintf(when, sizeof(when), "%lu us", (unsigned long)at_us);
+        else if (at_us > 0)
+            duration_format(when, at_us / 1000);
         buf_addf(out,
-                 "<line class=\"tick\" x1=\"%d\" y1=\"0\" x2=\"%d\" y2=\"%u\"/>"
-                 "<text x=\"%d\" y=\"%u\" text-anchor=\"middle\">%s</text>\n",
-                 x, x, height, x, height + 14, when);
+                 "<line class=\"tick\" x1=\"%.1f\" y1=\"%u\" x2=\"%.1f\" y2=\"%u\"/>"
+                 "<text x=\"%.1f\" y=\"%u\" text-anchor=\"middle\">%s</text>\n",
+                 x, height, x, height + TICK, x, height + TICK + 12, when);
     }
+}
+
+static void done_add(const struct timeline *t, uint32_t height, struct buf *out)
+{
+    char when[24];
+    double x = x_of(t, t->done_us);
+    if (t->done_us == 0)
+        return;
+    duration_format(when, t->done_us / 1000);
+    buf_addf(out,
+             "<line class=\"done\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%u\"/>"
+             "<text x=\"%.1f\" y=\"%d\" text-anchor=\"end\">all done after %s</text>\n",
+             x, TOP - 12, x, height, x - 5, TOP - 6, when);
 }
 
 /* The first boxes of these that are drawn as one: alike, each narrow, nothing seen between them. */
@@ -143,7 +197,7 @@ static size_t boxes_joined(const struct box *boxes, size_t n_boxes, double scale
 
 static void row_add(const struct timeline *t, const struct row *row, uint32_t at, struct buf *out)
 {
-    uint32_t y = at * (ROW + GAP);
+    uint32_t y = TOP + at * (ROW + GAP);
     double scale = (double)WIDTH / (double)t->end_us;
     buf_addf(out,
              "<text x=\"0\" y=\"%u\">worker %u</text><rect class=\"rail\" x=\"%d\" y=\"%u\" "
@@ -161,20 +215,25 @@ static void row_add(const struct timeline *t, const struct row *row, uint32_t at
 void timeline_page(const struct timeline *timeline, const char *title, const char *text,
                    struct buf *out)
 {
-    uint32_t height = timeline->n_rows * (ROW + GAP);
+    uint32_t height = TOP + timeline->n_rows * (ROW + GAP);
     buf_addf(out, page_head, title);
     for (int k = 0; k < TIMELINE_KINDS; k++)
         buf_addf(out, "rect.%s{fill:var(--%s)}\n", looks[k].class, looks[k].class);
+    if (timeline->has_overlap)
+        buf_add_text(out, ".plot rect.item{fill-opacity:.45;stroke:none}\n"
+                          ".plot rect.lost{fill-opacity:.75}\n");
     buf_addf(out, "</style></head><body>\n<h1>%s</h1>\n<pre>", title);
     escaped_add(out, text);
     buf_add_text(out, "</pre>\n");
-    legend_add(out);
-    buf_addf(out, "<svg viewBox=\"0 0 %d %u\" role=\"img\" aria-label=\"%s\">\n",
-             LABEL + WIDTH + 40, height + 20, title);
-    axis_add(timeline, height, out);
+    legend_add(timeline, out);
+    buf_addf(out,
+             "<div class=\"plot\"><svg viewBox=\"0 0 %d %u\" role=\"img\" aria-label=\"%s\">\n",
+             LABEL + WIDTH + 40, height + TICK + 16, title);
     for (uint32_t r = 0; r < timeline->n_rows; r++)
         row_add(timeline, &timeline->rows[r], r, out);
-    buf_add_text(out, "</svg>\n");
+    axis_add(timeline, height, out);
+    done_add(timeline, height, out);
+    buf_add_text(out, "</svg></div>\n");
     if (timeline->n_rows < timeline->n_workers)
         buf_addf(out, "<p>%u of %u workers are drawn.</p>\n", timeline->n_rows,
                  timeline->n_workers);

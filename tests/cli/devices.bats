@@ -327,6 +327,37 @@ END
     same out.jsonl want.jsonl
 }
 
+@test "a GPU that was lost and comes back is left alone by this run, and taken by its resume" {
+    export MUSTER MUSTER_FAKE_NVML=gpus=2,lostfile=1:$PWD/lost
+    pyworker feel <<'END'
+import muster, os, subprocess, time
+mine = os.environ["MUSTER_DEVICE_INDEX"]
+is_first = not os.path.exists("resumed")
+for number, item in enumerate(muster.items()):
+    if is_first and mine == "1":
+        open("lost", "w").close()
+        time.sleep(1000)
+    if is_first and number == 0:
+        while "gets no more work" not in open("muster-runs/latest/orchestrator.log").read():
+            time.sleep(0.05)
+        os.unlink("lost")
+        time.sleep(2.5)  # two looks at the devices
+    if is_first and number == 50:
+        subprocess.Popen([os.environ["MUSTER"], "stop"])
+    time.sleep(0.01)
+    item.done(item.index)
+END
+    seq 0 399 >in.txt
+    map -g all --grace 1s in.txt -o out.jsonl -- ./feel
+    ended_with 75
+    [ "$(query "select count(*) from attempts where seat = 1")" = 1 ]
+    touch resumed
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ "$(query "select count(*) from attempts where seat = 1 and items_done > 0")" = 1 ]
+    same out.jsonl in.txt
+}
+
 @test "a helper that crashes is started again, and the run goes on" {
     export MUSTER_FAKE_NVML=gpus=2,crashonce=0:$PWD/crash
     worker slow <<'END'

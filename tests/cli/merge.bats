@@ -478,5 +478,5 @@ metadata() {
     refuses 65 "nothing to score" -- --score y=p none.csv
     refuses 65 "no record has '2' as its true label" -- --score y=p --positive 2 a.csv
     refuses 2 "expected two fields" -- --score y a.csv
-    refuses 65 "a.txt line 1" -- --score y=p a.txt
+    refuses 2 "a.txt holds lines, which have no fields" -- --score y=p a.txt
 }

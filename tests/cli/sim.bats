@@ -75,6 +75,9 @@ END
     sim --items 200 --item-time 0.5s-2s --load-time 3s --devices 3 --html run.html
     ended_with 0
     [ "$(grep -c 'class="rail"' run.html)" -eq 3 ]
+    grep -q '>all done after [0-9.]* \(s\|m [0-9]* s\)<' run.html
+    [ "$(sed -n 's/.*text-anchor="middle">\(.*\)<.*/\1/p' run.html | head -3 | tr '\n' ' ')" = "0 10.0 s 20.0 s " ]
+    grep -q 'side by side' run.html && return 1
     grep -q '<rect class="loading"' run.html
     "$PYTHON" - <<'END'
 from html.parser import HTMLParser
@@ -87,6 +90,12 @@ class Check(HTMLParser):
         assert self.open_tags.pop() == tag, tag
 check = Check(); check.feed(open("run.html").read()); assert not check.open_tags, check.open_tags
 END
+}
+
+@test "the picture of workers that do several things at one time lets them shine through" {
+    sim --items 200 --item-time 1s --concurrency 4 --devices 2 --html run.html
+    ended_with 0
+    grep -q 'stronger: several items side by side' run.html
 }
 
 @test "a picture that has nowhere to go costs nobody the table" {

@@ -37,6 +37,7 @@ from scenes import SCENES, Scene, wait_until
 SESSION_LIMIT_S = 30.0
 LEFT_LIMIT_S = 15.0
 FOR_EVER = BEYOND = 1 << 40
+STAND_IN = "../fixtures/nvml/libfake_nvml.so"
 STATUSES = {0, 1, 2, 65, 69, 75, 124}
 COUNTS = struct.Struct("QQQQ256s")
 
@@ -149,7 +150,10 @@ class Bench:
         self.marked = Marked(mark)
         self.said = self.first_said = ""
         self.env = dict(os.environ, FAULT_MARK=mark, MUSTER_LOCK_DIR=os.path.join(self.base, "locks"))
-        self.env.pop("MUSTER_RUNS_DIR", None)
+        for name in ("MUSTER_RUNS_DIR", "CUDA_VISIBLE_DEVICES"):
+            self.env.pop(name, None)
+        if scene.has_gpus:
+            self.env.update(MUSTER_NVML=os.path.join(os.path.dirname(lib), STAND_IN), MUSTER_FAKE_NVML="gpus=2,full=1")
         if scene.program != "muster":
             self.muster = self.own_programs(muster)
         os.mkdir(self.folder)
@@ -189,6 +193,8 @@ class Bench:
             with open(self.counts, "wb") as file:
                 file.write(bytes(COUNTS.size))
             env.update(FAULT=fault, FAULT_PROGRAM=self.scene.program, FAULT_COUNTS=self.counts, LD_PRELOAD=self.lib)
+            if self.scene.helper:
+                env["FAULT_VERB"] = self.scene.helper
         stdin = open(self.path(self.scene.stdin), "rb") if self.scene.stdin else None
         try:
             done = subprocess.run(argv, cwd=self.folder, env=env, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE,

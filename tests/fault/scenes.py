@@ -96,6 +96,8 @@ class Scene(NamedTuple):
     run_dir: str = ""  # where the command wants its run
     is_interrupted: bool = False  # the scene begins where a first session was ended
     program: str = "muster"
+    helper: str = ""  # not the command itself, but what it starts by this verb
+    has_gpus: bool = False  # two, one of them in use, played by the stand-in for NVML
     kinds: AbstractSet[str] = frozenset()  # none: all
     files: AbstractSet[str] = frozenset()  # that it makes, beside the output
 
@@ -127,16 +129,19 @@ def pack(name: str, text: bytes) -> bytes:
     return text
 
 
-def map_argv(source: str, out: str, *options: str) -> Sequence[str]:
-    return ["-q", "-g", "cpu:2", "--grace", "1s", *options, source, "-o", out, "--", "./worker"]
+def map_argv(source: str, out: str, *options: str, devices: str = "cpu:2") -> Sequence[str]:
+    return ["-q", "-g", devices, "--grace", "1s", *options, source, "-o", out, "--", "./worker"]
 
 
 def scene(name: str, *options: str, data: str = "in.txt", out: str = "out.txt", **more: object) -> Scene:
     source = "-" if more.get("stdin") else data
-    return Scene(name, map_argv(source, out, *options), data=data, out=out, **more)  # type: ignore[arg-type]
+    devices = "all" if more.get("has_gpus") else "cpu:2"
+    argv = map_argv(source, out, *options, devices=devices)
+    return Scene(name, argv, data=data, out=out, **more)  # type: ignore[arg-type]
 
 
 GUARD_KINDS = {"open", "spawn", "malloc", "pipe", "read", "send", "recv"}
+HELPER_KINDS = {"open", "malloc", "send", "read", "stat"}
 
 SCENES = [
     scene("filter"),
@@ -157,4 +162,6 @@ SCENES = [
     scene("run-dir", "--run-dir", "muster-runs/here", run_dir="muster-runs/here"),
     scene("detach", "--detach", detaches=True),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
+    scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv"}),
+    scene("nvml helper", has_gpus=True, helper="nvml-helper", kinds=HELPER_KINDS),
 ]

@@ -4,7 +4,7 @@
  * whole batches), filters with keys, or channel workers; they are slow, heavy-tailed, stall for a while or
  * for good, fail, crash at the start, on one particular item, after so many items, run out of memory above
  * a batch size (and die of it, or say so), leave early with status 0, print stray lines, answer when they
- * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost, the run is
+ * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost and come back, the run is
  * stopped, the disk fills, muster is killed at any step and goes on with what was durable and with another
  * number of devices. Facts come twice or late where a kernel could do that. All rates are drawn from the
  * seed, so that some worlds have one kind of fault, some all, some none.
@@ -51,8 +51,9 @@ enum future_kind {
     F_LATE,  /* a word said before the signal was felt */
     F_GRACE, /* its shell ends one that does not go */
     F_LOST,  /* a device */
-    F_STOP,  /* flag in count */
-    F_OOM,   /* told, and survived, at batch count */
+    F_BACK, /* a lost one is there again, its memory free; for the next session, not for this one */
+    F_STOP, /* flag in count */
+    F_OOM,  /* told, and survived, at batch count */
     F_UNFIT, /* the item's record was looked at only when there was room for it */
     F_ECHO,  /* a fact that was told before, or means nothing */
     F_KINDS

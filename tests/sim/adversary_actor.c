@@ -356,6 +356,15 @@ static void on_input(struct world *w, const struct future *f)
 static void on_lost(struct world *w, const struct future *f)
 {
     step(w, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = f->worker});
+    if (chance(w, 0.5))
+        later(w, below(w, 300), (struct future){.kind = F_BACK, .worker = f->worker});
+}
+
+static void on_back(struct world *w, const struct future *f)
+{
+    step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = f->worker});
+    if (chance(w, 0.3))
+        later(w, below(w, 300), (struct future){.kind = F_LOST, .worker = f->worker});
 }
 
 static void on_stop(struct world *w, const struct future *f)
@@ -406,6 +415,7 @@ void happen(struct world *w, const struct future *f)
         [F_LATE] = {on_late, false},
         [F_GRACE] = {on_grace, true},
         [F_LOST] = {on_lost, false},
+        [F_BACK] = {on_back, false},
         [F_STOP] = {on_stop, false},
         [F_OOM] = {on_oom, true},
         [F_ECHO] = {on_echo, false},

@@ -32,6 +32,9 @@ MUTANTS = {
         "    if (start_failure || !blamed)\n        return;\n"),
     "a benched device gets workers again": (
         "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
+    "a device that was lost and comes back gets workers": (
+        "feed.c", "        f->workers[worker].memory_is_back = true;\n",
+        "        f->workers[worker].memory_is_back = true, f->devices[ev->worker].is_benched = false;\n"),
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
     "credits are never used up": (

@@ -109,6 +109,30 @@ static void a_lost_device_is_benched_and_its_items_go_elsewhere(void **state)
     scene_close(&scene);
 }
 
+static void a_lost_device_that_comes_back_is_taken_by_the_next_session_only(void **state)
+{
+    (void)state;
+    const struct feed_config config = {.n_workers = 2, .n_devices = 2, .no_reissue = true};
+    struct scene scene;
+    scene_open(&scene, &config);
+    TELL(&scene, .kind = EV_INPUT, .count = 4, .flag = true);
+    channel_up(&scene, 0, 2);
+    channel_up(&scene, 1, 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 0);
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_DEVICE_LOST);
+    scene.now_ms += 1000;
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 0);
+    expect(&scene, "BENCH w0; TERMINATE w0; ");
+    scene_close(&scene);
+    scene_open(&scene, &config);
+    TELL(&scene, .kind = EV_INPUT, .count = 4, .flag = true);
+    expect(&scene, "SPAWN w0; SPAWN w1; ");
+    scene_close(&scene);
+}
+
 static void a_straggler_is_given_to_an_idle_worker_and_the_first_answer_wins(void **state)
 {
     (void)state;
@@ -637,6 +661,7 @@ int main(void)
         cmocka_unit_test(out_of_memory_halves_the_batch_of_that_device_only),
         cmocka_unit_test(nothing_ever_succeeding_ends_the_run_early),
         cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),
+        cmocka_unit_test(a_lost_device_that_comes_back_is_taken_by_the_next_session_only),
         cmocka_unit_test(a_straggler_is_given_to_an_idle_worker_and_the_first_answer_wins),
         cmocka_unit_test(an_item_over_its_limit_is_charged_and_its_neighbours_are_not),
         cmocka_unit_test(a_limit_is_looked_at_though_nothing_else_happens),
