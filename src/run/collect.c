@@ -151,12 +151,15 @@ int collect_find(const struct collect *ask, const struct file_traces *before, st
         rc = one_choose(ask, before, &now, &path, err);
     if (rc == 0) {
         out->path = path_absolute(path);
+        out->name = xstrdup(path);
         rc = file_settle(out->path, &out->bytes, err);
     }
     if (rc == 0)
         rc = records_check(ask, out, err);
-    if (rc)
+    if (rc) {
         free(steal_ptr(&out->path));
+        free(steal_ptr(&out->name));
+    }
     file_traces_release(&now);
     return rc;
 }

@@ -31,6 +31,7 @@ struct collect {
 
 struct collected {
     char *path; /* absolute */
+    char *name; /* as the pattern found it */
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
 };

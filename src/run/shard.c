@@ -6,6 +6,7 @@
 #include "run/shard.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -14,6 +15,8 @@
 #include "base/xalloc.h"
 #include "run/environment.h"
 #include "run/marker.h"
+
+static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each file */
 
 enum shard_phase {
     SHARD_IDLE,      /* a seat is taken, no shard is known */
@@ -53,6 +56,7 @@ void shard_life_free(struct shard_life *shard)
     shard_command_free(shard->command);
     file_traces_release(&shard->before);
     free(shard->found.path);
+    free(shard->found.name);
     free(shard);
 }
 
@@ -265,12 +269,25 @@ void shard_oom_tell(struct life *life)
             (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
 }
 
-/* Another shard's file, by a pattern that is too wide: which, UINT64_MAX for none. */
-static uint64_t owner_of(const struct shards *shards, const char *path)
+/* Does another shard's pattern match the file as well, or is it another's already? UINT64_MAX: no. */
+static uint64_t other_owner(const struct session *s, const struct shard_life *shard)
 {
-    for (uint64_t k = 0; k < shards->n_shards; k++)
-        if (shards->results[k].path && strcmp(shards->results[k].path, path) == 0)
+    const struct shards *shards = s->shards;
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        const char *path = shards->results[k].path;
+        if (path && strcmp(path, shard->found.path) == 0)
             return k;
+    }
+    for (uint64_t k = 0; shard->collect.pattern && k < MIN(shards->n_shards, COMPARED_MAX); k++) {
+        cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
+        struct template_values values;
+        if (k == shard->shard)
+            continue;
+        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
+        template_fill_glob(str_of(s->request->collect), &values, &pattern);
+        if (fnmatch(buf_text(&pattern), shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
+            return k;
+    }
     return UINT64_MAX;
 }
 
@@ -299,16 +316,18 @@ static void result_describe(struct life *life, struct buf *out)
 static bool is_refused(struct life *life, char *how, size_t how_size)
 {
     struct shard_life *shard = life->shard;
+    if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
+        session_abort(life->session, &shard->err);
     if (shard->rc) {
         snprintf(how, how_size, "%s", shard->err.text);
         return true;
     }
-    uint64_t owner = owner_of(life->session->shards, shard->found.path);
+    uint64_t owner = other_owner(life->session, shard);
     if (owner != UINT64_MAX)
         snprintf(how, how_size,
-                 "the file that --collect names, %s, is shard %lu's already; let the pattern tell "
-                 "them apart",
-                 shard->found.path, owner);
+                 "%s, which --collect names, may be shard %lu's as well; let the pattern tell them "
+                 "apart",
+                 shard->found.name, owner);
     return owner != UINT64_MAX;
 }
 

@@ -229,12 +229,16 @@ END
     map --items 10 --shards 2 -g cpu:1 -o out.jsonl --collect 'res/{suffix}.*' -- ./twice {start} {count} res/{suffix}
     ended_with 1
     says "2 new files match --collect, here 'res/shard_0.*', where one is expected: res/shard_0.a.jsonl, res/shard_0.b.jsonl"
-    worker greedy <<'END'
-#!/bin/sh
-exec ./ranger "$1" "$2" res2/same.jsonl
-END
-    map --fresh --items 10 --shards 2 -r 0 -g cpu:1 -o out.jsonl --collect 'res2/{suffix}*' -- ./ranger {start} {count} res2/shard_1{suffix}.jsonl
+}
+
+@test "a pattern that matches another shard's file as well is not trusted" {
+    ranger
+    map --items 22 --shards 11 -r 0 -g cpu:1 --max-failures 3 -o out.jsonl --collect 'res/{suffix}*' -- ./ranger {start} {count} res/{suffix}.jsonl
     ended_with 1
+    says "res/shard_10.jsonl, which --collect names, may be shard 1's as well; let the pattern tell them apart"
+    map --fresh -f --items 22 --shards 11 -r 0 -g cpu:1 -o out.jsonl --collect 'res/{suffix}.*' -- ./ranger {start} {count} res/{suffix}.jsonl
+    ended_with 0
+    is_whole 22
 }
 
 @test "a shard that fails on one device is retried on another, under its own name" {
