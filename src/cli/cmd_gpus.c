@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/cmd.h"
+#include "device/asker.h"
 #include "device/lock.h"
 #include "device/probe.h"
 #include "device/wire.h"
@@ -24,7 +25,8 @@ static const struct opt gpus_opts[] = {
     {OPT_TEXT, 'g', "gpus", "SPEC",
      "only these devices (0,2,5-7, any:N, free, a UUID, cpu:N, sim:…)",
      offsetof(struct gpus_request, gpus)},
-    {OPT_FLAG, 'a', "all", NULL, "the whole machine, whatever CUDA_VISIBLE_DEVICES says",
+    {OPT_FLAG, 'a', "all", NULL,
+     "the whole machine, whatever CUDA_VISIBLE_DEVICES and its like say",
      offsetof(struct gpus_request, all)},
     {OPT_FLAG, 'w', "watch", NULL, "again and again, every PERIOD (2s), until interrupted",
      offsetof(struct gpus_request, watch)},
@@ -95,7 +97,7 @@ static void table_print(const struct table *table, const bool *is_number, struct
 /* "GPU-4f2a9c31": as much of a UUID as people need, and as -g takes. */
 static void short_uuid(const char *uuid, char out[CELL_MAX])
 {
-    bool is_long = strlen(uuid) > 20;
+    bool is_long = strlen(uuid) > 24;
     snprintf(out, CELL_MAX, "%.*s", is_long ? 12 : CELL_MAX - 1, uuid);
 }
 
@@ -231,11 +233,11 @@ static int choose(const struct gpus_request *request, const struct device_spec *
     if (request->gpus && (spec->kind == SPEC_FREE || spec->kind == SPEC_ANY))
         return spec_select(spec, list, shown, DEVICES_MAX, n_shown, NULL, err);
     if (request->gpus) {
-        /* a lost device cannot be used, but it can be looked at */
+        /* what no run would take can still be looked at */
         struct device_list copy = {xcalloc(list->len + 1, sizeof(*copy.at)), list->len};
         for (size_t i = 0; i < list->len; i++) {
             copy.at[i] = list->at[i];
-            copy.at[i].is_lost = false;
+            copy.at[i].is_lost = copy.at[i].is_integrated = false;
         }
         int rc = spec_select(spec, &copy, shown, DEVICES_MAX, n_shown, NULL, err);
         device_list_release(&copy);
@@ -304,8 +306,8 @@ const struct cmd cmd_gpus = {
     .args = "[OPTION]... [PERIOD]",
     .summary = "the devices: identity, memory, load, health, who is on them",
     .details =
-        "Lists the devices that a run could use: the GPUs of this machine, or those that "
-        "CUDA_VISIBLE_DEVICES leaves visible, or, where there is none, the CPU slots. The "
+        "Lists the devices that a run could use: the GPUs of this machine, or those that a list "
+        "such as CUDA_VISIBLE_DEVICES leaves visible, or, where there is none, the CPU slots. The "
         "number after the name is what -g takes; PCI# is the device's number on the machine.",
     .opts = gpus_opts,
     .examples = gpus_examples,
@@ -313,20 +315,20 @@ const struct cmd cmd_gpus = {
     .run = gpus_run,
 };
 
-/* muster runs itself with this verb; see src/device/nvml_helper.c. */
+/* muster runs itself with this verb; see src/device/asker.h. */
 static int helper_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {
     (void)app, (void)request, (void)command, (void)err;
-    return nvml_helper_main(argc, argv);
+    return device_helper_main(argc, argv);
 }
 
 static const struct opt helper_opts[] = {{OPT_END}};
 
-const struct cmd cmd_nvml_helper = {
-    .name = "nvml-helper",
+const struct cmd cmd_device_helper = {
+    .name = "device-helper",
     .args = "list|watch ...",
-    .summary = "asks NVML for muster, so that muster never hangs in it",
+    .summary = "asks the drivers for muster, so that muster never hangs in one",
     .opts = helper_opts,
     .is_hidden = true,
     .run = helper_run,

@@ -18,5 +18,5 @@ extern const struct cmd cmd_stop;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_completion;
 /* Hidden: run by muster itself, or by the build. */
-extern const struct cmd cmd_nvml_helper;
+extern const struct cmd cmd_device_helper;
 extern const struct cmd cmd_mdoc_page;

@@ -16,19 +16,13 @@ const char *death_text(enum death death)
 
 /* What the frameworks print when a device's memory runs out; compared byte by byte. */
 static const char *const oom_texts[] = {
-    "torch.OutOfMemoryError",
-    "torch.cuda.OutOfMemoryError",
-    "CUDA out of memory",
-    "HIP out of memory",
-    "XPU out of memory",
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "cudaErrorMemoryAllocation",
-    "hipErrorOutOfMemory",
-    "CUDA_ERROR_OUT_OF_MEMORY",
-    "RESOURCE_EXHAUSTED: Out of memory",
-    "RESOURCE_EXHAUSTED",
-    "No available memory for the cache blocks",
+    "torch.OutOfMemoryError",    "torch.cuda.OutOfMemoryError",
+    "CUDA out of memory",        "HIP out of memory",
+    "XPU out of memory",         "CUDA error: out of memory",
+    "HIP error: out of memory",  "CUBLAS_STATUS_ALLOC_FAILED",
+    "cudaErrorMemoryAllocation", "hipErrorOutOfMemory",
+    "CUDA_ERROR_OUT_OF_MEMORY",  "RESOURCE_EXHAUSTED: Out of memory",
+    "RESOURCE_EXHAUSTED",        "No available memory for the cache blocks",
 };
 
 static const char *const host_oom_texts[] = {
@@ -44,6 +38,7 @@ static const char *const lost_texts[] = {
     "GPU has fallen off the bus",
     "CUDA error: uncorrectable ECC error encountered",
     "no CUDA-capable device is detected",
+    "no ROCm-capable device is detected",
 };
 
 static bool holds_any(struct str text, const char *const *needles, size_t n_needles)

@@ -33,7 +33,10 @@ static bool is_uniform(const struct join *join)
     return true;
 }
 
-/* An output named .csv is CSV whatever the files are; one whose name says nothing is what they are. */
+/*
+ * An output named .csv is CSV whatever the files are; one whose name says nothing is what they
+ * are.
+ */
 static int out_format_settle(struct join *join, const char *output, struct err *err)
 {
     enum out_format own = out_of_record(join->format), format = join->opts->out_format;
@@ -117,6 +120,8 @@ static int pass(struct join *join, struct err *err)
         if (join->stats->file_records)
             join->stats->file_records[i] = file->n_records;
     }
+    if (rc == 0 && join->ids)
+        rc = ids_settle(join, err);
     if (rc == 0 && join->out && join->format == FORMAT_JSON)
         join_array_end(join);
     join->stats->n_records = sum;

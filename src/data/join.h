@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of records that are on disk already, joined into one in the order given, and checked on the
- * way. What need not change goes over as the bytes it is. Memory is bounded; the output appears at
- * its place whole, or not at all.
+ * Files of records that are on disk already, joined into one in the order given, and checked on
+ * the way. What need not change goes over as the bytes it is. Memory is bounded; the output appears
+ * at its place whole, or not at all.
  *
  *   lines      a line each; blank ones count
- *   jsonl      a JSON value a line; blank lines are copied and do not count. The last line of a file
- *              is looked at (a part that was cut off is refused), every one with `is_checked` or an id
+ *   jsonl      a JSON value a line; blank lines are copied and do not count. A file's last line is
+ *              looked at (a part that was cut off is refused), every one with `is_checked` or an id
  *   json       arrays: their elements, every one looked at. Files that hold one object each are
  *              metadata instead: they become one object (data/metadata.h)
- *   csv, tsv   the first file's header; columns in another order are put into this one. Rows with too
- *              few or too many fields, and quotes that are not closed, are refused with their line
+ *   csv, tsv   the first file's header; columns in another order are put into this one. Rows with
+ *              too few or too many fields, and quotes that are not closed, are refused
  *
  * Line ends become the first file's, a newline that is missing at the end of a file is added, a
  * byte-order mark is dropped. Files of no bytes have no records.
@@ -52,8 +52,8 @@ struct join_stats {
 MUST_CHECK int join_count(const char *path, enum record_format format, uint64_t *n_records,
                           struct err *err);
 /*
- * Into `output`: beside it, synced, renamed; "-" is stdout, which gets the first byte when all files
- * have been looked through. On any error nothing is put in place.
+ * Into `output`: beside it, synced, renamed; "-" is stdout, which gets its first byte when all
+ * files have been looked through. On any error nothing is put in place.
  *
  * returns  ERR_USAGE  a file is not there, or is named twice, or is the output; the output exists;
  *                     formats differ; no file has the id's column

@@ -47,7 +47,7 @@ static int element_id(struct join *join, struct join_file *file, struct str elem
 {
     struct str id;
     if (!json_get(element, join->opts->id_field, &id))
-        return join_fail(join, file, offset, err, "%s '%s'",
+        return join_fail(file, offset, err, "%s '%s'",
                          json_kind_of(element) == JSON_OBJECT ? "it has no"
                                                               : "not an object, so it has no",
                          join->opts->id_field);
@@ -77,7 +77,7 @@ static int element_take(struct join *join, struct join_file *file, struct str te
     struct str element = str_trim(text);
     uint64_t at = offset + (uint64_t)(element.at - text.at);
     if (!json_is_value(element))
-        return join_fail(join, file, at, err, "not a JSON value");
+        return join_fail(file, at, err, "not a JSON value");
     int rc = join->ids ? element_id(join, file, element, at, err) : 0;
     if (rc == 0 && join->out) {
         element_put(join, text, element);

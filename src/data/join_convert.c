@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From one format to another, record by record: what a source makes of a file, as map writes results.
+ * From one format to another, record by record: what a source makes of a file, as map writes
+ * results.
  */
 #include "base/json.h"
 #include "data/join_impl.h"

@@ -131,10 +131,8 @@ static bool is_csv(enum record_format format)
 /* A JSON file whose value is an object rather than an array. */
 static int object_look(struct join_file *file, bool *is_object, struct err *err)
 {
-    enum record_format format;
     char head[SNIFF_BYTES];
     size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
-    (void)format;
     int rc = input_read(&file->head.input, 0, head, len, err);
     struct str text = {head, rc ? 0 : len};
     if (str_starts_with(text, STR("\xef\xbb\xbf")))
@@ -300,6 +298,9 @@ static int id_columns_find(struct join *join, struct err *err)
 {
     for (size_t i = 0; join->opts->id_field && i < join->n_files; i++) {
         struct join_file *file = &join->files[i];
+        if (file->format == FORMAT_LINES)
+            return fail(err, ERR_USAGE, "%s holds lines, which have no fields",
+                        file->head.input.name);
         if (file->header.n_fields == 0)
             continue;
         file->id_field = column_find(&file->header, str_of(join->opts->id_field));
@@ -345,6 +346,7 @@ int join_open(struct join *join, const char *const *paths, size_t n_paths, struc
         file->begins = begins;
         begins += file->head.input.text_bytes;
     }
+    join->n_bytes = begins;
     if (rc == 0)
         rc = formats_settle(join, err);
     if (rc == 0)

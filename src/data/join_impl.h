@@ -50,6 +50,7 @@ struct join {
     struct input_ring ring;
     struct join_file *files;
     size_t n_files;
+    uint64_t n_bytes; /* of all files */
     enum record_format format;
     bool is_metadata;
     struct buf header;      /* CSV: the output's, as text without line end */
@@ -75,6 +76,8 @@ void join_note(const struct join *join, const char *fmt, ...) PRINTF(2, 3);
 /* Drop the first `done` bytes and read on; *is_end when the window reaches the file's end. */
 MUST_CHECK int window_slide(struct join *join, struct join_file *file, size_t done, bool *is_end,
                             struct err *err);
+/* At a file's end: the newline that its last line lacks. */
+void window_mend(struct join *join, const struct join_file *file);
 /* Room for a record that is longer than the window. */
 MUST_CHECK int window_grow(struct join *join, struct join_file *file, struct err *err);
 
@@ -94,20 +97,25 @@ MUST_CHECK int join_convert(struct join *join, enum out_format format, struct er
 /* ---- join_place.c ---- */
 
 /* "a.csv line 12", "b.json element 3": what is at an offset of the file. */
-void join_place(struct join *join, struct join_file *file, uint64_t offset, struct buf *out);
+void join_place(struct join_file *file, uint64_t offset, struct buf *out);
 /* ERR_DATA: place, and what is wrong there. */
-int join_fail(struct join *join, struct join_file *file, uint64_t offset, struct err *err,
-              const char *fmt, ...) PRINTF(5, 6);
+int join_fail(struct join_file *file, uint64_t offset, struct err *err, const char *fmt, ...)
+    PRINTF(4, 5);
 
 /* ---- join_ids.c ---- */
 
 struct id_table;
 /* Bits of the hashes that are used: UINT64_MAX, fewer in tests. */
 struct id_table *id_table_new(uint64_t hash_mask);
+/* About so many will come; saves growing, if none is there yet. */
+void id_table_expect(struct id_table *table, uint64_t n_ids);
 void id_table_free(struct id_table *table);
 /*
- * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the file.
- * ERR_DATA if it was there before, naming both places, or if it is none.
+ * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the
+ * file. ERR_DATA if it is none, or, from this call or a later one, if it was there before, naming
+ * both places.
  */
 MUST_CHECK int id_add(struct join *join, struct join_file *file, struct str raw, uint64_t offset,
                       struct err *err);
+/* The last ids wait until this is called. */
+MUST_CHECK int ids_settle(struct join *join, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines and JSONL: counted in whole windows and copied as they are, unless line ends differ from the
- * first file's or records must be looked at one by one.
+ * Lines and JSONL: counted in whole windows and copied as they are, unless line ends differ from
+ * the first file's or records must be looked at one by one.
  */
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -53,10 +53,19 @@ int window_grow(struct join *join, struct join_file *file, struct err *err)
     return rc;
 }
 
+void window_mend(struct join *join, const struct join_file *file)
+{
+    struct window *w = &join->window;
+    if (w->len == 0 || w->at[w->len - 1] == '\n')
+        return;
+    w->at[w->len++] = '\n'; /* there is a block to spare */
+    join_note(join, "%s had no newline at its end; it is added", file->head.input.name);
+}
+
 static int line_fail(struct join *join, struct join_file *file, const char *line, struct err *err)
 {
     uint64_t offset = join->window.base + (uint64_t)(line - join->window.at);
-    return join_fail(join, file, offset, err, "not a JSON value");
+    return join_fail(file, offset, err, "not a JSON value");
 }
 
 /* The id among the line's members; the line is known to be well-formed afterwards. */
@@ -70,11 +79,11 @@ static int line_id(struct join *join, struct join_file *file, struct str line, s
             found = value;
     if (walk.malformed)
         return json_is_value(line)
-                   ? join_fail(join, file, offset, err, "not an object, so it has no '%s'",
+                   ? join_fail(file, offset, err, "not an object, so it has no '%s'",
                                join->opts->id_field)
                    : line_fail(join, file, line.at, err);
     if (!found.at)
-        return join_fail(join, file, offset, err, "it has no '%s'", join->opts->id_field);
+        return join_fail(file, offset, err, "it has no '%s'", join->opts->id_field);
     return id_add(join, file, found, offset + (uint64_t)(found.at - line.at), err);
 }
 
@@ -141,6 +150,8 @@ static int lines_take(struct join *join, struct join_file *file, size_t len, str
     split_blocks(&split, join->window.at, len, &tally);
     split_tail(&split, join->window.at + len - tail, tail, &tally);
     file->n_records += tally.n_ends;
+    if (join->ids) /* as many in all as the first window lets expect */
+        id_table_expect(join->ids, join->n_bytes / len * tally.n_ends);
     bool is_verbatim = !tally.has_cr && join->line_end[0] == '\n';
     bool is_looked_at = file->format == FORMAT_JSONL && (join->opts->is_checked || join->ids);
     int rc = 0;
@@ -151,15 +162,6 @@ static int lines_take(struct join *join, struct join_file *file, size_t len, str
     if (rc == 0 && is_verbatim && join->out)
         rc = outfile_write(join->out, (struct str){join->window.at, len}, err);
     return rc;
-}
-
-static void newline_mend(struct join *join, const struct join_file *file)
-{
-    struct window *w = &join->window;
-    if (w->len == 0 || w->at[w->len - 1] == '\n')
-        return;
-    w->at[w->len++] = '\n'; /* there is a block to spare */
-    join_note(join, "%s had no newline at its end; it is added", file->head.input.name);
 }
 
 int join_lines(struct join *join, struct join_file *file, struct err *err)
@@ -174,7 +176,7 @@ int join_lines(struct join *join, struct join_file *file, struct err *err)
         if (rc)
             return rc;
         if (is_end)
-            newline_mend(join, file);
+            window_mend(join, file);
         const char *newline = w->len > 0 ? memrchr(w->at, '\n', w->len) : NULL;
         done = newline ? (size_t)(newline - w->at) + 1 : 0;
         if (done > 0)

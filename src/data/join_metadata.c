@@ -27,7 +27,8 @@ static int object_read(struct input *input, struct buf *out, struct err *err)
 
 int join_metadata(struct join *join, struct err *err)
 {
-    const struct metadata_opts opts = {.note = join->opts->note, .context = join->opts->context};
+    const struct metadata_opts opts = {.note = join->has_notes ? join->opts->note : NULL,
+                                       .context = join->opts->context};
     struct metadata_part *parts = xcalloc(join->n_files, sizeof(*parts));
     struct buf *texts = xcalloc(join->n_files, sizeof(*texts));
     cleanup_buf struct buf merged = BUF_INIT;

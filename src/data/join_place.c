@@ -28,9 +28,8 @@ static uint64_t ends_count(struct join_file *file, uint64_t from, uint64_t to)
     return tally.n_ends;
 }
 
-void join_place(struct join *join, struct join_file *file, uint64_t offset, struct buf *out)
+void join_place(struct join_file *file, uint64_t offset, struct buf *out)
 {
-    (void)join;
     const char *name = file->head.input.name;
     if (file->format == FORMAT_JSON)
         buf_addf(out, "%s element %lu", name, ends_count(file, file->head.begin_at, offset) + 1);
@@ -38,8 +37,7 @@ void join_place(struct join *join, struct join_file *file, uint64_t offset, stru
         buf_addf(out, "%s line %lu", name, ends_count(file, 0, offset) + 1);
 }
 
-int join_fail(struct join *join, struct join_file *file, uint64_t offset, struct err *err,
-              const char *fmt, ...)
+int join_fail(struct join_file *file, uint64_t offset, struct err *err, const char *fmt, ...)
 {
     cleanup_buf struct buf place = BUF_INIT;
     char what[400];
@@ -49,6 +47,6 @@ int join_fail(struct join *join, struct join_file *file, uint64_t offset, struct
     va_end(args);
     if (!err)
         return ERR_DATA;
-    join_place(join, file, offset, &place);
+    join_place(file, offset, &place);
     return fail(err, ERR_DATA, "%s: %s", buf_text(&place), what);
 }

@@ -94,7 +94,10 @@ static int row_take(struct row_pass *pass, struct str row, struct err *err)
     return rc;
 }
 
-/* A row that is not plain: quotes within an unquoted field are taken as they stand, as Python does. */
+/*
+ * A row that is not plain: quotes within an unquoted field are taken as they stand, as Python
+ * does.
+ */
 static int odd_look(struct row_pass *pass, struct str row, struct err *err)
 {
     struct join *join = pass->join;
@@ -103,18 +106,17 @@ static int odd_look(struct row_pass *pass, struct str row, struct err *err)
     if (row.len > 0 && row.at[row.len - 1] == '\r')
         row.len--;
     if (memchr(row.at, '\0', row.len))
-        return join_fail(join, pass->file, offset, err, "a NUL byte, which text has not");
+        return join_fail(pass->file, offset, err, "a NUL byte, which text has not");
     if (csv_parse(&pass->scratch, row, pass->file->separator, &why) != 0)
-        return join_fail(join, pass->file, offset, err, "%s", why.text);
+        return join_fail(pass->file, offset, err, "%s", why.text);
     if (pass->scratch.n_fields != pass->n_fields)
-        return join_fail(join, pass->file, offset, err,
-                         "expected %zu fields as in the header, found %zu", pass->n_fields,
-                         pass->scratch.n_fields);
+        return join_fail(pass->file, offset, err, "expected %zu fields as in the header, found %zu",
+                         pass->n_fields, pass->scratch.n_fields);
     fields_cut(pass, row);
     for (size_t i = 0; i < pass->n_fields; i++) {
         struct str field = pass->fields[i];
         if (field.len > 0 && field.at[0] != '"' && memchr(field.at, '\r', field.len))
-            return join_fail(join, pass->file, offset, err,
+            return join_fail(pass->file, offset, err,
                              "a carriage return outside quotes; for some readers a row ends there");
     }
     return 0;
@@ -135,30 +137,42 @@ static int rows_each(struct row_pass *pass, const char *at, const struct rows *r
     return rc;
 }
 
-/* One stretch of rows, from `at` on; *n_done bytes were taken, 0 if no row ends in it. */
-static int stretch_take(struct row_pass *pass, struct str text, bool is_end, size_t *n_done,
-                        struct err *err)
+/* From the beginning of text on, at the file's end with its last, partial block. */
+static struct rows rows_look(const struct row_pass *pass, struct str text, bool is_end)
 {
-    struct join *join = pass->join;
     struct rows rows = {.separator = pass->file->separator,
                         .n_separators = pass->n_fields - 1,
                         .ends = pass->is_each ? pass->ends : NULL,
                         .ends_max = pass->is_each ? ENDS_MAX : 0};
     size_t tail = text.len % SPLIT_BLOCK_BYTES;
     rows_blocks(&rows, text.at, text.len);
-    if (is_end && !rows_is_stopped(&rows)) {
+    if (is_end && tail > 0 && !rows_is_stopped(&rows)) {
         char block[SPLIT_BLOCK_BYTES];
-        memset(block, '\r', sizeof(block));
+        memset(block, '\r', sizeof(block)); /* ends no row */
         memcpy(block, text.at + text.len - tail, tail);
-        rows_blocks(&rows, block, tail > 0 ? sizeof(block) : 0);
+        rows_blocks(&rows, block, sizeof(block));
     }
+    return rows;
+}
+
+static bool has_other_ends(const struct join *join, const struct rows *rows)
+{
+    return (join->line_end[0] == '\r' ? rows->n_lf : rows->n_crlf) > 0;
+}
+
+/*
+ * One stretch of rows, from the beginning of text on; *n_done bytes were taken, 0: no row ends in
+ * it.
+ */
+static int stretch_take(struct row_pass *pass, struct str text, bool is_end, size_t *n_done,
+                        struct err *err)
+{
+    struct join *join = pass->join;
+    struct rows rows = rows_look(pass, text, is_end);
     int rc = 0;
-    bool is_crlf = join->line_end && join->line_end[0] == '\r';
-    bool is_verbatim = !pass->is_each && (is_crlf ? rows.n_lf : rows.n_crlf) == 0;
-    if (!is_verbatim && !pass->is_each) { /* once more, one by one */
+    if (!pass->is_each && has_other_ends(join, &rows)) {
         pass->is_each = true;
-        *n_done = 0;
-        return 1;
+        rows = rows_look(pass, text, is_end);
     }
     if (pass->is_each)
         rc = rows_each(pass, text.at, &rows, err);
@@ -166,15 +180,13 @@ static int stretch_take(struct row_pass *pass, struct str text, bool is_end, siz
         rc = outfile_write(join->out, (struct str){text.at, rows.row_at}, err);
     pass->file->n_records += rows.n_rows;
     *n_done = rows.row_at;
-    if (rc == 0 && rows.odd_end > 0) {
-        struct str odd = {text.at + rows.row_at, rows.odd_end - 1 - rows.row_at};
-        rc = odd_look(pass, odd, err);
-        if (rc == 0)
-            rc = row_take(pass, odd, err);
-        pass->file->n_records++;
-        *n_done = rows.odd_end;
-    }
-    return rc;
+    if (rc || rows.odd_end == 0)
+        return rc;
+    struct str odd = {text.at + rows.row_at, rows.odd_end - 1 - rows.row_at};
+    rc = odd_look(pass, odd, err);
+    pass->file->n_records++;
+    *n_done = rows.odd_end;
+    return rc ? rc : row_take(pass, odd, err);
 }
 
 /* All rows that end in the window. */
@@ -184,24 +196,20 @@ static int window_take(struct row_pass *pass, bool is_end, size_t *n_done, struc
     for (size_t n_taken = 1; n_taken > 0 && *n_done < w->len; *n_done += n_taken) {
         struct str rest = {w->at + *n_done, w->len - *n_done};
         int rc = stretch_take(pass, rest, is_end, &n_taken, err);
-        if (rc > 0)
-            rc = stretch_take(pass, rest, is_end, &n_taken, err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-static void newline_mend(struct join *join, const struct join_file *file)
+/* What is left at the end of a file: nothing, or a quote that was opened and never closed. */
+static int rest_look(struct row_pass *pass, size_t done, struct err *err)
 {
-    struct window *w = &join->window;
-    if (w->len == 0 || w->at[w->len - 1] == '\n')
-        return;
-    bool is_crlf = join->line_end && join->line_end[0] == '\r';
-    if (is_crlf && w->at[w->len - 1] != '\r')
-        w->at[w->len++] = '\r'; /* there is a block to spare */
-    w->at[w->len++] = '\n';
-    join_note(join, "%s had no newline at its end; it is added", file->head.input.name);
+    const struct window *w = &pass->join->window;
+    struct source source = {.separator = pass->file->separator};
+    if (done == w->len || !memchr(w->at + done, '"', w->len - done))
+        return 0;
+    return head_blame_quotes(&source, &pass->file->head, err);
 }
 
 static int rows_walk(struct row_pass *pass, struct err *err)
@@ -216,14 +224,11 @@ static int rows_walk(struct row_pass *pass, struct err *err)
         if (rc)
             return rc;
         if (is_end)
-            newline_mend(join, pass->file);
+            window_mend(join, pass->file);
         done = 0;
         rc = window_take(pass, is_end, &done, err);
-        if (rc == 0 && is_end && done < w->len)
-            rc = memchr(w->at + done, '"', w->len - done)
-                     ? head_blame_quotes(&(struct source){.separator = pass->file->separator},
-                                         &pass->file->head, err)
-                     : 0;
+        if (rc == 0 && is_end)
+            rc = rest_look(pass, done, err);
         if (rc == 0 && done == 0 && !is_end)
             rc = window_grow(join, pass->file, err);
         if (rc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Objects side by side, member by member. Nothing is read into a tree: values stay views of the files'
- * texts.
+ * Objects side by side, member by member. Nothing is read into a tree: values stay views of the
+ * files' texts.
  */
 #include "data/metadata.h"
 

@@ -4,18 +4,16 @@
  * about the whole. A table of rules by member name (metadata.c) says what becomes of each:
  *
  *   counts   num_questions, total_tokens, true_positive … whole numbers are added up
- *   ratios   accuracy, precision, f1_score … worked out again from the counts that belong to them,
- *            which are added up; accuracy without a count of correct ones from the counts that the
+ *   ratios   accuracy, precision, f1_score … worked out again from their counts, which are added up; accuracy without a count of correct ones from the counts that the
  *            files' own accuracies stand for, never by cutting a product off
  *   names    batch_name loses its _gpu_N or _shard_N and gets _merged
  *   times    timestamp, the latest
  *   dropped  data_file, which is another one for the merged data
  *
- * Anything else is kept if it is the same in every file, and otherwise becomes an array in the order
- * of the files, null where a file lacks it. Objects within are merged by the same rules, but in those
- * that hold settings (args, config, params …) nothing is added up. num_gpus is
- * the number of files, gpu_metadata the list of them; files that are merged ones themselves count
- * with what they list.
+ * Anything else is kept if it is the same in every file, and otherwise becomes an array in the
+ * order of the files, null where a file lacks it. Objects within are merged by the same rules, but
+ * in those that hold settings (args, config, params …) nothing is added up. num_gpus is the number
+ * of files, gpu_metadata the list of them; files that are merged ones count with what they list.
  *
  * Numbers and texts stay as they are written, unless they are worked out.
  */
@@ -30,14 +28,14 @@ struct metadata_part {
 };
 
 struct metadata_opts {
-    /* What the user should look at: a member that some files lack, a ratio without counts. May be NULL. */
+    /* What the user should look at: a member that some files lack, a ratio without counts. */
     void (*note)(void *context, const char *text);
     void *context;
 };
 
 /*
- * Adds the object, indented by two, with a newline at its end. ERR_DATA if a part is no object, has a
- * member twice, or if a sum does not fit into 64 bits.
+ * Adds the object, indented by two, with a newline at its end. ERR_DATA if a part is no object, has
+ * a member twice, or if a sum does not fit into 64 bits.
  */
 MUST_CHECK int metadata_merge(const struct metadata_opts *opts, const struct metadata_part *parts,
                               size_t n_parts, struct buf *out, struct err *err);

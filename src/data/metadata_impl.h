@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of metadata: metadata.c walks the members, metadata_rules.c knows what becomes of each.
+ * The inside of metadata: metadata.c walks the members, metadata_rules.c knows what becomes of
+ * each.
  */
 #pragma once
 
@@ -42,8 +43,8 @@ bool metadata_is_settings(struct str key);
 void level_note(const struct level *level, const char *fmt, ...) PRINTF(2, 3);
 
 /*
- * What the rule makes of the values of one member (n_parts of them, at == NULL where there is none):
- * 1 and it is added to out, 0 if it does not fit them (RULE_KEEP then does), or an error.
+ * What the rule makes of the values of one member (n_parts of them, at == NULL where there is
+ * none): 1 and it is added to out, 0 if it does not fit them (RULE_KEEP then does), or an error.
  */
 MUST_CHECK int metadata_sum(const struct level *level, struct str key, const struct str *values,
                             struct buf *out, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The body of every kernel for rows; the including file has `struct block` and its functions, as for
- * split_kernel.h, and names the result through ROWS_RUN.
+ * The body of every kernel for rows; the including file has `struct block` and its functions, as
+ * for split_kernel.h, and names the result through ROWS_RUN.
  */
 #include "data/split.h"
 

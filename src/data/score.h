@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How well predictions fit: everything from counts of (group, true label, predicted label), over all
- * records at once, so that shares of different sizes weigh as they should.
+ * How well predictions fit: everything from counts of (group, true label, predicted label), over
+ * all records at once, so that shares of different sizes weigh as they should.
  *
- * A prediction that never occurs as a true label (nothing, ERROR, a word the model made up) is wrong,
- * and no prediction of any label. Records without a true label are left out. Both are counted and
- * named. A rate with nothing below the line is none: null, or -.
+ * A prediction that never occurs as a true label (nothing, ERROR, a word the model made up) is
+ * wrong, and no prediction of any label. Records without a true label are left out. Both are
+ * counted and named. A rate with nothing below the line is none: null, or -.
  */
 #pragma once
 
@@ -26,7 +26,10 @@ struct score *score_new(const struct score_opts *opts);
 void score_free(struct score *score);
 /* One record, a JSON object. ERR_DATA if it lacks a field, or if there are too many labels. */
 MUST_CHECK int score_add(struct score *score, struct str object, struct err *err);
-/* ERR_DATA if there is nothing to tell: no record with a true label, or `positive` is none of them. */
+/*
+ * ERR_DATA if there is nothing to tell: no record with a true label, or `positive` is none of
+ * them.
+ */
 MUST_CHECK int score_check(const struct score *score, struct err *err);
 /* A table for people; or JSON, an object a line (muster-merge(1)). */
 void score_print(const struct score *score, struct buf *out);

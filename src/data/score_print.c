@@ -65,7 +65,9 @@ static struct rate fnr_of(const struct figures *f)
     return rate_of(f->fn, f->fn + f->tp);
 }
 
-/* The mean over the labels that the group has; one that was never predicted has precision 0 in it. */
+/*
+ * The mean over the labels that the group has; one that was never predicted has precision 0 in it.
+ */
 static void means_find(const struct score *score, struct outline *outline)
 {
     double n_labels = 0;

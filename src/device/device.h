@@ -2,8 +2,9 @@
  *
  * A device is something a worker computes on: a GPU, a MIG instance, a CPU slot, a simulated GPU.
  * Three numbers must never be confused: `index` (what the user types: its position in the
- * universe), `physical` (PCI order on the machine, what CUDA_VISIBLE_DEVICES wants) and a worker's
- * rank (the caller's affair). Inside muster a device is its uuid.
+ * universe), `physical` (its number on the machine among its maker's: PCI order for NVIDIA, ROCm's
+ * order for AMD; what CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES want) and a worker's rank (the
+ * caller's affair). Inside muster a device is its uuid.
  *
  * The universe: every device of the machine, or, where a visibility list (CUDA_VISIBLE_DEVICES …)
  * was set when muster started, just those, in that order.
@@ -17,11 +18,10 @@
 #include "base/err.h"
 
 /* kind, name in MUSTER_DEVICE_KIND, prefix of log files */
-#define DEVICE_KINDS(X)      \
-    X(CPU, "cpu", "cpu")     \
-    X(CUDA, "cuda", "gpu")   \
-    X(ROCM, "rocm", "gpu")   \
-    X(INTEL, "intel", "gpu") \
+#define DEVICE_KINDS(X)    \
+    X(CPU, "cpu", "cpu")   \
+    X(CUDA, "cuda", "gpu") \
+    X(ROCM, "rocm", "gpu") \
     X(SIM, "sim", "gpu")
 
 enum device_kind {
@@ -46,11 +46,13 @@ enum {
 struct device {
     enum device_kind kind;
     int index;    /* position in the universe */
-    int physical; /* PCI order on this machine; -1 where that has no meaning */
+    int physical; /* its vendor's number on this machine; -1 where that has no meaning */
     char uuid[96];
     char name[64];
     char pci[32];         /* "0000:3b:00.0", "" for none */
     char parent_uuid[96]; /* of a MIG instance: its GPU; else "" */
+    bool is_unnamed;      /* the vendor's library does not know it by its uuid, only by number */
+    bool is_integrated;   /* shares the computer's memory and is no match for a GPU of its own */
 
     /* Numbers that may be unknown are -1 (percent, °C, W, counts) or 0 (bytes of memory). */
     uint64_t mem_total_bytes, mem_free_bytes;

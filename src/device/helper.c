@@ -63,7 +63,7 @@ int helper_start(struct helper *helper, const char *self_path, char *const *args
 {
     const char *path = self_path ? self_path : "/proc/self/exe";
     char *argv[ARGS_MAX + 3];
-    char name[] = "muster", verb[] = "nvml-helper";
+    char name[] = "muster", verb[] = "device-helper";
     size_t n_args = 0;
     int in[2], out[2];
     *helper = (struct helper)HELPER_INIT;
@@ -85,7 +85,7 @@ int helper_start(struct helper *helper, const char *self_path, char *const *args
     if (sys) {
         *helper = (struct helper)HELPER_INIT;
         errno = sys;
-        return fail_errno(err, "start the NVML helper %s", path);
+        return fail_errno(err, "start the device helper %s", path);
     }
     helper->out_fd = steal_fd(&out_read);
     helper->hold_fd = steal_fd(&in_write);

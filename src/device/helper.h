@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parent's end of the helper process (nvml_helper.c): started without a fork, read without
+ * The parent's end of the helper process (asker.h): started without a fork, read without
  * blocking, ended by pid, waited for only so long, because a process in D state does not die.
  */
 #pragma once
@@ -15,11 +15,11 @@ struct helper {
     int out_fd;
     int hold_fd; /* its standard input: when this closes, it ends */
     bool is_eof;
-    bool is_up; /* NVML has come up: it has asked for a GPU, or said something */
+    bool is_up; /* the driver has come up: it has asked for a GPU, or said something */
     struct buf pending;
     size_t used; /* bytes of pending that helper_line() has given out */
     char query[64];
-    int query_number; /* what it announced last, see nvml_helper.c */
+    int query_number; /* what it announced last, see asker.h */
 };
 
 /* nvmlInit wakes every GPU: 1.5 s without persistence mode, 25 s seen on a node with eight. */
@@ -32,7 +32,7 @@ enum {
         .out_fd = -1, .hold_fd = -1 \
     }
 
-/* args: what follows `nvml-helper` on the command line, NULL-terminated. */
+/* args: what follows `device-helper` on the command line, NULL-terminated. */
 MUST_CHECK int helper_start(struct helper *helper, const char *self_path, char *const *args,
                             struct err *err);
 /* Take in what is there. True if anything came. */

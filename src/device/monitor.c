@@ -94,10 +94,14 @@ static int start_helper(struct monitor *monitor, struct err *err)
     args[n_args++] = period;
     if (gone)
         args[n_args++] = gone;
-    for (size_t i = 0; i < monitor->devices.len; i++)
-        args[n_args++] = monitor->devices.at[i].uuid;
+    for (size_t i = 0; i < monitor->devices.len; i++) {
+        const struct device *device = &monitor->devices.at[i];
+        args[n_args + i] = xasprintf("%s:%s", device_kind_name(device->kind), device->uuid);
+    }
     monitor->started_ms = monitor->heard_ms = clock_now_ms();
     int rc = helper_start(&monitor->helper, monitor->self_path, args, err);
+    for (size_t i = 0; i < monitor->devices.len; i++)
+        free(args[n_args + i]);
     if (rc == 0)
         rc = epoll_add(monitor->epoll_fd, monitor->helper.out_fd, err);
     return rc;

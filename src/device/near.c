@@ -24,13 +24,22 @@ struct work {
     size_t n_left;
 };
 
-/* Take the device with the least summed distance to the group so far; the first one if it is empty. */
+static void take_out(struct work *work, size_t position)
+{
+    work->n_left--;
+    memmove(&work->left[position], &work->left[position + 1],
+            (work->n_left - position) * sizeof(size_t));
+}
+
+/* Take the device with the least summed distance to the group so far, of the same kind. */
 static size_t take_nearest(struct work *work, const size_t *group, size_t n_group)
 {
-    size_t best = 0, best_sum = SIZE_MAX;
-    ASSERT(work->n_left > 0);
+    size_t best = SIZE_MAX, best_sum = SIZE_MAX;
+    const struct device *at = work->devices->at;
     for (size_t c = 0; c < work->n_left; c++) {
         size_t sum = 0;
+        if (at[work->left[c]].kind != at[group[0]].kind)
+            continue;
         for (size_t i = 0; i < n_group; i++)
             sum += distance(work->devices, work->left[c], group[i]);
         if (sum < best_sum) {
@@ -38,10 +47,24 @@ static size_t take_nearest(struct work *work, const size_t *group, size_t n_grou
             best = c;
         }
     }
+    ASSERT(best < work->n_left);
     size_t taken = work->left[best];
-    work->n_left--;
-    memmove(&work->left[best], &work->left[best + 1], (work->n_left - best) * sizeof(size_t));
+    take_out(work, best);
     return taken;
+}
+
+/* The first that has enough of its kind beside it; n_left if there is none. */
+static size_t group_begin(const struct work *work, size_t group)
+{
+    const struct device *at = work->devices->at;
+    for (size_t first = 0; first < work->n_left; first++) {
+        size_t n_alike = 0;
+        for (size_t i = first; i < work->n_left; i++)
+            n_alike += at[work->left[i]].kind == at[work->left[first]].kind;
+        if (n_alike >= group)
+            return first;
+    }
+    return work->n_left;
 }
 
 static int by_position(const void *a, const void *b)
@@ -51,19 +74,25 @@ static int by_position(const void *a, const void *b)
 }
 
 size_t *near_groups(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
-                    size_t group)
+                    size_t group, size_t *n_grouped)
 {
     ASSERT(group > 0);
     size_t *out = xcalloc(n_chosen + 1, sizeof(size_t));
     cleanup_free size_t *left = xcalloc(n_chosen + 1, sizeof(size_t));
     struct work work = {devices, left, n_chosen};
+    size_t n_out = 0, first;
     for (size_t i = 0; i < n_chosen; i++)
         left[i] = chosen[i];
-    for (size_t begin = 0; begin < n_chosen; begin += group) {
-        size_t size = MIN(group, n_chosen - begin);
-        for (size_t i = 0; i < size; i++)
-            out[begin + i] = take_nearest(&work, &out[begin], i);
-        qsort(&out[begin], size, sizeof(size_t), by_position);
+    while ((first = group_begin(&work, group)) < work.n_left) {
+        out[n_out] = left[first];
+        take_out(&work, first);
+        for (size_t i = 1; i < group; i++)
+            out[n_out + i] = take_nearest(&work, &out[n_out], i);
+        qsort(&out[n_out], group, sizeof(size_t), by_position);
+        n_out += group;
     }
+    memcpy(&out[n_out], left, work.n_left * sizeof(size_t));
+    qsort(&out[n_out], work.n_left, sizeof(size_t), by_position);
+    *n_grouped = n_out;
     return out;
 }

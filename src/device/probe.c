@@ -1,22 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/probe.h"
 
+#include "base/xalloc.h"
 #include "device/probe_gpu.h"
 #include "device/simulated.h"
 #include "device/topology.h"
-#include "device/visible.h"
+#include "device/vendor.h"
 
+enum {
+    UNKNOWN_DISTANCE = 255
+};
+
+/* Behind what is there, with ids that count on. Distances across the seam are unknown. */
+static void append(struct device_list *all, struct device_list *more)
+{
+    size_t n_old = all->len, n_all = n_old + more->len;
+    const struct device_list old = *all;
+    if (n_old == 0 || more->len == 0) {
+        struct device_list *unwanted = n_old == 0 ? all : more;
+        device_list_release(unwanted);
+        if (unwanted == all)
+            *all = *more;
+        return;
+    }
+    uint8_t *distance = xmalloc(n_all * n_all);
+    memset(distance, UNKNOWN_DISTANCE, n_all * n_all);
+    for (size_t i = 0; i < n_all; i++) {
+        const struct device_list *part = i < n_old ? &old : more;
+        size_t begin = i < n_old ? 0 : n_old;
+        for (size_t j = 0; j < part->len && part->distance; j++)
+            distance[i * n_all + begin + j] = part->distance[(i - begin) * part->len + j];
+    }
+    free(all->distance);
+    all->at = xrealloc(all->at, n_all * sizeof(*all->at));
+    memcpy(&all->at[n_old], more->at, more->len * sizeof(*all->at));
+    for (size_t i = n_old; i < n_all; i++)
+        all->at[i].index = (int)i;
+    *all = (struct device_list){all->at, n_all, distance};
+    device_list_release(more);
+}
+
+/* Why a vendor has no device is of interest only where nobody has one. */
 static int probe_gpus(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
                       struct err *err)
 {
-    const char *list = getenv("CUDA_VISIBLE_DEVICES");
-    if (!gpu_driver_is_there()) {
-        buf_add_text(notes, "no NVIDIA driver on this machine\n");
-        return 0;
+    int rc = 0;
+    bool any = false;
+    cleanup_buf struct buf reasons = BUF_INIT;
+    for (size_t v = 0; v < n_vendors && rc == 0; v++) {
+        struct device_list found = {0};
+        if (!vendors[v].is_there())
+            continue;
+        any = true;
+        rc = gpu_list(&vendors[v], opts, &found, &reasons, err);
+        if (rc == 0 && !opts->ignore_visibility)
+            visible_apply_rules(vendors[v].rules, VISIBLE_RULES_MAX, &found, notes);
+        append(out, &found);
     }
-    int rc = gpu_list(opts, out, notes, err);
-    if (rc == 0 && list && !opts->ignore_visibility)
-        visible_apply(list, out, notes);
+    for (size_t v = 0; v < n_vendors && !any; v++)
+        buf_addf(&reasons, "%s%s%s", v == 0 ? "no " : " or ", vendors[v].name,
+                 v + 1 < n_vendors ? "" : " driver on this machine\n");
+    if (out->len == 0)
+        buf_add_str(notes, buf_str(&reasons));
+    if (rc)
+        device_list_release(out);
     return rc;
 }
 

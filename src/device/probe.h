@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding the devices of this machine, and watching them while a run lasts. NVML may hang in the
- * kernel, so it is asked by a helper process (this program again, verb `nvml-helper`) that is given
- * a deadline; muster itself never loads it and never opens a CUDA context.
+ * Finding the devices of this machine, and watching them while a run lasts. A driver may hang in the
+ * kernel, so it is asked by a helper process (this program again, verb `device-helper`) that is given
+ * a deadline; muster itself never loads NVML and never opens a CUDA context.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct probe_opts {
  * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
  * answer, list hides everything). Where nobody typed a spec and there is no GPU: the CPU slots, and a
  * note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
- * machine without an NVIDIA driver.
+ * machine without a driver.
  *
  * returns  0, also with no device; ERR_UNAVAILABLE if the driver is there and did not answer.
  */
@@ -52,7 +52,3 @@ pid_t monitor_pid(const struct monitor *monitor);
  * once a deadline; while it is silent no samples come, which is not the devices' fault. */
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
 void monitor_close(struct monitor *monitor);
-
-/* The helper's side: what `muster nvml-helper` runs; argv[0] is its mode, `list` or `watch`. Returns
- * an exit status. */
-int nvml_helper_main(int argc, char **argv);

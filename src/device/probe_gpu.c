@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/probe_gpu.h"
 
-#include <unistd.h>
-
 #include "base/cleanup.h"
 #include "base/idlist.h"
 #include "base/xalloc.h"
@@ -13,17 +11,6 @@ enum {
     /* a killed process is gone in a millisecond, unless it is in D state: then nobody can help */
     WAIT_MS = 1000,
 };
-
-bool gpu_driver_is_there(void)
-{
-    static const char *const signs[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version",
-                                        "/dev/dxg"};
-    const char *library = getenv("MUSTER_NVML");
-    bool is_there = library && *library;
-    for (size_t i = 0; i < countof(signs) && !is_there; i++)
-        is_there = access(signs[i], F_OK) == 0;
-    return is_there;
-}
 
 static char *hung_arg(const struct listing *listing, const char *name, int n_times)
 {
@@ -41,23 +28,25 @@ static char *hung_arg(const struct listing *listing, const char *name, int n_tim
     return NULL;
 }
 
-static int start(struct helper *helper, const struct listing *listing,
+static int start(struct helper *helper, const struct vendor *vendor, const struct listing *listing,
                  const struct probe_opts *opts, struct err *err)
 {
-    char list[] = "list";
+    char list[] = "list", kind[16];
+    snprintf(kind, sizeof(kind), "%s", device_kind_name(vendor->kind));
     cleanup_free char *brief = hung_arg(listing, "brief=", 1);
     cleanup_free char *gone = hung_arg(listing, "gone=", 2);
-    char *args[] = {list, brief ? brief : gone, brief ? gone : NULL, NULL};
+    char *args[] = {list, kind, brief ? brief : gone, brief ? gone : NULL, NULL};
     return helper_start(helper, opts->self_path, args, err);
 }
 
 /* One helper from start to end. 0: it has said all it had to say, or one GPU was found hung. */
-static int ask_once(struct listing *listing, const struct probe_opts *opts, uint64_t deadline_ms,
-                    bool *again, struct err *err)
+static int ask_once(const struct vendor *vendor, struct listing *listing,
+                    const struct probe_opts *opts, uint64_t deadline_ms, bool *again,
+                    struct err *err)
 {
     struct helper helper = HELPER_INIT;
     struct str line;
-    int rc = start(&helper, listing, opts, err);
+    int rc = start(&helper, vendor, listing, opts, err);
     *again = false;
     if (rc)
         return rc;
@@ -70,17 +59,18 @@ static int ask_once(struct listing *listing, const struct probe_opts *opts, uint
     if (!listing->is_complete && !listing->said[0]) {
         *again = listing_note_hung(listing, &helper, deadline_ms);
         if (!*again && helper.is_eof)
-            rc = fail(err, ERR_UNAVAILABLE, "the NVML helper ended in %s", helper.query);
+            rc = fail(err, ERR_UNAVAILABLE, "the helper that asks the %s driver ended in %s",
+                      vendor->name, helper.query);
         else if (!*again)
-            rc = fail(err, ERR_UNAVAILABLE,
-                      "the NVIDIA driver did not answer %s (see dmesg for Xid)", helper.query);
+            rc = fail(err, ERR_UNAVAILABLE, "the %s driver did not answer %s (%s)", vendor->name,
+                      helper.query, vendor->trouble);
     }
     (void)helper_stop(&helper, WAIT_MS);
     return rc;
 }
 
-int gpu_list(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
-             struct err *err)
+int gpu_list(const struct vendor *vendor, const struct probe_opts *opts, struct device_list *out,
+             struct buf *notes, struct err *err)
 {
     uint64_t deadline_ms = opts->deadline_ms ? opts->deadline_ms : PROBE_DEADLINE_MS;
     struct listing *listing = xcalloc(1, sizeof(*listing));
@@ -88,14 +78,14 @@ int gpu_list(const struct probe_opts *opts, struct device_list *out, struct buf 
     int rc = 0;
     while (rc == 0 && again) {
         device_list_release(&listing->devices);
-        rc = ask_once(listing, opts, deadline_ms, &again, err);
+        rc = ask_once(vendor, listing, opts, deadline_ms, &again, err);
     }
     if (rc == 0 && listing->said[0] && !listing->is_none)
         rc = fail(err, ERR_UNAVAILABLE, "%s", listing->said);
     else if (rc == 0 && listing->said[0])
         buf_addf(notes, "%s\n", listing->said);
     else if (rc == 0 && listing->devices.len == 0)
-        buf_add_text(notes, "the NVIDIA driver is there and has no GPU\n");
+        buf_addf(notes, "the %s driver is there and has no GPU\n", vendor->name);
     if (rc == 0)
         listing_distances(listing);
     for (size_t i = 0; i < listing->devices.len; i++) {

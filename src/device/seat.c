@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "device/near.h"
-#include "device/probe_gpu.h"
 #include "device/topology.h"
+#include "device/vendor.h"
 
 int seats_possible(const struct device_spec *spec, uint32_t group, struct err *err)
 {
@@ -26,19 +26,21 @@ int seats_possible(const struct device_spec *spec, uint32_t group, struct err *e
 int seats_fit(const struct device_list *devices, size_t *chosen, size_t *n_chosen, uint32_t group,
               struct buf *notes, struct err *err)
 {
-    size_t n_left_over = group > 1 ? *n_chosen % group : 0;
-    if (group > 1 && *n_chosen < group)
-        return fail(err, ERR_UNAVAILABLE,
-                    "a worker takes %u devices (--gpus-per-worker), and %zu can be had", group,
-                    *n_chosen);
-    if (n_left_over == 0)
+    size_t n_fit = *n_chosen;
+    if (group <= 1)
         return 0;
-    cleanup_free size_t *order = near_groups(devices, chosen, *n_chosen, group);
-    size_t n_fit = *n_chosen - n_left_over;
+    cleanup_free size_t *order = near_groups(devices, chosen, *n_chosen, group, &n_fit);
+    if (n_fit == 0)
+        return fail(err, ERR_UNAVAILABLE,
+                    "a worker takes %u devices (--gpus-per-worker), and %zu can be had%s", group,
+                    *n_chosen, *n_chosen < group ? "" : ", not so many of one kind");
+    if (n_fit == *n_chosen)
+        return 0;
     for (size_t i = n_fit; i < *n_chosen; i++) {
         char label[24];
         device_label(&devices->at[order[i]], label);
-        buf_addf(notes, "%s is left over: a worker takes %u devices\n", label, group);
+        buf_addf(notes, "%s is left over: a worker takes %u devices%s\n", label, group,
+                 (*n_chosen - n_fit) < group ? "" : " of one kind");
     }
     memcpy(chosen, order, n_fit * sizeof(*chosen));
     *n_chosen = n_fit;
@@ -117,7 +119,9 @@ int seats_make(const struct device_list *devices, const size_t *chosen, size_t n
         return rc;
     size_t group = counts.devices_per_worker, n_groups = n_chosen / group;
     struct seat *seats = xcalloc(n_groups * counts.workers_per_device + 1, sizeof(*seats));
-    cleanup_free size_t *order = near_groups(devices, chosen, n_chosen, group);
+    size_t n_grouped = 0;
+    cleanup_free size_t *order = near_groups(devices, chosen, n_chosen, group, &n_grouped);
+    ASSERT(n_grouped == n_chosen);
     /* Shares outermost: the first workers to start are spread over the devices. */
     for (size_t s = 0; s < n_groups * counts.workers_per_device; s++) {
         struct seat *seat = &seats[s];
@@ -174,30 +178,31 @@ static void add_devices(const struct seat *seat, const struct device_list *devic
     env_list_add(env, buf_steal(&text));
 }
 
-/* One layer only on AMD: a second one would count within the first. */
-static const char *const visibility_variables[] = {
-    [DEVICE_CPU] = NULL,
-    [DEVICE_CUDA] = "CUDA_VISIBLE_DEVICES",
-    [DEVICE_ROCM] = "ROCR_VISIBLE_DEVICES",
-    [DEVICE_INTEL] = "ZE_AFFINITY_MASK",
-    [DEVICE_SIM] = "CUDA_VISIBLE_DEVICES",
-};
+/* A worker on a CPU slot must not grab a GPU that somebody else was given. */
+static void hide_all(struct env_list *env)
+{
+    for (size_t v = 0; v < n_vendors; v++)
+        if (vendors[v].is_there())
+            env_list_add(env, xstrdup(vendors[v].hides));
+}
 
 static void add_visibility(const struct seat *seat, const struct device_list *devices,
                            enum visible_mode mode, struct env_list *env)
 {
     const struct device *first = &devices->at[seat->devices[0]];
-    const char *variable = visibility_variables[first->kind];
-    if (!variable) {
-        /* A worker on a CPU slot must not grab a GPU that somebody else was given. */
-        if (gpu_driver_is_there())
-            env_list_add(env, xstrdup("CUDA_VISIBLE_DEVICES="));
+    const struct vendor *vendor = vendor_of(first->kind == DEVICE_SIM ? DEVICE_CUDA : first->kind);
+    if (!vendor) {
+        hide_all(env);
         return;
     }
-    if (first->kind == DEVICE_CUDA || first->kind == DEVICE_SIM)
-        env_list_add(env, xstrdup("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+    for (size_t i = 0; vendor->clears[i]; i++)
+        env_list_add(env, xstrdup(vendor->clears[i]));
+    if (vendor->setting)
+        env_list_add(env, xstrdup(vendor->setting));
     bool by_uuid = mode == VISIBLE_UUID || first->parent_uuid[0] != '\0';
-    add_devices(seat, devices, variable, by_uuid ? BY_UUID : BY_NUMBER, env);
+    for (size_t i = 0; i < seat->n_devices; i++)
+        by_uuid &= !devices->at[seat->devices[i]].is_unnamed;
+    add_devices(seat, devices, vendor->shows, by_uuid ? BY_UUID : BY_NUMBER, env);
 }
 
 void seat_environment(const struct seat *seat, const struct device_list *devices,

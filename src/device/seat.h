@@ -53,7 +53,7 @@ MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chose
 
 /*
  * Append "NAME=value" strings (each malloc'ed) for this seat: the visibility variable of its vendor
- * with CUDA_DEVICE_ORDER=PCI_BUS_ID, MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND,
+ * (vendor.h) and what belongs to it; "NAME" alone for a variable that must not be set; MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND,
  * OMP_NUM_THREADS unless it is set in the environment. The caller frees.
  */
 struct env_list {

@@ -71,7 +71,10 @@ static int entry_find(const struct spec_entry *entry, const struct device_list *
     for (size_t i = 0; i < universe->len; i++) {
         if (!matches(entry, &universe->at[i]))
             continue;
-        if (n_found++ > 0)
+        if (n_found++ > 0 && entry->is_id)
+            return fail(err, ERR_USAGE, "phys:%u is %s and %s: give its id", entry->id,
+                        universe->at[*position].uuid, universe->at[i].uuid);
+        if (n_found > 1)
             return fail(err, ERR_USAGE, "'%s' fits %s and %s: give more of it", entry->text,
                         universe->at[*position].uuid, universe->at[i].uuid);
         *position = i;
@@ -136,6 +139,20 @@ static void add_obstacle(struct buf *out, const struct device *device, uint64_t 
         buf_addf(out, "only %s free", size);
 }
 
+/*
+ * Graphics in a processor, beside a GPU of its own, are for the screen: who wants to compute there
+ * names them.
+ */
+static bool is_for_the_screen(const struct device_list *universe, const struct device *device)
+{
+    for (size_t i = 0; device->is_integrated && i < universe->len; i++)
+        if (!universe->at[i].is_integrated)
+            return true;
+    return false;
+}
+
+static const char screen_text[] = "graphics of the processor (taken if named by its id)";
+
 static int choose_free(const struct device_spec *spec, const struct device_list *universe,
                        size_t *chosen, size_t cap, size_t *n_chosen, struct err *err)
 {
@@ -145,7 +162,10 @@ static int choose_free(const struct device_spec *spec, const struct device_list 
         cleanup_buf struct buf obstacle = BUF_INIT;
         char label[24];
         device_label(&universe->at[i], label);
-        add_obstacle(&obstacle, &universe->at[i], spec->mem_free_min_bytes);
+        if (is_for_the_screen(universe, &universe->at[i]))
+            buf_add_text(&obstacle, screen_text);
+        else
+            add_obstacle(&obstacle, &universe->at[i], spec->mem_free_min_bytes);
         if (obstacle.len == 0)
             chosen[(*n_chosen)++] = i;
         else
@@ -166,21 +186,31 @@ static int choose_free(const struct device_spec *spec, const struct device_list 
                 buf_text(&why));
 }
 
+static void warn_of(const struct device *device, const char *text, struct buf *warnings)
+{
+    char label[24];
+    device_label(device, label);
+    if (warnings && *text)
+        buf_addf(warnings, "%s: %s\n", label, text);
+}
+
 static void warn(const struct device *device, struct buf *warnings)
 {
     cleanup_buf struct buf obstacle = BUF_INIT;
-    char label[24];
-    device_label(device, label);
     add_obstacle(&obstacle, device, 0);
-    if (warnings && obstacle.len > 0)
-        buf_addf(warnings, "%s: %s\n", label, buf_text(&obstacle));
+    warn_of(device, buf_text(&obstacle), warnings);
 }
 
-/* A device that is gone computes nothing, whoever asks for it; `all` goes without it. */
+/* A device that is gone computes nothing, whoever asks for it; `all` goes without it, and without
+ * the processor's graphics. */
 static int choose_all(const struct device_list *universe, size_t *chosen, size_t cap,
                       size_t *n_chosen, struct buf *warnings, struct err *err)
 {
     for (size_t i = 0; i < universe->len && *n_chosen < cap; i++) {
+        if (is_for_the_screen(universe, &universe->at[i])) {
+            warn_of(&universe->at[i], screen_text, warnings);
+            continue;
+        }
         warn(&universe->at[i], warnings);
         if (!universe->at[i].is_lost)
             chosen[(*n_chosen)++] = i;

@@ -196,8 +196,8 @@ static int list_parse(struct str list, bool is_physical, struct device_spec *out
             return fail(err, ERR_USAGE, "an entry of '%.*s' is empty", (int)list.len, list.at);
         if (is_numeric(piece)) {
             rc = range_add(out, piece, is_physical, err);
-        } else if (is_physical ||
-                   (!has_prefix(piece, "GPU-") && !has_prefix(piece, "MIG-") && !is_pci(piece))) {
+        } else if (is_physical || !(has_prefix(piece, "GPU-") || has_prefix(piece, "MIG-") ||
+                                    has_prefix(piece, "PCI-") || is_pci(piece))) {
             rc = unknown_word(piece, err);
         } else if (piece.len >= sizeof(entry.text)) {
             rc = fail(err, ERR_USAGE, "'%.*s' is too long for a device", (int)piece.len, piece.at);

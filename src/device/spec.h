@@ -3,7 +3,7 @@
  * `-g, --gpus SPEC`: which devices, as the user types it. Integers are ids, never a count.
  *
  *   0,2,5-7   any:4   all   free   free:20GiB   none   GPU-<uuid or unique prefix>   MIG-…
- *   0000:3b:00.0 (PCI address)   cpu:N   cpu   sim:8xH200:141GiB[,fault=…]   phys:0,2
+ *   0000:3b:00.0 or PCI-0000:3b:00.0 (PCI address)   cpu:N   cpu   sim:8xH200:141GiB[,fault=…]   phys:0,2
  *
  * Syntax is pure; choosing among devices that are there is spec_select(). Wrong syntax, duplicates
  * and empty lists are ERR_USAGE; what is not there is ERR_UNAVAILABLE.

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/topology.h"
 
-#include <fcntl.h>
-#include <stdarg.h>
-#include <unistd.h>
-
 #include "base/cleanup.h"
 #include "base/idlist.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "device/sysfs.h"
 #include "device/topology_hwloc.h"
 
 bool cpulist_parse(struct str text, cpu_set_t *out)
@@ -32,32 +29,6 @@ void cpulist_format(struct buf *out, const cpu_set_t *cpus)
         if (CPU_ISSET(cpu, cpus))
             ids[n_ids++] = cpu;
     idlist_format(out, ids, n_ids);
-}
-
-/* At most one page of a small file: sysfs answers whole in one read. False if it is not there. */
-static bool small_file(const char *path, struct buf *out)
-{
-    char text[4096];
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text));
-    buf_reset(out);
-    if (got > 0)
-        buf_add(out, text, (size_t)got);
-    return got > 0;
-}
-
-static bool sysfs_read(struct buf *out, const char *fmt, ...) PRINTF(2, 3);
-
-static bool sysfs_read(struct buf *out, const char *fmt, ...)
-{
-    char path[512];
-    const char *root = getenv("MUSTER_SYSFS");
-    int used = snprintf(path, sizeof(path), "%s/", root && *root ? root : "/sys");
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(path + used, sizeof(path) - (size_t)used, fmt, args);
-    va_end(args);
-    return small_file(path, out);
 }
 
 unsigned smt_width(void)

@@ -8,7 +8,8 @@
 #include "base/xalloc.h"
 
 /* NULL, or why the entry is invalid. */
-static const char *entry_find(struct str entry, const struct device_list *devices, size_t *position)
+static const char *entry_find(const struct visible_rule *rule, struct str entry,
+                              const struct device_list *devices, size_t *position)
 {
     uint64_t number = 0;
     size_t n_found = 0;
@@ -19,8 +20,8 @@ static const char *entry_find(struct str entry, const struct device_list *device
         return "is neither an index nor a UUID";
     for (size_t i = 0; i < devices->len; i++) {
         const struct device *device = &devices->at[i];
-        if (is_number ? device->physical != (int)number
-                      : strncasecmp(device->uuid, entry.at, entry.len) != 0)
+        int found = rule->counts_what_is_left ? device->index : device->physical;
+        if (is_number ? found != (int)number : strncasecmp(device->uuid, entry.at, entry.len) != 0)
             continue;
         if (is_number && device->parent_uuid[0])
             return "has MIG enabled (name an instance by its UUID)";
@@ -67,7 +68,16 @@ static void keep(struct device_list *devices, const size_t *kept, size_t n_kept)
     *devices = out;
 }
 
-void visible_apply(const char *list, struct device_list *devices, struct buf *notes)
+static bool is_kept(const size_t *kept, size_t n_kept, size_t position)
+{
+    for (size_t i = 0; i < n_kept; i++)
+        if (kept[i] == position)
+            return true;
+    return false;
+}
+
+void visible_apply(const struct visible_rule *rule, const char *variable, const char *list,
+                   struct device_list *devices, struct buf *notes)
 {
     struct str rest = str_of(list), entry;
     cleanup_free size_t *kept = xcalloc(devices->len + 1, sizeof(size_t));
@@ -77,19 +87,35 @@ void visible_apply(const char *list, struct device_list *devices, struct buf *no
     while (str_trim(str_of(list)).len > 0 && !why && str_next(&rest, ',', &entry)) {
         size_t position = 0;
         entry = str_trim(entry);
-        why = entry_find(entry, devices, &position);
-        for (size_t i = 0; i < n_kept && !why; i++)
-            why = kept[i] == position ? "is listed twice" : NULL;
+        why = entry_find(rule, entry, devices, &position);
         has_index |= entry.len > 0 && entry.at[0] >= '0' && entry.at[0] <= '9';
+        if (!why && is_kept(kept, n_kept, position)) {
+            why = rule->skips_repeats ? NULL : "is listed twice";
+            continue;
+        }
         if (!why)
             kept[n_kept++] = position;
-        else if (!str_equal(entry, STR("-1")))
-            buf_addf(notes, "CUDA_VISIBLE_DEVICES: '%.*s' %s, which hides it and all after it\n",
-                     (int)entry.len, entry.at, why);
     }
-    if (has_index)
+    if (why && !str_equal(entry, STR("-1")))
+        buf_addf(notes, "%s: '%.*s' %s, which hides it and all after it\n", variable,
+                 (int)entry.len, entry.at, why);
+    if (has_index && rule->may_sort_by_speed)
         note_order(devices, notes);
     keep(devices, kept, n_kept);
     if (n_kept == 0 && n_before > 0)
-        buf_addf(notes, "CUDA_VISIBLE_DEVICES='%s' hides every GPU\n", list);
+        buf_addf(notes, "%s='%s' hides every GPU\n", variable, list);
+}
+
+void visible_apply_rules(const struct visible_rule *rules, size_t n_rules,
+                         struct device_list *devices, struct buf *notes)
+{
+    for (size_t r = 0; r < n_rules; r++) {
+        for (size_t v = 0; v < VISIBLE_VARIABLES_MAX && rules[r].variables[v]; v++) {
+            const char *list = getenv(rules[r].variables[v]);
+            if (!list || (rules[r].is_unset_if_empty && !*list))
+                continue;
+            visible_apply(&rules[r], rules[r].variables[v], list, devices, notes);
+            break;
+        }
+    }
 }

@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA_VISIBLE_DEVICES as CUDA itself reads it, so that muster's universe is what a program started
- * by hand would see. Pure.
+ * Lists such as CUDA_VISIBLE_DEVICES as the vendor's own library reads them, so that muster's universe
+ * is what a program started by hand would see. Pure but for the environment.
  */
 #pragma once
 
 #include "device/device.h"
 
+enum {
+    VISIBLE_VARIABLES_MAX = 2
+};
+
+struct visible_rule {
+    const char *variables[VISIBLE_VARIABLES_MAX]; /* the first that is set is the list */
+    bool is_unset_if_empty;   /* an empty list is none; else it hides everything */
+    bool counts_what_is_left; /* indices count in what an earlier rule left; else in the machine */
+    bool skips_repeats;       /* else a repeat hides itself and all after it */
+    bool may_sort_by_speed;   /* CUDA's own order, where the devices differ */
+};
+
 /*
- * Keep what the list names, in its order; renumber. Entries: indices in PCI order, UUIDs or unique
- * prefixes, MIG UUIDs. The first invalid or repeated one hides itself and everything after it,
- * which `notes` then says. An empty list hides everything.
+ * Keep what the list names, in its order; renumber. Entries: indices, UUIDs or unique prefixes, MIG
+ * UUIDs. The first invalid one hides itself and everything after it, which `notes` then says.
  */
-void visible_apply(const char *list, struct device_list *devices, struct buf *notes);
+void visible_apply(const struct visible_rule *rule, const char *variable, const char *list,
+                   struct device_list *devices, struct buf *notes);
+/* Each rule in turn, if one of its variables is set. */
+void visible_apply_rules(const struct visible_rule *rules, size_t n_rules,
+                         struct device_list *devices, struct buf *notes);

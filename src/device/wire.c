@@ -39,6 +39,8 @@ static const struct member device_members[] = {
     D(name, TEXT),
     D(pci, TEXT),
     D(parent_uuid, TEXT),
+    D(is_unnamed, BOOL),
+    D(is_integrated, BOOL),
     D(mem_total_bytes, U64),
     D(mem_free_bytes, U64),
     D(busy_percent, INT),

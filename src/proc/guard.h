@@ -22,7 +22,7 @@ struct spawn_opts {
     const char *const *argv; /* the worker, NULL-terminated; argv[0] is looked up in PATH */
     const char *const *envp; /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
     const char *cwd;         /* NULL: inherit */
-    const cpu_set_t *cpus;   /* NULL or empty: leave the affinity alone */
+    const cpu_set_t *cpus;   /* those of them that are ours to use; NULL or none: left alone */
     uint64_t grace_ms;       /* between TERM and KILL; 0 = 10000 */
     /* The worker's ends; the caller closes its copies afterwards. -1: /dev/null. */
     int stdin_fd, stdout_fd, stderr_fd;

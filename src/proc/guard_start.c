@@ -127,10 +127,17 @@ static int step_limits(struct child *child)
     return sigprocmask(SIG_SETMASK, &none, NULL) != 0 ? errno : 0;
 }
 
+/* Near cores are a wish: a container, a job or taskset may have left us others, which we keep to. */
 static int step_affinity(struct child *child)
 {
-    bool failed = child->pinned && sched_setaffinity(0, sizeof(child->cpus), &child->cpus) != 0;
-    return failed ? errno : 0;
+    cpu_set_t allowed;
+    if (!child->pinned)
+        return 0;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+        CPU_AND(&child->cpus, &child->cpus, &allowed);
+    if (CPU_COUNT(&child->cpus) == 0)
+        return 0;
+    return sched_setaffinity(0, sizeof(child->cpus), &child->cpus) != 0 ? errno : 0;
 }
 
 static int step_chdir(struct child *child)

@@ -25,6 +25,19 @@ void env_set(struct env_list *env, char *entry)
     env_list_add(env, entry);
 }
 
+/* Every entry of that name: an environment may hold several. */
+static void env_unset(struct env_list *env, const char *name)
+{
+    size_t n_left = 0;
+    for (size_t i = 0; i < env->len; i++) {
+        if (is_named(env->at[i], name, strlen(name)))
+            free(env->at[i]);
+        else
+            env->at[n_left++] = env->at[i];
+    }
+    env->len = n_left;
+}
+
 static const char *env_get(const struct env_list *env, const char *name)
 {
     for (size_t i = 0; i < env->len; i++)
@@ -67,8 +80,14 @@ void worker_environment(const struct life *life, uint64_t batch, struct env_list
                       strlen("MUSTER_CHANNEL"))) /* of a muster around us */
             env_list_add(env, xstrdup(*entry));
     seat_environment(&place->seat, &s->devices, s->request->visible, &seat);
-    for (size_t i = 0; i < seat.len; i++)
-        env_set(env, seat.at[i]);
+    for (size_t i = 0; i < seat.len; i++) {
+        if (strchr(seat.at[i], '=')) {
+            env_set(env, seat.at[i]);
+            continue;
+        }
+        env_unset(env, seat.at[i]);
+        free(seat.at[i]);
+    }
     free(seat.at);
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", s->run_id));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", s->run_dir));

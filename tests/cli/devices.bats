@@ -6,7 +6,7 @@ load helpers
 
 setup() {
     common_setup
-    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=8
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=8 MUSTER_SYSFS=/nowhere
 }
 
 gpu() { echo "GPU-a${1}000000-1111-4222-8333-444444444444"; }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two files of any bytes, parted by 0xFF, in any format: they are joined, or refused with a sentence and
- * nothing put in place. What was joined has as many records as both had, and joined again is the same.
+ * Two files of any bytes, parted by 0xFF, in any format: they are joined, or refused with a
+ * sentence and nothing put in place. What was joined has as many records as both had, and joined
+ * again is the same.
  *
  *   byte 0   format, --union, --id, --check
  */

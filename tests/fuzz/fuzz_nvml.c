@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the NVML helper says, or whoever sits in its place: devices, distances, samples, announcements and
+ * What the device helper says, or whoever sits in its place: devices, distances, samples, announcements and
  * reasons. What is understood is written and read again as the same; the listing that it all goes into
  * is in order after every line. A line of `~` stands for a helper that falls silent, one of `$` for its end.
  */

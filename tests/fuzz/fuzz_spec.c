@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What people write about devices: SPEC with its simulated faults, lists of ids and of cores,
- * CUDA_VISIBLE_DEVICES. What is accepted reads back the same, and a simulated machine obeys it.
+ * visible devices. What is accepted reads back the same, and a simulated machine obeys it.
  */
 #include "base/cleanup.h"
 #include "base/idlist.h"
 #include "base/xalloc.h"
 #include "device/simulated.h"
 #include "device/topology.h"
-#include "device/visible.h"
+#include "device/vendor.h"
 #include "fuzz.h"
 
 static void check_simulated(const struct device_spec *spec)
@@ -67,15 +67,15 @@ static void check_cpulist(struct str text)
     ASSERT(cpulist_parse(buf_str(&list), &again) && CPU_EQUAL(&cpus, &again));
 }
 
-static void check_visible(const char *text)
+static void check_visible(const struct visible_rule *rule, const char *text)
 {
     struct device_list devices = {xcalloc(3, sizeof(*devices.at)), 3};
     cleanup_buf struct buf notes = BUF_INIT;
     for (int i = 0; i < 3; i++) {
-        devices.at[i] = (struct device){.physical = i};
+        devices.at[i] = (struct device){.physical = i, .index = i};
         snprintf(devices.at[i].uuid, sizeof(devices.at[i].uuid), "GPU-%d", i / 2 * 10 + i % 2);
     }
-    visible_apply(text, &devices, &notes);
+    visible_apply(rule, "LIST", text, &devices, &notes);
     ASSERT(devices.len <= 3);
     for (size_t i = 0; i < devices.len; i++)
         for (size_t j = 0; j < i; j++)
@@ -90,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_spec(string);
     check_idlist(text);
     check_cpulist(text);
-    check_visible(string);
+    for (size_t v = 0; v < n_vendors; v++)
+        for (size_t r = 0; r < VISIBLE_RULES_MAX; r++)
+            check_visible(&vendors[v].rules[r], string);
     return 0;
 }

@@ -47,7 +47,7 @@ def environment(muster):
     env["PATH"] = f"{muster.parent}:/usr/bin:/bin:{env.get('PATH', '')}"
     env["MUSTER_PYTHON"] = str(pathlib.Path(__file__).resolve().parents[2] / "python")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
-    env["CUDA_VISIBLE_DEVICES"] = ""
+    env["CUDA_VISIBLE_DEVICES"] = env["ROCR_VISIBLE_DEVICES"] = ""
     return env
 
 

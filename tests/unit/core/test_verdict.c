@@ -42,6 +42,8 @@ static void out_of_memory_is_read_from_what_frameworks_print(void **state)
         {"terminate called after throwing an instance of 'std::bad_alloc'", DEATH_HOST_OOM},
         {"MemoryError", DEATH_HOST_OOM},
         {"RuntimeError: GPU is lost", DEATH_DEVICE_LOST},
+        {"RuntimeError: HIP error: out of memory", DEATH_OOM},
+        {"RuntimeError: No HIP GPUs; no ROCm-capable device is detected", DEATH_DEVICE_LOST},
         {"Traceback (most recent call last):\nValueError: no", DEATH_FAILED},
     };
     for (size_t i = 0; i < countof(cases); i++) {

@@ -134,6 +134,8 @@ static int ids_join(const char *const *paths, struct err *err)
     join.ids = id_table_new(3);
     for (size_t i = 0; rc == 0 && i < 2; i++)
         rc = join_lines(&join, &join.files[i], err);
+    if (rc == 0)
+        rc = ids_settle(&join, err);
     join_close(&join);
     return rc;
 }

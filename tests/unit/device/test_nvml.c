@@ -6,45 +6,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fs.h"
 #include "device/helper.h"
-#include "device/probe_gpu.h"
-#include "devices.h"
-
-enum {
-    DEADLINE_MS = 300
-};
-
-static struct probe_opts options(void)
-{
-    return (struct probe_opts){.self_path = getenv("NVML_HELPER"), .deadline_ms = DEADLINE_MS};
-}
+#include "probing.h"
 
 static void machine(const char *library, const char *script)
 {
     setenv("MUSTER_NVML", getenv(library), 1);
     setenv("MUSTER_FAKE_NVML", script, 1);
+    setenv("MUSTER_SYSFS", "/nonexistent", 1); /* no AMD driver either */
     unsetenv("CUDA_VISIBLE_DEVICES");
-}
-
-/* The universe for `-g text`, which must be found. */
-static struct device_list probe(const char *text, struct buf *notes)
-{
-    struct device_list list;
-    struct err err = {0};
-    struct probe_opts opts = options();
-    struct device_spec *spec = xcalloc(1, sizeof(*spec));
-    assert_int_equal(spec_parse(text, spec, NULL), 0);
-    if (probe_universe(&opts, spec, &list, notes, &err) != 0)
-        fail_msg("probe: %s", err.text);
-    free(spec);
-    return list;
 }
 
 static int probe_fails(struct err *err)
@@ -251,62 +225,12 @@ static void a_helper_that_cannot_be_started_is_named(void **state)
     struct buf notes = BUF_INIT;
     struct probe_opts opts = {.self_path = "/nonexistent/muster"};
     machine("FAKE_NVML", "");
-    assert_int_equal(gpu_list(&opts, &list, &notes, &err), ERR_SYS);
+    assert_int_equal(gpu_list(vendor_of(DEVICE_CUDA), &opts, &list, &notes, &err), ERR_SYS);
     assert_non_null(strstr(err.text, "/nonexistent/muster"));
     buf_release(&notes);
 }
 
 /* ---- watching ---- */
-
-/* Read until `want` devices have been seen lost and one other is seen well after that. */
-static bool wait_lost(struct monitor *monitor, size_t lost, struct device_sample *out)
-{
-    struct device_sample samples[64];
-    uint64_t end_ms = clock_now_ms() + 20000;
-    bool is_found = false;
-    while (clock_now_ms() < end_ms) {
-        struct pollfd poll_fd = {.fd = monitor_fd(monitor), .events = POLLIN};
-        if (poll(&poll_fd, 1, 1000) <= 0)
-            continue;
-        size_t n_samples = monitor_read(monitor, samples, 64);
-        for (size_t i = 0; i < n_samples; i++) {
-            if (samples[i].device != lost && is_found && !samples[i].is_lost)
-                return true;
-            if (samples[i].device == lost && samples[i].is_lost) {
-                assert_false(is_found); /* told once */
-                is_found = true;
-                *out = samples[i];
-            }
-        }
-    }
-    return false;
-}
-
-static struct monitor *watch_every(uint64_t period_ms, const struct device_list *list)
-{
-    struct monitor *monitor;
-    struct probe_opts opts = options();
-    struct err err = {0};
-    if (monitor_open(&monitor, &opts, list, period_ms, &err) != 0)
-        fail_msg("monitor: %s", err.text);
-    return monitor;
-}
-
-static struct monitor *watch(const struct device_list *list)
-{
-    return watch_every(20, list);
-}
-
-static size_t wait_round(struct monitor *monitor, struct device_sample *out, size_t cap)
-{
-    size_t n_out = 0;
-    for (uint64_t end_ms = clock_now_ms() + 20000; n_out < cap && clock_now_ms() < end_ms;) {
-        struct pollfd poll_fd = {.fd = monitor_fd(monitor), .events = POLLIN};
-        if (poll(&poll_fd, 1, 1000) > 0)
-            n_out += monitor_read(monitor, out + n_out, cap - n_out);
-    }
-    return n_out;
-}
 
 static void samples_come_for_every_device_in_the_list(void **state)
 {
@@ -461,13 +385,13 @@ static void the_helper_ends_with_its_parent_even_inside_a_query(void **state)
     static const char *const scripts[] = {"gpus=1", "gpus=1,hang=0"};
     for (size_t i = 0; i < countof(scripts); i++) {
         char watch[] = "watch", period[] = "3600000";
-        char uuid[] = "GPU-a0000000-1111-4222-8333-444444444444";
+        char uuid[] = "cuda:GPU-a0000000-1111-4222-8333-444444444444";
         char *args[] = {watch, period, uuid, NULL};
         struct helper helper;
         struct str line;
         bool is_round_over = false;
         machine("FAKE_NVML", scripts[i]);
-        assert_int_equal(helper_start(&helper, getenv("NVML_HELPER"), args, NULL), 0);
+        assert_int_equal(helper_start(&helper, getenv("DEVICE_HELPER"), args, NULL), 0);
         /* it is in the middle of the query, or asleep between two rounds */
         while (!is_round_over && strcmp(helper.query, "nvmlDeviceGetMemoryInfo") != 0) {
             assert_true(helper_wait(&helper, 20000));

@@ -4,6 +4,8 @@
 #include "device/visible.h"
 #include "devices.h"
 
+static const struct visible_rule cuda = {.may_sort_by_speed = true};
+
 /* GPU 1 is cut into two MIG instances, so the universe is 0, 1a, 1b, 2, 3. */
 static struct device_list machine(void)
 {
@@ -47,7 +49,7 @@ static void the_list_is_read_as_cuda_reads_it(void **state)
     for (size_t i = 0; i < countof(cases); i++) {
         struct device_list list = machine();
         struct buf notes = BUF_INIT, kept = BUF_INIT;
-        visible_apply(cases[i].list, &list, &notes);
+        visible_apply(&cuda, "CUDA_VISIBLE_DEVICES", cases[i].list, &list, &notes);
         for (size_t k = 0; k < list.len; k++) {
             buf_addf(&kept, "%s ", list.at[k].uuid);
             assert_int_equal(list.at[k].index, (int)k);
@@ -82,7 +84,7 @@ static void indices_among_different_gpus_are_explained(void **state)
         unsetenv("CUDA_DEVICE_ORDER");
         if (cases[i].order)
             setenv("CUDA_DEVICE_ORDER", cases[i].order, 1);
-        visible_apply(cases[i].list, &list, &notes);
+        visible_apply(&cuda, "CUDA_VISIBLE_DEVICES", cases[i].list, &list, &notes);
         assert_int_equal(strstr(buf_text(&notes), "taken in PCI order") != NULL, cases[i].is_told);
         buf_release(&notes);
         device_list_release(&list);
@@ -97,7 +99,7 @@ static void distances_follow_their_devices(void **state)
     static const uint8_t distance[] = {0, 1, 2, 1, 0, 3, 2, 3, 0};
     list.distance = xmalloc(sizeof(distance));
     memcpy(list.distance, distance, sizeof(distance));
-    visible_apply("2,1", &list, &notes);
+    visible_apply(&cuda, "CUDA_VISIBLE_DEVICES", "2,1", &list, &notes);
     static const uint8_t wanted[] = {0, 3, 3, 0};
     assert_memory_equal(list.distance, wanted, sizeof(wanted));
     device_list_release(&list);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The AMD GPUs of a machine, as the kernel lists them: which there are, in ROCm's order, and where
+ * the files of each stand. Nothing here asks a GPU itself, so nothing here waits for one.
+ */
+#pragma once
+
+#include "device/amd_kfd.h"
+#include "device/sysfs.h"
+
+/* Folders under /sys: KFD's nodes, and the processes that have opened it. */
+#define AMD_NODES "class/kfd/kfd/topology/nodes"
+#define AMD_USERS "class/kfd/kfd/proc"
+
+enum {
+    AMD_PATH_MAX = 80 /* of a folder under /sys */
+};
+
+struct amd_gpu {
+    struct kfd_node node;
+    unsigned node_number;
+    uint64_t id; /* KFD's own; 0 unknown */
+    bool is_unreadable;
+    bool is_partition; /* shares its PCI device with other nodes */
+    bool is_integrated, is_unnamed;
+    char pci[32];
+    char folder[48];          /* of the PCI device, under /sys */
+    char hwmon[AMD_PATH_MAX]; /* "" if it has none */
+    char uuid[40];
+};
+
+struct amd_machine {
+    struct amd_gpu *at;
+    size_t len;
+};
+
+/* Add what there is to an empty machine; free machine->at. Returns how many GPUs are kept from this
+ * process, by its control group. */
+size_t amd_machine_read(struct amd_machine *machine);
+/* Whether its PCI device is still there. */
+bool amd_folder_is_there(const struct amd_gpu *gpu);
+/* How far apart: linked GPUs below 100, others by their way over PCIe. The scale is NVML's. */
+unsigned amd_distance(const struct amd_gpu *a, const struct amd_gpu *b);
+
+/* Call `take` for each entry of a folder under /sys until it says that this was enough. */
+void amd_folder_each(const char *folder, bool (*take)(const char *name, void *context),
+                     void *context);

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The helper process; asker.h says what it is asked and what it answers.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/idlist.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "device/sysfs.h"
+#include "device/vendor.h"
+#include "device/wire.h"
+
+struct number_set {
+    uint32_t at[DEVICES_MAX];
+    size_t len;
+};
+
+/* ---- speaking ---- */
+
+void say_line(struct buf *line)
+{
+    buf_add_char(line, '\n');
+    if (write_all(STDOUT_FILENO, line->at, line->len, NULL) != 0)
+        _exit(1);
+    buf_release(line);
+}
+
+void say_text(const char *text)
+{
+    struct buf line = BUF_INIT;
+    buf_add_text(&line, text);
+    say_line(&line);
+}
+
+void say_device(const struct device *device)
+{
+    struct buf line = BUF_INIT;
+    device_format_json(device, &line);
+    say_line(&line);
+}
+
+void announce(const struct asker *asker, const char *query)
+{
+    struct buf line = BUF_INIT;
+    buf_addf(&line, "?%s %d", query, asker->number);
+    say_line(&line);
+}
+
+void say_gone(enum device_kind kind, unsigned physical, const char *why)
+{
+    cleanup_free struct device *device = xmalloc(sizeof(*device));
+    device_reset(device, kind, (int)physical);
+    snprintf(device->uuid, sizeof(device->uuid), "GPU-unknown-%u", physical);
+    snprintf(device->name, sizeof(device->name), "unknown");
+    snprintf(device->ill, sizeof(device->ill), "%s", why);
+    device->is_lost = true;
+    say_device(device);
+}
+
+/* ---- devices ---- */
+
+void device_reset(struct device *device, enum device_kind kind, int physical)
+{
+    *device = (struct device){.kind = kind,
+                              .physical = physical,
+                              .busy_percent = -1,
+                              .temperature_c = -1,
+                              .power_w = -1,
+                              .ecc_uncorrected_count = -1,
+                              .numa_node = -1};
+}
+
+void device_process_add(struct device *device, pid_t pid, uint64_t mem_bytes, bool is_ours)
+{
+    char path[64];
+    struct stat st;
+    if (device->n_processes == DEVICE_PROCESSES_MAX)
+        return;
+    struct device_process *process = &device->processes[device->n_processes++];
+    *process = (struct device_process){.pid = pid, .uid = (uid_t)-1, .mem_bytes = mem_bytes};
+    if (!is_ours)
+        return;
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    if (stat(path, &st) == 0)
+        process->uid = st.st_uid;
+    cleanup_buf struct buf name = BUF_INIT;
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    if (small_file(path, &name))
+        snprintf(process->name, sizeof(process->name), "%.*s", (int)str_trim(buf_str(&name)).len,
+                 str_trim(buf_str(&name)).at);
+}
+
+/* ---- the two modes ---- */
+
+static bool has(const struct number_set *set, uint32_t number)
+{
+    for (size_t i = 0; i < set->len; i++)
+        if (set->at[i] == number)
+            return true;
+    return false;
+}
+
+static bool take_set(const char *arg, const char *name, struct number_set *set)
+{
+    size_t len = strlen(name);
+    return strncmp(arg, name, len) == 0 && idlist_parse(str_of(arg + len), DEVICES_MAX - 1, set->at,
+                                                        countof(set->at), &set->len, NULL) == 0;
+}
+
+static bool asker_open(struct asker *asker)
+{
+    asker->number = -1;
+    asker->is_open = asker->is_open || asker->probe->open(asker);
+    return asker->is_open;
+}
+
+static void list_all(struct asker *asker, enum device_kind kind, const struct number_set *brief,
+                     const struct number_set *gone)
+{
+    unsigned count = MIN(asker->probe->count(asker), (unsigned)DEVICES_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        asker->number = (int)i;
+        if (has(gone, i))
+            say_gone(kind, i, "it does not answer");
+        else
+            asker->probe->list(asker, i, has(brief, i));
+    }
+    for (unsigned a = 0; a < count; a++) {
+        for (unsigned b = a + 1; b < count; b++) {
+            asker->number = (int)b;
+            if (!has(brief, a) && !has(gone, a) && !has(brief, b) && !has(gone, b))
+                asker->probe->say_distance(asker, a, b);
+        }
+    }
+    say_text(".");
+}
+
+struct watched {
+    struct asker *asker;
+    const char *uuid;
+    bool is_gone;
+};
+
+static void watch_one(struct watched *watched, size_t position)
+{
+    struct asker *asker = watched->asker;
+    cleanup_free struct device *device = xmalloc(sizeof(*device));
+    device_reset(device, DEVICE_CPU, -1);
+    asker->number = (int)position;
+    bool is_there = asker->probe->sample(asker, watched->uuid, device) && !device->is_lost;
+    struct device_sample sample = {
+        .device = position,
+        .mem_used_bytes = device->mem_total_bytes - device->mem_free_bytes,
+        .mem_total_bytes = device->mem_total_bytes,
+        .busy_percent = device->busy_percent,
+        .temperature_c = device->temperature_c,
+        .power_w = device->power_w,
+        .is_lost = !is_there,
+    };
+    memcpy(sample.ill, device->ill, sizeof(sample.ill));
+    struct buf line = BUF_INIT;
+    sample_format_json(&sample, &line);
+    say_line(&line);
+    /* what is gone stays gone until the run ends: asking again can only hang */
+    watched->is_gone = !is_there;
+}
+
+/* "cuda:GPU-…" */
+static bool watched_parse(const char *arg, struct asker *askers, struct watched *out)
+{
+    for (size_t v = 0; v < n_vendors; v++) {
+        const char *name = device_kind_name(vendors[v].kind);
+        size_t len = strlen(name);
+        if (strncmp(arg, name, len) != 0 || arg[len] != ':')
+            continue;
+        askers[v].probe = vendors[v].probe;
+        *out = (struct watched){&askers[v], arg + len + 1, false};
+        return true;
+    }
+    return false;
+}
+
+/* A driver that could not be opened is tried again every round; the others' devices do not wait. */
+static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watched)
+{
+    struct pollfd parent = {.fd = STDIN_FILENO};
+    for (;;) {
+        bool any = false;
+        for (size_t i = 0; i < n_watched; i++) {
+            if (!watched[i].is_gone && asker_open(watched[i].asker))
+                watch_one(&watched[i], i);
+            any |= watched[i].asker->is_open;
+        }
+        if (!any && n_watched > 0)
+            return 1;
+        say_text(".");
+        if (poll(&parent, 1, (int)MIN(period_ms, (uint64_t)INT_MAX)) != 0)
+            return 0;
+    }
+}
+
+/*
+ * End with the parent, also in the middle of a query that never returns: when the last writer of
+ * our standard input is gone the kernel sends SIGIO, whose default is to terminate. The parent-death
+ * signal would not do: it comes already when the thread that started us ends.
+ */
+static void end_with_parent(void)
+{
+    int flags = fcntl(STDIN_FILENO, F_GETFL);
+    fcntl(STDIN_FILENO, F_SETOWN, getpid());
+    if (flags >= 0)
+        fcntl(STDIN_FILENO, F_SETFL, flags | O_ASYNC);
+    struct pollfd parent = {.fd = STDIN_FILENO};
+    if (poll(&parent, 1, 0) > 0)
+        _exit(0);
+}
+
+static int refuse(void)
+{
+    fprintf(stderr, "muster: device-helper is muster's own (list, watch)\n");
+    return 2;
+}
+
+static int list_main(int argc, char **argv)
+{
+    cleanup_free struct number_set *brief = xcalloc(1, sizeof(*brief));
+    cleanup_free struct number_set *gone = xcalloc(1, sizeof(*gone));
+    const struct vendor *vendor = NULL;
+    for (size_t v = 0; v < n_vendors && argc > 0; v++)
+        if (strcmp(argv[0], device_kind_name(vendors[v].kind)) == 0)
+            vendor = &vendors[v];
+    if (!vendor)
+        return refuse();
+    for (int i = 1; i < argc; i++)
+        if (!take_set(argv[i], "brief=", brief) && !take_set(argv[i], "gone=", gone))
+            return refuse();
+    end_with_parent();
+    struct asker asker = {.probe = vendor->probe};
+    bool is_open = asker_open(&asker);
+    if (is_open)
+        list_all(&asker, vendor->kind, brief, gone);
+    vendor->probe->close(&asker);
+    return is_open ? 0 : 1;
+}
+
+static int watch_main(int argc, char **argv)
+{
+    uint64_t period_ms = 0;
+    size_t n_watched = 0;
+    cleanup_free struct number_set *gone = xcalloc(1, sizeof(*gone));
+    cleanup_free struct asker *askers = xcalloc(n_vendors, sizeof(*askers));
+    cleanup_free struct watched *watched = xcalloc((size_t)argc + 1, sizeof(*watched));
+    if (argc < 1 || u64_parse(str_of(argv[0]), 1, INT_MAX, &period_ms, NULL) != 0)
+        return refuse();
+    for (int i = 1; i < argc; i++) {
+        if (i == 1 && take_set(argv[i], "gone=", gone))
+            continue;
+        if (!watched_parse(argv[i], askers, &watched[n_watched]))
+            return refuse();
+        watched[n_watched].is_gone = has(gone, (uint32_t)n_watched);
+        n_watched++;
+    }
+    end_with_parent();
+    int status = watch_all(period_ms, watched, n_watched);
+    for (size_t v = 0; v < n_vendors; v++)
+        vendors[v].probe->close(&askers[v]);
+    return status;
+}
+
+int device_helper_main(int argc, char **argv)
+{
+    if (argc > 0 && strcmp(argv[0], "list") == 0)
+        return list_main(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "watch") == 0)
+        return watch_main(argc - 1, argv + 1);
+    return refuse();
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/vendor.h"
+
+static const char *const nothing[] = {NULL};
+/* The layer below, in which HIP_VISIBLE_DEVICES would count; another name for it; OpenCL's. */
+static const char *const amd_layers[] = {"ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
+                                         "GPU_DEVICE_ORDINAL", NULL};
+
+const struct vendor vendors[] = {
+    {
+        .kind = DEVICE_CUDA,
+        .name = "NVIDIA",
+        .is_there = nvml_is_there,
+        .probe = &nvml_probe,
+        .trouble = "see dmesg for Xid",
+        .rules = {{.variables = {"CUDA_VISIBLE_DEVICES"}, .may_sort_by_speed = true}},
+        .shows = "CUDA_VISIBLE_DEVICES",
+        .hides = "CUDA_VISIBLE_DEVICES=",
+        .setting = "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        .clears = nothing,
+    },
+    {
+        .kind = DEVICE_ROCM,
+        .name = "AMD",
+        .is_there = amd_is_there,
+        .probe = &amd_probe,
+        .trouble = "see dmesg for amdgpu",
+        .rules = {{.variables = {"ROCR_VISIBLE_DEVICES"}},
+                  {.variables = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
+                   .is_unset_if_empty = true,
+                   .counts_what_is_left = true,
+                   .skips_repeats = true}},
+        .shows = "HIP_VISIBLE_DEVICES",
+        .hides = "HIP_VISIBLE_DEVICES=-1", /* empty it would be as if not set */
+        .clears = amd_layers,
+    },
+};
+const size_t n_vendors = countof(vendors);
+
+const struct vendor *vendor_of(enum device_kind kind)
+{
+    for (size_t i = 0; i < n_vendors; i++)
+        if (vendors[i].kind == kind)
+            return &vendors[i];
+    return NULL;
+}
