@@ -40,6 +40,9 @@ static bool is_uniform(const struct join *join)
 static int out_format_settle(struct join *join, const char *output, struct err *err)
 {
     enum out_format own = out_of_record(join->format), format = join->opts->out_format;
+    if (packing_of_path(output) != PACK_NONE)
+        return fail(err, ERR_USAGE, "%s: the output is not packed; pack it afterwards, from -o -",
+                    output);
     if (format == OUT_AUTO)
         format = out_format_of_path(output);
     if (join->opts->out_format == OUT_AUTO && format == OUT_LINES)

@@ -75,9 +75,14 @@ static int format_sniff(struct join_file *file, enum record_format *out, struct 
     return 0;
 }
 
+/* The name says what the file holds; that of a text file says lines. */
 static bool is_named(const char *path)
 {
-    return record_format_of_path(path) != FORMAT_LINES || str_ends_with(str_of(path), STR(".txt"));
+    static const char *const texts[] = {".txt", ".txt.gz", ".txt.zst"};
+    for (size_t i = 0; i < countof(texts); i++)
+        if (str_ends_with(str_of(path), str_of(texts[i])))
+            return true;
+    return record_format_of_path(path) != FORMAT_LINES;
 }
 
 static int format_find(struct join *join, struct join_file *file, struct err *err)

@@ -207,6 +207,21 @@ END
     ended_with 0
     printf 'id,text\n1,x\n2,y\n' >wanted
     same out.csv wanted
+    echo a | gzip >a.txt.gz
+    merge a.txt.gz -o out.txt
+    ended_with 0
+    [ "$(cat out.txt)" = a ]
+    merge a.csv -o out.csv.gz
+    ended_with 2
+    says "the output is not packed"
+}
+
+@test "more files than may be open at once" {
+    mkdir parts
+    for i in $(seq -w 0 299); do printf '{"id":%d}\n' "$((10#$i))" >"parts/$i.jsonl"; done
+    run bash -c "ulimit -n 100; exec '$MUSTER' merge --id id parts/*.jsonl -o out.jsonl --expect 300"
+    ended_with 0
+    same out.jsonl <(seq 0 299 | sed 's/.*/{"id":&}/')
 }
 
 # ---- formats ----
