@@ -40,24 +40,39 @@ static void append(struct device_list *all, struct device_list *more)
     device_list_release(more);
 }
 
+/* Keep what the lists that are set leave of a vendor's devices. Where there are several vendors the notes
+ * say whose: CUDA_VISIBLE_DEVICES is read for AMD's too. */
+static void apply_lists(const struct vendor *vendor, bool is_alone, struct device_list *found,
+                        struct buf *notes)
+{
+    cleanup_buf struct buf said = BUF_INIT;
+    visible_apply_rules(vendor->rules, VISIBLE_RULES_MAX, found, &said);
+    struct str rest = buf_str(&said), line;
+    while (str_next(&rest, '\n', &line))
+        if (line.len > 0)
+            buf_addf(notes, "%s%s%.*s\n", is_alone ? "" : vendor->name,
+                     is_alone ? "" : "'s GPUs: ", (int)line.len, line.at);
+}
+
 /* Why a vendor has no device is of interest only where nobody has one. */
 static int probe_gpus(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
                       struct err *err)
 {
     int rc = 0;
-    bool any = false;
+    size_t n_there = 0;
+    for (size_t v = 0; v < n_vendors; v++)
+        n_there += vendors[v].is_there();
     cleanup_buf struct buf reasons = BUF_INIT;
     for (size_t v = 0; v < n_vendors && rc == 0; v++) {
         struct device_list found = {0};
         if (!vendors[v].is_there())
             continue;
-        any = true;
         rc = gpu_list(&vendors[v], opts, &found, &reasons, err);
         if (rc == 0 && !opts->ignore_visibility)
-            visible_apply_rules(vendors[v].rules, VISIBLE_RULES_MAX, &found, notes);
+            apply_lists(&vendors[v], n_there == 1, &found, notes);
         append(out, &found);
     }
-    for (size_t v = 0; v < n_vendors && !any; v++)
+    for (size_t v = 0; v < n_vendors && n_there == 0; v++)
         buf_addf(&reasons, "%s%s%s", v == 0 ? "no " : " or ", vendors[v].name,
                  v + 1 < n_vendors ? "" : " driver on this machine\n");
     if (out->len == 0)
@@ -65,6 +80,14 @@ static int probe_gpus(const struct probe_opts *opts, struct device_list *out, st
     if (rc)
         device_list_release(out);
     return rc;
+}
+
+static bool has_gpu(const struct device_list *list, bool is_for_looking)
+{
+    for (size_t i = 0; i < list->len; i++)
+        if (is_for_looking || !list->at[i].is_integrated)
+            return true;
+    return false;
 }
 
 int probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
@@ -87,7 +110,9 @@ int probe_universe(const struct probe_opts *opts, const struct device_spec *spec
     case SPEC_ANY:
     case SPEC_LIST:
         rc = probe_gpus(opts, out, notes ? notes : &unwanted, err);
-        if (rc == 0 && out->len == 0 && spec->is_default) {
+        if (rc == 0 && spec->is_default && !has_gpu(out, opts->is_for_looking)) {
+            if (out->len > 0 && notes)
+                buf_add_text(notes, "no GPU but graphics of the processor (-g all uses them)\n");
             device_list_release(out);
             cpu_devices(0, out);
             buf_addf(notes ? notes : &unwanted, "using %zu CPU slot%s instead\n", out->len,

@@ -14,13 +14,14 @@ struct probe_opts {
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
     bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
+    bool is_for_looking;    /* muster gpus: graphics of a processor are better than nothing */
 };
 
 /*
  * Fill `out` with the universe for this spec: simulated devices for `sim:`, CPU slots for `cpu:N`,
  * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
- * answer, list hides everything). Where nobody typed a spec and there is no GPU: the CPU slots, and a
- * note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
+ * answer, list hides everything). Where nobody typed a spec and there is no GPU but graphics of the
+ * processor: the CPU slots, and a note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
  * machine without a driver.
  *
  * returns  0, also with no device; ERR_UNAVAILABLE if the driver is there and did not answer.

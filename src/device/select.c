@@ -139,19 +139,16 @@ static void add_obstacle(struct buf *out, const struct device *device, uint64_t 
         buf_addf(out, "only %s free", size);
 }
 
-/*
- * Graphics in a processor, beside a GPU of its own, are for the screen: who wants to compute there
- * names them.
- */
-static bool is_for_the_screen(const struct device_list *universe, const struct device *device)
-{
-    for (size_t i = 0; device->is_integrated && i < universe->len; i++)
-        if (!universe->at[i].is_integrated)
-            return true;
-    return false;
-}
-
+/* Graphics of a processor are for the screen: who wants to compute there says so. */
 static const char screen_text[] = "graphics of the processor (taken if named by its id)";
+
+static bool is_all_integrated(const struct device_list *universe)
+{
+    for (size_t i = 0; i < universe->len; i++)
+        if (!universe->at[i].is_integrated)
+            return false;
+    return true;
+}
 
 static int choose_free(const struct device_spec *spec, const struct device_list *universe,
                        size_t *chosen, size_t cap, size_t *n_chosen, struct err *err)
@@ -162,7 +159,7 @@ static int choose_free(const struct device_spec *spec, const struct device_list 
         cleanup_buf struct buf obstacle = BUF_INIT;
         char label[24];
         device_label(&universe->at[i], label);
-        if (is_for_the_screen(universe, &universe->at[i]))
+        if (universe->at[i].is_integrated)
             buf_add_text(&obstacle, screen_text);
         else
             add_obstacle(&obstacle, &universe->at[i], spec->mem_free_min_bytes);
@@ -202,12 +199,13 @@ static void warn(const struct device *device, struct buf *warnings)
 }
 
 /* A device that is gone computes nothing, whoever asks for it; `all` goes without it, and without
- * the processor's graphics. */
+ * the processor's graphics where there is anything else. */
 static int choose_all(const struct device_list *universe, size_t *chosen, size_t cap,
                       size_t *n_chosen, struct buf *warnings, struct err *err)
 {
+    bool with_integrated = is_all_integrated(universe);
     for (size_t i = 0; i < universe->len && *n_chosen < cap; i++) {
-        if (is_for_the_screen(universe, &universe->at[i])) {
+        if (universe->at[i].is_integrated && !with_integrated) {
             warn_of(&universe->at[i], screen_text, warnings);
             continue;
         }

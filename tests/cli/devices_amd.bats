@@ -142,7 +142,7 @@ END
     [ "$(cat far.txt)" = "$allowed" ]
 }
 
-@test "graphics of the processor compute beside a GPU only when named" {
+@test "graphics of the processor compute only when asked to" {
     machine desktop
     crowd 1
     map in.txt -o out.txt -- ./crowd
@@ -158,6 +158,21 @@ END
         ended_with 0
         [ "$(cut -d'|' -f1 out3.txt | sort -u)" = 1 ]
     done
+}
+
+@test "a machine with nothing but graphics of the processor has CPU slots" {
+    machine laptop
+    crowd 1
+    run "$MUSTER" gpus
+    ended_with 0
+    says "AMD gfx1036 (integrated)"
+    map in.txt -o out.txt -- ./crowd
+    ended_with 0
+    says "no GPU but graphics of the processor (-g all uses them)"
+    [ "$(cut -d'|' -f5 out.txt | sort -u)" = cpu ]
+    map -g all --force in.txt -o out.txt -- ./crowd
+    ended_with 0
+    [ "$(cut -d'|' -f1,5 out.txt | sort -u)" = "0|rocm" ]
 }
 
 @test "two musters never take the same AMD GPU" {

@@ -153,7 +153,7 @@ static void who_has_memory_or_a_queue_computes_there(void **state)
     buf_release(&notes);
 }
 
-static void graphics_of_the_processor_compute_only_alone_or_by_name(void **state)
+static void graphics_of_the_processor_compute_only_when_asked_to(void **state)
 {
     (void)state;
     static const struct {
@@ -166,14 +166,14 @@ static void graphics_of_the_processor_compute_only_alone_or_by_name(void **state
         {"desktop", "all", 0, 1, 0, "gpu 1: graphics of the processor"},
         {"desktop", "1", 0, 1, 1, ""},
         {"desktop", "any:2", ERR_UNAVAILABLE, 1, 0, ""},
-        {"laptop", "free", 0, 1, 0, ""},
+        {"laptop", "free", ERR_UNAVAILABLE, 0, 0, ""},
         {"laptop", "all", 0, 1, 0, ""},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct buf notes = BUF_INIT, warnings = BUF_INIT;
         struct err err = {0};
         struct device_spec *spec = xcalloc(1, sizeof(*spec));
-        size_t chosen[4], n_chosen;
+        size_t chosen[4] = {0}, n_chosen;
         machine(cases[i].machine);
         struct device_list list = probe("all", &notes);
         assert_int_equal(spec_parse(cases[i].spec, spec, NULL), 0);
@@ -187,6 +187,12 @@ static void graphics_of_the_processor_compute_only_alone_or_by_name(void **state
         buf_release(&warnings);
         free(spec);
     }
+    struct buf notes = BUF_INIT;
+    struct device_list list = probe(NULL, &notes);
+    assert_int_equal(list.at[0].kind, DEVICE_CPU);
+    assert_non_null(strstr(buf_text(&notes), "no GPU but graphics of the processor"));
+    device_list_release(&list);
+    buf_release(&notes);
 }
 
 static void names_come_from_board_then_table_then_chip(void **state)
@@ -463,6 +469,25 @@ static void why_one_vendor_has_nothing_is_no_news_beside_another(void **state)
     buf_release(&notes);
 }
 
+static void notes_on_lists_say_whose_devices_they_mean(void **state)
+{
+    (void)state;
+    struct buf notes = BUF_INIT;
+    struct device_list list = mixed("mi210", "gpus=3", &notes);
+    device_list_release(&list);
+    setenv("CUDA_VISIBLE_DEVICES", "GPU-a1", 1);
+    list = probe("all", &notes);
+    assert_int_equal(list.len, 1);
+    assert_int_equal(list.at[0].physical, 1);
+    assert_int_equal(list.at[0].kind, DEVICE_CUDA);
+    assert_non_null(strstr(buf_text(&notes), "AMD's GPUs: CUDA_VISIBLE_DEVICES: 'GPU-a1'"));
+    assert_non_null(strstr(buf_text(&notes), "AMD's GPUs: CUDA_VISIBLE_DEVICES='GPU-a1' hides"));
+    assert_null(strstr(buf_text(&notes), "NVIDIA's"));
+    no_lists();
+    device_list_release(&list);
+    buf_release(&notes);
+}
+
 static void a_worker_never_gets_devices_of_two_vendors(void **state)
 {
     (void)state;
@@ -575,7 +600,7 @@ int main(void)
         cmocka_unit_test(eight_gpus_are_found_with_all_that_the_kernel_tells),
         cmocka_unit_test(linked_gpus_are_nearer_than_any_way_over_pcie),
         cmocka_unit_test(who_has_memory_or_a_queue_computes_there),
-        cmocka_unit_test(graphics_of_the_processor_compute_only_alone_or_by_name),
+        cmocka_unit_test(graphics_of_the_processor_compute_only_when_asked_to),
         cmocka_unit_test(names_come_from_board_then_table_then_chip),
         cmocka_unit_test(partitions_of_a_gpu_are_told_apart),
         cmocka_unit_test(a_broken_machine_tells_what_it_can),
@@ -585,6 +610,7 @@ int main(void)
         cmocka_unit_test(a_gpu_that_goes_during_the_run_is_reported_once),
         cmocka_unit_test(ids_count_through_nvidia_first),
         cmocka_unit_test(why_one_vendor_has_nothing_is_no_news_beside_another),
+        cmocka_unit_test(notes_on_lists_say_whose_devices_they_mean),
         cmocka_unit_test(a_worker_never_gets_devices_of_two_vendors),
         cmocka_unit_test(a_worker_is_shown_its_devices_by_one_variable),
         cmocka_unit_test(one_helper_watches_the_devices_of_both),
