@@ -13,7 +13,6 @@
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "cli/verbs.h"
-#include "device/vendor.h"
 #include "doctor/doctor.h"
 #include "doctor/smoke.h"
 #include "store/runs.h"
@@ -200,47 +199,6 @@ static char **environment_new(void)
     for (size_t i = 0; i < n_entries; i++)
         if (!is_default_of_map(environ[i]))
             kept[n_kept++] = environ[i];
-    return kept;
-}
-
-static struct device_list of_kind(const struct device_list *devices, enum device_kind kind)
-{
-    struct device_list copy = {xcalloc(devices->len + 1, sizeof(*copy.at)), 0, NULL};
-    for (size_t i = 0; i < devices->len; i++)
-        if (devices->at[i].kind == kind)
-            copy.at[copy.len++] = devices->at[i];
-    return copy;
-}
-
-static bool has_device(const struct device_list *devices, const char *uuid)
-{
-    for (size_t i = 0; i < devices->len; i++)
-        if (strcmp(devices->at[i].uuid, uuid) == 0)
-            return true;
-    return false;
-}
-
-/* Is it one of those that the vendor's variables leave? */
-static bool is_visible(const struct device_list *devices, const struct device *device)
-{
-    const struct vendor *vendor = vendor_of(device->kind);
-    cleanup_buf struct buf notes = BUF_INIT;
-    if (!vendor)
-        return true;
-    struct device_list left = of_kind(devices, device->kind);
-    visible_apply_rules(vendor->rules, VISIBLE_RULES_MAX, &left, &notes);
-    bool is_left = has_device(&left, device->uuid);
-    device_list_release(&left);
-    return is_left;
-}
-
-/* What a run would see of the devices; they keep their numbers. */
-static struct device_list visible_only(const struct device_list *devices)
-{
-    struct device_list kept = {xcalloc(devices->len + 1, sizeof(*kept.at)), 0, NULL};
-    for (size_t i = 0; i < devices->len; i++)
-        if (is_visible(devices, &devices->at[i]))
-            kept.at[kept.len++] = devices->at[i];
     return kept;
 }
 

@@ -30,6 +30,8 @@ void visible_judge(const struct facts *facts, struct findings *out);
 /* launch.c; cores_usable: what affinity and quota leave, at least 1 */
 unsigned cores_usable(const struct facts *facts);
 void env_gather(struct env_facts *out);
+/* NULL if it is not set, or not one of ENV_NAMES */
+const char *env_value(const struct env_facts *env, const char *name);
 /* path_list as PATH */
 void slurm_gather(const char *path_list, struct slurm_facts *out);
 void slurm_judge(const struct facts *facts, struct findings *out);

@@ -73,10 +73,13 @@ static const struct trouble
                   "most, and slices have no peer-to-peer.",
                   "nvidia-smi -mig 0 (or 1) on all of them, or name the devices (-g)"};
 
-/* A MIG instance is named after its profile too: its kind is told by the MIG finding. */
+/*
+ * A MIG instance is named after its profile too: its kind is told by the MIG finding. Graphics of a
+ * processor are left out by runs.
+ */
 static bool is_whole(const struct device *device)
 {
-    return device->parent_uuid[0] == '\0' && !device->is_lost;
+    return device->parent_uuid[0] == '\0' && !device->is_lost && !device->is_integrated;
 }
 
 /* "6 x NVIDIA H200, 2 x NVIDIA A100" */

@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "base/xalloc.h"
 #include "device/probe.h"
+#include "device/sysfs.h"
 #include "device/vendor.h"
 #include "doctor/checks.h"
 #include "doctor/task.h"
@@ -119,6 +120,7 @@ static int devices_gather(const struct doctor_opts *opts, struct facts *out, str
     uint64_t begin_ms = clock_now_ms();
     driver->is_asked = opts->spec->kind != SPEC_CPU && opts->spec->kind != SPEC_SIM;
     driver->is_there = nvml_is_there();
+    driver->is_amd_there = amd_is_there();
     if (probe_universe(&probe, opts->spec, &out->devices, &notes, &why) != 0) {
         snprintf(driver->said, sizeof(driver->said), "%s",
                  why.text + (strncmp(why.text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
@@ -136,6 +138,8 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     const pid_t self = getpid();
     struct task folder, holders, slurm;
     uint64_t until_ms = clock_now_ms() + opts->deadline_ms;
+    char machine_root[SYSFS_PATH_MAX];
+    sysfs_beside(machine_root, "");
     *out = (struct facts){.deadline_ms = opts->deadline_ms};
     snprintf(out->folder.path, sizeof(out->folder.path), "%s", opts->runs_dir);
     task_begin(&folder, folder_task, opts->runs_dir, &out->folder, sizeof(out->folder));
@@ -143,7 +147,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     task_begin(&slurm, slurm_task, path_list, &out->slurm, sizeof(out->slurm));
     int rc = devices_gather(opts, out, err);
     env_gather(&out->env);
-    driver_gather("", &out->driver);
+    driver_gather(machine_root, &out->driver);
     host_gather("", &out->host);
     cgroup_gather("", &out->cgroup);
     out->has_holders = task_end(&holders, until_ms);

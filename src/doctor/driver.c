@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "device/probe_gpu.h"
+#include "device/vendor.h"
 #include "doctor/checks.h"
 
 enum {
@@ -104,6 +104,15 @@ static const struct trouble
                   "Install libnvidia-ml of the very version of the module; in a container let "
                   "nvidia-container-toolkit bring it in (NVIDIA_DRIVER_CAPABILITIES=compute,"
                   "utility)"},
+    no_amd_driver = {FINDING_WARN, "Nothing can compute on it, and muster uses CPU slots.",
+                     "modprobe amdgpu; install ROCm's driver (amdgpu-dkms); in a container pass "
+                     "/dev/kfd and /dev/dri in"},
+    amd_closed = {FINDING_FAIL, "The GPUs are there, and muster would run on CPU slots.",
+                  "docker run --device /dev/kfd --device /dev/dri; become a member of the groups "
+                  "render and video, and log in again"},
+    amd_beside = {FINDING_WARN, "Runs use the other GPUs alone.",
+                  "If it is one to compute on: pass /dev/kfd and /dev/dri into the container, or "
+                  "become a member of the groups render and video"},
     slow = {FINDING_WARN,
             "Every program that asks the driver waits as long before it starts; a driver without "
             "persistence mode wakes all GPUs each time.",
@@ -124,27 +133,15 @@ static void silence_judge(const struct driver_facts *driver, struct findings *ou
         found(out, &broken, "", "%s", driver->said);
 }
 
-/* There is no NVIDIA device, and nothing failed. */
-static void absence_judge(const struct driver_facts *driver, struct findings *out)
-{
-    int first_len = (int)strcspn(driver->notes, "\n");
-    if (driver->n_pci_nvidia > 0 && !driver->is_there)
-        found(out, &no_driver, "", "%zu NVIDIA GPU%s on the PCI bus and no driver",
-              driver->n_pci_nvidia, driver->n_pci_nvidia == 1 ? "" : "s");
-    else if (driver->is_there)
-        found(out, &no_library, "", "%.*s", first_len,
-              driver->notes[0] ? driver->notes : "the driver is there and shows no GPU");
-    else
-        found_ok(out, "no GPU on this machine: work runs on CPU slots");
-}
-
-static size_t gpus_count(const struct device_list *devices)
+/* A GPU that is cut into instances counts once. */
+static size_t gpus_count(const struct device_list *devices, enum device_kind kind)
 {
     size_t count = 0;
     for (size_t i = 0; i < devices->len; i++) {
-        bool is_first = devices->at[i].kind == DEVICE_CUDA;
+        bool is_first = devices->at[i].kind == kind;
         for (size_t k = 0; k < i && is_first; k++)
-            is_first = devices->at[k].physical != devices->at[i].physical;
+            is_first =
+                devices->at[k].kind != kind || devices->at[k].physical != devices->at[i].physical;
         count += is_first;
     }
     return count;
@@ -159,35 +156,78 @@ static bool is_any_lost(const struct device_list *devices)
     return is_lost;
 }
 
-void driver_judge(const struct facts *facts, struct findings *out)
+/* What was said where nothing failed and some GPUs are not there. */
+static void notes_judge(const struct facts *facts, struct findings *out)
 {
     const struct driver_facts *driver = &facts->driver;
-    size_t n_gpus = gpus_count(&facts->devices);
-    const char *version = "";
-    for (size_t i = 0; i < facts->devices.len && !version[0]; i++)
-        version = facts->devices.at[i].driver;
-    char took[24];
-    duration_format(took, driver->took_ms);
-    if (!driver->is_asked) {
-        found_ok(out, "not asked: -g names devices that need none");
-        return;
+    struct str rest = str_trim(str_of(driver->notes)), line;
+    bool is_nvidia = driver->is_there && gpus_count(&facts->devices, DEVICE_CUDA) == 0;
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
+        bool is_amd = memmem(line.at, line.len, "AMD GPU", 7) != NULL;
+        if (is_amd)
+            found(out, are_gpus(&facts->devices) ? &amd_beside : &amd_closed, "", "%.*s",
+                  (int)line.len, line.at);
+        else if (is_nvidia && memmem(line.at, line.len, "NVIDIA", 6))
+            found(out, &no_library, "", "%.*s", (int)line.len, line.at);
     }
-    if (driver->said[0])
-        silence_judge(driver, out);
-    else if (!are_gpus(&facts->devices))
-        absence_judge(driver, out);
-    else if (driver->took_ms > SLOW_MS && !is_any_lost(&facts->devices))
-        found(out, &slow, "", "answers after %s", took);
-    else
-        found_ok(out, "%s%s%sanswers, %zu GPU%s, %s", n_gpus > 0 ? "NVIDIA " : "", version,
-                 version[0] ? " " : "", facts->devices.len, facts->devices.len == 1 ? "" : "s",
-                 took);
+}
+
+/* Cards without anybody who drives them. */
+static void cards_judge(const struct facts *facts, struct findings *out)
+{
+    const struct driver_facts *driver = &facts->driver;
+    size_t n_gpus = gpus_count(&facts->devices, DEVICE_CUDA);
     /* a container, and a job of Slurm, is shown a share of the machine on purpose */
     bool is_share = driver->is_container || facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES] ||
                     facts->env.at[ENV_SLURM_JOB_ID];
+    if (driver->n_pci_nvidia > 0 && !driver->is_there)
+        found(out, &no_driver, "", "%zu NVIDIA GPU%s on the PCI bus and no driver",
+              driver->n_pci_nvidia, driver->n_pci_nvidia == 1 ? "" : "s");
+    if (driver->n_pci_amd > 0 && !driver->is_amd_there && !are_gpus(&facts->devices))
+        found(out, &no_amd_driver, "", "%zu AMD GPU%s on the PCI bus and no driver for computing",
+              driver->n_pci_amd, driver->n_pci_amd == 1 ? "" : "s");
     if (n_gpus > 0 && n_gpus < driver->n_pci_nvidia && !is_share)
         found(out, &fewer, "", "%zu NVIDIA GPUs on the PCI bus, %zu answer", driver->n_pci_nvidia,
               n_gpus);
+}
+
+/* "NVIDIA 550.54.15 and AMD answer, 9 GPUs, 40 ms" */
+static void answer_judge(const struct facts *facts, struct findings *out)
+{
+    const struct device_list *devices = &facts->devices;
+    bool has_nvidia = gpus_count(devices, DEVICE_CUDA) > 0;
+    bool has_amd = gpus_count(devices, DEVICE_ROCM) > 0;
+    const char *version = "";
+    char took[24];
+    duration_format(took, facts->driver.took_ms);
+    for (size_t i = 0; i < devices->len && !version[0]; i++)
+        version = devices->at[i].driver;
+    if (!are_gpus(devices))
+        found_ok(out, "no GPU on this machine: work runs on CPU slots");
+    else if (facts->driver.took_ms > SLOW_MS && !is_any_lost(devices))
+        found(out, &slow, "", "answers after %s", took);
+    else
+        found_ok(out, "%s%s%s%s%s answer%s, %zu GPU%s, %s", has_nvidia ? "NVIDIA" : "",
+                 version[0] ? " " : "", version, has_nvidia && has_amd ? " and " : "",
+                 has_amd ? "AMD" : "", has_nvidia && has_amd ? "" : "s", devices->len,
+                 devices->len == 1 ? "" : "s", took);
+}
+
+void driver_judge(const struct facts *facts, struct findings *out)
+{
+    size_t n_before = out->len;
+    if (!facts->driver.is_asked) {
+        found_ok(out, "not asked: -g names devices that need none");
+        return;
+    }
+    if (facts->driver.said[0]) {
+        silence_judge(&facts->driver, out);
+        return;
+    }
+    notes_judge(facts, out);
+    cards_judge(facts, out);
+    if (out->len == n_before || are_gpus(&facts->devices))
+        answer_judge(facts, out);
 }
 
 static const struct trouble

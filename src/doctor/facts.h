@@ -44,7 +44,8 @@ struct env_facts {
 
 struct driver_facts {
     bool is_asked;                       /* false: -g named devices that need no driver */
-    bool is_there;                       /* signs of NVIDIA's */
+    bool is_there;                       /* signs of NVIDIA's driver */
+    bool is_amd_there;                   /* signs of AMD's, of its computing part */
     char said[512];                      /* why it did not answer; "" if it did */
     char notes[512];                     /* why there is no device though nothing failed; lines */
     uint64_t took_ms;                    /* until all devices were listed */

@@ -10,15 +10,24 @@
 #include "base/xalloc.h"
 #include "doctor/checks.h"
 
+static const char *const env_names[] = {
+#define X(name) [ENV_##name] = #name,
+    ENV_NAMES(X)
+#undef X
+};
+
 void env_gather(struct env_facts *out)
 {
-    static const char *const names[] = {
-#define X(name) [ENV_##name] = #name,
-        ENV_NAMES(X)
-#undef X
-    };
-    for (size_t i = 0; i < countof(names); i++)
-        out->at[i] = getenv(names[i]);
+    for (size_t i = 0; i < countof(env_names); i++)
+        out->at[i] = getenv(env_names[i]);
+}
+
+const char *env_value(const struct env_facts *env, const char *name)
+{
+    for (size_t i = 0; i < countof(env_names); i++)
+        if (strcmp(env_names[i], name) == 0)
+            return env->at[i];
+    return NULL;
 }
 
 /* ---- Slurm ---- */

@@ -6,10 +6,11 @@
 #include "base/xalloc.h"
 #include "device/vendor.h"
 #include "doctor/checks.h"
+#include "doctor/doctor.h"
 
 static const struct trouble
-    all_hidden = {FINDING_FAIL, "Programs started here see no GPU; muster would run on CPU slots.",
-                  "unset CUDA_VISIBLE_DEVICES, or list ids of muster gpus --all"},
+    all_hidden = {FINDING_FAIL, "Programs started here see none of these GPUs.",
+                  "Unset it, or list ids of muster gpus --all"},
     misleading = {FINDING_WARN,
                   "Programs started here see fewer devices than the list says, or others.",
                   "Correct the list: ids in PCI order as muster gpus --all shows them, or UUIDs; "
@@ -20,20 +21,25 @@ static const struct trouble
          "program started by hand may be another GPU than nvidia-smi's 0. (Workers of muster get "
          "the order set.)",
          "export CUDA_DEVICE_ORDER=PCI_BUS_ID"},
-    two_layers = {FINDING_FAIL,
+    two_layers = {FINDING_WARN,
                   "The second list counts within what the first has left: most often no device is "
                   "left over.",
-                  "Set one of them and unset the other (muster sets HIP_VISIBLE_DEVICES alone)"},
+                  "Set one of them and unset the other (muster sets HIP_VISIBLE_DEVICES)"},
     shut_out = {FINDING_WARN, "The container was started without GPUs.",
                 "Start it with NVIDIA_VISIBLE_DEVICES=all (docker run --gpus all)"};
 
-static struct device_list cuda_copy(const struct device_list *devices)
+/* Those of one kind, as their vendor's library counts them. */
+static struct device_list devices_of(const struct device_list *devices, enum device_kind kind)
 {
-    struct device_list copy = {xcalloc(devices->len + 1, sizeof(*copy.at)), 0, NULL};
-    for (size_t i = 0; i < devices->len; i++)
-        if (devices->at[i].kind == DEVICE_CUDA)
-            copy.at[copy.len++] = devices->at[i];
-    return copy;
+    struct device_list out = {xcalloc(devices->len + 1, sizeof(*out.at)), 0, NULL};
+    for (size_t i = 0; i < devices->len; i++) {
+        if (devices->at[i].kind != kind)
+            continue;
+        out.at[out.len] = devices->at[i];
+        out.at[out.len].index = (int)out.len;
+        out.len++;
+    }
+    return out;
 }
 
 static struct str str_after(struct str text, struct str prefix)
@@ -42,23 +48,39 @@ static struct str str_after(struct str text, struct str prefix)
     return has_prefix ? (struct str){text.at + prefix.len, text.len - prefix.len} : text;
 }
 
-/* The list as CUDA reads it; each thing wrong with it is a line of the notes. */
-static void cuda_list_judge(const struct facts *facts, const char *list, struct findings *out)
+/* The list as the vendor's library reads it; each thing wrong with it is a line of the notes. */
+static void list_judge(const struct visible_rule *rule, const char *variable, const char *list,
+                       struct device_list *left, struct findings *out)
 {
     cleanup_buf struct buf notes = BUF_INIT;
-    struct device_list left = cuda_copy(&facts->devices);
-    size_t n_before = out->len, n_all = left.len;
-    struct str rest, line;
-    visible_apply(vendor_of(DEVICE_CUDA)->rules, "CUDA_VISIBLE_DEVICES", list, &left, &notes);
-    rest = str_trim(buf_str(&notes));
+    size_t n_before = left->len;
+    visible_apply(rule, variable, list, left, &notes);
+    struct str rest = str_trim(buf_str(&notes)), line;
+    if (rest.len == 0)
+        found_ok_on(out, variable, "=%s leaves %zu of %zu devices", list, left->len, n_before);
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
-        line = str_after(line, STR("CUDA_VISIBLE_DEVICES"));
-        line = str_after(line, STR(": "));
-        found(out, left.len == 0 ? &all_hidden : &misleading, "CUDA_VISIBLE_DEVICES", "%.*s",
-              (int)line.len, line.at);
+        line = str_after(str_after(line, str_of(variable)), STR(": "));
+        found(out, left->len == 0 ? &all_hidden : &misleading, variable, "%.*s", (int)line.len,
+              line.at);
     }
-    if (out->len == n_before)
-        found_ok(out, "CUDA_VISIBLE_DEVICES=%s leaves %zu of %zu devices", list, left.len, n_all);
+}
+
+/* Each rule in turn, with the first of its variables that is set. */
+static void vendor_judge(const struct vendor *vendor, const struct facts *facts,
+                         struct findings *out)
+{
+    struct device_list left = devices_of(&facts->devices, vendor->kind);
+    for (size_t r = 0; r < VISIBLE_RULES_MAX; r++) {
+        const struct visible_rule *rule = &vendor->rules[r];
+        const char *list = NULL, *variable = NULL;
+        for (size_t v = 0; v < VISIBLE_VARIABLES_MAX && rule->variables[v] && !list; v++) {
+            variable = rule->variables[v];
+            list = env_value(&facts->env, variable);
+            list = list && rule->is_unset_if_empty && !*list ? NULL : list;
+        }
+        if (list && left.len > 0)
+            list_judge(rule, variable, list, &left, out);
+    }
     device_list_release(&left);
 }
 
@@ -76,17 +98,20 @@ static bool is_mixed(const struct device_list *devices)
     return false;
 }
 
-/* One layer of AMD's only: of those that are set, the first that is not alone. */
-static void layers_judge(const struct env_facts *env, struct findings *out)
+/* Where AMD's devices are not known, nothing is known about what two lists leave of them. */
+static void layers_judge(const struct facts *facts, struct findings *out)
 {
-    const char *rocr = env->at[ENV_ROCR_VISIBLE_DEVICES], *hip = env->at[ENV_HIP_VISIBLE_DEVICES];
-    const char *ordinal = env->at[ENV_GPU_DEVICE_ORDINAL];
-    if (rocr && hip)
+    const char *rocr = facts->env.at[ENV_ROCR_VISIBLE_DEVICES];
+    const char *hip = facts->env.at[ENV_HIP_VISIBLE_DEVICES];
+    const char *ordinal = facts->env.at[ENV_GPU_DEVICE_ORDINAL];
+    struct device_list amd = devices_of(&facts->devices, DEVICE_ROCM);
+    if (amd.len == 0 && rocr && hip)
         found(out, &two_layers, "ROCR_VISIBLE_DEVICES", "=%s, and HIP_VISIBLE_DEVICES=%s", rocr,
               hip);
-    else if (rocr && ordinal)
-        found(out, &two_layers, "ROCR_VISIBLE_DEVICES", "=%s, and GPU_DEVICE_ORDINAL=%s", rocr,
-              ordinal);
+    if (ordinal && (rocr || hip))
+        found(out, &two_layers, "GPU_DEVICE_ORDINAL", "=%s, and %s_VISIBLE_DEVICES=%s", ordinal,
+              rocr ? "ROCR" : "HIP", rocr ? rocr : hip);
+    device_list_release(&amd);
 }
 
 void visible_judge(const struct facts *facts, struct findings *out)
@@ -95,16 +120,34 @@ void visible_judge(const struct facts *facts, struct findings *out)
     const char *pci_order = facts->env.at[ENV_CUDA_DEVICE_ORDER];
     const char *container = facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES];
     size_t n_before = out->len;
-    bool has_gpus = facts->devices.len > 0 && facts->devices.at[0].kind == DEVICE_CUDA;
-    if (list && has_gpus)
-        cuda_list_judge(facts, list, out);
-    else if (is_mixed(&facts->devices) && !(pci_order && strcmp(pci_order, "PCI_BUS_ID") == 0))
+    for (size_t v = 0; v < n_vendors; v++)
+        vendor_judge(&vendors[v], facts, out);
+    if (!list && is_mixed(&facts->devices) && !(pci_order && strcmp(pci_order, "PCI_BUS_ID") == 0))
         found(out, &order, "CUDA_DEVICE_ORDER", "%s, and the GPUs differ",
               pci_order ? pci_order : "not set");
-    layers_judge(&facts->env, out);
-    if (container && !has_gpus && facts->driver.is_asked &&
+    layers_judge(facts, out);
+    if (container && !are_gpus(&facts->devices) && facts->driver.is_asked &&
         (strcmp(container, "void") == 0 || strcmp(container, "none") == 0 || !*container))
         found(out, &shut_out, "NVIDIA_VISIBLE_DEVICES", "'%s'", container);
     if (out->len == n_before)
         found_ok(out, "no variable hides a device");
+}
+
+struct device_list visible_only(const struct device_list *devices)
+{
+    cleanup_buf struct buf notes = BUF_INIT;
+    struct device_list kept = {xcalloc(devices->len + 1, sizeof(*kept.at)), 0, NULL};
+    for (size_t i = 0; i < devices->len; i++) {
+        const struct vendor *vendor = vendor_of(devices->at[i].kind);
+        struct device_list left = devices_of(devices, devices->at[i].kind);
+        bool is_visible = !vendor;
+        if (vendor)
+            visible_apply_rules(vendor->rules, VISIBLE_RULES_MAX, &left, &notes);
+        for (size_t k = 0; k < left.len && !is_visible; k++)
+            is_visible = strcmp(left.at[k].uuid, devices->at[i].uuid) == 0;
+        if (is_visible)
+            kept.at[kept.len++] = devices->at[i];
+        device_list_release(&left);
+    }
+    return kept;
 }

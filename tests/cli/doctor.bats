@@ -126,8 +126,32 @@ took_less() {
     ended_with 1
     says "hides every GPU"
     ROCR_VISIBLE_DEVICES=3 HIP_VISIBLE_DEVICES=3 doctor visible
-    ended_with 1
+    ended_with 0
     says "HIP_VISIBLE_DEVICES=3"
+}
+
+@test "AMD's GPUs" {
+    unset MUSTER_NVML
+    cp -a "${AMD_TREES:?the machines}/broken" machine
+    export MUSTER_SYSFS=$PWD/machine/sys
+    doctor driver --json
+    ended_with 0
+    says "AMD answers"
+    doctor --json health visible
+    ended_with 1
+    [ "$(level fail | tr '\n' ';')" = "health gpu 3;health gpu 4;health gpu 5;" ]
+    [ "$(level warn | tr '\n' ';')" = "health gpu 6;" ]
+    ROCR_VISIBLE_DEVICES=1,2 HIP_VISIBLE_DEVICES=2 doctor visible
+    ended_with 1
+    says "HIP_VISIBLE_DEVICES: '2' is not on this machine"
+    rm machine/dev/kfd
+    doctor driver
+    ended_with 1
+    says "this container was not given it" "--device /dev/kfd"
+    cp -a "$AMD_TREES/mi300x" whole
+    MUSTER_SYSFS=$PWD/whole/sys doctor --smoke --json clock
+    ended_with 0
+    [ "$(level ok | grep -c smoke)" -eq 8 ]
 }
 
 @test "ranks, threads and jobs that the environment tells of" {

@@ -53,13 +53,42 @@ static void no_gpu_is_well_only_where_there_is_none(void **state)
     machine_free(facts);
 }
 
+static void amd_beside_nvidia_and_alone(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(3);
+    facts->devices.at[2].kind = DEVICE_ROCM;
+    facts->devices.at[2].physical = 0;
+    snprintf(facts->devices.at[0].driver, 16, "550.54.15");
+    expect(driver_judge, facts, "ok NVIDIA 550.54.15 and AMD answer, 3 GPUs, 40 ms");
+    facts->devices.len = 2;
+    snprintf(facts->driver.notes, 64, "there are AMD GPUs, but no /dev/kfd\n");
+    expect(driver_judge, facts,
+           "warn there are AMD GPUs, but no /dev/kfd; ok NVIDIA 550.54.15 answers, 2 GPUs, 40 ms");
+    facts->devices.len = 0;
+    facts->driver.is_there = false;
+    expect(driver_judge, facts, "fail there are AMD GPUs, but no /dev/kfd");
+    snprintf(facts->driver.notes, 64, "no NVIDIA or AMD driver on this machine\n");
+    expect(driver_judge, facts, "ok no GPU on this machine: work runs on CPU slots");
+    facts->driver.n_pci_amd = 1;
+    expect(driver_judge, facts, "warn 1 AMD GPU on the PCI bus and no driver for computing");
+    facts->driver.is_amd_there = true;
+    expect_begin(driver_judge, facts, "ok no GPU");
+    facts->devices.len = 3;
+    facts->devices.at[0].kind = facts->devices.at[1].kind = DEVICE_ROCM;
+    facts->devices.at[0].driver[0] = '\0';
+    facts->devices.at[2].physical = 2;
+    expect(driver_judge, facts, "ok AMD answers, 3 GPUs, 40 ms");
+    machine_free(facts);
+}
+
 static void a_gpu_that_is_missing_is_noticed_where_all_should_be_seen(void **state)
 {
     (void)state;
     struct facts *facts = fit_machine(3);
     facts->driver.n_pci_nvidia = 4;
     expect(driver_judge, facts,
-           "ok NVIDIA answers, 3 GPUs, 40 ms; warn 4 NVIDIA GPUs on the PCI bus, 3 answer");
+           "warn 4 NVIDIA GPUs on the PCI bus, 3 answer; ok NVIDIA answers, 3 GPUs, 40 ms");
     facts->driver.is_container = true;
     expect(driver_judge, facts, "ok NVIDIA answers, 3 GPUs, 40 ms");
     facts->driver.is_container = false;
@@ -124,6 +153,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_answers_is_fit),
         cmocka_unit_test(what_keeps_a_driver_from_answering_is_told_apart),
         cmocka_unit_test(no_gpu_is_well_only_where_there_is_none),
+        cmocka_unit_test(amd_beside_nvidia_and_alone),
         cmocka_unit_test(a_gpu_that_is_missing_is_noticed_where_all_should_be_seen),
         cmocka_unit_test(a_slow_driver_is_a_warning_unless_a_lost_gpu_explains_it),
         cmocka_unit_test(device_files_that_cannot_be_opened),

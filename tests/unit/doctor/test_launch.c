@@ -96,7 +96,7 @@ static void lists_that_hide_devices(void **state)
     static const struct {
         const char *list, *wanted;
     } cases[] = {
-        {"0,3", "ok CUDA_VISIBLE_DEVICES=0,3 leaves 2 of 4 devices"},
+        {"0,3", "ok CUDA_VISIBLE_DEVICES: =0,3 leaves 2 of 4 devices"},
         {"", "fail CUDA_VISIBLE_DEVICES: ='' hides every GPU"},
         {"-1", "fail CUDA_VISIBLE_DEVICES: ='-1' hides every GPU"},
         {"0,9,1", "warn CUDA_VISIBLE_DEVICES: '9' is not on this machine, which "
@@ -127,6 +127,27 @@ static void the_order_matters_among_different_gpus(void **state)
     machine_free(facts);
 }
 
+static void amd_lists_count_in_what_the_first_leaves(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(6);
+    for (size_t i = 2; i < 6; i++) {
+        facts->devices.at[i].kind = DEVICE_ROCM;
+        facts->devices.at[i].physical = (int)i - 2;
+    }
+    facts->env.at[ENV_ROCR_VISIBLE_DEVICES] = "2,3";
+    expect(visible_judge, facts, "ok ROCR_VISIBLE_DEVICES: =2,3 leaves 2 of 4 devices");
+    facts->env.at[ENV_HIP_VISIBLE_DEVICES] = "1";
+    expect(visible_judge, facts,
+           "ok ROCR_VISIBLE_DEVICES: =2,3 leaves 2 of 4 devices; "
+           "ok HIP_VISIBLE_DEVICES: =1 leaves 1 of 2 devices");
+    facts->env.at[ENV_HIP_VISIBLE_DEVICES] = "2,3";
+    expect_begin(visible_judge, facts,
+                 "ok ROCR_VISIBLE_DEVICES: =2,3 leaves 2 of 4 devices; "
+                 "fail HIP_VISIBLE_DEVICES: '2' is not on this machine");
+    machine_free(facts);
+}
+
 static void two_layers_count_within_each_other(void **state)
 {
     (void)state;
@@ -134,8 +155,11 @@ static void two_layers_count_within_each_other(void **state)
     facts->env.at[ENV_ROCR_VISIBLE_DEVICES] = "3";
     expect(visible_judge, facts, "ok no variable hides a device");
     facts->env.at[ENV_HIP_VISIBLE_DEVICES] = "3";
-    expect(visible_judge, facts, "fail ROCR_VISIBLE_DEVICES: =3, and HIP_VISIBLE_DEVICES=3");
-    facts->env.at[ENV_ROCR_VISIBLE_DEVICES] = facts->env.at[ENV_HIP_VISIBLE_DEVICES] = NULL;
+    expect(visible_judge, facts, "warn ROCR_VISIBLE_DEVICES: =3, and HIP_VISIBLE_DEVICES=3");
+    facts->env.at[ENV_HIP_VISIBLE_DEVICES] = NULL;
+    facts->env.at[ENV_GPU_DEVICE_ORDINAL] = "0";
+    expect(visible_judge, facts, "warn GPU_DEVICE_ORDINAL: =0, and ROCR_VISIBLE_DEVICES=3");
+    facts->env.at[ENV_ROCR_VISIBLE_DEVICES] = NULL;
     facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES] = "void";
     expect(visible_judge, facts, "warn NVIDIA_VISIBLE_DEVICES: 'void'");
     machine_free(facts);
@@ -150,6 +174,7 @@ int main(void)
         cmocka_unit_test(threads),
         cmocka_unit_test(lists_that_hide_devices),
         cmocka_unit_test(the_order_matters_among_different_gpus),
+        cmocka_unit_test(amd_lists_count_in_what_the_first_leaves),
         cmocka_unit_test(two_layers_count_within_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
