@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -214,4 +215,23 @@ bool path_is_executable(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+bool folder_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool folder_is_empty(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    size_t n_entries = 0;
+    if (!folder)
+        return false;
+    while (n_entries == 0 && (entry = readdir(folder)))
+        n_entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(folder);
+    return n_entries == 0;
 }

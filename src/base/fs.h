@@ -37,5 +37,8 @@ MUST_CHECK int remove_tree(const char *path, struct err *err);
 /* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
 bool is_network_fs(const char *path);
 bool path_exists(const char *path);
+bool folder_exists(const char *path);
+/* False too if it cannot be read. */
+bool folder_is_empty(const char *path);
 /* A regular file that this user may execute. */
 bool path_is_executable(const char *path);

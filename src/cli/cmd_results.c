@@ -13,6 +13,7 @@
 #include "cli/run_arg.h"
 #include "data/merge.h"
 #include "run/rows.h"
+#include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "store/store.h"
@@ -61,6 +62,23 @@ static int stream(const struct results_request *ask, struct store *store, struct
     return rc;
 }
 
+/* A run of shards holds files. Says so itself. */
+static int shards_stream(struct app *app, const struct results_request *ask, struct store *store,
+                         bool *are_there, struct err *err)
+{
+    struct map_request request = {
+        .out_path = ask->out_path, .format_out = ask->format, .overwrite = ask->force};
+    struct merge_stats stats = {0};
+    int rc = shards_so_far(store, &request, are_there, &stats, err);
+    if (rc || !*are_there)
+        return rc;
+    char records[32];
+    count_format(records, stats.n_results);
+    say(app, "%s records so far; %llu shards are missing", records,
+        (unsigned long long)stats.n_asides);
+    return 0;
+}
+
 /* After a complete merge the parts are gone: the output is the result. */
 static int merged_copy(const char *dir, const struct results_request *ask, struct err *err)
 {
@@ -72,6 +90,8 @@ static int merged_copy(const char *dir, const struct results_request *ask, struc
     if (fd < 0)
         rc = fail_errno_as(err, ERR_USAGE, "the results were merged into %s, which cannot be read",
                            manifest.output);
+    else if (folder_exists(manifest.output))
+        rc = fail(err, ERR_USAGE, "the shards' files are in %s", manifest.output);
     else if (strcmp(ask->out_path, "-") != 0)
         rc = fail(err, ERR_USAGE, "the results were merged into %s: copy that", manifest.output);
     while (rc == 0) {
@@ -112,10 +132,15 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
         rc = store_open(&store, dir, STORE_READ, err);
     if (rc)
         return rc;
-    rc = stream(ask, store, &stats, err);
+    bool are_shards = false;
+    rc = shards_stream(app, ask, store, &are_shards, err);
+    if (rc == 0 && !are_shards)
+        rc = stream(ask, store, &stats, err);
     store_close(store);
     if (rc)
         return wrap(err, rc, "run %s", path_basename(dir));
+    if (are_shards)
+        return 0;
     char results[32];
     count_format(results, stats.n_results);
     say(app, "%s results so far, %llu items set aside", results,

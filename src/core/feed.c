@@ -231,9 +231,13 @@ static void on_passed(struct feed *f, const struct feed_event *ev)
 
 static void on_oom(struct feed *f, const struct feed_event *ev)
 {
+    struct worker *w = &f->workers[ev->worker];
+    uint32_t before = f->devices[w->device].batch;
     f->n_ooms++;
     worker_is_live(f, ev->worker);
-    device_shrink(f, f->workers[ev->worker].device, MAX(ev->count, (uint64_t)1));
+    device_shrink(f, w->device, MAX(ev->count, (uint64_t)1));
+    uint32_t after = f->devices[w->device].batch;
+    w->has_shrunk |= ev->count > 1 && (before == 0 || after < before);
 }
 
 static void on_hungry(struct feed *f, const struct feed_event *ev)

@@ -38,7 +38,7 @@
     X(FAIL)        /* `item` failed; flag: trying again may help */                            \
     X(UNFIT)       /* `item` was not written: its record cannot be given to any worker */      \
     X(PASSED)      /* filter: the next count items in its order are unfit ones */              \
-    X(OOM)         /* out of memory at batch `count`; the worker lives and keeps its items */  \
+    X(OOM)         /* out of memory at batch `count`; it keeps its items, or dies of it */     \
     X(HUNGRY)      /* filter: silent, has read all it was given; flag: waits for more */       \
     X(FULL)        /* the same at the byte limit: let it have the end of its input */          \
     X(STRAY)       /* filter: an answer that cannot be one; nothing of it can be trusted */    \

@@ -69,7 +69,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     if (total == 0)
         return;
     bool blamed = death == GONE_CRASH || death == GONE_CLEAN ||
-                  (death == GONE_OOM && in_hand <= 1) ||
+                  (death == GONE_OOM && in_hand <= 1 && !w->has_shrunk) ||
                   (death == GONE_OOM && f->config.fixed_batches);
     enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
     if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
@@ -173,11 +173,13 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
     bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->in_flight == 0;
-    bool fewer_may_help = death == GONE_OOM && w->in_flight > 1;
+    /* It can be so only as often as the limit can be halved. */
+    bool shrank = death == GONE_OOM && w->has_shrunk;
+    bool fewer_may_help = death == GONE_OOM && (w->in_flight > 1 || shrank);
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->n_crashes += death == GONE_CRASH;
-    f->n_ooms += death == GONE_OOM;
+    f->n_ooms += death == GONE_OOM && !shrank;
     filter_judge(f, worker, death);
     blamed_charge(f, worker);
     unanswered_judge(f, worker, death, start_failure);
@@ -186,7 +188,7 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_bench(f, w->device, CAUSE_LOST);
-    w->deaths_in_row += gave_nothing && !is_normal && !was_suspect_work;
+    w->deaths_in_row += gave_nothing && !is_normal && !was_suspect_work && !shrank;
     if (start_failure && !f->is_complete && !f->is_stopping)
         start_failed(f, w, death);
     seat_cool(f, worker, was_suspect_work);

@@ -46,6 +46,7 @@ static void life_reset(struct worker *w)
 {
     w->mode = MODE_UNKNOWN;
     w->memory_is_back = w->input_closed = w->is_draining = w->last_was_short = false;
+    w->has_shrunk = false;
     w->group = NONE;
     w->ended_for = CAUSE_NONE;
     w->blame = w->oldest = UINT64_MAX;

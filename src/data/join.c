@@ -183,6 +183,10 @@ static int output_write(struct join *join, const char *output, struct err *err)
     int rc = outfile_open(join->out, output, join->opts->force, err);
     if (rc == 0)
         rc = output_fill(join, err);
+    if (rc == 0 && join->opts->placing)
+        rc = outfile_sync(join->out, err);
+    if (rc == 0 && join->opts->placing)
+        rc = join->opts->placing(join->opts->context, join->out->fd, err);
     if (rc == 0)
         rc = outfile_commit(join->out, err);
     join->stats->n_bytes = join->file.bytes;

@@ -34,6 +34,8 @@ struct join_opts {
     void *look_context;
     /* What was put right, and what the user should know of: one sentence. NULL: nobody listens. */
     void (*note)(void *context, const char *text);
+    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
 

@@ -337,6 +337,18 @@ int source_record(struct source *source, uint64_t item, struct buf *out, struct 
     return rc;
 }
 
+void source_header(const struct source *source, struct buf *out)
+{
+    const struct csv_row *header = &source->header;
+    for (size_t i = 0; i < header->n_fields; i++) {
+        if (i > 0)
+            buf_add_char(out, source->separator);
+        csv_add_field(out, csv_field(header, i), source->separator);
+    }
+    if (header->n_fields > 0)
+        buf_add_char(out, '\n');
+}
+
 void source_place(struct source *source, uint64_t item, struct buf *out)
 {
     struct cursor *c;

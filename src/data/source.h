@@ -99,6 +99,8 @@ MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf
 /* The bytes of the record as they stand, well-formed or not. */
 MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *out,
                              struct err *err);
+/* CSV, TSV: the columns' names as a line, added to out; nothing for others. */
+void source_header(const struct source *source, struct buf *out);
 /* "train.jsonl line 812" / "a.json element 4": where an item stands, for messages. */
 void source_place(struct source *source, uint64_t item, struct buf *out);
 /*

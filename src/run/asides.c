@@ -10,12 +10,16 @@
 #include "base/xalloc.h"
 #include "data/outfile.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "store/store.h"
 
 char *asides_path(const struct session *s)
 {
     if (output_is_direct(s->request->out_path))
         return path_join(s->run_dir, "failed.jsonl");
+    if (shard_output_is_folder(s->request->out_path))
+        return xasprintf("%.*s.failed.jsonl", (int)strlen(s->request->out_path) - 1,
+                         s->request->out_path);
     return xasprintf("%s.failed.jsonl", s->request->out_path);
 }
 
@@ -47,7 +51,10 @@ static void aside_add(struct session *s, const struct aside_row *row, struct buf
         buf_add_text(text, ",\"stderr_tail\":");
         buf_add_json(text, str_of(row->stderr_tail));
     }
-    if (source_item_json(s->source, row->item, &data, &key, NULL) == 0) {
+    if (s->shards) {
+        buf_add_char(text, ',');
+        shard_members_add(s->shards, row->item, text);
+    } else if (source_item_json(s->source, row->item, &data, &key, NULL) == 0) {
         buf_addf(text, ",\"%s\":%s", key, buf_text(&data));
     } else {
         malformed_add(s, row->item, text);

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "run/shard.h"
 
 static bool is_named(const char *entry, const char *name, size_t len)
 {
@@ -11,7 +12,7 @@ static bool is_named(const char *entry, const char *name, size_t len)
 }
 
 /* Later entries win: a variable that the seat or muster sets replaces the inherited one. */
-static void env_set(struct env_list *env, char *entry)
+void env_set(struct env_list *env, char *entry)
 {
     size_t len = strcspn(entry, "=");
     for (size_t i = 0; i < env->len; i++) {
@@ -75,7 +76,9 @@ void worker_environment(const struct life *life, uint64_t batch, struct env_list
     const struct place *place = &s->places[life->seat];
     struct env_list seat = {0};
     for (char **entry = environ; *entry; entry++)
-        env_list_add(env, xstrdup(*entry));
+        if (!is_named(*entry, "MUSTER_CHANNEL",
+                      strlen("MUSTER_CHANNEL"))) /* of a muster around us */
+            env_list_add(env, xstrdup(*entry));
     seat_environment(&place->seat, &s->devices, s->request->visible, &seat);
     for (size_t i = 0; i < seat.len; i++) {
         if (strchr(seat.at[i], '=')) {
@@ -93,8 +96,11 @@ void worker_environment(const struct life *life, uint64_t batch, struct env_list
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", life->number));
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->batch));
-    env_set(env, life->channel_path ? xasprintf("MUSTER_CHANNEL=%s", life->channel_path)
-                                    : xstrdup("MUSTER_CHANNEL=3"));
+    if (life->shard)
+        shard_environment(life, env);
+    else
+        env_set(env, life->channel_path ? xasprintf("MUSTER_CHANNEL=%s", life->channel_path)
+                                        : xstrdup("MUSTER_CHANNEL=3"));
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     python_path_add(s, env);

@@ -17,6 +17,7 @@
 #include "data/outfile.h"
 #include "run/rows.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "run/summary.h"
 
 /* ---- the result ---- */
@@ -94,6 +95,8 @@ static void parts_drop(struct session *s)
     struct err err = {0};
     if (s->request->keep_parts)
         return;
+    if (s->shards)
+        shard_files_drop(s);
     /* In one step: half of the parts must never be taken for all of them. */
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
@@ -145,6 +148,12 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
         log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
+    else if (s->shards)
+        fprintf(
+            stderr,
+            "muster: every shard's file is safe; muster resume %s joins them again, muster merge "
+            "joins any files\n",
+            run);
     else if (rc == ERR_DATA)
         fprintf(stderr,
                 "muster: every result is safe in %s; muster results %s prints them, "
@@ -161,7 +170,7 @@ static int complete(struct session *s, struct err *err)
     struct merge_stats stats = {0};
     uint64_t n_asides = 0;
     log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
-    int rc = session_merge(s, &stats, err);
+    int rc = s->shards ? shards_join(s, &stats, err) : session_merge(s, &stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);
     if (rc)

@@ -18,6 +18,7 @@
 #include "base/xalloc.h"
 #include "run/environment.h"
 #include "run/keyed.h"
+#include "run/shard.h"
 
 enum {
     READ_BYTES = 128 * 1024,
@@ -47,6 +48,7 @@ void life_handle_closed(uv_handle_t *handle)
     answers_forget(life);
     free(life->answered);
     free(life->channel_path);
+    shard_life_free(life->shard);
     free(life);
 }
 
@@ -140,21 +142,32 @@ void life_flush(struct life *life)
         life_ask_for_room(life);
 }
 
-static void words_note(struct life *life, struct str bytes)
+static void words_note(struct life *life, enum life_stream stream, struct str bytes)
 {
     struct session *s = life->session;
+    cleanup_buf struct buf shown = BUF_INIT;
     char prefix[80];
+    if (life->shard) {
+        shard_printed(life, stream == STREAM_ERR, bytes, &shown);
+        bytes = buf_str(&shown);
+    }
     snprintf(prefix, sizeof(prefix), "[%s] ", life_label(life));
     for (char *c = prefix; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     console_add(s->console, life->seat * 2, prefix, bytes, s->now_ms);
 }
 
+void life_words_end(struct life *life)
+{
+    words_note(life, STREAM_OUT, (struct str){NULL, 0});
+    words_note(life, STREAM_ERR, (struct str){NULL, 0});
+}
+
 static void stdout_read(struct life *life, struct str bytes)
 {
     if (life->is_channel) {
         logfile_add(life->stdout_log, bytes);
-        words_note(life, bytes);
+        words_note(life, STREAM_OUT, bytes);
     } else {
         filter_read(life, bytes);
     }
@@ -163,7 +176,7 @@ static void stdout_read(struct life *life, struct str bytes)
 static void stderr_read(struct life *life, struct str bytes)
 {
     logfile_add(life->stderr_log, bytes);
-    words_note(life, bytes);
+    words_note(life, STREAM_ERR, bytes);
 }
 
 static void (*const readers[STREAMS])(struct life *life, struct str bytes) = {
@@ -283,14 +296,15 @@ static int channel_path_open(struct life *life, struct err *err)
     return 0;
 }
 
+/* A shard gets neither items nor messages: its stdin is /dev/null. */
 static int streams_open(struct life *life, struct child_ends *theirs, struct err *err)
 {
-    int rc = pipe_open(&life->fds[STREAM_IN], &theirs->in, true, err);
+    int rc = life->shard ? 0 : pipe_open(&life->fds[STREAM_IN], &theirs->in, true, err);
     if (rc == 0)
         rc = pipe_open(&life->fds[STREAM_OUT], &theirs->out, false, err);
     if (rc == 0)
         rc = pipe_open(&life->fds[STREAM_ERR], &theirs->err, false, err);
-    if (rc == 0)
+    if (rc == 0 && !life->shard)
         rc = life->session->request->channel_path ? channel_path_open(life, err)
                                                   : channel_pair_open(life, theirs, err);
     return rc;
@@ -317,7 +331,7 @@ static int guard_start(struct life *life, const struct child_ends *theirs, uint6
     struct env_list env = {0};
     worker_environment(life, batch, &env);
     struct spawn_opts opts = {.guard_path = s->guard_path,
-                              .argv = s->request->command,
+                              .argv = life->shard ? shard_command(life) : s->request->command,
                               .envp = (const char *const *)env.at,
                               .cpus = &s->places[life->seat].seat.cpus,
                               .grace_ms = s->request->grace_ms,
@@ -338,19 +352,38 @@ static void ends_close(struct child_ends *theirs)
     fd_close(&theirs->channel);
 }
 
-void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
+struct life *life_new(struct session *s, uint32_t worker)
 {
     struct life *life = xcalloc(1, sizeof(*life));
-    struct child_ends theirs = {-1, -1, -1, -1};
-    struct err err = {0};
-    *life = (struct life){
-        .session = s, .seat = worker, .number = s->next_number++, .guard = GUARD_INIT};
+    *life = (struct life){.session = s, .seat = worker, .guard = GUARD_INIT};
     life->fds[STREAM_IN] = life->fds[STREAM_OUT] = life->fds[STREAM_ERR] = -1;
     life->fds[STREAM_CHANNEL] = life->fds[STREAM_REPORT] = -1;
     life->started_ms = life->last_output_ms = session_now(s);
     life->started_wall_ms = clock_wall_ms();
     s->places[worker].life = life;
     s->places[worker].device_mem_baseline_bytes = s->samples[s->device_of[worker]].mem_used_bytes;
+    return life;
+}
+
+void life_start_failed(struct life *life, int rc, const struct err *why)
+{
+    struct session *s = life->session;
+    log_add(s->log, LOG_ERROR, "worker", "%s could not be started: %s", life_label(life),
+            why->text);
+    snprintf(life->start_error, sizeof(life->start_error), "%.*s",
+             (int)sizeof(life->start_error) - 1, why->text);
+    life->exec_failed = true;
+    life->exec_errno = why->sys;
+    if (rc == ERR_STOPPED) /* a full disk is full for the next one too */
+        session_abort(s, why);
+    life_over(life);
+}
+
+void life_start(struct life *life, uint64_t batch)
+{
+    struct session *s = life->session;
+    struct child_ends theirs = {-1, -1, -1, -1};
+    struct err err = {0};
     int rc = logs_open(life, &err);
     if (rc == 0)
         rc = streams_open(life, &theirs, &err);
@@ -358,15 +391,7 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
         rc = guard_start(life, &theirs, batch, &err);
     ends_close(&theirs);
     if (rc) {
-        log_add(s->log, LOG_ERROR, "worker", "%s could not be started: %s", life_label(life),
-                err.text);
-        snprintf(life->start_error, sizeof(life->start_error), "%.*s",
-                 (int)sizeof(life->start_error) - 1, err.text);
-        life->exec_failed = true;
-        life->exec_errno = err.sys;
-        if (rc == ERR_STOPPED) /* a full disk is full for the next one too */
-            session_abort(s, &err);
-        life_over(life);
+        life_start_failed(life, rc, &err);
         return;
     }
     reaper_add(s->reaper, life->guard.pid);
@@ -376,8 +401,18 @@ void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
     life_poll(life, STREAM_OUT, UV_READABLE);
     life_poll(life, STREAM_ERR, UV_READABLE);
     life_poll(life, STREAM_CHANNEL, UV_READABLE);
-    log_add(s->log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d", life_label(life),
-            life->number, life->guard.pid);
+    cleanup_buf struct buf work = BUF_INIT;
+    if (life->shard)
+        shard_work_add(life, &work);
+    log_add(s->log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d%s", life_label(life),
+            life->number, life->guard.pid, buf_text(&work));
+}
+
+void life_spawn(struct session *s, uint32_t worker, uint64_t batch)
+{
+    struct life *life = life_new(s, worker);
+    life->number = s->next_number++;
+    life_start(life, batch);
 }
 
 bool life_part_ready(struct life *life)

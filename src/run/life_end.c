@@ -9,11 +9,12 @@
 #include "base/clock.h"
 #include "proc/waits.h"
 #include "run/session.h"
+#include "run/shard.h"
 
 enum {
     TAIL_BYTES = 4096,
     TOGETHER_US = 20,
-    HOW_MAX = 192
+    HOW_MAX = 512
 };
 
 bool life_is_busy(const struct life *life)
@@ -81,6 +82,10 @@ void life_answered(struct life *life, uint64_t count)
 
 void life_end(struct life *life)
 {
+    if (life->shard) {
+        shard_end(life);
+        return;
+    }
     life->input_must_close = true;
     life->next_hungry_ms =
         life->session->now_ms + MAX(life->session->request->grace_ms, (uint64_t)1000);
@@ -116,6 +121,8 @@ void life_terminate(struct life *life, enum feed_cause cause)
                 life->stray[0] ? "; " : "", life->stray);
     life->was_ended = true;
     guard_terminate(&life->guard);
+    if (life->shard)
+        shard_terminate(life);
 }
 
 static const enum feed_death death_of[] = {
@@ -176,6 +183,8 @@ static void attempt_record(struct life *life, const char *end)
 {
     struct session *s = life->session;
     bool is_over = end != NULL;
+    if (life->number == 0) /* it never had anything to do */
+        return;
     cleanup_buf struct buf times = BUF_INIT;
     hist_format(&life->item_times, &times);
     ledger_attempt(s->ledger, &(struct attempt_row){
@@ -196,26 +205,59 @@ static void attempt_record(struct life *life, const char *end)
                               });
 }
 
-static void death_log(struct life *life, enum death death, const char *how, struct str tail)
+/* What it did up to its end. */
+static void work_add(const struct life *life, struct buf *out)
 {
-    struct session *s = life->session;
-    if (death == DEATH_CLEAN && life->n_items_answered == 0)
-        snprintf(s->last_words, sizeof(s->last_words),
-                 "%s without an answer: does it print one line for each item?", how);
-    if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
-        log_add(s->log, LOG_INFO, "worker", "%s ended (%s) after %lu items", life_label(life), how,
-                life->n_items_answered);
-        return;
-    }
+    if (life->shard)
+        shard_work_add(life, out);
+    else
+        buf_addf(out, " after %lu items", life->n_items_answered);
+}
+
+static struct str last_line(struct str tail)
+{
     struct str last = str_trim(tail);
     const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
     line = line ? line + 1 : last.at;
-    int len = (int)MIN(last.len > 0 ? (size_t)(last.at + last.len - line) : 0, (size_t)160);
-    snprintf(s->last_words, sizeof(s->last_words), "%s%s%.*s", how, len > 0 ? ": " : "", len,
-             len > 0 ? line : "");
+    size_t len = last.len > 0 ? (size_t)(last.at + last.len - line) : 0;
+    return (struct str){line, MIN(len, (size_t)160)};
+}
+
+static void death_log(struct life *life, enum death death, const char *how, struct str tail)
+{
+    struct session *s = life->session;
+    cleanup_buf struct buf work = BUF_INIT;
+    work_add(life, &work);
+    if (death == DEATH_CLEAN && life->n_items_answered == 0)
+        snprintf(s->last_words, sizeof(s->last_words),
+                 "%.300s without an answer: does it print one line for each item?", how);
+    if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
+        if (life->number > 0)
+            log_add(s->log, LOG_INFO, "worker", "%s ended (%s)%s", life_label(life), how,
+                    buf_text(&work));
+        return;
+    }
+    struct str line = last_line(tail);
+    snprintf(s->last_words, sizeof(s->last_words), "%.*s%s%.*s", 300, how, line.len > 0 ? ": " : "",
+             (int)line.len, line.at);
     session_record(s, "died", life->seat, s->last_words);
-    log_add(s->log, LOG_WARN, "worker", "%s died (%s) after %lu items%s%.*s", life_label(life), how,
-            life->n_items_answered, len > 0 ? "; its last words: " : "", len, len > 0 ? line : "");
+    log_add(s->log, LOG_WARN, "worker", "%s died (%s)%s%s%.*s", life_label(life), how,
+            buf_text(&work), line.len > 0 ? "; its last words: " : "", (int)line.len, line.at);
+}
+
+/* It ended well, as it seems. Did it leave what it was to leave? */
+static void shard_end_judge(struct life *life, char how[HOW_MAX])
+{
+    struct session *s = life->session;
+    cleanup_buf struct buf work = BUF_INIT;
+    shard_work_add(life, &work);
+    if (shard_result_give(life, how, HOW_MAX)) {
+        log_add(s->log, LOG_INFO, "worker", "%s is done%s", life_label(life), buf_text(&work));
+        return;
+    }
+    snprintf(s->last_words, sizeof(s->last_words), "%.*s", (int)sizeof(s->last_words) - 1, how);
+    session_record(s, "died", life->seat, s->last_words);
+    log_add(s->log, LOG_WARN, "worker", "%s failed%s: %s", life_label(life), buf_text(&work), how);
 }
 
 static void resources_close(struct life *life)
@@ -247,9 +289,18 @@ void life_over(struct life *life)
             life_stream_read(life, remaining[i], 1 << 20);
     if (!life->is_channel)
         filter_eof(life);
+    if (life->shard)
+        life_words_end(life);
     enum death death = verdict(life, &tail);
+    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN))
+        return;
     death_describe(life, death, how);
-    death_log(life, death, how, buf_str(&tail));
+    if (life->shard && death == DEATH_CLEAN)
+        shard_end_judge(life, how);
+    else
+        death_log(life, death, how, buf_str(&tail));
+    if (life->shard && death_of[death] == GONE_OOM)
+        shard_oom_tell(life);
     life->is_over = true;
     busy_end(life);
     burst_end(life);

@@ -46,6 +46,8 @@ static bool has_reader(const struct life *life)
 void life_hungry_check(struct life *life)
 {
     struct session *s = life->session;
+    if (life->shard) /* it reads nothing */
+        return;
     if (!life->is_channel && life->fds[STREAM_IN] >= 0 && !has_reader(life))
         life_input_broken(life, STREAM_IN);
     bool lost_input = life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;

@@ -14,6 +14,7 @@
 #include "run/placed.h"
 #include "run/prepare.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 
@@ -207,17 +208,21 @@ static int plan_print(struct session *s)
         printf("worker %u: %s", p, seat->label);
         for (size_t d = 0; d < seat->n_devices; d++)
             printf(" %s", s->devices.at[seat->devices[d]].uuid);
-        printf(", %u threads:", seat->threads);
-        for (const char *const *arg = s->request->command; *arg; arg++)
+        printf(", %u threads%s", seat->threads, s->shards ? "" : ":");
+        for (const char *const *arg = s->request->command; *arg && !s->shards; arg++)
             printf(" %s", *arg);
         printf("\n");
     }
+    if (s->shards)
+        shards_print(s);
     return 0;
 }
 
 static int dry_run(struct session *s, struct err *err)
 {
     int rc = session_plan(s, err);
+    if (rc == 0 && shard_is_asked(s->request))
+        rc = session_plan_shards(s, err);
     if (rc == 0)
         rc = plan_print(s);
     session_plan_release(s);
@@ -241,7 +246,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
             free(steal_ptr(&again));
         r.resume_dir = again;
     }
-    if (r.resume_dir && r.out_path && placed_is(r.resume_dir, r.out_path))
+    if (r.resume_dir && r.out_path &&
+        (placed_is(r.resume_dir, r.out_path) || shard_folder_is_begun(r.resume_dir)))
         r.overwrite =
             true; /* put there by the run itself, which was killed before it could say so */
     if (rc == 0)

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
@@ -21,6 +22,7 @@
 #include "proc/leftover.h"
 #include "run/prepare.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "ui/progress.h"
@@ -159,6 +161,8 @@ static int source_take(struct session *s, struct err *err)
                                .reuse_spool = s->is_resumed,
                                .in_any_order = r->longest_first || r->weight_field,
                                .weight_field = r->weight_field};
+    if (r->n_inputs == 0) /* --items */
+        return 0;
     if (!s->is_resumed)
         terminal_note(s);
     int rc = source_open(&s->source, &opts, err);
@@ -263,6 +267,12 @@ void request_work(const struct map_request *r, struct buf *json_out)
 {
     buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
              r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
+    if (shard_is_asked(r)) {
+        buf_addf(json_out,
+                 ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
+                 r->n_shards, r->any_count ? "true" : "false");
+        buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
+    }
     if (r->format != FORMAT_AUTO)
         buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));
     buf_add_char(json_out, '}');
@@ -284,7 +294,8 @@ static int manifest_make(struct session *s, struct err *err)
     for (size_t i = 0; i < r->n_inputs; i++)
         inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
     devices_describe(s, devices);
-    source_identity(s->source, &identity);
+    if (s->source)
+        source_identity(s->source, &identity);
     request_work(r, &options);
     struct manifest manifest = {.verb = "map",
                                 .argv = (const char *const *)s->argv,
@@ -294,7 +305,7 @@ static int manifest_make(struct session *s, struct err *err)
                                 .output = output,
                                 .version = MUSTER_VERSION,
                                 .options_json = buf_text(&options),
-                                .input_json = buf_text(&identity),
+                                .input_json = identity.len > 0 ? buf_text(&identity) : NULL,
                                 .seed = s->base_seed,
                                 .started_wall_ms = clock_wall_ms(),
                                 .devices = devices,
@@ -380,9 +391,11 @@ static int resume_check(struct session *s, struct err *err)
     if (rc)
         return rc;
     s->base_seed = manifest.seed;
-    if (manifest.input_json)
+    if (manifest.input_json && s->source)
         rc = source_verify(s->source, str_of(manifest.input_json), err);
     manifest_release(&manifest);
+    if (rc == 0 && s->shards)
+        rc = shards_restore(s, err);
     return rc ? rc : done_read(s, err);
 }
 
@@ -434,6 +447,8 @@ static int store_begin(struct session *s, struct err *err)
     int rc = log_open(s->log, log_path, err);
     if (rc == 0)
         rc = s->is_resumed ? leftovers_await(s, err) : 0;
+    if (rc == 0 && shard_is_asked(s->request))
+        rc = shards_begin(s, err);
     if (rc == 0)
         rc = s->is_resumed ? resume_check(s, err) : manifest_make(s, err);
     if (rc)
@@ -441,7 +456,7 @@ static int store_begin(struct session *s, struct err *err)
     s->next_number = (uint32_t)store_next_part(s->store);
     s->ledger = ledger_new(&(struct ledger_opts){
         .store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
-    s->results_are_json = source_is_json(s->source) && !s->request->is_raw;
+    s->results_are_json = s->shards || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
     rc = store_get(s->store, "results_json", &json_before, err);
     if (rc)
@@ -481,7 +496,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .retries = (uint32_t)r->retries,
                                  .batch = (uint32_t)r->batch,
                                  .fixed_batches = r->fixed_batches,
-                                 .no_reissue = r->no_reissue,
+                                 .no_reissue = r->no_reissue || s->shards,
                                  .loading_max = (uint32_t)r->loading_max,
                                  .item_limit_ms = r->item_limit_ms,
                                  .start_limit_ms = r->start_limit_ms,
@@ -537,8 +552,40 @@ int session_plan(struct session *s, struct err *err)
     return rc ? rc : seats_take(s, err);
 }
 
+/*
+ * The items must be counted, and the run's folder, where streams are spooled to, is not to be made: so
+ * that goes to a folder of its own, which is removed when all is counted.
+ */
+int session_plan_shards(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    const char *tmp = getenv("TMPDIR");
+    cleanup_free char *spool = xasprintf("%s/muster-dry-run-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char stamp[20];
+    struct err ignored = {0};
+    if (r->n_inputs > 0 && !mkdtemp(spool))
+        return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
+    s->run_dir = xstrdup(spool);
+    s->base_seed = seed_choose(r);
+    int rc = source_take(s, err);
+    free(s->run_dir);
+    clock_stamp(stamp, clock_wall_ms());
+    cleanup_free char *root = runs_root(r->runs_dir);
+    s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+    s->run_id = xstrdup(path_basename(s->run_dir));
+    if (rc == 0)
+        rc = shards_begin(s, err);
+    if (r->n_inputs > 0 && remove_tree(spool, &ignored) != 0)
+        log_add(s->log, LOG_WARN, "map", "%s", ignored.text);
+    return rc;
+}
+
 void session_plan_release(struct session *s)
 {
+    source_close(s->source);
+    shards_free(s->shards);
+    free(s->run_dir);
+    free(s->run_id);
     device_locks_release(&s->locks);
     device_list_release(&s->devices);
     free(s->places);

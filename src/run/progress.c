@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/xalloc.h"
 #include "run/session.h"
+#include "run/shard.h"
 #include "store/status.h"
 
 enum {
@@ -22,10 +23,13 @@ static const char *const state_names[] = {
     [WORKER_BENCHED] = "benched",
 };
 
+static const double COUNT_MAX = 1e15; /* a sum above it is no count */
+
 struct snapshot {
     struct progress_total total;
     struct progress_worker *workers;
     char (*labels)[64];
+    char (*words)[32];
 };
 
 static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
@@ -54,12 +58,59 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
     out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
 }
 
+/* The program's own word about its shard, where it has one. */
+static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
+{
+    const struct life *life = s->places[p].life;
+    struct progress_worker *w = &out->workers[p];
+    w->done = s->shards->seat_items[p];
+    if (!life || w->in_flight == 0)
+        return;
+    struct shard_progress now = shard_progress_of(life);
+    uint64_t age_ms = s->now_ms - MIN(s->now_ms, life->started_ms);
+    w->items_per_s =
+        age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
+    w->done += now.items_done;
+    out->total.done += now.items_done;
+    out->total.correct += now.correct;
+    out->total.seen += now.seen;
+    if (now.seen == 0)
+        return;
+    snprintf(out->words[p], sizeof(out->words[p]), "accuracy %.4f",
+             (double)now.correct / (double)now.seen);
+    w->last_word = out->words[p];
+}
+
+/* Items are counted, though the ledger's are shards. */
+static void shards_take(struct session *s, struct snapshot *out)
+{
+    out->total.done = s->shards->n_items_done;
+    out->total.aside = s->shards->n_items_aside;
+    out->total.known = s->shards->n_items;
+    out->total.input_is_final = true;
+    for (uint32_t p = 0; p < s->n_places; p++)
+        shard_take(s, p, out);
+}
+
+static void metrics_take(struct session *s, struct progress_total *total)
+{
+    const struct metrics *m = ledger_metrics(s->ledger);
+    for (size_t i = 0; i < m->len; i++) {
+        uint64_t value = (uint64_t)MIN(MAX(m->values[i], 0.0), COUNT_MAX);
+        if (strcmp(m->names[i], "correct") == 0)
+            total->correct += value;
+        if (strcmp(m->names[i], "seen") == 0)
+            total->seen += value;
+    }
+}
+
 static void snapshot_take(struct session *s, struct snapshot *out)
 {
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     out->workers = xcalloc(s->n_places, sizeof(*out->workers));
     out->labels = xcalloc(s->n_places, sizeof(*out->labels));
+    out->words = xcalloc(s->n_places, sizeof(*out->words));
     out->total = (struct progress_total){.done = counts.done + counts.answered,
                                          .aside = counts.aside,
                                          .known = counts.known,
@@ -71,6 +122,9 @@ static void snapshot_take(struct session *s, struct snapshot *out)
                                          .workers = out->workers};
     for (uint32_t p = 0; p < s->n_places; p++)
         worker_take(s, p, out);
+    metrics_take(s, &out->total);
+    if (s->shards)
+        shards_take(s, out);
 }
 
 static void status_snapshot(struct session *s, const struct snapshot *shot)
@@ -127,4 +181,5 @@ void session_progress(struct session *s, bool last)
         s->status_written_ms = s->now_ms;
     free(shot.workers);
     free(shot.labels);
+    free(shot.words);
 }

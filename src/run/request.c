@@ -13,6 +13,7 @@
 #include "base/xalloc.h"
 #include "data/outfile.h"
 #include "run/prepare.h"
+#include "run/shard.h"
 
 static int command_check(const char *program, struct err *err)
 {
@@ -58,6 +59,28 @@ static int inputs_check(const struct map_request *r, struct err *err)
     return 0;
 }
 
+/* A folder for the shards' files: new, or empty, or with --force one that they are put into. */
+static int folder_check(const struct map_request *r, struct err *err)
+{
+    cleanup_free char *path = xstrndup(r->out_path, strlen(r->out_path) - 1);
+    cleanup_free char *parent = path_dirname(path);
+    struct stat st;
+    if (stat(r->out_path, &st) != 0 && errno == ENOTDIR)
+        return fail(err, ERR_USAGE, "the output %s is a file, not a folder", path);
+    if (stat(r->out_path, &st) != 0)
+        return access(parent, W_OK) == 0
+                   ? 0
+                   : fail_errno_as(err, ERR_USAGE, "the output's folder %s", parent);
+    if (access(r->out_path, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output %s", r->out_path);
+    if (!r->overwrite && !folder_is_empty(r->out_path))
+        return fail(err, ERR_USAGE,
+                    "the output folder %s is not empty; --force puts the files beside what is "
+                    "there",
+                    r->out_path);
+    return 0;
+}
+
 static int output_check(const struct map_request *r, struct err *err)
 {
     struct stat st;
@@ -70,6 +93,8 @@ static int output_check(const struct map_request *r, struct err *err)
                     "--detach leaves standard output as well: name the output with -o FILE");
     if (is_stdout)
         return 0;
+    if (shard_output_is_folder(r->out_path))
+        return folder_check(r, err);
     if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
     if (output_is_direct(r->out_path)) /* /dev/null, a pipe: nothing is replaced */
@@ -98,7 +123,10 @@ int request_check(const struct map_request *r, struct err *err)
         return rc;
     if (!r->command || !r->command[0])
         return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
-    if (r->n_inputs == 0)
+    rc = shard_check(r, err);
+    if (rc)
+        return rc;
+    if (r->n_inputs == 0 && !shard_is_asked(r))
         return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
     if (r->fixed_batches && r->batch == 0)
         return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");

@@ -24,6 +24,14 @@ struct map_request {
     uint64_t limit;
     const char *key_field;
 
+    /* shards (run/shard.h): whether the command is for them follows from its words */
+    uint64_t n_items;     /* 0: the input's records are counted */
+    uint64_t n_shards;    /* 0: one for each worker */
+    const char *collect;  /* NULL: {output} */
+    bool is_union;        /* CSV: columns that only some shards have are empty elsewhere */
+    const char *id_field; /* every record has it, each value once; NULL: not looked at */
+    bool any_count;       /* a shard's file need not hold one record an item */
+
     /* where */
     const char *gpus; /* SPEC, NULL = free */
     uint64_t gpus_per_worker, workers_per_gpu;

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "proc/waits.h"
+#include "run/shard.h"
 #include "store/runs.h"
 #include "ui/progress.h"
 
@@ -67,7 +68,10 @@ void session_record(struct session *s, const char *kind, uint32_t worker, const 
 
 static void do_spawn(struct session *s, const struct feed_action *a)
 {
-    life_spawn(s, a->worker, a->count);
+    if (s->shards)
+        shard_spawn(s, a->worker, a->count);
+    else
+        life_spawn(s, a->worker, a->count);
 }
 
 static void do_send(struct session *s, const struct feed_action *a)
@@ -75,7 +79,9 @@ static void do_send(struct session *s, const struct feed_action *a)
     struct life *life = life_of(s, a->worker);
     if (!life)
         return;
-    if (life->is_channel)
+    if (life->shard)
+        shard_send(life, a->item, a->detail);
+    else if (life->is_channel)
         channel_send(life, a->item, a->count, a->detail);
     else
         filter_send(life, a->item, a->count);
@@ -96,7 +102,7 @@ static void do_terminate(struct session *s, const struct feed_action *a)
 static void do_batch(struct session *s, const struct feed_action *a)
 {
     struct life *life = life_of(s, a->worker);
-    if (life && life->is_channel)
+    if (life && life->is_channel && !life->shard)
         channel_batch(life, a->count);
     log_add(s->log, LOG_WARN, "map", "%s: out of memory; at most %lu items at once from now on",
             s->places[a->worker].seat.label, a->count);
@@ -156,11 +162,14 @@ static void reason_add(struct session *s, const struct feed_action *a, struct st
         unfit_reason_add(s, a->item, place, reason);
         return;
     }
-    if (a->detail == CAUSE_FAILED && s->hand.error)
+    bool is_said = a->detail == CAUSE_FAILED || (s->shards && a->detail == CAUSE_CRASH);
+    if (is_said && s->hand.error)
         buf_add_text(reason, s->hand.error);
+    else if (s->shards && shard_cause_text(a->detail))
+        buf_add_text(reason, shard_cause_text(a->detail));
     else
         buf_add_text(reason, cause_texts[a->detail]);
-    if (s->hand.error && a->detail != CAUSE_FAILED)
+    if (s->hand.error && !is_said)
         buf_addf(reason, " (%s)", s->hand.error);
     buf_addf(reason, " on %s", label);
 }
@@ -168,8 +177,13 @@ static void reason_add(struct session *s, const struct feed_action *a, struct st
 static void do_set_aside(struct session *s, const struct feed_action *a)
 {
     cleanup_buf struct buf place = BUF_INIT, reason = BUF_INIT;
-    source_place(s->source, a->item, &place);
+    if (s->shards)
+        shard_name(s->shards, a->item, &place);
+    else
+        source_place(s->source, a->item, &place);
     reason_add(s, a, buf_str(&place), &reason);
+    if (s->shards)
+        shard_set_aside(s->shards, a->item);
     ledger_aside(s->ledger, &(struct aside_row){.item = a->item,
                                                 .attempts = (uint32_t)a->count,
                                                 .reason = buf_text(&reason),
@@ -195,6 +209,8 @@ static void do_note(struct session *s, const struct feed_action *a)
     char age[24];
     switch ((enum feed_note)a->detail) {
     case NOTE_SILENT:
+        if (s->shards) /* it owes nothing before its end */
+            return;
         duration_format(age, a->count);
         log_add(s->log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label, a->item,
                 a->item == 1 ? "" : "s", age,
@@ -358,6 +374,11 @@ static void on_source_readable(uv_poll_t *poll, int status, int events)
 
 static void scan_start(struct session *s)
 {
+    if (s->shards) { /* all is known */
+        session_event(
+            s, (struct feed_event){.kind = EV_INPUT, .count = s->shards->n_shards, .flag = true});
+        return;
+    }
     int fd = source_wait_fd(s->source);
     uv_idle_init(&s->loop, &s->scan_idle);
     s->scan_idle.data = s;
@@ -616,7 +637,6 @@ void session_release(struct session *s)
         uv_loop_close(&s->loop);
     }
     feed_free(s->feed);
-    source_close(s->source);
     store_close(s->store);
     if (s->reaper)
         reaper_close(s->reaper);
@@ -626,7 +646,5 @@ void session_release(struct session *s)
     free(s->done);
     free(s->order);
     free(s->queue);
-    free(s->run_dir);
-    free(s->run_id);
     session_plan_release(s);
 }

@@ -9,6 +9,7 @@
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  *   asides.c   what failed
+ *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
 
@@ -30,6 +31,8 @@
 #include "store/store.h"
 
 struct session;
+struct shards;
+struct shard_life;
 
 /* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
  * Unfit ones were not written, and keep their place in the order until it comes to them. */
@@ -90,6 +93,8 @@ struct life {
     char stray[320];      /* what gave it away: why, and the line */
     struct keyed *keyed;
 
+    struct shard_life *shard; /* NULL: a warm worker */
+
     struct part *part;
     struct logfile *stdout_log, *stderr_log;
 
@@ -103,7 +108,6 @@ struct life {
     uint64_t cpu_ticks_seen, bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
-    char last_word[160];
 };
 
 /* A seat, and who sits in it. */
@@ -152,6 +156,7 @@ struct session {
     uint64_t base_seed;
     uint64_t aside_before;
     bool is_resumed, results_are_json;
+    struct shards *shards; /* NULL: items are sent to warm workers; source is NULL with --items */
 
     uv_loop_t loop;
     bool has_loop;
@@ -182,7 +187,7 @@ struct session {
     int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
-    char last_words[256]; /* of the last worker that died */
+    char last_words[512]; /* of the last worker that died */
     char last_stray[320]; /* of the last worker out of step */
     bool stray_is_channel;
     uint64_t failed_items_noted;
@@ -203,6 +208,10 @@ uint64_t session_now(struct session *s);
 
 /* life.c, life_end.c, life_silence.c */
 void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
+/* The two halves of it: the seat is taken; the process is started. */
+struct life *life_new(struct session *s, uint32_t worker);
+void life_start(struct life *life, uint64_t batch);
+void life_start_failed(struct life *life, int rc, const struct err *why);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
 void life_poll(struct life *life, enum life_stream stream, int events);
@@ -217,6 +226,8 @@ void life_input_broken(struct life *life, enum life_stream stream);
 /* Read what is there, at most so often. False when the stream has ended. */
 bool life_stream_read(struct life *life, enum life_stream stream, int reads_max);
 void life_report_read(struct life *life);
+/* Of what a shard printed, what was held back is shown. */
+void life_words_end(struct life *life);
 /* The process and all that was his are gone: read what is left, then tell the feeder. */
 void life_over(struct life *life);
 /* One of its handles is closed, and one reference to it less. */
@@ -253,6 +264,8 @@ void channel_commit(struct life *life, uint64_t item);
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
+/* For a shard command, the shards as well. */
+MUST_CHECK int session_plan_shards(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);

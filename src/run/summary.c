@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "run/shard.h"
 
 struct figures {
     struct feed_counts counts;
@@ -29,6 +30,8 @@ static struct figures figures_take(struct session *s)
     uint64_t here = 0;
     for (uint32_t p = 0; p < s->n_places; p++)
         here += s->places[p].items_done;
+    if (s->shards)
+        here = s->shards->n_items_here;
     f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
     return f;
@@ -47,7 +50,7 @@ static void item_time_format(char out[24], uint64_t us)
         duration_format(out, us / 1000);
 }
 
-static void items_line(const struct figures *f, struct buf *out)
+static void items_line(const struct figures *f, const char *noun, struct buf *out)
 {
     char median[24], slow[24], slowest[24];
     if (f->item_times.n == 0)
@@ -55,7 +58,7 @@ static void items_line(const struct figures *f, struct buf *out)
     item_time_format(median, hist_quantile_us(&f->item_times, 0.5));
     item_time_format(slow, hist_quantile_us(&f->item_times, 0.99));
     item_time_format(slowest, f->item_times.max_us);
-    buf_addf(out, "  an item    %s; 99 %% within %s, the slowest %s\n", median, slow, slowest);
+    buf_addf(out, "  %-10s %s; 99 %% within %s, the slowest %s\n", noun, median, slow, slowest);
 }
 
 const char *summary_run_name(const struct session *s)
@@ -96,29 +99,39 @@ static void memory_lines(struct session *s, struct buf *out)
     }
 }
 
+static void result_line(struct session *s, const struct merge_stats *stats,
+                        const struct feed_counts *counts, struct buf *out)
+{
+    char done[32], known[32];
+    count_format(done, counts->done);
+    count_format(known, counts->known);
+    if (s->shards)
+        shard_summary_add(s, stats, out);
+    else if (stats && strcmp(s->request->out_path, "-") != 0)
+        buf_addf(out, "%s: %s results%s\n", s->request->out_path, done,
+                 counts->aside == 0 ? ", complete" : "");
+    else
+        buf_addf(out, "%s of %s items done\n", done, known);
+}
+
 void summary_print(struct session *s, const struct merge_stats *stats)
 {
     struct figures f = figures_take(s);
     cleanup_buf struct buf out = BUF_INIT;
-    char done[32], known[32], wall[24], load[24], busy[24];
-    count_format(done, f.counts.done);
-    count_format(known, f.counts.known);
+    char wall[24], load[24], busy[24];
+    const char *noun = s->shards ? "shard" : "item";
     duration_format(wall, f.wall_ms);
     duration_format(load, f.load_ms);
     duration_format(busy, f.busy_ms);
     cleanup_free char *failed = asides_path(s);
-    if (stats && strcmp(s->request->out_path, "-") != 0)
-        buf_addf(&out, "%s: %s results%s\n", s->request->out_path, done,
-                 f.counts.aside == 0 ? ", complete" : "");
-    else
-        buf_addf(&out, "%s of %s items done\n", done, known);
+    result_line(s, stats, &f.counts, &out);
     if (f.counts.aside > 0)
-        buf_addf(&out, "  failed     %lu item%s, with reasons in %s\n", f.counts.aside,
+        buf_addf(&out, "  failed     %lu %s%s, with reasons in %s\n", f.counts.aside, noun,
                  f.counts.aside == 1 ? "" : "s", failed);
     buf_addf(&out, "  wall       %s, %.*f items/s; loading %s, over %u worker%s\n", wall,
              f.items_per_s < 100 ? 1 : 0, f.items_per_s, load, s->n_places,
              s->n_places == 1 ? "" : "s");
-    items_line(&f, &out);
+    items_line(&f, s->shards ? "a shard" : "an item", &out);
     buf_addf(&out, "  devices    busy %s of %.1f device-seconds: efficiency %.0f %%\n", busy,
              (double)f.seat_ms / 1000.0, f.efficiency * 100);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)

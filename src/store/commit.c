@@ -132,17 +132,21 @@ static int range_add(struct store *store, const struct range_row *row, struct pr
     return db_finish(store, statement, err);
 }
 
+static int progress_write(struct store *store, struct err *err)
+{
+    const struct progress *progress = &store->progress;
+    const int64_t numbers[] = {(int64_t)progress->ranges, (int64_t)progress->items_done,
+                               (int64_t)progress->result_bytes, (int64_t)progress->next_part};
+    return db_run(store, SQL_PROGRESS_SET, numbers, countof(numbers), err);
+}
+
 static int ranges_add(struct store *store, const struct store_batch *batch, struct err *err)
 {
     struct progress *progress = &store->progress;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < batch->n_ranges; i++)
         rc = range_add(store, &batch->ranges[i], progress, err);
-    if (rc || batch->n_ranges == 0)
-        return rc;
-    const int64_t numbers[] = {(int64_t)progress->ranges, (int64_t)progress->items_done,
-                               (int64_t)progress->result_bytes, (int64_t)progress->next_part};
-    return db_run(store, SQL_PROGRESS_SET, numbers, countof(numbers), err);
+    return rc || batch->n_ranges == 0 ? rc : progress_write(store, err);
 }
 
 static int aside_add(struct store *store, const struct aside_row *row, struct err *err)
@@ -265,5 +269,41 @@ int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)
         rc = db_exec(store, "DELETE FROM asides", err);
     if (rc == 0)
         *n_out = (uint64_t)sqlite3_changes(store->db);
+    return rc;
+}
+
+static int range_forget(struct store *store, uint64_t first, struct progress *progress,
+                        struct err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = db_prepare(store, "DELETE FROM ranges WHERE first = ?1 RETURNING count, bytes",
+                        &statement, err);
+    if (rc)
+        return rc;
+    sqlite3_bind_int64(statement, 1, (int64_t)first);
+    int step = sqlite3_step(statement);
+    if (step == SQLITE_ROW) {
+        progress->items_done -= (uint64_t)sqlite3_column_int64(statement, 0);
+        progress->result_bytes -= (uint64_t)sqlite3_column_int64(statement, 1);
+        step = sqlite3_step(statement);
+    }
+    rc = step == SQLITE_DONE ? 0 : db_fail(store, err, "forget");
+    sqlite3_finalize(statement);
+    return rc ? rc : progress_write(store, err);
+}
+
+int store_forget(struct store *store, uint64_t first, struct err *err)
+{
+    struct progress before = store->progress;
+    int rc = durability_set(store, true, err);
+    if (rc == 0)
+        rc = db_run(store, SQL_BEGIN, NULL, 0, err);
+    if (rc)
+        return rc;
+    rc = range_forget(store, first, &store->progress, err);
+    if (rc == 0)
+        rc = db_run(store, SQL_COMMIT, NULL, 0, err);
+    if (rc)
+        rollback(store, &before);
     return rc;
 }

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/parse.h"
+#include "base/share.h"
 #include "base/xalloc.h"
 #include "store/manifest.h"
 #include "store/runs.h"
@@ -57,6 +58,46 @@ static void read_manifest(struct run_summary *out)
     manifest_release(&manifest);
 }
 
+static uint64_t asides_count(struct store *store, uint64_t n_items, uint64_t n_shards)
+{
+    struct row_reader *reader;
+    struct aside_row row;
+    uint64_t total = 0;
+    if (aside_reader_open(&reader, store, NULL) != 0)
+        return 0;
+    while (aside_reader_next(reader, &row, NULL) > 0)
+        total += row.item < n_shards ? share_of(n_items, n_shards, row.item).count : 0;
+    row_reader_close(reader);
+    return total;
+}
+
+/* Of a run of shards, which are what its ledger counts, the items. */
+static void shards_count(struct store *store, struct run_summary *out)
+{
+    cleanup_free char *items = NULL, *shards = NULL;
+    struct item_span *spans = NULL;
+    size_t n_spans = 0;
+    uint64_t n_items, n_shards;
+    if (store_get(store, "shard_items", &items, NULL) != 0 ||
+        store_get(store, "shards", &shards, NULL) != 0 || !items || !shards ||
+        u64_parse(str_of(items), 1, UINT64_MAX, &n_items, NULL) != 0 ||
+        u64_parse(str_of(shards), 1, n_items, &n_shards, NULL) != 0 ||
+        store_done(store, &spans, &n_spans, NULL) != 0)
+        return;
+    out->items_done = 0;
+    for (size_t i = 0; i < n_spans; i++) {
+        uint64_t last = spans[i].first + spans[i].count - 1;
+        if (last >= n_shards)
+            continue; /* damaged, as a resume says */
+        struct share end = share_of(n_items, n_shards, last);
+        out->items_done +=
+            end.start + end.count - share_of(n_items, n_shards, spans[i].first).start;
+    }
+    out->items_aside = asides_count(store, n_items, n_shards);
+    out->items_total = n_items;
+    free(spans);
+}
+
 /* True if run.db could be read: it is the truth, status.json a copy. */
 static bool read_ledger(struct run_summary *out, char **state)
 {
@@ -73,6 +114,7 @@ static bool read_ledger(struct run_summary *out, char **state)
         out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
         out->items_done = totals.items_done;
         out->items_aside = totals.items_aside;
+        shards_count(store, out);
     }
     store_close(store);
     return is_read;

@@ -99,6 +99,8 @@ static void total_line(const struct progress *p, const struct progress_total *t,
         buf_addf(out, " (%.1f %%)", 100.0 * (double)(t->done + t->aside) / (double)t->known);
     buf_addf(out, ", %.*f/s, %s, left %s", p->items_per_s < 100 ? 1 : 0, p->items_per_s, elapsed,
              eta);
+    if (t->seen > 0)
+        buf_addf(out, ", accuracy %.4f", (double)t->correct / (double)t->seen);
     if (t->aside > 0)
         buf_addf(out, ", %lu failed", t->aside);
     if (t->retries > 0)

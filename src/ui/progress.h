@@ -24,7 +24,8 @@ struct progress_total {
     bool input_is_final;
     uint64_t in_flight, retries;
     uint64_t elapsed_ms;
-    uint64_t oldest_ms; /* age of the oldest item in flight: the tail */
+    uint64_t correct, seen; /* as workers count them; seen 0: they do not */
+    uint64_t oldest_ms;     /* age of the oldest item in flight: the tail */
     size_t n_workers;
     const struct progress_worker *workers;
 };

@@ -42,7 +42,7 @@ STATUSES = {0, 1, 2, 65, 69, 75, 124}
 COUNTS = struct.Struct("QQQQ256s")
 
 RUN_FILES = {"lock", "logs", "manifest.json", "orchestrator.log", "run.db", "run.db-shm", "run.db-wal",
-             "status.json", "output.id", "parts", "input", "run.db-journal"}  # fmt: skip
+             "status.json", "output.id", "parts", "input", "run.db-journal", "shard-input", "shard-output"}  # fmt: skip
 
 
 class Fault(NamedTuple):
@@ -252,6 +252,8 @@ class Bench:
             began = os.path.exists(os.path.join(run_dir, "manifest.json")) or "out of memory" in self.first_said
             if not began and not self.scene.run_dir:
                 extra.add(os.path.basename(run_dir))
+            if is_over and run_dir == self.run_dirs()[-1]:
+                extra |= set(os.listdir(run_dir)) & {"shard-input", "shard-output"}
             if is_over and os.path.exists(os.path.join(run_dir, "manifest.json")):
                 extra |= {name for name in tree(run_dir) if name.startswith("input/") and name.endswith(".part")}
         runs = self.path("muster-runs")

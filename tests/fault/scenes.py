@@ -41,6 +41,11 @@ while read -r line <&3; do
 done
 """
 
+# One file in, one file out.
+SHARD = r"""#!/bin/sh
+while read -r n; do echo "$n" >>ran; echo "r$n"; done <"$1" >"$2"
+"""
+
 # Item 7 fails whatever is tried.
 REFUSAL = r"""
     if [ "$n" = 7 ]; then
@@ -160,6 +165,7 @@ SCENES = [
     scene("set aside", worker=FAILING, out="out.jsonl", status=1),
     scene("socket", "--channel-path", worker=PYTHON, out="out.jsonl", kinds={"pipe", "send", "recv", "unlink"}),
     scene("run-dir", "--run-dir", "muster-runs/here", run_dir="muster-runs/here"),
+    Scene("shards", [*map_argv("in.txt", "out.txt", "--shards", "8"), "{input}", "{output}"], worker=SHARD),
     scene("detach", "--detach", detaches=True),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv"}),

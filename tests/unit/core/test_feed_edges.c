@@ -196,9 +196,51 @@ static void very_many_workers_have_more_room(void **state)
     feed_free(NULL);
 }
 
+/* As a shard: it does one item in batches of its own, says at which it ran out, and dies of it. */
+static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(void **state)
+{
+    (void)state;
+    struct scene scene;
+    const uint32_t device_of[] = {0};
+    scene_open(&scene, &(struct feed_config){.n_workers = 1,
+                                             .n_devices = 1,
+                                             .device_of = device_of,
+                                             .retries = 1,
+                                             .batch = 256,
+                                             .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    for (uint64_t batch = 256; batch > 1; batch /= 2) {
+        struct feed_counts counts;
+        char spawned[40];
+        snprintf(spawned, sizeof(spawned), "SPAWN w0 batch %lu; ", batch);
+        expect(&scene, spawned);
+        channel_up(&scene, 0, 1);
+        expect(&scene, "SEND w0 0+1; ");
+        TELL(&scene, .kind = EV_OOM, .count = batch);
+        snprintf(spawned, sizeof(spawned), "BATCH w0 batch %lu; ", batch / 2);
+        expect(&scene, spawned);
+        TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM);
+        expect(&scene, "");
+        feed_counts(scene.feed, &counts);
+        assert_int_equal(counts.retries, 0);
+        assert_int_equal(feed_item_failures(scene.feed, 0), 0);
+        scene.now_ms += 10;
+        TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    }
+    expect(&scene, "SPAWN w0 batch 1; ");
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_OOM, .count = 1);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM); /* it cannot be smaller */
+    struct feed_counts counts;
+    feed_counts(scene.feed, &counts);
+    assert_int_equal(counts.ooms, 10);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
         cmocka_unit_test(a_channel_worker_is_not_heard_as_a_filter),
         cmocka_unit_test(a_keyed_filter_is_not_counted_by_order),
         cmocka_unit_test(a_filter_that_has_nothing_is_neither_hungry_nor_passed_over),

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/collect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/join.h"
+
+static void trace_of(const struct stat *st, struct file_trace *out)
+{
+    out->device = st->st_dev;
+    out->inode = st->st_ino;
+    out->bytes = (uint64_t)st->st_size;
+    out->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+static bool is_same_trace(const struct file_trace *a, const struct file_trace *b)
+{
+    return strcmp(a->path, b->path) == 0 && a->device == b->device && a->inode == b->inode &&
+           a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
+}
+
+static void trace_add(struct file_traces *traces, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return;
+    traces->at = xrealloc(traces->at, (traces->len + 1) * sizeof(*traces->at));
+    struct file_trace *trace = &traces->at[traces->len++];
+    trace->path = xstrdup(path);
+    trace_of(&st, trace);
+}
+
+void file_traces_release(struct file_traces *traces)
+{
+    for (size_t i = 0; i < traces->len; i++)
+        free(traces->at[i].path);
+    free(traces->at);
+    *traces = (struct file_traces){0};
+}
+
+static int traces_take(const struct collect *ask, struct file_traces *out, struct err *err)
+{
+    glob_t found = {0};
+    if (!ask->pattern) {
+        trace_add(out, ask->path);
+        return 0;
+    }
+    int status = glob(ask->pattern, 0, NULL, &found);
+    for (size_t i = 0; status == 0 && i < found.gl_pathc; i++)
+        trace_add(out, found.gl_pathv[i]);
+    globfree(&found);
+    return status == GLOB_ABORTED ? fail_errno(err, "read the folder of %s", ask->pattern) : 0;
+}
+
+int collect_before(const struct collect *ask, struct file_traces *before, struct err *err)
+{
+    *before = (struct file_traces){0};
+    return traces_take(ask, before, err);
+}
+
+static bool was_there(const struct file_traces *before, const struct file_trace *trace)
+{
+    for (size_t i = 0; i < before->len; i++)
+        if (is_same_trace(&before->at[i], trace))
+            return true;
+    return false;
+}
+
+static int none_found(const struct collect *ask, const char *old, struct err *err)
+{
+    if (old)
+        return fail(err, ERR_DATA,
+                    "it wrote nothing that --collect names: %s was there before it began; move it "
+                    "away, or let the name hold {run}",
+                    old);
+    if (ask->pattern)
+        return fail(err, ERR_DATA, "it left no file that matches --collect, here '%s'",
+                    ask->pattern);
+    return fail(err, ERR_DATA, "it did not write the file %s, which {output} names", ask->path);
+}
+
+static int one_choose(const struct collect *ask, const struct file_traces *before,
+                      const struct file_traces *now, const char **path, struct err *err)
+{
+    const char *old = NULL, *first = NULL, *second = NULL;
+    size_t n_new = 0;
+    for (size_t i = 0; i < now->len; i++) {
+        if (was_there(before, &now->at[i])) {
+            old = now->at[i].path;
+            continue;
+        }
+        if (n_new++ == 0)
+            first = now->at[i].path;
+        else
+            second = now->at[i].path;
+    }
+    *path = first;
+    if (n_new == 0)
+        return none_found(ask, old, err);
+    if (n_new == 1)
+        return 0;
+    return fail(err, ERR_DATA,
+                "%zu new files match --collect, here '%s', where one is expected: %s, %s%s; "
+                "let the pattern say more",
+                n_new, ask->pattern, first, second, n_new > 2 ? " …" : "");
+}
+
+/* On disk, content and name: a row is about to say that it is there. */
+static int file_settle(const char *path, uint64_t *bytes, struct err *err)
+{
+    struct stat st;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return fail_errno(err, "open %s", path);
+    if (!S_ISREG(st.st_mode))
+        return fail(err, ERR_DATA, "%s is no regular file", path);
+    if (fsync(fd) != 0)
+        return fail_errno(err, "sync %s", path);
+    *bytes = (uint64_t)st.st_size;
+    return fsync_parent(path, err);
+}
+
+static int records_check(const struct collect *ask, struct collected *out, struct err *err)
+{
+    out->records = UINT64_MAX;
+    if (!ask->is_counted)
+        return 0;
+    int rc = join_count(out->path, ask->format, &out->records, err);
+    if (rc || out->records == ask->expect)
+        return rc;
+    return fail(
+        err, ERR_DATA,
+        "%s holds %lu record%s, expected %lu, one for each item (--any-count takes any number)",
+        out->path, out->records, out->records == 1 ? "" : "s", ask->expect);
+}
+
+int collect_find(const struct collect *ask, const struct file_traces *before, struct collected *out,
+                 struct err *err)
+{
+    struct file_traces now = {0};
+    const char *path = NULL;
+    *out = (struct collected){0};
+    int rc = traces_take(ask, &now, err);
+    if (rc == 0)
+        rc = one_choose(ask, before, &now, &path, err);
+    if (rc == 0) {
+        out->path = path_absolute(path);
+        out->name = xstrdup(path);
+        rc = file_settle(out->path, &out->bytes, err);
+    }
+    if (rc == 0)
+        rc = records_check(ask, out, err);
+    if (rc) {
+        free(steal_ptr(&out->path));
+        free(steal_ptr(&out->name));
+    }
+    file_traces_release(&now);
+    return rc;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The one file that a shard leaves behind: which it is, whether it is new, how many records it holds.
+ * Knows nothing of sessions, and may run on any thread.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "data/source.h"
+
+/* A file as it was at one moment: when it is written to, or another takes its name, this changes. */
+struct file_trace {
+    char *path;
+    uint64_t device, inode, bytes;
+    int64_t mtime_ns;
+};
+struct file_traces {
+    struct file_trace *at;
+    size_t len;
+};
+void file_traces_release(struct file_traces *traces);
+
+struct collect {
+    const char *pattern; /* of glob(); NULL: the file is `path` */
+    const char *path;
+    bool is_counted; /* its records are to be counted, and be `expect` */
+    enum record_format format;
+    uint64_t expect;
+};
+
+struct collected {
+    char *path; /* absolute */
+    char *name; /* as the pattern found it */
+    uint64_t bytes;
+    uint64_t records; /* UINT64_MAX: not counted */
+};
+
+/* What is there already, before the program starts, and will not count unless it is written anew. */
+MUST_CHECK int collect_before(const struct collect *ask, struct file_traces *before,
+                              struct err *err);
+/*
+ * The file that the program left behind, synced to disk. ERR_DATA, with the cure, when there is none,
+ * an old one, more than one, or one with another number of records.
+ */
+MUST_CHECK int collect_find(const struct collect *ask, const struct file_traces *before,
+                            struct collected *out, struct err *err);

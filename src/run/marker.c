@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/marker.h"
+
+#include "base/parse.h"
+
+/* ---- words ---- */
+
+static bool skip(struct str *text, struct str word)
+{
+    if (!str_starts_with(*text, word))
+        return false;
+    text->at += word.len;
+    text->len -= word.len;
+    return true;
+}
+
+static bool number(struct str *text, uint64_t *out)
+{
+    size_t len = 0;
+    while (len < text->len && text->at[len] >= '0' && text->at[len] <= '9')
+        len++;
+    if (u64_parse((struct str){text->at, len}, 0, UINT64_MAX, out, NULL) != 0)
+        return false;
+    text->at += len;
+    text->len -= len;
+    return true;
+}
+
+/* Moves past the next `word`. */
+static bool find(struct str *text, struct str word)
+{
+    const char *at = text->len > 0 ? memmem(text->at, text->len, word.at, word.len) : NULL;
+    if (!at)
+        return false;
+    text->len -= (size_t)(at - text->at) + word.len;
+    text->at = at + word.len;
+    return true;
+}
+
+/* "5/100", the first not above the second. */
+static bool fraction(struct str *text, uint64_t *part, uint64_t *whole)
+{
+    return number(text, part) && skip(text, STR("/")) && number(text, whole) && *part <= *whole;
+}
+
+/* ---- what a line says ---- */
+
+/* `[PROGRESS:5/100|acc:0.8500|correct:85/100]`; what stands behind the first numbers may be missing. */
+static bool marker_read(struct marker *marker, struct str line)
+{
+    uint64_t done, total, correct, seen;
+    const char *end;
+    if (!find(&line, STR("[PROGRESS:")) || !fraction(&line, &done, &total) || total == 0 ||
+        line.len == 0 || !(end = memchr(line.at, ']', line.len)))
+        return false;
+    marker->is_marked = true;
+    marker->done = done;
+    marker->total = total;
+    line.len = (size_t)(end - line.at);
+    if (find(&line, STR("|correct:")) && fraction(&line, &correct, &seen)) {
+        marker->correct = correct;
+        marker->seen = seen;
+    }
+    return true;
+}
+
+/* ` 45%|####5     | 45/100 [00:10<00:12, 4.41it/s]` */
+static void bar_read(struct marker *marker, struct str line)
+{
+    uint64_t done, total;
+    if (marker->is_marked || !find(&line, STR("%|")) || !find(&line, STR("| ")) ||
+        !fraction(&line, &done, &total) || !skip(&line, STR(" [")))
+        return;
+    if (total == 0 || total > marker->n_items || total < marker->total)
+        return;
+    marker->done = done;
+    marker->total = total;
+}
+
+/* A line, or a state of a bar, is whole. */
+static void line_end(struct marker *marker, char end, struct buf *rest)
+{
+    struct str line = {marker->line, marker->len};
+    bool is_marker = !marker->is_long && marker_read(marker, line);
+    if (!is_marker && !marker->is_long)
+        bar_read(marker, line);
+    if (!is_marker) {
+        buf_add_str(rest, line);
+        buf_add_char(rest, end);
+    }
+    marker->len = 0;
+    marker->is_long = false;
+}
+
+static void line_add(struct marker *marker, struct str piece, struct buf *rest)
+{
+    if (!marker->is_long && piece.len <= MARKER_LINE_MAX - marker->len) {
+        memcpy(marker->line + marker->len, piece.at, piece.len);
+        marker->len += piece.len;
+        return;
+    }
+    buf_add(rest, marker->line, marker->len);
+    buf_add_str(rest, piece);
+    marker->len = 0;
+    marker->is_long = true;
+}
+
+void marker_feed(struct marker *marker, struct str bytes, struct buf *rest)
+{
+    while (bytes.len > 0) {
+        size_t len = 0;
+        while (len < bytes.len && bytes.at[len] != '\n' && bytes.at[len] != '\r')
+            len++;
+        if (len > 0)
+            line_add(marker, (struct str){bytes.at, len}, rest);
+        if (len == bytes.len)
+            return;
+        line_end(marker, bytes.at[len], rest);
+        bytes.at += len + 1;
+        bytes.len -= len + 1;
+    }
+}
+
+void marker_end(struct marker *marker, struct buf *rest)
+{
+    struct str line = {marker->line, marker->len};
+    if (marker->len == 0 || marker_read(marker, line)) {
+        marker->len = 0;
+        return;
+    }
+    bar_read(marker, line);
+    buf_add_str(rest, line);
+    marker->len = 0;
+}
+
+uint64_t marker_items_done(const struct marker *marker)
+{
+    if (marker->total == 0)
+        return 0;
+    if (marker->total == marker->n_items)
+        return marker->done;
+    double part = (double)marker->done / (double)marker->total;
+    return MIN((uint64_t)(part * (double)marker->n_items), marker->n_items);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How far a program is, from what it prints anyway. Pure.
+ *
+ *   [PROGRESS:5/100|acc:0.8500|correct:85/100]       anywhere in a line; the latest one counts
+ *   eval:  45%|####5     | 45/100 [00:10<00:12, …]   tqdm's bars, by \r or in lines
+ *
+ * A program may draw several bars (weights that load, files that come, batches). Of those that could
+ * count its items, or batches of them, the one with the largest total is believed; once there is a
+ * marker, none is.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+enum {
+    MARKER_LINE_MAX = 1024 /* bytes; what is longer holds no marker */
+};
+
+struct marker {
+    uint64_t n_items;       /* to do: a bar with a larger total counts something else */
+    uint64_t done, total;   /* total 0: nothing was seen yet */
+    uint64_t correct, seen; /* seen 0: not said */
+    bool is_marked;         /* by a marker, not by a bar */
+    char line[MARKER_LINE_MAX];
+    size_t len;
+    bool is_long; /* the rest of a line that did not fit passes through */
+};
+
+/*
+ * More of what it prints. *rest gets what is worth showing: everything but lines with a marker. An
+ * unfinished line may be held back until its end comes.
+ */
+void marker_feed(struct marker *marker, struct str bytes, struct buf *rest);
+/* The stream has ended. */
+void marker_end(struct marker *marker, struct buf *rest);
+/* Of n_items, how many are done, as far as is known. */
+uint64_t marker_items_done(const struct marker *marker);

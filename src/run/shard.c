@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One life of one shard. What may take long (writing its input, looking at its file) is done by the
+ * pool, while the loop goes on; nothing but its own fields is touched there.
+ */
+#include "run/shard.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "run/environment.h"
+#include "run/marker.h"
+
+static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each file */
+
+enum shard_phase {
+    SHARD_IDLE,      /* a seat is taken, no shard is known */
+    SHARD_PREPARING, /* by the pool, before the start */
+    SHARD_RUNNING,
+    SHARD_COLLECTING, /* by the pool, after the end */
+    SHARD_SETTLED
+};
+
+struct shard_life {
+    enum shard_phase phase;
+    uint64_t shard, batch;
+    uint32_t attempt;
+    bool has_input; /* a file of ours, removed with it */
+    struct template_values values;
+    struct buf text; /* holds them */
+    char **command;
+    struct buf pattern;
+    struct collect collect;
+    struct file_traces before;
+    struct collected found;
+    uv_work_t work;
+    int rc; /* of the pool's work */
+    struct err err;
+    uint64_t started_ms;
+    struct marker markers[2]; /* of stdout and stderr */
+};
+
+void shard_life_free(struct shard_life *shard)
+{
+    if (!shard)
+        return;
+    if (shard->has_input)
+        unlink(shard->values.of[PLACE_INPUT].at);
+    buf_release(&shard->text);
+    buf_release(&shard->pattern);
+    shard_command_free(shard->command);
+    file_traces_release(&shard->before);
+    free(shard->found.path);
+    free(shard->found.name);
+    free(shard);
+}
+
+const char *const *shard_command(const struct life *life)
+{
+    return (const char *const *)life->shard->command;
+}
+
+const char *shard_cause_text(enum feed_cause cause)
+{
+    return cause == CAUSE_TIMEOUT ? "took longer than the limit for a shard"
+           : cause == CAUSE_OOM   ? "does not fit into memory"
+                                  : NULL;
+}
+
+void shard_work_add(const struct life *life, struct buf *out)
+{
+    if (life->shard->phase == SHARD_IDLE)
+        return;
+    buf_add_text(out, " at ");
+    shard_name(life->session->shards, life->shard->shard, out);
+}
+
+/* ---- birth ---- */
+
+void shard_spawn(struct session *s, uint32_t worker, uint64_t batch)
+{
+    struct life *life = life_new(s, worker);
+    life->shard = xcalloc(1, sizeof(*life->shard));
+    life->shard->batch = batch > 0 ? batch : s->request->batch;
+    life->is_channel = true; /* one result an item, in any order */
+    session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = worker});
+    session_event(s, (struct feed_event){.kind = EV_READY, .worker = worker, .count = 1});
+}
+
+static const char *value(const struct shard_life *shard, enum placeholder which)
+{
+    return shard->values.of[which].at;
+}
+
+static void collect_plan(const struct session *s, struct shard_life *shard)
+{
+    const struct map_request *r = s->request;
+    shard->collect = (struct collect){.path = value(shard, PLACE_OUTPUT),
+                                      .is_counted = s->shards->is_counted,
+                                      .format = s->shards->format,
+                                      .expect = shard_share(s->shards, shard->shard).count};
+    if (!r->collect)
+        return;
+    template_fill_glob(str_of(r->collect), &shard->values, &shard->pattern);
+    shard->collect.pattern = buf_text(&shard->pattern);
+}
+
+static void prepare_run(uv_work_t *work)
+{
+    struct life *life = work->data;
+    struct shard_life *shard = life->shard;
+    const struct shards *shards = life->session->shards;
+    shard->rc = 0;
+    if (shards->uses & 1u << PLACE_OUTPUT) {
+        shard->rc = mkdir_parents(shards->output_dir, 0777, &shard->err);
+        if (shard->rc == 0 && unlink(shard->collect.path) != 0 && errno != ENOENT)
+            shard->rc = fail_errno(&shard->err, "remove %s", shard->collect.path);
+    }
+    if (shard->rc == 0 && shards->uses & 1u << PLACE_INPUT)
+        shard->rc =
+            shard_input_write(life->session, shard->shard, value(shard, PLACE_INPUT), &shard->err);
+    if (shard->rc == 0)
+        shard->rc = collect_before(&shard->collect, &shard->before, &shard->err);
+}
+
+static void start(struct life *life)
+{
+    cleanup_buf struct buf command = BUF_INIT;
+    shard_command_format(shard_command(life), &command);
+    log_add(life->session->log, LOG_DEBUG, "worker", "%s: shard %lu runs %s", life_label(life),
+            life->shard->shard, buf_text(&command));
+    life_start(life, life->shard->batch);
+}
+
+static void on_prepared(uv_work_t *work, int status)
+{
+    struct life *life = work->data;
+    struct shard_life *shard = life->shard;
+    (void)status;
+    session_now(life->session);
+    shard->phase = SHARD_RUNNING;
+    shard->started_ms = life->session->now_ms;
+    if (life->was_ended)
+        life_over(life);
+    else if (shard->rc)
+        life_start_failed(life, shard->rc, &shard->err);
+    else
+        start(life);
+}
+
+void shard_send(struct life *life, uint64_t number, uint32_t attempt)
+{
+    struct session *s = life->session;
+    struct shard_life *shard = life->shard;
+    ASSERT(shard->phase == SHARD_IDLE);
+    shard->phase = SHARD_PREPARING;
+    shard->shard = number;
+    shard->attempt = attempt;
+    for (size_t i = 0; i < countof(shard->markers); i++)
+        shard->markers[i].n_items = shard_share(s->shards, number).count;
+    shard->has_input = s->shards->uses & 1u << PLACE_INPUT;
+    life->number = s->next_number++;
+    struct shard_at at = {number, life->seat, life->number, shard->batch};
+    shard_values(s, &at, &shard->values, &shard->text);
+    shard->command = shard_command_new(s, &shard->values);
+    collect_plan(s, shard);
+    life->started_ms = session_now(s);
+    life_first_result(life); /* when its model is loaded cannot be seen */
+    life_sent(life, 1);
+    shard->work.data = life;
+    uv_queue_work(&s->loop, &shard->work, prepare_run, on_prepared);
+}
+
+void shard_environment(const struct life *life, struct env_list *env)
+{
+    static const struct {
+        const char *name;
+        enum placeholder which;
+    } variables[] = {{"MUSTER_SHARD", PLACE_SHARD},
+                     {"MUSTER_SHARDS", PLACE_SHARDS},
+                     {"MUSTER_START", PLACE_START},
+                     {"MUSTER_COUNT", PLACE_COUNT}};
+    for (size_t i = 0; i < countof(variables); i++)
+        env_set(env, xasprintf("%s=%s", variables[i].name, value(life->shard, variables[i].which)));
+}
+
+/* ---- what it says ---- */
+
+void shard_printed(struct life *life, bool to_stderr, struct str bytes, struct buf *shown)
+{
+    struct marker *marker = &life->shard->markers[to_stderr];
+    if (bytes.len > 0)
+        marker_feed(marker, bytes, shown);
+    else
+        marker_end(marker, shown);
+}
+
+/* A program speaks of its progress in one place; a marker is worth more than a bar. */
+struct shard_progress shard_progress_of(const struct life *life)
+{
+    const struct marker *best = &life->shard->markers[0], *other = &life->shard->markers[1];
+    bool is_other =
+        other->is_marked != best->is_marked ? other->is_marked : other->total > best->total;
+    if (is_other)
+        best = other;
+    return (struct shard_progress){marker_items_done(best), best->correct, best->seen};
+}
+
+/* ---- the end ---- */
+
+/* Nobody is there who could take long to go. */
+static void retire(struct life *life)
+{
+    if (life->shard->phase != SHARD_IDLE)
+        return;
+    life->was_ended = true;
+    life_over(life);
+}
+
+void shard_end(struct life *life)
+{
+    retire(life); /* one that has a shard ends by itself */
+}
+
+void shard_terminate(struct life *life)
+{
+    retire(life);
+}
+
+static void collect_run(uv_work_t *work)
+{
+    struct life *life = work->data;
+    struct shard_life *shard = life->shard;
+    shard->rc = collect_find(&shard->collect, &shard->before, &shard->found, &shard->err);
+}
+
+static void on_collected(uv_work_t *work, int status)
+{
+    struct life *life = work->data;
+    (void)status;
+    session_now(life->session);
+    life->shard->phase = SHARD_SETTLED;
+    life_over(life);
+}
+
+bool shard_is_settled(struct life *life, bool ended_well)
+{
+    struct shard_life *shard = life->shard;
+    if (shard->phase == SHARD_COLLECTING)
+        return false;
+    if (shard->phase != SHARD_RUNNING || !ended_well)
+        return true;
+    shard->phase = SHARD_COLLECTING;
+    shard->work.data = life;
+    uv_queue_work(&life->session->loop, &shard->work, collect_run, on_collected);
+    return false;
+}
+
+void shard_oom_tell(struct life *life)
+{
+    if (life->shard->batch > 1)
+        session_event(
+            life->session,
+            (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
+}
+
+/* Does another shard's pattern match the file as well, or is it another's already? UINT64_MAX: no. */
+static uint64_t other_owner(const struct session *s, const struct shard_life *shard)
+{
+    const struct shards *shards = s->shards;
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        const char *path = shards->results[k].path;
+        if (path && strcmp(path, shard->found.path) == 0)
+            return k;
+    }
+    for (uint64_t k = 0; shard->collect.pattern && k < MIN(shards->n_shards, COMPARED_MAX); k++) {
+        cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
+        struct template_values values;
+        if (k == shard->shard)
+            continue;
+        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
+        template_fill_glob(str_of(s->request->collect), &values, &pattern);
+        if (fnmatch(buf_text(&pattern), shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
+            return k;
+    }
+    return UINT64_MAX;
+}
+
+static void result_describe(struct life *life, struct buf *out)
+{
+    const struct shard_life *shard = life->shard;
+    const struct session *s = life->session;
+    buf_add_char(out, '{');
+    shard_members_add(s->shards, shard->shard, out);
+    buf_add_text(out, ",\"path\":");
+    shard_path_add(shard->found.path, out);
+    buf_addf(out, ",\"bytes\":%lu", shard->found.bytes);
+    if (shard->found.records != UINT64_MAX)
+        buf_addf(out, ",\"records\":%lu", shard->found.records);
+    buf_add_text(out, ",\"device\":");
+    buf_add_json(out, str_of(life_label(life)));
+    buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
+             (double)(s->now_ms - shard->started_ms) / 1000.0);
+    struct shard_progress progress = shard_progress_of(life);
+    if (progress.seen > 0)
+        buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
+                 progress.seen);
+    buf_add_char(out, '}');
+}
+
+static bool is_refused(struct life *life, char *how, size_t how_size)
+{
+    struct shard_life *shard = life->shard;
+    if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
+        session_abort(life->session, &shard->err);
+    if (shard->rc) {
+        snprintf(how, how_size, "%s", shard->err.text);
+        return true;
+    }
+    uint64_t owner = other_owner(life->session, shard);
+    if (owner != UINT64_MAX)
+        snprintf(how, how_size,
+                 "%s, which --collect names, may be shard %lu's as well; let the pattern tell them "
+                 "apart",
+                 shard->found.name, owner);
+    return owner != UINT64_MAX;
+}
+
+static void items_count(struct session *s, uint32_t seat, uint64_t n_items)
+{
+    s->shards->n_items_done += n_items;
+    s->shards->n_items_here += n_items;
+    s->shards->seat_items[seat] += n_items;
+}
+
+static void metrics_give(struct session *s, struct shard_progress progress)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    if (progress.seen == 0)
+        return;
+    buf_addf(&json, "{\"correct\":%lu,\"seen\":%lu}", progress.correct, progress.seen);
+    metrics_add(&s->hand.metrics, buf_str(&json));
+}
+
+bool shard_result_give(struct life *life, char *how, size_t how_size)
+{
+    struct session *s = life->session;
+    struct shard_life *shard = life->shard;
+    cleanup_buf struct buf line = BUF_INIT;
+    if (is_refused(life, how, how_size) || !life_part_ready(life))
+        return false;
+    result_describe(life, &line);
+    s->shards->results[shard->shard] = (struct shard_result){
+        steal_ptr(&shard->found.path), shard->found.bytes, shard->found.records};
+    items_count(s, life->seat, shard_share(s->shards, shard->shard).count);
+    metrics_give(s, shard_progress_of(life));
+    life_answered(life, 1);
+    s->hand.result = buf_str(&line);
+    session_event(s,
+                  (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = shard->shard});
+    return true;
+}

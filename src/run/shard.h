@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shard commands: a program is started once for each shard, a range of the items, and leaves one file
+ * behind. For the feeder a shard is an item, and its worker one that asks for one item as soon as its
+ * seat is filled; only then, with the shard known, is the process started. What it says at its end
+ * (collect.c), core judges as it does any worker's end.
+ *
+ *   template.c     {start}, {count} …           shard_plan.c   how many shards, what is filled in
+ *   shard_check.c  what is refused              shard_input.c  the file at {input}
+ *   shard.c        one life of one shard        collect.c      the file that it leaves behind
+ *   shard_join.c   the files of all, in one
+ *
+ * Committed is a line about the file (struct shard_result), the file itself before that.
+ */
+#pragma once
+
+#include "base/share.h"
+#include "run/collect.h"
+#include "run/session.h"
+#include "run/template.h"
+
+/* The file of a shard that is committed. */
+struct shard_result {
+    char *path; /* absolute; NULL: it is not committed */
+    uint64_t bytes;
+    uint64_t records; /* UINT64_MAX: not counted */
+};
+
+/* What is known of the shards of a run. */
+struct shards {
+    uint64_t n_items, n_shards;
+    uint64_t n_items_done, n_items_aside; /* of shards that are committed, or given up */
+    uint64_t n_items_here;                /* the former, by this session */
+    uint64_t *seat_items;                 /* the same for each seat */
+    uint32_t uses;                        /* of the command's placeholders: template_uses() */
+    char stamp[20];                       /* {run} */
+    char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
+    char *input_dir, *output_dir;         /* in the run's folder */
+    enum record_format format;    /* of the shards' files; FORMAT_AUTO: their names say it */
+    bool is_counted;              /* one record for each item is asked for */
+    const char *extension;        /* of {output}, with its dot; "" for none */
+    struct shard_result *results; /* [n_shards]; those committed have a path */
+    uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
+};
+
+/* ---- what is asked ---- */
+
+/* Does the request's command make it one for shards? */
+bool shard_is_asked(const struct map_request *request);
+/* ERR_USAGE for what cannot be, whether it is one or not. */
+MUST_CHECK int shard_check(const struct map_request *request, struct err *err);
+/* -o names a folder, by the slash at its end: the shards' files go there as they are. */
+bool shard_output_is_folder(const char *out_path);
+
+/* ---- the run ---- */
+
+/* Sizes the shards, or takes their sizes from the run that is resumed. s->source has been opened. */
+MUST_CHECK int shards_begin(struct session *s, struct err *err);
+/* As a run has them that is only looked at; *are_there false: it has none. */
+MUST_CHECK int shards_reopen(struct session *s, bool *are_there, struct err *err);
+void shards_free(struct shards *shards);
+struct share shard_share(const struct shards *shards, uint64_t shard);
+/* "shard 3 (items 30 to 39)" */
+void shard_name(const struct shards *shards, uint64_t shard, struct buf *out);
+/* Who is at work on a shard: where, with what at once, in which of the run's starts of a worker. */
+struct shard_at {
+    uint64_t shard;
+    uint32_t seat, number;
+    uint64_t batch;
+};
+/* What is filled in; `text` holds the values, each with a NUL behind it. */
+void shard_values(const struct session *s, const struct shard_at *at,
+                  struct template_values *values, struct buf *text);
+/* The command with everything filled in, NULL-terminated; give it back with shard_command_free. */
+char **shard_command_new(const struct session *s, const struct template_values *values);
+void shard_command_free(char **command);
+/* Its words as a shell would read them. */
+void shard_command_format(const char *const *command, struct buf *out);
+/* --dry-run: what would run where, on stdout. */
+void shards_print(const struct session *s);
+/* A shard is given up. */
+void shard_set_aside(struct shards *shards, uint64_t shard);
+/* On resume: which files are there still; a shard whose file is not is run again. */
+MUST_CHECK int shards_restore(struct session *s, struct err *err);
+
+/* ---- a life ---- */
+
+/* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
+const char *shard_cause_text(enum feed_cause cause);
+void shard_life_free(struct shard_life *shard);
+/* Fill a seat: it asks for a shard, and no process is there yet. */
+void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
+void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
+void shard_end(struct life *life);
+void shard_terminate(struct life *life);
+/* The shard's records, into a file at `path`. On any thread. */
+MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *path,
+                                 struct err *err);
+/*
+ * What it printed: progress is taken out of it, the rest is to be shown. Without bytes: the end of
+ * what was held back.
+ */
+void shard_printed(struct life *life, bool to_stderr, struct str bytes, struct buf *shown);
+/* How far it is; all 0 without a word about it. */
+struct shard_progress {
+    uint64_t items_done, correct, seen;
+};
+struct shard_progress shard_progress_of(const struct life *life);
+/* Its process is gone. False: its file is looked at first, then life_over is called again. */
+bool shard_is_settled(struct life *life, bool ended_well);
+/* Out of memory: at which batch, so that it can be smaller the next time. */
+void shard_oom_tell(struct life *life);
+/* It ended well: hand the result over. False: there is none, and `how` says why. */
+bool shard_result_give(struct life *life, char *how, size_t how_size);
+const char *const *shard_command(const struct life *life);
+void shard_environment(const struct life *life, struct env_list *env);
+/* What it is or was at work on, for messages: " at shard 3 (items 30 to 39)". */
+void shard_work_add(const struct life *life, struct buf *out);
+
+/* ---- the end ---- */
+
+/* A path as a JSON value: {"bytes": "<hex>"} where it is not UTF-8. */
+void shard_path_add(const char *path, struct buf *json_out);
+/*
+ * Prove that each shard is there once, and make one file or one folder of theirs: the output. None of
+ * them there: nothing is made. stats->n_results are records, UINT64_MAX if they cannot be counted.
+ */
+MUST_CHECK int shards_join(struct session *s, struct merge_stats *stats, struct err *err);
+/*
+ * For `muster results`: what the shards that are committed have left, joined into request->out_path.
+ * *are_there false: it is no run of shards. stats->n_asides: shards that are missing.
+ */
+MUST_CHECK int shards_so_far(struct store *store, const struct map_request *request,
+                             bool *are_there, struct merge_stats *stats, struct err *err);
+/* A session of this run was putting files into the folder that -o names. */
+bool shard_folder_is_begun(const char *run_dir);
+/* What muster itself made for the shards: inputs, and the files at {output}. */
+void shard_files_drop(struct session *s);
+/* First lines of the summary. stats NULL: the run did not complete. */
+void shard_summary_add(struct session *s, const struct merge_stats *stats, struct buf *out);
+/* Members of an object about a shard: "shard":3,"start":30,"count":10 */
+void shard_members_add(const struct shards *shards, uint64_t shard, struct buf *out);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What of a request for shards is refused, before anything is made.
+ */
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/fs.h"
+#include "run/shard.h"
+
+static uint32_t command_uses(const char *const *command)
+{
+    uint32_t uses = 0;
+    for (const char *const *word = command; word && *word; word++)
+        uses |= template_uses(str_of(*word));
+    return uses;
+}
+
+bool shard_is_asked(const struct map_request *r)
+{
+    return template_is_shard(command_uses(r->command));
+}
+
+bool shard_output_is_folder(const char *out_path)
+{
+    return out_path && str_ends_with(str_of(out_path), STR("/"));
+}
+
+/* Options that say something about single items, which muster does not see here. */
+#define FLAG(name) offsetof(struct map_request, name), sizeof(((struct map_request *)0)->name)
+static const struct {
+    size_t offset, size;
+    const char *option, *why;
+} unfit_options[] = {
+    {FLAG(join), "--join", "let the program write the input's fields itself"},
+    {FLAG(key_field), "--key", "the program's files are in its own order"},
+    {FLAG(any_order), "--order any", "the files are joined in the order of the shards"},
+    {FLAG(fixed_batches), "--fixed-batches", "a shard is the same on any device"},
+    {FLAG(longest_first), "--longest-first", "more --shards balance the load"},
+    {FLAG(weight_field), "--weight", "more --shards balance the load"},
+    {FLAG(is_raw), "--raw", "{input} holds the records as they stand"},
+    {FLAG(channel_path), "--channel-path", "a shard has no channel"},
+    {FLAG(loading_max), "--loading", "when a shard has loaded cannot be seen"},
+    {FLAG(start_limit_ms), "--start-timeout", "--timeout is the limit for a whole shard"},
+    {FLAG(silence_limit_ms), "--silence", "--timeout is the limit for a whole shard"},
+};
+
+static int options_check(const struct map_request *r, struct err *err)
+{
+    static const char zero[16];
+    for (size_t i = 0; i < countof(unfit_options); i++) {
+        const char *field = (const char *)r + unfit_options[i].offset;
+        ASSERT(unfit_options[i].size <= sizeof(zero));
+        if (memcmp(field, zero, unfit_options[i].size) != 0)
+            return fail(err, ERR_USAGE, "%s is not for shard commands: %s", unfit_options[i].option,
+                        unfit_options[i].why);
+    }
+    return 0;
+}
+
+static int placeholders_check(const struct map_request *r, struct err *err)
+{
+    int rc = r->collect ? template_check(str_of(r->collect), err) : 0;
+    if (rc)
+        return wrap(err, rc, "--collect");
+    for (const char *const *word = r->command; rc == 0 && *word; word++)
+        rc = template_check(str_of(*word), err);
+    return rc;
+}
+
+/* The options for shards, with a command that is for none. */
+static int no_shards_check(const struct map_request *r, struct err *err)
+{
+    const char *option = r->n_items > 0    ? "--items"
+                         : r->n_shards > 0 ? "--shards"
+                         : r->collect      ? "--collect"
+                         : r->any_count    ? "--any-count"
+                         : r->id_field     ? "--id"
+                         : r->is_union     ? "--union"
+                                           : NULL;
+    if (!option)
+        return shard_output_is_folder(r->out_path)
+                   ? fail(err, ERR_USAGE, "-o %s names a folder, which is for shard commands only",
+                          r->out_path)
+                   : 0;
+    int rc = placeholders_check(r, err);
+    return rc ? rc
+              : fail(err, ERR_USAGE,
+                     "%s is for shard commands, but the command holds no {start}, {count}, {end}, "
+                     "{shard}, {input} or {output}",
+                     option);
+}
+
+static int uses_check(const struct map_request *r, struct err *err)
+{
+    uint32_t uses = command_uses(r->command);
+    bool has_output = uses & 1u << PLACE_OUTPUT;
+    if (!has_output && !r->collect)
+        return fail(err, ERR_USAGE,
+                    "a shard command, but nothing says where its results are: let it write to "
+                    "{output}, or name its file by --collect 'results/*_{suffix}.jsonl'");
+    if (has_output && r->collect)
+        return fail(err, ERR_USAGE,
+                    "{output} and --collect both name the file of a shard; leave one out");
+    if (uses & 1u << PLACE_INPUT && r->n_items > 0)
+        return fail(err, ERR_USAGE,
+                    "{input} needs a data file; with --items the program opens its own data, by "
+                    "{start} and {count}");
+    if (uses & 1u << PLACE_BATCH && r->batch == 0)
+        return fail(err, ERR_USAGE, "{batch} needs --batch N");
+    if (r->collect && template_uses(str_of(r->collect)) & (1u << PLACE_INPUT | 1u << PLACE_OUTPUT))
+        return fail(err, ERR_USAGE, "--collect cannot hold {input} or {output}");
+    return 0;
+}
+
+static int inputs_check(const struct map_request *r, struct err *err)
+{
+    if (r->n_items > 0 && r->n_inputs > 0)
+        return fail(err, ERR_USAGE,
+                    "--items %lu and the input %s: leave one out; with an input its records are "
+                    "counted",
+                    r->n_items, r->inputs[0]);
+    if (r->n_items == 0 && r->n_inputs == 0)
+        return fail(err, ERR_USAGE,
+                    "no input: name a data file, or say --items N where the program opens its own");
+    return 0;
+}
+
+/* What the joiner cannot read. A name of none of these and of no known format is read as lines. */
+static const char *joinless_extension(const char *path)
+{
+    static const char *const joinless[] = {
+        ".pt",  ".pth", ".npy", ".npz",     ".safetensors", ".parquet", ".arrow", ".feather",
+        ".pkl", ".bin", ".h5",  ".hdf5",    ".tar",         ".zip",     ".gz",    ".zst",
+        ".xz",  ".png", ".wav", ".msgpack", ".ckpt",        ".pickle",  ".gguf",  ".tfrecord",
+    };
+    const char *extension = path_extension(path);
+    for (size_t i = 0; i < countof(joinless); i++)
+        if (strcasecmp(extension, joinless[i]) == 0)
+            return extension;
+    return NULL;
+}
+
+static int formats_check(const struct map_request *r, struct err *err)
+{
+    const char *joinless = NULL;
+    if (!r->out_path || shard_output_is_folder(r->out_path))
+        return 0;
+    if (!joinless && r->collect)
+        joinless = joinless_extension(r->collect);
+    if (!joinless)
+        joinless = joinless_extension(r->out_path);
+    if (!joinless)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "%s files cannot be joined into one; -o FOLDER/, with a slash at its end, puts the "
+                "shards' files there as they are",
+                joinless);
+}
+
+int shard_check(const struct map_request *r, struct err *err)
+{
+    if (!shard_is_asked(r))
+        return no_shards_check(r, err);
+    int rc = placeholders_check(r, err);
+    if (rc == 0)
+        rc = uses_check(r, err);
+    if (rc == 0)
+        rc = inputs_check(r, err);
+    if (rc == 0)
+        rc = options_check(r, err);
+    return rc ? rc : formats_check(r, err);
+}

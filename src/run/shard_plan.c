@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Into how many shards the items go, what they are called, and what is filled in for them. What is
+ * decided once for a run is kept among its facts, for a resume on other devices.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/rng.h"
+#include "base/xalloc.h"
+#include "run/shard.h"
+
+enum {
+    STAMP_LEN = 15, /* YYYYmmdd_HHMMSS */
+    SHARDS_MAX = 1000000,
+    SEED_BITS = 31
+};
+
+struct share shard_share(const struct shards *shards, uint64_t shard)
+{
+    return share_of(shards->n_items, shards->n_shards, shard);
+}
+
+void shard_name(const struct shards *shards, uint64_t shard, struct buf *out)
+{
+    struct share share = shard_share(shards, shard);
+    buf_addf(out, "shard %lu (item%s %lu", shard, share.count == 1 ? "" : "s", share.start);
+    if (share.count != 1)
+        buf_addf(out, " to %lu", share.start + share.count - 1);
+    buf_add_char(out, ')');
+}
+
+void shard_members_add(const struct shards *shards, uint64_t shard, struct buf *out)
+{
+    struct share share = shard_share(shards, shard);
+    buf_addf(out, "\"shard\":%lu,\"start\":%lu,\"count\":%lu", shard, share.start, share.count);
+}
+
+/* ---- sizes ---- */
+
+static int items_count(struct session *s, uint64_t *n_items, struct err *err)
+{
+    int rc = 0;
+    *n_items = s->request->n_items;
+    if (!s->source)
+        return 0;
+    while (rc == 0 && !source_is_complete(s->source))
+        rc = source_scan(s->source, 64 << 20, err);
+    *n_items = source_known(s->source);
+    if (rc == 0 && *n_items == 0)
+        rc = fail(err, ERR_USAGE, "the input holds no records; there is nothing to run");
+    return rc;
+}
+
+/* The run's folder has it in its name, unless the user named the folder. */
+static void stamp_make(const struct session *s, char out[20])
+{
+    const char *name = s->run_id ? s->run_id : "";
+    size_t len = strspn(name, "0123456789_");
+    if (len == STAMP_LEN && name[8] == '_')
+        snprintf(out, 20, "%.*s", STAMP_LEN, name);
+    else
+        clock_stamp(out, clock_wall_ms());
+}
+
+/* One shard a device: then it is called as its device is. */
+static bool is_one_a_device(const struct session *s, uint64_t n_shards)
+{
+    return n_shards == s->n_places && s->request->gpus_per_worker <= 1 &&
+           s->request->workers_per_gpu <= 1;
+}
+
+static void suffixes_make(const struct session *s, struct shards *shards)
+{
+    if (!is_one_a_device(s, shards->n_shards))
+        return;
+    shards->suffixes = xcalloc(shards->n_shards, sizeof(*shards->suffixes));
+    for (uint64_t k = 0; k < shards->n_shards; k++)
+        shards->suffixes[k] = xstrdup(s->places[k].seat.label);
+}
+
+static int shards_size(struct session *s, struct shards *shards, struct err *err)
+{
+    int rc = items_count(s, &shards->n_items, err);
+    if (rc)
+        return rc;
+    uint64_t wanted = s->request->n_shards > 0 ? s->request->n_shards : s->n_places;
+    shards->n_shards = MIN(wanted, shards->n_items);
+    if (shards->n_shards < wanted)
+        log_add(s->log, LOG_WARN, "map", "%lu item%s make %lu shard%s, not %lu: none is empty",
+                shards->n_items, shards->n_items == 1 ? "" : "s", shards->n_shards,
+                shards->n_shards == 1 ? "" : "s", wanted);
+    stamp_make(s, shards->stamp);
+    suffixes_make(s, shards);
+    return 0;
+}
+
+/* ---- what is kept ---- */
+
+static int facts_write(struct session *s, const struct shards *shards, struct err *err)
+{
+    char items[24], count[24];
+    cleanup_buf struct buf suffixes = BUF_INIT;
+    snprintf(items, sizeof(items), "%" PRIu64, shards->n_items);
+    snprintf(count, sizeof(count), "%" PRIu64, shards->n_shards);
+    for (uint64_t k = 0; shards->suffixes && k < shards->n_shards; k++)
+        buf_addf(&suffixes, "%s%s", k > 0 ? "," : "", shards->suffixes[k]);
+    int rc = store_set(s->store, "shard_run", shards->stamp, err);
+    if (rc == 0)
+        rc = store_set(s->store, "shard_items", items, err);
+    if (rc == 0)
+        rc = store_set(s->store, "shard_suffixes", buf_text(&suffixes), err);
+    if (rc == 0)
+        rc = store_set(s->store, "items", count, err); /* of the ledger, whose items are shards */
+    return rc ? rc : store_set(s->store, "shards", count, err);
+}
+
+static int facts_parse(const struct session *s, struct shards *shards, const char *items,
+                       const char *count, const char *stamp, const char *suffixes, struct err *err)
+{
+    struct str rest = str_of(suffixes), suffix;
+    uint64_t n = 0;
+    if (!items || !stamp || strlen(stamp) != STAMP_LEN ||
+        u64_parse(str_of(items), 1, UINT64_MAX, &shards->n_items, NULL) != 0 ||
+        u64_parse(str_of(count), 1, MIN(shards->n_items, (uint64_t)SHARDS_MAX), &shards->n_shards,
+                  NULL) != 0)
+        return fail(err, ERR_DATA, "%s/run.db is damaged: the facts about its shards", s->run_dir);
+    snprintf(shards->stamp, sizeof(shards->stamp), "%s", stamp);
+    if (rest.len == 0)
+        return 0;
+    shards->suffixes = xcalloc(shards->n_shards, sizeof(*shards->suffixes));
+    while (n < shards->n_shards && str_next(&rest, ',', &suffix))
+        shards->suffixes[n++] = xasprintf("%.*s", (int)suffix.len, suffix.at);
+    return n == shards->n_shards
+               ? 0
+               : fail(err, ERR_DATA, "%s/run.db is damaged: its shards' suffixes", s->run_dir);
+}
+
+/* *is_there: the run had begun to have shards. */
+static int facts_read(struct session *s, struct shards *shards, bool *is_there, struct err *err)
+{
+    static const char *const keys[] = {"shard_items", "shards", "shard_run", "shard_suffixes"};
+    char *facts[countof(keys)] = {NULL};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(keys); i++)
+        rc = store_get(s->store, keys[i], &facts[i], err);
+    *is_there = rc == 0 && facts[1];
+    if (*is_there)
+        rc = facts_parse(s, shards, facts[0], facts[1], facts[2], facts[3], err);
+    for (size_t i = 0; i < countof(keys); i++)
+        free(facts[i]);
+    return rc;
+}
+
+static int shards_resume(struct session *s, struct shards *shards, bool *is_there, struct err *err)
+{
+    uint64_t n_items;
+    int rc = facts_read(s, shards, is_there, err);
+    if (rc || !*is_there)
+        return rc;
+    rc = items_count(s, &n_items, err);
+    if (rc == 0 && n_items != shards->n_items)
+        rc = fail(err, ERR_USAGE, "the run began with %lu items, now there are %lu",
+                  shards->n_items, n_items);
+    return rc;
+}
+
+/* As the shards' files are called: by their name, where it says something, else as the output. */
+static enum record_format files_format(const struct map_request *r, const char *name)
+{
+    static const enum record_format same[] = {
+        [OUT_AUTO] = FORMAT_AUTO, [OUT_JSONL] = FORMAT_JSONL, [OUT_JSON] = FORMAT_JSON,
+        [OUT_CSV] = FORMAT_CSV,   [OUT_TSV] = FORMAT_TSV,     [OUT_LINES] = FORMAT_LINES,
+    };
+    bool is_said =
+        record_format_of_path(name) != FORMAT_LINES || str_ends_with(str_of(name), STR(".txt"));
+    if (is_said || shard_output_is_folder(r->out_path))
+        return FORMAT_AUTO;
+    return same[r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out];
+}
+
+static void format_choose(const struct map_request *r, struct shards *shards)
+{
+    cleanup_free char *name =
+        r->collect ? xstrdup(r->collect) : xasprintf("output%s", shards->extension);
+    bool is_known = record_format_of_path(name) != FORMAT_LINES;
+    shards->format = files_format(r, name);
+    shards->is_counted = !r->any_count && (is_known || !shard_output_is_folder(r->out_path));
+}
+
+static const char *output_extension(const struct map_request *r)
+{
+    static const char *const extensions[] = {
+        [OUT_AUTO] = "",    [OUT_JSONL] = ".jsonl", [OUT_JSON] = ".json",
+        [OUT_CSV] = ".csv", [OUT_TSV] = ".tsv",     [OUT_LINES] = ".txt",
+    };
+    if (r->format_out != OUT_AUTO)
+        return extensions[r->format_out];
+    return shard_output_is_folder(r->out_path) ? "" : path_extension(r->out_path);
+}
+
+static uint32_t uses_of(const struct map_request *r)
+{
+    uint32_t uses = r->collect ? template_uses(str_of(r->collect)) : 0;
+    for (const char *const *word = r->command; *word; word++)
+        uses |= template_uses(str_of(*word));
+    return uses;
+}
+
+static int names_check(const struct session *s, const struct shards *shards, struct err *err)
+{
+    const char *collect = s->request->collect;
+    if (shards->n_shards > SHARDS_MAX)
+        return fail(err, ERR_USAGE, "%lu shards are too many, the most is %d", shards->n_shards,
+                    SHARDS_MAX);
+    if (!collect || shards->n_shards == 1 || template_tells_apart(template_uses(str_of(collect))))
+        return 0;
+    return fail(err, ERR_USAGE,
+                "--collect '%s' names the same file for all %lu shards; let the program put "
+                "{suffix}, {shard} or {start} into its file's name, and here",
+                collect, shards->n_shards);
+}
+
+int shards_reopen(struct session *s, bool *are_there, struct err *err)
+{
+    struct shards *shards = s->shards = xcalloc(1, sizeof(*shards));
+    uv_mutex_init(&shards->source_lock);
+    int rc = facts_read(s, shards, are_there, err);
+    if (rc == 0 && *are_there)
+        shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
+    return rc;
+}
+
+int shards_begin(struct session *s, struct err *err)
+{
+    struct shards *shards = xcalloc(1, sizeof(*shards));
+    bool is_there = false;
+    s->shards = shards;
+    uv_mutex_init(&shards->source_lock);
+    shards->uses = uses_of(s->request);
+    shards->extension = output_extension(s->request);
+    format_choose(s->request, shards);
+    shards->input_dir = path_join(s->run_dir, "shard-input");
+    shards->output_dir = path_join(s->run_dir, "shard-output");
+    int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;
+    if (rc == 0 && !is_there)
+        rc = shards_size(s, shards, err);
+    if (rc == 0)
+        rc = names_check(s, shards, err);
+    if (rc == 0 && !is_there && s->store)
+        rc = facts_write(s, shards, err);
+    if (rc == 0)
+        shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
+    shards->seat_items = xcalloc(s->n_places, sizeof(*shards->seat_items));
+    return rc;
+}
+
+void shards_free(struct shards *shards)
+{
+    if (!shards)
+        return;
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        if (shards->results)
+            free(shards->results[k].path);
+        if (shards->suffixes)
+            free(shards->suffixes[k]);
+    }
+    free(shards->results);
+    free(shards->seat_items);
+    free(shards->suffixes);
+    free(shards->input_dir);
+    free(shards->output_dir);
+    uv_mutex_destroy(&shards->source_lock);
+    free(shards);
+}
+
+void shard_set_aside(struct shards *shards, uint64_t shard)
+{
+    shards->n_items_aside += shard_share(shards, shard).count;
+}
+
+/* ---- what is filled in ---- */
+
+static void devices_add(const struct session *s, uint32_t seat, bool wants_uuid, struct buf *out)
+{
+    const struct seat *at = &s->places[seat].seat;
+    for (size_t d = 0; d < at->n_devices; d++) {
+        const struct device *device = &s->devices.at[at->devices[d]];
+        if (d > 0)
+            buf_add_char(out, ',');
+        if (wants_uuid)
+            buf_add_text(out, device->uuid);
+        else
+            buf_addf(out, "%d", device->index);
+    }
+}
+
+static void suffix_add(const struct shards *shards, uint64_t shard, struct buf *out)
+{
+    if (shards->suffixes)
+        buf_add_text(out, shards->suffixes[shard]);
+    else
+        buf_addf(out, "shard_%lu", shard);
+}
+
+/* Named so that they sort as the shards do. */
+static void file_add(const struct shards *shards, const char *folder, uint64_t shard,
+                     const char *extension, struct buf *out)
+{
+    int digits = snprintf(NULL, 0, "%" PRIu64, shards->n_shards - 1);
+    buf_addf(out, "%s/shard_%0*" PRIu64 "%s", folder, digits, shard, extension);
+}
+
+static const char *input_extension(const struct session *s)
+{
+    static const char *const extensions[] = {
+        [FORMAT_AUTO] = "",      [FORMAT_LINES] = ".txt", [FORMAT_JSONL] = ".jsonl",
+        [FORMAT_JSON] = ".json", [FORMAT_CSV] = ".csv",   [FORMAT_TSV] = ".tsv",
+    };
+    return s->source ? extensions[source_format(s->source)] : "";
+}
+
+static void value_add(const struct session *s, const struct shard_at *at, enum placeholder which,
+                      struct buf *out)
+{
+    const struct shards *shards = s->shards;
+    struct share share = shard_share(shards, at->shard);
+    uint64_t seed = item_seed(s->base_seed, share.start) >> (64 - SEED_BITS);
+    switch (which) {
+    case PLACE_START:
+        buf_addf(out, "%lu", share.start);
+        return;
+    case PLACE_COUNT:
+        buf_addf(out, "%lu", share.count);
+        return;
+    case PLACE_END:
+        buf_addf(out, "%lu", share.start + share.count);
+        return;
+    case PLACE_SHARD:
+        buf_addf(out, "%lu", at->shard);
+        return;
+    case PLACE_INPUT:
+        file_add(shards, shards->input_dir, at->shard, input_extension(s), out);
+        return;
+    case PLACE_OUTPUT:
+        file_add(shards, shards->output_dir, at->shard, shards->extension, out);
+        return;
+    case PLACE_SHARDS:
+        buf_addf(out, "%lu", shards->n_shards);
+        return;
+    case PLACE_GPU:
+        devices_add(s, at->seat, false, out);
+        return;
+    case PLACE_GPU_UUID:
+        devices_add(s, at->seat, true, out);
+        return;
+    case PLACE_SEED:
+        buf_addf(out, "%lu", seed);
+        return;
+    case PLACE_SUFFIX:
+        suffix_add(shards, at->shard, out);
+        return;
+    case PLACE_BATCH:
+        buf_addf(out, "%lu", at->batch);
+        return;
+    case PLACE_RUN:
+        buf_add_text(out, shards->stamp);
+        return;
+    case PLACE_RUN_DIR:
+        buf_add_text(out, s->run_dir);
+        return;
+    case PLACE_ATTEMPT:
+        buf_addf(out, "%u", at->number);
+        return;
+    case PLACEHOLDERS_COUNT:
+        break;
+    }
+    BUG("placeholder %d", (int)which);
+}
+
+void shard_values(const struct session *s, const struct shard_at *at,
+                  struct template_values *values, struct buf *text)
+{
+    size_t begins[PLACEHOLDERS_COUNT + 1];
+    for (size_t i = 0; i < PLACEHOLDERS_COUNT; i++) {
+        begins[i] = text->len;
+        value_add(s, at, (enum placeholder)i, text);
+        buf_add_char(text, '\0'); /* each is a C string as well */
+    }
+    begins[PLACEHOLDERS_COUNT] = text->len;
+    for (size_t i = 0; i < PLACEHOLDERS_COUNT; i++)
+        values->of[i] = (struct str){text->at + begins[i], begins[i + 1] - begins[i] - 1};
+}
+
+char **shard_command_new(const struct session *s, const struct template_values *values)
+{
+    const char *const *words = s->request->command;
+    size_t n_words = 0;
+    while (words[n_words])
+        n_words++;
+    char **command = xcalloc(n_words + 1, sizeof(*command));
+    for (size_t i = 0; i < n_words; i++) {
+        struct buf word = BUF_INIT;
+        template_fill(str_of(words[i]), values, &word);
+        command[i] = buf_steal(&word);
+    }
+    return command;
+}
+
+void shard_command_format(const char *const *command, struct buf *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,@%+";
+    for (const char *const *word = command; *word; word++) {
+        bool is_plain = **word && strspn(*word, plain) == strlen(*word);
+        buf_add_text(out, word == command ? "" : " ");
+        if (is_plain) {
+            buf_add_text(out, *word);
+            continue;
+        }
+        buf_add_char(out, '\'');
+        for (const char *at = *word; *at; at++)
+            if (*at == '\'')
+                buf_add_text(out, "'\\''");
+            else
+                buf_add_char(out, *at);
+        buf_add_char(out, '\'');
+    }
+}
+
+void shards_print(const struct session *s)
+{
+    const struct shards *shards = s->shards;
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
+        struct template_values values;
+        /* The first ones go to the workers in their order; the others to whoever is done. */
+        struct shard_at at = {k, (uint32_t)(k % s->n_places), (uint32_t)k + 1, s->request->batch};
+        shard_values(s, &at, &values, &text);
+        char **command = shard_command_new(s, &values);
+        shard_name(shards, k, &line);
+        buf_addf(&line, "%s %s: ", k < s->n_places ? " on" : " when a worker is free, say",
+                 s->places[at.seat].seat.label);
+        shard_command_format((const char *const *)command, &line);
+        printf("%s\n", buf_text(&line));
+        shard_command_free(command);
+    }
+}
+
+void shard_command_free(char **command)
+{
+    for (char **word = command; word && *word; word++)
+        free(*word);
+    free(command);
+}
