@@ -49,6 +49,8 @@ class Csv:
             out.write(self.end * rng.randrange(3))
         for _ in range(rng.choice([0, 1, 5, 60, 400])):
             writer.writerow([text(rng) for _ in header])
+            if rng.randrange(15) == 0:  # as it stands, like Python
+                out.write(self.delimiter.join(['5" x 6"'] + ["p"] * (len(header) - 1)) + self.end)
             if rng.randrange(20) == 0:
                 out.write(self.end * rng.randrange(1, 4))
         mark = BOM if rng.randrange(3) == 0 else b""
