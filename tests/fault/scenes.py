@@ -169,5 +169,5 @@ SCENES = [
     scene("detach", "--detach", detaches=True),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv"}),
-    scene("nvml helper", has_gpus=True, helper="nvml-helper", kinds=HELPER_KINDS),
+    scene("device helper", has_gpus=True, helper="device-helper", kinds=HELPER_KINDS),
 ]
