@@ -255,7 +255,8 @@ static int show(struct app *app, const struct gpus_request *request, const struc
     struct device_list list;
     cleanup_buf struct buf notes = BUF_INIT;
     cleanup_buf struct buf out = BUF_INIT;
-    struct probe_opts opts = {.self_path = app->self_path, .ignore_visibility = request->all};
+    struct probe_opts opts = {.self_path = app->self_path, .ignore_visibility = request->all,
+                              .wants_details = request->json};
     int rc = probe_universe(&opts, spec, &list, &notes, err);
     if (rc)
         return rc;

@@ -124,6 +124,8 @@ static int header_read(struct source *source, struct source_file *file, struct b
 static int header_set(struct source *source, const char *name, struct err *err)
 {
     const struct csv_row *header = &source->header;
+    if (!source->is_converted)
+        return 0; /* names are keys of objects only */
     source->key_ends = xcalloc(header->n_fields, sizeof(*source->key_ends));
     for (size_t i = 0; i < header->n_fields; i++) {
         struct str column = csv_field(header, i);
@@ -174,6 +176,7 @@ static int csv_begin(struct source *source, struct source_file *file, struct err
     file->is_begun = true;
     if (text.len == 0)
         return 0; /* an empty file has no header and no items */
+    file->has_header = true;
     rc = csv_parse(&row, text, source->separator, err);
     if (rc)
         return wrap(err, rc, "%s: header", file->input.name);

@@ -51,7 +51,10 @@ static int out_format_settle(struct join *join, const char *output, struct err *
         return fail(err, ERR_USAGE,
                     "files of one JSON object each have no records to know by an id");
     if (join->is_metadata && format != OUT_JSON)
-        return fail(err, ERR_USAGE, "files of one JSON object each become one such file (json)");
+        return fail(
+            err, ERR_USAGE,
+            "files of one JSON object each become one such file, json; if they have one value "
+            "a line, say --format jsonl");
     join->stats->out_format = format;
     return 0;
 }
@@ -176,26 +179,25 @@ static int output_fill(struct join *join, struct err *err)
 
 static int output_write(struct join *join, const char *output, struct err *err)
 {
-    struct outfile file = OUTFILE_INIT;
-    join->out = &file;
-    int rc = outfile_open(&file, output, join->opts->force, err);
+    join->out = &join->file;
+    int rc = outfile_open(join->out, output, join->opts->force, err);
     if (rc == 0)
         rc = output_fill(join, err);
     if (rc == 0 && join->opts->placing)
-        rc = outfile_sync(&file, err);
+        rc = outfile_sync(join->out, err);
     if (rc == 0 && join->opts->placing)
-        rc = join->opts->placing(join->opts->context, file.fd, err);
+        rc = join->opts->placing(join->opts->context, join->out->fd, err);
     if (rc == 0)
-        rc = outfile_commit(&file, err);
-    join->stats->n_bytes = file.bytes;
-    outfile_close(&file);
+        rc = outfile_commit(join->out, err);
+    join->stats->n_bytes = join->file.bytes;
+    outfile_close(join->out);
     return rc;
 }
 
 static int join_run(const struct join_opts *opts, const char *const *paths, size_t n_paths,
                     const char *output, bool is_dry, struct join_stats *stats, struct err *err)
 {
-    struct join join = {.opts = opts, .stats = stats};
+    struct join join = {.opts = opts, .stats = stats, .file = OUTFILE_INIT};
     int rc = join_open(&join, paths, n_paths, err);
     stats->format = join.format;
     stats->is_metadata = join.is_metadata;

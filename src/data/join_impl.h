@@ -57,7 +57,8 @@ struct join {
     struct csv_row columns; /* and taken apart */
     struct window window;
     struct id_table *ids; /* NULL: none are looked at in this pass */
-    struct outfile *out;  /* NULL: nothing is written in this pass */
+    struct outfile file;
+    struct outfile *out;  /* that file; NULL: nothing is written in this pass */
     bool has_notes;       /* in this pass */
     const char *line_end; /* "\n" or "\r\n"; NULL: no file has said yet */
     uint64_t n_records;

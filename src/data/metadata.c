@@ -76,6 +76,7 @@ static void keep_add(const struct str *values, size_t n_values, struct buf *out)
     buf_add_char(out, ']');
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion) */
 static int level_merge(const struct level *level, struct buf *out, struct err *err);
 
 static bool are_objects(const struct str *values, size_t n_values)
@@ -86,6 +87,7 @@ static bool are_objects(const struct str *values, size_t n_values)
     return true;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): at most as deep as a JSON value may be, JSON_DEPTH_MAX */
 static int below_merge(const struct level *level, struct str key, const struct str *values,
                        struct buf *out, struct err *err)
 {
@@ -171,6 +173,8 @@ static int level_merge(const struct level *level, struct buf *out, struct err *e
     }
     return rc;
 }
+
+/* NOLINTEND(misc-no-recursion) */
 
 /* A part that is itself a merge stands for those that it lists. */
 static uint64_t gpus_add(const struct members *part, struct str text, bool is_first,

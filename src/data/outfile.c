@@ -68,9 +68,9 @@ int outfile_open(struct outfile *file, const char *path, bool overwrite, struct 
 }
 
 /* The disk works while the merge goes on; the sync at the end then waits for little. */
-static void writeback_begin(struct outfile *file)
+static void writeback_begin(struct outfile *file, uint64_t bytes_min)
 {
-    if (file->is_direct || file->bytes - file->sent_bytes < WRITEBACK_BYTES)
+    if (file->is_direct || file->bytes - file->sent_bytes < bytes_min)
         return;
     /* Only a hint: a file system that does not know it loses nothing. */
     sync_file_range(file->fd, (off_t)file->sent_bytes, (off_t)(file->bytes - file->sent_bytes),
@@ -84,7 +84,7 @@ static int bytes_write(struct outfile *file, struct str bytes, struct err *err)
     if (rc)
         return wrap(err, rc, "%s", file->name);
     file->bytes += bytes.len;
-    writeback_begin(file);
+    writeback_begin(file, WRITEBACK_BYTES);
     return 0;
 }
 
@@ -111,23 +111,19 @@ int outfile_pump(struct outfile *file, struct err *err)
     return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
 }
 
-/*
- * Give the nameless file a name: its own if that must be new, else one beside it, for the rename.
- */
-static int name_give(struct outfile *file, struct err *err)
+static int link_self(const struct outfile *file, const char *path)
 {
     char self[64];
     snprintf(self, sizeof(self), "/proc/self/fd/%d", file->fd);
-    if (!file->overwrite) {
-        if (linkat(AT_FDCWD, self, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) == 0)
-            return 0;
-        if (errno == EEXIST)
-            return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
-        return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
-    }
+    return linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+}
+
+/* Give the nameless file a name beside its own, for the rename. */
+static int beside_give(struct outfile *file, struct err *err)
+{
     char *beside = xasprintf("%s.new", file->path);
     unlink(beside);
-    if (linkat(AT_FDCWD, self, AT_FDCWD, beside, AT_SYMLINK_FOLLOW) != 0) {
+    if (link_self(file, beside) != 0) {
         free(beside);
         return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
     }
@@ -135,16 +131,49 @@ static int name_give(struct outfile *file, struct err *err)
     return 0;
 }
 
+/* Its own name if that must be new, else one beside it. */
+static int name_give(struct outfile *file, struct err *err)
+{
+    if (file->overwrite)
+        return beside_give(file, err);
+    if (link_self(file, file->path) == 0)
+        return 0;
+    if (errno == EEXIST)
+        return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
+    return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
+}
+
+int outfile_finish(struct outfile *file, bool is_parked, struct err *err)
+{
+    int rc = flush(file, err);
+    buf_release(&file->pending);
+    if (rc || file->is_direct)
+        return rc;
+    writeback_begin(file, 1);
+    if (is_parked && !file->beside)
+        rc = beside_give(file, err);
+    if (rc == 0 && is_parked)
+        fd_close(&file->fd);
+    return rc;
+}
+
 int outfile_sync(struct outfile *file, struct err *err)
 {
+    bool is_parked = file->fd < 0;
+    if (is_parked)
+        file->fd = open(file->beside, O_WRONLY | O_CLOEXEC);
+    if (file->fd < 0)
+        return wrap(err, fail_errno(err, "open %s again", file->beside), "%s", file->name);
     int rc = flush(file, err);
     if (rc == 0 && !file->is_direct && fsync(file->fd) != 0)
         rc = wrap(err, fail_errno(err, "sync"), "%s", file->name);
     file->is_synced = rc == 0;
+    if (is_parked)
+        fd_close(&file->fd);
     return rc;
 }
 
-int outfile_commit(struct outfile *file, struct err *err)
+int outfile_place(struct outfile *file, struct err *err)
 {
     int rc = file->is_synced ? 0 : outfile_sync(file, err);
     if (rc || file->is_direct)
@@ -164,7 +193,13 @@ int outfile_commit(struct outfile *file, struct err *err)
             return wrap(err, fail_errno(err, "rename %s", file->beside), "%s", file->name);
         free(steal_ptr(&file->beside));
     }
-    return fsync_parent(file->path, err);
+    return 0;
+}
+
+int outfile_commit(struct outfile *file, struct err *err)
+{
+    int rc = outfile_place(file, err);
+    return rc || file->is_direct ? rc : fsync_parent(file->path, err);
 }
 
 void outfile_close(struct outfile *file)

@@ -33,8 +33,16 @@ MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwri
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
 /* These bytes, behind what is pending, without another copy. */
 MUST_CHECK int outfile_write(struct outfile *file, struct str bytes, struct err *err);
+/*
+ * All that there is was added; the disk may begin, while other files are written. Parked, the
+ * descriptor is given back, for more files than can be open: until it is put in place it is called
+ * <name>.new.
+ */
+MUST_CHECK int outfile_finish(struct outfile *file, bool is_parked, struct err *err);
 /* Everything on disk, not yet in place. */
 MUST_CHECK int outfile_sync(struct outfile *file, struct err *err);
+/* Everything on disk, then in place; the folder's entry may be lost in a power cut. */
+MUST_CHECK int outfile_place(struct outfile *file, struct err *err);
 /* Everything on disk, then in place. */
 MUST_CHECK int outfile_commit(struct outfile *file, struct err *err);
 /* Drops what was not committed. Fine after a commit. */

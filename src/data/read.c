@@ -59,15 +59,6 @@ static const char *cursor_text(const struct cursor *c)
     return c->at + (c->offset - c->base);
 }
 
-/* A search for record ends from a cursor on. */
-struct find {
-    uint64_t ends_max;
-    size_t bytes_max; /* look about so far; further only if the first record needs it, */
-    bool is_strict;   /* and not even then: n_ends may come out 0 */
-    struct split_tally tally;
-    bool has_end; /* false: the last record of a file, without newline */
-};
-
 /* One look at what the window has, at most `look` bytes. False if no end is in it. */
 static bool cursor_look(const struct source *source, const struct cursor *c, struct find *find,
                         size_t look, bool is_all, bool *is_flawed)
@@ -83,7 +74,7 @@ static bool cursor_look(const struct source *source, const struct cursor *c, str
     return find->tally.n_ends > 0;
 }
 
-static int cursor_find(struct source *source, struct cursor *c, struct find *find, struct err *err)
+int cursor_find(struct source *source, struct cursor *c, struct find *find, struct err *err)
 {
     const struct input *input = &source->files[c->file].input;
     size_t bytes_max = MAX(find->bytes_max, SPLIT_BLOCK_BYTES);
@@ -113,7 +104,7 @@ static int cursor_find(struct source *source, struct cursor *c, struct find *fin
     }
 }
 
-static void cursor_advance(struct cursor *c, const struct split_tally *tally)
+void cursor_advance(struct cursor *c, const struct split_tally *tally)
 {
     c->item += tally->n_ends;
     c->offset += tally->after_end;
@@ -134,8 +125,7 @@ static void cursor_place(const struct source *source, struct cursor *c, uint64_t
     c->load_bytes = LOAD_BYTES_MIN;
 }
 
-/* The cursor that stands at the item, or the one idle longest, moved there. */
-static int cursor_at(struct source *source, uint64_t item, struct cursor **out, struct err *err)
+int cursor_at(struct source *source, uint64_t item, struct cursor **out, struct err *err)
 {
     ASSERT(item < source->n_known);
     size_t file = file_of_item(source, item);
@@ -165,12 +155,8 @@ static int cursor_at(struct source *source, uint64_t item, struct cursor **out, 
     return 0;
 }
 
-/*
- * The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves
- * again.
- */
-static int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
-                       struct err *err)
+int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
+                struct err *err)
 {
     struct find find = {.ends_max = 1, .bytes_max = SIZE_MAX};
     int rc = cursor_find(source, c, &find, err);
@@ -182,6 +168,20 @@ static int cursor_take(struct source *source, struct cursor *c, struct str *reco
     *line = c->line + n_lines_before;
     cursor_advance(c, &find.tally);
     return 0;
+}
+
+void cursor_seek(struct cursor *c, size_t file, uint64_t offset)
+{
+    bool is_near = c->is_set && c->file == file && c->base <= offset && offset <= c->base + c->len;
+    if (!is_near) {
+        c->base = offset;
+        c->len = 0;
+        c->load_bytes = LOAD_BYTES_MIN;
+    }
+    c->is_set = true;
+    c->file = file;
+    c->offset = offset;
+    c->line = 1;
 }
 
 /* The item under the cursor, added to out; errors name its place. */

@@ -6,6 +6,7 @@
  *   index.c   a sparse list of places where records begin
  *   read.c    items back from their numbers, by cursors
  *   convert.c a record's bytes into the item
+ * and by those that cut the files into parts, cut*.c.
  */
 #pragma once
 
@@ -42,6 +43,7 @@ struct source_file {
     struct input input;
     uint64_t first_item, n_items;
     bool is_begun;                 /* the head was looked at */
+    bool has_header;               /* CSV: it is not empty */
     bool is_scanned;               /* to the end */
     uint64_t begin_at, begin_line; /* of the first record */
     /* The scanner: whole blocks up to scan_at are in n_items; n_tail more end in what follows. */
@@ -63,6 +65,15 @@ struct cursor {
     size_t len, cap;
     size_t load_bytes; /* of the next read: small after a jump, then growing */
     uint64_t used_at;
+};
+
+/* A search for record ends from a cursor on. */
+struct find {
+    uint64_t ends_max;
+    size_t bytes_max; /* look about so far; further only if the first record needs it, */
+    bool is_strict;   /* and not even then: n_ends may come out 0 */
+    struct split_tally tally;
+    bool has_end; /* false: the last record of a file, without newline */
 };
 
 struct source {
@@ -93,6 +104,21 @@ struct source {
 
 /* For tests: windows this small put every boundary everywhere. A multiple of 64. */
 void source_tune(struct source *source, size_t window_bytes, uint64_t index_stride_bytes);
+
+/* The cursor that stands at the item, or the one idle longest, moved there. */
+MUST_CHECK int cursor_at(struct source *source, uint64_t item, struct cursor **out,
+                         struct err *err);
+MUST_CHECK int cursor_find(struct source *source, struct cursor *c, struct find *find,
+                           struct err *err);
+void cursor_advance(struct cursor *c, const struct split_tally *tally);
+/*
+ * The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves
+ * again.
+ */
+MUST_CHECK int cursor_take(struct source *source, struct cursor *c, struct str *record,
+                           uint64_t *line, struct err *err);
+/* Moves the caller's own cursor forward to a place where a record begins. */
+void cursor_seek(struct cursor *c, size_t file, uint64_t offset);
 
 /* Looks at the beginning of a file when enough of it is there; sets is_begun. */
 MUST_CHECK int head_begin(struct source *source, struct source_file *file, struct err *err);

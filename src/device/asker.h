@@ -3,7 +3,8 @@
  * The helper's side: what a vendor's part of it offers, and what it has to speak with. The helper is
  * the only process that asks drivers, because any query may hang in the kernel.
  *
- *   device-helper list KIND [brief=2,5] [gone=3]        every device of a kind, then the distances
+ *   device-helper list KIND [detail] [brief=2,5] [gone=3]
+ *                                                       every device of a kind, then the distances
  *   device-helper watch PERIOD_MS [gone=1] KIND:UUID…   samples, until standard input ends
  *
  * It answers in lines on stdout, told apart by their first character:
@@ -24,7 +25,7 @@ struct asker {
     const struct device_probe *probe;
     void *state; /* the probe's own */
     int number;  /* of the device that is being asked, for announcements */
-    bool is_open;
+    bool is_open, wants_details;
 };
 
 /* How the devices of one vendor are asked. The number of a device is its physical one. */

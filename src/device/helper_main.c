@@ -238,11 +238,14 @@ static int list_main(int argc, char **argv)
             vendor = &vendors[v];
     if (!vendor)
         return refuse();
-    for (int i = 1; i < argc; i++)
-        if (!take_set(argv[i], "brief=", brief) && !take_set(argv[i], "gone=", gone))
-            return refuse();
-    end_with_parent();
     struct asker asker = {.probe = vendor->probe};
+    for (int i = 1; i < argc; i++) {
+        bool is_detail = strcmp(argv[i], "detail") == 0;
+        asker.wants_details |= is_detail;
+        if (!is_detail && !take_set(argv[i], "brief=", brief) && !take_set(argv[i], "gone=", gone))
+            return refuse();
+    }
+    end_with_parent();
     bool is_open = asker_open(&asker);
     if (is_open)
         list_all(&asker, vendor->kind, brief, gone);

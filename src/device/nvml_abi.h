@@ -29,6 +29,12 @@ enum {
     NVML_P2P_NVLINK = 2
 };
 
+/* nvmlTemperatureThresholds, NVML_NVLINK_MAX_LINKS */
+enum {
+    NVML_SLOWDOWN = 1,
+    NVML_LINKS_MAX = 18
+};
+
 /* nvmlGpuTopologyLevel: one board, one switch, several switches, host bridge, NUMA node, system */
 enum nvml_near {
     NVML_NEAR_BOARD = 0,
@@ -100,7 +106,17 @@ typedef struct nvml_device_opaque *nvml_device;
     X(mig_count_max, "nvmlDeviceGetMaxMigDeviceCount", (nvml_device, unsigned *))                  \
     X(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex", (nvml_device, unsigned, nvml_device *)) \
     X(common_ancestor, "nvmlDeviceGetTopologyCommonAncestor", (nvml_device, nvml_device, int *))   \
-    X(p2p_status, "nvmlDeviceGetP2PStatus", (nvml_device, nvml_device, int, int *))
+    X(p2p_status, "nvmlDeviceGetP2PStatus", (nvml_device, nvml_device, int, int *))                \
+    X(persistence, "nvmlDeviceGetPersistenceMode", (nvml_device, unsigned *))                      \
+    X(compute_mode, "nvmlDeviceGetComputeMode", (nvml_device, unsigned *))                         \
+    X(pcie_gen, "nvmlDeviceGetCurrPcieLinkGeneration", (nvml_device, unsigned *))                  \
+    X(pcie_gen_max, "nvmlDeviceGetMaxPcieLinkGeneration", (nvml_device, unsigned *))               \
+    X(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                     \
+    X(pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                  \
+    X(nvlink_state, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, unsigned *))               \
+    X(threshold, "nvmlDeviceGetTemperatureThreshold", (nvml_device, unsigned, unsigned *))         \
+    X(clock_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons",                                  \
+      (nvml_device, unsigned long long *))
 
 struct nvml {
     void *library;

@@ -74,6 +74,42 @@ static void ask_state(const struct asker *asker, nvml_device handle, struct devi
     ask_health(asker, handle, device);
 }
 
+static void ask_driver(const struct asker *asker, struct device *device)
+{
+    if (asker->wants_details &&
+        ASK(asker, driver_version, device->driver, sizeof(device->driver)) != NVML_OK)
+        device->driver[0] = '\0';
+}
+
+/* Leaves what the driver does not tell at 0. */
+static void ask_details(const struct asker *asker, nvml_device handle, struct device *device)
+{
+    unsigned mode = 0, number = 0, is_up = 0;
+    unsigned long long reasons = 0;
+    ask_driver(asker, device);
+    if (ASK(asker, persistence, handle, &mode) == NVML_OK)
+        device->is_persistence_off = mode == 0;
+    if (ASK(asker, compute_mode, handle, &mode) == NVML_OK)
+        device->compute_mode = (int)mode;
+    if (ASK(asker, pcie_gen, handle, &number) == NVML_OK)
+        device->pcie_gen = (int)number;
+    if (ASK(asker, pcie_gen_max, handle, &number) == NVML_OK)
+        device->pcie_gen_max = (int)number;
+    if (ASK(asker, pcie_width, handle, &number) == NVML_OK)
+        device->pcie_width = (int)number;
+    if (ASK(asker, pcie_width_max, handle, &number) == NVML_OK)
+        device->pcie_width_max = (int)number;
+    if (ASK(asker, threshold, handle, NVML_SLOWDOWN, &number) == NVML_OK)
+        device->slowdown_c = (int)number;
+    if (ASK(asker, clock_reasons, handle, &reasons) == NVML_OK)
+        device->clock_reasons = (long)reasons;
+    for (unsigned link = 0; link < NVML_LINKS_MAX; link++) {
+        if (ASK(asker, nvlink_state, handle, link, &is_up) != NVML_OK)
+            break;
+        device->nvlinks_up += is_up != 0;
+    }
+}
+
 static void add_process(struct device *device, unsigned pid, unsigned long long mem_bytes)
 {
     device_process_add(device, (pid_t)pid, mem_bytes == ULLONG_MAX ? 0 : mem_bytes, true);
@@ -132,6 +168,7 @@ static void list_instances(const struct asker *asker, nvml_device gpu, const str
         memcpy(device->parent_uuid, parent->uuid, sizeof(device->parent_uuid));
         memcpy(device->pci, parent->pci, sizeof(device->pci));
         ask_state(asker, handle, device);
+        ask_driver(asker, device);
         ask_processes(asker, handle, device);
         say_device(device);
     }
@@ -162,6 +199,8 @@ static void list_gpu(struct asker *asker, unsigned physical, bool is_brief)
     if (!device->is_lost) {
         if (ASK(asker, ecc_errors, handle, NVML_UNCORRECTED, NVML_VOLATILE, &errors) == NVML_OK)
             device->ecc_uncorrected_count = (long)errors;
+        if (asker->wants_details)
+            ask_details(asker, handle, device);
         ask_processes(asker, handle, device);
     }
     say_device(device);

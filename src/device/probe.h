@@ -13,6 +13,7 @@ struct probe_opts {
     const char *self_path;  /* the muster executable, for the helper; NULL: /proc/self/exe */
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
+    bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
 };
 
 /*

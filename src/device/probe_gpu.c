@@ -31,11 +31,18 @@ static char *hung_arg(const struct listing *listing, const char *name, int n_tim
 static int start(struct helper *helper, const struct vendor *vendor, const struct listing *listing,
                  const struct probe_opts *opts, struct err *err)
 {
-    char list[] = "list", kind[16];
+    char list[] = "list", detail[] = "detail", kind[16];
     snprintf(kind, sizeof(kind), "%s", device_kind_name(vendor->kind));
     cleanup_free char *brief = hung_arg(listing, "brief=", 1);
     cleanup_free char *gone = hung_arg(listing, "gone=", 2);
-    char *args[] = {list, kind, brief ? brief : gone, brief ? gone : NULL, NULL};
+    char *args[6] = {list, kind};
+    size_t n_args = 2;
+    if (opts->wants_details)
+        args[n_args++] = detail;
+    if (brief)
+        args[n_args++] = brief;
+    if (gone)
+        args[n_args++] = gone;
     return helper_start(helper, opts->self_path, args, err);
 }
 

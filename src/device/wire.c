@@ -51,6 +51,16 @@ static const struct member device_members[] = {
     D(ecc_uncorrected_count, LONG),
     D(row_remap_pending, BOOL),
     D(row_remap_failed, BOOL),
+    D(driver, TEXT),
+    D(is_persistence_off, BOOL),
+    D(compute_mode, INT),
+    D(pcie_gen, INT),
+    D(pcie_gen_max, INT),
+    D(pcie_width, INT),
+    D(pcie_width_max, INT),
+    D(nvlinks_up, INT),
+    D(slowdown_c, INT),
+    D(clock_reasons, LONG),
     D(numa_node, INT),
 };
 

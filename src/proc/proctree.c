@@ -27,7 +27,7 @@ static const char *word(const char *text, int n)
 }
 
 /* The name of a program may hold spaces and parentheses: the fields start after the last ')'. */
-static bool stat_parse(const char *text, pid_t pid, struct proc_stat *out)
+bool proc_stat_parse(const char *text, pid_t pid, struct proc_stat *out)
 {
     const char *fields = strrchr(text, ')');
     if (!fields || fields[1] != ' ')
@@ -41,6 +41,7 @@ static bool stat_parse(const char *text, pid_t pid, struct proc_stat *out)
     out->parent = (pid_t)strtol(word(fields, 1), NULL, 10);
     out->group = (pid_t)strtol(word(fields, 2), NULL, 10);
     out->session = (pid_t)strtol(word(fields, 3), NULL, 10);
+    out->terminal = (int)strtol(word(fields, 4), NULL, 10);
     out->threads = (int)strtol(word(fields, 17), NULL, 10);
     out->start_ticks = strtoull(start, NULL, 10);
     return true;
@@ -58,7 +59,7 @@ bool proc_stat_read(pid_t pid, struct proc_stat *out)
     if (got <= 0)
         return false;
     text[got] = '\0';
-    return stat_parse(text, pid, out);
+    return proc_stat_parse(text, pid, out);
 }
 
 /* Raw calls: glibc has wrappers only from 2.36 on. */

@@ -14,6 +14,7 @@
 
 struct proc_stat {
     pid_t pid, parent, group, session;
+    int terminal; /* 0: none */
     int threads;
     char state;           /* as in proc(5): R S D Z T … */
     uint64_t start_ticks; /* since boot; with pid it names a process for good */
@@ -34,6 +35,8 @@ struct proctree {
  * ended shows as a zombie too, but has other threads.)
  */
 bool proc_is_dead(const struct proc_stat *stat);
+/* What /proc/PID/stat says. False if it is malformed. */
+bool proc_stat_parse(const char *text, pid_t pid, struct proc_stat *out);
 /* False if there is no such process (any more). */
 bool proc_stat_read(pid_t pid, struct proc_stat *out);
 /* Signal exactly that process; false, and nothing done, if its number is another's by now. */

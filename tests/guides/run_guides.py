@@ -38,7 +38,9 @@ def script_of(guide, folder):
         if info[:1] == ["sh"]:
             parts.append(f"trap 'echo {guide.name}:{number}: this block failed, status $?' EXIT\n{body}")
         elif len(info) == 2:
-            (folder / info[1]).write_text(body, encoding="utf-8")
+            path = folder / info[1]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(body, encoding="utf-8")
     return "".join(parts) + "trap - EXIT\n"
 
 

@@ -21,7 +21,8 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
-# Who may include whom, beside itself: cli -> {run, ui, sim} -> {core, device, data, proc, store} -> base.
+# Who may include whom, beside itself: cli -> {run, ui, sim, doctor} ->
+# {core, device, data, proc, store} -> base.
 ROOMS = {
     "base": set(),
     "core": {"base"},
@@ -32,7 +33,8 @@ ROOMS = {
     "store": {"base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "run": {"core", "device", "data", "proc", "store", "ui", "base"},
-    "cli": {"run", "ui", "sim", "core", "device", "data", "proc", "store", "base"},
+    "doctor": {"core", "device", "data", "proc", "store", "base"},
+    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

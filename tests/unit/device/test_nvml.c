@@ -66,6 +66,39 @@ static void eight_gpus_are_found_with_all_that_nvml_tells(void **state)
     buf_release(&notes);
 }
 
+static void details_are_told_to_those_who_ask(void **state)
+{
+    (void)state;
+    struct device_list list, plain;
+    struct buf notes = BUF_INIT;
+    struct probe_opts opts = options();
+    machine("FAKE_NVML", "gpus=3,nopersist=0,mode=0:3,narrow=1,links=1:2,hot=1,ecc=1:7,mig=2:1");
+    assert_int_equal(gpu_list(vendor_of(DEVICE_CUDA), &opts, &plain, &notes, NULL), 0);
+    assert_int_equal(plain.at[0].pcie_width_max, 0);
+    opts.wants_details = true;
+    assert_int_equal(gpu_list(vendor_of(DEVICE_CUDA), &opts, &list, &notes, NULL), 0);
+    assert_int_equal(list.len, 3);
+    const struct device *first = &list.at[0], *second = &list.at[1];
+    assert_string_equal(first->driver, "550.54.15");
+    assert_true(first->is_persistence_off && !second->is_persistence_off);
+    assert_int_equal(first->compute_mode, 3);
+    assert_int_equal(first->pcie_gen, 1);
+    assert_int_equal(first->pcie_gen_max, 5);
+    assert_int_equal(first->pcie_width, 16);
+    assert_int_equal(second->pcie_width, 8);
+    assert_int_equal(second->pcie_width_max, 16);
+    assert_int_equal(first->nvlinks_up, 4);
+    assert_int_equal(second->nvlinks_up, 2);
+    assert_int_equal(first->slowdown_c, 90);
+    assert_int_equal(second->temperature_c, 91);
+    assert_int_equal(second->clock_reasons, 0x40);
+    assert_int_equal(second->ecc_uncorrected_count, 7);
+    assert_string_equal(list.at[2].driver, "550.54.15");
+    device_list_release(&list);
+    device_list_release(&plain);
+    buf_release(&notes);
+}
+
 static void troubles_are_told_device_by_device(void **state)
 {
     (void)state;
@@ -412,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_gpus_are_found_with_all_that_nvml_tells),
+        cmocka_unit_test(details_are_told_to_those_who_ask),
         cmocka_unit_test(troubles_are_told_device_by_device),
         cmocka_unit_test(a_hanging_query_costs_one_device_and_one_deadline),
         cmocka_unit_test(a_driver_that_never_answers_is_given_up),

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster split: one data set into parts.
+ */
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/run_arg.h"
+#include "data/cut.h"
+
+struct split_request {
+    uint64_t n_parts, records_max, bytes_max, digits;
+    const char *output;
+    enum record_format format;
+    bool force, is_dry, json, quiet;
+};
+
+/* What a cut is made of, released together. */
+struct split_job {
+    struct cut *cut;
+    struct cut_names names;
+    char **paths; /* of the parts */
+    size_t n_parts;
+    const struct cut_part *parts;
+};
+
+static void paths_free(char **paths, size_t n_paths)
+{
+    for (size_t i = 0; i < n_paths; i++)
+        free(paths[i]);
+    free(paths);
+}
+
+static void job_release(struct split_job *job)
+{
+    paths_free(job->paths, job->paths ? job->n_parts : 0);
+    cut_names_release(&job->names);
+    cut_close(job->cut);
+}
+
+static int request_check(const struct split_request *ask, int n_inputs, struct err *err)
+{
+    int n_ways = (ask->n_parts > 0) + (ask->records_max > 0) + (ask->bytes_max > 0);
+    if (n_inputs == 0)
+        return fail(err, ERR_USAGE, "no input is named; '-' is stdin");
+    if (n_ways == 0)
+        return fail(err, ERR_USAGE,
+                    "into how many parts? say -n PARTS, --records N or --size BYTES");
+    if (n_ways > 1)
+        return fail(err, ERR_USAGE, "-n, --records and --size exclude each other");
+    return 0;
+}
+
+static int job_open(struct split_job *job, const struct split_request *ask, int argc, char **argv,
+                    struct err *err)
+{
+    const struct cut_opts opts = {.paths = (const char *const *)argv,
+                                  .n_paths = (size_t)argc,
+                                  .format = ask->format,
+                                  .n_parts = ask->n_parts,
+                                  .records_max = ask->records_max,
+                                  .bytes_max = ask->bytes_max};
+    int rc = cut_names_init(&job->names, ask->output, &opts, ask->digits, err);
+    if (rc == 0)
+        rc = cut_open(&job->cut, &opts, err);
+    if (rc)
+        return rc;
+    job->parts = cut_parts(job->cut, &job->n_parts);
+    job->paths = xcalloc(job->n_parts, sizeof(*job->paths));
+    for (size_t i = 0; i < job->n_parts; i++)
+        job->paths[i] = cut_name_new(&job->names, i, job->n_parts);
+    return 0;
+}
+
+static int path_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The paths are sorted: they differ in their numbers only, and those have one width. */
+static bool is_ours(const struct split_job *job, const char *path)
+{
+    return bsearch(&path, job->paths, job->n_parts, sizeof(*job->paths), path_compare) != NULL;
+}
+
+/*
+ * Parts of an earlier cut would be taken for parts of this one: refused, or with --force removed
+ * when the new ones are in place.
+ */
+static int strangers_see(const struct split_job *job, bool remove, bool force, struct err *err)
+{
+    char **there;
+    size_t n_there;
+    int rc = cut_names_there(&job->names, job->n_parts, &there, &n_there, err);
+    for (size_t i = 0; i < n_there && rc == 0; i++) {
+        if (is_ours(job, there[i]))
+            continue;
+        if (!force)
+            rc = fail(err, ERR_USAGE,
+                      "%s is there from another cut and looks like one of these %zu parts; "
+                      "--force removes it",
+                      there[i], job->n_parts);
+        else if (remove && unlink(there[i]) != 0)
+            rc = fail_errno(err, "remove %s", there[i]);
+    }
+    paths_free(there, n_there);
+    return rc;
+}
+
+/*
+ * While parts are written the signals wait: then nothing half done is left, and the signal does its
+ * work right after.
+ */
+static bool signal_waits(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t pending;
+    bool is_waiting = false;
+    sigpending(&pending);
+    for (size_t i = 0; i < countof(ends); i++)
+        is_waiting = is_waiting || sigismember(&pending, ends[i]) == 1;
+    return is_waiting;
+}
+
+static int parts_write(const struct split_job *job, const struct split_request *ask,
+                       struct err *err)
+{
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    cleanup_free char *folder = path_dirname(job->paths[0]);
+    const struct cut_target target = {.names = (const char *const *)job->paths,
+                                      .folder = folder,
+                                      .force = ask->force,
+                                      .is_stopped = signal_waits};
+    int rc = strangers_see(job, false, ask->force, err);
+    if (rc)
+        return rc;
+    sigprocmask(SIG_BLOCK, &ends, &before);
+    rc = cut_write(job->cut, &target, err);
+    if (rc == 0 && ask->force)
+        rc = strangers_see(job, true, true, err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static void table_add(struct buf *out, const struct split_job *job)
+{
+    size_t width = strlen("PART");
+    for (size_t i = 0; i < job->n_parts; i++)
+        width = MAX(width, strlen(job->paths[i]));
+    buf_addf(out, "%-*s  %12s  %12s  %14s\n", (int)width, "PART", "FIRST", "RECORDS", "BYTES");
+    for (size_t i = 0; i < job->n_parts; i++)
+        buf_addf(out, "%-*s  %12lu  %12lu  %14lu\n", (int)width, job->paths[i], job->parts[i].first,
+                 job->parts[i].n_records, job->parts[i].n_bytes);
+}
+
+static void objects_add(struct buf *out, const struct split_job *job)
+{
+    for (size_t i = 0; i < job->n_parts; i++) {
+        buf_addf(out, "{\"part\":%zu,\"path\":", i);
+        buf_add_json(out, str_of(job->paths[i]));
+        buf_addf(out, ",\"first\":%lu,\"records\":%lu,\"bytes\":%lu}\n", job->parts[i].first,
+                 job->parts[i].n_records, job->parts[i].n_bytes);
+    }
+}
+
+static void summary_say(const struct app *app, const struct split_job *job,
+                        const struct split_request *ask)
+{
+    uint64_t n_records = cut_n_records(job->cut), n_empty = 0;
+    char records[32];
+    for (size_t i = 0; i < job->n_parts; i++)
+        n_empty += job->parts[i].n_records == 0;
+    count_format(records, n_records);
+    say(app, "%s records (%s) in %zu part%s%s", records, record_format_name(cut_format(job->cut)),
+        job->n_parts, job->n_parts == 1 ? "" : "s",
+        ask->is_dry ? "; nothing was written (--dry-run)" : "");
+    if (n_empty > 0)
+        say(app, "%lu of the parts %s no record: there are fewer records than parts", n_empty,
+            n_empty == 1 ? "has" : "have");
+    if (cut_n_mended(job->cut) > 0)
+        say(app, "a last line had no end, and got one");
+}
+
+static int job_run(const struct split_job *job, const struct split_request *ask, struct err *err)
+{
+    uint64_t sum = 0;
+    int rc = ask->is_dry ? cut_check(job->cut, err) : parts_write(job, ask, err);
+    for (size_t i = 0; i < job->n_parts; i++)
+        sum += job->parts[i].n_records;
+    ASSERT(sum == cut_n_records(job->cut));
+    return rc;
+}
+
+static int split_run(struct app *app, void *request, int argc, char **argv, char **command,
+                     struct err *err)
+{
+    (void)command;
+    const struct split_request *ask = request;
+    struct split_job job = {0};
+    app->quiet = ask->quiet;
+    int rc = request_check(ask, argc, err);
+    if (rc == 0)
+        rc = job_open(&job, ask, argc, argv, err);
+    if (rc == 0)
+        rc = job_run(&job, ask, err);
+    if (rc == 0) {
+        cleanup_buf struct buf out = BUF_INIT;
+        (ask->json ? objects_add : table_add)(&out, &job);
+        summary_say(app, &job, ask);
+        rc = stdout_put(buf_str(&out), err);
+    }
+    job_release(&job);
+    return rc;
+}
+
+static void split_defaults(void *request)
+{
+    *(struct split_request *)request = (struct split_request){.digits = 2};
+}
+
+static int format_parse(struct str text, void *field, struct err *err)
+{
+    return record_format_parse(text, field, err);
+}
+
+static const struct opt split_opts[] = {
+    {OPT_HEADING, .help = "How many"},
+    {.kind = OPT_U64,
+     .letter = 'n',
+     .name = "parts",
+     .arg = "PARTS",
+     .help = "into this many; sizes differ by one record at most, the first parts are the larger",
+     .offset = offsetof(struct split_request, n_parts),
+     .min = 1,
+     .max = CUT_PARTS_MAX},
+    {.kind = OPT_U64,
+     .name = "records",
+     .arg = "N",
+     .help = "N records a part; the last part has what is left",
+     .offset = offsetof(struct split_request, records_max),
+     .min = 1},
+    {.kind = OPT_SIZE,
+     .name = "size",
+     .arg = "BYTES",
+     .help = "as many records a part as fit into BYTES (100MB, 1GiB), the header included; a "
+             "larger record has a part to itself",
+     .offset = offsetof(struct split_request, bytes_max)},
+    {OPT_HEADING, .help = "Where to"},
+    {.kind = OPT_TEXT,
+     .letter = 'o',
+     .name = "output",
+     .arg = "FOLDER|PATTERN",
+     .help = "a folder (one that ends with '/' is made), or a path with {n} for the number and, "
+             "if wanted, {parts} for how many there are (default: beside the input, "
+             "in.part_00.jsonl)",
+     .offset = offsetof(struct split_request, output)},
+    {.kind = OPT_U64,
+     .name = "digits",
+     .arg = "N",
+     .help = "of the numbers, at least (default 2; more where needed)",
+     .offset = offsetof(struct split_request, digits),
+     .min = 1,
+     .max = 9},
+    {.kind = OPT_FLAG,
+     .name = "force",
+     .help = "replace parts that exist, and remove those of an earlier cut that had more",
+     .offset = offsetof(struct split_request, force)},
+    {OPT_HEADING, .help = "Other"},
+    {.kind = OPT_PARSE,
+     .name = "format",
+     .arg = "FORMAT",
+     .help = "lines, jsonl, json, csv or tsv (default: by the inputs' extension)",
+     .offset = offsetof(struct split_request, format),
+     .parse = format_parse},
+    {.kind = OPT_FLAG,
+     .name = "dry-run",
+     .help = "read and check everything, print the parts, write nothing",
+     .offset = offsetof(struct split_request, is_dry)},
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "one JSON object a part instead of the table",
+     .offset = offsetof(struct split_request, json)},
+    {.kind = OPT_FLAG,
+     .letter = 'q',
+     .name = "quiet",
+     .help = "nothing on stderr but errors",
+     .offset = offsetof(struct split_request, quiet)},
+    {.kind = OPT_END},
+};
+
+static const char *const split_examples[] = {
+    "muster split -n 8 train.jsonl",
+    "train.part_00.jsonl to train.part_07.jsonl",
+    "muster split --records 10000 -o 'parts/{n}-of-{parts}.csv' 2024.csv.gz 2025.csv",
+    "both as one sequence, the header in every part",
+    NULL,
+};
+
+const struct cmd cmd_split = {
+    .name = "split",
+    .args = "-n PARTS | --records N | --size BYTES [OPTION]... INPUT...",
+    .summary = "cut a data set into parts",
+    .details =
+        "Lines, JSONL, JSON arrays, CSV and TSV; also .gz, .zst and '-' for stdin. Every record is "
+        "in exactly one part, in order and unchanged. Each CSV part has the header, each JSON part "
+        "is an array. Nothing is left if anything is wrong.",
+    .opts = split_opts,
+    .examples = split_examples,
+    .request_size = sizeof(struct split_request),
+    .defaults = split_defaults,
+    .run = split_run,
+};

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/cut.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/cut_impl.h"
+
+enum {
+    SCAN_BYTES = 8 << 20,
+    OPEN_PARTS_MAX = 200 /* descriptors; with more parts each is closed when it is written */
+};
+
+static int scan_all(struct source *source, struct err *err)
+{
+    int rc = 0;
+    while (rc == 0 && !source_is_complete(source)) {
+        struct pollfd ready = {.fd = source_wait_fd(source), .events = POLLIN};
+        if (ready.fd >= 0 && poll(&ready, 1, -1) < 0 && errno != EINTR)
+            return fail_errno(err, "wait for input");
+        rc = source_scan(source, SCAN_BYTES, err);
+    }
+    return rc;
+}
+
+int cut_open(struct cut **out, const struct cut_opts *opts, struct err *err)
+{
+    return cut_open_tuned(out, opts, WINDOW_BYTES, err);
+}
+
+int cut_open_tuned(struct cut **out, const struct cut_opts *opts, size_t window_bytes,
+                   struct err *err)
+{
+    ASSERT((opts->n_parts > 0) + (opts->records_max > 0) + (opts->bytes_max > 0) == 1);
+    *out = NULL;
+    struct cut *cut = xcalloc(1, sizeof(*cut));
+    cut->opts = *opts;
+    cut->window = xmalloc(SPLIT_BLOCK_BYTES + WINDOW_BYTES);
+    /* Raw: rows stay rows, so it does not matter whether columns have names that differ. */
+    const struct source_opts source_opts = {
+        .paths = opts->paths, .n_paths = opts->n_paths, .format = opts->format, .is_raw = true};
+    int rc = source_open(&cut->source, &source_opts, err);
+    if (rc == 0 && window_bytes < WINDOW_BYTES)
+        source_tune(cut->source, window_bytes, window_bytes);
+    if (rc == 0)
+        rc = scan_all(cut->source, err);
+    if (rc == 0)
+        rc = cut_frame(cut, err);
+    if (rc == 0)
+        rc = cut_plan(cut, err);
+    if (rc) {
+        cut_close(cut);
+        return rc;
+    }
+    *out = cut;
+    return 0;
+}
+
+void cut_close(struct cut *cut)
+{
+    if (!cut)
+        return;
+    source_close(cut->source);
+    free(cut->parts);
+    free(cut->window);
+    free(cut->look.at);
+    csv_row_release(&cut->row);
+    buf_release(&cut->head);
+    buf_release(&cut->lead);
+    buf_release(&cut->trail);
+    free(cut);
+}
+
+const struct cut_part *cut_parts(const struct cut *cut, size_t *n_parts)
+{
+    *n_parts = cut->n_parts;
+    return cut->parts;
+}
+
+enum record_format cut_format(const struct cut *cut)
+{
+    return cut->source->format;
+}
+
+uint64_t cut_n_records(const struct cut *cut)
+{
+    return cut->source->n_known;
+}
+
+uint64_t cut_n_mended(const struct cut *cut)
+{
+    return cut->n_mended;
+}
+
+int cut_check(struct cut *cut, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
+        rc = cut_copy(cut, &cut->parts[i], NULL, err);
+    return rc;
+}
+
+/* A part in the place of the input would be the end of it. */
+static int target_check(const struct cut *cut, const struct cut_target *target, struct err *err)
+{
+    for (size_t i = 0; i < cut->n_parts; i++) {
+        struct stat st;
+        if (stat(target->names[i], &st) != 0)
+            continue;
+        if (!target->force)
+            return fail(err, ERR_USAGE, "%s exists; --force replaces it", target->names[i]);
+        for (size_t k = 0; k < cut->source->n_files; k++) {
+            const struct stat *input = &cut->source->files[k].input.st;
+            if (input->st_ino == st.st_ino && input->st_dev == st.st_dev)
+                return fail(err, ERR_USAGE, "part %zu would replace the input %s", i,
+                            target->names[i]);
+        }
+        if (!S_ISREG(st.st_mode))
+            return fail(err, ERR_USAGE, "%s is no regular file", target->names[i]);
+    }
+    return 0;
+}
+
+static int parts_write(struct cut *cut, const struct cut_target *target, struct outfile *files,
+                       struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < cut->n_parts && rc == 0; i++) {
+        rc = outfile_open(&files[i], target->names[i], target->force, err);
+        if (rc == 0)
+            rc = cut_copy(cut, &cut->parts[i], &files[i], err);
+        if (rc == 0)
+            rc = outfile_finish(&files[i], cut->n_parts > OPEN_PARTS_MAX, err);
+    }
+    /* After all are written: then the first sync does most of the others' work. */
+    for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
+        rc = outfile_sync(&files[i], err);
+    return rc;
+}
+
+/* All of them, or none where nothing was replaced. */
+static int parts_place(struct cut *cut, const struct cut_target *target, struct outfile *files,
+                       struct err *err)
+{
+    size_t n_placed = 0;
+    int rc = 0;
+    while (n_placed < cut->n_parts && rc == 0) {
+        rc = outfile_place(&files[n_placed], err);
+        n_placed += rc == 0;
+    }
+    if (rc == 0)
+        rc = fsync_parent(target->names[0], err);
+    for (size_t i = 0; i < n_placed && rc && !target->force; i++)
+        unlink(target->names[i]);
+    return rc;
+}
+
+int cut_write(struct cut *cut, const struct cut_target *target, struct err *err)
+{
+    bool is_new_folder = !path_exists(target->folder);
+    int rc = target_check(cut, target, err);
+    if (rc == 0 && is_new_folder)
+        rc = mkdir_parents(target->folder, 0777, err);
+    if (rc) /* a place that the user named, and cannot have */
+        return rc == ERR_SYS ? ERR_USAGE : rc;
+    struct outfile *files = xcalloc(cut->n_parts, sizeof(*files));
+    for (size_t i = 0; i < cut->n_parts; i++)
+        files[i] = (struct outfile)OUTFILE_INIT;
+    cut->is_stopped = target->is_stopped;
+    rc = parts_write(cut, target, files, err);
+    if (rc == 0)
+        rc = parts_place(cut, target, files, err);
+    for (size_t i = 0; i < cut->n_parts; i++)
+        outfile_close(&files[i]);
+    free(files);
+    if (rc && is_new_folder)
+        rmdir(target->folder);
+    return rc;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files of records cut into parts, each a file of the same format on its own: every record is in
+ * exactly one part, in the input's order, as the bytes it was. A part is a stretch of the input with
+ * what the format needs around it: the CSV header, the brackets of a JSON array. A last line
+ * without its end gets one. Several files are one sequence of records.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "data/source.h"
+
+enum {
+    CUT_PARTS_MAX = 100000
+};
+
+struct cut_opts {
+    const char *const *paths; /* "-" is stdin */
+    size_t n_paths;
+    enum record_format format;
+    /* Exactly one of them is not 0: */
+    uint64_t n_parts;     /* sizes by divmod, the remainder to the first parts */
+    uint64_t records_max; /* of a part; the last one has what is left */
+    uint64_t bytes_max;   /* of a part, but never less than one record */
+};
+
+struct cut_part {
+    uint64_t first, n_records;
+    uint64_t n_bytes; /* known after cut_check or cut_write */
+};
+
+struct cut;
+
+/*
+ * Reads the input to its end, to know its records, and decides which go where. ERR_DATA where it is
+ * malformed, naming the place; ERR_USAGE for more than CUT_PARTS_MAX parts. stdin and packed files
+ * are spooled into a nameless file in TMPDIR.
+ */
+MUST_CHECK int cut_open(struct cut **out, const struct cut_opts *opts, struct err *err);
+void cut_close(struct cut *cut);
+/* Borrowed. At least one, though the input be empty. */
+const struct cut_part *cut_parts(const struct cut *cut, size_t *n_parts);
+enum record_format cut_format(const struct cut *cut);
+uint64_t cut_n_records(const struct cut *cut);
+/* Last lines that had no end and got one. */
+uint64_t cut_n_mended(const struct cut *cut);
+
+struct cut_target {
+    const char *const *names; /* of every part */
+    const char *folder;       /* that they are in; made first if it is not there */
+    bool force;               /* replace what exists */
+    bool (*is_stopped)(void); /* asked now and then; NULL: never */
+};
+
+/*
+ * Look at every record: the rows of CSV have as many fields as the header, the elements of an array
+ * are JSON, and there are as many as were counted. ERR_DATA names the place.
+ */
+MUST_CHECK int cut_check(struct cut *cut, struct err *err);
+/*
+ * The same, and write the parts: beside their places, synced, renamed when all are complete. On
+ * failure nothing is left. ERR_USAGE if one exists, or is the input itself.
+ */
+MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struct err *err);
+
+/*
+ * How parts are called: everything before the number, and behind it. From a pattern with {n}
+ * (and {parts}), a folder, or nothing, which is beside the input: in.part_00.jsonl.
+ */
+struct cut_names {
+    char *before, *after;
+    bool has_parts; /* {parts} stands in them for how many there are */
+    uint64_t digits;
+};
+
+/* `output` NULL: beside the first input. ERR_USAGE if it is neither a folder nor a pattern. */
+MUST_CHECK int cut_names_init(struct cut_names *names, const char *output,
+                              const struct cut_opts *opts, uint64_t digits_min, struct err *err);
+void cut_names_release(struct cut_names *names);
+/* A new string. */
+char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts);
+/*
+ * Files that are there and have the name of a part, of this cut or of another with more parts, or
+ * fewer: whoever takes the parts by a glob would take them too. New strings in a new array, sorted.
+ */
+MUST_CHECK int cut_names_there(const struct cut_names *names, size_t n_parts, char ***out,
+                               size_t *n_out, struct err *err);

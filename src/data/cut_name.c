@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/cut.h"
+#include "data/unpack.h"
+
+static const char number_mark[] = "{n}", parts_mark[] = "{parts}";
+
+/* "in" and ".csv" of "a/in.csv.gz"; "part" of stdin, and an extension by the format. */
+static void input_name(const struct cut_opts *opts, char **stem, char **extension)
+{
+    const char *base = path_basename(opts->paths[0]);
+    if (strcmp(opts->paths[0], "-") == 0) {
+        *stem = xstrdup("");
+        *extension = opts->format == FORMAT_AUTO || opts->format == FORMAT_LINES
+                         ? xstrdup("")
+                         : xasprintf(".%s", record_format_name(opts->format));
+        return;
+    }
+    cleanup_free char *name = xstrdup(base);
+    if (packing_of_path(name) != PACK_NONE)
+        name[strlen(name) - strlen(path_extension(name))] = '\0';
+    const char *end = path_extension(name);
+    *stem = xasprintf("%.*s.", (int)(strlen(name) - strlen(end)), name);
+    *extension = xstrdup(end);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    size_t len = strlen(path);
+    return (len > 0 && path[len - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static void names_in_folder(struct cut_names *names, const char *folder,
+                            const struct cut_opts *opts)
+{
+    cleanup_free char *stem = NULL;
+    input_name(opts, &stem, &names->after);
+    cleanup_free char *name = xasprintf("%spart_", stem);
+    names->before = path_join(folder, name);
+}
+
+static int names_of_pattern(struct cut_names *names, const char *pattern, struct err *err)
+{
+    const char *mark = strstr(pattern, number_mark);
+    if (!mark)
+        return fail(err, ERR_USAGE,
+                    "'%s' is no folder, and no pattern either: put {n} where the number goes, or "
+                    "end it with '/' for a folder that is to be made",
+                    pattern);
+    const char *after = mark + strlen(number_mark);
+    if (strstr(after, number_mark))
+        return fail(err, ERR_USAGE, "'%s' has {n} twice", pattern);
+    if (strchr(after, '/'))
+        return fail(err, ERR_USAGE, "'%s': {n} goes into the name of the file, not of its folder",
+                    pattern);
+    names->before = xstrndup(pattern, (size_t)(mark - pattern));
+    names->after = xstrdup(after);
+    names->has_parts = true;
+    return 0;
+}
+
+int cut_names_init(struct cut_names *names, const char *output, const struct cut_opts *opts,
+                   uint64_t digits_min, struct err *err)
+{
+    *names = (struct cut_names){.digits = digits_min};
+    bool is_stdin = strcmp(opts->paths[0], "-") == 0;
+    if (output && !is_folder(output))
+        return names_of_pattern(names, output, err);
+    if (!output && is_stdin)
+        return fail(err, ERR_USAGE,
+                    "stdin has no name to call its parts by; say -o FOLDER or -o 'part-{n}.csv'");
+    cleanup_free char *beside = path_dirname(opts->paths[0]);
+    bool is_here = !output && !strchr(opts->paths[0], '/');
+    names_in_folder(names, output ? output : is_here ? "" : beside, opts);
+    return 0;
+}
+
+void cut_names_release(struct cut_names *names)
+{
+    free(names->before);
+    free(names->after);
+    *names = (struct cut_names){0};
+}
+
+static unsigned n_digits(const struct cut_names *names, size_t n_parts)
+{
+    unsigned needed = 1;
+    for (size_t last = n_parts - 1; last >= 10; last /= 10)
+        needed++;
+    return MAX(needed, (unsigned)names->digits);
+}
+
+/* {parts} replaced by their number, as wide as the numbers of the parts. */
+static char *expanded(const struct cut_names *names, const char *text, size_t n_parts)
+{
+    struct buf out = BUF_INIT;
+    const char *mark;
+    while (names->has_parts && (mark = strstr(text, parts_mark))) {
+        buf_add(&out, text, (size_t)(mark - text));
+        buf_addf(&out, "%0*zu", (int)n_digits(names, n_parts), n_parts);
+        text = mark + strlen(parts_mark);
+    }
+    buf_add_text(&out, text);
+    return buf_steal(&out);
+}
+
+char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts)
+{
+    cleanup_free char *before = expanded(names, names->before, n_parts);
+    cleanup_free char *after = expanded(names, names->after, n_parts);
+    return xasprintf("%s%0*zu%s", before, (int)n_digits(names, n_parts), number, after);
+}
+
+/* Does `name` say: before, digits, after? */
+static bool is_part_name(struct str name, struct str before, struct str after)
+{
+    if (!str_starts_with(name, before) || name.len <= before.len + after.len ||
+        !str_ends_with(name, after))
+        return false;
+    for (size_t i = before.len; i < name.len - after.len; i++)
+        if (name.at[i] < '0' || name.at[i] > '9')
+            return false;
+    return true;
+}
+
+static int name_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int cut_names_there(const struct cut_names *names, size_t n_parts, char ***out, size_t *n_out,
+                    struct err *err)
+{
+    cleanup_free char *before = expanded(names, names->before, n_parts);
+    cleanup_free char *after = expanded(names, names->after, n_parts);
+    cleanup_free char *folder = path_dirname(before);
+    char **found = NULL;
+    size_t n_found = 0;
+    DIR *dir = opendir(folder);
+    *out = NULL;
+    *n_out = 0;
+    if (!dir && errno == ENOENT)
+        return 0;
+    if (!dir)
+        return fail_errno_as(err, ERR_USAGE, "open folder %s", folder);
+    const struct dirent *entry;
+    while ((entry = readdir(dir))) {
+        if (!is_part_name(str_of(entry->d_name), str_of(path_basename(before)), str_of(after)))
+            continue;
+        found = xrealloc(found, (n_found + 1) * sizeof(*found));
+        size_t prefix = strlen(before) - strlen(path_basename(before));
+        found[n_found++] = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
+    }
+    closedir(dir);
+    if (n_found > 0)
+        qsort(found, n_found, sizeof(*found), name_compare);
+    *out = found;
+    *n_out = n_found;
+    return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the doctor says: one finding for each thing that was looked at. A trouble is written down
+ * once, as a constant: how bad it is, what it means, what cures it. What was found, with its
+ * figures, is added where it is found.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+/* level, name in the output */
+#define FINDING_LEVELS(X) \
+    X(OK, "ok")           \
+    X(WARN, "warn")       \
+    X(FAIL, "fail")
+
+enum finding_level {
+#define X(level, name) FINDING_##level,
+    FINDING_LEVELS(X)
+#undef X
+};
+
+struct trouble {
+    enum finding_level level; /* WARN or FAIL */
+    const char *means, *cure;
+};
+
+struct finding {
+    enum finding_level level;
+    const char *check;        /* "shm"; static */
+    char subject[64];         /* what it is about: "gpu 0-3", a folder; "" for the machine */
+    char *found;              /* with the figures */
+    const char *means, *cure; /* static; "" when all is well */
+};
+
+struct findings {
+    struct finding *at;
+    size_t len;
+    const char *check; /* what is being looked at now: goes into each finding */
+};
+
+void findings_release(struct findings *findings);
+/* All is well, and this is how it is. */
+void found_ok(struct findings *findings, const char *fmt, ...) PRINTF(2, 3);
+/* The same about one of several. A subject may be "" and is cut to what fits, here and below. */
+void found_ok_on(struct findings *findings, const char *subject, const char *fmt, ...) PRINTF(3, 4);
+void found(struct findings *findings, const struct trouble *trouble, const char *subject,
+           const char *fmt, ...) PRINTF(4, 5);
+
+const char *finding_level_name(enum finding_level level);
+size_t findings_count(const struct findings *findings, enum finding_level level);
+/* The first of the worst; NULL if there is none at all. */
+const struct finding *findings_worst(const struct findings *findings);
+/* An object with check, level, subject, found, means and cure, without a newline. */
+void finding_format_json(const struct finding *finding, struct buf *out);

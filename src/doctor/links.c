@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How the GPUs hang together: PCIe links, NVLinks, NUMA nodes. An idle GPU lowers the generation of
+ * its link, never its width; so a low generation counts only where somebody computes.
+ */
+#include "base/cleanup.h"
+#include "base/idlist.h"
+#include "base/xalloc.h"
+#include "doctor/checks.h"
+
+enum {
+    NVLINK_DISTANCE = 100, /* of a device list: nearer than this is by NVLink */
+    NODES_MAX = 64,
+    BUSY_PERCENT = 50
+};
+
+static const struct trouble
+    narrow = {FINDING_WARN, "Data reach it at a fraction of the speed of its slot.",
+              "Power off and seat the board, or its riser, anew; look at lspci -vv (LnkSta) and at "
+              "the slot in the board's manual"},
+    old_gen = {FINDING_WARN, "Under load its link runs at an older generation than it can.",
+               "Look at the slot's setting in the firmware, and at risers"},
+    fewer_links = {FINDING_WARN,
+                   "Collectives and peer-to-peer run at the speed of the weakest; the others of "
+                   "its model have more.",
+                   "nvidia-smi nvlink -s; look for Xid 74 in dmesg; have the bridge or the board "
+                   "looked at"};
+
+static void width_judge(const struct device *device, struct findings *out)
+{
+    char label[24];
+    device_label(device, label);
+    if (device->pcie_width > 0 && device->pcie_width < device->pcie_width_max)
+        found(out, &narrow, label, "PCIe link of %d lanes instead of %d", device->pcie_width,
+              device->pcie_width_max);
+    if (device->pcie_gen > 0 && device->pcie_gen < device->pcie_gen_max &&
+        device->busy_percent >= BUSY_PERCENT)
+        found(out, &old_gen, label, "PCIe link of generation %d instead of %d", device->pcie_gen,
+              device->pcie_gen_max);
+}
+
+static void nvlinks_judge(const struct device_list *devices, size_t at, struct findings *out)
+{
+    const struct device *device = &devices->at[at];
+    int most = 0;
+    char label[24];
+    for (size_t i = 0; i < devices->len; i++)
+        if (strcmp(devices->at[i].name, device->name) == 0)
+            most = MAX(most, devices->at[i].nvlinks_up);
+    device_label(device, label);
+    if (device->nvlinks_up < most && !device->is_lost)
+        found(out, &fewer_links, label, "%d NVLinks are up, %d on others of its model",
+              device->nvlinks_up, most);
+}
+
+/* "28 of 28 pairs by NVLink" */
+static void pairs_format(const struct device_list *devices, struct buf *out)
+{
+    size_t n_pairs = 0, n_linked = 0;
+    for (size_t a = 0; a < devices->len; a++) {
+        for (size_t b = a + 1; b < devices->len && devices->distance; b++) {
+            n_pairs++;
+            n_linked += devices->distance[a * devices->len + b] < NVLINK_DISTANCE;
+        }
+    }
+    if (n_pairs > 0)
+        buf_addf(out, "%zu of %zu pairs by NVLink; ", n_linked, n_pairs);
+}
+
+/* "NUMA node 0: 0-3, node 1: 4-7" */
+static void nodes_format(const struct device_list *devices, struct buf *out)
+{
+    cleanup_free uint32_t *ids = xcalloc(devices->len + 1, sizeof(*ids));
+    size_t n_nodes = 0;
+    for (int node = 0; node < NODES_MAX; node++) {
+        size_t n_ids = 0;
+        for (size_t i = 0; i < devices->len; i++)
+            if (devices->at[i].numa_node == node)
+                ids[n_ids++] = (uint32_t)devices->at[i].index;
+        if (n_ids == 0)
+            continue;
+        buf_addf(out, n_nodes++ > 0 ? ", node %d: gpu " : "NUMA node %d: gpu ", node);
+        idlist_format(out, ids, n_ids);
+    }
+    if (n_nodes == 0)
+        buf_add_text(out, "NUMA nodes not known");
+}
+
+void links_judge(const struct facts *facts, struct findings *out)
+{
+    const struct device_list *devices = &facts->devices;
+    cleanup_buf struct buf picture = BUF_INIT;
+    size_t n_before = out->len;
+    if (!are_gpus(devices))
+        return;
+    for (size_t i = 0; i < devices->len; i++) {
+        width_judge(&devices->at[i], out);
+        nvlinks_judge(devices, i, out);
+    }
+    pairs_format(devices, &picture);
+    nodes_format(devices, &picture);
+    if (out->len == n_before)
+        found_ok(out, "%s", buf_text(&picture));
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The variables that hide devices: what they leave, and where they mislead.
+ */
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "device/vendor.h"
+#include "doctor/checks.h"
+#include "doctor/doctor.h"
+
+static const struct trouble
+    all_hidden = {FINDING_FAIL, "Programs started here see none of these GPUs.",
+                  "Unset it, or list ids of muster gpus --all"},
+    misleading = {FINDING_WARN,
+                  "Programs started here see fewer devices than the list says, or others.",
+                  "Correct the list: ids in PCI order as muster gpus --all shows them, or UUIDs; "
+                  "set CUDA_DEVICE_ORDER=PCI_BUS_ID with it"},
+    order =
+        {FINDING_WARN,
+         "CUDA counts the fastest first, nvidia-smi and muster by PCI address: cuda:0 of a "
+         "program started by hand may be another GPU than nvidia-smi's 0. (Workers of muster get "
+         "the order set.)",
+         "export CUDA_DEVICE_ORDER=PCI_BUS_ID"},
+    two_layers = {FINDING_WARN,
+                  "The second list counts within what the first has left: most often no device is "
+                  "left over.",
+                  "Set one of them and unset the other (muster sets HIP_VISIBLE_DEVICES)"},
+    shut_out = {FINDING_WARN, "The container was started without GPUs.",
+                "Start it with NVIDIA_VISIBLE_DEVICES=all (docker run --gpus all)"};
+
+/* Those of one kind, as their vendor's library counts them. */
+static struct device_list devices_of(const struct device_list *devices, enum device_kind kind)
+{
+    struct device_list out = {xcalloc(devices->len + 1, sizeof(*out.at)), 0, NULL};
+    for (size_t i = 0; i < devices->len; i++) {
+        if (devices->at[i].kind != kind)
+            continue;
+        out.at[out.len] = devices->at[i];
+        out.at[out.len].index = (int)out.len;
+        out.len++;
+    }
+    return out;
+}
+
+static struct str str_after(struct str text, struct str prefix)
+{
+    bool has_prefix = str_starts_with(text, prefix);
+    return has_prefix ? (struct str){text.at + prefix.len, text.len - prefix.len} : text;
+}
+
+/* The list as the vendor's library reads it; each thing wrong with it is a line of the notes. */
+static void list_judge(const struct visible_rule *rule, const char *variable, const char *list,
+                       struct device_list *left, struct findings *out)
+{
+    cleanup_buf struct buf notes = BUF_INIT;
+    size_t n_before = left->len;
+    visible_apply(rule, variable, list, left, &notes);
+    struct str rest = str_trim(buf_str(&notes)), line;
+    if (rest.len == 0)
+        found_ok_on(out, variable, "=%s leaves %zu of %zu devices", list, left->len, n_before);
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
+        line = str_after(str_after(line, str_of(variable)), STR(": "));
+        found(out, left->len == 0 ? &all_hidden : &misleading, variable, "%.*s", (int)line.len,
+              line.at);
+    }
+}
+
+/* Each rule in turn, with the first of its variables that is set. */
+static void vendor_judge(const struct vendor *vendor, const struct facts *facts,
+                         struct findings *out)
+{
+    struct device_list left = devices_of(&facts->devices, vendor->kind);
+    for (size_t r = 0; r < VISIBLE_RULES_MAX; r++) {
+        const struct visible_rule *rule = &vendor->rules[r];
+        const char *list = NULL, *variable = NULL;
+        for (size_t v = 0; v < VISIBLE_VARIABLES_MAX && rule->variables[v] && !list; v++) {
+            variable = rule->variables[v];
+            list = env_value(&facts->env, variable);
+            list = list && rule->is_unset_if_empty && !*list ? NULL : list;
+        }
+        if (list && left.len > 0)
+            list_judge(rule, variable, list, &left, out);
+    }
+    device_list_release(&left);
+}
+
+static bool is_mixed(const struct device_list *devices)
+{
+    const struct device *first = NULL;
+    for (size_t i = 0; i < devices->len; i++) {
+        const struct device *device = &devices->at[i];
+        if (device->kind != DEVICE_CUDA || device->parent_uuid[0] || device->is_lost)
+            continue;
+        first = first ? first : device;
+        if (strcmp(device->name, first->name) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Where AMD's devices are not known, nothing is known about what two lists leave of them. */
+static void layers_judge(const struct facts *facts, struct findings *out)
+{
+    const char *rocr = facts->env.at[ENV_ROCR_VISIBLE_DEVICES];
+    const char *hip = facts->env.at[ENV_HIP_VISIBLE_DEVICES];
+    const char *ordinal = facts->env.at[ENV_GPU_DEVICE_ORDINAL];
+    struct device_list amd = devices_of(&facts->devices, DEVICE_ROCM);
+    if (amd.len == 0 && rocr && hip)
+        found(out, &two_layers, "ROCR_VISIBLE_DEVICES", "=%s, and HIP_VISIBLE_DEVICES=%s", rocr,
+              hip);
+    if (ordinal && (rocr || hip))
+        found(out, &two_layers, "GPU_DEVICE_ORDINAL", "=%s, and %s_VISIBLE_DEVICES=%s", ordinal,
+              rocr ? "ROCR" : "HIP", rocr ? rocr : hip);
+    device_list_release(&amd);
+}
+
+void visible_judge(const struct facts *facts, struct findings *out)
+{
+    const char *list = facts->env.at[ENV_CUDA_VISIBLE_DEVICES];
+    const char *pci_order = facts->env.at[ENV_CUDA_DEVICE_ORDER];
+    const char *container = facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES];
+    size_t n_before = out->len;
+    for (size_t v = 0; v < n_vendors; v++)
+        vendor_judge(&vendors[v], facts, out);
+    if (!list && is_mixed(&facts->devices) && !(pci_order && strcmp(pci_order, "PCI_BUS_ID") == 0))
+        found(out, &order, "CUDA_DEVICE_ORDER", "%s, and the GPUs differ",
+              pci_order ? pci_order : "not set");
+    layers_judge(facts, out);
+    if (container && !are_gpus(&facts->devices) && facts->driver.is_asked &&
+        (strcmp(container, "void") == 0 || strcmp(container, "none") == 0 || !*container))
+        found(out, &shut_out, "NVIDIA_VISIBLE_DEVICES", "'%s'", container);
+    if (out->len == n_before)
+        found_ok(out, "no variable hides a device");
+}
+
+struct device_list visible_only(const struct device_list *devices)
+{
+    cleanup_buf struct buf notes = BUF_INIT;
+    struct device_list kept = {xcalloc(devices->len + 1, sizeof(*kept.at)), 0, NULL};
+    for (size_t i = 0; i < devices->len; i++) {
+        const struct vendor *vendor = vendor_of(devices->at[i].kind);
+        struct device_list left = devices_of(devices, devices->at[i].kind);
+        bool is_visible = !vendor;
+        if (vendor)
+            visible_apply_rules(vendor->rules, VISIBLE_RULES_MAX, &left, &notes);
+        for (size_t k = 0; k < left.len && !is_visible; k++)
+            is_visible = strcmp(left.at[k].uuid, devices->at[i].uuid) == 0;
+        if (is_visible)
+            kept.at[kept.len++] = devices->at[i];
+        device_list_release(&left);
+    }
+    return kept;
+}
