@@ -165,6 +165,8 @@ static const char *const map_examples[] = {
     "one worker on every free GPU",
     "muster map -g cpu:4 words.txt -o out.txt -- ./filter",
     "four CPU slots",
+    "muster map --items 400 -o all.jsonl -- python eval.py --from {start} --n {count} --to {output}",
+    "a program that takes a range and writes a file",
     NULL,
 };
 
@@ -174,7 +176,8 @@ const struct cmd cmd_map = {
     .summary = "warm workers on every device over a data set, one merged result",
     .details =
         "COMMAND is started once on each device and kept warm. It reads items as lines on stdin and answers one line "
-        "each (a filter), or speaks the channel protocol (muster-worker(7)). Every item's result appears exactly "
+        "each (a filter), or speaks the channel protocol (muster-worker(7)). With {start} and {count}, {input} or "
+        "{output} in it it is started once for each range of the items (a shard). Every item's result appears exactly "
         "once, in input order; an interrupted run is resumed by typing the same command again.",
     .opts = map_opts,
     .examples = map_examples,

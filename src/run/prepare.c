@@ -447,6 +447,8 @@ static int store_begin(struct session *s, struct err *err)
     int rc = log_open(s->log, log_path, err);
     if (rc == 0)
         rc = s->is_resumed ? leftovers_await(s, err) : 0;
+    if (rc == 0 && s->is_resumed)
+        rc = shards_match(s, err);
     if (rc == 0 && shard_is_asked(s->request))
         rc = shards_begin(s, err);
     if (rc == 0)

@@ -102,7 +102,9 @@ static void do_terminate(struct session *s, const struct feed_action *a)
 static void do_batch(struct session *s, const struct feed_action *a)
 {
     struct life *life = life_of(s, a->worker);
-    if (life && life->is_channel && !life->shard)
+    if (life && life->shard)
+        shard_batch(life, a->count);
+    else if (life && life->is_channel)
         channel_batch(life, a->count);
     log_add(s->log, LOG_WARN, "map", "%s: out of memory; at most %lu items at once from now on",
             s->places[a->worker].seat.label, a->count);

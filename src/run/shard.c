@@ -92,6 +92,12 @@ void shard_spawn(struct session *s, uint32_t worker, uint64_t batch)
     session_event(s, (struct feed_event){.kind = EV_READY, .worker = worker, .count = 1});
 }
 
+void shard_batch(struct life *life, uint64_t batch)
+{
+    if (life->shard->phase == SHARD_IDLE)
+        life->shard->batch = batch;
+}
+
 static const char *value(const struct shard_life *shard, enum placeholder which)
 {
     return shard->values.of[which].at;
@@ -273,12 +279,14 @@ void shard_oom_tell(struct life *life)
 static uint64_t other_owner(const struct session *s, const struct shard_life *shard)
 {
     const struct shards *shards = s->shards;
+    if (!shard->collect.pattern)
+        return UINT64_MAX;
     for (uint64_t k = 0; k < shards->n_shards; k++) {
         const char *path = shards->results[k].path;
         if (path && strcmp(path, shard->found.path) == 0)
             return k;
     }
-    for (uint64_t k = 0; shard->collect.pattern && k < MIN(shards->n_shards, COMPARED_MAX); k++) {
+    for (uint64_t k = 0; k < MIN(shards->n_shards, COMPARED_MAX); k++) {
         cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
         struct template_values values;
         if (k == shard->shard)

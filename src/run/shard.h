@@ -58,6 +58,8 @@ bool shard_output_is_folder(const char *out_path);
 MUST_CHECK int shards_begin(struct session *s, struct err *err);
 /* As a run has them that is only looked at; *are_there false: it has none. */
 MUST_CHECK int shards_reopen(struct session *s, bool *are_there, struct err *err);
+/* ERR_USAGE if a resumed run is one of shards, and its command now is not, or the other way round. */
+MUST_CHECK int shards_match(struct session *s, struct err *err);
 void shards_free(struct shards *shards);
 struct share shard_share(const struct shards *shards, uint64_t shard);
 /* "shard 3 (items 30 to 39)" */
@@ -91,6 +93,8 @@ void shard_life_free(struct shard_life *shard);
 /* Fill a seat: it asks for a shard, and no process is there yet. */
 void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
+/* From now on at most so many at once: for one that has not begun. */
+void shard_batch(struct life *life, uint64_t batch);
 void shard_end(struct life *life);
 void shard_terminate(struct life *life);
 /* The shard's records, into a file at `path`. On any thread. */

@@ -225,6 +225,24 @@ static int names_check(const struct session *s, const struct shards *shards, str
                 collect, shards->n_shards);
 }
 
+int shards_match(struct session *s, struct err *err)
+{
+    cleanup_free char *count = NULL;
+    struct store_totals totals = {0};
+    bool is_asked = shard_is_asked(s->request);
+    int rc = store_get(s->store, "shards", &count, err);
+    if (rc == 0)
+        rc = store_totals(s->store, &totals, err);
+    if (rc == 0 && count && !is_asked)
+        rc = fail(err, ERR_USAGE,
+                  "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
+                  "{input} or {output}");
+    if (rc == 0 && !count && is_asked && totals.items_done + totals.items_aside > 0)
+        rc = fail(err, ERR_USAGE,
+                  "this run was begun without shards, and its command now is a shard command");
+    return rc;
+}
+
 int shards_reopen(struct session *s, bool *are_there, struct err *err)
 {
     struct shards *shards = s->shards = xcalloc(1, sizeof(*shards));

@@ -207,6 +207,24 @@ ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" 
     is_whole 40
 }
 
+@test "a run of shards goes on with a shard command only, and another run with none" {
+    ranger
+    seq 4 >in.txt
+    map in.txt -r 0 -g cpu:1 -o out.jsonl -- sh -c 'exit 3' {start} {output}
+    ended_with 1
+    run limited "$MUSTER" resume latest --retry-failed -- cat
+    ended_with 2
+    says "this is a run of shards: its command needs {start}"
+    run limited "$MUSTER" resume latest --retry-failed -- ./ranger {start} {count} {output}
+    ended_with 0
+    is_whole 4
+    map in.txt -g cpu:1 -r 0 -o lines.txt -- sh -c 'read a; echo $a; read b; exit 1'
+    ended_with 1
+    run limited "$MUSTER" resume latest --retry-failed -- ./ranger {start} {count} {output}
+    ended_with 2
+    says "this run was begun without shards"
+}
+
 @test "last week's file in the way is not taken for this one's" {
     ranger
     mkdir res
