@@ -22,6 +22,17 @@ static inline unsigned fuzz_choice(struct str *input)
     return choice;
 }
 
+/* Does it begin as UTF-8 or UTF-16 with a byte-order mark does? Bytes that come to be the first of a
+ * file, which they were not, are read as such a mark. */
+static inline bool fuzz_has_mark(struct str text)
+{
+    static const char *const marks[] = {"\xEF\xBB\xBF", "\xFF\xFE", "\xFE\xFF"};
+    for (size_t i = 0; i < countof(marks); i++)
+        if (str_starts_with(text, str_of(marks[i])))
+            return true;
+    return false;
+}
+
 /* A folder of this process's own, made at the first call and removed at exit. */
 const char *fuzz_folder(void);
 /* <fuzz_folder()>/name, which then holds these bytes. Borrowed until the next call. */

@@ -28,6 +28,13 @@ static void file_open(struct file *file)
     file->paths[0] = file->path;
 }
 
+static bool begins_with_mark(const struct file *file)
+{
+    char head[3] = {0};
+    return pread(file->fd, head, sizeof(head), 0) >= 2 &&
+           fuzz_has_mark((struct str){head, sizeof(head)});
+}
+
 /* The part as a file: it is one of its format, with that many records. */
 static void part_check(struct cut *cut, struct cut_part *part)
 {
@@ -41,9 +48,10 @@ static void part_check(struct cut *cut, struct cut_part *part)
     const struct cut_opts opts = {
         .paths = file.paths, .n_paths = 1, .format = cut_format(cut), .n_parts = 1};
     struct cut *again = NULL;
-    if (cut_open(&again, &opts, &err) || cut_check(again, &err))
+    bool is_marked = part->first > 0 && begins_with_mark(&file);
+    if (!is_marked && (cut_open(&again, &opts, &err) || cut_check(again, &err)))
         BUG("a part is malformed: %s", err.text);
-    ASSERT(cut_n_records(again) == part->n_records && cut_n_mended(again) == 0);
+    ASSERT(is_marked || (cut_n_records(again) == part->n_records && cut_n_mended(again) == 0));
     cut_close(again);
     out.fd = -1;
     outfile_close(&out);
