@@ -143,6 +143,15 @@ static int row_fail(struct cut *cut, size_t file_index, uint64_t row_at, uint64_
     return wrap(err, rc, "%s line %lu", file->input.name, line);
 }
 
+/* Of the bytes behind the last row of a file: nothing but ends of lines, or of CRs that might be. */
+static bool is_no_row(struct str record)
+{
+    size_t n_crs = 0;
+    while (n_crs < record.len && record.at[n_crs] == '\r')
+        n_crs++;
+    return n_crs == record.len;
+}
+
 /* The row at row_at is not plain: is it one? *next_at: where the next begins. */
 static int row_look(struct cut *cut, size_t file, uint64_t row_at, uint64_t *next_at,
                     struct err *err)
@@ -153,7 +162,7 @@ static int row_look(struct cut *cut, size_t file, uint64_t row_at, uint64_t *nex
     cursor_seek(c, file, row_at);
     int rc = cursor_take(cut->source, c, &record, &line, err);
     *next_at = c->offset;
-    if (rc || record.len == 0) /* blank lines at the end */
+    if (rc || is_no_row(record))
         return rc;
     cut->n_rows++;
     rc = csv_parse(&cut->row, record, cut->source->separator, err);
