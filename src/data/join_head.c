@@ -193,6 +193,19 @@ static size_t column_find(const struct csv_row *row, struct str name)
     return JOIN_NO_FIELD;
 }
 
+/* Lines of nothing, CRs before their LF aside; a CR that stands elsewhere is the header's. */
+static struct str blank_lines_skip(struct str text)
+{
+    for (size_t n = 0; n < text.len && (text.at[n] == '\r' || text.at[n] == '\n');) {
+        bool is_line = text.at[n++] == '\n';
+        if (is_line) {
+            text = (struct str){text.at + n, text.len - n};
+            n = 0;
+        }
+    }
+    return text;
+}
+
 /* The header's own bytes, for the output, and the line end behind it. */
 static int header_text(struct join *join, struct join_file *file, struct err *err)
 {
@@ -205,8 +218,7 @@ static int header_text(struct join *join, struct join_file *file, struct err *er
     struct str text = {bytes.at, len};
     if (str_starts_with(text, STR("\xef\xbb\xbf")))
         text = (struct str){text.at + 3, text.len - 3};
-    while (text.len > 0 && (text.at[0] == '\n' || text.at[0] == '\r'))
-        text = (struct str){text.at + 1, text.len - 1};
+    text = blank_lines_skip(text);
     if (str_ends_with(text, STR("\n")))
         join->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
     while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
