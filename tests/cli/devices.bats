@@ -174,12 +174,7 @@ END
 }
 
 @test "two musters never take the same GPU" {
-    worker hold <<'END'
-#!/bin/sh
-touch holding
-until [ -e go ]; do sleep 0.02; done
-exec cat
-END
+    holding_worker
     seq 8 >in.txt
     export MUSTER_FAKE_NVML=gpus=2
     map_begin -g 0 in.txt -o first.txt -- ./hold
@@ -209,12 +204,7 @@ END
 }
 
 @test "--wait takes a GPU as soon as it is free" {
-    worker hold <<'END'
-#!/bin/sh
-touch holding
-until [ -e go ]; do sleep 0.02; done
-exec cat
-END
+    holding_worker
     seq 8 >in.txt
     map_begin -g 0 in.txt -o first.txt -- ./hold
     wait_for test -e holding

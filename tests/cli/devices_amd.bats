@@ -177,12 +177,7 @@ END
 
 @test "two musters never take the same AMD GPU" {
     machine mi210
-    worker hold <<'END'
-#!/bin/sh
-touch holding
-until [ -e go ]; do sleep 0.02; done
-exec cat
-END
+    holding_worker
     seq 8 >in.txt
     map_begin -g 1 in.txt -o first.txt -- ./hold
     wait_for test -e holding

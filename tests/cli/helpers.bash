@@ -114,6 +114,16 @@ pyworker() {
     chmod +x "$1"
 }
 
+# ./hold: says so by a file `holding`, and is a cat from when there is a file `go`.
+holding_worker() {
+    worker hold <<'END'
+#!/bin/sh
+touch holding
+until [ -e go ]; do sleep 0.02; done
+exec cat
+END
+}
+
 # Whatever hangs is ended, with status 137, long before the suite's own limit.
 limited() { timeout --foreground -s KILL 60 "$@"; }
 
