@@ -18,7 +18,7 @@
 enum {
     WINDOW_BYTES = 256 * 1024, /* of one read; a record may need more */
     INDEX_STRIDE_BYTES = 64 * 1024,
-    INDEX_ENTRIES = 8192, /* enough where nearly all is read in its order */
+    INDEX_ENTRIES = 2048, /* enough where nearly all is read in its order */
     INDEX_ENTRIES_ANY_ORDER = 65536,
     N_CURSORS = 8,
 };
