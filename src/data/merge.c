@@ -153,8 +153,7 @@ static int range_copy(struct merge *merge, const struct merge_range *row, struct
         split_tail(&split, view.at + tally.n_bytes, view.len - tally.n_bytes, &tally);
         n_lines += tally.n_ends;
         last = view.at[view.len - 1];
-        buf_add_str(&merge->file.pending, view);
-        rc = outfile_pump(&merge->file, err);
+        rc = outfile_write(&merge->file, view, err);
         if (rc)
             return rc;
         at += view.len;

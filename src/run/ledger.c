@@ -12,7 +12,7 @@
 #include "base/xalloc.h"
 
 enum {
-    PART_BUFFER_BYTES = 256 * 1024,
+    PART_BUFFER_BYTES = 64 * 1024,
     INTERVAL_MS = 1000
 };
 
@@ -118,6 +118,7 @@ int part_open(struct ledger *ledger, uint32_t number, struct part **out, struct 
         return fail_errno(err, "create %s", path);
     struct part *part = xcalloc(1, sizeof(*part));
     *part = (struct part){.number = number, .fd = fd, .users = 1, .ledger = ledger};
+    buf_reserve(&part->pending, PART_BUFFER_BYTES);
     *out = part;
     return 0;
 }
