@@ -22,19 +22,20 @@ FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
 # Who may include whom, beside itself: cli -> {run, ui, sim, doctor} ->
-# {core, device, data, proc, store} -> base.
+# {core, device, data, tensor, proc, store} -> base.
 ROOMS = {
     "base": set(),
     "core": {"base"},
     "sim": {"core", "base"},
     "device": {"base"},
     "data": {"base"},
+    "tensor": {"base"},
     "proc": {"base"},
     "store": {"base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "run": {"core", "device", "data", "proc", "store", "ui", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "proc", "store", "base"},
+    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

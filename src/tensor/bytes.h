@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numbers in files, byte by byte: no alignment, no byte order of the machine.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+static inline uint64_t le_get(const char *at, size_t n_bytes)
+{
+    uint64_t value = 0;
+    for (size_t i = n_bytes; i > 0; i--)
+        value = value << 8 | (unsigned char)at[i - 1];
+    return value;
+}
+
+static inline uint16_t le16_get(const char *at)
+{
+    return (uint16_t)le_get(at, 2);
+}
+
+static inline uint32_t le32_get(const char *at)
+{
+    return (uint32_t)le_get(at, 4);
+}
+
+static inline uint64_t le64_get(const char *at)
+{
+    return le_get(at, 8);
+}
+
+static inline uint64_t be64_get(const char *at)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < 8; i++)
+        value = value << 8 | (unsigned char)at[i];
+    return value;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is in a file of tensors, whichever kind it is: found by its first bytes, checked, printed.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "tensor/tree.h"
+
+struct torch_file;
+
+/*
+ * Adds a tree of the file's keys, types, shapes and bytes to out; with is_json one JSON object. For
+ * torch's files the callables that it names, and those that torch.load refuses by default.
+ * ERR_USAGE if it cannot be opened; ERR_DATA, naming the byte and the reason, if it is damaged, or
+ * none of these: .pt, .safetensors, .npy, .npz.
+ */
+MUST_CHECK int inspect_file(const char *path, bool is_json, struct buf *out, struct err *err);
+
+void torch_tree(const struct torch_file *file, struct tree *tree);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/npy.h"
+
+#include "base/parse.h"
+#include "tensor/bytes.h"
+
+enum {
+    MAGIC_BYTES = 6,
+    SHORT_HEAD_BYTES = 10, /* version 1.0: two bytes of length */
+    LONG_HEAD_BYTES = 12
+};
+
+static const char magic[] = "\x93NUMPY";
+
+bool npy_is_one(struct str head)
+{
+    return str_starts_with(head, (struct str){magic, MAGIC_BYTES});
+}
+
+uint64_t npy_head_bytes(struct str head)
+{
+    if (!npy_is_one(head) || head.len < NPY_VERSION_BYTES)
+        return 0;
+    switch (head.at[MAGIC_BYTES]) {
+    case 1: return SHORT_HEAD_BYTES + (uint64_t)le16_get(head.at + 8);
+    case 2:
+    case 3: return LONG_HEAD_BYTES + (uint64_t)le32_get(head.at + 8);
+    default: return 0;
+    }
+}
+
+/* ---- Python's literals, as far as a head has them ---- */
+
+static bool skip(struct str *rest, char c)
+{
+    *rest = str_trim(*rest);
+    if (rest->len == 0 || rest->at[0] != c)
+        return false;
+    *rest = (struct str){rest->at + 1, rest->len - 1};
+    return true;
+}
+
+static bool quoted(struct str *rest, struct str *out)
+{
+    *rest = str_trim(*rest);
+    if (rest->len < 2 || (rest->at[0] != '\'' && rest->at[0] != '"'))
+        return false;
+    const char *end = memchr(rest->at + 1, rest->at[0], rest->len - 1);
+    if (!end || memchr(rest->at, '\\', (size_t)(end - rest->at)))
+        return false;
+    *out = (struct str){rest->at + 1, (size_t)(end - rest->at - 1)};
+    *rest = (struct str){end + 1, rest->len - out->len - 2};
+    return true;
+}
+
+/* A list, up to the bracket that closes it; brackets in strings do not count. */
+static bool bracketed(struct str *rest, struct str *out)
+{
+    size_t depth = 0;
+    char quote = '\0';
+    *rest = str_trim(*rest);
+    for (size_t i = 0; i < rest->len; i++) {
+        char c = rest->at[i];
+        if (quote) {
+            quote = c == quote ? '\0' : quote;
+            continue;
+        }
+        if (c == '\'' || c == '"')
+            quote = c;
+        depth += c == '[' || c == '(';
+        depth -= (c == ']' || c == ')') && depth > 0;
+        if (depth == 0) {
+            *out = (struct str){rest->at, i + 1};
+            *rest = (struct str){rest->at + i + 1, rest->len - i - 1};
+            return out->at[0] == '[' && c == ']';
+        }
+    }
+    return false;
+}
+
+static bool word(struct str *rest, struct str *out)
+{
+    *rest = str_trim(*rest);
+    size_t len = 0;
+    while (len < rest->len && !memchr(",)}: \n", rest->at[len], 6))
+        len++;
+    *out = (struct str){rest->at, len};
+    *rest = (struct str){rest->at + len, rest->len - len};
+    return len > 0;
+}
+
+/* (3,), (), (2, 3) and (2L, 3L) of Python 2. */
+static bool shape_parse(struct str *rest, struct npy *npy)
+{
+    if (!skip(rest, '('))
+        return false;
+    npy->n_dims = 0;
+    while (!skip(rest, ')')) {
+        struct str digits;
+        if (npy->n_dims == NPY_DIMS_MAX || !word(rest, &digits))
+            return false;
+        if (str_ends_with(digits, STR("L")))
+            digits.len--;
+        if (u64_parse(digits, 0, INT64_MAX, &npy->shape[npy->n_dims++], NULL) != 0)
+            return false;
+        if (!skip(rest, ',') && (rest->len == 0 || rest->at[0] != ')'))
+            return false;
+    }
+    return true;
+}
+
+static bool descr_parse(struct str *rest, struct npy *npy)
+{
+    return quoted(rest, &npy->descr) || bracketed(rest, &npy->descr);
+}
+
+static bool order_parse(struct str *rest, struct npy *npy)
+{
+    struct str truth;
+    if (!word(rest, &truth) || (!str_equal(truth, STR("True")) && !str_equal(truth, STR("False"))))
+        return false;
+    npy->is_fortran = str_equal(truth, STR("True"));
+    return true;
+}
+
+static const struct {
+    const char *key;
+    bool (*parse)(struct str *rest, struct npy *npy);
+} fields[] = {{"descr", descr_parse}, {"fortran_order", order_parse}, {"shape", shape_parse}};
+
+static bool dictionary_parse(struct str rest, struct npy *npy)
+{
+    unsigned seen = 0;
+    if (!skip(&rest, '{'))
+        return false;
+    while (!skip(&rest, '}')) {
+        struct str key;
+        size_t i = 0;
+        if (!quoted(&rest, &key) || !skip(&rest, ':'))
+            return false;
+        while (i < countof(fields) && !str_equal(key, str_of(fields[i].key)))
+            i++;
+        if (i == countof(fields) || seen & 1u << i || !fields[i].parse(&rest, npy))
+            return false;
+        seen |= 1u << i;
+        if (!skip(&rest, ',') && (rest.len == 0 || rest.at[0] != '}'))
+            return false;
+    }
+    return seen == (1u << countof(fields)) - 1 && str_trim(rest).len == 0;
+}
+
+/* ---- sizes ---- */
+
+/* "<f8": order, kind, bytes of an element; of U four bytes a character. False for what is not known. */
+static bool descr_bytes(struct str descr, uint64_t *bytes)
+{
+    if (descr.len > 0 && descr.at[0] == '[') {
+        *bytes = 0;
+        return true;
+    }
+    bool has_order = descr.len > 0 && memchr("<>|=", descr.at[0], 4);
+    struct str rest = {descr.at + has_order, descr.len - has_order};
+    if (rest.len < 2 || !memchr("biufcSUVMm", rest.at[0], 10))
+        return false;
+    struct str digits = {rest.at + 1, rest.len - 1};
+    const char *unit = memchr(digits.at, '[', digits.len); /* M8[ns] */
+    if (unit)
+        digits.len = (size_t)(unit - digits.at);
+    if (u64_parse(digits, 0, UINT32_MAX, bytes, NULL) != 0)
+        return false;
+    *bytes *= rest.at[0] == 'U' ? 4 : 1;
+    return true;
+}
+
+int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
+              struct err *err)
+{
+    size_t begin = npy_head_bytes(head) && head.at[MAGIC_BYTES] == 1 ? SHORT_HEAD_BYTES
+                                                                     : LONG_HEAD_BYTES;
+    *npy = (struct npy){.data_at = npy_head_bytes(head)};
+    if (npy->data_at == 0 || npy->data_at > file_bytes || npy->data_at > head.len)
+        return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
+                    name);
+    if (!dictionary_parse((struct str){head.at + begin, (size_t)npy->data_at - begin}, npy))
+        return fail(err, ERR_DATA, "%s: the head of the array is not one that numpy writes", name);
+    if (str_ends_with(npy->descr, STR("O")) || (npy->descr.at[0] == '[' &&
+        memmem(npy->descr.at, npy->descr.len, "'|O'", 4)))
+        return fail(err, ERR_DATA,
+                    "%s: an array of Python objects is a pickle, which is not run here; save "
+                    "numbers or text",
+                    name);
+    if (!descr_bytes(npy->descr, &npy->element_bytes))
+        return fail(err, ERR_DATA, "%s: elements of an unknown type, %.*s", name,
+                    (int)MIN(npy->descr.len, (size_t)40), npy->descr.at);
+    npy->data_bytes = file_bytes - npy->data_at;
+    uint64_t bytes = npy->element_bytes;
+    for (size_t i = 0; i < npy->n_dims; i++)
+        if (__builtin_mul_overflow(bytes, npy->shape[i], &bytes))
+            return fail(err, ERR_DATA, "%s: a shape beyond 64 bits", name);
+    if (npy->descr.at[0] != '[' && bytes != npy->data_bytes)
+        return fail(err, ERR_DATA, "%s: its shape asks for %lu bytes, %lu are there", name, bytes,
+                    npy->data_bytes);
+    return 0;
+}

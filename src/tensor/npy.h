@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * npy: a Python dictionary as text, and then the elements. Sources: numpy/lib/format.py, versions 1.0
+ * to 3.0. Arrays of Python objects are pickles, and refused.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum {
+    NPY_DIMS_MAX = 64,
+    NPY_VERSION_BYTES = 12, /* magic, version and length */
+    NPY_HEADER_BYTES_MAX = 1 << 20
+};
+
+struct npy {
+    struct str descr; /* "<f8", or the whole list of a structured type; borrowed from the head */
+    uint64_t shape[NPY_DIMS_MAX];
+    size_t n_dims;
+    uint64_t element_bytes; /* 0: a structured type */
+    uint64_t data_at, data_bytes;
+    bool is_fortran;
+};
+
+bool npy_is_one(struct str head);
+/* How many bytes at the beginning npy_parse() needs; 0 if this is no head, of which it wants NPY_VERSION_BYTES. */
+uint64_t npy_head_bytes(struct str head);
+/* `head` is the file's beginning, npy_head_bytes() of it; ERR_DATA naming `name` and the reason. */
+MUST_CHECK int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
+                         struct err *err);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pickle read as data: nothing in it is ever called. What a Python program would build comes as a
+ * graph of nodes, in which a call is a node that names its callable and its arguments, and an object
+ * met twice is one node. Protocols 0 to 5. Sources: CPython's pickletools, and what torch.save emits.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum pickle_kind {
+    PICKLE_NONE,
+    PICKLE_BOOL,
+    PICKLE_INT,       /* fits 64 bits */
+    PICKLE_LONG,      /* little-endian two's complement, as bytes */
+    PICKLE_FLOAT,
+    PICKLE_TEXT,      /* UTF-8, lone surrogates allowed */
+    PICKLE_BYTES,
+    PICKLE_BYTEARRAY,
+    PICKLE_GLOBAL,    /* a callable or a class, by its name */
+    PICKLE_TUPLE,
+    PICKLE_LIST,
+    PICKLE_DICT,      /* of pairs, as they were set: of equal keys the last counts */
+    PICKLE_SET,
+    PICKLE_FROZENSET,
+    PICKLE_CALL,      /* REDUCE: callable(*args) */
+    PICKLE_NEW,       /* NEWOBJ: class.__new__(class, *args) */
+    PICKLE_STORAGE    /* a persistent id of torch */
+};
+
+typedef uint32_t pickle_id; /* of a node; 0 is none */
+
+/* 16 bytes: a pickle of 200 MB of records has five million of them. */
+struct pickle_node {
+    uint8_t kind;   /* enum pickle_kind */
+    bool truth;     /* BOOL */
+    uint32_t count; /* items, pairs or bytes; CALL and NEW: what came after, an index into `later`, 0 for none */
+    union {
+        int64_t integer;
+        double real;
+        uint64_t at;     /* of TEXT, BYTES, BYTEARRAY, LONG */
+        uint32_t global; /* index into globals */
+        uint32_t storage;
+        struct {
+            uint32_t first, last;
+        } chunks; /* of the items */
+        struct {
+            pickle_id callee, args;
+        } call;
+    };
+};
+
+struct pickle_global {
+    struct str module, name; /* borrowed */
+    const struct pickle_callable *known; /* NULL: not one that data are made of */
+};
+
+/* Elements of one kind that tensors are views of. */
+struct pickle_storage {
+    struct str type;          /* "FloatStorage", or "UntypedStorage" */
+    struct str key, location; /* "0", "cuda:1" */
+    uint64_t number; /* the key's */
+    uint64_t n_elements, element_bytes;
+};
+
+/* What is done to the result of a call: APPEND(S), SETITEM(S), BUILD. */
+struct pickle_later {
+    struct pickle_node items, pairs, states; /* LIST, DICT, LIST */
+};
+
+struct pickle {
+    struct str text;
+    struct buf decoded; /* texts that are written with escapes */
+    struct pickle_node *nodes;
+    uint32_t *chunks; /* {next, count, ids…} */
+    struct pickle_global *globals;
+    struct pickle_storage *storages;
+    struct pickle_later *later;
+    size_t n_nodes, cap_nodes, n_chunks, cap_chunks, n_globals, cap_globals, n_storages, cap_storages,
+        n_later, cap_later;
+    unsigned protocol;
+    size_t n_bytes; /* read, up to and with STOP */
+    pickle_id root;
+};
+
+struct pickle_opts {
+    const char *name; /* for messages: "part.pt: data.pkl" */
+    bool has_more;    /* something may follow the pickle */
+    bool is_legacy;   /* persistent ids as torch wrote them before 1.6 */
+};
+
+/* ERR_DATA naming the byte and the reason. Borrows text. Release also after a failure. */
+MUST_CHECK int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
+                           struct err *err);
+void pickle_release(struct pickle *pickle);
+
+static inline const struct pickle_node *pickle_node(const struct pickle *pickle, pickle_id id)
+{
+    return &pickle->nodes[id];
+}
+
+/* The bytes of TEXT, BYTES, BYTEARRAY and LONG. */
+struct str pickle_bytes(const struct pickle *pickle, const struct pickle_node *node);
+
+/* Walks items; of a DICT key, value, key, value… */
+struct pickle_walk {
+    uint32_t chunk, index;
+};
+struct pickle_walk pickle_items(const struct pickle_node *node);
+/* 0 when there are no more. */
+pickle_id pickle_next(const struct pickle *pickle, struct pickle_walk *walk);
+/* The value of the last pair with this text as its key, 0 if there is none. */
+pickle_id pickle_get(const struct pickle *pickle, pickle_id dict, const char *key);
+
+/* Item `index` of a tuple, 0 if it has no so many. */
+pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tuple, uint32_t index);
+bool pickle_to_u64(const struct pickle *pickle, pickle_id id, uint64_t *out);
+const struct pickle_later *pickle_later(const struct pickle *pickle, const struct pickle_node *call);

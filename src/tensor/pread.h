@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bytes from a place in a file, all or an error.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* ERR_DATA naming the path if the file ends before. */
+MUST_CHECK int pread_exact(int fd, void *at, size_t len, uint64_t offset, const char *path,
+                           struct err *err);

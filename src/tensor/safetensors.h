@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * safetensors: a length, a JSON object that names tensors and their places, and then nothing but their
+ * bytes. Checked as the format asks: the places follow one another from 0 to the end of the file, each
+ * as large as its shape says. Source: https://github.com/huggingface/safetensors#format.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum {
+    SAFETENSORS_HEADER_BYTES_MAX = 100000000, /* as the reference reader has it */
+    SAFETENSORS_DIMS_MAX = 64
+};
+
+struct safetensors_tensor {
+    struct str name; /* as written in the header, with its escapes */
+    struct str dtype;
+    uint64_t begin, end; /* in the data */
+    uint32_t dims_at, n_dims; /* in dims */
+};
+
+struct safetensors {
+    struct buf header;
+    struct str metadata; /* the object "__metadata__", empty for none */
+    struct safetensors_tensor *tensors; /* in the order of their places */
+    uint64_t *dims;
+    size_t n_tensors, cap_tensors, n_dims, cap_dims;
+    uint64_t data_at; /* in the file */
+};
+
+bool safetensors_is_one(struct str head, uint64_t file_bytes);
+/* ERR_DATA naming the path and the tensor. Release also after a failure. */
+MUST_CHECK int safetensors_read(struct safetensors *file, const char *path, int fd,
+                                uint64_t file_bytes, struct err *err);
+void safetensors_release(struct safetensors *file);

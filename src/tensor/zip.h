@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Zip files as torch.save and numpy write them, read strictly: the central directory is the truth, the
+ * end record ends the file, entries neither overlap nor hide one another. A file that two readers
+ * could understand in two ways is refused. Sources: PKWARE APPNOTE 6.3.10, and what torch 1.6 to 2.8
+ * and numpy write.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct zip_entry {
+    struct str name; /* whole, borrowed from the zip */
+    uint64_t header_at, data_at, bytes, packed_bytes;
+    uint32_t crc;
+    bool is_deflated;
+};
+
+struct zip {
+    const char *path; /* borrowed */
+    int fd;           /* borrowed */
+    uint64_t file_bytes;
+    struct buf directory;
+    struct zip_entry *entries; /* in the order of the directory */
+    uint32_t *by_name;         /* indices, for zip_find() */
+    size_t n_entries;
+    bool has_crcs; /* false: all are 0, as torch.save(compute_crc32=False) leaves them */
+};
+
+/* Begins the file as a zip does? */
+bool zip_is_one(struct str head);
+/* ERR_DATA naming the path, the offset and the reason. Release also after a failure. */
+MUST_CHECK int zip_read(struct zip *zip, const char *path, int fd, uint64_t file_bytes,
+                        struct err *err);
+void zip_release(struct zip *zip);
+/* NULL if there is none. */
+const struct zip_entry *zip_find(const struct zip *zip, struct str name);
+/* Adds the content of a stored or deflated entry, checked against its CRC; ERR_DATA if it is longer than max_bytes. */
+MUST_CHECK int zip_entry_read(const struct zip *zip, const struct zip_entry *entry,
+                              uint64_t max_bytes, struct buf *out, struct err *err);
+/* Adds the first `len` bytes of it, as far as it has them; the CRC is of the whole, and not checked. */
+MUST_CHECK int zip_entry_head(const struct zip *zip, const struct zip_entry *entry, uint64_t len,
+                              struct buf *out, struct err *err);
