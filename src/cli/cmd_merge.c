@@ -13,6 +13,7 @@
 #include "cli/run_arg.h"
 #include "data/join.h"
 #include "data/score.h"
+#include "tensor/inspect.h"
 
 struct merge_request {
     const char *out_path, *id_field;
@@ -21,7 +22,7 @@ struct merge_request {
     uint64_t expect;
     const char *by_field, *positive;
     struct score_opts score;
-    bool is_union, is_checked, force, dry_run, json, quiet;
+    bool is_union, is_checked, force, inspect, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -179,6 +180,27 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
     return 0;
 }
 
+/* What can be shown is shown, also of the files behind one that is damaged. */
+static int files_inspect(const struct merge_request *ask, char **paths, size_t n_files,
+                         struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n_files; i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        struct err why = {0};
+        int failed = inspect_file(paths[i], ask->json, &out, &why);
+        if (failed && rc == 0) {
+            rc = failed;
+            *err = why;
+        } else if (failed) {
+            fprintf(stderr, "muster: %s\n", why.text);
+        } else if (stdout_put(buf_str(&out), err) != 0) {
+            return err->code;
+        }
+    }
+    return rc;
+}
+
 static int merge_run(struct app *app, void *request, int argc, char **argv, char **command,
                      struct err *err)
 {
@@ -186,10 +208,12 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     const struct merge_request *ask = request;
     size_t n_files = (size_t)argc;
     app->quiet = ask->quiet;
-    if (!ask->out_path)
-        return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
     if (n_files == 0)
         return fail(err, ERR_USAGE, "no files are named");
+    if (ask->inspect)
+        return files_inspect(ask, argv, n_files, err);
+    if (!ask->out_path)
+        return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
     if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
         return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
     order_warn(app, argv, n_files);
@@ -242,6 +266,8 @@ static const struct opt merge_opts[] = {
     {OPT_PARSE, 's', "score", "TRUE=PREDICTED", "compare these two fields: accuracy, precision, recall, F1, false positives and negatives", FIELD(score), .parse = score_store},
     {OPT_TEXT, 'b', "by", "FIELD", "the same for the records of each value of this field too", FIELD(by_field)},
     {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
+    {OPT_HEADING, .help = "Files of tensors"},
+    {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},
