@@ -210,7 +210,7 @@ static void smoke(const struct app *app, const struct doctor_request *request,
                               .gpus = request->gpus,
                               .environment = environment,
                               .limit_ms = SMOKE_LIMIT_MS};
-    struct device_list devices = visible_only(&facts->devices);
+    struct device_list devices = runnable_devices(facts);
     smoke_run(&opts, &devices, findings);
     device_list_release(&devices);
 }

@@ -90,6 +90,14 @@ struct device_list {
 };
 
 void device_list_release(struct device_list *list);
+/* New lists, release them: those at these positions, in this order; those of one kind; all. The
+ * distances go along, and the ids stay. */
+struct device_list device_list_pick(const struct device_list *list, const size_t *positions,
+                                    size_t n_positions);
+struct device_list device_list_of_kind(const struct device_list *list, enum device_kind kind);
+struct device_list device_list_copy(const struct device_list *list);
+/* Ids that count from 0. */
+void device_list_renumber(struct device_list *list);
 const char *device_kind_name(enum device_kind kind);
 /* "gpu 3" or "cpu 0": how a device is called in messages and console prefixes. */
 void device_label(const struct device *device, char out[24]);

@@ -54,32 +54,59 @@ static void apply_lists(const struct vendor *vendor, bool is_alone, struct devic
                      is_alone ? "" : "'s GPUs: ", (int)line.len, line.at);
 }
 
+static size_t vendors_there(void)
+{
+    size_t n_there = 0;
+    for (size_t v = 0; v < n_vendors; v++)
+        n_there += vendors[v].is_there();
+    return n_there;
+}
+
+void probe_visible(const struct device_list *machine, struct device_list *out, struct buf *notes)
+{
+    size_t n_there = vendors_there();
+    *out = (struct device_list){0};
+    for (enum device_kind kind = DEVICE_CPU; kind <= DEVICE_SIM; kind++) {
+        const struct vendor *vendor = vendor_of(kind);
+        struct device_list found = device_list_of_kind(machine, kind);
+        device_list_renumber(&found);
+        if (vendor && vendor->is_there())
+            apply_lists(vendor, n_there == 1, &found, notes);
+        append(out, &found);
+    }
+}
+
 /* Why a vendor has no device is of interest only where nobody has one. */
 static int probe_gpus(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
                       struct err *err)
 {
-    int rc = 0;
-    size_t n_there = 0;
-    for (size_t v = 0; v < n_vendors; v++)
-        n_there += vendors[v].is_there();
     cleanup_buf struct buf reasons = BUF_INIT;
+    struct device_list machine = {0};
+    int rc = 0;
     for (size_t v = 0; v < n_vendors && rc == 0; v++) {
         struct device_list found = {0};
         if (!vendors[v].is_there())
             continue;
         rc = gpu_list(&vendors[v], opts, &found, &reasons, err);
-        if (rc == 0 && !opts->ignore_visibility)
-            apply_lists(&vendors[v], n_there == 1, &found, notes);
-        append(out, &found);
+        append(&machine, &found);
     }
+    if (rc) {
+        device_list_release(&machine);
+        return rc;
+    }
+    size_t n_there = vendors_there();
     for (size_t v = 0; v < n_vendors && n_there == 0; v++)
         buf_addf(&reasons, "%s%s%s", v == 0 ? "no " : " or ", vendors[v].name,
                  v + 1 < n_vendors ? "" : " driver on this machine\n");
+    if (opts->ignore_visibility)
+        *out = machine;
+    else
+        probe_visible(&machine, out, notes);
+    if (!opts->ignore_visibility)
+        device_list_release(&machine);
     if (out->len == 0)
         buf_add_str(notes, buf_str(&reasons));
-    if (rc)
-        device_list_release(out);
-    return rc;
+    return 0;
 }
 
 static bool has_gpu(const struct device_list *list, bool is_for_looking)

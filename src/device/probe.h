@@ -29,6 +29,12 @@ struct probe_opts {
 MUST_CHECK int probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
                               struct device_list *out, struct buf *notes, struct err *err);
 
+/*
+ * What the lists in the environment leave of the whole machine: the universe, with ids of its own.
+ * What is wrong with a list is a line of `notes`.
+ */
+void probe_visible(const struct device_list *machine, struct device_list *out, struct buf *notes);
+
 /* A sample of one device during a run. */
 struct device_sample {
     size_t device; /* position in the list that the monitor was given */

@@ -161,11 +161,11 @@ static void notes_judge(const struct facts *facts, struct findings *out)
 {
     const struct driver_facts *driver = &facts->driver;
     struct str rest = str_trim(str_of(driver->notes)), line;
-    bool is_nvidia = driver->is_there && gpus_count(&facts->devices, DEVICE_CUDA) == 0;
+    bool is_nvidia = driver->is_there && gpus_count(&facts->machine, DEVICE_CUDA) == 0;
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
         bool is_amd = memmem(line.at, line.len, "AMD GPU", 7) != NULL;
         if (is_amd)
-            found(out, are_gpus(&facts->devices) ? &amd_beside : &amd_closed, "", "%.*s",
+            found(out, are_gpus(&facts->machine) ? &amd_beside : &amd_closed, "", "%.*s",
                   (int)line.len, line.at);
         else if (is_nvidia && memmem(line.at, line.len, "NVIDIA", 6))
             found(out, &no_library, "", "%.*s", (int)line.len, line.at);
@@ -176,14 +176,14 @@ static void notes_judge(const struct facts *facts, struct findings *out)
 static void cards_judge(const struct facts *facts, struct findings *out)
 {
     const struct driver_facts *driver = &facts->driver;
-    size_t n_gpus = gpus_count(&facts->devices, DEVICE_CUDA);
+    size_t n_gpus = gpus_count(&facts->machine, DEVICE_CUDA);
     /* a container, and a job of Slurm, is shown a share of the machine on purpose */
     bool is_share = driver->is_container || facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES] ||
                     facts->env.at[ENV_SLURM_JOB_ID];
     if (driver->n_pci_nvidia > 0 && !driver->is_there)
         found(out, &no_driver, "", "%zu NVIDIA GPU%s on the PCI bus and no driver",
               driver->n_pci_nvidia, driver->n_pci_nvidia == 1 ? "" : "s");
-    if (driver->n_pci_amd > 0 && !driver->is_amd_there && !are_gpus(&facts->devices))
+    if (driver->n_pci_amd > 0 && !driver->is_amd_there && !are_gpus(&facts->machine))
         found(out, &no_amd_driver, "", "%zu AMD GPU%s on the PCI bus and no driver for computing",
               driver->n_pci_amd, driver->n_pci_amd == 1 ? "" : "s");
     if (n_gpus > 0 && n_gpus < driver->n_pci_nvidia && !is_share)
@@ -194,7 +194,7 @@ static void cards_judge(const struct facts *facts, struct findings *out)
 /* "NVIDIA 550.54.15 and AMD answer, 9 GPUs, 40 ms" */
 static void answer_judge(const struct facts *facts, struct findings *out)
 {
-    const struct device_list *devices = &facts->devices;
+    const struct device_list *devices = &facts->machine;
     bool has_nvidia = gpus_count(devices, DEVICE_CUDA) > 0;
     bool has_amd = gpus_count(devices, DEVICE_ROCM) > 0;
     const char *version = "";
@@ -226,7 +226,7 @@ void driver_judge(const struct facts *facts, struct findings *out)
     }
     notes_judge(facts, out);
     cards_judge(facts, out);
-    if (out->len == n_before || are_gpus(&facts->devices))
+    if (out->len == n_before || are_gpus(&facts->machine))
         answer_judge(facts, out);
 }
 
@@ -245,7 +245,7 @@ void access_judge(const struct facts *facts, struct findings *out)
     size_t n_before = out->len;
     if (driver->has_ctl && !driver->may_open_ctl)
         found(out, &no_rights, "/dev/nvidiactl", "no right to open it");
-    if (driver->has_ctl && !driver->has_uvm && are_gpus(&facts->devices))
+    if (driver->has_ctl && !driver->has_uvm && are_gpus(&facts->machine))
         found(out, &no_uvm, "/dev/nvidia-uvm", "it is not there");
     if (driver->has_kfd && !driver->may_open_kfd)
         found(out, &no_kfd_rights, "/dev/kfd", "no right to open it");

@@ -115,7 +115,9 @@ struct slurm_facts {
 };
 
 struct facts {
-    struct device_list devices; /* the whole machine, or what -g names of it */
+    struct device_list machine; /* all that there is, whatever the environment hides */
+    struct device_list visible; /* what it leaves of it, with the ids that -g counts in */
+    struct device_list devices; /* what -g names of those; without it, the whole machine */
     struct driver_facts driver;
     struct env_facts env;
     struct host_facts host;

@@ -232,7 +232,7 @@ static bool is_listed(const struct device_list *devices, pid_t pid)
  */
 static bool can_compare(const struct facts *facts)
 {
-    const struct device_list *devices = &facts->devices;
+    const struct device_list *devices = &facts->machine;
     bool is_nvidia = false;
     for (size_t i = 0; i < devices->len; i++) {
         is_nvidia |= devices->at[i].kind == DEVICE_CUDA;
@@ -263,7 +263,7 @@ static const struct trouble *trouble_of(const struct facts *facts, const struct 
     /* what draws on a screen holds a GPU too, and is not listed: but it has its parent */
     bool is_reparented = holder->is_parent_init || holder->parent_session != holder->session;
     bool is_unlisted = is_reparented && !holder->is_service && holds_gpu(holder) &&
-                       can_compare(facts) && !is_listed(&facts->devices, holder->pid);
+                       can_compare(facts) && !is_listed(&facts->machine, holder->pid);
     return is_unlisted && holder->session > 0 ? &unlisted : NULL;
 }
 

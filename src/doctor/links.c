@@ -39,14 +39,14 @@ static void width_judge(const struct device *device, struct findings *out)
               device->pcie_gen_max);
 }
 
-static void nvlinks_judge(const struct device_list *devices, size_t at, struct findings *out)
+static void nvlinks_judge(const struct device_list *machine, const struct device *device,
+                          struct findings *out)
 {
-    const struct device *device = &devices->at[at];
     int most = 0;
     char label[24];
-    for (size_t i = 0; i < devices->len; i++)
-        if (strcmp(devices->at[i].name, device->name) == 0)
-            most = MAX(most, devices->at[i].nvlinks_up);
+    for (size_t i = 0; i < machine->len; i++)
+        if (strcmp(machine->at[i].name, device->name) == 0)
+            most = MAX(most, machine->at[i].nvlinks_up);
     device_label(device, label);
     if (device->nvlinks_up < most && !device->is_lost)
         found(out, &fewer_links, label, "%d NVLinks are up, %d on others of its model",
@@ -95,7 +95,7 @@ void links_judge(const struct facts *facts, struct findings *out)
         return;
     for (size_t i = 0; i < devices->len; i++) {
         width_judge(&devices->at[i], out);
-        nvlinks_judge(devices, i, out);
+        nvlinks_judge(&facts->machine, &devices->at[i], out);
     }
     pairs_format(devices, &picture);
     nodes_format(devices, &picture);

@@ -218,6 +218,35 @@ took_less() {
     [[ $stderr == *"0-3"* ]]
 }
 
+@test "-g narrows what is said of devices, and not what is said of the machine" {
+    local i
+    for i in 0 1 2 3; do
+        mkdir -p machine/sys/bus/pci/devices/0000:${i}0:00.0
+        echo 0x030200 >machine/sys/bus/pci/devices/0000:${i}0:00.0/class
+        echo 0x10de >machine/sys/bus/pci/devices/0000:${i}0:00.0/vendor
+    done
+    export MUSTER_FAKE_NVML=gpus=4,links=2:1 MUSTER_SYSFS=$PWD/machine/sys
+    doctor -g 0-2 driver visible
+    ended_with 0
+    says "4 GPUs" "no variable hides a device"
+    says_not "on the PCI bus" warn
+    # ids count in what the list leaves; what the list names is on the machine
+    CUDA_VISIBLE_DEVICES=3,2 doctor -g 1 driver visible processes
+    ended_with 0
+    says "4 GPUs" "=3,2 leaves 2 of 4 devices" "nobody computes on the GPU"
+    # the other three of its model have more, though one alone is looked at
+    doctor -g 2 links
+    says "1 NVLinks are up, 4 on others of its model"
+    doctor -g 0,1,3 links
+    says "of 3 pairs by NVLink"
+    CUDA_VISIBLE_DEVICES=3,2 doctor -g 2 health
+    ended_with 69
+    [[ $stderr == *"0,1"* ]]
+    # a job's GPUs are those that it is shown
+    CUDA_VISIBLE_DEVICES=1,2 SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2 SLURM_STEP_ID=0 doctor -g 0 slurm
+    says_not SLURM_GPUS_ON_NODE
+}
+
 @test "wrong usage is 2, with the way out" {
     doctor shn
     ended_with 2

@@ -90,6 +90,29 @@ static void threads(void **state)
     machine_free(facts);
 }
 
+static void only_what_a_run_would_use_is_counted(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(5); /* 32 cores */
+    facts->devices.at[4].is_integrated = true;
+    facts->env.at[ENV_OMP_NUM_THREADS] = "9";
+    facts->env.at[ENV_SLURM_JOB_ID] = "17";
+    facts->env.at[ENV_SLURM_GPUS_ON_NODE] = "4";
+    facts->slurm.has_srun = true;
+    expect(slurm_judge, facts, "ok inside job 17");
+    expect(threads_judge, facts,
+           "warn OMP_NUM_THREADS: =9 for 4 workers on 32 cores; 8 would fill them");
+    const size_t shown[] = {3, 1, 4};
+    facts->visible = device_list_pick(&facts->devices, shown, countof(shown));
+    expect(threads_judge, facts, "ok OMP_NUM_THREADS=9");
+    expect(slurm_judge, facts,
+           "warn SLURM_GPUS_ON_NODE: job 17 has 4 GPUs on this node, 2 are seen");
+    facts->devices.at[1].is_lost = facts->devices.at[3].is_lost = true;
+    facts->env.at[ENV_OMP_NUM_THREADS] = "32";
+    expect(threads_judge, facts, "ok OMP_NUM_THREADS=32");
+    machine_free(facts);
+}
+
 static void lists_that_hide_devices(void **state)
 {
     (void)state;
@@ -172,6 +195,7 @@ int main(void)
         cmocka_unit_test(programs_are_looked_for_on_the_path),
         cmocka_unit_test(ranks),
         cmocka_unit_test(threads),
+        cmocka_unit_test(only_what_a_run_would_use_is_counted),
         cmocka_unit_test(lists_that_hide_devices),
         cmocka_unit_test(the_order_matters_among_different_gpus),
         cmocka_unit_test(amd_lists_count_in_what_the_first_leaves),
