@@ -56,10 +56,8 @@ static void quota_take(struct cgroup_facts *out, uint64_t quota, uint64_t period
 static void group_read(const char *group, struct cgroup_facts *out)
 {
     struct pair pair, period;
-    if (pair_read(group, "memory.max", &pair)) {
-        out->is_v2 = true;
+    if (pair_read(group, "memory.max", &pair))
         least_of(&out->mem_max_bytes, pair.first);
-    }
     if (pair_read(group, "memory.limit_in_bytes", &pair))
         least_of(&out->mem_max_bytes, pair.first);
     if (pair_read(group, "pids.max", &pair))

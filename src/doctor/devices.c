@@ -186,9 +186,6 @@ static void fitness_judge(const struct device *device, struct findings *out)
         found(out, &lost, label, "lost%s%s", device->ill[0] ? ": " : "", device->ill);
     else if (device->ill[0])
         found(out, &ill, label, "%s", device->ill);
-    else if (device->row_remap_failed || device->row_remap_pending)
-        found(out, &ill, label, "row remapping %s",
-              device->row_remap_failed ? "failed" : "pending");
     if (device->ecc_uncorrected_count > 0)
         found(out, &ecc, label, "%ld uncorrected ECC error%s", device->ecc_uncorrected_count,
               device->ecc_uncorrected_count == 1 ? "" : "s");

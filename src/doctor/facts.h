@@ -94,7 +94,6 @@ struct host_facts {
 struct cgroup_facts {
     uint64_t mem_max_bytes, pids_max;
     double cpus_max; /* 0: no quota */
-    bool is_v2;      /* memory is limited by the unified hierarchy */
     bool is_ours;    /* we may make groups below our own */
 };
 

@@ -17,7 +17,6 @@
 #include "base/xalloc.h"
 #include "doctor/checks.h"
 
-#define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
 enum {

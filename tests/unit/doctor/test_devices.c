@@ -64,14 +64,13 @@ static void illness_is_told_gpu_by_gpu_and_heat_together(void **state)
     struct device *at = facts->devices.at;
     at[0].is_lost = true;
     snprintf(at[1].ill, sizeof(at[1].ill), "row remapping pending: the GPU needs a reset");
-    at[2].row_remap_failed = true;
     at[3].ecc_uncorrected_count = 1;
     at[4].clock_reasons = 0x40;
     at[5].slowdown_c = 90;
     at[5].temperature_c = 90;
     expect(health_judge, facts,
            "fail gpu 0: lost; fail gpu 1: row remapping pending: the GPU needs a reset; "
-           "fail gpu 2: row remapping failed; warn gpu 3: 1 uncorrected ECC error; "
+           "warn gpu 3: 1 uncorrected ECC error; "
            "warn gpu 4,5: slowed down by heat");
     machine_free(facts);
 }
