@@ -3,7 +3,6 @@
  * muster doctor: is this machine fit for the work? Every finding with what it means and what
  * cures it.
  */
-#include <ctype.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -178,13 +177,12 @@ static int print(const struct app *app, const struct doctor_request *request,
 static bool is_default_of_map(const char *entry)
 {
     for (const struct opt *opt = cmd_map.opts; opt->kind != OPT_END; opt++) {
-        char variable[80];
+        char variable[OPT_VARIABLE_MAX];
         if (!opt->name)
             continue;
-        int len = snprintf(variable, sizeof(variable), "MUSTER_%s=", opt->name);
-        for (char *c = variable; *c; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-        if (strncmp(entry, variable, (size_t)len) == 0)
+        opt_variable(opt, variable);
+        size_t len = strlen(variable);
+        if (strncmp(entry, variable, len) == 0 && entry[len] == '=')
             return true;
     }
     return false;

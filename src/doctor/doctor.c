@@ -142,7 +142,7 @@ static int devices_gather(const struct doctor_opts *opts, struct facts *out, str
 
 int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err *err)
 {
-    const char *path_list = getenv("PATH");
+    const char *path = getenv("PATH"), *path_list = path ? path : "";
     const pid_t self = getpid();
     struct task folder, holders, slurm;
     uint64_t until_ms = clock_now_ms() + opts->deadline_ms;

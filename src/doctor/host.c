@@ -2,7 +2,6 @@
  *
  * Limits of the machine and of this session: shared memory, open files, locked memory, the clock.
  */
-#include <dirent.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -42,17 +41,6 @@ static uint64_t meminfo_bytes(const char *text, const char *name)
     return at ? strtoull(at + strlen(name), NULL, 10) * 1024 : 0;
 }
 
-static bool has_entries(const char *folder)
-{
-    DIR *entries = opendir(folder);
-    bool any = false;
-    for (struct dirent *entry; entries && !any && (entry = readdir(entries));)
-        any = entry->d_name[0] != '.';
-    if (entries)
-        closedir(entries);
-    return any;
-}
-
 static void shm_read(const char *root, struct host_facts *out)
 {
     struct statvfs fs;
@@ -80,7 +68,7 @@ void host_gather(const char *root, struct host_facts *out)
     out->memlock_bytes = limit_read(RLIMIT_MEMLOCK, false);
     out->address_space_bytes = limit_read(RLIMIT_AS, false);
     out->file_size_bytes = limit_read(RLIMIT_FSIZE, false);
-    out->has_infiniband = has_entries(infiniband);
+    out->has_infiniband = folder_exists(infiniband) && !folder_is_empty(infiniband);
     out->cpus_online = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
     CPU_ZERO(&allowed);
     bool is_known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;

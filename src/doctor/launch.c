@@ -33,23 +33,10 @@ const char *env_value(const struct env_facts *env, const char *name)
 
 /* ---- Slurm ---- */
 
-static bool is_on_path(const char *path_list, const char *program)
-{
-    struct str rest = str_of(path_list ? path_list : ""), folder;
-    while (str_next(&rest, ':', &folder)) {
-        cleanup_free char *name =
-            xstrndup(folder.len > 0 ? folder.at : ".", MAX(folder.len, (size_t)1));
-        cleanup_free char *path = path_join(name, program);
-        if (path_is_executable(path))
-            return true;
-    }
-    return false;
-}
-
 void slurm_gather(const char *path_list, struct slurm_facts *out)
 {
-    out->has_sbatch = is_on_path(path_list, "sbatch");
-    out->has_srun = is_on_path(path_list, "srun");
+    out->has_sbatch = path_finds(path_list, "sbatch");
+    out->has_srun = path_finds(path_list, "srun");
 }
 
 static const struct trouble

@@ -48,7 +48,7 @@ static void programs_are_looked_for_on_the_path(void **state)
     assert_int_equal(chmod(srun, 0700), 0);
     slurm_gather(path_list, &facts);
     assert_true(!facts.has_sbatch && facts.has_srun);
-    slurm_gather(NULL, &facts);
+    slurm_gather("", &facts);
     free(srun);
     free(path_list);
     root_free(root);
