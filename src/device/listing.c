@@ -55,7 +55,8 @@ void listing_take(struct listing *listing, struct str line)
     }
 }
 
-bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t deadline_ms)
+bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t waited_ms,
+                       bool is_hurried)
 {
     struct hung_gpu *hung = NULL;
     if (helper->query_number < 0)
@@ -68,12 +69,12 @@ bool listing_note_hung(struct listing *listing, const struct helper *helper, uin
     if (!hung || hung->n_times >= 2)
         return false;
     hung->number = (uint32_t)helper->query_number;
-    hung->n_times++;
+    hung->n_times = is_hurried ? 2 : hung->n_times + 1;
     if (helper->is_eof)
         snprintf(hung->why, sizeof(hung->why), "%s crashed", helper->query);
     else
         snprintf(hung->why, sizeof(hung->why), "%s did not answer within %lu ms", helper->query,
-                 (unsigned long)deadline_ms);
+                 (unsigned long)waited_ms);
     return true;
 }
 

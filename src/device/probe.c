@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/probe.h"
 
+#include "base/clock.h"
 #include "base/xalloc.h"
 #include "device/probe_gpu.h"
 #include "device/simulated.h"
@@ -76,25 +77,47 @@ void probe_visible(const struct device_list *machine, struct device_list *out, s
     }
 }
 
+/* Drivers are asked one after the other, and none may use up the time of the next. */
+static uint64_t share_until(uint64_t until_ms, size_t n_left)
+{
+    uint64_t now_ms = clock_now_ms();
+    return until_ms > now_ms ? now_ms + (until_ms - now_ms) / n_left : until_ms;
+}
+
+/* The first failure is the error; with wants_reasons others are reasons, and the rest is asked too. */
+static int machine_list(const struct probe_opts *opts, struct device_list *out, struct buf *reasons,
+                        struct err *err)
+{
+    size_t n_left = vendors_there();
+    int rc = 0;
+    for (size_t v = 0; v < n_vendors && (rc == 0 || opts->wants_reasons); v++) {
+        struct device_list found = {0};
+        struct probe_opts share = *opts;
+        struct err why = {0};
+        if (!vendors[v].is_there() || n_left == 0)
+            continue;
+        share.until_ms = share_until(opts->until_ms, n_left--);
+        int failed = gpu_list(&vendors[v], &share, &found, reasons, rc ? &why : err);
+        if (failed && rc)
+            buf_addf(reasons, "%s\n", why.text);
+        rc = rc ? rc : failed;
+        append(out, &found);
+    }
+    return rc;
+}
+
 /* Why a vendor has no device is of interest only where nobody has one. */
 static int probe_gpus(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
                       struct err *err)
 {
     cleanup_buf struct buf reasons = BUF_INIT;
     struct device_list machine = {0};
-    int rc = 0;
-    for (size_t v = 0; v < n_vendors && rc == 0; v++) {
-        struct device_list found = {0};
-        if (!vendors[v].is_there())
-            continue;
-        rc = gpu_list(&vendors[v], opts, &found, &reasons, err);
-        append(&machine, &found);
-    }
-    if (rc) {
+    int rc = machine_list(opts, &machine, &reasons, err);
+    size_t n_there = vendors_there();
+    if (rc && !opts->wants_reasons) {
         device_list_release(&machine);
         return rc;
     }
-    size_t n_there = vendors_there();
     for (size_t v = 0; v < n_vendors && n_there == 0; v++)
         buf_addf(&reasons, "%s%s%s", v == 0 ? "no " : " or ", vendors[v].name,
                  v + 1 < n_vendors ? "" : " driver on this machine\n");
@@ -104,9 +127,9 @@ static int probe_gpus(const struct probe_opts *opts, struct device_list *out, st
         probe_visible(&machine, out, notes);
     if (!opts->ignore_visibility)
         device_list_release(&machine);
-    if (out->len == 0)
+    if (out->len == 0 || opts->wants_reasons)
         buf_add_str(notes, buf_str(&reasons));
-    return 0;
+    return rc;
 }
 
 static bool has_gpu(const struct device_list *list, bool is_for_looking)

@@ -12,9 +12,11 @@
 struct probe_opts {
     const char *self_path;  /* the muster executable, for the helper; NULL: /proc/self/exe */
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
+    uint64_t until_ms;      /* of the monotonic clock, for all answers together; 0 = no end */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
     bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
-    bool is_for_looking;    /* muster gpus: graphics of a processor are better than nothing */
+    bool wants_reasons;  /* also of a vendor that has no device, or fails, where another has some */
+    bool is_for_looking; /* muster gpus: graphics of a processor are better than nothing */
 };
 
 /*
@@ -24,7 +26,8 @@ struct probe_opts {
  * processor: the CPU slots, and a note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
  * machine without a driver.
  *
- * returns  0, also with no device; ERR_UNAVAILABLE if the driver is there and did not answer.
+ * returns  0, also with no device; ERR_UNAVAILABLE if a driver is there and did not answer: then
+ *          `out` is empty, or with wants_reasons what the other drivers have.
  */
 MUST_CHECK int probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
                               struct device_list *out, struct buf *notes, struct err *err);

@@ -104,35 +104,36 @@ static int devices_named(const struct device_spec *spec, const struct device_lis
     return rc;
 }
 
-/* Every device, and what the driver had to say. */
-static void machine_gather(const struct doctor_opts *opts, struct facts *out)
+/* Every device, and what the drivers had to say. */
+static void machine_gather(const struct doctor_opts *opts, uint64_t until_ms, struct facts *out)
 {
     static const char prefix[] = "devices: "; /* the probe's, which a finding has no use for */
     struct driver_facts *driver = &out->driver;
     struct probe_opts probe = {.self_path = opts->self_path,
                                .deadline_ms = MAX(opts->deadline_ms / ANSWERS_OF_A_DEADLINE, 1ul),
+                               .until_ms = until_ms,
                                .ignore_visibility = true,
-                               .wants_details = true};
+                               .wants_details = true,
+                               .wants_reasons = true};
     cleanup_buf struct buf notes = BUF_INIT;
     struct err why = {0};
     uint64_t begin_ms = clock_now_ms();
     driver->is_asked = opts->spec->kind != SPEC_CPU && opts->spec->kind != SPEC_SIM;
     driver->is_there = nvml_is_there();
     driver->is_amd_there = amd_is_there();
-    if (probe_universe(&probe, opts->spec, &out->machine, &notes, &why) != 0) {
+    if (probe_universe(&probe, opts->spec, &out->machine, &notes, &why) != 0)
         snprintf(driver->said, sizeof(driver->said), "%s",
                  why.text + (strncmp(why.text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
-        device_list_release(&out->machine);
-    }
     driver->took_ms = clock_now_ms() - begin_ms;
     snprintf(driver->notes, sizeof(driver->notes), "%s", buf_text(&notes));
 }
 
 /* Where a driver is silent, nobody knows what the ids of a list mean. */
-static int devices_gather(const struct doctor_opts *opts, struct facts *out, struct err *err)
+static int devices_gather(const struct doctor_opts *opts, uint64_t until_ms, struct facts *out,
+                          struct err *err)
 {
     cleanup_buf struct buf notes = BUF_INIT; /* the check of the variables tells more of them */
-    machine_gather(opts, out);
+    machine_gather(opts, until_ms, out);
     probe_visible(&out->machine, &out->visible, &notes);
     if (opts->spec->kind == SPEC_LIST && !out->driver.said[0])
         return devices_named(opts->spec, &out->visible, &out->devices, err);
@@ -153,7 +154,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     task_begin(&folder, folder_task, opts->runs_dir, &out->folder, sizeof(out->folder));
     task_begin(&holders, holders_task, &self, &out->holders, sizeof(out->holders));
     task_begin(&slurm, slurm_task, path_list, &out->slurm, sizeof(out->slurm));
-    int rc = devices_gather(opts, out, err);
+    int rc = devices_gather(opts, until_ms, out, err);
     env_gather(&out->env);
     driver_gather(machine_root, &out->driver);
     host_gather("", &out->host);

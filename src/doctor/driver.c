@@ -92,7 +92,9 @@ static const struct trouble
               "nvidia-smi.",
               "Look for Xid in dmesg; reset or reboot. Where it is only slow to wake up, turn on "
               "persistence mode, and give the doctor more time: --patience 40s"},
-    broken = {FINDING_FAIL, "No program can use a GPU.",
+    broken = {FINDING_FAIL,
+              "No program can use its GPUs, and muster map does not start: ids might mean other "
+              "devices than they should.",
               "Look at dmesg and nvidia-smi; install the driver again, or reboot"},
     no_driver = {FINDING_FAIL,
                  "There are NVIDIA GPUs in this machine, and muster would run on CPU slots.",
@@ -104,6 +106,12 @@ static const struct trouble
                   "Install libnvidia-ml of the very version of the module; in a container let "
                   "nvidia-container-toolkit bring it in (NVIDIA_DRIVER_CAPABILITIES=compute,"
                   "utility)"},
+    no_gpu = {FINDING_WARN, "Runs use the other GPUs alone, or CPU slots where there are none.",
+              "Look for Xid and 'fallen off' in dmesg, and for MIG without an instance (nvidia-smi "
+              "mig -lgi); in a container start it with the GPUs (docker run --gpus all)"},
+    nvidia_beside = {FINDING_WARN, "Runs use the other GPUs alone.",
+                     "If there are NVIDIA GPUs to compute on: modprobe nvidia, and install "
+                     "libnvidia-ml of the module's very version; else remove the driver"},
     no_amd_driver = {FINDING_WARN, "Nothing can compute on it, and muster uses CPU slots.",
                      "modprobe amdgpu; install ROCm's driver (amdgpu-dkms); in a container pass "
                      "/dev/kfd and /dev/dri in"},
@@ -156,19 +164,32 @@ static bool is_any_lost(const struct device_list *devices)
     return is_lost;
 }
 
+/* A vendor's reasons to have no device, by words in them: where nobody has one, and else. */
+static const struct {
+    const char *sign;
+    const struct trouble *alone, *beside;
+} reasons[] = {
+    {"AMD GPU", &amd_closed, &amd_beside},
+    {"NVIDIA's management library", &no_library, &nvidia_beside},
+    {"the NVIDIA driver says", &no_driver, &nvidia_beside},
+    {"the NVIDIA driver is there and has no GPU", &no_gpu, &no_gpu},
+    {"NVIDIA driver did not answer", &silent, &silent},
+    {"AMD driver did not answer", &silent, &silent},
+};
+
 /* What was said where nothing failed and some GPUs are not there. */
 static void notes_judge(const struct facts *facts, struct findings *out)
 {
-    const struct driver_facts *driver = &facts->driver;
-    struct str rest = str_trim(str_of(driver->notes)), line;
-    bool is_nvidia = driver->is_there && gpus_count(&facts->machine, DEVICE_CUDA) == 0;
+    struct str rest = str_trim(str_of(facts->driver.notes)), line;
+    bool is_beside = are_gpus(&facts->machine);
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
-        bool is_amd = memmem(line.at, line.len, "AMD GPU", 7) != NULL;
-        if (is_amd)
-            found(out, are_gpus(&facts->machine) ? &amd_beside : &amd_closed, "", "%.*s",
-                  (int)line.len, line.at);
-        else if (is_nvidia && memmem(line.at, line.len, "NVIDIA", 6))
-            found(out, &no_library, "", "%.*s", (int)line.len, line.at);
+        size_t r = 0;
+        while (r < countof(reasons) &&
+               !memmem(line.at, line.len, reasons[r].sign, strlen(reasons[r].sign)))
+            r++;
+        if (r < countof(reasons))
+            found(out, is_beside ? reasons[r].beside : reasons[r].alone, "", "%.*s", (int)line.len,
+                  line.at);
     }
 }
 
@@ -220,10 +241,8 @@ void driver_judge(const struct facts *facts, struct findings *out)
         found_ok(out, "not asked: -g names devices that need none");
         return;
     }
-    if (facts->driver.said[0]) {
+    if (facts->driver.said[0])
         silence_judge(&facts->driver, out);
-        return;
-    }
     notes_judge(facts, out);
     cards_judge(facts, out);
     if (out->len == n_before || are_gpus(&facts->machine))

@@ -46,8 +46,8 @@ struct driver_facts {
     bool is_asked;                       /* false: -g named devices that need no driver */
     bool is_there;                       /* signs of NVIDIA's driver */
     bool is_amd_there;                   /* signs of AMD's, of its computing part */
-    char said[512];                      /* why it did not answer; "" if it did */
-    char notes[512];                     /* why there is no device though nothing failed; lines */
+    char said[512];                      /* why one did not answer; "" if all did */
+    char notes[512];                     /* why one has no device though nothing failed; lines */
     uint64_t took_ms;                    /* until all devices were listed */
     char module_version[32];             /* of the kernel's part */
     bool has_ctl, may_open_ctl, has_uvm; /* device files */

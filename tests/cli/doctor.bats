@@ -97,6 +97,11 @@ took_less() {
     ended_with 1
     [ "$(jq -r 'select(.check == "health") | .subject' <<<"$output")" = "gpu 3" ]
     says "nvmlDeviceGetMemoryInfo did not answer within"
+    # all of them: no answer may take what is left for the others
+    export MUSTER_FAKE_NVML=gpus=8,hangid=0,hangid=1,hangid=2,hangid=3,hangid=4,hangid=5,hangid=6
+    took_less 8000 doctor --json driver health
+    ended_with 1
+    [ "$(level fail | grep -c health)" -eq 7 ]
     export MUSTER_FAKE_NVML=gpus=2,hangid=1
     took_less 8000 doctor --patience 600ms driver health
     ended_with 1
@@ -149,6 +154,9 @@ took_less() {
     ended_with 1
     says "this container was not given it" "--device /dev/kfd"
     cp -a "$AMD_TREES/mi300x" whole
+    MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=init=18 MUSTER_SYSFS=$PWD/whole/sys doctor driver alike
+    ended_with 1
+    says "the NVIDIA driver says: Driver/library version mismatch" "AMD answers, 8 GPUs" "8 x AMD"
     MUSTER_SYSFS=$PWD/whole/sys doctor --smoke --json clock
     ended_with 0
     [ "$(level ok | grep -c smoke)" -eq 8 ]

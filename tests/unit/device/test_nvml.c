@@ -157,6 +157,37 @@ static void a_hanging_query_costs_one_device_and_one_deadline(void **state)
     }
 }
 
+/* Whatever hangs: the waits for the answers fit into the time for all of them. */
+static void an_end_for_all_answers_holds_where_all_hang(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"hang", "hangid"};
+    for (size_t w = 0; w < countof(words); w++) {
+        struct buf script = BUF_INIT, notes = BUF_INIT;
+        struct device_list list;
+        struct probe_opts opts = options();
+        unsigned long sum_ms = 0, waited_ms = 0;
+        buf_add_text(&script, "gpus=8");
+        for (int i = 0; i < 7; i++)
+            buf_addf(&script, ",%s=%d", words[w], i);
+        machine("FAKE_NVML", buf_text(&script));
+        opts.until_ms = clock_now_ms() + 6 * DEADLINE_MS;
+        assert_int_equal(gpu_list(vendor_of(DEVICE_CUDA), &opts, &list, &notes, NULL), 0);
+        assert_int_equal(list.len, 8);
+        for (size_t i = 0; i < 7; i++) {
+            const char *at = strstr(list.at[i].ill, "did not answer within ");
+            assert_true(list.at[i].is_lost && at);
+            assert_int_equal(sscanf(at, "did not answer within %lu ms", &waited_ms), 1);
+            sum_ms += waited_ms;
+        }
+        assert_false(list.at[7].is_lost);
+        assert_true(sum_ms < 6 * DEADLINE_MS);
+        device_list_release(&list);
+        buf_release(&script);
+        buf_release(&notes);
+    }
+}
+
 static void a_driver_that_never_answers_is_given_up(void **state)
 {
     (void)state;
@@ -448,6 +479,7 @@ int main(void)
         cmocka_unit_test(details_are_told_to_those_who_ask),
         cmocka_unit_test(troubles_are_told_device_by_device),
         cmocka_unit_test(a_hanging_query_costs_one_device_and_one_deadline),
+        cmocka_unit_test(an_end_for_all_answers_holds_where_all_hang),
         cmocka_unit_test(a_driver_that_never_answers_is_given_up),
         cmocka_unit_test(a_broken_driver_is_an_error_and_a_missing_one_is_not),
         cmocka_unit_test(an_old_driver_tells_what_it_can),

@@ -82,6 +82,26 @@ static void amd_beside_nvidia_and_alone(void **state)
     machine_free(facts);
 }
 
+static void an_nvidia_driver_in_trouble_is_heard_of_beside_amd(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(2);
+    facts->devices.at[0].kind = facts->devices.at[1].kind = DEVICE_ROCM;
+    snprintf(facts->driver.notes, 128, "NVIDIA's management library: libx: not found\n");
+    expect(driver_judge, facts,
+           "warn NVIDIA's management library: libx: not found; ok AMD answers, 2 GPUs, 40 ms");
+    snprintf(facts->driver.notes, 128, "the NVIDIA driver is there and has no GPU\n");
+    expect(driver_judge, facts,
+           "warn the NVIDIA driver is there and has no GPU; ok AMD answers, 2 GPUs, 40 ms");
+    facts->driver.notes[0] = '\0';
+    snprintf(facts->driver.said, 128, "the NVIDIA driver says: Unknown Error");
+    expect(driver_judge, facts,
+           "fail the NVIDIA driver says: Unknown Error; ok AMD answers, 2 GPUs, 40 ms");
+    facts->devices.len = 0;
+    expect(driver_judge, facts, "fail the NVIDIA driver says: Unknown Error");
+    machine_free(facts);
+}
+
 static void a_gpu_that_is_missing_is_noticed_where_all_should_be_seen(void **state)
 {
     (void)state;
@@ -154,6 +174,7 @@ int main(void)
         cmocka_unit_test(what_keeps_a_driver_from_answering_is_told_apart),
         cmocka_unit_test(no_gpu_is_well_only_where_there_is_none),
         cmocka_unit_test(amd_beside_nvidia_and_alone),
+        cmocka_unit_test(an_nvidia_driver_in_trouble_is_heard_of_beside_amd),
         cmocka_unit_test(a_gpu_that_is_missing_is_noticed_where_all_should_be_seen),
         cmocka_unit_test(a_slow_driver_is_a_warning_unless_a_lost_gpu_explains_it),
         cmocka_unit_test(device_files_that_cannot_be_opened),
