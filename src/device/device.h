@@ -89,6 +89,12 @@ struct device_list {
     uint8_t *distance; /* len*len, row by row, smaller is nearer; NULL: go by NUMA node and order */
 };
 
+/* Of distances: below the first are links of the vendor's own (NVLink, XGMI), from there on PCIe. */
+enum {
+    DISTANCE_NOT_LINKED = 100,
+    DISTANCE_UNKNOWN = 255
+};
+
 void device_list_release(struct device_list *list);
 /* New lists, release them: those at these positions, in this order; those of one kind; all. The
  * distances go along, and the ids stay. */

@@ -27,10 +27,10 @@ static void take_distance(struct listing *listing, struct str line)
         return;
     if (!listing->distance) {
         listing->distance = xmalloc((size_t)LISTING_SIDE * LISTING_SIDE);
-        memset(listing->distance, 255, (size_t)LISTING_SIDE * LISTING_SIDE);
+        memset(listing->distance, DISTANCE_UNKNOWN, (size_t)LISTING_SIDE * LISTING_SIDE);
     }
-    listing->distance[a * LISTING_SIDE + b] = (uint8_t)MIN(distance, 255u);
-    listing->distance[b * LISTING_SIDE + a] = (uint8_t)MIN(distance, 255u);
+    listing->distance[a * LISTING_SIDE + b] = (uint8_t)MIN(distance, (unsigned)DISTANCE_UNKNOWN);
+    listing->distance[b * LISTING_SIDE + a] = (uint8_t)MIN(distance, (unsigned)DISTANCE_UNKNOWN);
 }
 
 void listing_take(struct listing *listing, struct str line)
@@ -88,8 +88,8 @@ void listing_distances(struct listing *listing)
         for (size_t j = 0; j < list->len; j++) {
             size_t a = (size_t)list->at[i].physical, b = (size_t)list->at[j].physical;
             bool is_known = a != b && a < LISTING_SIDE && b < LISTING_SIDE;
-            list->distance[i * list->len + j] =
-                is_known ? listing->distance[a * LISTING_SIDE + b] : (uint8_t)(a == b ? 0 : 255);
+            list->distance[i * list->len + j] = is_known ? listing->distance[a * LISTING_SIDE + b]
+                                                         : (uint8_t)(a == b ? 0 : DISTANCE_UNKNOWN);
         }
     }
 }

@@ -24,7 +24,7 @@ struct listing {
     struct device_list devices;
     struct hung_gpu hung[LISTING_HUNG_MAX];
     size_t n_hung;
-    uint8_t *distance; /* by physical number, LISTING_SIDE squared; 255 unknown */
+    uint8_t *distance; /* by physical number, LISTING_SIDE squared */
     bool is_complete;
     bool is_none; /* the helper said why there is no device */
     char said[256];

@@ -8,10 +8,6 @@
 #include "device/topology.h"
 #include "device/vendor.h"
 
-enum {
-    UNKNOWN_DISTANCE = 255
-};
-
 /* Behind what is there, with ids that count on. Distances across the seam are unknown. */
 static void append(struct device_list *all, struct device_list *more)
 {
@@ -25,7 +21,7 @@ static void append(struct device_list *all, struct device_list *more)
         return;
     }
     uint8_t *distance = xmalloc(n_all * n_all);
-    memset(distance, UNKNOWN_DISTANCE, n_all * n_all);
+    memset(distance, DISTANCE_UNKNOWN, n_all * n_all);
     for (size_t i = 0; i < n_all; i++) {
         const struct device_list *part = i < n_old ? &old : more;
         size_t begin = i < n_old ? 0 : n_old;

@@ -11,7 +11,7 @@
 enum {
     /* a killed process is gone in a millisecond, unless it is in D state: then nobody can help */
     WAIT_MS = 1000,
-    WAIT_SHORT_MS = 20, /* where there is an end to all of it */
+    WAIT_SHORT_MS = 100, /* where there is an end to all of it */
 };
 
 static char *hung_arg(const struct listing *listing, const char *name, int n_times)

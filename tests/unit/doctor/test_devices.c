@@ -170,6 +170,24 @@ static void nvlinks_that_are_down_are_those_that_others_have(void **state)
     machine_free(facts);
 }
 
+static void a_link_is_called_as_its_maker_calls_it(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(5);
+    struct device_list *devices = &facts->devices;
+    for (size_t i = 2; i < 5; i++)
+        devices->at[i].kind = DEVICE_ROCM;
+    devices->distance = xcalloc(25, 1);
+    memset(devices->distance, DISTANCE_UNKNOWN, 25);
+    devices->distance[2 * 5 + 3] = 15;
+    devices->distance[2 * 5 + 4] = DISTANCE_NOT_LINKED;
+    devices->distance[0 * 5 + 1] = 20;
+    expect(links_judge, facts,
+           "ok 1 of 1 pairs by NVLink; 1 of 3 pairs by XGMI; "
+           "NUMA node 0: gpu 0-2, node 1: gpu 3,4");
+    machine_free(facts);
+}
+
 static void cpu_slots_are_not_taken_for_gpus(void **state)
 {
     (void)state;
@@ -196,6 +214,7 @@ int main(void)
         cmocka_unit_test(processes_are_told_with_their_owners),
         cmocka_unit_test(a_slow_link_counts_only_where_it_is_one),
         cmocka_unit_test(nvlinks_that_are_down_are_those_that_others_have),
+        cmocka_unit_test(a_link_is_called_as_its_maker_calls_it),
         cmocka_unit_test(cpu_slots_are_not_taken_for_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
