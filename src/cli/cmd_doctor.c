@@ -43,7 +43,8 @@ static const struct opt doctor_opts[] = {
     {OPT_TEXT, 0, "runs-dir", "DIR", "the folder for runs that is looked at (default muster-runs)",
      FIELD(runs_dir)},
     {OPT_DURATION, 0, "patience", "DURATION",
-     "how long all questions together may take; one of a GPU gets a sixth of it at most (default 4.2s)",
+     "how long all questions together may take; one of a GPU gets a sixth of it at most (default "
+     "4.2s)",
      FIELD(patience_ms)},
     {OPT_FLAG, 0, "list", NULL, "the checks and what they look at, and nothing else", FIELD(list)},
     {OPT_END},

@@ -70,6 +70,13 @@ const char *device_kind_name(enum device_kind kind)
     return kinds[kind].name;
 }
 
+bool device_is_held_unseen(const struct device *device)
+{
+    uint64_t total = device->mem_total_bytes, used = total - MIN(device->mem_free_bytes, total);
+    return device->n_processes == 0 && !device->is_lost && !device->is_integrated &&
+           used > MIN(2ull << 30, total / 4);
+}
+
 void device_label(const struct device *device, char out[24])
 {
     ASSERT((size_t)device->kind < countof(kinds));

@@ -105,5 +105,11 @@ struct device_list device_list_copy(const struct device_list *list);
 /* Ids that count from 0. */
 void device_list_renumber(struct device_list *list);
 const char *device_kind_name(enum device_kind kind);
+/*
+ * Memory that no visible process holds: the holder is in another container, or hangs in the kernel.
+ * The driver itself keeps up to some 700 MB on large GPUs, a desktop some hundred; graphics of a
+ * processor share the computer's.
+ */
+bool device_is_held_unseen(const struct device *device);
 /* "gpu 3" or "cpu 0": how a device is called in messages and console prefixes. */
 void device_label(const struct device *device, char out[24]);

@@ -15,7 +15,6 @@
     X(NVIDIA_VISIBLE_DEVICES)         \
     X(ROCR_VISIBLE_DEVICES)           \
     X(HIP_VISIBLE_DEVICES)            \
-    X(GPU_DEVICE_ORDINAL)             \
     X(CUDA_LAUNCH_BLOCKING)           \
     X(PYTORCH_NO_CUDA_MEMORY_CACHING) \
     X(OMP_NUM_THREADS)                \
@@ -51,7 +50,7 @@ struct driver_facts {
     uint64_t took_ms;                    /* until all devices were listed */
     char module_version[32];             /* of the kernel's part */
     bool has_ctl, may_open_ctl, has_uvm; /* device files */
-    bool has_kfd, may_open_kfd;
+    bool has_kfd;
     bool is_container;
     size_t n_pci_nvidia, n_pci_amd; /* display controllers on the PCI bus */
 };

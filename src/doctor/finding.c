@@ -40,15 +40,42 @@ void found_ok_on(struct findings *findings, const char *subject, const char *fmt
     va_end(args);
 }
 
+static void add_trouble(struct findings *findings, const struct trouble *trouble,
+                        enum device_kind kind, const char *subject, char *text)
+{
+    bool is_amd = kind == DEVICE_ROCM;
+    struct finding *finding = add(findings, trouble->level, subject, text);
+    finding->means = is_amd && trouble->means_amd ? trouble->means_amd : trouble->means;
+    finding->cure = is_amd && trouble->cure_amd ? trouble->cure_amd : trouble->cure;
+}
+
 void found(struct findings *findings, const struct trouble *trouble, const char *subject,
            const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    struct finding *finding = add(findings, trouble->level, subject, xvasprintf(fmt, args));
+    add_trouble(findings, trouble, DEVICE_CPU, subject, xvasprintf(fmt, args));
     va_end(args);
-    finding->means = trouble->means;
-    finding->cure = trouble->cure;
+}
+
+void found_for(struct findings *findings, const struct trouble *trouble, enum device_kind kind,
+               const char *subject, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_trouble(findings, trouble, kind, subject, xvasprintf(fmt, args));
+    va_end(args);
+}
+
+void found_at(struct findings *findings, const struct trouble *trouble, const struct device *device,
+              const char *fmt, ...)
+{
+    va_list args;
+    char label[24];
+    device_label(device, label);
+    va_start(args, fmt);
+    add_trouble(findings, trouble, device->kind, label, xvasprintf(fmt, args));
+    va_end(args);
 }
 
 const char *finding_level_name(enum finding_level level)

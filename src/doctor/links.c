@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the GPUs hang together: PCIe links, their makers' own links, NUMA nodes. An idle GPU lowers the generation of
+ * How the GPUs hang together: PCIe, links of their makers, NUMA nodes. An idle GPU lowers the generation of
  * its link, never its width; so a low generation counts only where somebody computes.
  */
 #include "base/cleanup.h"
@@ -28,29 +28,25 @@ static const struct trouble
 
 static void width_judge(const struct device *device, struct findings *out)
 {
-    char label[24];
-    device_label(device, label);
     if (device->pcie_width > 0 && device->pcie_width < device->pcie_width_max)
-        found(out, &narrow, label, "PCIe link of %d lanes instead of %d", device->pcie_width,
-              device->pcie_width_max);
+        found_at(out, &narrow, device, "PCIe link of %d lanes instead of %d", device->pcie_width,
+                 device->pcie_width_max);
     if (device->pcie_gen > 0 && device->pcie_gen < device->pcie_gen_max &&
         device->busy_percent >= BUSY_PERCENT)
-        found(out, &old_gen, label, "PCIe link of generation %d instead of %d", device->pcie_gen,
-              device->pcie_gen_max);
+        found_at(out, &old_gen, device, "PCIe link of generation %d instead of %d",
+                 device->pcie_gen, device->pcie_gen_max);
 }
 
 static void nvlinks_judge(const struct device_list *machine, const struct device *device,
                           struct findings *out)
 {
     int most = 0;
-    char label[24];
     for (size_t i = 0; i < machine->len; i++)
         if (strcmp(machine->at[i].name, device->name) == 0)
             most = MAX(most, machine->at[i].nvlinks_up);
-    device_label(device, label);
     if (device->nvlinks_up < most && !device->is_lost)
-        found(out, &fewer_links, label, "%d NVLinks are up, %d on others of its model",
-              device->nvlinks_up, most);
+        found_at(out, &fewer_links, device, "%d NVLinks are up, %d on others of its model",
+                 device->nvlinks_up, most);
 }
 
 /* "28 of 28 pairs by NVLink; ": of one vendor's devices, since no link joins two vendors'. */

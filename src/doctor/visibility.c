@@ -10,11 +10,17 @@
 
 static const struct trouble
     all_hidden = {FINDING_FAIL, "Programs started here see none of these GPUs.",
-                  "Unset it, or list ids of muster gpus --all"},
+                  "Unset it, or list ids of muster gpus --all",
+                  "ROCm's programs started here see none of AMD's GPUs.",
+                  "Unset it, or list numbers as muster gpus --all has them under PCI#, or UUIDs; "
+                  "HIP_VISIBLE_DEVICES counts in what ROCR_VISIBLE_DEVICES leaves"},
     misleading = {FINDING_WARN,
                   "Programs started here see fewer devices than the list says, or others.",
                   "Correct the list: ids in PCI order as muster gpus --all shows them, or UUIDs; "
-                  "set CUDA_DEVICE_ORDER=PCI_BUS_ID with it"},
+                  "set CUDA_DEVICE_ORDER=PCI_BUS_ID with it",
+                  .cure_amd = "Correct the list: numbers as muster gpus --all has them under PCI#, "
+                              "or UUIDs; HIP_VISIBLE_DEVICES counts in what ROCR_VISIBLE_DEVICES "
+                              "leaves"},
     order =
         {FINDING_WARN,
          "CUDA counts the fastest first, nvidia-smi and muster by PCI address: cuda:0 of a "
@@ -43,8 +49,8 @@ static struct str str_after(struct str text, struct str prefix)
 }
 
 /* The list as the vendor's library reads it; each thing wrong with it is a line of the notes. */
-static void list_judge(const struct visible_rule *rule, const char *variable, const char *list,
-                       struct device_list *left, struct findings *out)
+static void list_judge(const struct visible_rule *rule, enum device_kind kind, const char *variable,
+                       const char *list, struct device_list *left, struct findings *out)
 {
     cleanup_buf struct buf notes = BUF_INIT;
     size_t n_before = left->len;
@@ -54,8 +60,8 @@ static void list_judge(const struct visible_rule *rule, const char *variable, co
         found_ok_on(out, variable, "=%s leaves %zu of %zu devices", list, left->len, n_before);
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
         line = str_after(str_after(line, str_of(variable)), STR(": "));
-        found(out, left->len == 0 ? &all_hidden : &misleading, variable, "%.*s", (int)line.len,
-              line.at);
+        found_for(out, left->len == 0 ? &all_hidden : &misleading, kind, variable, "%.*s",
+                  (int)line.len, line.at);
     }
 }
 
@@ -73,7 +79,7 @@ static void vendor_judge(const struct vendor *vendor, const struct facts *facts,
             list = list && rule->is_unset_if_empty && !*list ? NULL : list;
         }
         if (list && left.len > 0)
-            list_judge(rule, variable, list, &left, out);
+            list_judge(rule, vendor->kind, variable, list, &left, out);
     }
     device_list_release(&left);
 }
@@ -97,14 +103,10 @@ static void layers_judge(const struct facts *facts, struct findings *out)
 {
     const char *rocr = facts->env.at[ENV_ROCR_VISIBLE_DEVICES];
     const char *hip = facts->env.at[ENV_HIP_VISIBLE_DEVICES];
-    const char *ordinal = facts->env.at[ENV_GPU_DEVICE_ORDINAL];
     struct device_list amd = devices_of(&facts->machine, DEVICE_ROCM);
     if (amd.len == 0 && rocr && hip)
         found(out, &two_layers, "ROCR_VISIBLE_DEVICES", "=%s, and HIP_VISIBLE_DEVICES=%s", rocr,
               hip);
-    if (ordinal && (rocr || hip))
-        found(out, &two_layers, "GPU_DEVICE_ORDINAL", "=%s, and %s_VISIBLE_DEVICES=%s", ordinal,
-              rocr ? "ROCR" : "HIP", rocr ? rocr : hip);
     device_list_release(&amd);
 }
 

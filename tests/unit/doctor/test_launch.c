@@ -180,8 +180,6 @@ static void two_layers_count_within_each_other(void **state)
     facts->env.at[ENV_HIP_VISIBLE_DEVICES] = "3";
     expect(visible_judge, facts, "warn ROCR_VISIBLE_DEVICES: =3, and HIP_VISIBLE_DEVICES=3");
     facts->env.at[ENV_HIP_VISIBLE_DEVICES] = NULL;
-    facts->env.at[ENV_GPU_DEVICE_ORDINAL] = "0";
-    expect(visible_judge, facts, "warn GPU_DEVICE_ORDINAL: =0, and ROCR_VISIBLE_DEVICES=3");
     facts->env.at[ENV_ROCR_VISIBLE_DEVICES] = NULL;
     facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES] = "void";
     expect(visible_judge, facts, "warn NVIDIA_VISIBLE_DEVICES: 'void'");
