@@ -60,6 +60,7 @@ int monitor_fd(const struct monitor *monitor);
 /* pid of the helper process, -1 for none: the caller's reaper must leave it to monitor_close. */
 pid_t monitor_pid(const struct monitor *monitor);
 /* At most `cap` samples that are there now. A helper that died or hangs is started again, at most
- * once a deadline; while it is silent no samples come, which is not the devices' fault. */
+ * once a deadline, unless all devices are gone; while it is silent no samples come, which is not the
+ * devices' fault. */
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
 void monitor_close(struct monitor *monitor);
