@@ -64,7 +64,9 @@ struct holder {
     pid_t pid, parent, session, parent_session; /* 0: outside of this namespace */
     uid_t uid;
     char name[32];
-    char files[48]; /* "nvidia0 nvidia-uvm" */
+    char files[160]; /* "nvidia0 nvidia-uvm", as far as they fit */
+    bool
+        has_gpu_file; /* /dev/nvidia0 and its like; who asks the driver has nvidiactl open as well */
     bool has_terminal;
     bool is_session_alive; /* the leader of its session is there */
     bool is_parent_init;   /* pid 1, or a user's systemd */
