@@ -17,7 +17,9 @@
 #include "store/runs.h"
 
 enum {
-    PATIENCE_MS = 4200, /* with what is left to do it ends within five seconds */
+    PATIENCE_MS = 4200,    /* with what is left to do it ends within five seconds */
+    PATIENCE_MIN_MS = 100, /* what is well must have time to say so */
+    PATIENCE_MAX_MS = 24 * 3600 * 1000,
     SMOKE_LIMIT_MS = 90000,
     TEXT_COLUMN = 16,
     TEXT_WIDTH = 100,
@@ -43,8 +45,8 @@ static const struct opt doctor_opts[] = {
     {OPT_TEXT, 0, "runs-dir", "DIR", "the folder for runs that is looked at (default muster-runs)",
      FIELD(runs_dir)},
     {OPT_DURATION, 0, "patience", "DURATION",
-     "how long all questions together may take; one of a GPU gets a sixth of it at most (default "
-     "4.2s)",
+     "how long all questions together may take, 100ms at least; one of a GPU gets a sixth of it at "
+     "most (default 4.2s)",
      FIELD(patience_ms)},
     {OPT_FLAG, 0, "list", NULL, "the checks and what they look at, and nothing else", FIELD(list)},
     {OPT_END},
@@ -224,6 +226,15 @@ static int list_checks(struct err *err)
     return stdout_put(buf_str(&out), err);
 }
 
+static int patience_check(uint64_t patience_ms, struct err *err)
+{
+    if (patience_ms < PATIENCE_MIN_MS)
+        return fail(err, ERR_USAGE, "--patience is too short for an answer: give at least 100ms");
+    if (patience_ms > PATIENCE_MAX_MS)
+        return fail(err, ERR_USAGE, "--patience is at most a day");
+    return 0;
+}
+
 static int choose_checks(int argc, char **argv, bool *chosen, struct err *err)
 {
     for (int i = 0; i < argc; i++) {
@@ -266,6 +277,8 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
     if (request->list)
         return list_checks(err);
     int rc = choose_checks(argc, argv, chosen, err);
+    if (rc == 0)
+        rc = patience_check(request->patience_ms, err);
     if (rc == 0)
         rc = spec_parse(request->gpus, spec, err);
     if (rc == 0)

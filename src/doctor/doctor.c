@@ -118,7 +118,8 @@ static void machine_gather(const struct doctor_opts *opts, uint64_t until_ms, st
     cleanup_buf struct buf notes = BUF_INIT;
     struct err why = {0};
     uint64_t begin_ms = clock_now_ms();
-    driver->is_asked = opts->spec->kind != SPEC_CPU && opts->spec->kind != SPEC_SIM;
+    driver->is_asked = opts->spec->kind != SPEC_CPU && opts->spec->kind != SPEC_SIM &&
+                       opts->spec->kind != SPEC_NONE;
     driver->is_there = nvml_is_there();
     driver->is_amd_there = amd_is_there();
     if (probe_universe(&probe, opts->spec, &out->machine, &notes, &why) != 0)

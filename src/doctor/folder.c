@@ -117,6 +117,11 @@ void folder_gather(const char *path, struct folder_facts *out)
     out->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     out->files = fs.f_files;
     out->files_free = fs.f_favail;
+    if (!folder_exists(existing)) {
+        errno = ENOTDIR;
+        failed(out, "use it");
+        return;
+    }
     cleanup_fd int fd = nameless_open(existing);
     if (fd < 0) {
         failed(out, "make a file in it");
@@ -150,6 +155,8 @@ void folder_judge(const struct facts *facts, struct findings *out)
     if (!facts->has_folder)
         found(out, &dead_folder, folder->path, "no answer within %lu ms",
               (unsigned long)facts->deadline_ms);
+    else if (folder->sys == ENOTDIR)
+        found(out, &no_folder, folder->existing, "it is there and is not a folder");
     else if (folder->sys != 0 && !errno_means_full(folder->sys))
         found(out, &no_folder, folder->existing, "%s: %s", folder->failed, errno_text(folder->sys));
     else if (folder->is_network)

@@ -182,6 +182,13 @@ took_less() {
     doctor --runs-dir "$PWD/not/yet" folder disk
     says "$PWD is local and writable" "written and synced at"
     [ -z "$(ls -A "$TMPDIR")" ] && [ ! -e not ]
+    echo 1 >file
+    local path
+    for path in file file/below; do
+        doctor --runs-dir $path folder disk
+        ended_with 1
+        says "fail  folder    $PWD/file: it is there and is not a folder" "--runs-dir"
+    done
     MUSTER_RUNS_DIR=/proc/self doctor folder
     ended_with 1
     says "/proc/self: make a file in it"
@@ -221,6 +228,9 @@ took_less() {
     says "gpu 1: lost"
     doctor -g cpu:3 driver
     ended_with 0
+    doctor -g none driver access
+    ended_with 0
+    says "not asked" "fit, 1 ok"
     doctor -g 9 health
     ended_with 69
     [[ $stderr == *"0-3"* ]]
@@ -263,6 +273,13 @@ took_less() {
     ended_with 2
     doctor -g 1,1
     ended_with 2
+    doctor --patience 99ms
+    ended_with 2
+    [[ $stderr == *"--patience is too short"*"at least 100ms"* ]]
+    doctor --patience 25h
+    ended_with 2
+    doctor --patience 100ms clock
+    ended_with 0
     doctor --list
     ended_with 0
     says "shm "
