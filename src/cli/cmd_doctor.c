@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "doctor/doctor.h"
 #include "doctor/smoke.h"
+#include "proc/console_text.h"
 #include "store/runs.h"
 
 enum {
@@ -100,12 +101,21 @@ static void advice_add(struct buf *out, const char *name, const char *text)
     buf_add_char(out, '\n');
 }
 
+/* Names of processes and values of variables are anybody's: nothing for a terminal to obey. */
+static void words_add(struct buf *out, const struct finding *finding)
+{
+    console_text_add(out, str_of(finding->subject), false);
+    buf_add_text(out, finding->subject[0] ? ": " : "");
+    console_text_add(out, str_of(finding->found), false);
+}
+
 static void finding_add(struct buf *out, const struct finding *finding, bool color)
 {
     struct paint paint = paint_of(finding->level, color);
-    buf_addf(out, "%s%-4s%s  %-9s %s%s%s\n", paint.begin, finding_level_name(finding->level),
-             paint.end, finding->check, finding->subject, finding->subject[0] ? ": " : "",
-             finding->found);
+    buf_addf(out, "%s%-4s%s  %-9s ", paint.begin, finding_level_name(finding->level), paint.end,
+             finding->check);
+    words_add(out, finding);
+    buf_add_char(out, '\n');
     if (finding->level == FINDING_OK)
         return;
     advice_add(out, "means", finding->means);
@@ -136,9 +146,10 @@ static void summary_add(struct buf *out, const struct findings *findings, bool c
     count_add(out, findings, FINDING_FAIL, "failure", "failures");
     count_add(out, findings, FINDING_WARN, "warning", "warnings");
     count_add(out, findings, FINDING_OK, "ok", "ok");
-    if (level != FINDING_OK)
-        buf_addf(out, "; first of all %s: %s%s%s", worst->check, worst->subject,
-                 worst->subject[0] ? ": " : "", worst->found);
+    if (level != FINDING_OK) {
+        buf_addf(out, "; first of all %s: ", worst->check);
+        words_add(out, worst);
+    }
     buf_add_char(out, '\n');
 }
 

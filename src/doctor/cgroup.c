@@ -178,11 +178,11 @@ void cpus_judge(const struct facts *facts, struct findings *out)
               (unsigned long)cgroup->pids_max);
     if (out->len > n_before)
         return;
+    const char *rights = cgroup->is_ours ? "may be made" : "may not be made, and are not needed";
     if (host->cpus_allowed < host->cpus_online)
-        found_ok(out, "%u of the machine's %u threads, by affinity", host->cpus_allowed,
-                 host->cpus_online);
+        found_ok(out, "%u of the machine's %u threads, by affinity; control groups %s",
+                 host->cpus_allowed, host->cpus_online, rights);
     else
-        found_ok(out, "%u thread%s, no quota%s", host->cpus_online,
-                 host->cpus_online == 1 ? "" : "s",
-                 cgroup->is_ours ? "; control groups may be made" : "");
+        found_ok(out, "%u thread%s, no quota; control groups %s", host->cpus_online,
+                 host->cpus_online == 1 ? "" : "s", rights);
 }

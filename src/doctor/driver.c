@@ -242,6 +242,8 @@ static void answer_judge(const struct facts *facts, struct findings *out)
         version = devices->at[i].driver;
     if (!are_gpus(devices) && strstr(facts->driver.notes, CLOSED_KFD))
         found_ok(out, "AMD's is there; its device file is closed to this user, see access");
+    else if (!are_gpus(devices) && strstr(facts->driver.notes, "graphics of the processor"))
+        found_ok(out, "no GPU but graphics of the processor: work runs on CPU slots");
     else if (!are_gpus(devices))
         found_ok(out, "no GPU on this machine: work runs on CPU slots");
     else if (facts->driver.took_ms > SLOW_MS && !is_any_lost(devices))

@@ -192,7 +192,10 @@ static void room_judge(const struct folder_facts *folder, struct findings *out)
     char left[16], size[16];
     size_format(left, folder->free_bytes);
     size_format(size, folder->size_bytes);
-    if (errno_means_full(folder->sys) || folder->free_bytes < GIB)
+    if (folder->sys == EDQUOT)
+        found(out, &full_disk, folder->existing, "the quota is used up, with %s of %s free", left,
+              size);
+    else if (folder->sys == ENOSPC || folder->free_bytes < GIB)
         found(out, &full_disk, folder->existing, "%s of %s free", left, size);
     else if (folder->free_bytes < 10 * GIB)
         found(out, &filling_disk, folder->existing, "%s of %s free", left, size);
@@ -216,4 +219,6 @@ void disk_judge(const struct facts *facts, struct findings *out)
         found(out, &slow_disk, folder->existing, "written and synced at %s/s", rate);
     if (out->len == n_before && folder->sys == 0)
         found_ok(out, "%s free, written and synced at %s/s", left, rate);
+    else if (out->len == n_before && folder->sys == EFBIG) /* the limits tell of that one */
+        found_ok(out, "%s free, not measured: the size of files is limited", left);
 }

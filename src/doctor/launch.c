@@ -139,8 +139,22 @@ static const struct trouble
                         "The workers' threads fight for the cores, which makes them several times "
                         "slower; muster map leaves a variable that is set alone.",
                         "Unset it (muster map then gives each worker its share), or lower it"},
+    no_number = {FINDING_WARN,
+                 "Libraries take it as if it were not set, and start a thread for each core in "
+                 "every worker; muster map leaves it alone.",
+                 "Unset it (muster map then gives each worker its share), or give a number"},
     forgotten = {FINDING_WARN, "Made for finding errors: everything runs much slower.",
                  "Unset it, unless that is what you are doing"};
+
+/* "8", or "8,2" for nested regions, of which the first are as many as there are. 0: no number. */
+static uint64_t threads_of(const char *text)
+{
+    struct str rest = str_of(text ? text : ""), first;
+    uint64_t number = 0;
+    bool is_number = str_next(&rest, ',', &first) &&
+                     u64_parse(str_trim(first), 1, UINT32_MAX, &number, NULL) == 0;
+    return is_number ? number : 0;
+}
 
 unsigned cores_usable(const struct facts *facts)
 {
@@ -174,8 +188,11 @@ void threads_judge(const struct facts *facts, struct findings *out)
     unsigned cores = cores_usable(facts);
     size_t n_workers = workers_likely(facts), n_before = out->len;
     for (size_t i = 0; i < countof(variables); i++) {
-        uint64_t threads = number_of(facts->env.at[variables[i].name]);
-        if (threads > 1 && threads * n_workers > cores)
+        const char *value = facts->env.at[variables[i].name];
+        uint64_t threads = threads_of(value);
+        if (value && threads == 0)
+            found(out, &no_number, variables[i].text, "=%s", value);
+        else if (threads > 1 && threads * n_workers > cores)
             found(out, &too_many_threads, variables[i].text,
                   "=%lu for %zu worker%s on %u core%s; %zu would fill them", (unsigned long)threads,
                   n_workers, n_workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s",

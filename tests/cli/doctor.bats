@@ -135,6 +135,15 @@ took_less() {
     says "HIP_VISIBLE_DEVICES=3"
 }
 
+@test "what others chose does not speak to the terminal" {
+    CUDA_VISIBLE_DEVICES=$'0,\e[2J' doctor visible
+    ended_with 0
+    says "'' is neither"
+    says_not $'\e'
+    CUDA_VISIBLE_DEVICES=$'0,\e[2J' doctor --json visible
+    [[ $(jq -r .found <<<"$output") == *$'\e[2J'* ]]
+}
+
 @test "AMD's GPUs" {
     unset MUSTER_NVML
     cp -a "${AMD_TREES:?the machines}/broken" machine
@@ -175,7 +184,10 @@ took_less() {
     ended_with 1
     says "open files: at most 512" "ulimit -n"
     run bash -c "ulimit -f 1000; exec '$MUSTER' doctor limits folder"
-    says "file size: at most"
+    says "fail" "file size: at most" "is local and writable"
+    run bash -c "ulimit -f 1000; exec '$MUSTER' doctor disk"
+    ended_with 0
+    says "not measured: the size of files is limited"
 }
 
 @test "the folder for runs" {

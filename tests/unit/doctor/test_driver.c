@@ -45,6 +45,9 @@ static void no_gpu_is_well_only_where_there_is_none(void **state)
     struct facts *facts = fit_machine(0);
     facts->driver.is_there = false;
     expect(driver_judge, facts, "ok no GPU on this machine: work runs on CPU slots");
+    snprintf(facts->driver.notes, 64, "no GPU but graphics of the processor (-g all uses them)\n");
+    expect(driver_judge, facts, "ok no GPU but graphics of the processor: work runs on CPU slots");
+    facts->driver.notes[0] = '\0';
     facts->driver.n_pci_nvidia = 2;
     expect(driver_judge, facts, "fail 2 NVIDIA GPUs on the PCI bus and no driver");
     facts->driver.is_there = true;

@@ -76,6 +76,14 @@ static void threads(void **state)
     facts->env.at[ENV_OMP_NUM_THREADS] = "5";
     expect(threads_judge, facts,
            "warn OMP_NUM_THREADS: =5 for 8 workers on 32 cores; 4 would fill them");
+    facts->env.at[ENV_OMP_NUM_THREADS] = "5,2"; /* nested */
+    expect_begin(threads_judge, facts, "warn OMP_NUM_THREADS: =5 for 8 workers");
+    static const char *const odd[] = {"", "0", "all", "-1", "4.5"};
+    for (size_t i = 0; i < countof(odd); i++) {
+        facts->env.at[ENV_OMP_NUM_THREADS] = odd[i];
+        expect_begin(threads_judge, facts, "warn OMP_NUM_THREADS: =");
+    }
+    facts->env.at[ENV_OMP_NUM_THREADS] = "5";
     facts->devices.at[0].is_lost = facts->devices.at[1].is_lost = true;
     expect(threads_judge, facts, "ok OMP_NUM_THREADS=5");
     facts->cgroup.cpus_max = 6;
