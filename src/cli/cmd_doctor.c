@@ -220,6 +220,7 @@ static void smoke(const struct app *app, const struct doctor_request *request,
     cleanup_free char **environment = environment_new();
     struct smoke_opts opts = {.self_path = app->self_path,
                               .gpus = request->gpus,
+                              .driver_said = facts->driver.said,
                               .environment = environment,
                               .limit_ms = SMOKE_LIMIT_MS};
     struct device_list devices = runnable_devices(facts);

@@ -321,6 +321,8 @@ void smoke_run(const struct smoke_opts *opts, const struct device_list *devices,
     sigprocmask(SIG_BLOCK, &held, &smoke.mask_before);
     smoke.signal_fd = signalfd(-1, &held, SFD_CLOEXEC);
     out->check = "smoke";
+    if (opts->driver_said[0])
+        found(out, &failed, "gpu", "%s", opts->driver_said);
     smoke.folder = folder_new(&err);
     int rc = smoke.folder ? trials_run(&smoke, devices, out, &err) : err.code;
     if (smoke.folder && remove_tree(smoke.folder, rc ? &unwanted : &err) != 0)

@@ -322,6 +322,12 @@ took_less() {
     [ -z "$(ls -A "$TMPDIR")" ]
 }
 
+@test "smoke on a machine whose driver fails is not well, though CPU slots are" {
+    MUSTER_FAKE_NVML=init=18 doctor --smoke clock
+    ended_with 1
+    says "gpu: the NVIDIA driver says: Driver/library version mismatch" "cpu:2: 2 workers"
+}
+
 @test "smoke tries what is visible, and says what it could not try" {
     CUDA_VISIBLE_DEVICES=2,1 doctor --smoke --json clock
     [ "$(jq -r 'select(.check == "smoke") | .subject' <<<"$output" | tr '\n' ';')" = "gpu 1;gpu 2;" ]
