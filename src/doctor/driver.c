@@ -166,13 +166,13 @@ static size_t gpus_count(const struct device_list *devices, enum device_kind kin
     return count;
 }
 
-/* What is lost may have cost a deadline. */
-static bool is_any_lost(const struct device_list *devices)
+/* What is lost may have cost a deadline, and another driver that is silent too. */
+static bool is_wait_explained(const struct facts *facts)
 {
-    bool is_lost = false;
-    for (size_t i = 0; i < devices->len; i++)
-        is_lost |= devices->at[i].is_lost;
-    return is_lost;
+    bool is_explained = facts->driver.said[0] != '\0';
+    for (size_t i = 0; i < facts->machine.len; i++)
+        is_explained |= facts->machine.at[i].is_lost;
+    return is_explained;
 }
 
 /* What the helper says of AMD's GPUs that another user or group may open. */
@@ -246,7 +246,7 @@ static void answer_judge(const struct facts *facts, struct findings *out)
         found_ok(out, "no GPU but graphics of the processor: work runs on CPU slots");
     else if (!are_gpus(devices))
         found_ok(out, "no GPU on this machine: work runs on CPU slots");
-    else if (facts->driver.took_ms > SLOW_MS && !is_any_lost(devices))
+    else if (facts->driver.took_ms > SLOW_MS && !is_wait_explained(facts))
         found_for(out, &slow, has_nvidia ? DEVICE_CUDA : DEVICE_ROCM, "", "answers after %s", took);
     else
         found_ok(out, "%s%s%s%s%s answer%s, %zu GPU%s, %s", has_nvidia ? "NVIDIA" : "",

@@ -106,8 +106,13 @@ void folder_gather(const char *path, struct folder_facts *out)
 {
     cleanup_free char *existing = existing_new(path);
     struct statvfs fs;
+    struct stat st;
     snprintf(out->path, sizeof(out->path), "%s", path);
     snprintf(out->existing, sizeof(out->existing), "%s", existing);
+    if (stat(path, &st) != 0 && errno == ENAMETOOLONG) {
+        failed(out, "make folders up to it");
+        return;
+    }
     if (statvfs(existing, &fs) != 0) {
         failed(out, "look at it");
         return;

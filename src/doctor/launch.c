@@ -82,7 +82,7 @@ static void job_judge(const struct facts *facts, const char *job, struct finding
     if (is_step && n_tasks > 1)
         found(out, &many_musters, "SLURM_NTASKS", "this is one of %lu tasks of job %s",
               (unsigned long)n_tasks, job);
-    if (n_gpus > 0 && n_gpus != n_seen)
+    if (facts->driver.is_asked && n_gpus > 0 && n_gpus != n_seen)
         found(out, &other_count, "SLURM_GPUS_ON_NODE",
               "job %s has %lu GPUs on this node, %zu are seen", job, (unsigned long)n_gpus, n_seen);
     if (!facts->slurm.has_srun && !is_step)

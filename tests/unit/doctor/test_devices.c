@@ -213,7 +213,7 @@ static void amd_findings_have_means_and_cures_of_amd(void **state)
             fail_msg("%s: %s: %s %s", finding->subject, finding->found, finding->means,
                      finding->cure);
     }
-    assert_int_equal(n_troubles, 12);
+    assert_int_equal(n_troubles, 10);
     findings_release(&findings);
     machine_free(facts);
 }

@@ -115,6 +115,8 @@ static void only_what_a_run_would_use_is_counted(void **state)
     expect(threads_judge, facts, "ok OMP_NUM_THREADS=9");
     expect(slurm_judge, facts,
            "warn SLURM_GPUS_ON_NODE: job 17 has 4 GPUs on this node, 2 are seen");
+    facts->driver.is_asked = false; /* -g cpu:2: nobody knows what the job has */
+    expect(slurm_judge, facts, "ok inside job 17");
     facts->devices.at[1].is_lost = facts->devices.at[3].is_lost = true;
     facts->env.at[ENV_OMP_NUM_THREADS] = "32";
     expect(threads_judge, facts, "ok OMP_NUM_THREADS=32");
