@@ -229,6 +229,17 @@ static void cards_judge(const struct facts *facts, struct findings *out)
               n_gpus);
 }
 
+/* Nothing failed, and there is nothing to compute on but the processor. */
+static void no_gpu_judge(const struct driver_facts *driver, struct findings *out)
+{
+    if (strstr(driver->notes, CLOSED_KFD))
+        found_ok(out, "AMD's is there; its device file is closed to this user, see access");
+    else if (strstr(driver->notes, "graphics of the processor"))
+        found_ok(out, "no GPU but graphics of the processor: work runs on CPU slots");
+    else
+        found_ok(out, "no GPU on this machine: work runs on CPU slots");
+}
+
 /* "NVIDIA 550.54.15 and AMD answer, 9 GPUs, 40 ms" */
 static void answer_judge(const struct facts *facts, struct findings *out)
 {
@@ -240,13 +251,7 @@ static void answer_judge(const struct facts *facts, struct findings *out)
     duration_format(took, facts->driver.took_ms);
     for (size_t i = 0; i < devices->len && !version[0]; i++)
         version = devices->at[i].driver;
-    if (!are_gpus(devices) && strstr(facts->driver.notes, CLOSED_KFD))
-        found_ok(out, "AMD's is there; its device file is closed to this user, see access");
-    else if (!are_gpus(devices) && strstr(facts->driver.notes, "graphics of the processor"))
-        found_ok(out, "no GPU but graphics of the processor: work runs on CPU slots");
-    else if (!are_gpus(devices))
-        found_ok(out, "no GPU on this machine: work runs on CPU slots");
-    else if (facts->driver.took_ms > SLOW_MS && !is_wait_explained(facts))
+    if (facts->driver.took_ms > SLOW_MS && !is_wait_explained(facts))
         found_for(out, &slow, has_nvidia ? DEVICE_CUDA : DEVICE_ROCM, "", "answers after %s", took);
     else
         found_ok(out, "%s%s%s%s%s answer%s, %zu GPU%s, %s", has_nvidia ? "NVIDIA" : "",
@@ -266,8 +271,10 @@ void driver_judge(const struct facts *facts, struct findings *out)
         silence_judge(&facts->driver, out);
     notes_judge(facts, out);
     cards_judge(facts, out);
-    if (out->len == n_before || are_gpus(&facts->machine))
+    if (are_gpus(&facts->machine))
         answer_judge(facts, out);
+    else if (out->len == n_before)
+        no_gpu_judge(&facts->driver, out);
 }
 
 static const struct trouble
