@@ -217,6 +217,18 @@ bool path_is_executable(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
+bool path_finds(const char *path_list, const char *program)
+{
+    struct str rest = str_of(path_list), folder;
+    while (str_next(&rest, ':', &folder)) {
+        cleanup_free char *name = folder.len > 0 ? xstrndup(folder.at, folder.len) : xstrdup(".");
+        cleanup_free char *path = path_join(name, program);
+        if (path_is_executable(path))
+            return true;
+    }
+    return false;
+}
+
 bool folder_exists(const char *path)
 {
     struct stat st;

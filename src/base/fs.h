@@ -42,3 +42,5 @@ bool folder_exists(const char *path);
 bool folder_is_empty(const char *path);
 /* A regular file that this user may execute. */
 bool path_is_executable(const char *path);
+/* True if a program of that name stands in a folder of the list; as in PATH, an empty one is ".". */
+bool path_finds(const char *path_list, const char *program);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/xalloc.h"
 
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,16 +51,23 @@ char *xstrndup(const char *text, size_t len)
     return checked(strndup(text, len), len + 1);
 }
 
-char *xasprintf(const char *fmt, ...)
+char *xvasprintf(const char *fmt, va_list args)
 {
-    va_list args, again;
-    va_start(args, fmt);
+    va_list again;
     va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
+    int len = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
     ASSERT(len >= 0);
     char *text = xmalloc((size_t)len + 1);
-    vsnprintf(text, (size_t)len + 1, fmt, again);
-    va_end(again);
+    vsnprintf(text, (size_t)len + 1, fmt, args);
+    return text;
+}
+
+char *xasprintf(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *text = xvasprintf(fmt, args);
+    va_end(args);
     return text;
 }

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdarg.h>
+
 #include "base/attr.h"
 
 #define NEVER_NULL __attribute__((returns_nonnull, warn_unused_result))
@@ -16,3 +18,4 @@ NEVER_NULL char *xstrdup(const char *text);
 NEVER_NULL char *xstrndup(const char *text, size_t len);
 /* A new string, free() it. */
 NEVER_NULL char *xasprintf(const char *fmt, ...) PRINTF(1, 2);
+NEVER_NULL char *xvasprintf(const char *fmt, va_list args) PRINTF(1, 0);

@@ -135,21 +135,26 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
     return 0;
 }
 
+void opt_variable(const struct opt *opt, char out[OPT_VARIABLE_MAX])
+{
+    snprintf(out, OPT_VARIABLE_MAX, "MUSTER_%s", opt->name);
+    for (char *c = out; *c; c++)
+        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
 /* MUSTER_<NAME> stands for --<name>, dashes as underscores. */
 static int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
 {
     /* What muster tells its workers must not come back as an option of a muster inside one. */
     static const char *const reserved[] = {"seed", "batch", "run-dir"};
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
-        char variable[80];
+        char variable[OPT_VARIABLE_MAX];
         bool skip = !opt->name;
         for (size_t i = 0; !skip && i < countof(reserved); i++)
             skip = strcmp(opt->name, reserved[i]) == 0;
         if (skip)
             continue;
-        snprintf(variable, sizeof(variable), "MUSTER_%s", opt->name);
-        for (char *c = variable; *c; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        opt_variable(opt, variable);
         const char *value = getenv(variable);
         if (!value || !*value || (!takes_value(opt) && strcmp(value, "1") != 0))
             continue;

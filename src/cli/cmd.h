@@ -84,6 +84,13 @@ MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *req
 /* Only what argv names, into a request that is filled already: no defaults, no environment. */
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);
+
+enum {
+    OPT_VARIABLE_MAX = 80
+};
+
+/* "MUSTER_WORKERS_PER_GPU": what stands for the option in the environment. */
+void opt_variable(const struct opt *opt, char out[OPT_VARIABLE_MAX]);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */
 void cmd_mdoc(const struct cmd *cmd, struct buf *out);

@@ -3,7 +3,6 @@
  * muster doctor: is this machine fit for the work? Every finding with what it means and what
  * cures it.
  */
-#include <ctype.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -15,10 +14,13 @@
 #include "cli/verbs.h"
 #include "doctor/doctor.h"
 #include "doctor/smoke.h"
+#include "proc/console_text.h"
 #include "store/runs.h"
 
 enum {
-    PATIENCE_MS = 4200, /* with what is left to do it ends within five seconds */
+    PATIENCE_MS = 4200,    /* with what is left to do it ends within five seconds */
+    PATIENCE_MIN_MS = 100, /* what is well must have time to say so */
+    PATIENCE_MAX_MS = 24 * 3600 * 1000,
     SMOKE_LIMIT_MS = 90000,
     TEXT_COLUMN = 16,
     TEXT_WIDTH = 100,
@@ -44,7 +46,8 @@ static const struct opt doctor_opts[] = {
     {OPT_TEXT, 0, "runs-dir", "DIR", "the folder for runs that is looked at (default muster-runs)",
      FIELD(runs_dir)},
     {OPT_DURATION, 0, "patience", "DURATION",
-     "how long all questions together may take; one of a GPU gets a sixth (default 4.2s)",
+     "how long all questions together may take, 100ms at least; one of a GPU gets a sixth of it at "
+     "most (default 4.2s)",
      FIELD(patience_ms)},
     {OPT_FLAG, 0, "list", NULL, "the checks and what they look at, and nothing else", FIELD(list)},
     {OPT_END},
@@ -98,12 +101,21 @@ static void advice_add(struct buf *out, const char *name, const char *text)
     buf_add_char(out, '\n');
 }
 
+/* Names of processes and values of variables are anybody's: nothing for a terminal to obey. */
+static void words_add(struct buf *out, const struct finding *finding)
+{
+    console_text_add(out, str_of(finding->subject), false);
+    buf_add_text(out, finding->subject[0] ? ": " : "");
+    console_text_add(out, str_of(finding->found), false);
+}
+
 static void finding_add(struct buf *out, const struct finding *finding, bool color)
 {
     struct paint paint = paint_of(finding->level, color);
-    buf_addf(out, "%s%-4s%s  %-9s %s%s%s\n", paint.begin, finding_level_name(finding->level),
-             paint.end, finding->check, finding->subject, finding->subject[0] ? ": " : "",
-             finding->found);
+    buf_addf(out, "%s%-4s%s  %-9s ", paint.begin, finding_level_name(finding->level), paint.end,
+             finding->check);
+    words_add(out, finding);
+    buf_add_char(out, '\n');
     if (finding->level == FINDING_OK)
         return;
     advice_add(out, "means", finding->means);
@@ -134,9 +146,10 @@ static void summary_add(struct buf *out, const struct findings *findings, bool c
     count_add(out, findings, FINDING_FAIL, "failure", "failures");
     count_add(out, findings, FINDING_WARN, "warning", "warnings");
     count_add(out, findings, FINDING_OK, "ok", "ok");
-    if (level != FINDING_OK)
-        buf_addf(out, "; first of all %s: %s%s%s", worst->check, worst->subject,
-                 worst->subject[0] ? ": " : "", worst->found);
+    if (level != FINDING_OK) {
+        buf_addf(out, "; first of all %s: ", worst->check);
+        words_add(out, worst);
+    }
     buf_add_char(out, '\n');
 }
 
@@ -178,13 +191,12 @@ static int print(const struct app *app, const struct doctor_request *request,
 static bool is_default_of_map(const char *entry)
 {
     for (const struct opt *opt = cmd_map.opts; opt->kind != OPT_END; opt++) {
-        char variable[80];
+        char variable[OPT_VARIABLE_MAX];
         if (!opt->name)
             continue;
-        int len = snprintf(variable, sizeof(variable), "MUSTER_%s=", opt->name);
-        for (char *c = variable; *c; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-        if (strncmp(entry, variable, (size_t)len) == 0)
+        opt_variable(opt, variable);
+        size_t len = strlen(variable);
+        if (strncmp(entry, variable, len) == 0 && entry[len] == '=')
             return true;
     }
     return false;
@@ -208,9 +220,10 @@ static void smoke(const struct app *app, const struct doctor_request *request,
     cleanup_free char **environment = environment_new();
     struct smoke_opts opts = {.self_path = app->self_path,
                               .gpus = request->gpus,
+                              .driver_said = facts->driver.said,
                               .environment = environment,
                               .limit_ms = SMOKE_LIMIT_MS};
-    struct device_list devices = visible_only(&facts->devices);
+    struct device_list devices = runnable_devices(facts);
     smoke_run(&opts, &devices, findings);
     device_list_release(&devices);
 }
@@ -223,6 +236,15 @@ static int list_checks(struct err *err)
     for (size_t i = 0; i < checks_count(); i++)
         buf_addf(&out, "%-10s %s\n", check_name(i), check_purpose(i));
     return stdout_put(buf_str(&out), err);
+}
+
+static int patience_check(uint64_t patience_ms, struct err *err)
+{
+    if (patience_ms < PATIENCE_MIN_MS)
+        return fail(err, ERR_USAGE, "--patience is too short for an answer: give at least 100ms");
+    if (patience_ms > PATIENCE_MAX_MS)
+        return fail(err, ERR_USAGE, "--patience is at most a day");
+    return 0;
 }
 
 static int choose_checks(int argc, char **argv, bool *chosen, struct err *err)
@@ -267,6 +289,8 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
     if (request->list)
         return list_checks(err);
     int rc = choose_checks(argc, argv, chosen, err);
+    if (rc == 0)
+        rc = patience_check(request->patience_ms, err);
     if (rc == 0)
         rc = spec_parse(request->gpus, spec, err);
     if (rc == 0)

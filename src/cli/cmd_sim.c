@@ -161,6 +161,22 @@ static int work_check(const struct sim_request *ask, struct err *err)
     return 0;
 }
 
+/* A filter has one item in work, whatever --concurrency says. */
+static int slots_check(const struct sim_request *ask, const uint32_t *devices, size_t n_devices,
+                       struct err *err)
+{
+    uint64_t each = ask->workers_per_gpu * (ask->filter ? 1 : ask->concurrency);
+    char most[32];
+    count_format(most, SIM_SLOTS_MAX);
+    for (size_t i = 0; i < n_devices; i++)
+        if (devices[i] * each > SIM_SLOTS_MAX)
+            return fail(err, ERR_USAGE,
+                        "%u devices with --concurrency %lu would have more than %s items in work "
+                        "at one time, which is not simulated: give less of one",
+                        devices[i], (unsigned long)ask->concurrency, most);
+    return 0;
+}
+
 static int devices_parse(const struct sim_request *ask, uint32_t *devices, size_t *n_devices,
                          struct err *err)
 {
@@ -171,7 +187,7 @@ static int devices_parse(const struct sim_request *ask, uint32_t *devices, size_
     for (size_t i = 0; i < *n_devices; i++)
         if (devices[i] == 0)
             return fail(err, ERR_USAGE, "--devices: nothing can be done on 0 devices");
-    return 0;
+    return slots_check(ask, devices, *n_devices, err);
 }
 
 static struct forecast_opts forecast_of(const struct sim_request *ask, size_t n_rows)

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "device/device.h"
 
 enum {
     NODES_MAX = 4096
@@ -16,11 +17,10 @@ enum {
 /* NVML's levels of nearness over PCIe, behind all that is linked. */
 enum {
     NEAR_LINK_MAX = 90,
-    NEAR_NOT_LINKED = 100,
-    NEAR_BRIDGE = NEAR_NOT_LINKED + 20,
-    NEAR_ROOT = NEAR_NOT_LINKED + 30,
-    NEAR_NODE = NEAR_NOT_LINKED + 40,
-    NEAR_SYSTEM = NEAR_NOT_LINKED + 50
+    NEAR_BRIDGE = DISTANCE_NOT_LINKED + 20,
+    NEAR_ROOT = DISTANCE_NOT_LINKED + 30,
+    NEAR_NODE = DISTANCE_NOT_LINKED + 40,
+    NEAR_SYSTEM = DISTANCE_NOT_LINKED + 50
 };
 
 void amd_folder_each(const char *folder, bool (*take)(const char *name, void *context),

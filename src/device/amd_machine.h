@@ -39,7 +39,7 @@ struct amd_machine {
 size_t amd_machine_read(struct amd_machine *machine);
 /* Whether its PCI device is still there. */
 bool amd_folder_is_there(const struct amd_gpu *gpu);
-/* How far apart: linked GPUs below 100, others by their way over PCIe. The scale is NVML's. */
+/* How far apart: linked GPUs, others by their way over PCIe. The scale of those is NVML's. */
 unsigned amd_distance(const struct amd_gpu *a, const struct amd_gpu *b);
 
 /* Call `take` for each entry of a folder under /sys until it says that this was enough. */

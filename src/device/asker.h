@@ -23,8 +23,9 @@ struct device_probe;
 
 struct asker {
     const struct device_probe *probe;
-    void *state; /* the probe's own */
-    int number;  /* of the device that is being asked, for announcements */
+    void *state;    /* the probe's own */
+    int number;     /* of the device that is being asked, for announcements */
+    uint64_t round; /* of a watch: the last in which it was to be opened */
     bool is_open, wants_details;
 };
 

@@ -89,7 +89,27 @@ struct device_list {
     uint8_t *distance; /* len*len, row by row, smaller is nearer; NULL: go by NUMA node and order */
 };
 
+/* Of distances: below the first are links of the vendor's own (NVLink, XGMI), from there on PCIe. */
+enum {
+    DISTANCE_NOT_LINKED = 100,
+    DISTANCE_UNKNOWN = 255
+};
+
 void device_list_release(struct device_list *list);
+/* New lists, release them: those at these positions, in this order; those of one kind; all. The
+ * distances go along, and the ids stay. */
+struct device_list device_list_pick(const struct device_list *list, const size_t *positions,
+                                    size_t n_positions);
+struct device_list device_list_of_kind(const struct device_list *list, enum device_kind kind);
+struct device_list device_list_copy(const struct device_list *list);
+/* Ids that count from 0. */
+void device_list_renumber(struct device_list *list);
 const char *device_kind_name(enum device_kind kind);
+/*
+ * Memory that no visible process holds: the holder is in another container, or hangs in the kernel.
+ * The driver itself keeps up to some 700 MB on large GPUs, a desktop some hundred; graphics of a
+ * processor share the computer's.
+ */
+bool device_is_held_unseen(const struct device *device);
 /* "gpu 3" or "cpu 0": how a device is called in messages and console prefixes. */
 void device_label(const struct device *device, char out[24]);

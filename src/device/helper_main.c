@@ -187,14 +187,23 @@ static bool watched_parse(const char *arg, struct asker *askers, struct watched 
     return false;
 }
 
+/* Once a round for all of its devices: a driver that fails may take its time. */
+static bool is_opened(struct asker *asker, uint64_t round)
+{
+    if (!asker->is_open && asker->round != round)
+        asker_open(asker);
+    asker->round = round;
+    return asker->is_open;
+}
+
 /* A driver that could not be opened is tried again every round; the others' devices do not wait. */
 static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watched)
 {
     struct pollfd parent = {.fd = STDIN_FILENO};
-    for (;;) {
+    for (uint64_t round = 1;; round++) {
         bool any = false;
         for (size_t i = 0; i < n_watched; i++) {
-            if (!watched[i].is_gone && asker_open(watched[i].asker))
+            if (!watched[i].is_gone && is_opened(watched[i].asker, round))
                 watch_one(&watched[i], i);
             any |= watched[i].asker->is_open;
         }

@@ -27,10 +27,10 @@ static void take_distance(struct listing *listing, struct str line)
         return;
     if (!listing->distance) {
         listing->distance = xmalloc((size_t)LISTING_SIDE * LISTING_SIDE);
-        memset(listing->distance, 255, (size_t)LISTING_SIDE * LISTING_SIDE);
+        memset(listing->distance, DISTANCE_UNKNOWN, (size_t)LISTING_SIDE * LISTING_SIDE);
     }
-    listing->distance[a * LISTING_SIDE + b] = (uint8_t)MIN(distance, 255u);
-    listing->distance[b * LISTING_SIDE + a] = (uint8_t)MIN(distance, 255u);
+    listing->distance[a * LISTING_SIDE + b] = (uint8_t)MIN(distance, (unsigned)DISTANCE_UNKNOWN);
+    listing->distance[b * LISTING_SIDE + a] = (uint8_t)MIN(distance, (unsigned)DISTANCE_UNKNOWN);
 }
 
 void listing_take(struct listing *listing, struct str line)
@@ -55,7 +55,8 @@ void listing_take(struct listing *listing, struct str line)
     }
 }
 
-bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t deadline_ms)
+bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t waited_ms,
+                       bool is_hurried)
 {
     struct hung_gpu *hung = NULL;
     if (helper->query_number < 0)
@@ -68,12 +69,12 @@ bool listing_note_hung(struct listing *listing, const struct helper *helper, uin
     if (!hung || hung->n_times >= 2)
         return false;
     hung->number = (uint32_t)helper->query_number;
-    hung->n_times++;
+    hung->n_times = is_hurried ? 2 : hung->n_times + 1;
     if (helper->is_eof)
         snprintf(hung->why, sizeof(hung->why), "%s crashed", helper->query);
     else
         snprintf(hung->why, sizeof(hung->why), "%s did not answer within %lu ms", helper->query,
-                 (unsigned long)deadline_ms);
+                 (unsigned long)waited_ms);
     return true;
 }
 
@@ -87,8 +88,8 @@ void listing_distances(struct listing *listing)
         for (size_t j = 0; j < list->len; j++) {
             size_t a = (size_t)list->at[i].physical, b = (size_t)list->at[j].physical;
             bool is_known = a != b && a < LISTING_SIDE && b < LISTING_SIDE;
-            list->distance[i * list->len + j] =
-                is_known ? listing->distance[a * LISTING_SIDE + b] : (uint8_t)(a == b ? 0 : 255);
+            list->distance[i * list->len + j] = is_known ? listing->distance[a * LISTING_SIDE + b]
+                                                         : (uint8_t)(a == b ? 0 : DISTANCE_UNKNOWN);
         }
     }
 }

@@ -24,7 +24,7 @@ struct listing {
     struct device_list devices;
     struct hung_gpu hung[LISTING_HUNG_MAX];
     size_t n_hung;
-    uint8_t *distance; /* by physical number, LISTING_SIDE squared; 255 unknown */
+    uint8_t *distance; /* by physical number, LISTING_SIDE squared */
     bool is_complete;
     bool is_none; /* the helper said why there is no device */
     char said[256];
@@ -32,8 +32,10 @@ struct listing {
 
 /* A line that is not understood, of a newer helper or of the driver, is passed over. */
 void listing_take(struct listing *listing, struct str line);
-/* Note which GPU the helper was asking when it went silent. False: none, or too often already. */
-bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t deadline_ms);
+/* Note which GPU the helper was asking when it went silent, and when hurried ask it nothing more,
+ * not even its identity. False: none, or too often already. */
+bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t waited_ms,
+                       bool is_hurried);
 /* Give the devices the distances that were told, by their places in the list. */
 void listing_distances(struct listing *listing);
 void listing_release(struct listing *listing);

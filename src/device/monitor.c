@@ -219,8 +219,17 @@ static void forgive(struct monitor *monitor, uint64_t now_ms)
     monitor->looked_ms = now_ms;
 }
 
+static bool is_any_left(const struct monitor *monitor)
+{
+    for (size_t i = 0; i < monitor->devices.len; i++)
+        if (!monitor->is_gone[i])
+            return true;
+    return false;
+}
+
 /*
- * Silent beyond its deadline, or ended: start it again, at most once a deadline. Between two rounds
+ * Silent beyond its deadline, or ended: start it again, at most once a deadline, as long as it has
+ * something to ask. Between two rounds
  * it is silent for a period by right.
  */
 static void revive(struct monitor *monitor, uint64_t now_ms)
@@ -235,7 +244,7 @@ static void revive(struct monitor *monitor, uint64_t now_ms)
         bench_asked(monitor);
         stop_helper(monitor, 0);
     }
-    if (now_ms - monitor->started_ms >= monitor->deadline_ms) {
+    if (is_any_left(monitor) && now_ms - monitor->started_ms >= monitor->deadline_ms) {
         struct err unwanted = {0};
         if (start_helper(monitor, &unwanted) != 0)
             stop_helper(monitor, 0);

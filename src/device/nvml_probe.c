@@ -218,7 +218,7 @@ static void say_distance(struct asker *asker, unsigned a, unsigned b)
     bool is_linked =
         ASK(asker, p2p_status, first, second, NVML_P2P_NVLINK, &link) == NVML_OK && link == 0;
     struct buf line = BUF_INIT;
-    buf_addf(&line, "#%u %u %d", a, b, level + (is_linked ? 0 : 100));
+    buf_addf(&line, "#%u %u %d", a, b, level + (is_linked ? 0 : DISTANCE_NOT_LINKED));
     say_line(&line);
 }
 

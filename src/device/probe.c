@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/probe.h"
 
+#include "base/clock.h"
 #include "base/xalloc.h"
 #include "device/probe_gpu.h"
 #include "device/simulated.h"
 #include "device/topology.h"
 #include "device/vendor.h"
-
-enum {
-    UNKNOWN_DISTANCE = 255
-};
 
 /* Behind what is there, with ids that count on. Distances across the seam are unknown. */
 static void append(struct device_list *all, struct device_list *more)
@@ -24,7 +21,7 @@ static void append(struct device_list *all, struct device_list *more)
         return;
     }
     uint8_t *distance = xmalloc(n_all * n_all);
-    memset(distance, UNKNOWN_DISTANCE, n_all * n_all);
+    memset(distance, DISTANCE_UNKNOWN, n_all * n_all);
     for (size_t i = 0; i < n_all; i++) {
         const struct device_list *part = i < n_old ? &old : more;
         size_t begin = i < n_old ? 0 : n_old;
@@ -54,31 +51,80 @@ static void apply_lists(const struct vendor *vendor, bool is_alone, struct devic
                      is_alone ? "" : "'s GPUs: ", (int)line.len, line.at);
 }
 
+static size_t vendors_there(void)
+{
+    size_t n_there = 0;
+    for (size_t v = 0; v < n_vendors; v++)
+        n_there += vendors[v].is_there();
+    return n_there;
+}
+
+void probe_visible(const struct device_list *machine, struct device_list *out, struct buf *notes)
+{
+    size_t n_there = vendors_there();
+    *out = (struct device_list){0};
+    for (enum device_kind kind = DEVICE_CPU; kind <= DEVICE_SIM; kind++) {
+        const struct vendor *vendor = vendor_of(kind);
+        struct device_list found = device_list_of_kind(machine, kind);
+        device_list_renumber(&found);
+        if (vendor && vendor->is_there())
+            apply_lists(vendor, n_there == 1, &found, notes);
+        append(out, &found);
+    }
+}
+
+/* Drivers are asked one after the other, and none may use up the time of the next. */
+static uint64_t share_until(uint64_t until_ms, size_t n_left)
+{
+    uint64_t now_ms = clock_now_ms();
+    return until_ms > now_ms ? now_ms + (until_ms - now_ms) / n_left : until_ms;
+}
+
+/* The first failure is the error; with wants_reasons others are reasons, and the rest is asked too. */
+static int machine_list(const struct probe_opts *opts, struct device_list *out, struct buf *reasons,
+                        struct err *err)
+{
+    size_t n_left = vendors_there();
+    int rc = 0;
+    for (size_t v = 0; v < n_vendors && (rc == 0 || opts->wants_reasons); v++) {
+        struct device_list found = {0};
+        struct probe_opts share = *opts;
+        struct err why = {0};
+        if (!vendors[v].is_there() || n_left == 0)
+            continue;
+        share.until_ms = share_until(opts->until_ms, n_left--);
+        int failed = gpu_list(&vendors[v], &share, &found, reasons, rc ? &why : err);
+        if (failed && rc)
+            buf_addf(reasons, "%s\n", why.text);
+        rc = rc ? rc : failed;
+        append(out, &found);
+    }
+    return rc;
+}
+
 /* Why a vendor has no device is of interest only where nobody has one. */
 static int probe_gpus(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
                       struct err *err)
 {
-    int rc = 0;
-    size_t n_there = 0;
-    for (size_t v = 0; v < n_vendors; v++)
-        n_there += vendors[v].is_there();
     cleanup_buf struct buf reasons = BUF_INIT;
-    for (size_t v = 0; v < n_vendors && rc == 0; v++) {
-        struct device_list found = {0};
-        if (!vendors[v].is_there())
-            continue;
-        rc = gpu_list(&vendors[v], opts, &found, &reasons, err);
-        if (rc == 0 && !opts->ignore_visibility)
-            apply_lists(&vendors[v], n_there == 1, &found, notes);
-        append(out, &found);
+    struct device_list machine = {0};
+    int rc = machine_list(opts, &machine, &reasons, err);
+    size_t n_there = vendors_there();
+    if (rc && !opts->wants_reasons) {
+        device_list_release(&machine);
+        return rc;
     }
     for (size_t v = 0; v < n_vendors && n_there == 0; v++)
         buf_addf(&reasons, "%s%s%s", v == 0 ? "no " : " or ", vendors[v].name,
                  v + 1 < n_vendors ? "" : " driver on this machine\n");
-    if (out->len == 0)
+    if (opts->ignore_visibility)
+        *out = machine;
+    else
+        probe_visible(&machine, out, notes);
+    if (!opts->ignore_visibility)
+        device_list_release(&machine);
+    if (out->len == 0 || opts->wants_reasons)
         buf_add_str(notes, buf_str(&reasons));
-    if (rc)
-        device_list_release(out);
     return rc;
 }
 

@@ -12,9 +12,11 @@
 struct probe_opts {
     const char *self_path;  /* the muster executable, for the helper; NULL: /proc/self/exe */
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
+    uint64_t until_ms;      /* of the monotonic clock, for all answers together; 0 = no end */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
     bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
-    bool is_for_looking;    /* muster gpus: graphics of a processor are better than nothing */
+    bool wants_reasons;  /* also of a vendor that has no device, or fails, where another has some */
+    bool is_for_looking; /* muster gpus: graphics of a processor are better than nothing */
 };
 
 /*
@@ -24,10 +26,17 @@ struct probe_opts {
  * processor: the CPU slots, and a note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
  * machine without a driver.
  *
- * returns  0, also with no device; ERR_UNAVAILABLE if the driver is there and did not answer.
+ * returns  0, also with no device; ERR_UNAVAILABLE if a driver is there and did not answer: then
+ *          `out` is empty, or with wants_reasons what the other drivers have.
  */
 MUST_CHECK int probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
                               struct device_list *out, struct buf *notes, struct err *err);
+
+/*
+ * What the lists in the environment leave of the whole machine: the universe, with ids of its own.
+ * What is wrong with a list is a line of `notes`.
+ */
+void probe_visible(const struct device_list *machine, struct device_list *out, struct buf *notes);
 
 /* A sample of one device during a run. */
 struct device_sample {
@@ -51,6 +60,7 @@ int monitor_fd(const struct monitor *monitor);
 /* pid of the helper process, -1 for none: the caller's reaper must leave it to monitor_close. */
 pid_t monitor_pid(const struct monitor *monitor);
 /* At most `cap` samples that are there now. A helper that died or hangs is started again, at most
- * once a deadline; while it is silent no samples come, which is not the devices' fault. */
+ * once a deadline, unless all devices are gone; while it is silent no samples come, which is not the
+ * devices' fault. */
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
 void monitor_close(struct monitor *monitor);

@@ -2,6 +2,7 @@
 #include "device/probe_gpu.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/idlist.h"
 #include "base/xalloc.h"
 #include "device/listing.h"
@@ -10,6 +11,7 @@
 enum {
     /* a killed process is gone in a millisecond, unless it is in D state: then nobody can help */
     WAIT_MS = 1000,
+    WAIT_SHORT_MS = 100, /* where there is an end to all of it */
 };
 
 static char *hung_arg(const struct listing *listing, const char *name, int n_times)
@@ -46,10 +48,28 @@ static int start(struct helper *helper, const struct vendor *vendor, const struc
     return helper_start(helper, opts->self_path, args, err);
 }
 
+static uint64_t deadline_of(const struct probe_opts *opts)
+{
+    return opts->deadline_ms ? opts->deadline_ms : PROBE_DEADLINE_MS;
+}
+
+/*
+ * How long to wait for the next answer. With an end to all of it, a quarter of what is left is the
+ * most for one, so that however many GPUs hang there is some for the others; and a driver that comes
+ * up may have all.
+ */
+static uint64_t patience_ms(const struct probe_opts *opts, const struct helper *helper)
+{
+    uint64_t wait_ms = helper_patience_ms(helper, deadline_of(opts)), now_ms = clock_now_ms();
+    if (opts->until_ms == 0)
+        return wait_ms;
+    uint64_t left_ms = opts->until_ms - MIN(now_ms, opts->until_ms);
+    return MIN(wait_ms, helper->is_up ? left_ms / 4 : left_ms);
+}
+
 /* One helper from start to end. 0: it has said all it had to say, or one GPU was found hung. */
 static int ask_once(const struct vendor *vendor, struct listing *listing,
-                    const struct probe_opts *opts, uint64_t deadline_ms, bool *again,
-                    struct err *err)
+                    const struct probe_opts *opts, bool *again, struct err *err)
 {
     struct helper helper = HELPER_INIT;
     struct str line;
@@ -58,13 +78,16 @@ static int ask_once(const struct vendor *vendor, struct listing *listing,
     if (rc)
         return rc;
     bool is_answering = true;
+    uint64_t wait_ms = 0;
     while (is_answering && !listing->is_complete && !listing->said[0]) {
-        is_answering = helper_wait(&helper, helper_patience_ms(&helper, deadline_ms));
+        wait_ms = patience_ms(opts, &helper);
+        is_answering = helper_wait(&helper, wait_ms);
         while (helper_line(&helper, &line))
             listing_take(listing, line);
     }
     if (!listing->is_complete && !listing->said[0]) {
-        *again = listing_note_hung(listing, &helper, deadline_ms);
+        bool is_hurried = opts->until_ms && wait_ms < deadline_of(opts);
+        *again = listing_note_hung(listing, &helper, wait_ms, is_hurried);
         if (!*again && helper.is_eof)
             rc = fail(err, ERR_UNAVAILABLE, "the helper that asks the %s driver ended in %s",
                       vendor->name, helper.query);
@@ -72,20 +95,19 @@ static int ask_once(const struct vendor *vendor, struct listing *listing,
             rc = fail(err, ERR_UNAVAILABLE, "the %s driver did not answer %s (%s)", vendor->name,
                       helper.query, vendor->trouble);
     }
-    (void)helper_stop(&helper, WAIT_MS);
+    (void)helper_stop(&helper, opts->until_ms ? WAIT_SHORT_MS : WAIT_MS);
     return rc;
 }
 
 int gpu_list(const struct vendor *vendor, const struct probe_opts *opts, struct device_list *out,
              struct buf *notes, struct err *err)
 {
-    uint64_t deadline_ms = opts->deadline_ms ? opts->deadline_ms : PROBE_DEADLINE_MS;
     struct listing *listing = xcalloc(1, sizeof(*listing));
     bool again = true;
     int rc = 0;
     while (rc == 0 && again) {
         device_list_release(&listing->devices);
-        rc = ask_once(vendor, listing, opts, deadline_ms, &again, err);
+        rc = ask_once(vendor, listing, opts, &again, err);
     }
     if (rc == 0 && listing->said[0] && !listing->is_none)
         rc = fail(err, ERR_UNAVAILABLE, "%s", listing->said);

@@ -96,16 +96,6 @@ static void add_process(struct buf *out, const struct device_process *process)
     buf_add_char(out, ')');
 }
 
-/*
- * Memory that no visible process holds: the holder is in another container. The driver itself keeps
- * up to some 700 MB on large GPUs, a desktop some hundred.
- */
-static bool is_held_unseen(const struct device *device)
-{
-    uint64_t used = device->mem_total_bytes - MIN(device->mem_free_bytes, device->mem_total_bytes);
-    return device->n_processes == 0 && used > MIN(2ull << 30, device->mem_total_bytes / 4);
-}
-
 /* Why `free` and `any` leave this device out, in words; nothing is added if it is free. */
 static void add_obstacle(struct buf *out, const struct device *device, uint64_t mem_free_min_bytes)
 {
@@ -132,7 +122,7 @@ static void add_obstacle(struct buf *out, const struct device *device, uint64_t 
         buf_addf(out, "taken by %s", buf_text(&holder));
     buf_release(&holder);
     size_format(size, device->mem_total_bytes - device->mem_free_bytes);
-    if (out->len == begin && is_held_unseen(device))
+    if (out->len == begin && device_is_held_unseen(device))
         buf_addf(out, "%s held by processes that cannot be seen from here", size);
     size_format(size, device->mem_free_bytes);
     if (out->len == begin && device->mem_free_bytes < mem_free_min_bytes)

@@ -10,6 +10,7 @@ const struct vendor vendors[] = {
     {
         .kind = DEVICE_CUDA,
         .name = "NVIDIA",
+        .link = "NVLink",
         .is_there = nvml_is_there,
         .probe = &nvml_probe,
         .trouble = "see dmesg for Xid",
@@ -22,6 +23,7 @@ const struct vendor vendors[] = {
     {
         .kind = DEVICE_ROCM,
         .name = "AMD",
+        .link = "XGMI",
         .is_there = amd_is_there,
         .probe = &amd_probe,
         .trouble = "see dmesg for amdgpu",

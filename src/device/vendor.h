@@ -16,8 +16,8 @@ enum {
 
 struct vendor {
     enum device_kind kind;
-    const char *name;
-    bool (*is_there)(void); /* a driver to ask: a few access() calls, no process */
+    const char *name, *link; /* "NVIDIA", "NVLink" */
+    bool (*is_there)(void);  /* a driver to ask: a few access() calls, no process */
     const struct device_probe *probe;
     const char *trouble; /* what to look for when the driver does not answer */
 

@@ -48,22 +48,11 @@ static void note_order(const struct device_list *devices, struct buf *notes)
                      "not fastest first (set CUDA_DEVICE_ORDER=PCI_BUS_ID)\n");
 }
 
-/* The list with only the kept positions, in their order; the distances go along. */
+/* The list with only the kept positions, in their order. */
 static void keep(struct device_list *devices, const size_t *kept, size_t n_kept)
 {
-    if (n_kept == 0) {
-        device_list_release(devices);
-        return;
-    }
-    struct device_list out = {xcalloc(n_kept, sizeof(*out.at)), n_kept};
-    if (devices->distance)
-        out.distance = xcalloc(n_kept * n_kept, 1);
-    for (size_t i = 0; i < n_kept; i++) {
-        out.at[i] = devices->at[kept[i]];
-        out.at[i].index = (int)i;
-        for (size_t j = 0; j < n_kept && out.distance; j++)
-            out.distance[i * n_kept + j] = devices->distance[kept[i] * devices->len + kept[j]];
-    }
+    struct device_list out = device_list_pick(devices, kept, n_kept);
+    device_list_renumber(&out);
     device_list_release(devices);
     *devices = out;
 }

@@ -104,12 +104,29 @@ static void value_format(const struct member *member, const void *at, struct buf
     BUG("form %d", (int)member->form);
 }
 
+/*
+ * Control characters, of which a terminal would make something: whoever computes on a GPU chooses the
+ * name of his process.
+ */
+static void make_harmless(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        bool is_c1 = c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f;
+        if (is_c1)
+            c[1] = '?';
+        if (is_c1 || *c < 0x20 || *c == 0x7f)
+            *c = '?';
+    }
+}
+
 static bool text_store(const struct member *member, struct str value, char *at)
 {
     struct buf text = BUF_INIT;
     bool is_text = json_to_text(value, &text);
-    if (is_text)
+    if (is_text) {
         snprintf(at, member->size, "%s", buf_text(&text));
+        make_harmless(at);
+    }
     buf_release(&text);
     return is_text;
 }

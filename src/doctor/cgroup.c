@@ -56,10 +56,8 @@ static void quota_take(struct cgroup_facts *out, uint64_t quota, uint64_t period
 static void group_read(const char *group, struct cgroup_facts *out)
 {
     struct pair pair, period;
-    if (pair_read(group, "memory.max", &pair)) {
-        out->is_v2 = true;
+    if (pair_read(group, "memory.max", &pair))
         least_of(&out->mem_max_bytes, pair.first);
-    }
     if (pair_read(group, "memory.limit_in_bytes", &pair))
         least_of(&out->mem_max_bytes, pair.first);
     if (pair_read(group, "pids.max", &pair))
@@ -180,11 +178,11 @@ void cpus_judge(const struct facts *facts, struct findings *out)
               (unsigned long)cgroup->pids_max);
     if (out->len > n_before)
         return;
+    const char *rights = cgroup->is_ours ? "may be made" : "may not be made, and are not needed";
     if (host->cpus_allowed < host->cpus_online)
-        found_ok(out, "%u of the machine's %u threads, by affinity", host->cpus_allowed,
-                 host->cpus_online);
+        found_ok(out, "%u of the machine's %u threads, by affinity; control groups %s",
+                 host->cpus_allowed, host->cpus_online, rights);
     else
-        found_ok(out, "%u thread%s, no quota%s", host->cpus_online,
-                 host->cpus_online == 1 ? "" : "s",
-                 cgroup->is_ours ? "; control groups may be made" : "");
+        found_ok(out, "%u thread%s, no quota; control groups %s", host->cpus_online,
+                 host->cpus_online == 1 ? "" : "s", rights);
 }

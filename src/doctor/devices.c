@@ -65,7 +65,9 @@ static const struct trouble
                      "Equal shares end at different times; what fits one may not fit another. CUDA "
                      "counts the fastest first, nvidia-smi and muster by PCI address.",
                      "Leave the slower ones out (-g), or let muster map deal out item by item; set "
-                     "CUDA_DEVICE_ORDER=PCI_BUS_ID for programs started by hand"},
+                     "CUDA_DEVICE_ORDER=PCI_BUS_ID for programs started by hand",
+                     "Equal shares end at different times; what fits one may not fit another.",
+                     "Leave the slower ones out (-g), or let muster map deal out item by item"},
     unlike_memory = {FINDING_WARN, "A batch that fits one device may not fit another.",
                      "Size batches for the smallest, or leave it out (-g)"},
     unlike_mig = {FINDING_WARN,
@@ -116,6 +118,15 @@ static void memory_judge_alike(const struct device_list *devices, struct finding
         found(out, &unlike_memory, "", "memory from %s to %s", least_text, most_text);
 }
 
+/* CUDA where there is one: its means are for NVIDIA's beside AMD's as well. */
+static enum device_kind gpus_kind(const struct device_list *devices)
+{
+    enum device_kind kind = devices->at[0].kind;
+    for (size_t i = 0; i < devices->len && kind != DEVICE_CUDA; i++)
+        kind = devices->at[i].kind;
+    return kind;
+}
+
 void alike_judge(const struct facts *facts, struct findings *out)
 {
     const struct device_list *devices = &facts->devices;
@@ -129,7 +140,7 @@ void alike_judge(const struct facts *facts, struct findings *out)
         return;
     models_format(devices, &models);
     if (strchr(buf_text(&models), ','))
-        found(out, &unlike_models, "", "%s", buf_text(&models));
+        found_for(out, &unlike_models, gpus_kind(devices), "", "%s", buf_text(&models));
     memory_judge_alike(devices, out);
     if (n_whole > 0 && n_instances > 0)
         found(out, &unlike_mig, "", "%zu whole GPU%s and %zu MIG instances", n_whole,
@@ -145,13 +156,19 @@ void alike_judge(const struct facts *facts, struct findings *out)
 static const struct trouble
     lost = {FINDING_FAIL, "Nothing can run there, and programs that touch it may hang.",
             "Look for Xid in dmesg; end what runs on it, nvidia-smi --gpu-reset -i N, or reboot. "
-            "Until then -g free leaves it out"},
+            "Until then -g free leaves it out",
+            .cure_amd = "Look for amdgpu in dmesg; end what runs on it, amd-smi reset --gpureset "
+                        "-g N, or reboot. Until then -g free leaves it out"},
     ill = {FINDING_FAIL, "Results computed there are in danger; -g free leaves it out.",
            "End what runs on it and nvidia-smi --gpu-reset -i N, or reboot; if it comes back, have "
-           "the board replaced"},
+           "the board replaced",
+           .cure_amd = "End what runs on it and amd-smi reset --gpureset -g N, or reboot; if it "
+                       "comes back (amd-smi bad-pages), have the board replaced"},
     ecc = {FINDING_WARN,
            "Memory gave wrong bits since the last reset; the processes concerned were ended.",
-           "Watch it (nvidia-smi -q -d ECC); reset the GPU; if they come again, have it replaced"},
+           "Watch it (nvidia-smi -q -d ECC); reset the GPU; if they come again, have it replaced",
+           .cure_amd = "Watch it (amd-smi metric --ecc); reset the GPU; if they come again, have "
+                       "it replaced"},
     hot = {FINDING_WARN, "It slows itself down, and everybody who waits for it.",
            "Look at fans, filters and the room; nvidia-smi -q -d TEMPERATURE,PERFORMANCE; lower "
            "the power limit (nvidia-smi -pl)"},
@@ -180,18 +197,13 @@ static bool is_braked(const struct device *device)
 
 static void fitness_judge(const struct device *device, struct findings *out)
 {
-    char label[24];
-    device_label(device, label);
     if (device->is_lost)
-        found(out, &lost, label, "lost%s%s", device->ill[0] ? ": " : "", device->ill);
+        found_at(out, &lost, device, "lost%s%s", device->ill[0] ? ": " : "", device->ill);
     else if (device->ill[0])
-        found(out, &ill, label, "%s", device->ill);
-    else if (device->row_remap_failed || device->row_remap_pending)
-        found(out, &ill, label, "row remapping %s",
-              device->row_remap_failed ? "failed" : "pending");
+        found_at(out, &ill, device, "%s", device->ill);
     if (device->ecc_uncorrected_count > 0)
-        found(out, &ecc, label, "%ld uncorrected ECC error%s", device->ecc_uncorrected_count,
-              device->ecc_uncorrected_count == 1 ? "" : "s");
+        found_at(out, &ecc, device, "%ld uncorrected ECC error%s", device->ecc_uncorrected_count,
+                 device->ecc_uncorrected_count == 1 ? "" : "s");
 }
 
 void health_judge(const struct facts *facts, struct findings *out)
@@ -257,15 +269,8 @@ static const struct trouble
         FINDING_WARN,
         "Its processes cannot be seen from here: they are in another container, or hang in the "
         "kernel. -g free leaves it out.",
-        "Look from the host (nvidia-smi, fuser -v /dev/nvidia*)"};
-
-/* The driver itself keeps up to some 700 MB on large GPUs, a desktop some hundred. */
-static bool is_held_unseen(const struct device *device)
-{
-    uint64_t total = device->mem_total_bytes, used = total - MIN(device->mem_free_bytes, total);
-    return device->kind == DEVICE_CUDA && device->n_processes == 0 && !device->is_lost &&
-           used > MIN(2ull << 30, total / 4);
-}
+        "Look from the host (nvidia-smi, fuser -v /dev/nvidia*)",
+        .cure_amd = "Look from the host (amd-smi process, fuser -v /dev/kfd /dev/dri/renderD*)"};
 
 void processes_judge(const struct facts *facts, struct findings *out)
 {
@@ -274,8 +279,7 @@ void processes_judge(const struct facts *facts, struct findings *out)
     for (size_t i = 0; i < devices->len; i++) {
         const struct device *device = &devices->at[i];
         cleanup_buf struct buf text = BUF_INIT;
-        char label[24], owner[40], size[16];
-        device_label(device, label);
+        char owner[40], size[16];
         for (size_t k = 0; k < device->n_processes; k++) {
             const struct device_process *process = &device->processes[k];
             user_name(process->uid, owner);
@@ -286,9 +290,9 @@ void processes_judge(const struct facts *facts, struct findings *out)
         }
         size_format(size, device->mem_total_bytes - device->mem_free_bytes);
         if (text.len > 0)
-            found(out, &foreign, label, "in use by %s", buf_text(&text));
-        else if (is_held_unseen(device))
-            found(out, &unseen, label, "%s in use and no process to be seen", size);
+            found_at(out, &foreign, device, "in use by %s", buf_text(&text));
+        else if (device_is_held_unseen(device))
+            found_at(out, &unseen, device, "%s in use and no process to be seen", size);
     }
     if (out->len == n_before && are_gpus(devices))
         found_ok(out, "nobody computes on the %s", devices->len == 1 ? "GPU" : "GPUs");

@@ -84,57 +84,67 @@ static void slurm_task(const void *path_list, void *facts)
 }
 
 /*
- * Keep what the spec names. A lost device can be looked at as well; and who is on a device is told
- * later, without asking for users' names, which may come from a server.
+ * What the spec names. A lost device can be looked at as well; and who is on a device is told later,
+ * without asking for users' names, which may come from a server.
  */
-static int narrow(const struct device_spec *spec, struct device_list *devices, struct err *err)
+static int devices_named(const struct device_spec *spec, const struct device_list *universe,
+                         struct device_list *out, struct err *err)
 {
     cleanup_free size_t *chosen = xcalloc(DEVICES_MAX, sizeof(*chosen));
-    struct device_list plain = {xcalloc(devices->len + 1, sizeof(*plain.at)), devices->len, NULL};
+    struct device_list plain = device_list_copy(universe);
     size_t n_chosen = 0;
-    for (size_t i = 0; i < devices->len; i++) {
-        plain.at[i] = devices->at[i];
+    for (size_t i = 0; i < plain.len; i++) {
         plain.at[i].is_lost = false;
         plain.at[i].n_processes = 0;
     }
     int rc = spec_select(spec, &plain, chosen, DEVICES_MAX, &n_chosen, NULL, err);
-    for (size_t i = 0; i < n_chosen && rc == 0; i++)
-        plain.at[i] = devices->at[chosen[i]];
-    plain.len = n_chosen;
-    device_list_release(rc ? &plain : devices);
     if (rc == 0)
-        *devices = plain;
+        *out = device_list_pick(universe, chosen, n_chosen);
+    device_list_release(&plain);
     return rc;
 }
 
-static int devices_gather(const struct doctor_opts *opts, struct facts *out, struct err *err)
+/* Every device, and what the drivers had to say. */
+static void machine_gather(const struct doctor_opts *opts, uint64_t until_ms, struct facts *out)
 {
     static const char prefix[] = "devices: "; /* the probe's, which a finding has no use for */
     struct driver_facts *driver = &out->driver;
     struct probe_opts probe = {.self_path = opts->self_path,
                                .deadline_ms = MAX(opts->deadline_ms / ANSWERS_OF_A_DEADLINE, 1ul),
-                               .ignore_visibility = opts->spec->kind != SPEC_LIST,
-                               .wants_details = true};
+                               .until_ms = until_ms,
+                               .ignore_visibility = true,
+                               .wants_details = true,
+                               .wants_reasons = true};
     cleanup_buf struct buf notes = BUF_INIT;
     struct err why = {0};
     uint64_t begin_ms = clock_now_ms();
-    driver->is_asked = opts->spec->kind != SPEC_CPU && opts->spec->kind != SPEC_SIM;
+    driver->is_asked = opts->spec->kind != SPEC_CPU && opts->spec->kind != SPEC_SIM &&
+                       opts->spec->kind != SPEC_NONE;
     driver->is_there = nvml_is_there();
     driver->is_amd_there = amd_is_there();
-    if (probe_universe(&probe, opts->spec, &out->devices, &notes, &why) != 0) {
+    if (probe_universe(&probe, opts->spec, &out->machine, &notes, &why) != 0)
         snprintf(driver->said, sizeof(driver->said), "%s",
                  why.text + (strncmp(why.text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
-        device_list_release(&out->devices);
-    }
     driver->took_ms = clock_now_ms() - begin_ms;
     snprintf(driver->notes, sizeof(driver->notes), "%s", buf_text(&notes));
-    bool is_named = opts->spec->kind == SPEC_LIST && !driver->said[0];
-    return is_named ? narrow(opts->spec, &out->devices, err) : 0;
+}
+
+/* Where a driver is silent, nobody knows what the ids of a list mean. */
+static int devices_gather(const struct doctor_opts *opts, uint64_t until_ms, struct facts *out,
+                          struct err *err)
+{
+    cleanup_buf struct buf notes = BUF_INIT; /* the check of the variables tells more of them */
+    machine_gather(opts, until_ms, out);
+    probe_visible(&out->machine, &out->visible, &notes);
+    if (opts->spec->kind == SPEC_LIST && !out->driver.said[0])
+        return devices_named(opts->spec, &out->visible, &out->devices, err);
+    out->devices = device_list_copy(&out->machine);
+    return 0;
 }
 
 int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err *err)
 {
-    const char *path_list = getenv("PATH");
+    const char *path = getenv("PATH"), *path_list = path ? path : "";
     const pid_t self = getpid();
     struct task folder, holders, slurm;
     uint64_t until_ms = clock_now_ms() + opts->deadline_ms;
@@ -145,7 +155,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     task_begin(&folder, folder_task, opts->runs_dir, &out->folder, sizeof(out->folder));
     task_begin(&holders, holders_task, &self, &out->holders, sizeof(out->holders));
     task_begin(&slurm, slurm_task, path_list, &out->slurm, sizeof(out->slurm));
-    int rc = devices_gather(opts, out, err);
+    int rc = devices_gather(opts, until_ms, out, err);
     env_gather(&out->env);
     driver_gather(machine_root, &out->driver);
     host_gather("", &out->host);
@@ -158,5 +168,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
 
 void facts_release(struct facts *facts)
 {
+    device_list_release(&facts->machine);
+    device_list_release(&facts->visible);
     device_list_release(&facts->devices);
 }

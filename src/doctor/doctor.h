@@ -45,8 +45,8 @@ struct doctor_opts {
 MUST_CHECK int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err *err);
 void facts_release(struct facts *facts);
 
-/* Those that a run would see, by the environment; they keep their numbers. Release it. */
-struct device_list visible_only(const struct device_list *devices);
+/* Those of facts->devices that the environment leaves visible: a run can have them. Release it. */
+struct device_list runnable_devices(const struct facts *facts);
 
 /* ERR_USAGE if there is no such check. */
 MUST_CHECK int check_find(const char *name, size_t *out, struct err *err);

@@ -76,7 +76,6 @@ void driver_gather(const char *root, struct driver_facts *out)
     out->may_open_ctl = is_there(root, "/dev/nvidiactl", R_OK | W_OK);
     out->has_uvm = is_there(root, "/dev/nvidia-uvm", F_OK);
     out->has_kfd = is_there(root, "/dev/kfd", F_OK);
-    out->may_open_kfd = is_there(root, "/dev/kfd", R_OK | W_OK);
     out->is_container =
         is_there(root, "/.dockerenv", F_OK) || is_there(root, "/run/.containerenv", F_OK);
 }
@@ -87,13 +86,22 @@ static const struct trouble
                 "program can use a GPU.",
                 "Reboot; or end whatever holds a GPU (see orphans), then: rmmod nvidia_drm "
                 "nvidia_modeset nvidia_uvm nvidia; modprobe nvidia nvidia_uvm"},
-    silent = {FINDING_FAIL,
-              "A query hangs in the kernel: programs that ask the driver will hang as well, also "
-              "nvidia-smi.",
-              "Look for Xid in dmesg; reset or reboot. Where it is only slow to wake up, turn on "
-              "persistence mode, and give the doctor more time: --patience 40s"},
-    broken = {FINDING_FAIL, "No program can use a GPU.",
-              "Look at dmesg and nvidia-smi; install the driver again, or reboot"},
+    silent =
+        {FINDING_FAIL,
+         "A query hangs in the kernel: programs that ask the driver will hang as well, also "
+         "nvidia-smi.",
+         "Look for Xid in dmesg; reset or reboot. Where it is only slow to wake up, turn on "
+         "persistence mode, and give the doctor more time: --patience 40s",
+         "A query hangs in the kernel: programs that ask the driver will hang as well, also "
+         "amd-smi and rocm-smi.",
+         "Look for amdgpu in dmesg; reset or reboot. Where it is only slow to wake up, give the "
+         "doctor more time: --patience 40s"},
+    broken = {FINDING_FAIL,
+              "No program can use its GPUs, and muster map does not start: ids might mean other "
+              "devices than they should.",
+              "Look at dmesg and nvidia-smi; install the driver again, or reboot",
+              .cure_amd = "Look for amdgpu in dmesg, and at amd-smi; install the driver "
+                          "(amdgpu-dkms) again, or reboot"},
     no_driver = {FINDING_FAIL,
                  "There are NVIDIA GPUs in this machine, and muster would run on CPU slots.",
                  "Load the driver (modprobe nvidia) or install it; in a container start it with "
@@ -104,6 +112,12 @@ static const struct trouble
                   "Install libnvidia-ml of the very version of the module; in a container let "
                   "nvidia-container-toolkit bring it in (NVIDIA_DRIVER_CAPABILITIES=compute,"
                   "utility)"},
+    no_gpu = {FINDING_WARN, "Runs use the other GPUs alone, or CPU slots where there are none.",
+              "Look for Xid and 'fallen off' in dmesg, and for MIG without an instance (nvidia-smi "
+              "mig -lgi); in a container start it with the GPUs (docker run --gpus all)"},
+    nvidia_beside = {FINDING_WARN, "Runs use the other GPUs alone.",
+                     "If there are NVIDIA GPUs to compute on: modprobe nvidia, and install "
+                     "libnvidia-ml of the module's very version; else remove the driver"},
     no_amd_driver = {FINDING_WARN, "Nothing can compute on it, and muster uses CPU slots.",
                      "modprobe amdgpu; install ROCm's driver (amdgpu-dkms); in a container pass "
                      "/dev/kfd and /dev/dri in"},
@@ -116,7 +130,11 @@ static const struct trouble
     slow = {FINDING_WARN,
             "Every program that asks the driver waits as long before it starts; a driver without "
             "persistence mode wakes all GPUs each time.",
-            "nvidia-smi -pm 1, or the service nvidia-persistenced"},
+            "nvidia-smi -pm 1, or the service nvidia-persistenced",
+            "Every program that asks the driver waits as long before it starts; a GPU that sleeps "
+            "is woken up each time.",
+            "Keep them awake: amdgpu.runpm=0 as a parameter of the kernel; look for amdgpu in "
+            "dmesg"},
     fewer = {FINDING_WARN,
              "A GPU that did not come up, fell off the bus, or has MIG enabled and no instance, "
              "is missing.",
@@ -124,13 +142,14 @@ static const struct trouble
 
 static void silence_judge(const struct driver_facts *driver, struct findings *out)
 {
+    enum device_kind kind = strstr(driver->said, "AMD") ? DEVICE_ROCM : DEVICE_CUDA;
     if (strstr(driver->said, "version mismatch"))
         found(out, &mismatch, "", "%s; the kernel runs %s", driver->said,
               driver->module_version[0] ? driver->module_version : "another version");
     else if (strstr(driver->said, "did not answer"))
-        found(out, &silent, "", "%s", driver->said);
+        found_for(out, &silent, kind, "", "%s", driver->said);
     else
-        found(out, &broken, "", "%s", driver->said);
+        found_for(out, &broken, kind, "", "%s", driver->said);
 }
 
 /* A GPU that is cut into instances counts once. */
@@ -147,28 +166,47 @@ static size_t gpus_count(const struct device_list *devices, enum device_kind kin
     return count;
 }
 
-/* What is lost may have cost a deadline. */
-static bool is_any_lost(const struct device_list *devices)
+/* What is lost may have cost a deadline, and another driver that is silent too. */
+static bool is_wait_explained(const struct facts *facts)
 {
-    bool is_lost = false;
-    for (size_t i = 0; i < devices->len; i++)
-        is_lost |= devices->at[i].is_lost;
-    return is_lost;
+    bool is_explained = facts->driver.said[0] != '\0';
+    for (size_t i = 0; i < facts->machine.len; i++)
+        is_explained |= facts->machine.at[i].is_lost;
+    return is_explained;
 }
+
+/* What the helper says of AMD's GPUs that another user or group may open. */
+#define CLOSED_KFD "/dev/kfd is closed to this user"
+
+/* A vendor's reasons to have no device, by words in them: where nobody has one, and else. */
+static const struct {
+    const char *sign;
+    const struct trouble *alone, *beside; /* NULL: another check tells it */
+    enum device_kind kind;
+} reasons[] = {
+    {CLOSED_KFD, NULL, NULL, DEVICE_ROCM},
+    {"AMD GPU", &amd_closed, &amd_beside, DEVICE_ROCM},
+    {"NVIDIA's management library", &no_library, &nvidia_beside, DEVICE_CUDA},
+    {"the NVIDIA driver says", &no_driver, &nvidia_beside, DEVICE_CUDA},
+    {"the NVIDIA driver is there and has no GPU", &no_gpu, &no_gpu, DEVICE_CUDA},
+    {"NVIDIA driver did not answer", &silent, &silent, DEVICE_CUDA},
+    {"AMD driver did not answer", &silent, &silent, DEVICE_ROCM},
+};
 
 /* What was said where nothing failed and some GPUs are not there. */
 static void notes_judge(const struct facts *facts, struct findings *out)
 {
-    const struct driver_facts *driver = &facts->driver;
-    struct str rest = str_trim(str_of(driver->notes)), line;
-    bool is_nvidia = driver->is_there && gpus_count(&facts->devices, DEVICE_CUDA) == 0;
+    struct str rest = str_trim(str_of(facts->driver.notes)), line;
+    bool is_beside = are_gpus(&facts->machine);
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
-        bool is_amd = memmem(line.at, line.len, "AMD GPU", 7) != NULL;
-        if (is_amd)
-            found(out, are_gpus(&facts->devices) ? &amd_beside : &amd_closed, "", "%.*s",
-                  (int)line.len, line.at);
-        else if (is_nvidia && memmem(line.at, line.len, "NVIDIA", 6))
-            found(out, &no_library, "", "%.*s", (int)line.len, line.at);
+        size_t r = 0;
+        while (r < countof(reasons) &&
+               !memmem(line.at, line.len, reasons[r].sign, strlen(reasons[r].sign)))
+            r++;
+        if (r == countof(reasons) || !reasons[r].alone)
+            continue;
+        found_for(out, is_beside ? reasons[r].beside : reasons[r].alone, reasons[r].kind, "",
+                  "%.*s", (int)line.len, line.at);
     }
 }
 
@@ -176,14 +214,14 @@ static void notes_judge(const struct facts *facts, struct findings *out)
 static void cards_judge(const struct facts *facts, struct findings *out)
 {
     const struct driver_facts *driver = &facts->driver;
-    size_t n_gpus = gpus_count(&facts->devices, DEVICE_CUDA);
+    size_t n_gpus = gpus_count(&facts->machine, DEVICE_CUDA);
     /* a container, and a job of Slurm, is shown a share of the machine on purpose */
     bool is_share = driver->is_container || facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES] ||
                     facts->env.at[ENV_SLURM_JOB_ID];
     if (driver->n_pci_nvidia > 0 && !driver->is_there)
         found(out, &no_driver, "", "%zu NVIDIA GPU%s on the PCI bus and no driver",
               driver->n_pci_nvidia, driver->n_pci_nvidia == 1 ? "" : "s");
-    if (driver->n_pci_amd > 0 && !driver->is_amd_there && !are_gpus(&facts->devices))
+    if (driver->n_pci_amd > 0 && !driver->is_amd_there && !are_gpus(&facts->machine))
         found(out, &no_amd_driver, "", "%zu AMD GPU%s on the PCI bus and no driver for computing",
               driver->n_pci_amd, driver->n_pci_amd == 1 ? "" : "s");
     if (n_gpus > 0 && n_gpus < driver->n_pci_nvidia && !is_share)
@@ -191,10 +229,21 @@ static void cards_judge(const struct facts *facts, struct findings *out)
               n_gpus);
 }
 
+/* Nothing failed, and there is nothing to compute on but the processor. */
+static void no_gpu_judge(const struct driver_facts *driver, struct findings *out)
+{
+    if (strstr(driver->notes, CLOSED_KFD))
+        found_ok(out, "AMD's is there; its device file is closed to this user, see access");
+    else if (strstr(driver->notes, "graphics of the processor"))
+        found_ok(out, "no GPU but graphics of the processor: work runs on CPU slots");
+    else
+        found_ok(out, "no GPU on this machine: work runs on CPU slots");
+}
+
 /* "NVIDIA 550.54.15 and AMD answer, 9 GPUs, 40 ms" */
 static void answer_judge(const struct facts *facts, struct findings *out)
 {
-    const struct device_list *devices = &facts->devices;
+    const struct device_list *devices = &facts->machine;
     bool has_nvidia = gpus_count(devices, DEVICE_CUDA) > 0;
     bool has_amd = gpus_count(devices, DEVICE_ROCM) > 0;
     const char *version = "";
@@ -202,10 +251,8 @@ static void answer_judge(const struct facts *facts, struct findings *out)
     duration_format(took, facts->driver.took_ms);
     for (size_t i = 0; i < devices->len && !version[0]; i++)
         version = devices->at[i].driver;
-    if (!are_gpus(devices))
-        found_ok(out, "no GPU on this machine: work runs on CPU slots");
-    else if (facts->driver.took_ms > SLOW_MS && !is_any_lost(devices))
-        found(out, &slow, "", "answers after %s", took);
+    if (facts->driver.took_ms > SLOW_MS && !is_wait_explained(facts))
+        found_for(out, &slow, has_nvidia ? DEVICE_CUDA : DEVICE_ROCM, "", "answers after %s", took);
     else
         found_ok(out, "%s%s%s%s%s answer%s, %zu GPU%s, %s", has_nvidia ? "NVIDIA" : "",
                  version[0] ? " " : "", version, has_nvidia && has_amd ? " and " : "",
@@ -220,14 +267,14 @@ void driver_judge(const struct facts *facts, struct findings *out)
         found_ok(out, "not asked: -g names devices that need none");
         return;
     }
-    if (facts->driver.said[0]) {
+    if (facts->driver.said[0])
         silence_judge(&facts->driver, out);
-        return;
-    }
     notes_judge(facts, out);
     cards_judge(facts, out);
-    if (out->len == n_before || are_gpus(&facts->devices))
+    if (are_gpus(&facts->machine))
         answer_judge(facts, out);
+    else if (out->len == n_before)
+        no_gpu_judge(&facts->driver, out);
 }
 
 static const struct trouble
@@ -236,19 +283,28 @@ static const struct trouble
     no_uvm = {FINDING_FAIL,
               "CUDA does not start (\"unknown error\"), though nvidia-smi shows all GPUs.",
               "nvidia-modprobe -u -c 0, as root; in a container: pass the device file in"},
-    no_kfd_rights = {FINDING_WARN, "This user may not use the AMD GPUs.",
-                     "Become a member of the groups render and video, and log in again"};
+    no_kfd_rights =
+        {FINDING_FAIL, "The GPUs are there, and muster would run on CPU slots.",
+         "Become a member of the group that ls -l /dev/kfd shows, mostly render, and of "
+         "video, and log in again; in a container: --group-add"},
+    no_kfd_beside = {FINDING_WARN, "Runs use the other GPUs alone.",
+                     "If there is one to compute on: become a member of the group that ls -l "
+                     "/dev/kfd shows, mostly render, and of video, and log in again"};
 
 void access_judge(const struct facts *facts, struct findings *out)
 {
     const struct driver_facts *driver = &facts->driver;
     size_t n_before = out->len;
+    if (!driver->is_asked)
+        return;
     if (driver->has_ctl && !driver->may_open_ctl)
         found(out, &no_rights, "/dev/nvidiactl", "no right to open it");
-    if (driver->has_ctl && !driver->has_uvm && are_gpus(&facts->devices))
+    if (driver->has_ctl && !driver->has_uvm && gpus_count(&facts->machine, DEVICE_CUDA) > 0)
         found(out, &no_uvm, "/dev/nvidia-uvm", "it is not there");
-    if (driver->has_kfd && !driver->may_open_kfd)
-        found(out, &no_kfd_rights, "/dev/kfd", "no right to open it");
+    /* without a GPU behind it nobody needs it */
+    if (strstr(driver->notes, CLOSED_KFD))
+        found(out, are_gpus(&facts->machine) ? &no_kfd_beside : &no_kfd_rights, "/dev/kfd",
+              "no right to open it, and there are AMD GPUs");
     if (out->len == n_before && (driver->has_ctl || driver->has_kfd))
         found_ok(out, "those that are needed are there, and may be opened");
 }

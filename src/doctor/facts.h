@@ -15,7 +15,6 @@
     X(NVIDIA_VISIBLE_DEVICES)         \
     X(ROCR_VISIBLE_DEVICES)           \
     X(HIP_VISIBLE_DEVICES)            \
-    X(GPU_DEVICE_ORDINAL)             \
     X(CUDA_LAUNCH_BLOCKING)           \
     X(PYTORCH_NO_CUDA_MEMORY_CACHING) \
     X(OMP_NUM_THREADS)                \
@@ -46,12 +45,12 @@ struct driver_facts {
     bool is_asked;                       /* false: -g named devices that need no driver */
     bool is_there;                       /* signs of NVIDIA's driver */
     bool is_amd_there;                   /* signs of AMD's, of its computing part */
-    char said[512];                      /* why it did not answer; "" if it did */
-    char notes[512];                     /* why there is no device though nothing failed; lines */
+    char said[512];                      /* why one did not answer; "" if all did */
+    char notes[512];                     /* why one has no device though nothing failed; lines */
     uint64_t took_ms;                    /* until all devices were listed */
     char module_version[32];             /* of the kernel's part */
     bool has_ctl, may_open_ctl, has_uvm; /* device files */
-    bool has_kfd, may_open_kfd;
+    bool has_kfd;
     bool is_container;
     size_t n_pci_nvidia, n_pci_amd; /* display controllers on the PCI bus */
 };
@@ -65,7 +64,9 @@ struct holder {
     pid_t pid, parent, session, parent_session; /* 0: outside of this namespace */
     uid_t uid;
     char name[32];
-    char files[48]; /* "nvidia0 nvidia-uvm" */
+    char files[160]; /* "nvidia0 nvidia-uvm", as far as they fit */
+    bool
+        has_gpu_file; /* /dev/nvidia0 and its like; who asks the driver has nvidiactl open as well */
     bool has_terminal;
     bool is_session_alive; /* the leader of its session is there */
     bool is_parent_init;   /* pid 1, or a user's systemd */
@@ -94,7 +95,6 @@ struct host_facts {
 struct cgroup_facts {
     uint64_t mem_max_bytes, pids_max;
     double cpus_max; /* 0: no quota */
-    bool is_v2;      /* memory is limited by the unified hierarchy */
     bool is_ours;    /* we may make groups below our own */
 };
 
@@ -115,7 +115,9 @@ struct slurm_facts {
 };
 
 struct facts {
-    struct device_list devices; /* the whole machine, or what -g names of it */
+    struct device_list machine; /* all that there is, whatever the environment hides */
+    struct device_list visible; /* what it leaves of it, with the ids that -g counts in */
+    struct device_list devices; /* what -g names of those; without it, the whole machine */
     struct driver_facts driver;
     struct env_facts env;
     struct host_facts host;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doctor/finding.h"
 
-#include <stdarg.h>
-
 #include "base/json.h"
 #include "base/xalloc.h"
 
@@ -12,14 +10,6 @@ void findings_release(struct findings *findings)
         free(findings->at[i].found);
     free(findings->at);
     *findings = (struct findings){0};
-}
-
-PRINTF(1, 0) static char *text_new(const char *fmt, va_list args)
-{
-    char *text = NULL;
-    if (vasprintf(&text, fmt, args) < 0)
-        return xstrdup(fmt);
-    return text;
 }
 
 static struct finding *add(struct findings *findings, enum finding_level level, const char *subject,
@@ -38,7 +28,7 @@ void found_ok(struct findings *findings, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    add(findings, FINDING_OK, "", text_new(fmt, args));
+    add(findings, FINDING_OK, "", xvasprintf(fmt, args));
     va_end(args);
 }
 
@@ -46,8 +36,17 @@ void found_ok_on(struct findings *findings, const char *subject, const char *fmt
 {
     va_list args;
     va_start(args, fmt);
-    add(findings, FINDING_OK, subject, text_new(fmt, args));
+    add(findings, FINDING_OK, subject, xvasprintf(fmt, args));
     va_end(args);
+}
+
+static void add_trouble(struct findings *findings, const struct trouble *trouble,
+                        enum device_kind kind, const char *subject, char *text)
+{
+    bool is_amd = kind == DEVICE_ROCM;
+    struct finding *finding = add(findings, trouble->level, subject, text);
+    finding->means = is_amd && trouble->means_amd ? trouble->means_amd : trouble->means;
+    finding->cure = is_amd && trouble->cure_amd ? trouble->cure_amd : trouble->cure;
 }
 
 void found(struct findings *findings, const struct trouble *trouble, const char *subject,
@@ -55,10 +54,28 @@ void found(struct findings *findings, const struct trouble *trouble, const char 
 {
     va_list args;
     va_start(args, fmt);
-    struct finding *finding = add(findings, trouble->level, subject, text_new(fmt, args));
+    add_trouble(findings, trouble, DEVICE_CPU, subject, xvasprintf(fmt, args));
     va_end(args);
-    finding->means = trouble->means;
-    finding->cure = trouble->cure;
+}
+
+void found_for(struct findings *findings, const struct trouble *trouble, enum device_kind kind,
+               const char *subject, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_trouble(findings, trouble, kind, subject, xvasprintf(fmt, args));
+    va_end(args);
+}
+
+void found_at(struct findings *findings, const struct trouble *trouble, const struct device *device,
+              const char *fmt, ...)
+{
+    va_list args;
+    char label[24];
+    device_label(device, label);
+    va_start(args, fmt);
+    add_trouble(findings, trouble, device->kind, label, xvasprintf(fmt, args));
+    va_end(args);
 }
 
 const char *finding_level_name(enum finding_level level)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "device/device.h"
 
 /* level, name in the output */
 #define FINDING_LEVELS(X) \
@@ -23,6 +24,7 @@ enum finding_level {
 struct trouble {
     enum finding_level level; /* WARN or FAIL */
     const char *means, *cure;
+    const char *means_amd, *cure_amd; /* on AMD's devices; NULL: the same */
 };
 
 struct finding {
@@ -46,6 +48,11 @@ void found_ok(struct findings *findings, const char *fmt, ...) PRINTF(2, 3);
 void found_ok_on(struct findings *findings, const char *subject, const char *fmt, ...) PRINTF(3, 4);
 void found(struct findings *findings, const struct trouble *trouble, const char *subject,
            const char *fmt, ...) PRINTF(4, 5);
+/* The same with what it means, and what cures it, on devices of that kind; and about one device. */
+void found_for(struct findings *findings, const struct trouble *trouble, enum device_kind kind,
+               const char *subject, const char *fmt, ...) PRINTF(5, 6);
+void found_at(struct findings *findings, const struct trouble *trouble, const struct device *device,
+              const char *fmt, ...) PRINTF(4, 5);
 
 const char *finding_level_name(enum finding_level level);
 size_t findings_count(const struct findings *findings, enum finding_level level);

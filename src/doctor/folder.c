@@ -17,7 +17,6 @@
 #include "base/xalloc.h"
 #include "doctor/checks.h"
 
-#define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
 enum {
@@ -107,8 +106,13 @@ void folder_gather(const char *path, struct folder_facts *out)
 {
     cleanup_free char *existing = existing_new(path);
     struct statvfs fs;
+    struct stat st;
     snprintf(out->path, sizeof(out->path), "%s", path);
     snprintf(out->existing, sizeof(out->existing), "%s", existing);
+    if (stat(path, &st) != 0 && errno == ENAMETOOLONG) {
+        failed(out, "make folders up to it");
+        return;
+    }
     if (statvfs(existing, &fs) != 0) {
         failed(out, "look at it");
         return;
@@ -118,6 +122,11 @@ void folder_gather(const char *path, struct folder_facts *out)
     out->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     out->files = fs.f_files;
     out->files_free = fs.f_favail;
+    if (!folder_exists(existing)) {
+        errno = ENOTDIR;
+        failed(out, "use it");
+        return;
+    }
     cleanup_fd int fd = nameless_open(existing);
     if (fd < 0) {
         failed(out, "make a file in it");
@@ -151,6 +160,8 @@ void folder_judge(const struct facts *facts, struct findings *out)
     if (!facts->has_folder)
         found(out, &dead_folder, folder->path, "no answer within %lu ms",
               (unsigned long)facts->deadline_ms);
+    else if (folder->sys == ENOTDIR)
+        found(out, &no_folder, folder->existing, "it is there and is not a folder");
     else if (folder->sys != 0 && !errno_means_full(folder->sys))
         found(out, &no_folder, folder->existing, "%s: %s", folder->failed, errno_text(folder->sys));
     else if (folder->is_network)
@@ -186,7 +197,10 @@ static void room_judge(const struct folder_facts *folder, struct findings *out)
     char left[16], size[16];
     size_format(left, folder->free_bytes);
     size_format(size, folder->size_bytes);
-    if (errno_means_full(folder->sys) || folder->free_bytes < GIB)
+    if (folder->sys == EDQUOT)
+        found(out, &full_disk, folder->existing, "the quota is used up, with %s of %s free", left,
+              size);
+    else if (folder->sys == ENOSPC || folder->free_bytes < GIB)
         found(out, &full_disk, folder->existing, "%s of %s free", left, size);
     else if (folder->free_bytes < 10 * GIB)
         found(out, &filling_disk, folder->existing, "%s of %s free", left, size);
@@ -210,4 +224,6 @@ void disk_judge(const struct facts *facts, struct findings *out)
         found(out, &slow_disk, folder->existing, "written and synced at %s/s", rate);
     if (out->len == n_before && folder->sys == 0)
         found_ok(out, "%s free, written and synced at %s/s", left, rate);
+    else if (out->len == n_before && folder->sys == EFBIG) /* the limits tell of that one */
+        found_ok(out, "%s free, not measured: the size of files is limited", left);
 }

@@ -38,13 +38,28 @@ static const char *gpu_file(const char *path)
     return NULL;
 }
 
+/* nvidia0, not nvidiactl or nvidia-uvm. */
+static bool is_of_one_gpu(const char *name)
+{
+    static const char prefix[] = "nvidia";
+    return strncmp(name, prefix, sizeof(prefix) - 1) == 0 &&
+           isdigit((unsigned char)name[sizeof(prefix) - 1]);
+}
+
+/* Each file once, in the order of the descriptors; what does not fit is left to the reader. */
 static void file_note(struct holder *holder, const char *name)
 {
-    size_t len = strlen(holder->files);
-    const char *at = strstr(holder->files, name);
-    bool is_noted = at && (at[strlen(name)] == ' ' || at[strlen(name)] == '\0');
-    if (!is_noted && len + strlen(name) + 2 < sizeof(holder->files))
+    static const char more[] = " ...";
+    size_t len = strlen(holder->files), room = sizeof(holder->files) - sizeof(more);
+    struct str rest = str_of(holder->files), word;
+    holder->has_gpu_file |= is_of_one_gpu(name);
+    while (str_next(&rest, ' ', &word))
+        if (str_equal(word, str_of(name)))
+            return;
+    if (len + strlen(name) + 1 < room)
         snprintf(holder->files + len, sizeof(holder->files) - len, "%s%s", len ? " " : "", name);
+    else if (!str_ends_with(str_of(holder->files), STR(" ...")))
+        snprintf(holder->files + len, sizeof(holder->files) - len, "%s", more);
 }
 
 /* False if we may not look into it; one that has ended holds nothing. */
@@ -232,7 +247,7 @@ static bool is_listed(const struct device_list *devices, pid_t pid)
  */
 static bool can_compare(const struct facts *facts)
 {
-    const struct device_list *devices = &facts->devices;
+    const struct device_list *devices = &facts->machine;
     bool is_nvidia = false;
     for (size_t i = 0; i < devices->len; i++) {
         is_nvidia |= devices->at[i].kind == DEVICE_CUDA;
@@ -241,15 +256,6 @@ static bool can_compare(const struct facts *facts)
                 return false;
     }
     return is_nvidia && !facts->driver.is_container;
-}
-
-/* /dev/nvidia0, not nvidiactl or nvidia-uvm, which every program that asks the driver has open. */
-static bool holds_gpu(const struct holder *holder)
-{
-    const char *at = strstr(holder->files, "nvidia");
-    while (at && !isdigit((unsigned char)at[strlen("nvidia")]))
-        at = strstr(at + 1, "nvidia");
-    return at != NULL;
 }
 
 static const struct trouble *trouble_of(const struct facts *facts, const struct holder *holder)
@@ -262,8 +268,8 @@ static const struct trouble *trouble_of(const struct facts *facts, const struct 
         return &detached;
     /* what draws on a screen holds a GPU too, and is not listed: but it has its parent */
     bool is_reparented = holder->is_parent_init || holder->parent_session != holder->session;
-    bool is_unlisted = is_reparented && !holder->is_service && holds_gpu(holder) &&
-                       can_compare(facts) && !is_listed(&facts->devices, holder->pid);
+    bool is_unlisted = is_reparented && !holder->is_service && holder->has_gpu_file &&
+                       can_compare(facts) && !is_listed(&facts->machine, holder->pid);
     return is_unlisted && holder->session > 0 ? &unlisted : NULL;
 }
 

@@ -2,7 +2,6 @@
  *
  * Limits of the machine and of this session: shared memory, open files, locked memory, the clock.
  */
-#include <dirent.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -22,6 +21,7 @@ enum {
     MEMINFO_MAX_BYTES = 1 << 16,
     OPEN_FILES_MIN = 1024, /* muster with 64 workers needs some 700 */
     OPEN_FILES_FEW = 4096,
+    FILE_SIZE_TINY_BYTES = 1 << 20,
 };
 
 /* ---- gathering ---- */
@@ -40,17 +40,6 @@ static uint64_t meminfo_bytes(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
     return at ? strtoull(at + strlen(name), NULL, 10) * 1024 : 0;
-}
-
-static bool has_entries(const char *folder)
-{
-    DIR *entries = opendir(folder);
-    bool any = false;
-    for (struct dirent *entry; entries && !any && (entry = readdir(entries));)
-        any = entry->d_name[0] != '.';
-    if (entries)
-        closedir(entries);
-    return any;
 }
 
 static void shm_read(const char *root, struct host_facts *out)
@@ -80,7 +69,7 @@ void host_gather(const char *root, struct host_facts *out)
     out->memlock_bytes = limit_read(RLIMIT_MEMLOCK, false);
     out->address_space_bytes = limit_read(RLIMIT_AS, false);
     out->file_size_bytes = limit_read(RLIMIT_FSIZE, false);
-    out->has_infiniband = has_entries(infiniband);
+    out->has_infiniband = folder_exists(infiniband) && !folder_is_empty(infiniband);
     out->cpus_online = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
     CPU_ZERO(&allowed);
     bool is_known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
@@ -145,7 +134,20 @@ static const struct trouble
                      "\"out of memory\" below a limit.",
                      "ulimit -v unlimited"},
     file_size = {FINDING_WARN, "Results beyond it end a run (75, to be resumed).",
-                 "ulimit -f unlimited"};
+                 "ulimit -f unlimited"},
+    tiny_files = {FINDING_FAIL, "The database of a run alone is larger: none comes to its end.",
+                  "ulimit -f unlimited"};
+
+/* "65536 open files, 8.0 MiB of locked memory" */
+static void fit_limits_tell(const struct host_facts *host, struct findings *out)
+{
+    char files[32] = "any number of", locked[16] = "any amount";
+    if (host->open_files != UINT64_MAX)
+        snprintf(files, sizeof(files), "%lu", (unsigned long)host->open_files);
+    if (host->memlock_bytes != UINT64_MAX)
+        size_format(locked, host->memlock_bytes);
+    found_ok(out, "%s open files, %s of locked memory", files, locked);
+}
 
 void limits_judge(const struct facts *facts, struct findings *out)
 {
@@ -166,11 +168,10 @@ void limits_judge(const struct facts *facts, struct findings *out)
         found(out, &address_space, "address space", "at most %s", size);
     size_format(size, host->file_size_bytes);
     if (host->file_size_bytes != UINT64_MAX)
-        found(out, &file_size, "file size", "at most %s", size);
-    if (out->len == n_before && host->open_files == UINT64_MAX)
-        found_ok(out, "no limit on open files");
-    else if (out->len == n_before)
-        found_ok(out, "%lu open files", files);
+        found(out, host->file_size_bytes < FILE_SIZE_TINY_BYTES ? &tiny_files : &file_size,
+              "file size", "at most %s", size);
+    if (out->len == n_before)
+        fit_limits_tell(host, out);
 }
 
 /* ---- clock ---- */

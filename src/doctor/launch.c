@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "doctor/checks.h"
+#include "doctor/doctor.h"
 
 static const char *const env_names[] = {
 #define X(name) [ENV_##name] = #name,
@@ -32,23 +33,10 @@ const char *env_value(const struct env_facts *env, const char *name)
 
 /* ---- Slurm ---- */
 
-static bool is_on_path(const char *path_list, const char *program)
-{
-    struct str rest = str_of(path_list ? path_list : ""), folder;
-    while (str_next(&rest, ':', &folder)) {
-        cleanup_free char *name =
-            xstrndup(folder.len > 0 ? folder.at : ".", MAX(folder.len, (size_t)1));
-        cleanup_free char *path = path_join(name, program);
-        if (path_is_executable(path))
-            return true;
-    }
-    return false;
-}
-
 void slurm_gather(const char *path_list, struct slurm_facts *out)
 {
-    out->has_sbatch = is_on_path(path_list, "sbatch");
-    out->has_srun = is_on_path(path_list, "srun");
+    out->has_sbatch = path_finds(path_list, "sbatch");
+    out->has_srun = path_finds(path_list, "srun");
 }
 
 static const struct trouble
@@ -75,21 +63,28 @@ static uint64_t number_of(const char *text)
     return text && u64_parse(str_of(text), 0, UINT32_MAX, &number, NULL) == 0 ? number : 0;
 }
 
+/* GPUs, but not graphics of the processor, which no scheduler gives out. */
+static size_t cards_count(const struct device_list *devices)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < devices->len && are_gpus(devices); i++)
+        count += !devices->at[i].is_integrated;
+    return count;
+}
+
 static void job_judge(const struct facts *facts, const char *job, struct findings *out)
 {
     const struct env_facts *env = &facts->env;
     uint64_t n_gpus = number_of(env->at[ENV_SLURM_GPUS_ON_NODE]);
     uint64_t n_tasks = number_of(env->at[ENV_SLURM_NTASKS]);
-    size_t n_before = out->len;
+    size_t n_before = out->len, n_seen = cards_count(&facts->visible);
     bool is_step = env->at[ENV_SLURM_STEP_ID] && env->at[ENV_SLURM_PROCID];
-    bool has_gpus = are_gpus(&facts->devices);
     if (is_step && n_tasks > 1)
         found(out, &many_musters, "SLURM_NTASKS", "this is one of %lu tasks of job %s",
               (unsigned long)n_tasks, job);
-    if (n_gpus > 0 && n_gpus != (has_gpus ? facts->devices.len : 0))
+    if (facts->driver.is_asked && n_gpus > 0 && n_gpus != n_seen)
         found(out, &other_count, "SLURM_GPUS_ON_NODE",
-              "job %s has %lu GPUs on this node, %zu are seen", job, (unsigned long)n_gpus,
-              has_gpus ? facts->devices.len : 0);
+              "job %s has %lu GPUs on this node, %zu are seen", job, (unsigned long)n_gpus, n_seen);
     if (!facts->slurm.has_srun && !is_step)
         found(out, &stale_job, "SLURM_JOB_ID", "job %s, and there is no srun here", job);
     if (out->len == n_before)
@@ -144,8 +139,22 @@ static const struct trouble
                         "The workers' threads fight for the cores, which makes them several times "
                         "slower; muster map leaves a variable that is set alone.",
                         "Unset it (muster map then gives each worker its share), or lower it"},
+    no_number = {FINDING_WARN,
+                 "Libraries take it as if it were not set, and start a thread for each core in "
+                 "every worker; muster map leaves it alone.",
+                 "Unset it (muster map then gives each worker its share), or give a number"},
     forgotten = {FINDING_WARN, "Made for finding errors: everything runs much slower.",
                  "Unset it, unless that is what you are doing"};
+
+/* "8", or "8,2" for nested regions, of which the first are as many as there are. 0: no number. */
+static uint64_t threads_of(const char *text)
+{
+    struct str rest = str_of(text ? text : ""), first;
+    uint64_t number = 0;
+    bool is_number = str_next(&rest, ',', &first) &&
+                     u64_parse(str_trim(first), 1, UINT32_MAX, &number, NULL) == 0;
+    return is_number ? number : 0;
+}
 
 unsigned cores_usable(const struct facts *facts)
 {
@@ -156,11 +165,13 @@ unsigned cores_usable(const struct facts *facts)
 }
 
 /* Devices on which a worker would run; at least one. */
-static size_t workers_likely(const struct device_list *devices)
+static size_t workers_likely(const struct facts *facts)
 {
+    struct device_list devices = runnable_devices(facts);
     size_t count = 0;
-    for (size_t i = 0; i < devices->len; i++)
-        count += !devices->at[i].is_lost && !devices->at[i].ill[0];
+    for (size_t i = 0; i < devices.len; i++)
+        count += !devices.at[i].is_lost && !devices.at[i].ill[0] && !devices.at[i].is_integrated;
+    device_list_release(&devices);
     return MAX(count, (size_t)1);
 }
 
@@ -175,10 +186,13 @@ void threads_judge(const struct facts *facts, struct findings *out)
       switches[] = {{ENV_CUDA_LAUNCH_BLOCKING, "CUDA_LAUNCH_BLOCKING"},
                     {ENV_PYTORCH_NO_CUDA_MEMORY_CACHING, "PYTORCH_NO_CUDA_MEMORY_CACHING"}};
     unsigned cores = cores_usable(facts);
-    size_t n_workers = workers_likely(&facts->devices), n_before = out->len;
+    size_t n_workers = workers_likely(facts), n_before = out->len;
     for (size_t i = 0; i < countof(variables); i++) {
-        uint64_t threads = number_of(facts->env.at[variables[i].name]);
-        if (threads > 1 && threads * n_workers > cores)
+        const char *value = facts->env.at[variables[i].name];
+        uint64_t threads = threads_of(value);
+        if (value && threads == 0)
+            found(out, &no_number, variables[i].text, "=%s", value);
+        else if (threads > 1 && threads * n_workers > cores)
             found(out, &too_many_threads, variables[i].text,
                   "=%lu for %zu worker%s on %u core%s; %zu would fill them", (unsigned long)threads,
                   n_workers, n_workers == 1 ? "" : "s", cores, cores == 1 ? "" : "s",

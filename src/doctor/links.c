@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the GPUs hang together: PCIe links, NVLinks, NUMA nodes. An idle GPU lowers the generation of
+ * How the GPUs hang together: PCIe, links of their makers, NUMA nodes. An idle GPU lowers the generation of
  * its link, never its width; so a low generation counts only where somebody computes.
  */
 #include "base/cleanup.h"
 #include "base/idlist.h"
 #include "base/xalloc.h"
+#include "device/vendor.h"
 #include "doctor/checks.h"
 
 enum {
-    NVLINK_DISTANCE = 100, /* of a device list: nearer than this is by NVLink */
     NODES_MAX = 64,
     BUSY_PERCENT = 50
 };
@@ -28,43 +28,42 @@ static const struct trouble
 
 static void width_judge(const struct device *device, struct findings *out)
 {
-    char label[24];
-    device_label(device, label);
     if (device->pcie_width > 0 && device->pcie_width < device->pcie_width_max)
-        found(out, &narrow, label, "PCIe link of %d lanes instead of %d", device->pcie_width,
-              device->pcie_width_max);
+        found_at(out, &narrow, device, "PCIe link of %d lanes instead of %d", device->pcie_width,
+                 device->pcie_width_max);
     if (device->pcie_gen > 0 && device->pcie_gen < device->pcie_gen_max &&
         device->busy_percent >= BUSY_PERCENT)
-        found(out, &old_gen, label, "PCIe link of generation %d instead of %d", device->pcie_gen,
-              device->pcie_gen_max);
+        found_at(out, &old_gen, device, "PCIe link of generation %d instead of %d",
+                 device->pcie_gen, device->pcie_gen_max);
 }
 
-static void nvlinks_judge(const struct device_list *devices, size_t at, struct findings *out)
+static void nvlinks_judge(const struct device_list *machine, const struct device *device,
+                          struct findings *out)
 {
-    const struct device *device = &devices->at[at];
     int most = 0;
-    char label[24];
-    for (size_t i = 0; i < devices->len; i++)
-        if (strcmp(devices->at[i].name, device->name) == 0)
-            most = MAX(most, devices->at[i].nvlinks_up);
-    device_label(device, label);
+    for (size_t i = 0; i < machine->len; i++)
+        if (strcmp(machine->at[i].name, device->name) == 0)
+            most = MAX(most, machine->at[i].nvlinks_up);
     if (device->nvlinks_up < most && !device->is_lost)
-        found(out, &fewer_links, label, "%d NVLinks are up, %d on others of its model",
-              device->nvlinks_up, most);
+        found_at(out, &fewer_links, device, "%d NVLinks are up, %d on others of its model",
+                 device->nvlinks_up, most);
 }
 
-/* "28 of 28 pairs by NVLink" */
-static void pairs_format(const struct device_list *devices, struct buf *out)
+/* "28 of 28 pairs by NVLink; ": of one vendor's devices, since no link joins two vendors'. */
+static void pairs_format(const struct device_list *devices, const struct vendor *vendor,
+                         struct buf *out)
 {
     size_t n_pairs = 0, n_linked = 0;
     for (size_t a = 0; a < devices->len; a++) {
         for (size_t b = a + 1; b < devices->len && devices->distance; b++) {
-            n_pairs++;
-            n_linked += devices->distance[a * devices->len + b] < NVLINK_DISTANCE;
+            bool is_pair =
+                devices->at[a].kind == vendor->kind && devices->at[b].kind == vendor->kind;
+            n_pairs += is_pair;
+            n_linked += is_pair && devices->distance[a * devices->len + b] < DISTANCE_NOT_LINKED;
         }
     }
     if (n_pairs > 0)
-        buf_addf(out, "%zu of %zu pairs by NVLink; ", n_linked, n_pairs);
+        buf_addf(out, "%zu of %zu pairs by %s; ", n_linked, n_pairs, vendor->link);
 }
 
 /* "NUMA node 0: 0-3, node 1: 4-7" */
@@ -95,9 +94,10 @@ void links_judge(const struct facts *facts, struct findings *out)
         return;
     for (size_t i = 0; i < devices->len; i++) {
         width_judge(&devices->at[i], out);
-        nvlinks_judge(devices, i, out);
+        nvlinks_judge(&facts->machine, &devices->at[i], out);
     }
-    pairs_format(devices, &picture);
+    for (size_t v = 0; v < n_vendors; v++)
+        pairs_format(devices, &vendors[v], &picture);
     nodes_format(devices, &picture);
     if (out->len == n_before)
         found_ok(out, "%s", buf_text(&picture));

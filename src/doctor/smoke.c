@@ -43,7 +43,8 @@ static const struct trouble
     wrong_bytes = {FINDING_FAIL, "The result of a run is not what its workers answered.",
                    "Do not use muster here, and report it, with muster --version"},
     hung = {FINDING_FAIL, "A run on this device does not end.",
-            "Look at the device with muster gpus, and for Xid in dmesg"},
+            "Look at the device with muster gpus, and for Xid in dmesg",
+            .cure_amd = "Look at the device with muster gpus, and for amdgpu in dmesg"},
     not_made = {FINDING_FAIL, "The self-test itself could not be made, or left something behind.",
                 "Set TMPDIR to a folder on a local disk with some room"},
     not_tried = {FINDING_WARN, "Nothing is known about runs on it.",
@@ -60,6 +61,7 @@ struct smoke {
 /* One run: what it is asked for, and where its things are. */
 struct trial {
     char label[24];
+    enum device_kind kind;
     const char *spec, *tells; /* "device" or "kind" */
     const char *seen;         /* what every line ends with */
     bool is_shared;           /* --workers-per-gpu */
@@ -188,7 +190,8 @@ static void trial_judge(const struct trial *trial, int status, uint64_t took_ms,
     duration_format(took, took_ms);
     size_t n_ready = ready_count(trial->here);
     if (status == -1)
-        found(out, &hung, trial->label, "ended after %s%s%s", took, words[0] ? ": " : "", words);
+        found_for(out, &hung, trial->kind, trial->label, "ended after %s%s%s", took,
+                  words[0] ? ": " : "", words);
     else if (status == err_exit_status(ERR_UNAVAILABLE))
         found(out, &not_tried, trial->label, "%s", words);
     else if (status != 0)
@@ -267,7 +270,8 @@ static int one_by_one(struct smoke *smoke, const struct device_list *devices, st
     int rc = 0;
     for (size_t i = 0; i < devices->len && rc == 0 && !smoke->is_interrupted; i++) {
         const struct device *device = &devices->at[i];
-        struct trial trial = {.spec = device->uuid,
+        struct trial trial = {.kind = device->kind,
+                              .spec = device->uuid,
                               .tells = "device",
                               .seen = device->uuid,
                               .is_shared = true,
@@ -317,6 +321,8 @@ void smoke_run(const struct smoke_opts *opts, const struct device_list *devices,
     sigprocmask(SIG_BLOCK, &held, &smoke.mask_before);
     smoke.signal_fd = signalfd(-1, &held, SFD_CLOEXEC);
     out->check = "smoke";
+    if (opts->driver_said[0])
+        found(out, &failed, "gpu", "%s", opts->driver_said);
     smoke.folder = folder_new(&err);
     int rc = smoke.folder ? trials_run(&smoke, devices, out, &err) : err.code;
     if (smoke.folder && remove_tree(smoke.folder, rc ? &unwanted : &err) != 0)

@@ -11,9 +11,10 @@
 
 struct smoke_opts {
     const char *self_path;
-    const char *gpus;   /* -g as typed, NULL for none: used where devices cannot be named singly */
-    char **environment; /* of the runs */
-    uint64_t limit_ms;  /* for one run */
+    const char *gpus; /* -g as typed, NULL for none: used where devices cannot be named singly */
+    const char *driver_said; /* why a driver did not answer; "" if all did */
+    char **environment;      /* of the runs */
+    uint64_t limit_ms;       /* for one run */
 };
 
 /*

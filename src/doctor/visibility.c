@@ -10,11 +10,17 @@
 
 static const struct trouble
     all_hidden = {FINDING_FAIL, "Programs started here see none of these GPUs.",
-                  "Unset it, or list ids of muster gpus --all"},
+                  "Unset it, or list ids of muster gpus --all",
+                  "ROCm's programs started here see none of AMD's GPUs.",
+                  "Unset it, or list numbers as muster gpus --all has them under PCI#, or UUIDs; "
+                  "HIP_VISIBLE_DEVICES counts in what ROCR_VISIBLE_DEVICES leaves"},
     misleading = {FINDING_WARN,
                   "Programs started here see fewer devices than the list says, or others.",
                   "Correct the list: ids in PCI order as muster gpus --all shows them, or UUIDs; "
-                  "set CUDA_DEVICE_ORDER=PCI_BUS_ID with it"},
+                  "set CUDA_DEVICE_ORDER=PCI_BUS_ID with it",
+                  .cure_amd = "Correct the list: numbers as muster gpus --all has them under PCI#, "
+                              "or UUIDs; HIP_VISIBLE_DEVICES counts in what ROCR_VISIBLE_DEVICES "
+                              "leaves"},
     order =
         {FINDING_WARN,
          "CUDA counts the fastest first, nvidia-smi and muster by PCI address: cuda:0 of a "
@@ -31,14 +37,8 @@ static const struct trouble
 /* Those of one kind, as their vendor's library counts them. */
 static struct device_list devices_of(const struct device_list *devices, enum device_kind kind)
 {
-    struct device_list out = {xcalloc(devices->len + 1, sizeof(*out.at)), 0, NULL};
-    for (size_t i = 0; i < devices->len; i++) {
-        if (devices->at[i].kind != kind)
-            continue;
-        out.at[out.len] = devices->at[i];
-        out.at[out.len].index = (int)out.len;
-        out.len++;
-    }
+    struct device_list out = device_list_of_kind(devices, kind);
+    device_list_renumber(&out);
     return out;
 }
 
@@ -49,8 +49,8 @@ static struct str str_after(struct str text, struct str prefix)
 }
 
 /* The list as the vendor's library reads it; each thing wrong with it is a line of the notes. */
-static void list_judge(const struct visible_rule *rule, const char *variable, const char *list,
-                       struct device_list *left, struct findings *out)
+static void list_judge(const struct visible_rule *rule, enum device_kind kind, const char *variable,
+                       const char *list, struct device_list *left, struct findings *out)
 {
     cleanup_buf struct buf notes = BUF_INIT;
     size_t n_before = left->len;
@@ -60,8 +60,8 @@ static void list_judge(const struct visible_rule *rule, const char *variable, co
         found_ok_on(out, variable, "=%s leaves %zu of %zu devices", list, left->len, n_before);
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
         line = str_after(str_after(line, str_of(variable)), STR(": "));
-        found(out, left->len == 0 ? &all_hidden : &misleading, variable, "%.*s", (int)line.len,
-              line.at);
+        found_for(out, left->len == 0 ? &all_hidden : &misleading, kind, variable, "%.*s",
+                  (int)line.len, line.at);
     }
 }
 
@@ -69,7 +69,7 @@ static void list_judge(const struct visible_rule *rule, const char *variable, co
 static void vendor_judge(const struct vendor *vendor, const struct facts *facts,
                          struct findings *out)
 {
-    struct device_list left = devices_of(&facts->devices, vendor->kind);
+    struct device_list left = devices_of(&facts->machine, vendor->kind);
     for (size_t r = 0; r < VISIBLE_RULES_MAX; r++) {
         const struct visible_rule *rule = &vendor->rules[r];
         const char *list = NULL, *variable = NULL;
@@ -79,7 +79,7 @@ static void vendor_judge(const struct vendor *vendor, const struct facts *facts,
             list = list && rule->is_unset_if_empty && !*list ? NULL : list;
         }
         if (list && left.len > 0)
-            list_judge(rule, variable, list, &left, out);
+            list_judge(rule, vendor->kind, variable, list, &left, out);
     }
     device_list_release(&left);
 }
@@ -103,14 +103,10 @@ static void layers_judge(const struct facts *facts, struct findings *out)
 {
     const char *rocr = facts->env.at[ENV_ROCR_VISIBLE_DEVICES];
     const char *hip = facts->env.at[ENV_HIP_VISIBLE_DEVICES];
-    const char *ordinal = facts->env.at[ENV_GPU_DEVICE_ORDINAL];
-    struct device_list amd = devices_of(&facts->devices, DEVICE_ROCM);
+    struct device_list amd = devices_of(&facts->machine, DEVICE_ROCM);
     if (amd.len == 0 && rocr && hip)
         found(out, &two_layers, "ROCR_VISIBLE_DEVICES", "=%s, and HIP_VISIBLE_DEVICES=%s", rocr,
               hip);
-    if (ordinal && (rocr || hip))
-        found(out, &two_layers, "GPU_DEVICE_ORDINAL", "=%s, and %s_VISIBLE_DEVICES=%s", ordinal,
-              rocr ? "ROCR" : "HIP", rocr ? rocr : hip);
     device_list_release(&amd);
 }
 
@@ -122,32 +118,33 @@ void visible_judge(const struct facts *facts, struct findings *out)
     size_t n_before = out->len;
     for (size_t v = 0; v < n_vendors; v++)
         vendor_judge(&vendors[v], facts, out);
-    if (!list && is_mixed(&facts->devices) && !(pci_order && strcmp(pci_order, "PCI_BUS_ID") == 0))
+    if (!list && is_mixed(&facts->machine) && !(pci_order && strcmp(pci_order, "PCI_BUS_ID") == 0))
         found(out, &order, "CUDA_DEVICE_ORDER", "%s, and the GPUs differ",
               pci_order ? pci_order : "not set");
     layers_judge(facts, out);
-    if (container && !are_gpus(&facts->devices) && facts->driver.is_asked &&
+    if (container && !are_gpus(&facts->machine) && facts->driver.is_asked &&
         (strcmp(container, "void") == 0 || strcmp(container, "none") == 0 || !*container))
         found(out, &shut_out, "NVIDIA_VISIBLE_DEVICES", "'%s'", container);
     if (out->len == n_before)
         found_ok(out, "no variable hides a device");
 }
 
-struct device_list visible_only(const struct device_list *devices)
+static bool is_visible(const struct facts *facts, const struct device *device)
 {
-    cleanup_buf struct buf notes = BUF_INIT;
-    struct device_list kept = {xcalloc(devices->len + 1, sizeof(*kept.at)), 0, NULL};
-    for (size_t i = 0; i < devices->len; i++) {
-        const struct vendor *vendor = vendor_of(devices->at[i].kind);
-        struct device_list left = devices_of(devices, devices->at[i].kind);
-        bool is_visible = !vendor;
-        if (vendor)
-            visible_apply_rules(vendor->rules, VISIBLE_RULES_MAX, &left, &notes);
-        for (size_t k = 0; k < left.len && !is_visible; k++)
-            is_visible = strcmp(left.at[k].uuid, devices->at[i].uuid) == 0;
-        if (is_visible)
-            kept.at[kept.len++] = devices->at[i];
-        device_list_release(&left);
-    }
-    return kept;
+    for (size_t i = 0; i < facts->visible.len; i++)
+        if (facts->visible.at[i].kind == device->kind &&
+            strcmp(facts->visible.at[i].uuid, device->uuid) == 0)
+            return true;
+    return false;
+}
+
+struct device_list runnable_devices(const struct facts *facts)
+{
+    const struct device_list *devices = &facts->devices;
+    cleanup_free size_t *kept = xcalloc(devices->len + 1, sizeof(*kept));
+    size_t n_kept = 0;
+    for (size_t i = 0; i < devices->len; i++)
+        if (is_visible(facts, &devices->at[i]))
+            kept[n_kept++] = i;
+    return device_list_pick(devices, kept, n_kept);
 }

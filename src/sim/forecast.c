@@ -13,7 +13,7 @@ static int by_size(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static uint64_t share_of(const uint64_t *sorted, uint32_t n, double share)
+static uint64_t quantile_of(const uint64_t *sorted, uint32_t n, double share)
 {
     return sorted[(uint32_t)(share * (n - 1) + 0.5)];
 }
@@ -31,7 +31,7 @@ static bool world_run(const struct sim_config *config, struct sim_result *out)
 
 static uint32_t slots_of(const struct sim_config *config)
 {
-    uint32_t each = MAX(config->workers_per_device, 1u) * MAX(config->concurrency, 1u);
+    uint32_t each = MAX(config->workers_per_device, 1u) * sim_concurrency(config);
     return config->n_devices * each;
 }
 
@@ -134,10 +134,10 @@ int forecast_run(const struct forecast_opts *opts, uint32_t n_devices, struct fo
     if (ok) {
         qsort(runs.walls_us, opts->n_runs, sizeof(*runs.walls_us), by_size);
         qsort(runs.statics_us, opts->n_runs, sizeof(*runs.statics_us), by_size);
-        out->wall_low_us = share_of(runs.walls_us, opts->n_runs, 0.1);
-        out->wall_us = share_of(runs.walls_us, opts->n_runs, 0.5);
-        out->wall_high_us = share_of(runs.walls_us, opts->n_runs, 0.9);
-        out->static_us = share_of(runs.statics_us, opts->n_runs, 0.5);
+        out->wall_low_us = quantile_of(runs.walls_us, opts->n_runs, 0.1);
+        out->wall_us = quantile_of(runs.walls_us, opts->n_runs, 0.5);
+        out->wall_high_us = quantile_of(runs.walls_us, opts->n_runs, 0.9);
+        out->static_us = quantile_of(runs.statics_us, opts->n_runs, 0.5);
     }
     runs_free(&runs);
     return ok ? 0 : -1;

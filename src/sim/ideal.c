@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/attr.h"
+#include "base/share.h"
 
 struct free_slot {
     uint64_t at_us;
@@ -74,12 +75,12 @@ uint64_t ideal_bound_us(const struct ideal *ideal)
 
 uint64_t ideal_static_us(const struct ideal *ideal)
 {
-    uint64_t end_us = 0, item = 0;
+    uint64_t end_us = 0;
     for (uint32_t slot = 0; slot < ideal->n_slots; slot++) {
-        uint64_t share = ideal->n_items / ideal->n_slots + (slot < ideal->n_items % ideal->n_slots);
+        struct share share = share_of(ideal->n_items, ideal->n_slots, slot);
         uint64_t used_us = 0;
-        for (uint64_t end = item + share; item < end; item++)
-            used_us += slot_us(ideal, slot, item);
+        for (uint64_t i = 0; i < share.count; i++)
+            used_us += slot_us(ideal, slot, share.start + i);
         end_us = MAX(end_us, used_us);
     }
     return end_us;

@@ -89,8 +89,6 @@ static void on_settle(struct sim *s, const struct feed_action *action)
 {
     uint64_t count = action->kind == ACT_COMMIT ? action->count : 1;
     queue_add(s, (struct feed_event){.kind = EV_COMMITTED, .item = action->item, .count = count});
-    if (s->result.first_us == 0 && action->kind == ACT_COMMIT)
-        s->result.first_us = s->now_us;
     s->result.makespan_us = s->now_us;
 }
 
@@ -181,13 +179,18 @@ static void losses_plan(struct sim *s)
                    (struct future){.kind = FUTURE_DEVICE_LOST, .worker = d});
 }
 
+uint32_t sim_concurrency(const struct sim_config *config)
+{
+    return config->kind == SIM_CHANNEL ? MAX(config->concurrency, 1u) : 1;
+}
+
 struct sim *sim_new(const struct sim_config *config)
 {
     struct sim *s = calloc(1, sizeof(*s));
     if (!s)
         return NULL;
     s->config = *config;
-    s->concurrency = config->kind == SIM_CHANNEL ? MAX(config->concurrency, 1u) : 1;
+    s->concurrency = sim_concurrency(config);
     s->n_workers = config->n_devices * MAX(config->workers_per_device, 1u);
     ASSERT(s->n_workers > 0 && s->n_workers <= SIM_WORKERS_MAX);
     s->rng.state = item_seed(config->seed, UINT64_MAX / 2);
@@ -278,7 +281,6 @@ void sim_run(struct sim *s, struct sim_result *out)
     world_step(s, (struct feed_event){.kind = EV_INPUT, .count = s->config.n_items, .flag = true});
     s->result.end = run_to_end(s);
     feed_counts(s->feed, &counts);
-    s->result.over_us = s->now_us;
     s->result.done = counts.done;
     s->result.aside = counts.aside;
     s->result.retries = counts.retries;

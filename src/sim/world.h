@@ -47,7 +47,8 @@ struct sim_config {
     enum sim_kind kind;
     uint32_t n_devices;
     uint32_t workers_per_device; /* 0 = 1; devices times this: at most SIM_WORKERS_MAX */
-    uint32_t concurrency;        /* channel: items that a worker has in work side by side; 0 = 1 */
+    uint32_t concurrency;        /* channel: items that a worker has in work side by side; 0 = 1.
+                                    Workers times this: at most SIM_SLOTS_MAX */
     uint32_t ahead;              /* channel: items that lie ready behind those */
     uint64_t n_items, seed;
     struct dist service;    /* how long an item takes */
@@ -69,6 +70,7 @@ struct sim_config {
 
 enum {
     SIM_WORKERS_MAX = 65534,
+    SIM_SLOTS_MAX = 1 << 24,
     SIM_YEARS_MAX = 100
 };
 
@@ -85,8 +87,6 @@ struct sim_result {
     enum sim_end end;
     enum feed_halt halt;
     uint64_t makespan_us; /* until the last item was settled, or the run given up */
-    uint64_t over_us;     /* until the last worker had gone */
-    uint64_t first_us;    /* until the first result */
     /* Sums over all workers. What is left of workers * makespan_us is time without work. */
     uint64_t busy_us;    /* on items that counted; of items side by side each counts in full */
     uint64_t loading_us; /* from starts to first requests */
@@ -95,6 +95,9 @@ struct sim_result {
     uint64_t done, aside, retries, reissued, crashes, starts, devices_lost;
     uint64_t steps; /* of the feeder */
 };
+
+/* Items that one worker has in work side by side, at least 1. */
+uint32_t sim_concurrency(const struct sim_config *config);
 
 struct sim;
 

@@ -386,3 +386,9 @@ END
     ended_with 0
     [ -z "$(cut -d'|' -f1 out.txt | sort -u)" ]
 }
+
+@test "a driver that fails is opened once a round, however many devices it has" {
+    export MUSTER_NVML=/nowhere/libnvidia-ml.so.1
+    run bash -c "sleep 2 | '$MUSTER' device-helper watch 50 cuda:a cuda:b cuda:c"
+    [ "$(grep -c '^-' <<<"$output")" -eq 1 ]
+}

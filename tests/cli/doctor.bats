@@ -97,10 +97,15 @@ took_less() {
     ended_with 1
     [ "$(jq -r 'select(.check == "health") | .subject' <<<"$output")" = "gpu 3" ]
     says "nvmlDeviceGetMemoryInfo did not answer within"
+    # all of them: no answer may take what is left for the others
+    export MUSTER_FAKE_NVML=gpus=8,hangid=0,hangid=1,hangid=2,hangid=3,hangid=4,hangid=5
+    took_less 8000 doctor --json driver health
+    ended_with 1
+    [ "$(level fail | grep -c health)" -ge 6 ]
     export MUSTER_FAKE_NVML=gpus=2,hangid=1
     took_less 8000 doctor --patience 600ms driver health
     ended_with 1
-    says "nvmlDeviceGetUUID did not answer within 100 ms"
+    says "gpu 1: lost: nvmlDeviceGetUUID did not answer within "
 }
 
 @test "a driver that does not come up, or is of another version, is told with its cure" {
@@ -130,6 +135,15 @@ took_less() {
     says "HIP_VISIBLE_DEVICES=3"
 }
 
+@test "what others chose does not speak to the terminal" {
+    CUDA_VISIBLE_DEVICES=$'0,\e[2J' doctor visible
+    ended_with 0
+    says "'' is neither"
+    says_not $'\e'
+    CUDA_VISIBLE_DEVICES=$'0,\e[2J' doctor --json visible
+    [[ $(jq -r .found <<<"$output") == *$'\e[2J'* ]]
+}
+
 @test "AMD's GPUs" {
     unset MUSTER_NVML
     cp -a "${AMD_TREES:?the machines}/broken" machine
@@ -149,6 +163,9 @@ took_less() {
     ended_with 1
     says "this container was not given it" "--device /dev/kfd"
     cp -a "$AMD_TREES/mi300x" whole
+    MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=init=18 MUSTER_SYSFS=$PWD/whole/sys doctor driver alike
+    ended_with 1
+    says "the NVIDIA driver says: Driver/library version mismatch" "AMD answers, 8 GPUs" "8 x AMD"
     MUSTER_SYSFS=$PWD/whole/sys doctor --smoke --json clock
     ended_with 0
     [ "$(level ok | grep -c smoke)" -eq 8 ]
@@ -167,13 +184,23 @@ took_less() {
     ended_with 1
     says "open files: at most 512" "ulimit -n"
     run bash -c "ulimit -f 1000; exec '$MUSTER' doctor limits folder"
-    says "file size: at most"
+    says "fail" "file size: at most" "is local and writable"
+    run bash -c "ulimit -f 1000; exec '$MUSTER' doctor disk"
+    ended_with 0
+    says "not measured: the size of files is limited"
 }
 
 @test "the folder for runs" {
     doctor --runs-dir "$PWD/not/yet" folder disk
     says "$PWD is local and writable" "written and synced at"
     [ -z "$(ls -A "$TMPDIR")" ] && [ ! -e not ]
+    echo 1 >file
+    local path
+    for path in file file/below; do
+        doctor --runs-dir $path folder disk
+        ended_with 1
+        says "fail  folder    $PWD/file: it is there and is not a folder" "--runs-dir"
+    done
     MUSTER_RUNS_DIR=/proc/self doctor folder
     ended_with 1
     says "/proc/self: make a file in it"
@@ -213,9 +240,41 @@ took_less() {
     says "gpu 1: lost"
     doctor -g cpu:3 driver
     ended_with 0
+    doctor -g none driver access
+    ended_with 0
+    says "not asked" "fit, 1 ok"
     doctor -g 9 health
     ended_with 69
     [[ $stderr == *"0-3"* ]]
+}
+
+@test "-g narrows what is said of devices, and not what is said of the machine" {
+    local i
+    for i in 0 1 2 3; do
+        mkdir -p machine/sys/bus/pci/devices/0000:${i}0:00.0
+        echo 0x030200 >machine/sys/bus/pci/devices/0000:${i}0:00.0/class
+        echo 0x10de >machine/sys/bus/pci/devices/0000:${i}0:00.0/vendor
+    done
+    export MUSTER_FAKE_NVML=gpus=4,links=2:1 MUSTER_SYSFS=$PWD/machine/sys
+    doctor -g 0-2 driver visible
+    ended_with 0
+    says "4 GPUs" "no variable hides a device"
+    says_not "on the PCI bus" warn
+    # ids count in what the list leaves; what the list names is on the machine
+    CUDA_VISIBLE_DEVICES=3,2 doctor -g 1 driver visible processes
+    ended_with 0
+    says "4 GPUs" "=3,2 leaves 2 of 4 devices" "nobody computes on the GPU"
+    # the other three of its model have more, though one alone is looked at
+    doctor -g 2 links
+    says "1 NVLinks are up, 4 on others of its model"
+    doctor -g 0,1,3 links
+    says "of 3 pairs by NVLink"
+    CUDA_VISIBLE_DEVICES=3,2 doctor -g 2 health
+    ended_with 69
+    [[ $stderr == *"0,1"* ]]
+    # a job's GPUs are those that it is shown
+    CUDA_VISIBLE_DEVICES=1,2 SLURM_JOB_ID=7 SLURM_GPUS_ON_NODE=2 SLURM_STEP_ID=0 doctor -g 0 slurm
+    says_not SLURM_GPUS_ON_NODE
 }
 
 @test "wrong usage is 2, with the way out" {
@@ -226,6 +285,13 @@ took_less() {
     ended_with 2
     doctor -g 1,1
     ended_with 2
+    doctor --patience 99ms
+    ended_with 2
+    [[ $stderr == *"--patience is too short"*"at least 100ms"* ]]
+    doctor --patience 25h
+    ended_with 2
+    doctor --patience 100ms clock
+    ended_with 0
     doctor --list
     ended_with 0
     says "shm "
@@ -254,6 +320,12 @@ took_less() {
     ended_with 0
     says "cpu:2: 2 workers"
     [ -z "$(ls -A "$TMPDIR")" ]
+}
+
+@test "smoke on a machine whose driver fails is not well, though CPU slots are" {
+    MUSTER_FAKE_NVML=init=18 doctor --smoke clock
+    ended_with 1
+    says "gpu: the NVIDIA driver says: Driver/library version mismatch" "cpu:2: 2 workers"
 }
 
 @test "smoke tries what is visible, and says what it could not try" {

@@ -57,6 +57,17 @@ END
     says "nowhere.txt"
 }
 
+@test "more items in work than can be counted are refused, in all rows" {
+    # two to the 32nd and a little: as many slots as fit into 32 bits would be fewer than devices
+    sim --items 10 --item-time 1s --devices 65534 --concurrency 65539 --slow 1:2 --runs 1
+    ended_with 2
+    says "65534 devices with --concurrency 65539" "16,777,216 items in work"
+    sim --items 10 --item-time 1s --devices 1,168 --concurrency 100000
+    ended_with 2
+    sim --items 10 --item-time 1s --devices 65534 --concurrency 65539 --slow 1:2 --runs 1 --filter
+    ended_with 0
+}
+
 @test "deaths are counted, and what one costs is said" {
     sim --items 2000 --item-time 1s --load-time 30s --crash 0.5% --devices 8
     ended_with 0

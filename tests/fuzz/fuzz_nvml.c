@@ -50,7 +50,7 @@ static void fall_silent(struct listing *listing, struct helper *helper, bool is_
     for (size_t i = 0; i < listing->n_hung; i++)
         before += listing->hung[i].n_times;
     helper->is_eof = is_eof;
-    bool is_noted = listing_note_hung(listing, helper, 300);
+    bool is_noted = listing_note_hung(listing, helper, 300, false);
     ASSERT(listing->n_hung <= LISTING_HUNG_MAX);
     for (size_t i = 0; i < listing->n_hung; i++) {
         ASSERT(listing->hung[i].n_times >= 1 && listing->hung[i].n_times <= 2);

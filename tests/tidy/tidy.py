@@ -39,7 +39,7 @@ ROOMS = {
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}
-PURE_HEADERS = {"base/attr.h", "base/buf.h", "base/rng.h"}
+PURE_HEADERS = {"base/attr.h", "base/buf.h", "base/rng.h", "base/share.h"}
 PURE_SYSTEM_HEADERS = {"math.h", "signal.h", "stdbool.h", "stddef.h", "stdint.h", "stdlib.h", "string.h"}
 
 # What core's objects may import: memory at the start, bytes, and the words of a broken invariant.
@@ -49,7 +49,7 @@ PURE_IMPORTS = {
     "_GLOBAL_OFFSET_TABLE_",
 }
 PURE_IMPORT_PREFIXES = ("__asan_", "__ubsan_", "__stack_chk_", "__gcov_", "__llvm_", "__sanitizer_")
-PURE_BASE_OBJECTS = ("rng.c",)
+PURE_BASE_OBJECTS = ("rng.c", "share.c")
 # The simulator may grow, sort and draw from distributions.
 SIM_IMPORTS = {"realloc", "qsort", "sqrt", "log", "exp", "cos", "pow"}
 

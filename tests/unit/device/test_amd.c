@@ -469,6 +469,44 @@ static void why_one_vendor_has_nothing_is_no_news_beside_another(void **state)
     buf_release(&notes);
 }
 
+static void a_vendor_that_fails_is_heard_of_beside_another(void **state)
+{
+    (void)state;
+    struct device_list list;
+    struct buf notes = BUF_INIT;
+    struct err err = {0};
+    struct probe_opts opts = options();
+    struct device_spec *spec = xcalloc(1, sizeof(*spec));
+    assert_int_equal(spec_parse("all", spec, NULL), 0);
+    list = mixed("mi210", "gpus=0", &notes);
+    device_list_release(&list);
+    assert_string_equal(buf_text(&notes), "");
+    opts.wants_reasons = true;
+    assert_int_equal(probe_universe(&opts, spec, &list, &notes, &err), 0);
+    assert_int_equal(list.len, 4);
+    assert_string_equal(buf_text(&notes), "the NVIDIA driver is there and has no GPU\n");
+    device_list_release(&list);
+    /* one that is broken is an error; only who asks for reasons gets the others' devices too */
+    setenv("MUSTER_FAKE_NVML", "init=18", 1);
+    assert_int_equal(probe_universe(&opts, spec, &list, &notes, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "version mismatch"));
+    assert_int_equal(list.len, 4);
+    device_list_release(&list);
+    opts.wants_reasons = false;
+    assert_int_equal(probe_universe(&opts, spec, &list, &notes, &err), ERR_UNAVAILABLE);
+    assert_int_equal(list.len, 0);
+    /* and one that hangs leaves the next its time */
+    setenv("MUSTER_FAKE_NVML", "hanginit", 1);
+    opts.wants_reasons = true;
+    opts.until_ms = clock_now_ms() + 4 * DEADLINE_MS;
+    assert_int_equal(probe_universe(&opts, spec, &list, &notes, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "did not answer nvmlInit_v2"));
+    assert_int_equal(list.len, 4);
+    device_list_release(&list);
+    buf_release(&notes);
+    free(spec);
+}
+
 static void notes_on_lists_say_whose_devices_they_mean(void **state)
 {
     (void)state;
@@ -610,6 +648,7 @@ int main(void)
         cmocka_unit_test(a_gpu_that_goes_during_the_run_is_reported_once),
         cmocka_unit_test(ids_count_through_nvidia_first),
         cmocka_unit_test(why_one_vendor_has_nothing_is_no_news_beside_another),
+        cmocka_unit_test(a_vendor_that_fails_is_heard_of_beside_another),
         cmocka_unit_test(notes_on_lists_say_whose_devices_they_mean),
         cmocka_unit_test(a_worker_never_gets_devices_of_two_vendors),
         cmocka_unit_test(a_worker_is_shown_its_devices_by_one_variable),

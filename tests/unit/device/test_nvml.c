@@ -157,6 +157,39 @@ static void a_hanging_query_costs_one_device_and_one_deadline(void **state)
     }
 }
 
+/* Whatever hangs: the waits for the answers fit into the time for all of them. */
+static void an_end_for_all_answers_holds_where_all_hang(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"hang", "hangid"};
+    for (size_t w = 0; w < countof(words); w++) {
+        struct buf script = BUF_INIT, notes = BUF_INIT;
+        struct device_list list;
+        struct probe_opts opts = options();
+        unsigned long sum_ms = 0, waited_ms = 0;
+        buf_add_text(&script, "gpus=8");
+        for (int i = 0; i < 7; i++)
+            buf_addf(&script, ",%s=%d", words[w], i);
+        machine("FAKE_NVML", buf_text(&script));
+        opts.until_ms = clock_now_ms() + 6 * DEADLINE_MS;
+        assert_int_equal(gpu_list(vendor_of(DEVICE_CUDA), &opts, &list, &notes, NULL), 0);
+        assert_int_equal(list.len, 8);
+        for (size_t i = 0; i < 7; i++) {
+            const char *at = strstr(list.at[i].ill, "did not answer within ");
+            assert_true(list.at[i].is_lost && at);
+            assert_int_equal(sscanf(at, "did not answer within %lu ms", &waited_ms), 1);
+            sum_ms += waited_ms;
+        }
+        assert_false(list.at[7].is_lost);
+        assert_true(sum_ms < 6 * DEADLINE_MS);
+        while (waitpid(-1, NULL, 0) > 0) /* those that took longer to die than there was time */
+            ;
+        device_list_release(&list);
+        buf_release(&script);
+        buf_release(&notes);
+    }
+}
+
 static void a_driver_that_never_answers_is_given_up(void **state)
 {
     (void)state;
@@ -338,6 +371,40 @@ static void a_device_that_goes_during_the_run_is_reported_once(void **state)
     }
 }
 
+static void a_helper_with_nothing_left_to_ask_is_not_started_again(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/muster-test-nvml-XXXXXX", script[128];
+    struct buf notes = BUF_INIT;
+    struct device_sample samples[4];
+    size_t n_lost = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(script, sizeof(script), "gpus=1,hangfile=0:%s/now", folder);
+    machine("FAKE_NVML", script);
+    struct device_list list = probe("all", &notes);
+    struct monitor *monitor = watch(&list);
+    assert_int_equal(wait_round(monitor, samples, 1), 1);
+    char *path = path_join(folder, "now");
+    assert_int_equal(file_replace_fast(path, STR(""), NULL), 0);
+    for (uint64_t end_ms = clock_now_ms() + 20000; n_lost == 0 && clock_now_ms() < end_ms;) {
+        size_t n_samples = monitor_read(monitor, samples, 4);
+        for (size_t i = 0; i < n_samples; i++)
+            n_lost += samples[i].is_lost;
+        usleep(1000);
+    }
+    assert_int_equal(n_lost, 1);
+    for (uint64_t end_ms = clock_now_ms() + 3 * DEADLINE_MS; clock_now_ms() < end_ms;) {
+        assert_int_equal(monitor_read(monitor, samples, 4), 0);
+        assert_int_equal(monitor_pid(monitor), -1);
+        usleep(1000);
+    }
+    monitor_close(monitor);
+    device_list_release(&list);
+    buf_release(&notes);
+    assert_int_equal(remove_tree(folder, NULL), 0);
+    free(path);
+}
+
 /* The stand-in for NVML does not sleep unless it is told to, so the helper does between two rounds only. */
 static void wait_asleep(pid_t pid)
 {
@@ -448,6 +515,7 @@ int main(void)
         cmocka_unit_test(details_are_told_to_those_who_ask),
         cmocka_unit_test(troubles_are_told_device_by_device),
         cmocka_unit_test(a_hanging_query_costs_one_device_and_one_deadline),
+        cmocka_unit_test(an_end_for_all_answers_holds_where_all_hang),
         cmocka_unit_test(a_driver_that_never_answers_is_given_up),
         cmocka_unit_test(a_broken_driver_is_an_error_and_a_missing_one_is_not),
         cmocka_unit_test(an_old_driver_tells_what_it_can),
@@ -457,6 +525,7 @@ int main(void)
         cmocka_unit_test(samples_come_for_every_device_in_the_list),
         cmocka_unit_test(a_driver_that_wakes_slowly_is_waited_for),
         cmocka_unit_test(a_device_that_goes_during_the_run_is_reported_once),
+        cmocka_unit_test(a_helper_with_nothing_left_to_ask_is_not_started_again),
         cmocka_unit_test(a_killed_helper_is_started_again_and_no_device_blamed),
         cmocka_unit_test(one_crash_over_a_device_is_not_held_against_it),
         cmocka_unit_test(the_helper_ends_with_its_parent_even_inside_a_query),

@@ -11,7 +11,7 @@ static void a_device_reads_back_as_it_was_written(void **state)
     struct device_list list = gpus(2);
     struct device *device = &list.at[0], *back = &list.at[1];
     struct buf text = BUF_INIT, again = BUF_INIT;
-    snprintf(device->name, sizeof(device->name), "odd \"name\"\\\n");
+    snprintf(device->name, sizeof(device->name), "odd \"name\"\\");
     device->mem_total_bytes = UINT64_MAX / 2;
     device->busy_percent = -1;
     device->power_w = 75.5;
@@ -50,6 +50,19 @@ static void a_sample_reads_back_as_it_was_written(void **state)
     assert_true(sample_parse_json(buf_str(&text), &back));
     assert_memory_equal(&sample, &back, sizeof(back));
     buf_release(&text);
+}
+
+/* Anybody may call his process so, and root looks at it. */
+static void a_name_cannot_speak_to_the_terminal(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(1);
+    const char *line = "{\"kind\":\"cuda\",\"ill\":\"a\\nb\\u007f\",\"processes\":"
+                       "[{\"pid\":1,\"name\":\"\\u001b[2J\\u009b1m\\u00e9\"}]}";
+    assert_true(device_parse_json(str_of(line), &list.at[0]));
+    assert_string_equal(list.at[0].ill, "a?b?");
+    assert_string_equal(list.at[0].processes[0].name, "?[2J??1m\xc3\xa9");
+    device_list_release(&list);
 }
 
 static void broken_lines_are_refused(void **state)
@@ -95,6 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_reads_back_as_it_was_written),
         cmocka_unit_test(a_sample_reads_back_as_it_was_written),
+        cmocka_unit_test(a_name_cannot_speak_to_the_terminal),
         cmocka_unit_test(broken_lines_are_refused),
         cmocka_unit_test(processes_beyond_the_table_are_dropped),
     };

@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "doctor/checks.h"
+#include "doctor/doctor.h"
 
 /* Eight like GPUs under a driver that answers, and nothing wrong anywhere. */
 static inline struct facts *fit_machine(size_t n_gpus)
@@ -44,8 +45,19 @@ static inline struct facts *fit_machine(size_t n_gpus)
 
 static inline void machine_free(struct facts *facts)
 {
-    device_list_release(&facts->devices);
+    facts_release(facts);
     free(facts);
+}
+
+/* Where a test does not tell the machine from what is visible and what is named, they are the same. */
+static inline struct facts facts_whole(const struct facts *facts)
+{
+    struct facts whole = *facts;
+    if (!whole.machine.at)
+        whole.machine = facts->devices;
+    if (!whole.visible.at)
+        whole.visible = facts->devices;
+    return whole;
 }
 
 /* "fail gpu 3: lost; warn …": every finding but those that are ok, which are counted only. */
@@ -54,7 +66,8 @@ static inline char *judged(void (*judge)(const struct facts *, struct findings *
 {
     struct findings findings = {0};
     struct buf text = BUF_INIT;
-    judge(facts, &findings);
+    const struct facts whole = facts_whole(facts);
+    judge(&whole, &findings);
     for (size_t i = 0; i < findings.len; i++) {
         const struct finding *finding = &findings.at[i];
         bool is_ok = finding->level == FINDING_OK;

@@ -64,14 +64,13 @@ static void illness_is_told_gpu_by_gpu_and_heat_together(void **state)
     struct device *at = facts->devices.at;
     at[0].is_lost = true;
     snprintf(at[1].ill, sizeof(at[1].ill), "row remapping pending: the GPU needs a reset");
-    at[2].row_remap_failed = true;
     at[3].ecc_uncorrected_count = 1;
     at[4].clock_reasons = 0x40;
     at[5].slowdown_c = 90;
     at[5].temperature_c = 90;
     expect(health_judge, facts,
            "fail gpu 0: lost; fail gpu 1: row remapping pending: the GPU needs a reset; "
-           "fail gpu 2: row remapping failed; warn gpu 3: 1 uncorrected ECC error; "
+           "warn gpu 3: 1 uncorrected ECC error; "
            "warn gpu 4,5: slowed down by heat");
     machine_free(facts);
 }
@@ -126,6 +125,11 @@ static void processes_are_told_with_their_owners(void **state)
     expect(processes_judge, facts,
            "warn gpu 1: in use by python 4711 of root (3.0 GiB), ? 4712 of an unknown user; "
            "warn gpu 2: 40.0 GiB in use and no process to be seen");
+    device->n_processes = 0;
+    facts->devices.at[2].kind = DEVICE_ROCM; /* -g free leaves it out just as well */
+    expect(processes_judge, facts, "warn gpu 2: 40.0 GiB in use and no process to be seen");
+    facts->devices.at[2].is_integrated = true; /* the computer's memory, not a holder's */
+    expect(processes_judge, facts, "ok nobody computes on the GPUs");
     machine_free(facts);
 }
 
@@ -171,6 +175,67 @@ static void nvlinks_that_are_down_are_those_that_others_have(void **state)
     machine_free(facts);
 }
 
+/* Whatever NVIDIA's tools could do for it, they do not know the device. */
+static void amd_findings_have_means_and_cures_of_amd(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(5);
+    struct findings findings = {0};
+    struct device *at = facts->devices.at;
+    for (size_t i = 0; i < 5; i++)
+        at[i].kind = DEVICE_ROCM;
+    at[0].is_lost = true;
+    snprintf(at[1].ill, sizeof(at[1].ill), "a bad page");
+    at[2].ecc_uncorrected_count = 1;
+    at[3].mem_free_bytes = 0;
+    name_one(facts, 4, "MI210");
+    facts->env.at[ENV_HIP_VISIBLE_DEVICES] = "9";
+    facts->driver.took_ms = 9000;
+    struct facts whole = facts_whole(facts);
+    health_judge(&whole, &findings);
+    processes_judge(&whole, &findings);
+    alike_judge(&whole, &findings);
+    visible_judge(&whole, &findings);
+    whole.devices.len = whole.machine.len = 4; /* none is lost: it is only slow */
+    at[0].is_lost = false;
+    driver_judge(&whole, &findings);
+    snprintf(whole.driver.said, 64, "the AMD driver did not answer kfd/topology");
+    driver_judge(&whole, &findings);
+    snprintf(whole.driver.said, 64, "the helper that asks the AMD driver ended in its start");
+    driver_judge(&whole, &findings);
+    size_t n_troubles = 0;
+    for (size_t i = 0; i < findings.len; i++) {
+        const struct finding *finding = &findings.at[i];
+        n_troubles += finding->level != FINDING_OK;
+        if (strstr(finding->cure, "nvidia") || strstr(finding->cure, "Xid") ||
+            strstr(finding->cure, "CUDA") || strstr(finding->means, "nvidia") ||
+            strstr(finding->means, "CUDA"))
+            fail_msg("%s: %s: %s %s", finding->subject, finding->found, finding->means,
+                     finding->cure);
+    }
+    assert_int_equal(n_troubles, 10);
+    findings_release(&findings);
+    machine_free(facts);
+}
+
+static void a_link_is_called_as_its_maker_calls_it(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(5);
+    struct device_list *devices = &facts->devices;
+    for (size_t i = 2; i < 5; i++)
+        devices->at[i].kind = DEVICE_ROCM;
+    devices->distance = xcalloc(25, 1);
+    memset(devices->distance, DISTANCE_UNKNOWN, 25);
+    devices->distance[2 * 5 + 3] = 15;
+    devices->distance[2 * 5 + 4] = DISTANCE_NOT_LINKED;
+    devices->distance[0 * 5 + 1] = 20;
+    expect(links_judge, facts,
+           "ok 1 of 1 pairs by NVLink; 1 of 3 pairs by XGMI; "
+           "NUMA node 0: gpu 0-2, node 1: gpu 3,4");
+    machine_free(facts);
+}
+
 static void cpu_slots_are_not_taken_for_gpus(void **state)
 {
     (void)state;
@@ -197,6 +262,8 @@ int main(void)
         cmocka_unit_test(processes_are_told_with_their_owners),
         cmocka_unit_test(a_slow_link_counts_only_where_it_is_one),
         cmocka_unit_test(nvlinks_that_are_down_are_those_that_others_have),
+        cmocka_unit_test(amd_findings_have_means_and_cures_of_amd),
+        cmocka_unit_test(a_link_is_called_as_its_maker_calls_it),
         cmocka_unit_test(cpu_slots_are_not_taken_for_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,9 @@ static void no_gpu_is_well_only_where_there_is_none(void **state)
     struct facts *facts = fit_machine(0);
     facts->driver.is_there = false;
     expect(driver_judge, facts, "ok no GPU on this machine: work runs on CPU slots");
+    snprintf(facts->driver.notes, 64, "no GPU but graphics of the processor (-g all uses them)\n");
+    expect(driver_judge, facts, "ok no GPU but graphics of the processor: work runs on CPU slots");
+    facts->driver.notes[0] = '\0';
     facts->driver.n_pci_nvidia = 2;
     expect(driver_judge, facts, "fail 2 NVIDIA GPUs on the PCI bus and no driver");
     facts->driver.is_there = true;
@@ -82,6 +85,27 @@ static void amd_beside_nvidia_and_alone(void **state)
     machine_free(facts);
 }
 
+static void an_nvidia_driver_in_trouble_is_heard_of_beside_amd(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(2);
+    facts->devices.at[0].kind = facts->devices.at[1].kind = DEVICE_ROCM;
+    snprintf(facts->driver.notes, 128, "NVIDIA's management library: libx: not found\n");
+    expect(driver_judge, facts,
+           "warn NVIDIA's management library: libx: not found; ok AMD answers, 2 GPUs, 40 ms");
+    snprintf(facts->driver.notes, 128, "the NVIDIA driver is there and has no GPU\n");
+    expect(driver_judge, facts,
+           "warn the NVIDIA driver is there and has no GPU; ok AMD answers, 2 GPUs, 40 ms");
+    facts->driver.notes[0] = '\0';
+    snprintf(facts->driver.said, 128, "the NVIDIA driver says: Unknown Error");
+    facts->driver.took_ms = 2000; /* of which AMD's needed little */
+    expect(driver_judge, facts,
+           "fail the NVIDIA driver says: Unknown Error; ok AMD answers, 2 GPUs, 2.0 s");
+    facts->devices.len = 0;
+    expect(driver_judge, facts, "fail the NVIDIA driver says: Unknown Error");
+    machine_free(facts);
+}
+
 static void a_gpu_that_is_missing_is_noticed_where_all_should_be_seen(void **state)
 {
     (void)state;
@@ -116,10 +140,31 @@ static void device_files_that_cannot_be_opened(void **state)
     facts->driver.has_ctl = facts->driver.may_open_ctl = facts->driver.has_uvm = true;
     expect_begin(access_judge, facts, "ok");
     facts->driver.has_uvm = facts->driver.may_open_ctl = false;
-    facts->driver.has_kfd = true;
     expect(access_judge, facts,
-           "fail /dev/nvidiactl: no right to open it; fail /dev/nvidia-uvm: it is not there; "
-           "warn /dev/kfd: no right to open it");
+           "fail /dev/nvidiactl: no right to open it; fail /dev/nvidia-uvm: it is not there");
+    facts->devices.at[0].kind = facts->devices.at[1].kind = DEVICE_ROCM;
+    expect(access_judge, facts, "fail /dev/nvidiactl: no right to open it");
+    facts->driver.is_asked = false;
+    expect(access_judge, facts, "");
+    machine_free(facts);
+}
+
+static void a_closed_kfd_is_told_once_and_only_where_there_is_a_gpu_behind_it(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(0);
+    facts->driver.has_kfd = facts->driver.is_amd_there = true;
+    expect(access_judge, facts, "ok those that are needed are there, and may be opened");
+    snprintf(facts->driver.notes, sizeof(facts->driver.notes),
+             "there are AMD GPUs, but /dev/kfd is closed to this user (be in the group that owns "
+             "it, mostly render)\n");
+    expect(driver_judge, facts,
+           "ok AMD's is there; its device file is closed to this user, see access");
+    expect(access_judge, facts, "fail /dev/kfd: no right to open it, and there are AMD GPUs");
+    facts->devices.len = 1;
+    facts->devices.at[0].kind = DEVICE_CUDA;
+    expect(driver_judge, facts, "ok NVIDIA answers, 1 GPU, 40 ms");
+    expect(access_judge, facts, "warn /dev/kfd: no right to open it, and there are AMD GPUs");
     machine_free(facts);
 }
 
@@ -154,9 +199,11 @@ int main(void)
         cmocka_unit_test(what_keeps_a_driver_from_answering_is_told_apart),
         cmocka_unit_test(no_gpu_is_well_only_where_there_is_none),
         cmocka_unit_test(amd_beside_nvidia_and_alone),
+        cmocka_unit_test(an_nvidia_driver_in_trouble_is_heard_of_beside_amd),
         cmocka_unit_test(a_gpu_that_is_missing_is_noticed_where_all_should_be_seen),
         cmocka_unit_test(a_slow_driver_is_a_warning_unless_a_lost_gpu_explains_it),
         cmocka_unit_test(device_files_that_cannot_be_opened),
+        cmocka_unit_test(a_closed_kfd_is_told_once_and_only_where_there_is_a_gpu_behind_it),
         cmocka_unit_test(a_machine_is_read_from_its_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,6 +81,13 @@ static void a_folder_that_cannot_be_written_says_why(void **state)
     assert_int_not_equal(facts.sys, 0);
     assert_string_equal(facts.failed, "make a file in it");
     assert_int_equal(facts.written_bytes, 0);
+    /* its parent could be written, and it could not be made */
+    char name[400] = "/tmp/";
+    memset(name + 5, 'a', 300);
+    facts = (struct folder_facts){0};
+    folder_gather(name, &facts);
+    assert_int_equal(facts.sys, ENAMETOOLONG);
+    assert_string_equal(facts.existing, "/tmp");
 }
 
 int main(void)

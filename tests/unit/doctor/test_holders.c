@@ -123,6 +123,48 @@ static void the_finding_names_process_files_and_origin(void **state)
     machine_free(facts);
 }
 
+/* In whatever order the descriptors are listed. */
+static void each_file_is_told_once_and_all_that_fit(void **state)
+{
+    (void)state;
+    struct holder_facts facts = {0};
+    char *root = root_new();
+    process_put(root, 50, "python", "S 1 40 40 0", "/dev/nvidiactl");
+    for (int i = 0; i < 16; i++) {
+        for (int again = 0; again < 3; again++) {
+            char *path = xasprintf("/proc/50/fd/%d", 100 * again + 10 + i);
+            char *target = xasprintf("/dev/nvidia%d", i);
+            link_put(root, path, target);
+            free(target);
+            free(path);
+        }
+    }
+    process_put(root, 51, "asks", "S 1 40 40 0", "/dev/nvidiactl");
+    process_put(root, 52, "many", "S 1 40 40 0", "/dev/nvidia3");
+    for (int i = 0; i < 64; i++) {
+        char *path = xasprintf("/proc/52/fd/%d", 10 + i);
+        char *target = xasprintf("/dev/dri/renderD%d", 128 + i);
+        link_put(root, path, target);
+        free(target);
+        free(path);
+    }
+    holders_gather(root, 999, &facts);
+    assert_int_equal(facts.n_holders, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const struct holder *holder = &facts.at[i];
+        struct str rest = str_of(holder->files), word;
+        size_t n_words = 0;
+        while (str_next(&rest, ' ', &word))
+            n_words++;
+        assert_true(holder->has_gpu_file == (holder->pid != 51));
+        if (holder->pid == 50) /* nvidia1 beside nvidia10 to nvidia15 */
+            assert_int_equal(n_words, 17);
+        if (holder->pid == 52)
+            assert_true(str_ends_with(str_of(holder->files), STR(" ...")) && n_words > 10);
+    }
+    root_free(root);
+}
+
 static void holders_that_the_driver_does_not_list(void **state)
 {
     (void)state;
@@ -135,7 +177,8 @@ static void holders_that_the_driver_does_not_list(void **state)
                                 .is_session_alive = true,
                                 .is_parent_init = true,
                                 .name = "python",
-                                .files = "nvidiactl nvidia0"};
+                                .files = "nvidiactl nvidia0",
+                                .has_gpu_file = true};
     holders->n_holders = 1;
     holders->at[0] = left;
     expect(orphans_judge, facts, "warn pid 50: python of root holds nvidiactl nvidia0");
@@ -143,7 +186,7 @@ static void holders_that_the_driver_does_not_list(void **state)
     holders->at[0].parent_session = 10;
     expect_begin(orphans_judge, facts, "ok 1 hold");
     holders->at[0] = left;
-    snprintf(holders->at[0].files, 48, "nvidiactl nvidia-uvm"); /* it only asks the driver */
+    holders->at[0].has_gpu_file = false; /* it only asks the driver */
     expect_begin(orphans_judge, facts, "ok 1 hold");
     holders->at[0] = left;
     facts->devices.at[0].n_processes = 1;
@@ -213,6 +256,7 @@ int main(void)
         cmocka_unit_test(orphans_are_told_from_those_that_somebody_has),
         cmocka_unit_test(only_device_files_of_gpus_count),
         cmocka_unit_test(the_finding_names_process_files_and_origin),
+        cmocka_unit_test(each_file_is_told_once_and_all_that_fit),
         cmocka_unit_test(holders_that_the_driver_does_not_list),
         cmocka_unit_test(a_service_is_no_orphan),
         cmocka_unit_test(what_could_not_be_looked_into_is_said),

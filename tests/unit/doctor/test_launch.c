@@ -48,7 +48,7 @@ static void programs_are_looked_for_on_the_path(void **state)
     assert_int_equal(chmod(srun, 0700), 0);
     slurm_gather(path_list, &facts);
     assert_true(!facts.has_sbatch && facts.has_srun);
-    slurm_gather(NULL, &facts);
+    slurm_gather("", &facts);
     free(srun);
     free(path_list);
     root_free(root);
@@ -76,6 +76,14 @@ static void threads(void **state)
     facts->env.at[ENV_OMP_NUM_THREADS] = "5";
     expect(threads_judge, facts,
            "warn OMP_NUM_THREADS: =5 for 8 workers on 32 cores; 4 would fill them");
+    facts->env.at[ENV_OMP_NUM_THREADS] = "5,2"; /* nested */
+    expect_begin(threads_judge, facts, "warn OMP_NUM_THREADS: =5 for 8 workers");
+    static const char *const odd[] = {"", "0", "all", "-1", "4.5"};
+    for (size_t i = 0; i < countof(odd); i++) {
+        facts->env.at[ENV_OMP_NUM_THREADS] = odd[i];
+        expect_begin(threads_judge, facts, "warn OMP_NUM_THREADS: =");
+    }
+    facts->env.at[ENV_OMP_NUM_THREADS] = "5";
     facts->devices.at[0].is_lost = facts->devices.at[1].is_lost = true;
     expect(threads_judge, facts, "ok OMP_NUM_THREADS=5");
     facts->cgroup.cpus_max = 6;
@@ -87,6 +95,31 @@ static void threads(void **state)
     expect(threads_judge, facts,
            "warn MKL_NUM_THREADS: =64 for 6 workers on 6 cores; 1 would fill them; "
            "warn CUDA_LAUNCH_BLOCKING: =1");
+    machine_free(facts);
+}
+
+static void only_what_a_run_would_use_is_counted(void **state)
+{
+    (void)state;
+    struct facts *facts = fit_machine(5); /* 32 cores */
+    facts->devices.at[4].is_integrated = true;
+    facts->env.at[ENV_OMP_NUM_THREADS] = "9";
+    facts->env.at[ENV_SLURM_JOB_ID] = "17";
+    facts->env.at[ENV_SLURM_GPUS_ON_NODE] = "4";
+    facts->slurm.has_srun = true;
+    expect(slurm_judge, facts, "ok inside job 17");
+    expect(threads_judge, facts,
+           "warn OMP_NUM_THREADS: =9 for 4 workers on 32 cores; 8 would fill them");
+    const size_t shown[] = {3, 1, 4};
+    facts->visible = device_list_pick(&facts->devices, shown, countof(shown));
+    expect(threads_judge, facts, "ok OMP_NUM_THREADS=9");
+    expect(slurm_judge, facts,
+           "warn SLURM_GPUS_ON_NODE: job 17 has 4 GPUs on this node, 2 are seen");
+    facts->driver.is_asked = false; /* -g cpu:2: nobody knows what the job has */
+    expect(slurm_judge, facts, "ok inside job 17");
+    facts->devices.at[1].is_lost = facts->devices.at[3].is_lost = true;
+    facts->env.at[ENV_OMP_NUM_THREADS] = "32";
+    expect(threads_judge, facts, "ok OMP_NUM_THREADS=32");
     machine_free(facts);
 }
 
@@ -157,8 +190,6 @@ static void two_layers_count_within_each_other(void **state)
     facts->env.at[ENV_HIP_VISIBLE_DEVICES] = "3";
     expect(visible_judge, facts, "warn ROCR_VISIBLE_DEVICES: =3, and HIP_VISIBLE_DEVICES=3");
     facts->env.at[ENV_HIP_VISIBLE_DEVICES] = NULL;
-    facts->env.at[ENV_GPU_DEVICE_ORDINAL] = "0";
-    expect(visible_judge, facts, "warn GPU_DEVICE_ORDINAL: =0, and ROCR_VISIBLE_DEVICES=3");
     facts->env.at[ENV_ROCR_VISIBLE_DEVICES] = NULL;
     facts->env.at[ENV_NVIDIA_VISIBLE_DEVICES] = "void";
     expect(visible_judge, facts, "warn NVIDIA_VISIBLE_DEVICES: 'void'");
@@ -172,6 +203,7 @@ int main(void)
         cmocka_unit_test(programs_are_looked_for_on_the_path),
         cmocka_unit_test(ranks),
         cmocka_unit_test(threads),
+        cmocka_unit_test(only_what_a_run_would_use_is_counted),
         cmocka_unit_test(lists_that_hide_devices),
         cmocka_unit_test(the_order_matters_among_different_gpus),
         cmocka_unit_test(amd_lists_count_in_what_the_first_leaves),

@@ -47,6 +47,22 @@ static void a_slow_device_holds_up_a_split_and_not_a_feed(void **state)
     assert_in_range(row.wall_us, 35000000, 35300000);
 }
 
+static void a_filter_has_one_item_in_work_whatever_the_concurrency(void **state)
+{
+    (void)state;
+    struct forecast_opts opts = plain;
+    opts.config.kind = SIM_FILTER;
+    struct forecast_row alone = forecast(&opts, 4);
+    opts.config.concurrency = 10;
+    struct forecast_row row = forecast(&opts, 4);
+    assert_int_equal(row.static_us, 5000000 + 25000000);
+    assert_int_equal(row.wall_us, alone.wall_us);
+    assert_true(row.efficiency > 0.8);
+    opts.config.kind = SIM_CHANNEL;
+    row = forecast(&opts, 4);
+    assert_int_equal(row.static_us, 5000000 + 2500000);
+}
+
 static void spread_times_spread_the_answer(void **state)
 {
     (void)state;
@@ -102,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_times_leave_nothing_to_luck),
         cmocka_unit_test(a_slow_device_holds_up_a_split_and_not_a_feed),
+        cmocka_unit_test(a_filter_has_one_item_in_work_whatever_the_concurrency),
         cmocka_unit_test(spread_times_spread_the_answer),
         cmocka_unit_test(a_death_costs_a_load_and_half_an_item),
         cmocka_unit_test(a_run_that_cannot_end_says_so),
