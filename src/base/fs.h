@@ -28,7 +28,10 @@ MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
 /* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
 MUST_CHECK int fsync_parent(const char *path, struct err *err);
-/* Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. */
+/*
+ * Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. For
+ * files of muster's own: a path.new is what a killed muster left. The user's are outfiles.
+ */
 MUST_CHECK int file_replace(const char *path, struct str content, struct err *err);
 /* The same without the syncs, for snapshots that may be lost in a power cut (status.json). */
 MUST_CHECK int file_replace_fast(const char *path, struct str content, struct err *err);

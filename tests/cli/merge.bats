@@ -316,6 +316,17 @@ END
     same out.txt a.txt
 }
 
+@test "--force replaces the output and nothing that stands beside it, whatever its name" {
+    echo '{"a":1}' >a.jsonl
+    echo old >out.jsonl
+    echo '{"a":2}' >out.jsonl.new
+    merge --force a.jsonl out.jsonl.new --format jsonl -o out.jsonl
+    ended_with 0
+    same out.jsonl <(printf '{"a":1}\n{"a":2}\n')
+    same out.jsonl.new <(echo '{"a":2}')
+    [ "$(ls -A)" = "$(printf 'a.jsonl\nout.jsonl\nout.jsonl.new')" ]
+}
+
 @test "the output must not be one of the files, and no file may come twice" {
     echo a >a.txt
     ln -s a.txt b.txt

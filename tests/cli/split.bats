@@ -204,6 +204,17 @@ csv_rows() {
     same back in.txt
 }
 
+@test "--force touches no file beside the parts that is not one" {
+    seq 600 >in.txt
+    split -q -n 300 in.txt
+    for part in in.part_000.txt in.part_299.txt; do echo mine >"$part.new"; done
+    split -q -n 300 --force in.txt
+    ended_with 0
+    same in.part_000.txt.new <(echo mine)
+    same in.part_299.txt.new <(echo mine)
+    [ "$(ls | wc -l)" -eq 303 ]
+}
+
 @test "a part never takes the input's place" {
     seq 5 >in.part_00.txt
     cp in.part_00.txt before
