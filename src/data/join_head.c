@@ -271,19 +271,46 @@ static int columns_differ(const struct join *join, const struct join_file *first
                 n_extra > 0 ? buf_text(&extra) : "", first->head.input.name);
 }
 
-static void columns_map(struct join *join, struct join_file *file)
+/* The first column whose name an earlier one has. */
+static size_t column_again(const struct csv_row *row)
 {
-    size_t n_columns = join->columns.n_fields;
-    bool is_same = n_columns == file->header.n_fields;
-    size_t *field_of = xcalloc(n_columns, sizeof(*field_of));
-    for (size_t i = 0; i < n_columns; i++) {
-        field_of[i] = column_find(&file->header, csv_field(&join->columns, i));
-        is_same = is_same && field_of[i] == i;
-    }
-    if (is_same)
-        free(field_of);
-    else
-        file->field_of = field_of;
+    for (size_t i = 0; i < row->n_fields; i++)
+        if (column_find(row, csv_field(row, i)) != i)
+            return i;
+    return JOIN_NO_FIELD;
+}
+
+/* Of two columns with one name nobody knows which is meant. */
+static int again_refuse(const struct join_file *file, const char *why, struct err *err)
+{
+    size_t again = column_again(&file->header);
+    if (again == JOIN_NO_FIELD)
+        return 0;
+    struct str name = csv_field(&file->header, again);
+    return fail(err, ERR_DATA, "%s has two columns '%.*s', %s; give them different names",
+                file->head.input.name, (int)MIN(name.len, (size_t)40), name.at, why);
+}
+
+/* Which field of the file each column of the output is; nothing where they stand as they should. */
+static int columns_map(struct join *join, const struct join_file *first, struct join_file *file,
+                       struct err *err)
+{
+    size_t n_columns = join->columns.n_fields, n_same = 0;
+    while (n_same < MIN(n_columns, file->header.n_fields) &&
+           str_equal(csv_field(&join->columns, n_same), csv_field(&file->header, n_same)))
+        n_same++;
+    if (n_same == n_columns && n_same == file->header.n_fields)
+        return 0;
+    static const char why[] = "so which of them goes where is not known";
+    int rc = again_refuse(file, why, err);
+    if (rc == 0)
+        rc = again_refuse(first, why, err);
+    if (rc)
+        return rc;
+    file->field_of = xcalloc(n_columns, sizeof(*file->field_of));
+    for (size_t i = 0; i < n_columns; i++)
+        file->field_of[i] = column_find(&file->header, csv_field(&join->columns, i));
+    return 0;
 }
 
 static int columns_settle(struct join *join, struct err *err)
@@ -299,15 +326,17 @@ static int columns_settle(struct join *join, struct err *err)
             rc = header_text(join, file, err);
             for (size_t k = 0; k < file->header.n_fields; k++)
                 csv_row_add(&join->columns, csv_field(&file->header, k));
-        } else if (join->opts->is_union) {
-            columns_add(join, &file->header, file->separator);
-        } else {
+        } else if (!join->opts->is_union) {
             rc = columns_differ(join, first, file, err);
         }
+        if (rc == 0 && join->opts->is_union)
+            rc = again_refuse(file, "and --union goes by the names", err);
+        if (rc == 0 && join->opts->is_union)
+            columns_add(join, &file->header, file->separator);
     }
     for (size_t i = 0; rc == 0 && i < join->n_files; i++)
         if (join->files[i].header.n_fields > 0)
-            columns_map(join, &join->files[i]);
+            rc = columns_map(join, first, &join->files[i], err);
     return rc;
 }
 
@@ -324,6 +353,12 @@ static int id_columns_find(struct join *join, struct err *err)
         if (file->id_field == JOIN_NO_FIELD)
             return fail(err, ERR_USAGE, "%s has no column '%s' to know its records by",
                         file->head.input.name, join->opts->id_field);
+        for (size_t k = file->id_field + 1; k < file->header.n_fields; k++)
+            if (str_equal(csv_field(&file->header, k), str_of(join->opts->id_field)))
+                return fail(err, ERR_DATA,
+                            "%s has two columns '%s', and records are to be known by one; give "
+                            "them different names",
+                            file->head.input.name, join->opts->id_field);
     }
     return 0;
 }

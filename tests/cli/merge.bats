@@ -59,6 +59,22 @@ refuses() {
     same out.csv wanted
 }
 
+@test "CSV: a name that occurs twice goes over where headers are alike, and is refused where it matters" {
+    printf 'id,x,x\n1,a,b\n' >a.csv
+    printf 'id,x,x\n2,c,d\n' >b.csv
+    printf 'x,id,x\ne,3,f\n' >order.csv
+    printf 'id,x\n4,g\n' >once.csv
+    merge a.csv b.csv -o out.csv --id id
+    ended_with 0
+    same out.csv <(printf 'id,x,x\n1,a,b\n2,c,d\n')
+    refuses 65 "order.csv has two columns 'x', so which of them goes where is not known; give" -- a.csv order.csv
+    refuses 65 "a.csv has two columns 'x'" -- a.csv once.csv
+    refuses 65 "a.csv has two columns 'x'" -- once.csv a.csv
+    refuses 65 "a.csv has two columns 'x', and --union goes by the names" -- --union a.csv b.csv
+    refuses 65 "b.csv has two columns 'x', and --union goes by the names" -- --union once.csv b.csv
+    refuses 65 "a.csv has two columns 'x', and records are to be known by one" -- --id x a.csv b.csv
+}
+
 @test "CSV: a row with too few or too many fields is refused with its line" {
     printf 'id,text\n1,x\n' >a.csv
     printf 'id,text\n1,"x\ny"\n2\n' >few.csv
