@@ -26,6 +26,8 @@ struct split_job {
     struct cut_names names;
     char **paths; /* of the parts */
     size_t n_parts;
+    char **strangers; /* files there that look like parts */
+    size_t n_strangers;
     const struct cut_part *parts;
 };
 
@@ -39,6 +41,7 @@ static void paths_free(char **paths, size_t n_paths)
 static void job_release(struct split_job *job)
 {
     paths_free(job->paths, job->paths ? job->n_parts : 0);
+    paths_free(job->strangers, job->n_strangers);
     cut_names_release(&job->names);
     cut_close(job->cut);
 }
@@ -88,28 +91,22 @@ static bool is_ours(const struct split_job *job, const char *path)
     return bsearch(&path, job->paths, job->n_parts, sizeof(*job->paths), path_compare) != NULL;
 }
 
-/*
- * Parts of an earlier cut would be taken for parts of this one: refused, or with --force removed
- * when the new ones are in place.
- */
-static int strangers_see(const struct split_job *job, bool remove, bool force, struct err *err)
+/* What is there and looks like a part, but is none of these. */
+static int strangers_find(struct split_job *job, struct err *err)
 {
     char **there;
     size_t n_there;
     int rc = cut_names_there(&job->names, job->n_parts, &there, &n_there, err);
-    for (size_t i = 0; i < n_there && rc == 0; i++) {
+    if (rc)
+        return rc;
+    job->strangers = there;
+    for (size_t i = 0; i < n_there; i++) {
         if (is_ours(job, there[i]))
-            continue;
-        if (!force)
-            rc = fail(err, ERR_USAGE,
-                      "%s is there from another cut and looks like one of these %zu parts; "
-                      "--force removes it",
-                      there[i], job->n_parts);
-        else if (remove && unlink(there[i]) != 0)
-            rc = fail_errno(err, "remove %s", there[i]);
+            free(there[i]);
+        else
+            job->strangers[job->n_strangers++] = there[i];
     }
-    paths_free(there, n_there);
-    return rc;
+    return 0;
 }
 
 /*
@@ -127,7 +124,7 @@ static bool signal_waits(void)
     return is_waiting;
 }
 
-static int parts_write(const struct split_job *job, const struct split_request *ask,
+static int parts_write(const struct split_job *job, const struct cut_target *target,
                        struct err *err)
 {
     sigset_t ends, before;
@@ -135,18 +132,8 @@ static int parts_write(const struct split_job *job, const struct split_request *
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGHUP);
-    cleanup_free char *folder = path_dirname(job->paths[0]);
-    const struct cut_target target = {.names = (const char *const *)job->paths,
-                                      .folder = folder,
-                                      .force = ask->force,
-                                      .is_stopped = signal_waits};
-    int rc = strangers_see(job, false, ask->force, err);
-    if (rc)
-        return rc;
     sigprocmask(SIG_BLOCK, &ends, &before);
-    rc = cut_write(job->cut, &target, err);
-    if (rc == 0 && ask->force)
-        rc = strangers_see(job, true, true, err);
+    int rc = cut_write(job->cut, target, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -190,10 +177,28 @@ static void summary_say(const struct app *app, const struct split_job *job,
         say(app, "a last line had no end, and got one");
 }
 
-static int job_run(const struct split_job *job, const struct split_request *ask, struct err *err)
+static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
+{
+    int rc = strangers_find(job, err);
+    if (rc)
+        return rc;
+    cleanup_free char *folder = path_dirname(job->paths[0]);
+    const struct cut_target target = {.names = (const char *const *)job->paths,
+                                      .folder = folder,
+                                      .strangers = (const char *const *)job->strangers,
+                                      .n_strangers = job->n_strangers,
+                                      .force = ask->force,
+                                      .is_stopped = signal_waits};
+    if (!ask->is_dry)
+        return parts_write(job, &target, err);
+    rc = cut_target_check(job->cut, &target, err);
+    return rc ? rc : cut_check(job->cut, err);
+}
+
+static int job_run(struct split_job *job, const struct split_request *ask, struct err *err)
 {
     uint64_t sum = 0;
-    int rc = ask->is_dry ? cut_check(job->cut, err) : parts_write(job, ask, err);
+    int rc = parts_make(job, ask, err);
     for (size_t i = 0; i < job->n_parts; i++)
         sum += job->parts[i].n_records;
     ASSERT(sum == cut_n_records(job->cut));

@@ -105,25 +105,60 @@ int cut_check(struct cut *cut, struct err *err)
     return rc;
 }
 
-/* A part in the place of the input would be the end of it. */
-static int target_check(const struct cut *cut, const struct cut_target *target, struct err *err)
+static const struct input *input_at(const struct cut *cut, const struct stat *st)
 {
-    for (size_t i = 0; i < cut->n_parts; i++) {
-        struct stat st;
-        if (stat(target->names[i], &st) != 0)
-            continue;
-        if (!target->force)
-            return fail(err, ERR_USAGE, "%s exists; --force replaces it", target->names[i]);
-        for (size_t k = 0; k < cut->source->n_files; k++) {
-            const struct stat *input = &cut->source->files[k].input.st;
-            if (input->st_ino == st.st_ino && input->st_dev == st.st_dev)
-                return fail(err, ERR_USAGE, "part %zu would replace the input %s", i,
-                            target->names[i]);
-        }
-        if (!S_ISREG(st.st_mode))
-            return fail(err, ERR_USAGE, "%s is no regular file", target->names[i]);
+    for (size_t i = 0; i < cut->source->n_files; i++) {
+        const struct input *input = &cut->source->files[i].input;
+        if (input->st.st_ino == st->st_ino && input->st.st_dev == st->st_dev)
+            return input;
     }
+    return NULL;
+}
+
+/* A part in the place of the input would be the end of it. */
+static int name_check(const struct cut *cut, const struct cut_target *target, size_t part,
+                      struct err *err)
+{
+    const char *name = target->names[part];
+    struct stat st;
+    if (stat(name, &st) != 0)
+        return 0;
+    if (!target->force)
+        return fail(err, ERR_USAGE, "%s exists; --force replaces it", name);
+    if (input_at(cut, &st))
+        return fail(err, ERR_USAGE, "part %zu would replace the input %s", part, name);
+    return S_ISREG(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is no regular file", name);
+}
+
+/* Parts of an earlier cut would be taken for parts of this one. */
+static int stranger_check(const struct cut *cut, const struct cut_target *target, const char *name,
+                          struct err *err)
+{
+    struct stat st;
+    bool is_there = stat(name, &st) == 0;
+    if (is_there && input_at(cut, &st))
+        return fail(err, ERR_USAGE,
+                    "the input %s looks like one of its %zu parts; give them another name (-o)",
+                    name, cut->n_parts);
+    if (!target->force)
+        return fail(err, ERR_USAGE,
+                    "%s is there from another cut and looks like one of these %zu parts; "
+                    "--force removes it",
+                    name, cut->n_parts);
+    if (is_there && S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "%s is a folder and looks like one of these %zu parts", name,
+                    cut->n_parts);
     return 0;
+}
+
+int cut_target_check(const struct cut *cut, const struct cut_target *target, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
+        rc = name_check(cut, target, i, err);
+    for (size_t i = 0; i < target->n_strangers && rc == 0; i++)
+        rc = stranger_check(cut, target, target->strangers[i], err);
+    return rc;
 }
 
 static int parts_write(struct cut *cut, const struct cut_target *target, struct outfile *files,
@@ -160,10 +195,18 @@ static int parts_place(struct cut *cut, const struct cut_target *target, struct 
     return rc;
 }
 
+static int strangers_remove(const struct cut_target *target, struct err *err)
+{
+    for (size_t i = 0; i < target->n_strangers; i++)
+        if (unlink(target->strangers[i]) != 0 && errno != ENOENT)
+            return fail_errno(err, "remove %s", target->strangers[i]);
+    return 0;
+}
+
 int cut_write(struct cut *cut, const struct cut_target *target, struct err *err)
 {
     bool is_new_folder = !path_exists(target->folder);
-    int rc = target_check(cut, target, err);
+    int rc = cut_target_check(cut, target, err);
     if (rc == 0 && is_new_folder)
         rc = mkdir_parents(target->folder, 0777, err);
     if (rc) /* a place that the user named, and cannot have */
@@ -180,5 +223,5 @@ int cut_write(struct cut *cut, const struct cut_target *target, struct err *err)
     free(files);
     if (rc && is_new_folder)
         rmdir(target->folder);
-    return rc;
+    return rc ? rc : strangers_remove(target, err);
 }

@@ -49,9 +49,16 @@ uint64_t cut_n_mended(const struct cut *cut);
 struct cut_target {
     const char *const *names; /* of every part */
     const char *folder;       /* that they are in; made first if it is not there */
-    bool force;               /* replace what exists */
+    /* Files there that look like parts and are none: cut_names_there() less `names`. */
+    const char *const *strangers;
+    size_t n_strangers;
+    bool force;               /* replace what exists, remove strangers when the parts are there */
     bool (*is_stopped)(void); /* asked now and then; NULL: never */
 };
+
+/* May the parts be put there? ERR_USAGE if one or a stranger exists, or is the input itself. */
+MUST_CHECK int cut_target_check(const struct cut *cut, const struct cut_target *target,
+                                struct err *err);
 
 /*
  * Look at every record: the rows of CSV have as many fields as the header, the elements of an array
@@ -60,7 +67,7 @@ struct cut_target {
 MUST_CHECK int cut_check(struct cut *cut, struct err *err);
 /*
  * The same, and write the parts: beside their places, synced, renamed when all are complete. On
- * failure nothing is left. ERR_USAGE if one exists, or is the input itself.
+ * failure nothing is left. ERR_USAGE as cut_target_check() has it.
  */
 MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struct err *err);
 

@@ -135,7 +135,15 @@ csv_rows() {
     echo "one field" >>in.csv
     split --dry-run -n 2 -o new/ in.csv
     ended_with 65
-    only in.csv
+    echo there >in.part_01.csv
+    split --dry-run -n 2 in.csv
+    ended_with 2
+    says "in.part_01.csv exists; --force replaces it"
+    split --dry-run -n 1 in.csv
+    ended_with 2
+    says "in.part_01.csv is there from another cut"
+    only in.csv in.part_01.csv
+    same in.part_01.csv <(echo there)
 }
 
 @test "what is malformed is refused with its place, and nothing is left" {
@@ -223,6 +231,33 @@ csv_rows() {
     ended_with 2
     says "would replace the input"
     same in.part_00.txt before
+}
+
+@test "an input that looks like a part is neither replaced nor removed" {
+    seq 5 >in.part_07.txt
+    cp in.part_07.txt before
+    split -n 2 --force -o 'in.part_{n}.txt' in.part_07.txt
+    ended_with 2
+    says "the input in.part_07.txt looks like one of its 2 parts; give them another name (-o)"
+    split -n 2 --force -o 'in.part_{n}.txt' - <in.part_07.txt
+    ended_with 2
+    says "the input in.part_07.txt looks like"
+    split -n 9 --force -o 'in.part_{n}.txt' - <in.part_07.txt
+    ended_with 2
+    says "part 7 would replace the input"
+    only before in.part_07.txt
+    same in.part_07.txt before
+    split -q -n 2 -o 'again_{n}.txt' in.part_07.txt
+    ended_with 0
+}
+
+@test "a folder that looks like a part is left where it is" {
+    seq 5 >in.txt
+    mkdir in.part_07.txt
+    split -n 2 --force in.txt
+    ended_with 2
+    says "in.part_07.txt is a folder"
+    only in.part_07.txt in.txt
 }
 
 @test "wrong usage is one sentence" {
