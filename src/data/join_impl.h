@@ -108,7 +108,7 @@ int join_fail(struct join_file *file, uint64_t offset, struct err *err, const ch
 struct id_table;
 /* Bits of the hashes that are used: UINT64_MAX, fewer in tests. */
 struct id_table *id_table_new(uint64_t hash_mask);
-/* About so many will come; saves growing, if none is there yet. */
+/* About so many may come; saves growing up to 3 million, if none is there yet. */
 void id_table_expect(struct id_table *table, uint64_t n_ids);
 void id_table_free(struct id_table *table);
 /*

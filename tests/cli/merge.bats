@@ -217,6 +217,19 @@ END
     says "a.csv line 2: a quote that is opened here is never closed"
 }
 
+@test "a small file before large records does not make room for ids that never come" {
+    [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants more memory than this allows"
+    echo '{"id":0}' >a.jsonl
+    "$PYTHON" - <<'END'
+with open("b.jsonl", "w") as f:
+    for i in range(1, 129):
+        f.write('{"id":%d,"text":"%s"}\n' % (i, "x" * 1_000_000))
+END
+    run env -i PATH="$PATH" bash -c "ulimit -v 200000; '$MUSTER' merge --id id a.jsonl b.jsonl -o out.jsonl"
+    ended_with 0
+    cat a.jsonl b.jsonl | cmp - out.jsonl
+}
+
 @test "packed files are unpacked" {
     printf 'id,text\n1,x\n' >a.csv
     printf 'id,text\n2,y\n' | gzip >b.csv.gz
