@@ -114,7 +114,7 @@ static size_t field_decode(struct str text, char separator, struct buf *out)
         return i;
     }
     for (i = 1; i < text.len; i++) {
-        if (text.at[i] == '"' && (i + 1 == text.len || text.at[++i] != '"'))
+        if (text.at[i] == '"' && (++i == text.len || text.at[i] != '"'))
             return i;
         buf_add_char(out, text.at[i]);
     }
