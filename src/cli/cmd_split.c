@@ -109,29 +109,36 @@ static int strangers_find(struct split_job *job, struct err *err)
     return 0;
 }
 
+/* The signals that end it; under nohup, or in the background of a script, one may be ignored. */
+static sigset_t ends_of(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < countof(ends); i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&set, ends[i]);
+    }
+    return set;
+}
+
 /*
  * While parts are written the signals wait: then nothing half done is left, and the signal does its
- * work right after.
+ * work right after. (One that is ignored would wait too, and do nothing then.)
  */
 static bool signal_waits(void)
 {
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t pending;
-    bool is_waiting = false;
+    sigset_t pending, ends = ends_of();
     sigpending(&pending);
-    for (size_t i = 0; i < countof(ends); i++)
-        is_waiting = is_waiting || sigismember(&pending, ends[i]) == 1;
-    return is_waiting;
+    sigandset(&pending, &pending, &ends);
+    return !sigisemptyset(&pending);
 }
 
 static int parts_write(const struct split_job *job, const struct cut_target *target,
                        struct err *err)
 {
-    sigset_t ends, before;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
+    sigset_t ends = ends_of(), before;
     sigprocmask(SIG_BLOCK, &ends, &before);
     int rc = cut_write(job->cut, target, err);
     sigprocmask(SIG_SETMASK, &before, NULL);

@@ -343,6 +343,20 @@ csv_rows() {
     only in.txt
 }
 
+@test "a signal that was ignored at the start, as under nohup, stays ignored" {
+    yes "a line of some length, to be written many times" | head -n 8000000 >in.txt
+    (trap '' HUP && exec "$MUSTER" split -q -n 300 in.txt) >said 2>&1 3>&- 4>&- &
+    PID=$!
+    some_part() { compgen -G 'in.part_*' >/dev/null; }
+    wait_for some_part
+    kill -HUP "$PID"
+    status=0
+    wait "$PID" || status=$?
+    output=$(cat said)
+    ended_with 0
+    [ "$(ls in.part_*.txt | wc -l)" -eq 300 ]
+}
+
 @test "more parts than files may be open" {
     seq 1200 >in.txt
     run limited bash -c 'ulimit -n 250; exec "$@"' - "$MUSTER" split -q -n 1200 -o out/ in.txt
