@@ -95,6 +95,7 @@ static int below_merge(const struct level *level, struct str key, const struct s
     struct level below = *level;
     int rc = 0;
     below.objects = objects;
+    below.is_below = true;
     below.is_settings = level->is_settings || metadata_is_settings(key);
     for (size_t i = 0; rc == 0 && i < level->n_parts; i++)
         if (values[i].at)
@@ -140,10 +141,11 @@ static int value_merge(const struct level *level, struct str key, const struct s
     return 0;
 }
 
+/* What is about the files themselves is so at the top only; within an object it is some value. */
 static bool is_written(const struct level *level, struct str key)
 {
     enum metadata_rule rule = metadata_rule_of(key);
-    return level->is_settings || (rule != RULE_DROP && rule != RULE_WHOLE);
+    return level->is_below || (rule != RULE_DROP && rule != RULE_WHOLE);
 }
 
 /* Was the key among those of an earlier part? */

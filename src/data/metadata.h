@@ -12,8 +12,9 @@
  *
  * Anything else is kept if it is the same in every file, and otherwise becomes an array in the
  * order of the files, null where a file lacks it. Objects within are merged by the same rules, but
- * in those that hold settings (args, config, params …) nothing is added up. num_gpus is the number
- * of files, gpu_metadata the list of them; files that are merged ones count with what they list.
+ * in those that hold settings (args, config, params …) nothing is added up, and in none is anything
+ * dropped. At the top, num_gpus is the number of files, gpu_metadata the list of them; files that
+ * are merged ones count with what they list.
  *
  * Numbers and texts stay as they are written, unless they are worked out.
  */

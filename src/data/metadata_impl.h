@@ -13,6 +13,7 @@ enum metadata_rule {
     RULE_RATIO,
     RULE_BATCH_NAME,
     RULE_LATEST,
+    /* At the top; kept within an object: */
     RULE_DROP,
     RULE_WHOLE, /* num_gpus, gpu_metadata: written at the end */
 };
@@ -36,6 +37,7 @@ struct level {
     const struct metadata_part *parts;
     const struct members *objects; /* n_parts */
     size_t n_parts;
+    bool is_below;    /* the top */
     bool is_settings; /* what the parts were told, not what they counted: nothing is added up */
 };
 /* Members of this name hold settings. */

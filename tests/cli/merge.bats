@@ -475,6 +475,15 @@ metadata() {
         '[3,3,82,0.524390243902439,"gsm8k_x_merged"]' ]
 }
 
+@test "metadata: within an object nothing is dropped" {
+    echo '{"num_gpus":1,"data_file":"a","hardware":{"num_gpus":8,"gpu_metadata":["x"],"data_file":"d"}}' >a.json
+    echo '{"num_gpus":1,"data_file":"b","hardware":{"num_gpus":4,"gpu_metadata":["x"],"data_file":"d"}}' >b.json
+    merge a.json b.json -o out.json
+    ended_with 0
+    [ "$(jq -c '[.num_gpus,has("data_file"),.hardware]' out.json)" = \
+        '[2,false,{"num_gpus":[8,4],"gpu_metadata":["x"],"data_file":"d"}]' ]
+}
+
 @test "metadata: a count that a file lacks is said; a member that is there twice is refused" {
     echo '{"num_samples":3}' >a.json
     echo '{"model":"m"}' >b.json
