@@ -47,7 +47,6 @@ int join_metadata(struct join *join, struct err *err)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
     if (rc == 0 && join->out)
         rc = outfile_write(join->out, buf_str(&merged), err);
-    join->stats->n_records = n_parts;
     for (size_t i = 0; i < join->n_files; i++)
         buf_release(&texts[i]);
     free(texts);

@@ -405,6 +405,10 @@ END
     says '{"file":"a.csv","records":2}'
     merge --dry-run --id id a.csv b.csv -o a.csv
     ended_with 2
+    echo '{"a":1}' >a.json
+    cp a.json b.json
+    merge --dry-run a.json b.json -o out.json
+    says "1  a.json" "1  b.json" "2  would go into out.json (json)"
 }
 
 @test "names in another order than their numbers are said, with the cure" {

@@ -209,6 +209,26 @@ static void an_output_that_fails_is_not_there(void **state)
     assert_int_equal(stats.n_records, 1);
 }
 
+/* A program that is not done with its file: it writes on when the joiner has looked. */
+static void write_on(void *context, const char *text)
+{
+    (void)context, (void)text;
+    scratch_file("growing.jsonl", STR("{\"a\":1}\n{\"a\":2}\n"));
+}
+
+static void a_file_that_grows_while_it_is_converted_is_refused(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct join_stats stats = {0};
+    const struct join_opts opts = {.expect = UINT64_MAX, .note = write_on};
+    const char *paths[] = {scratch_file("growing.jsonl", STR("{\"a\":1}"))};
+    const char *out = scratch_path("grown.json");
+    assert_int_equal(join_files(&opts, paths, 1, out, &stats, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "had 1 records when it was looked at, and now has 2"));
+    assert_false(path_exists(out));
+}
+
 static int cleanup(void **state)
 {
     (void)state;
@@ -224,6 +244,7 @@ int main(void)
         cmocka_unit_test(long_ids_differ_by_what_stands_behind_a_quote),
         cmocka_unit_test(records_of_one_file_are_counted),
         cmocka_unit_test(an_output_that_fails_is_not_there),
+        cmocka_unit_test(a_file_that_grows_while_it_is_converted_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }
