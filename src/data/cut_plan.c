@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/share.h"
 #include "base/xalloc.h"
 #include "data/cut_impl.h"
 
@@ -20,13 +21,11 @@ static int part_add(struct cut *cut, uint64_t first, uint64_t n_records, struct 
 
 static int plan_by_parts(struct cut *cut, struct err *err)
 {
-    uint64_t n_parts = cut->opts.n_parts, first = 0;
-    uint64_t each = cut->source->n_known / n_parts, more = cut->source->n_known % n_parts;
+    uint64_t n_parts = cut->opts.n_parts;
     int rc = 0;
     for (uint64_t i = 0; i < n_parts && rc == 0; i++) {
-        uint64_t count = each + (i < more);
-        rc = part_add(cut, first, count, err);
-        first += count;
+        struct share share = share_of(cut->source->n_known, n_parts, i);
+        rc = part_add(cut, share.start, share.count, err);
     }
     return rc;
 }
