@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/join.h"
 #include "data/score.h"
@@ -204,16 +205,6 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     return rc;
 }
 
-static int format_store(struct str text, void *field, struct err *err)
-{
-    return record_format_parse(text, field, err);
-}
-
-static int format_out_store(struct str text, void *field, struct err *err)
-{
-    return out_format_parse(text, field, err);
-}
-
 static int score_store(struct str text, void *field, struct err *err)
 {
     return score_fields_parse(text, field, err);
@@ -231,8 +222,8 @@ static const struct opt merge_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged records go; - is standard output", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(force)},
-    {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = format_store},
-    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = format_out_store},
+    {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = record_format_store},
+    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
     {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_HEADING, .help = "What must hold"},
     {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it", FIELD(id_field)},

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/cut.h"
 
@@ -77,35 +78,6 @@ static int job_open(struct split_job *job, const struct split_request *ask, int 
     job->paths = xcalloc(job->n_parts, sizeof(*job->paths));
     for (size_t i = 0; i < job->n_parts; i++)
         job->paths[i] = cut_name_new(&job->names, i, job->n_parts);
-    return 0;
-}
-
-static int path_compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The paths are sorted: they differ in their numbers only, and those have one width. */
-static bool is_ours(const struct split_job *job, const char *path)
-{
-    return bsearch(&path, job->paths, job->n_parts, sizeof(*job->paths), path_compare) != NULL;
-}
-
-/* What is there and looks like a part, but is none of these. */
-static int strangers_find(struct split_job *job, struct err *err)
-{
-    char **there;
-    size_t n_there;
-    int rc = cut_names_there(&job->names, job->n_parts, &there, &n_there, err);
-    if (rc)
-        return rc;
-    job->strangers = there;
-    for (size_t i = 0; i < n_there; i++) {
-        if (is_ours(job, there[i]))
-            free(there[i]);
-        else
-            job->strangers[job->n_strangers++] = there[i];
-    }
     return 0;
 }
 
@@ -186,16 +158,17 @@ static void summary_say(const struct app *app, const struct split_job *job,
 
 static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
 {
-    int rc = strangers_find(job, err);
+    cleanup_free char *folder = path_dirname(job->paths[0]);
+    struct cut_target target = {.names = (const char *const *)job->paths,
+                                .folder = folder,
+                                .force = ask->force,
+                                .is_stopped = signal_waits};
+    int rc = cut_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
+                                &job->n_strangers, err);
     if (rc)
         return rc;
-    cleanup_free char *folder = path_dirname(job->paths[0]);
-    const struct cut_target target = {.names = (const char *const *)job->paths,
-                                      .folder = folder,
-                                      .strangers = (const char *const *)job->strangers,
-                                      .n_strangers = job->n_strangers,
-                                      .force = ask->force,
-                                      .is_stopped = signal_waits};
+    target.strangers = (const char *const *)job->strangers;
+    target.n_strangers = job->n_strangers;
     if (!ask->is_dry)
         return parts_write(job, &target, err);
     rc = cut_target_check(job->cut, &target, err);
@@ -237,11 +210,6 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
 static void split_defaults(void *request)
 {
     *(struct split_request *)request = (struct split_request){.digits = 2};
-}
-
-static int format_parse(struct str text, void *field, struct err *err)
-{
-    return record_format_parse(text, field, err);
 }
 
 static const struct opt split_opts[] = {
@@ -292,7 +260,7 @@ static const struct opt split_opts[] = {
      .arg = "FORMAT",
      .help = "lines, jsonl, json, csv or tsv (default: by the inputs' extension)",
      .offset = offsetof(struct split_request, format),
-     .parse = format_parse},
+     .parse = record_format_store},
     {.kind = OPT_FLAG,
      .name = "dry-run",
      .help = "read and check everything, print the parts, write nothing",

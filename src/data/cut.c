@@ -2,7 +2,6 @@
 #include "data/cut.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,21 +11,8 @@
 #include "data/cut_impl.h"
 
 enum {
-    SCAN_BYTES = 8 << 20,
     OPEN_PARTS_MAX = 200 /* descriptors; with more parts each is closed when it is written */
 };
-
-static int scan_all(struct source *source, struct err *err)
-{
-    int rc = 0;
-    while (rc == 0 && !source_is_complete(source)) {
-        struct pollfd ready = {.fd = source_wait_fd(source), .events = POLLIN};
-        if (ready.fd >= 0 && poll(&ready, 1, -1) < 0 && errno != EINTR)
-            return fail_errno(err, "wait for input");
-        rc = source_scan(source, SCAN_BYTES, err);
-    }
-    return rc;
-}
 
 int cut_open(struct cut **out, const struct cut_opts *opts, struct err *err)
 {
@@ -48,7 +34,7 @@ int cut_open_tuned(struct cut **out, const struct cut_opts *opts, size_t window_
     if (rc == 0 && window_bytes < WINDOW_BYTES)
         source_tune(cut->source, window_bytes, window_bytes);
     if (rc == 0)
-        rc = scan_all(cut->source, err);
+        rc = source_scan_all(cut->source, err);
     if (rc == 0)
         rc = cut_frame(cut, err);
     if (rc == 0)

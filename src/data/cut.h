@@ -49,7 +49,7 @@ uint64_t cut_n_mended(const struct cut *cut);
 struct cut_target {
     const char *const *names; /* of every part */
     const char *folder;       /* that they are in; made first if it is not there */
-    /* Files there that look like parts and are none: cut_names_there() less `names`. */
+    /* Files there that look like parts and are none, by cut_strangers_find(). */
     const char *const *strangers;
     size_t n_strangers;
     bool force;               /* replace what exists, remove strangers when the parts are there */
@@ -88,8 +88,9 @@ void cut_names_release(struct cut_names *names);
 /* A new string. */
 char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts);
 /*
- * Files that are there and have the name of a part, of this cut or of another with more parts, or
- * fewer: whoever takes the parts by a glob would take them too. New strings in a new array, sorted.
+ * Files in the target's folder that have the name of a part and are none of this cut: of another one
+ * with more parts, or fewer. Whoever takes the parts by a glob would take them too. New strings in a
+ * new array, sorted.
  */
-MUST_CHECK int cut_names_there(const struct cut_names *names, size_t n_parts, char ***out,
-                               size_t *n_out, struct err *err);
+MUST_CHECK int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
+                                  size_t n_parts, char ***out, size_t *n_out, struct err *err);

@@ -126,21 +126,9 @@ int cut_frame(struct cut *cut, struct err *err)
 static int row_fail(struct cut *cut, size_t file_index, uint64_t row_at, uint64_t line,
                     struct err *err, int rc)
 {
-    struct source_file *file = &cut->source->files[file_index];
-    cleanup_buf struct buf window = BUF_INIT;
-    buf_reserve(&window, WINDOW_BYTES);
-    for (uint64_t at = 0; at < row_at;) {
-        size_t len = (size_t)MIN(row_at - at, (uint64_t)WINDOW_BYTES);
-        if (input_read(&file->input, at, window.at, len, NULL) != 0)
-            break;
-        for (const char *c = window.at; (c = memchr(c, '\n', len - (size_t)(c - window.at)));) {
-            line++;
-            if (++c == window.at + len)
-                break;
-        }
-        at += len;
-    }
-    return wrap(err, rc, "%s line %lu", file->input.name, line);
+    struct input *input = &cut->source->files[file_index].input;
+    line += ends_count(input, FORMAT_LINES, 0, row_at);
+    return wrap(err, rc, "%s line %lu", input->name, line);
 }
 
 /* Of the bytes behind the last row of a file: nothing but ends of lines, or of CRs that might be. */
@@ -267,9 +255,8 @@ struct counting {
 
 static void counting_window(struct counting *counting, const char *at, size_t len)
 {
-    size_t tail = len % SPLIT_BLOCK_BYTES; /* of the last window only */
-    split_blocks(&counting->split, at, len, &counting->tally);
-    split_tail(&counting->split, at + len - tail, tail, &counting->tally);
+    /* Only the last window has a piece of a block. */
+    split_all(&counting->split, at, len, &counting->tally);
 }
 
 static uint64_t counted(const struct cut *cut, const struct piece *piece,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -32,9 +31,8 @@ static void input_name(const struct cut_opts *opts, char **stem, char **extensio
 
 static bool is_folder(const char *path)
 {
-    struct stat st;
     size_t len = strlen(path);
-    return (len > 0 && path[len - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    return (len > 0 && path[len - 1] == '/') || folder_exists(path);
 }
 
 static void names_in_folder(struct cut_names *names, const char *folder,
@@ -135,28 +133,35 @@ static int name_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int cut_names_there(const struct cut_names *names, size_t n_parts, char ***out, size_t *n_out,
-                    struct err *err)
+/* The paths differ in their numbers only, and those have one width: so they are sorted. */
+static bool is_of(const struct cut_target *target, size_t n_parts, const char *path)
+{
+    return bsearch(&path, target->names, n_parts, sizeof(*target->names), name_compare) != NULL;
+}
+
+int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
+                       size_t n_parts, char ***out, size_t *n_out, struct err *err)
 {
     cleanup_free char *before = expanded(names, names->before, n_parts);
     cleanup_free char *after = expanded(names, names->after, n_parts);
-    cleanup_free char *folder = path_dirname(before);
     char **found = NULL;
-    size_t n_found = 0;
-    DIR *dir = opendir(folder);
+    size_t n_found = 0, prefix = strlen(before) - strlen(path_basename(before));
+    DIR *dir = opendir(target->folder);
     *out = NULL;
     *n_out = 0;
     if (!dir && errno == ENOENT)
         return 0;
     if (!dir)
-        return fail_errno_as(err, ERR_USAGE, "open folder %s", folder);
+        return fail_errno_as(err, ERR_USAGE, "open folder %s", target->folder);
     const struct dirent *entry;
     while ((entry = readdir(dir))) {
         if (!is_part_name(str_of(entry->d_name), str_of(path_basename(before)), str_of(after)))
             continue;
+        cleanup_free char *path = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
+        if (is_of(target, n_parts, path))
+            continue;
         found = xrealloc(found, (n_found + 1) * sizeof(*found));
-        size_t prefix = strlen(before) - strlen(path_basename(before));
-        found[n_found++] = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
+        found[n_found++] = steal_ptr(&path);
     }
     closedir(dir);
     if (n_found > 0)

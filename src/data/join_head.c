@@ -2,7 +2,6 @@
  *
  * The files' beginnings: which formats, which columns, which of them go where.
  */
-#include <ctype.h>
 #include <stdarg.h>
 
 #include "base/cleanup.h"
@@ -54,19 +53,25 @@ static int twice_refuse(const struct join *join, const struct input *input, stru
     return 0;
 }
 
+/* The file's first bytes without white space around them, in `head`. */
+static int head_text(struct join_file *file, char head[SNIFF_BYTES], struct str *out,
+                     struct err *err)
+{
+    size_t len = (size_t)MIN(file->head.input.text_bytes, (uint64_t)SNIFF_BYTES);
+    int rc = input_read(&file->head.input, 0, head, len, err);
+    *out = str_trim(str_unmarked((struct str){head, rc ? 0 : len}));
+    return rc;
+}
+
 /* What the first bytes say where the name says nothing; FORMAT_AUTO: they say nothing either. */
 static int format_sniff(struct join_file *file, enum record_format *out, struct err *err)
 {
     char head[SNIFF_BYTES];
-    size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
+    struct str text, first;
     *out = FORMAT_AUTO;
-    int rc = input_read(&file->head.input, 0, head, len, err);
+    int rc = head_text(file, head, &text, err);
     if (rc)
         return rc;
-    struct str text = {head, len}, first;
-    if (str_starts_with(text, STR("\xef\xbb\xbf")))
-        text = (struct str){head + 3, len - 3};
-    text = str_trim(text);
     bool has_line = text.len > 0 && str_next(&text, '\n', &first);
     if (has_line && json_is_object(first))
         *out = FORMAT_JSONL;
@@ -137,12 +142,8 @@ static bool is_csv(enum record_format format)
 static int object_look(struct join_file *file, bool *is_object, struct err *err)
 {
     char head[SNIFF_BYTES];
-    size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
-    int rc = input_read(&file->head.input, 0, head, len, err);
-    struct str text = {head, rc ? 0 : len};
-    if (str_starts_with(text, STR("\xef\xbb\xbf")))
-        text = (struct str){head + 3, len - 3};
-    text = str_trim(text);
+    struct str text;
+    int rc = head_text(file, head, &text, err);
     *is_object = text.len > 0 && text.at[0] == '{';
     return rc;
 }
@@ -215,10 +216,7 @@ static int header_text(struct join *join, struct join_file *file, struct err *er
     int rc = input_read(&file->head.input, 0, bytes.at, len, err);
     if (rc)
         return rc;
-    struct str text = {bytes.at, len};
-    if (str_starts_with(text, STR("\xef\xbb\xbf")))
-        text = (struct str){text.at + 3, text.len - 3};
-    text = blank_lines_skip(text);
+    struct str text = blank_lines_skip(str_unmarked((struct str){bytes.at, len}));
     if (str_ends_with(text, STR("\n")))
         join->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
     while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
