@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "cli/cmd.h"
 #include "cli/verbs.h"
+#include "proc/console_text.h"
 #include "version.h"
 
 static const struct cmd *command_find(const char *name)
@@ -98,7 +99,9 @@ static int command_run(const struct cmd *cmd, struct app *app, int argc, char **
         rc = cmd->run(app, request, n_operands, operands, command, &err);
     if (rc >= 0)
         return rc;
-    fprintf(stderr, "muster: %s: %s\n", cmd->name, err.text);
+    cleanup_buf struct buf text = BUF_INIT; /* there may be words of the data in it */
+    console_text_add(&text, str_of(err.text), false);
+    fprintf(stderr, "muster: %s: %s\n", cmd->name, buf_text(&text));
     return err_exit_status(rc);
 }
 

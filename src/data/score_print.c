@@ -118,19 +118,37 @@ static bool is_shown(const struct score *score, uint32_t label)
 
 /* ---- for people ---- */
 
-/* A cell of the table: what fits, without anything that moves the cursor. */
+/* Bytes of the control character at the beginning of text, 0 if there is none. */
+static size_t control_len(struct str text)
+{
+    unsigned char first = (unsigned char)text.at[0];
+    bool is_c1 = first == 0xc2 && text.len > 1 && ((unsigned char)text.at[1] & 0xe0) == 0x80;
+    return first < 0x20 || first == 0x7f ? 1 : is_c1 ? 2 : 0;
+}
+
+/*
+ * As much of a word of the data as fits, a blank for what would move the cursor or end the line.
+ * Returns how many characters.
+ */
+static int word_add(struct buf *out, struct str word, size_t bytes_max)
+{
+    size_t len = MIN(word.len, bytes_max);
+    int n_shown = 0;
+    while (len > 0 && len < word.len && ((unsigned char)word.at[len] & 0xc0) == 0x80)
+        len--; /* not within a character */
+    for (size_t i = 0; i < len;) {
+        size_t n_control = control_len((struct str){word.at + i, len - i});
+        buf_add_char(out, n_control > 0 ? ' ' : word.at[i]);
+        n_shown += ((unsigned char)word.at[i] & 0xc0) != 0x80;
+        i += MAX(n_control, (size_t)1);
+    }
+    return n_shown;
+}
+
+/* A cell of the table. */
 static void name_add(struct buf *out, struct str name, int width)
 {
-    size_t len = MIN(name.len, (size_t)width);
-    while (len > 0 && len < name.len && ((unsigned char)name.at[len] & 0xc0) == 0x80)
-        len--; /* not within a character */
-    int n_shown = 0;
-    for (size_t i = 0; i < len; i++) {
-        buf_add_char(out, (unsigned char)name.at[i] < 0x20 ? ' ' : name.at[i]);
-        n_shown += ((unsigned char)name.at[i] & 0xc0) != 0x80;
-    }
-    if (name.len == 0)
-        n_shown = 7, buf_add_text(out, "(empty)");
+    int n_shown = word_add(out, name.len > 0 ? name : STR("(empty)"), (size_t)width);
     buf_addf(out, "%*s", MAX(width - n_shown, 0), "");
 }
 
@@ -155,11 +173,26 @@ static void label_row(struct buf *out, const struct figures *f)
     buf_add_char(out, '\n');
 }
 
+/* Of a group without a record there is none. */
+static void mean_row(struct buf *out, const struct outline *outline)
+{
+    struct rate accuracy = rate_of(outline->n_right, outline->n_records);
+    char count[32];
+    count_format(count, outline->n_records);
+    buf_addf(out, "  %11s", count);
+    rate_add(out, (struct rate){accuracy.is_there, outline->precision});
+    rate_add(out, (struct rate){accuracy.is_there, outline->recall});
+    rate_add(out, (struct rate){accuracy.is_there, outline->f1});
+    if (accuracy.is_there)
+        buf_addf(out, "  accuracy %.4f\n", accuracy.value);
+    else
+        buf_add_text(out, "  accuracy -\n");
+}
+
 static void outline_rows(const struct score *score, uint32_t group, struct buf *out)
 {
     struct outline outline = outline_new(score, group);
     struct str name = group == ALL_GROUPS ? STR("all") : names_get(&score->groups, group);
-    char count[32];
     for (uint32_t i = 0; i < score->labels.len; i++) {
         if (!is_shown(score, i))
             continue;
@@ -170,11 +203,8 @@ static void outline_rows(const struct score *score, uint32_t group, struct buf *
     }
     if (score->opts.by_field)
         name_add(out, name, 20);
-    count_format(count, outline.n_records);
     name_add(out, STR("mean of the labels"), 20);
-    buf_addf(out, "  %11s  %9.4f  %9.4f  %9.4f  accuracy %.4f\n", count, outline.precision,
-             outline.recall, outline.f1,
-             outline.n_records > 0 ? (double)outline.n_right / (double)outline.n_records : 0);
+    mean_row(out, &outline);
     free(outline.labels);
 }
 
@@ -208,9 +238,11 @@ static void errors_add(const struct score *score, struct buf *out)
             continue;
         struct str name = names_get(&score->labels, i);
         n_errors += all.labels[i].fp;
-        if (++n_kinds <= 5)
-            buf_addf(&kinds, "%s'%.*s' (%lu)", n_kinds > 1 ? ", " : "",
-                     (int)MIN(name.len, (size_t)40), name.at, all.labels[i].fp);
+        if (++n_kinds > 5)
+            continue;
+        buf_add_text(&kinds, n_kinds > 1 ? ", '" : "'");
+        word_add(&kinds, name, 40);
+        buf_addf(&kinds, "' (%lu)", all.labels[i].fp);
     }
     if (n_errors > 0)
         buf_addf(out, "%lu predictions are no true label of any record, and count as wrong: %s%s\n",

@@ -526,6 +526,26 @@ metadata() {
         "1 records have no true label and are left out" "accuracy 0.3333"
 }
 
+@test "figures of a group without a true label are none" {
+    printf 'y,p,g\n1,1,a\n,1,b\n' >a.csv
+    merge a.csv -o out.csv --score y=p --by g
+    ended_with 0
+    grep -Eq '^b +mean of the labels +0 +- +- +-  accuracy -$' <<<"$output"
+    grep -Eq '^a +mean of the labels +1 +1.0000 +1.0000 +1.0000  accuracy 1.0000$' <<<"$output"
+}
+
+@test "words of the data cannot steer a terminal" {
+    printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
+    merge a.csv -o out.csv --score y=p --by g
+    ended_with 0
+    says "count as wrong: ' [31mred' (1)" " 1mgroup " "$(printf '\302\265') "
+    says_not "$(printf '\033')" "$(printf '\177')" "$(printf '\302\233')"
+    printf '{"id":1}\n' >a.jsonl
+    merge a.csv --id "$(printf '\033[31mid')" -o out2.csv
+    ended_with 2
+    says "a.csv has no column 'id'"
+}
+
 @test "figures of JSONL, of numbers and booleans too" {
     printf '{"y":1,"p":1}\n{"y":0,"p":1}\n{"y":0,"p":0}\n{"y":1,"p":null}\n' >a.jsonl
     limited "$MUSTER" merge a.jsonl -o out.jsonl --score y=p --json >figures
