@@ -58,14 +58,22 @@ bool path_exists(const char *path)
 
 int mkdir_parents(const char *path, mode_t mode, struct err *err)
 {
+    return folders_make(path, mode, NULL, err);
+}
+
+int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err)
+{
     cleanup_free char *copy = xstrdup(path);
     for (char *at = copy + 1;; at++) {
         if (*at != '/' && *at != '\0')
             continue;
         char end = *at;
         *at = '\0';
-        if (mkdir(copy, mode) != 0 && errno != EEXIST)
+        bool is_made = mkdir(copy, mode) == 0;
+        if (!is_made && errno != EEXIST)
             return fail_errno(err, "create folder %s", copy);
+        if (is_made && made)
+            buf_add(made, copy, strlen(copy) + 1);
         *at = end;
         if (end == '\0')
             break;
@@ -74,6 +82,17 @@ int mkdir_parents(const char *path, mode_t mode, struct err *err)
     if (stat(path, &st) != 0)
         return fail_errno(err, "look at folder %s", path);
     return S_ISDIR(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is there and is not a folder", path);
+}
+
+void folders_unmake(const struct buf *made)
+{
+    for (size_t end = made->len; end > 0;) {
+        size_t begin = end - 1;
+        while (begin > 0 && made->at[begin - 1] != '\0')
+            begin--;
+        rmdir(made->at + begin);
+        end = begin;
+    }
 }
 
 int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err)

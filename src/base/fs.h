@@ -21,6 +21,10 @@ const char *path_basename(const char *path);
 const char *path_extension(const char *path);
 
 MUST_CHECK int mkdir_parents(const char *path, mode_t mode, struct err *err);
+/* The same; what had to be made is added to `made`, also where it then fails, and can be undone. */
+MUST_CHECK int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err);
+/* Removes those that are empty still. */
+void folders_unmake(const struct buf *made);
 /* Adds the whole file to out; ERR_USAGE naming the path if it cannot be read, or is over max_bytes. */
 MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err);
 /* Every byte or an error; retries short writes and EINTR. */

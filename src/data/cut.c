@@ -181,6 +181,21 @@ static int parts_place(struct cut *cut, const struct cut_target *target, struct 
     return rc;
 }
 
+static int files_make(struct cut *cut, const struct cut_target *target, struct err *err)
+{
+    struct outfile *files = xcalloc(cut->n_parts, sizeof(*files));
+    for (size_t i = 0; i < cut->n_parts; i++)
+        files[i] = (struct outfile)OUTFILE_INIT;
+    cut->is_stopped = target->is_stopped;
+    int rc = parts_write(cut, target, files, err);
+    if (rc == 0)
+        rc = parts_place(cut, target, files, err);
+    for (size_t i = 0; i < cut->n_parts; i++)
+        outfile_close(&files[i]);
+    free(files);
+    return rc;
+}
+
 static int strangers_remove(const struct cut_target *target, struct err *err)
 {
     for (size_t i = 0; i < target->n_strangers; i++)
@@ -191,23 +206,16 @@ static int strangers_remove(const struct cut_target *target, struct err *err)
 
 int cut_write(struct cut *cut, const struct cut_target *target, struct err *err)
 {
-    bool is_new_folder = !path_exists(target->folder);
+    cleanup_buf struct buf folders = BUF_INIT;
     int rc = cut_target_check(cut, target, err);
-    if (rc == 0 && is_new_folder)
-        rc = mkdir_parents(target->folder, 0777, err);
-    if (rc) /* a place that the user named, and cannot have */
-        return rc == ERR_SYS ? ERR_USAGE : rc;
-    struct outfile *files = xcalloc(cut->n_parts, sizeof(*files));
-    for (size_t i = 0; i < cut->n_parts; i++)
-        files[i] = (struct outfile)OUTFILE_INIT;
-    cut->is_stopped = target->is_stopped;
-    rc = parts_write(cut, target, files, err);
+    if (rc)
+        return rc;
+    rc = folders_make(target->folder, 0777, &folders, err);
+    if (rc == ERR_SYS) /* a place that the user named, and cannot have */
+        rc = ERR_USAGE;
     if (rc == 0)
-        rc = parts_place(cut, target, files, err);
-    for (size_t i = 0; i < cut->n_parts; i++)
-        outfile_close(&files[i]);
-    free(files);
-    if (rc && is_new_folder)
-        rmdir(target->folder);
+        rc = files_make(cut, target, err);
+    if (rc)
+        folders_unmake(&folders);
     return rc ? rc : strangers_remove(target, err);
 }

@@ -260,6 +260,22 @@ csv_rows() {
     only in.part_07.txt in.txt
 }
 
+@test "folders that had to be made go again if nothing comes of it, others stay" {
+    printf 'a\n1,2\n' >in.csv
+    mkdir there
+    split -n 2 -o there/new/er/ in.csv
+    ended_with 65
+    split -n 2 -o 'fresh/../there/x/{n}' in.csv
+    ended_with 65
+    only in.csv there
+    [ -z "$(ls -A there)" ]
+    split -n 2 -o new/in.csv/ in.csv
+    ended_with 65
+    split -n 2 -o "new/$(printf '%0300d' 0)/" in.csv
+    ended_with 2
+    only in.csv there
+}
+
 @test "wrong usage is one sentence" {
     seq 5 >in.txt
     split in.txt
