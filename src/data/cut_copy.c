@@ -354,14 +354,12 @@ static int piece_place(struct cut *cut, struct piece *piece, struct err *err)
     return rc ? rc : blanks_cut(&file->input, piece->from, &piece->to, err);
 }
 
-/* A byte-order mark stands at the very beginning, as it did. */
-static int mark_put(struct cut *cut, const struct cut_part *part, struct sink *sink,
-                    struct err *err)
+struct str cut_mark(const struct cut *cut)
 {
     enum record_format format = cut->source->format;
-    bool has_mark = (format == FORMAT_LINES || format == FORMAT_JSONL) && part->first == 0 &&
-                    part == cut->parts && cut->source->files[0].begin_at > 0;
-    return has_mark ? sink_put(sink, STR("\xef\xbb\xbf"), err) : 0;
+    bool has_mark =
+        (format == FORMAT_LINES || format == FORMAT_JSONL) && cut->source->files[0].begin_at > 0;
+    return has_mark ? STR("\xef\xbb\xbf") : STR("");
 }
 
 static int pieces_copy(struct cut *cut, const struct cut_part *part, struct sink *sink,
@@ -394,7 +392,7 @@ static int pieces_copy(struct cut *cut, const struct cut_part *part, struct sink
 int cut_copy(struct cut *cut, struct cut_part *part, struct outfile *file, struct err *err)
 {
     struct sink sink = {.file = file, .last = '\n'};
-    int rc = mark_put(cut, part, &sink, err);
+    int rc = part == cut->parts ? sink_put(&sink, cut_mark(cut), err) : 0;
     if (rc == 0)
         rc = sink_put(&sink, buf_str(&cut->head), err);
     if (rc == 0)

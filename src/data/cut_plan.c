@@ -149,7 +149,7 @@ static int file_fill(struct cut *cut, size_t i, struct filling *filling, struct 
 
 static int plan_by_bytes(struct cut *cut, struct err *err)
 {
-    struct filling filling = {.n_bytes = frame_bytes(cut)};
+    struct filling filling = {.n_bytes = frame_bytes(cut) + cut_mark(cut).len};
     int rc = 0;
     for (size_t i = 0; i < cut->source->n_files && rc == 0; i++)
         rc = file_fill(cut, i, &filling, err);

@@ -56,6 +56,18 @@ csv_rows() {
     same back in.txt
 }
 
+@test "a byte-order mark counts as well" {
+    { printf '\357\273\277'; seq 100 199; } >in.txt
+    split -q --size 100 -o p-{n}.txt in.txt
+    ended_with 0
+    [ "$(stat -c %s p-00.txt p-01.txt p-04.txt | tr '\n' ' ')" = "99 100 4 " ]
+    cat p-0?.txt >back
+    same back in.txt
+    { printf '\357\273\277'; csv_rows 50; } >in.csv
+    split -q --size 100 -o c-{n}.csv in.csv
+    [ "$(stat -c %s c-*.csv | sort -n | tail -n1)" -le 100 ]
+}
+
 @test "a folder is made, a pattern followed, numbers as wide as they must be" {
     seq 12 >in.txt
     split -q -n 12 -o new/ in.txt
