@@ -85,13 +85,46 @@ static void means_find(const struct score *score, struct outline *outline)
     outline->f1 /= MAX(n_labels, 1);
 }
 
-static struct outline outline_new(const struct score *score, uint32_t group)
+/* The counts, those of a group side by side. */
+struct sheet {
+    const struct score *score;
+    struct score_cell *cells; /* of group g from begins[g] to begins[g + 1] */
+    size_t *begins;
+};
+
+static struct sheet sheet_new(const struct score *score)
 {
+    size_t n_groups = MAX(score->groups.len, (size_t)1);
+    struct sheet sheet = {.score = score,
+                          .cells = xcalloc(score->n_cells, sizeof(*sheet.cells)),
+                          .begins = xcalloc(n_groups + 1, sizeof(*sheet.begins))};
+    for (size_t i = 0; i < score->n_slots; i++)
+        if (score->cells[i].count > 0)
+            sheet.begins[score->cells[i].group + 1]++;
+    for (size_t group = 0; group < n_groups; group++)
+        sheet.begins[group + 1] += sheet.begins[group];
+    /* Each is put at its group's end, which comes down to where the group begins. */
+    for (size_t i = 0; i < score->n_slots; i++)
+        if (score->cells[i].count > 0)
+            sheet.cells[--sheet.begins[score->cells[i].group + 1]] = score->cells[i];
+    memmove(sheet.begins, sheet.begins + 1, n_groups * sizeof(*sheet.begins));
+    sheet.begins[n_groups] = score->n_cells;
+    return sheet;
+}
+
+static void sheet_release(struct sheet *sheet)
+{
+    free(sheet->cells);
+    free(sheet->begins);
+}
+
+static struct outline outline_new(const struct sheet *sheet, uint32_t group)
+{
+    const struct score *score = sheet->score;
     struct outline outline = {.labels = xcalloc(score->labels.len, sizeof(*outline.labels))};
-    for (size_t i = 0; i < score->n_slots; i++) {
-        const struct score_cell *cell = &score->cells[i];
-        if (cell->count == 0 || (group != ALL_GROUPS && cell->group != group))
-            continue;
+    size_t begin = group == ALL_GROUPS ? 0 : sheet->begins[group];
+    size_t end = group == ALL_GROUPS ? score->n_cells : sheet->begins[group + 1];
+    for (const struct score_cell *cell = sheet->cells + begin; cell < sheet->cells + end; cell++) {
         outline.n_records += cell->count;
         if (cell->is == cell->said) {
             outline.n_right += cell->count;
@@ -189,9 +222,10 @@ static void mean_row(struct buf *out, const struct outline *outline)
         buf_add_text(out, "  accuracy -\n");
 }
 
-static void outline_rows(const struct score *score, uint32_t group, struct buf *out)
+static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *out)
 {
-    struct outline outline = outline_new(score, group);
+    const struct score *score = sheet->score;
+    struct outline outline = outline_new(sheet, group);
     struct str name = group == ALL_GROUPS ? STR("all") : names_get(&score->groups, group);
     for (uint32_t i = 0; i < score->labels.len; i++) {
         if (!is_shown(score, i))
@@ -227,9 +261,10 @@ static uint32_t *names_sorted(const struct names *names)
     return order;
 }
 
-static void errors_add(const struct score *score, struct buf *out)
+static void errors_add(const struct sheet *sheet, struct buf *out)
 {
-    struct outline all = outline_new(score, ALL_GROUPS);
+    const struct score *score = sheet->score;
+    struct outline all = outline_new(sheet, ALL_GROUPS);
     uint64_t n_errors = 0;
     size_t n_kinds = 0;
     cleanup_buf struct buf kinds = BUF_INIT;
@@ -254,15 +289,17 @@ static void errors_add(const struct score *score, struct buf *out)
 
 void score_print(const struct score *score, struct buf *out)
 {
+    struct sheet sheet = sheet_new(score);
     if (score->opts.by_field)
         buf_addf(out, "%-20s", score->opts.by_field);
     buf_addf(out, "%-20s  %11s  %9s  %9s  %9s  %9s  %9s\n", "LABEL", "RECORDS", "PRECISION",
              "RECALL", "F1", "FPR", "FNR");
-    outline_rows(score, ALL_GROUPS, out);
+    outline_rows(&sheet, ALL_GROUPS, out);
     cleanup_free uint32_t *groups = names_sorted(&score->groups);
     for (size_t i = 0; i < score->groups.len; i++)
-        outline_rows(score, groups[i], out);
-    errors_add(score, out);
+        outline_rows(&sheet, groups[i], out);
+    errors_add(&sheet, out);
+    sheet_release(&sheet);
 }
 
 /* ---- for programs ---- */
@@ -308,9 +345,10 @@ static void labels_json(const struct score *score, uint32_t group, const struct 
     }
 }
 
-static void outline_json(const struct score *score, uint32_t group, struct buf *out)
+static void outline_json(const struct sheet *sheet, uint32_t group, struct buf *out)
 {
-    struct outline outline = outline_new(score, group);
+    const struct score *score = sheet->score;
+    struct outline outline = outline_new(sheet, group);
     bool is_first = true;
     group_json(score, group, out);
     buf_addf(out, ",\"records\":%lu,\"correct\":%lu", outline.n_records, outline.n_right);
@@ -337,8 +375,10 @@ static void outline_json(const struct score *score, uint32_t group, struct buf *
 
 void score_print_json(const struct score *score, struct buf *out)
 {
-    outline_json(score, ALL_GROUPS, out);
+    struct sheet sheet = sheet_new(score);
+    outline_json(&sheet, ALL_GROUPS, out);
     cleanup_free uint32_t *groups = names_sorted(&score->groups);
     for (size_t i = 0; i < score->groups.len; i++)
-        outline_json(score, groups[i], out);
+        outline_json(&sheet, groups[i], out);
+    sheet_release(&sheet);
 }

@@ -534,6 +534,12 @@ metadata() {
     grep -Eq '^a +mean of the labels +1 +1.0000 +1.0000 +1.0000  accuracy 1.0000$' <<<"$output"
 }
 
+@test "figures of as many groups as records take no longer than reading them" {
+    { echo y,p,g; seq 60000 | sed 's/.*/1,1,g&\n0,1,g&/'; } >a.csv
+    timeout 20 "$MUSTER" merge -q a.csv -o out.csv --score y=p --by g --json >figures
+    [ "$(grep -c '"accuracy":0.5' figures)" -eq 60001 ]
+}
+
 @test "words of the data cannot steer a terminal" {
     printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
     merge a.csv -o out.csv --score y=p --by g
