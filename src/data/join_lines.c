@@ -75,7 +75,7 @@ static int line_id(struct join *join, struct join_file *file, struct str line, s
     struct str key, value, found = {NULL, 0}, wanted = str_of(join->opts->id_field);
     uint64_t offset = join->window.base + (uint64_t)(line.at - join->window.at);
     while (json_next(&walk, &key, &value))
-        if (!found.at && str_equal(key, wanted))
+        if (!found.at && json_key_equal(key, wanted))
             found = value;
     if (walk.malformed)
         return json_is_value(line)

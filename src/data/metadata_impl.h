@@ -29,7 +29,7 @@ struct members {
     size_t len;
 };
 /* at == NULL: there is none. */
-struct str member_get(const struct members *members, struct str key);
+struct str member_get(const struct members *members, struct str name);
 
 /* One level: the object at the same place of every part. */
 struct level {

@@ -303,6 +303,18 @@ END
     refuses 65 "b.json element 2: its 'id' is 2, as that of a.json element 2" -- --id id a.json b.json
 }
 
+@test "a name is the same however a writer escapes it" {
+    printf '{"\\u0069d":1,"y":"a","\\u00e9":1}\n' >a.jsonl
+    printf '{"id":1,"\\u0079":"a","é":1}\n' >b.jsonl
+    refuses 65 "b.jsonl line 1: its 'id' is 1, as that of a.jsonl line 1" -- --id id a.jsonl b.jsonl
+    merge a.jsonl b.jsonl -o out.jsonl --score y=é
+    ended_with 0
+    merge a.jsonl b.jsonl --format json -o merged.json
+    ended_with 0
+    [ "$(jq -c '[.id,.y,.["é"]]' merged.json)" = '[1,"a",1]' ]
+    [ "$(grep -c '^  "' merged.json)" -eq 5 ]
+}
+
 @test "a text and a number are two ids" {
     printf '{"id":"1"}\n{"id":1}\n' >a.jsonl
     merge --id id a.jsonl -o out.jsonl
