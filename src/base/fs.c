@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -228,6 +229,17 @@ bool is_network_fs(const char *path)
         if ((long)fs.f_type == magics[i])
             return true;
     return false;
+}
+
+uint64_t open_files_allow(uint64_t wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur >= wanted)
+        return limit.rlim_cur;
+    struct rlimit more = {.rlim_cur = MIN(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
+    return setrlimit(RLIMIT_NOFILE, &more) == 0 ? more.rlim_cur : limit.rlim_cur;
 }
 
 bool path_is_executable(const char *path)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -44,6 +45,8 @@ MUST_CHECK int remove_tree(const char *path, struct err *err);
 /* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
 bool is_network_fs(const char *path);
 bool path_exists(const char *path);
+/* How many files this process may have open; as many as `wanted`, if that may be had. */
+uint64_t open_files_allow(uint64_t wanted);
 bool folder_exists(const char *path);
 /* False too if it cannot be read. */
 bool folder_is_empty(const char *path);

@@ -15,6 +15,10 @@
 #include "data/join.h"
 #include "data/score.h"
 
+enum {
+    FILES_OF_OURS = 128
+};
+
 struct merge_request {
     const char *out_path, *id_field;
     enum record_format format;
@@ -198,6 +202,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     wanted.by_field = ask->by_field;
     wanted.positive = ask->positive;
     struct score *score = wanted.true_field.at ? score_new(&wanted) : NULL;
+    (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     int rc = files_merge(app, ask, argv, n_files, score, err);
     if (rc == 0 && score)
         rc = score_show(ask, score, err);

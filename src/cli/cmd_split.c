@@ -14,6 +14,10 @@
 #include "cli/run_arg.h"
 #include "data/cut.h"
 
+enum {
+    FILES_OF_OURS = 128
+};
+
 struct split_request {
     uint64_t n_parts, records_max, bytes_max, digits;
     const char *output;
@@ -27,22 +31,17 @@ struct split_job {
     struct cut_names names;
     char **paths; /* of the parts */
     size_t n_parts;
-    char **strangers; /* files there that look like parts */
-    size_t n_strangers;
+    struct cut_list strangers, leftovers; /* files there that look like parts, or like half ones */
     const struct cut_part *parts;
 };
 
-static void paths_free(char **paths, size_t n_paths)
-{
-    for (size_t i = 0; i < n_paths; i++)
-        free(paths[i]);
-    free(paths);
-}
-
 static void job_release(struct split_job *job)
 {
-    paths_free(job->paths, job->paths ? job->n_parts : 0);
-    paths_free(job->strangers, job->n_strangers);
+    for (size_t i = 0; job->paths && i < job->n_parts; i++)
+        free(job->paths[i]);
+    free(job->paths);
+    cut_list_release(&job->strangers);
+    cut_list_release(&job->leftovers);
     cut_names_release(&job->names);
     cut_close(job->cut);
 }
@@ -138,6 +137,20 @@ static void objects_add(struct buf *out, const struct split_job *job)
     }
 }
 
+/* Nobody can know whose they are, so they are for the user to remove. */
+static void leftovers_say(const struct app *app, const struct cut_list *leftovers)
+{
+    char more[48] = "";
+    if (leftovers->n_paths == 0)
+        return;
+    if (leftovers->n_paths > 1)
+        snprintf(more, sizeof(more), " and %zu like it", leftovers->n_paths - 1);
+    say(app,
+        "%s%s may be what a cut that was killed left behind; unless another one is at work here, "
+        "remove %s",
+        leftovers->paths[0], more, leftovers->n_paths > 1 ? "them" : "it");
+}
+
 static void summary_say(const struct app *app, const struct split_job *job,
                         const struct split_request *ask)
 {
@@ -154,6 +167,7 @@ static void summary_say(const struct app *app, const struct split_job *job,
             n_empty == 1 ? "has" : "have");
     if (cut_n_mended(job->cut) > 0)
         say(app, "a last line had no end, and got one");
+    leftovers_say(app, &job->leftovers);
 }
 
 static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
@@ -164,11 +178,10 @@ static int parts_make(struct split_job *job, const struct split_request *ask, st
                                 .force = ask->force,
                                 .is_stopped = signal_waits};
     int rc = cut_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
-                                &job->n_strangers, err);
+                                &job->leftovers, err);
     if (rc)
         return rc;
-    target.strangers = (const char *const *)job->strangers;
-    target.n_strangers = job->n_strangers;
+    target.strangers = job->strangers;
     if (!ask->is_dry)
         return parts_write(job, &target, err);
     rc = cut_target_check(job->cut, &target, err);
@@ -193,6 +206,7 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
     struct split_job job = {0};
     app->quiet = ask->quiet;
     int rc = request_check(ask, argc, err);
+    (void)open_files_allow((uint64_t)argc + FILES_OF_OURS); /* each packed input has a spool */
     if (rc == 0)
         rc = job_open(&job, ask, argc, argv, err);
     if (rc == 0)

@@ -11,7 +11,7 @@
 #include "data/cut_impl.h"
 
 enum {
-    OPEN_PARTS_MAX = 200 /* descriptors; with more parts each is closed when it is written */
+    OTHER_FILES = 128 /* open beside the parts and the inputs' spools */
 };
 
 int cut_open(struct cut **out, const struct cut_opts *opts, struct err *err)
@@ -142,21 +142,24 @@ int cut_target_check(const struct cut *cut, const struct cut_target *target, str
     int rc = 0;
     for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
         rc = name_check(cut, target, i, err);
-    for (size_t i = 0; i < target->n_strangers && rc == 0; i++)
-        rc = stranger_check(cut, target, target->strangers[i], err);
+    for (size_t i = 0; i < target->strangers.n_paths && rc == 0; i++)
+        rc = stranger_check(cut, target, target->strangers.paths[i], err);
     return rc;
 }
 
 static int parts_write(struct cut *cut, const struct cut_target *target, struct outfile *files,
                        struct err *err)
 {
+    /* Open until all are there they need no names meanwhile, which kill -9 would leave behind. */
+    uint64_t n_open = cut->n_parts + cut->source->n_files + OTHER_FILES;
+    bool is_parked = open_files_allow(n_open) < n_open;
     int rc = 0;
     for (size_t i = 0; i < cut->n_parts && rc == 0; i++) {
         rc = outfile_open(&files[i], target->names[i], target->force, err);
         if (rc == 0)
             rc = cut_copy(cut, &cut->parts[i], &files[i], err);
         if (rc == 0)
-            rc = outfile_finish(&files[i], cut->n_parts > OPEN_PARTS_MAX, err);
+            rc = outfile_finish(&files[i], is_parked, err);
     }
     /* After all are written: then the first sync does most of the others' work. */
     for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
@@ -198,9 +201,9 @@ static int files_make(struct cut *cut, const struct cut_target *target, struct e
 
 static int strangers_remove(const struct cut_target *target, struct err *err)
 {
-    for (size_t i = 0; i < target->n_strangers; i++)
-        if (unlink(target->strangers[i]) != 0 && errno != ENOENT)
-            return fail_errno(err, "remove %s", target->strangers[i]);
+    for (size_t i = 0; i < target->strangers.n_paths; i++)
+        if (unlink(target->strangers.paths[i]) != 0 && errno != ENOENT)
+            return fail_errno(err, "remove %s", target->strangers.paths[i]);
     return 0;
 }
 

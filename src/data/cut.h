@@ -46,12 +46,18 @@ uint64_t cut_n_records(const struct cut *cut);
 /* Last lines that had no end and got one. */
 uint64_t cut_n_mended(const struct cut *cut);
 
+/* Paths, sorted. */
+struct cut_list {
+    char **paths;
+    size_t n_paths;
+};
+void cut_list_release(struct cut_list *list);
+
 struct cut_target {
     const char *const *names; /* of every part */
     const char *folder;       /* that they are in; made first if it is not there */
     /* Files there that look like parts and are none, by cut_strangers_find(). */
-    const char *const *strangers;
-    size_t n_strangers;
+    struct cut_list strangers;
     bool force;               /* replace what exists, remove strangers when the parts are there */
     bool (*is_stopped)(void); /* asked now and then; NULL: never */
 };
@@ -89,8 +95,10 @@ void cut_names_release(struct cut_names *names);
 char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts);
 /*
  * Files in the target's folder that have the name of a part and are none of this cut: of another one
- * with more parts, or fewer. Whoever takes the parts by a glob would take them too. New strings in a
- * new array, sorted.
+ * with more parts, or fewer. Whoever takes the parts by a glob would take them too. And those that a
+ * cut which was killed may have left: of more parts than files may be open each is called
+ * <name>.new until all are there (data/outfile.h).
  */
 MUST_CHECK int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
-                                  size_t n_parts, char ***out, size_t *n_out, struct err *err);
+                                  size_t n_parts, struct cut_list *strangers,
+                                  struct cut_list *leftovers, struct err *err);

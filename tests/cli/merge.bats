@@ -256,6 +256,16 @@ END
 
 # ---- formats ----
 
+@test "more packed files than may be open, where more may be had" {
+    mkdir parts
+    for i in $(seq -w 0 99); do printf '{"id":%d}\n' "$((10#$i))" | gzip >"parts/$i.jsonl.gz"; done
+    run limited bash -c 'ulimit -Sn 64; exec "$@"' - "$MUSTER" merge parts/*.gz -o out.jsonl --expect 100
+    ended_with 0
+    run limited bash -c 'ulimit -Sn 64; exec "$@"' - "$MUSTER" split -q -n 2 -o s-{n}.jsonl parts/*.gz
+    ended_with 0
+    cat s-0?.jsonl | cmp - out.jsonl
+}
+
 @test "the output's name says its format" {
     printf '{"id":1,"t":"a,b"}\n{"t":"c","id":2}\n' >a.jsonl
     merge a.jsonl -o out.csv

@@ -356,33 +356,71 @@ csv_rows() {
     only in.txt
 }
 
-@test "a signal while parts are written leaves nothing behind" {
-    yes "a line of some length, to be written many times" | head -n 8000000 >in.txt
-    "$MUSTER" split -n 300 in.txt >said 2>&1 3>&- 4>&- &
+# begin_cut COMMAND…: of 300 parts, in the background; returns when some are written.
+begin_cut() {
+    [ -e in.txt ] || yes "a line of some length, to be written many times" | head -n 8000000 >in.txt
+    "$@" "$MUSTER" split -q -n 300 in.txt >said 2>&1 3>&- 4>&- &
     PID=$!
-    some_part() { compgen -G 'in.part_*' >/dev/null; }
-    wait_for some_part
-    kill -TERM "$PID"
+    wait_for some_parts
+}
+
+# Nameless yet, or with a name beside their own.
+some_parts() {
+    compgen -G 'in.part_*' >/dev/null || [ "$(ls -l "/proc/$PID/fd" | grep -c deleted)" -gt 3 ]
+}
+
+FEW_FILES=(bash -c 'ulimit -n 200; exec "$@"' -)
+UNHEARD=(bash -c 'trap "" HUP; exec "$@"' -)
+
+# The end of it: $status and $output, as after run.
+end_cut() {
     status=0
     wait "$PID" || status=$?
-    ended_with 143
-    [ ! -s said ]
+    output=$(cat said)
     rm said
+}
+
+@test "a signal while parts are written leaves nothing behind" {
+    begin_cut env
+    kill -TERM "$PID"
+    end_cut
+    ended_with 143
+    [ -z "$output" ]
+    only in.txt
+    begin_cut "${FEW_FILES[@]}"
+    kill -TERM "$PID"
+    end_cut
+    ended_with 143
     only in.txt
 }
 
 @test "a signal that was ignored at the start, as under nohup, stays ignored" {
-    yes "a line of some length, to be written many times" | head -n 8000000 >in.txt
-    (trap '' HUP && exec "$MUSTER" split -q -n 300 in.txt) >said 2>&1 3>&- 4>&- &
-    PID=$!
-    some_part() { compgen -G 'in.part_*' >/dev/null; }
-    wait_for some_part
+    begin_cut "${UNHEARD[@]}"
     kill -HUP "$PID"
-    status=0
-    wait "$PID" || status=$?
-    output=$(cat said)
+    end_cut
     ended_with 0
     [ "$(ls in.part_*.txt | wc -l)" -eq 300 ]
+}
+
+@test "kill -9 leaves nothing where as many files may be open as there are parts" {
+    begin_cut env
+    kill -KILL "$PID"
+    end_cut
+    ended_with 137
+    only in.txt
+}
+
+@test "what kill -9 left elsewhere is said by the next cut, and is not taken for parts" {
+    begin_cut "${FEW_FILES[@]}"
+    kill -KILL "$PID"
+    end_cut
+    ended_with 137
+    set -- in.part_*.new
+    touch in.part_000.txt.77-1.new in.part_000.txt.7-new
+    "${FEW_FILES[@]}" "$MUSTER" split -n 300 in.txt >/dev/null 2>said
+    holds said "in.part_000.txt.77-1.new and $# like it may be what a cut that was killed left behind"
+    "${FEW_FILES[@]}" "$MUSTER" merge -q in.part_*.txt -o back.txt
+    same back.txt in.txt
 }
 
 @test "more parts than files may be open" {
