@@ -149,16 +149,28 @@ int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err
     return 0;
 }
 
-int fsync_parent(const char *path, struct err *err)
+int parent_open(const char *path, int *fd, struct err *err)
 {
     cleanup_free char *folder = path_dirname(path);
-    cleanup_fd int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno(err, "open folder %s", folder);
+    *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *fd < 0 ? fail_errno(err, "open folder %s", folder) : 0;
+}
+
+int parent_sync(int fd, const char *path, struct err *err)
+{
     /* Some network file systems refuse fsync on a folder; the rename itself is synchronous there. */
-    if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
-        return fail_errno(err, "sync folder %s", folder);
-    return 0;
+    if (fsync(fd) == 0 || errno == EINVAL || errno == EROFS)
+        return 0;
+    int rc = fail_errno(err, "sync folder");
+    cleanup_free char *folder = path_dirname(path);
+    return wrap(err, rc, "%s", folder);
+}
+
+int fsync_parent(const char *path, struct err *err)
+{
+    cleanup_fd int fd = -1;
+    int rc = parent_open(path, &fd, err);
+    return rc ? rc : parent_sync(fd, path, err);
 }
 
 static int replace(const char *path, struct str content, bool durable, struct err *err)

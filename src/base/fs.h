@@ -33,6 +33,9 @@ MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
 /* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
 MUST_CHECK int fsync_parent(const char *path, struct err *err);
+/* The same in two steps: what can fail for want of a descriptor comes before the rename. */
+MUST_CHECK int parent_open(const char *path, int *fd, struct err *err);
+MUST_CHECK int parent_sync(int fd, const char *path, struct err *err);
 /*
  * Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. For
  * files of muster's own: a path.new is what a killed muster left. The user's are outfiles.

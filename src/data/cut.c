@@ -171,14 +171,15 @@ static int parts_write(struct cut *cut, const struct cut_target *target, struct 
 static int parts_place(struct cut *cut, const struct cut_target *target, struct outfile *files,
                        struct err *err)
 {
+    cleanup_fd int folder = -1;
     size_t n_placed = 0;
-    int rc = 0;
+    int rc = parent_open(target->names[0], &folder, err);
     while (n_placed < cut->n_parts && rc == 0) {
         rc = outfile_place(&files[n_placed], err);
         n_placed += rc == 0;
     }
     if (rc == 0)
-        rc = fsync_parent(target->names[0], err);
+        rc = parent_sync(folder, target->names[0], err);
     for (size_t i = 0; i < n_placed && rc && !target->force; i++)
         unlink(target->names[i]);
     return rc;

@@ -231,8 +231,11 @@ int outfile_place(struct outfile *file, struct err *err)
 
 int outfile_commit(struct outfile *file, struct err *err)
 {
-    int rc = outfile_place(file, err);
-    return rc || file->is_direct ? rc : fsync_parent(file->path, err);
+    cleanup_fd int folder = -1;
+    int rc = file->is_direct ? 0 : parent_open(file->path, &folder, err);
+    if (rc == 0)
+        rc = outfile_place(file, err);
+    return rc || file->is_direct ? rc : parent_sync(folder, file->path, err);
 }
 
 void outfile_close(struct outfile *file)

@@ -256,6 +256,22 @@ END
 
 # ---- formats ----
 
+@test "where too few files may be open the output is there, or it is not and status says so" {
+    echo '{"id":1}' >a.jsonl
+    for n in 5 6 7 8 9; do # with fewer the program does not load
+        run limited bash -c "exec 3>&- 4>&-; ulimit -n $n; exec '$MUSTER' merge --id id a.jsonl -o out.jsonl"
+        if [ "$status" -eq 0 ]; then
+            same out.jsonl a.jsonl
+        else
+            says "Too many open files"
+            [ ! -e out.jsonl ]
+        fi
+        last=$status
+        rm -f out.jsonl
+    done
+    [ "$last" -eq 0 ]
+}
+
 @test "more packed files than may be open, where more may be had" {
     mkdir parts
     for i in $(seq -w 0 99); do printf '{"id":%d}\n' "$((10#$i))" | gzip >"parts/$i.jsonl.gz"; done
