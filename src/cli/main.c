@@ -95,6 +95,8 @@ static int command_run(const struct cmd *cmd, struct app *app, int argc, char **
     int n_operands;
     char **operands, **command;
     int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
+    if (cmd->keeps_dashdash) /* it runs a command: what is done is kept */
+        xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0)
         rc = cmd->run(app, request, n_operands, operands, command, &err);
     if (rc >= 0)

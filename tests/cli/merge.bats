@@ -230,6 +230,19 @@ END
     cat a.jsonl b.jsonl | cmp - out.jsonl
 }
 
+@test "too little memory is status 75 with a sentence, and no word of runs" {
+    [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants more memory than this allows"
+    head -c 100000000 /dev/zero | tr '\0' x | sed 's/.*/"&"/' >a.jsonl
+    run env -i PATH="$PATH" bash -c "ulimit -v 100000; '$MUSTER' merge a.jsonl -o out.jsonl"
+    ended_with 75
+    says "muster: out of memory: could not get"
+    says_not "resume"
+    [ ! -e out.jsonl ]
+    run env -i PATH="$PATH" bash -c "ulimit -v 150000; '$MUSTER' map -q -g cpu:1 a.jsonl -o out.jsonl -- cat"
+    ended_with 75
+    says "a run can be resumed (muster resume)"
+}
+
 @test "packed files are unpacked" {
     printf 'id,text\n1,x\n' >a.csv
     printf 'id,text\n2,y\n' | gzip >b.csv.gz
