@@ -67,7 +67,7 @@ static bool is_series(const char *a, const char *b)
 static void order_warn(const struct app *app, char **paths, size_t n_paths)
 {
     for (size_t i = 1; i < n_paths; i++) {
-        if (!is_series(paths[i - 1], paths[i]) || natural_compare(paths[i - 1], paths[i]) < 0)
+        if (!is_series(paths[i - 1], paths[i]) || natural_compare(paths[i - 1], paths[i]) <= 0)
             continue;
         say(app,
             "merge: %s comes before %s, as named; if their numbers are the order, name them by "
@@ -120,9 +120,10 @@ static void done_say(const struct app *app, const struct merge_request *ask, siz
     count_format(records, stats->n_records);
     size_format(bytes, stats->n_bytes);
     if (stats->is_metadata)
-        say(app, "%zu files of metadata into %s", n_files, ask->out_path);
+        say(app, "%zu file%s of metadata into %s", n_files, plural(n_files), ask->out_path);
     else
-        say(app, "%s records of %zu files into %s (%s)", records, n_files, ask->out_path, bytes);
+        say(app, "%s record%s of %zu file%s into %s (%s)", records, plural(stats->n_records),
+            n_files, plural(n_files), ask->out_path, bytes);
 }
 
 static int score_take(void *context, struct str object, struct err *err)

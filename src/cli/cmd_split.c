@@ -46,6 +46,16 @@ static void job_release(struct split_job *job)
     cut_close(job->cut);
 }
 
+/* 0 is no size, and not the same as none that was said. */
+static int part_size_store(struct str text, void *field, struct err *err)
+{
+    uint64_t *bytes = field;
+    int rc = size_parse(text, bytes, err);
+    return rc || *bytes > 0 ? rc
+                            : fail(err, ERR_USAGE, "expected a byte or more, found '%.*s'",
+                                   (int)text.len, text.at);
+}
+
 static int request_check(const struct split_request *ask, int n_inputs, struct err *err)
 {
     int n_ways = (ask->n_parts > 0) + (ask->records_max > 0) + (ask->bytes_max > 0);
@@ -159,8 +169,8 @@ static void summary_say(const struct app *app, const struct split_job *job,
     for (size_t i = 0; i < job->n_parts; i++)
         n_empty += job->parts[i].n_records == 0;
     count_format(records, n_records);
-    say(app, "%s records (%s) in %zu part%s%s", records, record_format_name(cut_format(job->cut)),
-        job->n_parts, job->n_parts == 1 ? "" : "s",
+    say(app, "%s record%s (%s) in %zu part%s%s", records, plural(n_records),
+        record_format_name(cut_format(job->cut)), job->n_parts, plural(job->n_parts),
         ask->is_dry ? "; nothing was written (--dry-run)" : "");
     if (n_empty > 0)
         say(app, "%lu of the parts %s no record: there are fewer records than parts", n_empty,
@@ -242,12 +252,13 @@ static const struct opt split_opts[] = {
      .help = "N records a part; the last part has what is left",
      .offset = offsetof(struct split_request, records_max),
      .min = 1},
-    {.kind = OPT_SIZE,
+    {.kind = OPT_PARSE,
      .name = "size",
      .arg = "BYTES",
      .help = "as many records a part as fit into BYTES (100MB, 1GiB), the header included; a "
              "larger record has a part to itself",
-     .offset = offsetof(struct split_request, bytes_max)},
+     .offset = offsetof(struct split_request, bytes_max),
+     .parse = part_size_store},
     {OPT_HEADING, .help = "Where to"},
     {.kind = OPT_TEXT,
      .letter = 'o',

@@ -4,6 +4,7 @@
  */
 #include "data/join.h"
 
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join_impl.h"
 
@@ -66,6 +67,9 @@ static int out_format_settle(struct join *join, const char *output, struct err *
 static int output_refuse(const struct join *join, const char *output, struct err *err)
 {
     struct stat st;
+    if (folder_exists(output) || str_ends_with(str_of(output), STR("/")))
+        return fail(err, ERR_USAGE, "%s is a folder; name the file in it that the records go to",
+                    output);
     if (output_is_direct(output) || stat(output, &st) != 0)
         return 0;
     for (size_t i = 0; i < join->n_files; i++) {

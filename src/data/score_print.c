@@ -280,10 +280,13 @@ static void errors_add(const struct sheet *sheet, struct buf *out)
         buf_addf(&kinds, "' (%lu)", all.labels[i].fp);
     }
     if (n_errors > 0)
-        buf_addf(out, "%lu predictions are no true label of any record, and count as wrong: %s%s\n",
-                 n_errors, buf_text(&kinds), n_kinds > 5 ? " ..." : "");
+        buf_addf(
+            out,
+            "predictions that are no true label of any record count as wrong, %lu in all: %s%s\n",
+            n_errors, buf_text(&kinds), n_kinds > 5 ? " ..." : "");
     if (score->n_unlabelled > 0)
-        buf_addf(out, "%lu records have no true label and are left out\n", score->n_unlabelled);
+        buf_addf(out, "%lu record%s without a true label %s left out\n", score->n_unlabelled,
+                 plural(score->n_unlabelled), score->n_unlabelled == 1 ? "is" : "are");
     free(all.labels);
 }
 

@@ -473,6 +473,33 @@ END
     says_not "comes before"
 }
 
+@test "numbers that are the same are in order, and one of a thing is one" {
+    echo a >part_1.txt
+    echo b >part_01.txt
+    merge part_1.txt part_01.txt -o two.txt
+    ended_with 0
+    says "2 records of 2 files into two.txt"
+    says_not "comes before"
+    merge part_1.txt -o one.txt
+    says "1 record of 1 file into one.txt"
+}
+
+@test "an output that is a folder is refused with the cure" {
+    echo a >a.txt
+    mkdir folder
+    for folder in folder folder/; do
+        for how in -q --force --dry-run; do
+            merge $how a.txt -o $folder
+            ended_with 2
+            says "$folder is a folder; name the file in it"
+        done
+    done
+    merge a.txt -o fresh/
+    ended_with 2
+    says "fresh/ is a folder; name the file in it"
+    [ "$(ls -A)" = "$(printf 'a.txt\nfolder')" ]
+}
+
 @test "what is missing of the command line is said" {
     echo a >a.txt
     merge a.txt
@@ -573,8 +600,8 @@ metadata() {
     [ "$(jq -c 'select(.group == "b" and .label == "hate") | [.recall,.false_positive_rate]' figures)" = '[null,0.3333333333333333]' ]
     merge a.csv b.csv -o out2.csv --score true_label=predicted_label --positive hate
     ended_with 0
-    says "2 predictions are no true label of any record, and count as wrong: 'ERROR' (1), '' (1)" \
-        "1 records have no true label and are left out" "accuracy 0.3333"
+    says "predictions that are no true label of any record count as wrong, 2 in all: 'ERROR' (1), '' (1)" \
+        "1 record without a true label is left out" "accuracy 0.3333"
 }
 
 @test "figures of a group without a true label are none" {
@@ -595,7 +622,7 @@ metadata() {
     printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
     merge a.csv -o out.csv --score y=p --by g
     ended_with 0
-    says "count as wrong: ' [31mred' (1)" " 1mgroup " "$(printf '\302\265') "
+    says "count as wrong, 1 in all: ' [31mred' (1)" " 1mgroup " "$(printf '\302\265') "
     says_not "$(printf '\033')" "$(printf '\177')" "$(printf '\302\233')"
     printf '{"id":1}\n' >a.jsonl
     merge a.csv --id "$(printf '\033[31mid')" -o out2.csv

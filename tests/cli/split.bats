@@ -304,6 +304,11 @@ csv_rows() {
     says "absent.txt"
     split -n 0 in.txt
     ended_with 2
+    for size in 0 0KB 0.1; do
+        split --size $size in.txt
+        ended_with 2
+        says "--size: expected a byte or more, found '$size'"
+    done
     split -n 2 -o name in.txt
     ended_with 2
     says "put {n} where the number goes"
