@@ -146,7 +146,8 @@ static int score_show(const struct merge_request *ask, const struct score *score
         score_print(score, &out);
     if (strcmp(ask->out_path, "-") == 0 && !ask->dry_run)
         return write_all(STDERR_FILENO, out.at, out.len, err);
-    return stdout_put(buf_str(&out), err);
+    return ask->dry_run ? stdout_put(buf_str(&out), err)
+                        : stdout_put_after(buf_str(&out), "the output is in place", err);
 }
 
 static struct join_opts opts_of(const struct merge_request *ask, struct app *app,

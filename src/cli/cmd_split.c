@@ -225,7 +225,8 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
         cleanup_buf struct buf out = BUF_INIT;
         (ask->json ? objects_add : table_add)(&out, &job);
         summary_say(app, &job, ask);
-        rc = stdout_put(buf_str(&out), err);
+        rc = ask->is_dry ? stdout_put(buf_str(&out), err)
+                         : stdout_put_after(buf_str(&out), "the parts are in place", err);
     }
     job_release(&job);
     return rc;

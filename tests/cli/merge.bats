@@ -636,6 +636,16 @@ metadata() {
     [ "$(jq -c 'select(.label == null) | [.records,.correct,.errors]' figures)" = '[4,2,{"":1}]' ]
 }
 
+@test "figures that cannot be written do not undo the output, and that is said" {
+    printf 'y,p\n1,1\n' >a.csv
+    status=0
+    "$MUSTER" merge -q a.csv -o out.csv --score y=p >/dev/full 2>said || status=$?
+    output=$(cat said)
+    ended_with 1
+    says "merge: the output is in place, but stdout does not take"
+    same out.csv a.csv
+}
+
 @test "figures go to stderr when the records go to stdout" {
     printf 'y,p\n1,1\n' >a.csv
     limited "$MUSTER" merge a.csv -o - --score y=p >got 2>said

@@ -139,6 +139,30 @@ csv_rows() {
     diff -r one two
 }
 
+@test "a table that cannot be written does not undo the parts, and says so" {
+    seq 9 >in.txt
+    status=0
+    "$MUSTER" split -n 3 in.txt >/dev/full 2>said || status=$?
+    output=$(cat said)
+    ended_with 1
+    says "the parts are in place, but stdout does not take what is told of it: No space left on device"
+    cat in.part_*.txt | cmp - in.txt
+    mkfifo pipe
+    : <pipe & # a reader that is gone
+    exec 7>pipe
+    wait $!
+    status=0
+    "$MUSTER" split -n 3 --force in.txt >&7 2>said || status=$?
+    exec 7>&-
+    output=$(cat said)
+    ended_with 0
+    cat in.part_*.txt | cmp - in.txt
+    status=0
+    "$MUSTER" split --dry-run -n 3 --force in.txt >/dev/full 2>said || status=$?
+    [ "$status" -ne 0 ]
+    [ "$("$MUSTER" split -q -n 3 --force in.txt | wc -l)" -eq 4 ]
+}
+
 @test "--dry-run says what would be there, and checks, and writes nothing" {
     csv_rows 9 >in.csv
     split --dry-run -n 2 -o new/ in.csv
