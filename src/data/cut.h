@@ -83,7 +83,7 @@ MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struc
  */
 struct cut_names {
     char *before, *after;
-    bool has_parts; /* {parts} stands in them for how many there are */
+    bool has_parts; /* from a pattern: {parts}, where it stands in them, is how many there are */
     uint64_t digits;
 };
 

@@ -12,7 +12,7 @@ enum metadata_rule {
     RULE_SUM,
     RULE_RATIO,
     RULE_BATCH_NAME,
-    RULE_LATEST,
+    RULE_LATEST, /* of texts, the last in the order of bytes */
     /* At the top; kept within an object: */
     RULE_DROP,
     RULE_WHOLE, /* num_gpus, gpu_metadata: written at the end */
