@@ -130,7 +130,7 @@ static int file_fill(struct cut *cut, size_t i, struct filling *filling, struct 
     cursor_seek(c, i, file->begin_at);
     c->item = file->first_item;
     while (rc == 0 && c->item < file->first_item + file->n_items) {
-        uint64_t begin = c->offset, count;
+        uint64_t begin = c->offset, count = 0;
         uint64_t room = cut->opts.bytes_max - MIN(cut->opts.bytes_max, filling->n_bytes);
         rc = records_within(cut, c, begin + MIN(room, UINT64_MAX - begin), &count, err);
         if (rc == 0 && count == 0 && filling->n_records == 0) {

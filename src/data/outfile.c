@@ -177,9 +177,10 @@ static int beside_put(const struct outfile *file)
         return put;
     put = link(file->beside, file->path);
     if (put == 0)
-        return unlink(file->beside);
-    /* No links either: it was not there at open. */
-    return errno == EPERM || errno == EOPNOTSUPP ? rename(file->beside, file->path) : put;
+        (void)unlink(file->beside); /* it is in place, under whatever other name */
+    else if (errno == EPERM || errno == EOPNOTSUPP)
+        put = rename(file->beside, file->path); /* no links either: it was not there at open */
+    return put;
 }
 
 int outfile_finish(struct outfile *file, bool is_parked, struct err *err)
