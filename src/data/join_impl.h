@@ -2,7 +2,8 @@
  *
  * The inside of the joiner, shared by the files that implement it:
  *   join.c          what is asked for, the passes, the output
- *   join_head.c     files opened: formats, headers, which columns go where
+ *   join_head.c     files opened: formats, headers
+ *   join_columns.c  which columns go where
  *   join_lines.c    lines and JSONL
  *   join_rows.c     CSV and TSV
  *   join_array.c    JSON arrays
@@ -71,6 +72,13 @@ MUST_CHECK int join_open(struct join *join, const char *const *paths, size_t n_p
                          struct err *err);
 void join_close(struct join *join);
 void join_note(const struct join *join, const char *fmt, ...) PRINTF(2, 3);
+
+/* ---- join_columns.c, of headers that were read ---- */
+
+/* The output's header, and each file's way into it. ERR_DATA where they differ, or say too little. */
+MUST_CHECK int join_columns(struct join *join, struct err *err);
+/* Of --id, in each file. */
+MUST_CHECK int join_id_columns(struct join *join, struct err *err);
 
 /* ---- windows (join_lines.c) ---- */
 
