@@ -21,6 +21,13 @@ struct str str_trim(struct str s)
     return s;
 }
 
+struct str str_unmarked(struct str s)
+{
+    static const struct str mark = {"\xef\xbb\xbf", 3};
+    size_t skip = str_starts_with(s, mark) ? mark.len : 0;
+    return (struct str){s.at + skip, s.len - skip};
+}
+
 bool str_next(struct str *rest, char separator, struct str *piece)
 {
     if (!rest->at)

@@ -41,6 +41,8 @@ static inline bool str_ends_with(struct str s, struct str suffix)
 
 /* Without spaces, tabs, CR and LF at both ends. */
 struct str str_trim(struct str s);
+/* Without the byte-order mark of UTF-8 that it may begin with. */
+struct str str_unmarked(struct str s);
 /* Cut the next piece up to `separator` off the front of *rest. False when nothing is left.
  * "a,,b" gives "a", "", "b"; "" gives one empty piece. Start with rest->at non-NULL. */
 bool str_next(struct str *rest, char separator, struct str *piece);

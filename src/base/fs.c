@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -58,14 +59,22 @@ bool path_exists(const char *path)
 
 int mkdir_parents(const char *path, mode_t mode, struct err *err)
 {
+    return folders_make(path, mode, NULL, err);
+}
+
+int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err)
+{
     cleanup_free char *copy = xstrdup(path);
     for (char *at = copy + 1;; at++) {
         if (*at != '/' && *at != '\0')
             continue;
         char end = *at;
         *at = '\0';
-        if (mkdir(copy, mode) != 0 && errno != EEXIST)
+        bool is_made = mkdir(copy, mode) == 0;
+        if (!is_made && errno != EEXIST)
             return fail_errno(err, "create folder %s", copy);
+        if (is_made && made)
+            buf_add(made, copy, strlen(copy) + 1);
         *at = end;
         if (end == '\0')
             break;
@@ -74,6 +83,17 @@ int mkdir_parents(const char *path, mode_t mode, struct err *err)
     if (stat(path, &st) != 0)
         return fail_errno(err, "look at folder %s", path);
     return S_ISDIR(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is there and is not a folder", path);
+}
+
+void folders_unmake(const struct buf *made)
+{
+    for (size_t end = made->len; end > 0;) {
+        size_t begin = end - 1;
+        while (begin > 0 && made->at[begin - 1] != '\0')
+            begin--;
+        rmdir(made->at + begin);
+        end = begin;
+    }
 }
 
 int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err)
@@ -129,16 +149,28 @@ int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err
     return 0;
 }
 
-int fsync_parent(const char *path, struct err *err)
+int parent_open(const char *path, int *fd, struct err *err)
 {
     cleanup_free char *folder = path_dirname(path);
-    cleanup_fd int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno(err, "open folder %s", folder);
+    *fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *fd < 0 ? fail_errno(err, "open folder %s", folder) : 0;
+}
+
+int parent_sync(int fd, const char *path, struct err *err)
+{
     /* Some network file systems refuse fsync on a folder; the rename itself is synchronous there. */
-    if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
-        return fail_errno(err, "sync folder %s", folder);
-    return 0;
+    if (fsync(fd) == 0 || errno == EINVAL || errno == EROFS)
+        return 0;
+    int rc = fail_errno(err, "sync folder");
+    cleanup_free char *folder = path_dirname(path);
+    return wrap(err, rc, "%s", folder);
+}
+
+int fsync_parent(const char *path, struct err *err)
+{
+    cleanup_fd int fd = -1;
+    int rc = parent_open(path, &fd, err);
+    return rc ? rc : parent_sync(fd, path, err);
 }
 
 static int replace(const char *path, struct str content, bool durable, struct err *err)
@@ -209,6 +241,17 @@ bool is_network_fs(const char *path)
         if ((long)fs.f_type == magics[i])
             return true;
     return false;
+}
+
+uint64_t open_files_allow(uint64_t wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    if (limit.rlim_cur >= wanted)
+        return limit.rlim_cur;
+    struct rlimit more = {.rlim_cur = MIN(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};
+    return setrlimit(RLIMIT_NOFILE, &more) == 0 ? more.rlim_cur : limit.rlim_cur;
 }
 
 bool path_is_executable(const char *path)

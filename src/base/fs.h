@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -21,6 +22,10 @@ const char *path_basename(const char *path);
 const char *path_extension(const char *path);
 
 MUST_CHECK int mkdir_parents(const char *path, mode_t mode, struct err *err);
+/* The same; what had to be made is added to `made`, also where it then fails, and can be undone. */
+MUST_CHECK int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err);
+/* Removes those that are empty still. */
+void folders_unmake(const struct buf *made);
 /* Adds the whole file to out; ERR_USAGE naming the path if it cannot be read, or is over max_bytes. */
 MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err);
 /* Every byte or an error; retries short writes and EINTR. */
@@ -28,7 +33,13 @@ MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
 /* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
 MUST_CHECK int fsync_parent(const char *path, struct err *err);
-/* Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. */
+/* The same in two steps: what can fail for want of a descriptor comes before the rename. */
+MUST_CHECK int parent_open(const char *path, int *fd, struct err *err);
+MUST_CHECK int parent_sync(int fd, const char *path, struct err *err);
+/*
+ * Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. For
+ * files of muster's own: a path.new is what a killed muster left. The user's are outfiles.
+ */
 MUST_CHECK int file_replace(const char *path, struct str content, struct err *err);
 /* The same without the syncs, for snapshots that may be lost in a power cut (status.json). */
 MUST_CHECK int file_replace_fast(const char *path, struct str content, struct err *err);
@@ -37,6 +48,8 @@ MUST_CHECK int remove_tree(const char *path, struct err *err);
 /* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
 bool is_network_fs(const char *path);
 bool path_exists(const char *path);
+/* How many files this process may have open; as many as `wanted`, if that may be had. */
+uint64_t open_files_allow(uint64_t wanted);
 bool folder_exists(const char *path);
 /* False too if it cannot be read. */
 bool folder_is_empty(const char *path);

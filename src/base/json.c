@@ -390,12 +390,40 @@ bool json_next(struct json_members *walk, struct str *key, struct str *value)
     return true;
 }
 
+static bool is_escaped(struct str key)
+{
+    return key.len > 0 && memchr(key.at, '\\', key.len);
+}
+
+bool json_key_to_text(struct str key, struct buf *out)
+{
+    return json_to_text((struct str){key.at - 1, key.len + 2}, out);
+}
+
+bool json_key_equal(struct str key, struct str name)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    if (key.len <= name.len) /* an escape is longer than what it stands for */
+        return str_equal(key, name) && !is_escaped(key);
+    return is_escaped(key) && json_key_to_text(key, &text) && str_equal(buf_str(&text), name);
+}
+
+bool json_keys_equal(struct str a, struct str b)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    if (str_equal(a, b))
+        return true;
+    if (!is_escaped(b))
+        return json_key_equal(a, b);
+    return json_key_to_text(b, &text) && json_key_equal(a, buf_str(&text));
+}
+
 bool json_get(struct str object, const char *key, struct str *value)
 {
     struct json_members walk = json_members(object);
-    struct str name, found;
+    struct str name, found, wanted = str_of(key);
     while (json_next(&walk, &name, &found)) {
-        if (str_equal(name, str_of(key))) {
+        if (json_key_equal(name, wanted)) {
             *value = found;
             return true;
         }

@@ -46,6 +46,14 @@ struct json_members {
 };
 struct json_members json_members(struct str object);
 bool json_next(struct json_members *walk, struct str *key, struct str *value);
+/*
+ * Does a key say `name`, or the same as another key, however either is escaped? Keys are json_next's:
+ * the quotes around them are looked at too.
+ */
+bool json_key_equal(struct str key, struct str name);
+bool json_keys_equal(struct str a, struct str b);
+/* What a key says, added to out. */
+bool json_key_to_text(struct str key, struct buf *out);
 /* The value of one member; false if absent or malformed. First occurrence wins. */
 bool json_get(struct str object, const char *key, struct str *value);
 

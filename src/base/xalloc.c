@@ -6,16 +6,27 @@
 
 #include "base/err.h"
 
+/* What the sentence ends with; a text is kept. */
+static const char *cure(const char *text)
+{
+    static const char *kept = "";
+    if (text)
+        kept = text;
+    return kept;
+}
+
+void xalloc_cure(const char *text)
+{
+    (void)cure(text);
+}
+
 /*
  * At once, without a handler or a buffer that would want memory too. Everything that counts stands in
  * files that bear being left like this, and a core of a full memory helps nobody.
  */
 static NORETURN void give_up(size_t size)
 {
-    fprintf(
-        stderr,
-        "muster: out of memory: could not get %zu bytes; a run can be resumed (muster resume)\n",
-        size);
+    fprintf(stderr, "muster: out of memory: could not get %zu bytes%s\n", size, cure(NULL));
     _exit(err_exit_status(ERR_STOPPED));
 }
 

@@ -11,6 +11,9 @@
 
 #define NEVER_NULL __attribute__((returns_nonnull, warn_unused_result))
 
+/* What the line ends with, "; ..."; nothing before this is called. Not copied. */
+void xalloc_cure(const char *text);
+
 NEVER_NULL void *xmalloc(size_t size);
 NEVER_NULL void *xcalloc(size_t count, size_t size);
 NEVER_NULL void *xrealloc(void *at, size_t size);

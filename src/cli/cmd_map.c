@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "run/request.h"
@@ -20,16 +21,6 @@ struct map_options {
 };
 
 #define FIELD(name) offsetof(struct map_options, request.name)
-
-static int format_store(struct str text, void *field, struct err *err)
-{
-    return record_format_parse(text, field, err);
-}
-
-static int out_format_store(struct str text, void *field, struct err *err)
-{
-    return out_format_parse(text, field, err);
-}
 
 static int visible_store(struct str text, void *field, struct err *err)
 {
@@ -103,7 +94,7 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_PARSE, 0, "format", "FORMAT", "of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = format_store},
+    {OPT_PARSE, 0, "format", "FORMAT", "of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = record_format_store},
     {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store},
     {OPT_FLAG, 0, "raw", NULL, "hand records to a filter as they stand, without conversion or checks", FIELD(is_raw)},
     {OPT_U64, 'n', "limit", "N", "only the first N items", FIELD(limit), 1, 0},

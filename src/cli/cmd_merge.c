@@ -10,10 +10,15 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/join.h"
 #include "data/score.h"
 #include "tensor/inspect.h"
+
+enum {
+    FILES_OF_OURS = 128
+};
 
 struct merge_request {
     const char *out_path, *id_field;
@@ -63,7 +68,7 @@ static bool is_series(const char *a, const char *b)
 static void order_warn(const struct app *app, char **paths, size_t n_paths)
 {
     for (size_t i = 1; i < n_paths; i++) {
-        if (!is_series(paths[i - 1], paths[i]) || natural_compare(paths[i - 1], paths[i]) < 0)
+        if (!is_series(paths[i - 1], paths[i]) || natural_compare(paths[i - 1], paths[i]) <= 0)
             continue;
         say(app,
             "merge: %s comes before %s, as named; if their numbers are the order, name them by "
@@ -116,9 +121,10 @@ static void done_say(const struct app *app, const struct merge_request *ask, siz
     count_format(records, stats->n_records);
     size_format(bytes, stats->n_bytes);
     if (stats->is_metadata)
-        say(app, "%zu files of metadata into %s", n_files, ask->out_path);
+        say(app, "%zu file%s of metadata into %s", n_files, plural(n_files), ask->out_path);
     else
-        say(app, "%s records of %zu files into %s (%s)", records, n_files, ask->out_path, bytes);
+        say(app, "%s record%s of %zu file%s into %s (%s)", records, plural(stats->n_records),
+            n_files, plural(n_files), ask->out_path, bytes);
 }
 
 static int score_take(void *context, struct str object, struct err *err)
@@ -141,7 +147,8 @@ static int score_show(const struct merge_request *ask, const struct score *score
         score_print(score, &out);
     if (strcmp(ask->out_path, "-") == 0 && !ask->dry_run)
         return write_all(STDERR_FILENO, out.at, out.len, err);
-    return stdout_put(buf_str(&out), err);
+    return ask->dry_run ? stdout_put(buf_str(&out), err)
+                        : stdout_put_after(buf_str(&out), "the output is in place", err);
 }
 
 static struct join_opts opts_of(const struct merge_request *ask, struct app *app,
@@ -221,21 +228,12 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     wanted.by_field = ask->by_field;
     wanted.positive = ask->positive;
     struct score *score = wanted.true_field.at ? score_new(&wanted) : NULL;
+    (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     int rc = files_merge(app, ask, argv, n_files, score, err);
     if (rc == 0 && score)
         rc = score_show(ask, score, err);
     score_free(score);
     return rc;
-}
-
-static int format_store(struct str text, void *field, struct err *err)
-{
-    return record_format_parse(text, field, err);
-}
-
-static int format_out_store(struct str text, void *field, struct err *err)
-{
-    return out_format_parse(text, field, err);
 }
 
 static int score_store(struct str text, void *field, struct err *err)
@@ -255,8 +253,8 @@ static const struct opt merge_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged records go; - is standard output", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(force)},
-    {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = format_store},
-    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = format_out_store},
+    {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = record_format_store},
+    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
     {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_HEADING, .help = "What must hold"},
     {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it", FIELD(id_field)},

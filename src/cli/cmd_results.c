@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/merge.h"
 #include "run/rows.h"
@@ -148,11 +149,6 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
     return 0;
 }
 
-static int format_parse(struct str text, void *field, struct err *err)
-{
-    return out_format_parse(text, field, err);
-}
-
 static void results_defaults(void *request)
 {
     *(struct results_request *)request = (struct results_request){.out_path = "-"};
@@ -170,7 +166,7 @@ static const struct opt results_opts[] = {
      .arg = "FORMAT",
      .help = "jsonl, json, csv, tsv or lines (default: by FILE's extension)",
      .offset = offsetof(struct results_request, format),
-     .parse = format_parse},
+     .parse = out_format_store},
     {.kind = OPT_FLAG,
      .name = "as-committed",
      .help = "in the order the results came, not the input's",

@@ -10,6 +10,7 @@
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "cli/sim_args.h"
+#include "data/outfile.h"
 #include "sim/forecast.h"
 #include "store/runs.h"
 #include "ui/timeline.h"
@@ -334,7 +335,7 @@ static int html_write(const char *path, const struct forecast_opts *opts,
     timeline_free(timeline);
     if (rc)
         return fail(err, ERR_SYS, "no memory for a simulation of that size");
-    rc = file_replace(path, buf_str(&page), err);
+    rc = outfile_put(path, buf_str(&page), err);
     return rc ? wrap(err, ERR_USAGE, "--html") : 0;
 }
 

@@ -10,8 +10,13 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/cut.h"
+
+enum {
+    FILES_OF_OURS = 128
+};
 
 struct split_request {
     uint64_t n_parts, records_max, bytes_max, digits;
@@ -26,21 +31,29 @@ struct split_job {
     struct cut_names names;
     char **paths; /* of the parts */
     size_t n_parts;
+    struct cut_list strangers, leftovers; /* files there that look like parts, or like half ones */
     const struct cut_part *parts;
 };
 
-static void paths_free(char **paths, size_t n_paths)
-{
-    for (size_t i = 0; i < n_paths; i++)
-        free(paths[i]);
-    free(paths);
-}
-
 static void job_release(struct split_job *job)
 {
-    paths_free(job->paths, job->paths ? job->n_parts : 0);
+    for (size_t i = 0; job->paths && i < job->n_parts; i++)
+        free(job->paths[i]);
+    free(job->paths);
+    cut_list_release(&job->strangers);
+    cut_list_release(&job->leftovers);
     cut_names_release(&job->names);
     cut_close(job->cut);
+}
+
+/* 0 is no size, and not the same as none that was said. */
+static int part_size_store(struct str text, void *field, struct err *err)
+{
+    uint64_t *bytes = field;
+    int rc = size_parse(text, bytes, err);
+    return rc || *bytes > 0 ? rc
+                            : fail(err, ERR_USAGE, "expected a byte or more, found '%.*s'",
+                                   (int)text.len, text.at);
 }
 
 static int request_check(const struct split_request *ask, int n_inputs, struct err *err)
@@ -77,76 +90,38 @@ static int job_open(struct split_job *job, const struct split_request *ask, int 
     return 0;
 }
 
-static int path_compare(const void *a, const void *b)
+/* The signals that end it; under nohup, or in the background of a script, one may be ignored. */
+static sigset_t ends_of(void)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The paths are sorted: they differ in their numbers only, and those have one width. */
-static bool is_ours(const struct split_job *job, const char *path)
-{
-    return bsearch(&path, job->paths, job->n_parts, sizeof(*job->paths), path_compare) != NULL;
-}
-
-/*
- * Parts of an earlier cut would be taken for parts of this one: refused, or with --force removed
- * when the new ones are in place.
- */
-static int strangers_see(const struct split_job *job, bool remove, bool force, struct err *err)
-{
-    char **there;
-    size_t n_there;
-    int rc = cut_names_there(&job->names, job->n_parts, &there, &n_there, err);
-    for (size_t i = 0; i < n_there && rc == 0; i++) {
-        if (is_ours(job, there[i]))
-            continue;
-        if (!force)
-            rc = fail(err, ERR_USAGE,
-                      "%s is there from another cut and looks like one of these %zu parts; "
-                      "--force removes it",
-                      there[i], job->n_parts);
-        else if (remove && unlink(there[i]) != 0)
-            rc = fail_errno(err, "remove %s", there[i]);
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < countof(ends); i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&set, ends[i]);
     }
-    paths_free(there, n_there);
-    return rc;
+    return set;
 }
 
 /*
  * While parts are written the signals wait: then nothing half done is left, and the signal does its
- * work right after.
+ * work right after. (One that is ignored would wait too, and do nothing then.)
  */
 static bool signal_waits(void)
 {
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t pending;
-    bool is_waiting = false;
+    sigset_t pending, ends = ends_of();
     sigpending(&pending);
-    for (size_t i = 0; i < countof(ends); i++)
-        is_waiting = is_waiting || sigismember(&pending, ends[i]) == 1;
-    return is_waiting;
+    sigandset(&pending, &pending, &ends);
+    return !sigisemptyset(&pending);
 }
 
-static int parts_write(const struct split_job *job, const struct split_request *ask,
+static int parts_write(const struct split_job *job, const struct cut_target *target,
                        struct err *err)
 {
-    sigset_t ends, before;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    cleanup_free char *folder = path_dirname(job->paths[0]);
-    const struct cut_target target = {.names = (const char *const *)job->paths,
-                                      .folder = folder,
-                                      .force = ask->force,
-                                      .is_stopped = signal_waits};
-    int rc = strangers_see(job, false, ask->force, err);
-    if (rc)
-        return rc;
+    sigset_t ends = ends_of(), before;
     sigprocmask(SIG_BLOCK, &ends, &before);
-    rc = cut_write(job->cut, &target, err);
-    if (rc == 0 && ask->force)
-        rc = strangers_see(job, true, true, err);
+    int rc = cut_write(job->cut, target, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -172,6 +147,20 @@ static void objects_add(struct buf *out, const struct split_job *job)
     }
 }
 
+/* Nobody can know whose they are, so they are for the user to remove. */
+static void leftovers_say(const struct app *app, const struct cut_list *leftovers)
+{
+    char more[48] = "";
+    if (leftovers->n_paths == 0)
+        return;
+    if (leftovers->n_paths > 1)
+        snprintf(more, sizeof(more), " and %zu like it", leftovers->n_paths - 1);
+    say(app,
+        "%s%s may be what a cut that was killed left behind; unless another one is at work here, "
+        "remove %s",
+        leftovers->paths[0], more, leftovers->n_paths > 1 ? "them" : "it");
+}
+
 static void summary_say(const struct app *app, const struct split_job *job,
                         const struct split_request *ask)
 {
@@ -180,20 +169,39 @@ static void summary_say(const struct app *app, const struct split_job *job,
     for (size_t i = 0; i < job->n_parts; i++)
         n_empty += job->parts[i].n_records == 0;
     count_format(records, n_records);
-    say(app, "%s records (%s) in %zu part%s%s", records, record_format_name(cut_format(job->cut)),
-        job->n_parts, job->n_parts == 1 ? "" : "s",
+    say(app, "%s record%s (%s) in %zu part%s%s", records, plural(n_records),
+        record_format_name(cut_format(job->cut)), job->n_parts, plural(job->n_parts),
         ask->is_dry ? "; nothing was written (--dry-run)" : "");
     if (n_empty > 0)
         say(app, "%lu of the parts %s no record: there are fewer records than parts", n_empty,
             n_empty == 1 ? "has" : "have");
     if (cut_n_mended(job->cut) > 0)
         say(app, "a last line had no end, and got one");
+    leftovers_say(app, &job->leftovers);
 }
 
-static int job_run(const struct split_job *job, const struct split_request *ask, struct err *err)
+static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
+{
+    cleanup_free char *folder = path_dirname(job->paths[0]);
+    struct cut_target target = {.names = (const char *const *)job->paths,
+                                .folder = folder,
+                                .force = ask->force,
+                                .is_stopped = signal_waits};
+    int rc = cut_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
+                                &job->leftovers, err);
+    if (rc)
+        return rc;
+    target.strangers = job->strangers;
+    if (!ask->is_dry)
+        return parts_write(job, &target, err);
+    rc = cut_target_check(job->cut, &target, err);
+    return rc ? rc : cut_check(job->cut, err);
+}
+
+static int job_run(struct split_job *job, const struct split_request *ask, struct err *err)
 {
     uint64_t sum = 0;
-    int rc = ask->is_dry ? cut_check(job->cut, err) : parts_write(job, ask, err);
+    int rc = parts_make(job, ask, err);
     for (size_t i = 0; i < job->n_parts; i++)
         sum += job->parts[i].n_records;
     ASSERT(sum == cut_n_records(job->cut));
@@ -208,6 +216,7 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
     struct split_job job = {0};
     app->quiet = ask->quiet;
     int rc = request_check(ask, argc, err);
+    (void)open_files_allow((uint64_t)argc + FILES_OF_OURS); /* each packed input has a spool */
     if (rc == 0)
         rc = job_open(&job, ask, argc, argv, err);
     if (rc == 0)
@@ -216,7 +225,8 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
         cleanup_buf struct buf out = BUF_INIT;
         (ask->json ? objects_add : table_add)(&out, &job);
         summary_say(app, &job, ask);
-        rc = stdout_put(buf_str(&out), err);
+        rc = ask->is_dry ? stdout_put(buf_str(&out), err)
+                         : stdout_put_after(buf_str(&out), "the parts are in place", err);
     }
     job_release(&job);
     return rc;
@@ -225,11 +235,6 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
 static void split_defaults(void *request)
 {
     *(struct split_request *)request = (struct split_request){.digits = 2};
-}
-
-static int format_parse(struct str text, void *field, struct err *err)
-{
-    return record_format_parse(text, field, err);
 }
 
 static const struct opt split_opts[] = {
@@ -248,12 +253,13 @@ static const struct opt split_opts[] = {
      .help = "N records a part; the last part has what is left",
      .offset = offsetof(struct split_request, records_max),
      .min = 1},
-    {.kind = OPT_SIZE,
+    {.kind = OPT_PARSE,
      .name = "size",
      .arg = "BYTES",
      .help = "as many records a part as fit into BYTES (100MB, 1GiB), the header included; a "
              "larger record has a part to itself",
-     .offset = offsetof(struct split_request, bytes_max)},
+     .offset = offsetof(struct split_request, bytes_max),
+     .parse = part_size_store},
     {OPT_HEADING, .help = "Where to"},
     {.kind = OPT_TEXT,
      .letter = 'o',
@@ -280,7 +286,7 @@ static const struct opt split_opts[] = {
      .arg = "FORMAT",
      .help = "lines, jsonl, json, csv or tsv (default: by the inputs' extension)",
      .offset = offsetof(struct split_request, format),
-     .parse = format_parse},
+     .parse = record_format_store},
     {.kind = OPT_FLAG,
      .name = "dry-run",
      .help = "read and check everything, print the parts, write nothing",

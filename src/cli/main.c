@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "cli/cmd.h"
 #include "cli/verbs.h"
+#include "proc/console_text.h"
 #include "version.h"
 
 static const struct cmd *command_find(const char *name)
@@ -94,11 +95,15 @@ static int command_run(const struct cmd *cmd, struct app *app, int argc, char **
     int n_operands;
     char **operands, **command;
     int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
+    if (cmd->keeps_dashdash) /* it runs a command: what is done is kept */
+        xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0)
         rc = cmd->run(app, request, n_operands, operands, command, &err);
     if (rc >= 0)
         return rc;
-    fprintf(stderr, "muster: %s: %s\n", cmd->name, err.text);
+    cleanup_buf struct buf text = BUF_INIT; /* there may be words of the data in it */
+    console_text_add(&text, str_of(err.text), false);
+    fprintf(stderr, "muster: %s: %s\n", cmd->name, buf_text(&text));
     return err_exit_status(rc);
 }
 

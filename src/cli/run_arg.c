@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_arg.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdio_ext.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -20,6 +22,19 @@ int stdout_put(struct str text, struct err *err)
     if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
         return fail_errno(err, "write to stdout");
     return 0;
+}
+
+int stdout_put_after(struct str text, const char *done, struct err *err)
+{
+    int rc = stdout_put(text, NULL);
+    if (rc == 0)
+        return 0;
+    int sys = errno;
+    __fpurge(stdout); /* or main would try it again */
+    return sys == EPIPE
+               ? 0
+               : fail(err, ERR_FAILED, "%s, but stdout does not take what is told of it: %s", done,
+                      errno_text(sys));
 }
 
 void say(const struct app *app, const char *fmt, ...)

@@ -20,6 +20,11 @@ MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **
                             struct err *err);
 /* Hand finished text to stdout; ERR_SYS if it does not take it. */
 MUST_CHECK int stdout_put(struct str text, struct err *err);
+/*
+ * The same behind work that is done, `done` ("the parts are in place"): a reader that has seen enough
+ * is no failure, and any other is ERR_FAILED, which says so.
+ */
+MUST_CHECK int stdout_put_after(struct str text, const char *done, struct err *err);
 /* A line of talk on stderr, unless --quiet. */
 void say(const struct app *app, const char *fmt, ...) PRINTF(2, 3);
 /* Between two looks at something that cannot be waited for. */

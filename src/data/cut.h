@@ -46,12 +46,25 @@ uint64_t cut_n_records(const struct cut *cut);
 /* Last lines that had no end and got one. */
 uint64_t cut_n_mended(const struct cut *cut);
 
+/* Paths, sorted. */
+struct cut_list {
+    char **paths;
+    size_t n_paths;
+};
+void cut_list_release(struct cut_list *list);
+
 struct cut_target {
     const char *const *names; /* of every part */
     const char *folder;       /* that they are in; made first if it is not there */
-    bool force;               /* replace what exists */
+    /* Files there that look like parts and are none, by cut_strangers_find(). */
+    struct cut_list strangers;
+    bool force;               /* replace what exists, remove strangers when the parts are there */
     bool (*is_stopped)(void); /* asked now and then; NULL: never */
 };
+
+/* May the parts be put there? ERR_USAGE if one or a stranger exists, or is the input itself. */
+MUST_CHECK int cut_target_check(const struct cut *cut, const struct cut_target *target,
+                                struct err *err);
 
 /*
  * Look at every record: the rows of CSV have as many fields as the header, the elements of an array
@@ -60,7 +73,7 @@ struct cut_target {
 MUST_CHECK int cut_check(struct cut *cut, struct err *err);
 /*
  * The same, and write the parts: beside their places, synced, renamed when all are complete. On
- * failure nothing is left. ERR_USAGE if one exists, or is the input itself.
+ * failure nothing is left. ERR_USAGE as cut_target_check() has it.
  */
 MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struct err *err);
 
@@ -70,7 +83,7 @@ MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struc
  */
 struct cut_names {
     char *before, *after;
-    bool has_parts; /* {parts} stands in them for how many there are */
+    bool has_parts; /* from a pattern: {parts}, where it stands in them, is how many there are */
     uint64_t digits;
 };
 
@@ -81,8 +94,11 @@ void cut_names_release(struct cut_names *names);
 /* A new string. */
 char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts);
 /*
- * Files that are there and have the name of a part, of this cut or of another with more parts, or
- * fewer: whoever takes the parts by a glob would take them too. New strings in a new array, sorted.
+ * Files in the target's folder that have the name of a part and are none of this cut: of another one
+ * with more parts, or fewer. Whoever takes the parts by a glob would take them too. And those that a
+ * cut which was killed may have left: of more parts than files may be open each is called
+ * <name>.new until all are there (data/outfile.h).
  */
-MUST_CHECK int cut_names_there(const struct cut_names *names, size_t n_parts, char ***out,
-                               size_t *n_out, struct err *err);
+MUST_CHECK int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
+                                  size_t n_parts, struct cut_list *strangers,
+                                  struct cut_list *leftovers, struct err *err);

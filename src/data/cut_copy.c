@@ -126,21 +126,9 @@ int cut_frame(struct cut *cut, struct err *err)
 static int row_fail(struct cut *cut, size_t file_index, uint64_t row_at, uint64_t line,
                     struct err *err, int rc)
 {
-    struct source_file *file = &cut->source->files[file_index];
-    cleanup_buf struct buf window = BUF_INIT;
-    buf_reserve(&window, WINDOW_BYTES);
-    for (uint64_t at = 0; at < row_at;) {
-        size_t len = (size_t)MIN(row_at - at, (uint64_t)WINDOW_BYTES);
-        if (input_read(&file->input, at, window.at, len, NULL) != 0)
-            break;
-        for (const char *c = window.at; (c = memchr(c, '\n', len - (size_t)(c - window.at)));) {
-            line++;
-            if (++c == window.at + len)
-                break;
-        }
-        at += len;
-    }
-    return wrap(err, rc, "%s line %lu", file->input.name, line);
+    struct input *input = &cut->source->files[file_index].input;
+    line += ends_count(input, FORMAT_LINES, 0, row_at);
+    return wrap(err, rc, "%s line %lu", input->name, line);
 }
 
 /* Of the bytes behind the last row of a file: nothing but ends of lines, or of CRs that might be. */
@@ -267,9 +255,8 @@ struct counting {
 
 static void counting_window(struct counting *counting, const char *at, size_t len)
 {
-    size_t tail = len % SPLIT_BLOCK_BYTES; /* of the last window only */
-    split_blocks(&counting->split, at, len, &counting->tally);
-    split_tail(&counting->split, at + len - tail, tail, &counting->tally);
+    /* Only the last window has a piece of a block. */
+    split_all(&counting->split, at, len, &counting->tally);
 }
 
 static uint64_t counted(const struct cut *cut, const struct piece *piece,
@@ -367,14 +354,12 @@ static int piece_place(struct cut *cut, struct piece *piece, struct err *err)
     return rc ? rc : blanks_cut(&file->input, piece->from, &piece->to, err);
 }
 
-/* A byte-order mark stands at the very beginning, as it did. */
-static int mark_put(struct cut *cut, const struct cut_part *part, struct sink *sink,
-                    struct err *err)
+struct str cut_mark(const struct cut *cut)
 {
     enum record_format format = cut->source->format;
-    bool has_mark = (format == FORMAT_LINES || format == FORMAT_JSONL) && part->first == 0 &&
-                    part == cut->parts && cut->source->files[0].begin_at > 0;
-    return has_mark ? sink_put(sink, STR("\xef\xbb\xbf"), err) : 0;
+    bool has_mark =
+        (format == FORMAT_LINES || format == FORMAT_JSONL) && cut->source->files[0].begin_at > 0;
+    return has_mark ? STR("\xef\xbb\xbf") : STR("");
 }
 
 static int pieces_copy(struct cut *cut, const struct cut_part *part, struct sink *sink,
@@ -407,7 +392,7 @@ static int pieces_copy(struct cut *cut, const struct cut_part *part, struct sink
 int cut_copy(struct cut *cut, struct cut_part *part, struct outfile *file, struct err *err)
 {
     struct sink sink = {.file = file, .last = '\n'};
-    int rc = mark_put(cut, part, &sink, err);
+    int rc = part == cut->parts ? sink_put(&sink, cut_mark(cut), err) : 0;
     if (rc == 0)
         rc = sink_put(&sink, buf_str(&cut->head), err);
     if (rc == 0)

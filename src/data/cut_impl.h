@@ -40,6 +40,8 @@ MUST_CHECK int cut_open_tuned(struct cut **out, const struct cut_opts *opts, siz
 MUST_CHECK int cut_plan(struct cut *cut, struct err *err);
 /* What every part begins with, and the white space of arrays. */
 MUST_CHECK int cut_frame(struct cut *cut, struct err *err);
+/* Of lines and JSONL, what the first part begins with as the input does: a byte-order mark, or "". */
+struct str cut_mark(const struct cut *cut);
 /* The part into `file`, or nowhere if that is NULL. Sets its n_bytes. */
 MUST_CHECK int cut_copy(struct cut *cut, struct cut_part *part, struct outfile *file,
                         struct err *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -32,9 +31,8 @@ static void input_name(const struct cut_opts *opts, char **stem, char **extensio
 
 static bool is_folder(const char *path)
 {
-    struct stat st;
     size_t len = strlen(path);
-    return (len > 0 && path[len - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    return (len > 0 && path[len - 1] == '/') || folder_exists(path);
 }
 
 static void names_in_folder(struct cut_names *names, const char *folder,
@@ -135,33 +133,70 @@ static int name_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int cut_names_there(const struct cut_names *names, size_t n_parts, char ***out, size_t *n_out,
-                    struct err *err)
+/* The paths differ in their numbers only, and those have one width: so they are sorted. */
+static bool is_of(const struct cut_target *target, size_t n_parts, const char *path)
+{
+    return bsearch(&path, target->names, n_parts, sizeof(*target->names), name_compare) != NULL;
+}
+
+/* What parts were to be called that have a name beside their own yet (data/outfile.h); or "". */
+static struct str leftover_stem(struct str name)
+{
+    static const char digits[] = "0123456789";
+    if (!str_ends_with(name, STR(".new")))
+        return STR("");
+    name.len -= strlen(".new");
+    size_t len = name.len;
+    while (len > 0 && (strchr(digits, name.at[len - 1]) || name.at[len - 1] == '-'))
+        len--;
+    bool has_pid = len > 0 && name.at[len - 1] == '.' && memchr(name.at + len, '-', name.len - len);
+    return has_pid ? (struct str){name.at, len - 1} : name;
+}
+
+static void list_add(struct cut_list *list, char *path)
+{
+    list->paths = xrealloc(list->paths, (list->n_paths + 1) * sizeof(*list->paths));
+    list->paths[list->n_paths++] = path;
+}
+
+static void list_sort(struct cut_list *list)
+{
+    if (list->n_paths > 0)
+        qsort(list->paths, list->n_paths, sizeof(*list->paths), name_compare);
+}
+
+void cut_list_release(struct cut_list *list)
+{
+    for (size_t i = 0; i < list->n_paths; i++)
+        free(list->paths[i]);
+    free(list->paths);
+    *list = (struct cut_list){0};
+}
+
+int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
+                       size_t n_parts, struct cut_list *strangers, struct cut_list *leftovers,
+                       struct err *err)
 {
     cleanup_free char *before = expanded(names, names->before, n_parts);
     cleanup_free char *after = expanded(names, names->after, n_parts);
-    cleanup_free char *folder = path_dirname(before);
-    char **found = NULL;
-    size_t n_found = 0;
-    DIR *dir = opendir(folder);
-    *out = NULL;
-    *n_out = 0;
+    struct str begin = str_of(path_basename(before)), end = str_of(after);
+    DIR *dir = opendir(target->folder);
     if (!dir && errno == ENOENT)
         return 0;
     if (!dir)
-        return fail_errno_as(err, ERR_USAGE, "open folder %s", folder);
+        return fail_errno_as(err, ERR_USAGE, "open folder %s", target->folder);
     const struct dirent *entry;
     while ((entry = readdir(dir))) {
-        if (!is_part_name(str_of(entry->d_name), str_of(path_basename(before)), str_of(after)))
+        bool is_part = is_part_name(str_of(entry->d_name), begin, end);
+        if (!is_part && !is_part_name(leftover_stem(str_of(entry->d_name)), begin, end))
             continue;
-        found = xrealloc(found, (n_found + 1) * sizeof(*found));
-        size_t prefix = strlen(before) - strlen(path_basename(before));
-        found[n_found++] = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
+        size_t prefix = strlen(before) - begin.len;
+        cleanup_free char *path = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
+        if (!is_part || !is_of(target, n_parts, path))
+            list_add(is_part ? strangers : leftovers, steal_ptr(&path));
     }
     closedir(dir);
-    if (n_found > 0)
-        qsort(found, n_found, sizeof(*found), name_compare);
-    *out = found;
-    *n_out = n_found;
+    list_sort(strangers);
+    list_sort(leftovers);
     return 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/share.h"
 #include "base/xalloc.h"
 #include "data/cut_impl.h"
 
@@ -20,13 +21,11 @@ static int part_add(struct cut *cut, uint64_t first, uint64_t n_records, struct 
 
 static int plan_by_parts(struct cut *cut, struct err *err)
 {
-    uint64_t n_parts = cut->opts.n_parts, first = 0;
-    uint64_t each = cut->source->n_known / n_parts, more = cut->source->n_known % n_parts;
+    uint64_t n_parts = cut->opts.n_parts;
     int rc = 0;
     for (uint64_t i = 0; i < n_parts && rc == 0; i++) {
-        uint64_t count = each + (i < more);
-        rc = part_add(cut, first, count, err);
-        first += count;
+        struct share share = share_of(cut->source->n_known, n_parts, i);
+        rc = part_add(cut, share.start, share.count, err);
     }
     return rc;
 }
@@ -131,7 +130,7 @@ static int file_fill(struct cut *cut, size_t i, struct filling *filling, struct 
     cursor_seek(c, i, file->begin_at);
     c->item = file->first_item;
     while (rc == 0 && c->item < file->first_item + file->n_items) {
-        uint64_t begin = c->offset, count;
+        uint64_t begin = c->offset, count = 0;
         uint64_t room = cut->opts.bytes_max - MIN(cut->opts.bytes_max, filling->n_bytes);
         rc = records_within(cut, c, begin + MIN(room, UINT64_MAX - begin), &count, err);
         if (rc == 0 && count == 0 && filling->n_records == 0) {
@@ -150,7 +149,7 @@ static int file_fill(struct cut *cut, size_t i, struct filling *filling, struct 
 
 static int plan_by_bytes(struct cut *cut, struct err *err)
 {
-    struct filling filling = {.n_bytes = frame_bytes(cut)};
+    struct filling filling = {.n_bytes = frame_bytes(cut) + cut_mark(cut).len};
     int rc = 0;
     for (size_t i = 0; i < cut->source->n_files && rc == 0; i++)
         rc = file_fill(cut, i, &filling, err);

@@ -31,7 +31,7 @@ static int bom_skip(struct source_file *file, struct err *err)
         return fail(err, ERR_DATA,
                     "%s is UTF-16; muster reads UTF-8: iconv -f UTF-16 -t UTF-8 makes it so",
                     input->name);
-    file->begin_at = str_starts_with(text, STR("\xef\xbb\xbf")) ? 3 : 0;
+    file->begin_at = len - str_unmarked(text).len;
     file->begin_line = 1;
     return 0;
 }
@@ -98,10 +98,7 @@ static int header_read(struct source *source, struct source_file *file, struct b
         out->len = len;
         struct split split = split_begin(FORMAT_CSV);
         struct split_tally tally = {.ends_max = 1};
-        split_blocks(&split, out->at, len, &tally);
-        if (!split_is_stopped(&split, &tally) && len == left)
-            split_tail(&split, out->at + len / SPLIT_BLOCK_BYTES * SPLIT_BLOCK_BYTES,
-                       len % SPLIT_BLOCK_BYTES, &tally);
+        (len == left ? split_all : split_blocks)(&split, out->at, len, &tally);
         if (split.flaws)
             return fail(err, ERR_DATA, "%s has a NUL byte in its header; is it text?", input->name);
         if (tally.n_ends > 0 || (len == left && input->is_whole)) {

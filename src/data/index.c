@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "data/source_impl.h"
 
@@ -33,4 +34,20 @@ const struct index_entry *index_find(const struct sparse_index *index, uint64_t 
             high = middle;
     }
     return low > 0 ? &index->entries[low - 1] : NULL;
+}
+
+uint64_t ends_count(struct input *input, enum record_format format, uint64_t from, uint64_t to)
+{
+    struct split split = split_begin(format);
+    struct split_tally tally = {.ends_max = UINT64_MAX};
+    cleanup_free char *piece = xmalloc(WINDOW_BYTES);
+    split.is_first = true;
+    while (from < to) {
+        size_t len = (size_t)MIN(to - from, (uint64_t)WINDOW_BYTES);
+        if (input_read(input, from, piece, len, NULL) != 0)
+            break;
+        split_all(&split, piece, len, &tally);
+        from += len;
+    }
+    return tally.n_ends;
 }

@@ -141,6 +141,7 @@ int input_open(struct input *input, const struct source_opts *opts, size_t path_
     if (is_stdin(input->path)) {
         input->is_stream = true;
         input->raw_fd = STDIN_FILENO;
+        (void)fstat(STDIN_FILENO, &input->st); /* which file it is, if it is one */
     } else {
         int rc = named_open(input, err);
         if (rc)

@@ -4,6 +4,7 @@
  */
 #include "data/join.h"
 
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join_impl.h"
 
@@ -66,6 +67,9 @@ static int out_format_settle(struct join *join, const char *output, struct err *
 static int output_refuse(const struct join *join, const char *output, struct err *err)
 {
     struct stat st;
+    if (folder_exists(output) || str_ends_with(str_of(output), STR("/")))
+        return fail(err, ERR_USAGE, "%s is a folder; name the file in it that the records go to",
+                    output);
     if (output_is_direct(output) || stat(output, &st) != 0)
         return 0;
     for (size_t i = 0; i < join->n_files; i++) {
@@ -109,28 +113,33 @@ static void pass_begin(struct join *join)
     buf_add_text(&join->out->pending, join->line_end);
 }
 
-/* Through all files: looked at, counted, and written if there is an output. */
-static int pass(struct join *join, struct err *err)
+static int files_pass(struct join *join, struct err *err)
 {
-    uint64_t sum = 0;
     int rc = 0;
-    if (join->is_metadata)
-        return join_metadata(join, err);
     pass_begin(join);
     for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
         struct join_file *file = &join->files[i];
         rc = file_pass(join, file, err);
-        sum += file->n_records;
         if (rc == 0 && file->n_records == 0)
             join_note(join, "%s has no records", file->head.input.name);
-        if (join->stats->file_records)
-            join->stats->file_records[i] = file->n_records;
     }
     if (rc == 0 && join->ids)
         rc = ids_settle(join, err);
     if (rc == 0 && join->out && join->format == FORMAT_JSON)
         join_array_end(join);
-    join->stats->n_records = sum;
+    return rc;
+}
+
+/* Through all files: looked at, counted, and written if there is an output. */
+static int pass(struct join *join, struct err *err)
+{
+    int rc = join->is_metadata ? join_metadata(join, err) : files_pass(join, err);
+    join->stats->n_records = 0;
+    for (size_t i = 0; i < join->n_files; i++) {
+        join->stats->n_records += join->files[i].n_records;
+        if (join->stats->file_records)
+            join->stats->file_records[i] = join->files[i].n_records;
+    }
     return rc;
 }
 

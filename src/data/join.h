@@ -5,15 +5,17 @@
  * at its place whole, or not at all.
  *
  *   lines      a line each; blank ones count
- *   jsonl      a JSON value a line; blank lines are copied and do not count. A file's last line is
- *              looked at (a part that was cut off is refused), every one with `is_checked` or an id
+ *   jsonl      a JSON value a line; blank lines are copied and do not count. The last line of each
+ *              window that is read is looked at, the file's among them (a part that was cut off is
+ *              refused), every one with `is_checked` or an id
  *   json       arrays: their elements, every one looked at. Files that hold one object each are
  *              metadata instead: they become one object (data/metadata.h)
  *   csv, tsv   the first file's header; columns in another order are put into this one. Rows with
- *              too few or too many fields, and quotes that are not closed, are refused
+ *              too few or too many fields, and quotes that are not closed, are refused. Blank lines
+ *              do not count; they are copied where rows need not be looked at one by one
  *
- * Line ends become the first file's, a newline that is missing at the end of a file is added, a
- * byte-order mark is dropped. Files of no bytes have no records.
+ * But for arrays, line ends become the first file's, and a newline that is missing at the end of a
+ * file is added. A byte-order mark is dropped. Files of no bytes have no records.
  */
 #pragma once
 
@@ -56,8 +58,9 @@ MUST_CHECK int join_count(const char *path, enum record_format format, uint64_t 
  * files have been looked through. On any error nothing is put in place.
  *
  * returns  ERR_USAGE  a file is not there, or is named twice, or is the output; the output exists;
- *                     formats differ; no file has the id's column
- *          ERR_DATA   malformed records; columns that differ; an id that is missing or there twice
+ *                     formats differ; a file has no column for the id
+ *          ERR_DATA   malformed records; columns that differ, or that cannot be told apart; an id
+ *                     that is missing or there twice
  *          ERR_FAILED another number of records than expected
  */
 MUST_CHECK int join_files(const struct join_opts *opts, const char *const *paths, size_t n_paths,

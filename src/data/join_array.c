@@ -20,10 +20,7 @@ static int structure_look(struct join_file *file, struct err *err)
         int rc = input_read(&file->head.input, at, piece.at, len, err);
         if (rc)
             return rc;
-        split_blocks(&split, piece.at, len, &tally);
-        if (!split.flaws)
-            split_tail(&split, piece.at + len / SPLIT_BLOCK_BYTES * SPLIT_BLOCK_BYTES,
-                       len % SPLIT_BLOCK_BYTES, &tally);
+        split_all(&split, piece.at, len, &tally);
         if (split.flaws)
             at += tally.n_bytes;
         else
@@ -95,13 +92,11 @@ static int window_take(struct join *join, struct join_file *file, bool is_end, b
     const struct window *w = &join->window;
     while (*n_done < w->len && !*is_closed) {
         const char *at = w->at + *n_done;
-        size_t len = w->len - *n_done, tail = len % SPLIT_BLOCK_BYTES;
+        size_t len = w->len - *n_done;
         struct split split = split_begin(FORMAT_JSON);
         struct split_tally tally = {.ends_max = 1};
         split.is_first = true;
-        split_blocks(&split, at, len, &tally);
-        if (is_end && tally.n_ends == 0)
-            split_tail(&split, at + len - tail, tail, &tally);
+        (is_end ? split_all : split_blocks)(&split, at, len, &tally);
         if (tally.n_ends == 0) {
             *is_closed = is_end; /* nothing but the bracket: an array without elements */
             return 0;

@@ -102,6 +102,17 @@ static int out_take(void *context, uint64_t item, struct str record, struct err 
     return record_out_add(context, item, record, err);
 }
 
+/* The joiner counted the records when it looked at them, this reader writes them. */
+static int file_convert(const struct walk *walk, struct join_file *file, struct err *err)
+{
+    uint64_t n_counted = file->n_records;
+    int rc = file_walk(walk, file, err);
+    if (rc == 0 && file->n_records != n_counted)
+        return fail(err, ERR_DATA, "%s had %lu records when it was looked at, and now has %lu",
+                    file->head.input.name, n_counted, file->n_records);
+    return rc;
+}
+
 int join_convert(struct join *join, enum out_format format, struct err *err)
 {
     struct merge_opts opts = {.format = format};
@@ -111,7 +122,7 @@ int join_convert(struct join *join, enum out_format format, struct err *err)
     record_out_begin(&out);
     for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
         opts.results_are_json = join->files[i].format != FORMAT_LINES;
-        rc = file_walk(&walk, &join->files[i], err);
+        rc = file_convert(&walk, &join->files[i], err);
     }
     if (rc == 0)
         record_out_end(&out);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files' beginnings: which formats, which columns, which of them go where.
+ * The files' beginnings: which formats, where the records begin.
  */
-#include <ctype.h>
 #include <stdarg.h>
 
 #include "base/cleanup.h"
@@ -54,19 +53,25 @@ static int twice_refuse(const struct join *join, const struct input *input, stru
     return 0;
 }
 
+/* The file's first bytes without white space around them, in `head`. */
+static int head_text(struct join_file *file, char head[SNIFF_BYTES], struct str *out,
+                     struct err *err)
+{
+    size_t len = (size_t)MIN(file->head.input.text_bytes, (uint64_t)SNIFF_BYTES);
+    int rc = input_read(&file->head.input, 0, head, len, err);
+    *out = str_trim(str_unmarked((struct str){head, rc ? 0 : len}));
+    return rc;
+}
+
 /* What the first bytes say where the name says nothing; FORMAT_AUTO: they say nothing either. */
 static int format_sniff(struct join_file *file, enum record_format *out, struct err *err)
 {
     char head[SNIFF_BYTES];
-    size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
+    struct str text, first;
     *out = FORMAT_AUTO;
-    int rc = input_read(&file->head.input, 0, head, len, err);
+    int rc = head_text(file, head, &text, err);
     if (rc)
         return rc;
-    struct str text = {head, len}, first;
-    if (str_starts_with(text, STR("\xef\xbb\xbf")))
-        text = (struct str){head + 3, len - 3};
-    text = str_trim(text);
     bool has_line = text.len > 0 && str_next(&text, '\n', &first);
     if (has_line && json_is_object(first))
         *out = FORMAT_JSONL;
@@ -137,12 +142,8 @@ static bool is_csv(enum record_format format)
 static int object_look(struct join_file *file, bool *is_object, struct err *err)
 {
     char head[SNIFF_BYTES];
-    size_t len = (size_t)MIN(file->head.input.text_bytes, sizeof(head));
-    int rc = input_read(&file->head.input, 0, head, len, err);
-    struct str text = {head, rc ? 0 : len};
-    if (str_starts_with(text, STR("\xef\xbb\xbf")))
-        text = (struct str){head + 3, len - 3};
-    text = str_trim(text);
+    struct str text;
+    int rc = head_text(file, head, &text, err);
     *is_object = text.len > 0 && text.at[0] == '{';
     return rc;
 }
@@ -170,7 +171,7 @@ static int metadata_look(struct join *join, struct err *err)
     return 0;
 }
 
-/* ---- columns ---- */
+/* ---- records ---- */
 
 /* The head as a source sees it: where the records begin, and the header. */
 static int head_take(struct join_file *file, struct err *err)
@@ -185,149 +186,6 @@ static int head_take(struct join_file *file, struct err *err)
     return rc;
 }
 
-static size_t column_find(const struct csv_row *row, struct str name)
-{
-    for (size_t i = 0; i < row->n_fields; i++)
-        if (str_equal(csv_field(row, i), name))
-            return i;
-    return JOIN_NO_FIELD;
-}
-
-/* Lines of nothing, CRs before their LF aside; a CR that stands elsewhere is the header's. */
-static struct str blank_lines_skip(struct str text)
-{
-    for (size_t n = 0; n < text.len && (text.at[n] == '\r' || text.at[n] == '\n');) {
-        bool is_line = text.at[n++] == '\n';
-        if (is_line) {
-            text = (struct str){text.at + n, text.len - n};
-            n = 0;
-        }
-    }
-    return text;
-}
-
-/* The header's own bytes, for the output, and the line end behind it. */
-static int header_text(struct join *join, struct join_file *file, struct err *err)
-{
-    cleanup_buf struct buf bytes = BUF_INIT;
-    size_t len = (size_t)file->head.begin_at;
-    buf_reserve(&bytes, len);
-    int rc = input_read(&file->head.input, 0, bytes.at, len, err);
-    if (rc)
-        return rc;
-    struct str text = {bytes.at, len};
-    if (str_starts_with(text, STR("\xef\xbb\xbf")))
-        text = (struct str){text.at + 3, text.len - 3};
-    text = blank_lines_skip(text);
-    if (str_ends_with(text, STR("\n")))
-        join->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
-    while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
-        text.len--;
-    buf_add_str(&join->header, text);
-    return 0;
-}
-
-static void columns_add(struct join *join, const struct csv_row *header, char separator)
-{
-    for (size_t i = 0; i < header->n_fields; i++) {
-        struct str name = csv_field(header, i);
-        if (column_find(&join->columns, name) != JOIN_NO_FIELD)
-            continue;
-        csv_row_add(&join->columns, name);
-        buf_add_char(&join->header, separator);
-        csv_add_field(&join->header, name, separator);
-    }
-}
-
-/* Names of `row` that `other` lacks, as a list for people. */
-static size_t names_lacking(const struct csv_row *row, const struct csv_row *other, struct buf *out)
-{
-    size_t n_lacking = 0;
-    for (size_t i = 0; i < row->n_fields; i++) {
-        struct str name = csv_field(row, i);
-        if (column_find(other, name) != JOIN_NO_FIELD)
-            continue;
-        if (++n_lacking <= 5)
-            buf_addf(out, "%s'%.*s'", n_lacking > 1 ? ", " : "", (int)MIN(name.len, (size_t)40),
-                     name.at);
-    }
-    if (n_lacking > 5)
-        buf_addf(out, " and %zu more", n_lacking - 5);
-    return n_lacking;
-}
-
-static int columns_differ(const struct join *join, const struct join_file *first,
-                          const struct join_file *file, struct err *err)
-{
-    cleanup_buf struct buf lacks = BUF_INIT, extra = BUF_INIT;
-    const char *name = file->head.input.name;
-    size_t n_lacks = names_lacking(&join->columns, &file->header, &lacks);
-    size_t n_extra = names_lacking(&file->header, &join->columns, &extra);
-    if (n_lacks == 0 && n_extra == 0)
-        return 0;
-    return fail(err, ERR_DATA, "%s %s%s%s%s%s, unlike %s; --union leaves such cells empty", name,
-                n_lacks > 0 ? "lacks " : "", n_lacks > 0 ? buf_text(&lacks) : "",
-                n_lacks > 0 && n_extra > 0 ? " and " : "", n_extra > 0 ? "has " : "",
-                n_extra > 0 ? buf_text(&extra) : "", first->head.input.name);
-}
-
-static void columns_map(struct join *join, struct join_file *file)
-{
-    size_t n_columns = join->columns.n_fields;
-    bool is_same = n_columns == file->header.n_fields;
-    size_t *field_of = xcalloc(n_columns, sizeof(*field_of));
-    for (size_t i = 0; i < n_columns; i++) {
-        field_of[i] = column_find(&file->header, csv_field(&join->columns, i));
-        is_same = is_same && field_of[i] == i;
-    }
-    if (is_same)
-        free(field_of);
-    else
-        file->field_of = field_of;
-}
-
-static int columns_settle(struct join *join, struct err *err)
-{
-    struct join_file *first = NULL;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
-        struct join_file *file = &join->files[i];
-        if (file->header.n_fields == 0)
-            continue;
-        if (!first) {
-            first = file;
-            rc = header_text(join, file, err);
-            for (size_t k = 0; k < file->header.n_fields; k++)
-                csv_row_add(&join->columns, csv_field(&file->header, k));
-        } else if (join->opts->is_union) {
-            columns_add(join, &file->header, file->separator);
-        } else {
-            rc = columns_differ(join, first, file, err);
-        }
-    }
-    for (size_t i = 0; rc == 0 && i < join->n_files; i++)
-        if (join->files[i].header.n_fields > 0)
-            columns_map(join, &join->files[i]);
-    return rc;
-}
-
-static int id_columns_find(struct join *join, struct err *err)
-{
-    for (size_t i = 0; join->opts->id_field && i < join->n_files; i++) {
-        struct join_file *file = &join->files[i];
-        if (file->format == FORMAT_LINES)
-            return fail(err, ERR_USAGE, "%s holds lines, which have no fields",
-                        file->head.input.name);
-        if (file->header.n_fields == 0)
-            continue;
-        file->id_field = column_find(&file->header, str_of(join->opts->id_field));
-        if (file->id_field == JOIN_NO_FIELD)
-            return fail(err, ERR_USAGE, "%s has no column '%s' to know its records by",
-                        file->head.input.name, join->opts->id_field);
-    }
-    return 0;
-}
-
 static int heads_take(struct join *join, struct err *err)
 {
     int rc = 0;
@@ -338,8 +196,8 @@ static int heads_take(struct join *join, struct err *err)
         rc = head_take(file, err);
     }
     if (rc == 0 && is_csv(join->format))
-        rc = columns_settle(join, err);
-    return rc ? rc : id_columns_find(join, err);
+        rc = join_columns(join, err);
+    return rc ? rc : join_id_columns(join, err);
 }
 
 int join_open(struct join *join, const char *const *paths, size_t n_paths, struct err *err)

@@ -17,6 +17,7 @@
 
 enum {
     SLOTS_MIN = 1 << 16,
+    SLOTS_EXPECTED_MAX = 1 << 22, /* 64 MiB; what a guess may cost */
     WAITING_MAX = 32,
     LARGE_PAGE_BYTES = 2 << 20,
     ID_BYTES = 512 /* read at first */
@@ -90,7 +91,7 @@ static void table_grow(struct id_table *table, size_t n_slots)
 void id_table_expect(struct id_table *table, uint64_t n_ids)
 {
     size_t n_slots = table->n_slots;
-    while (n_ids / 3 > n_slots / 4)
+    while (n_slots < SLOTS_EXPECTED_MAX && n_ids / 3 > n_slots / 4)
         n_slots *= 2;
     if (table->n_ids == 0 && n_slots > table->n_slots)
         table_grow(table, n_slots);
@@ -113,7 +114,7 @@ static size_t field_decode(struct str text, char separator, struct buf *out)
         return i;
     }
     for (i = 1; i < text.len; i++) {
-        if (text.at[i] == '"' && (i + 1 == text.len || text.at[++i] != '"'))
+        if (text.at[i] == '"' && (++i == text.len || text.at[i] != '"'))
             return i;
         buf_add_char(out, text.at[i]);
     }

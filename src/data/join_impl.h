@@ -2,7 +2,8 @@
  *
  * The inside of the joiner, shared by the files that implement it:
  *   join.c          what is asked for, the passes, the output
- *   join_head.c     files opened: formats, headers, which columns go where
+ *   join_head.c     files opened: formats, headers
+ *   join_columns.c  which columns go where
  *   join_lines.c    lines and JSONL
  *   join_rows.c     CSV and TSV
  *   join_array.c    JSON arrays
@@ -72,6 +73,13 @@ MUST_CHECK int join_open(struct join *join, const char *const *paths, size_t n_p
 void join_close(struct join *join);
 void join_note(const struct join *join, const char *fmt, ...) PRINTF(2, 3);
 
+/* ---- join_columns.c, of headers that were read ---- */
+
+/* The output's header, and each file's way into it. ERR_DATA where they differ, or say too little. */
+MUST_CHECK int join_columns(struct join *join, struct err *err);
+/* Of --id, in each file. */
+MUST_CHECK int join_id_columns(struct join *join, struct err *err);
+
 /* ---- windows (join_lines.c) ---- */
 
 /* Drop the first `done` bytes and read on; *is_end when the window reaches the file's end. */
@@ -108,7 +116,7 @@ int join_fail(struct join_file *file, uint64_t offset, struct err *err, const ch
 struct id_table;
 /* Bits of the hashes that are used: UINT64_MAX, fewer in tests. */
 struct id_table *id_table_new(uint64_t hash_mask);
-/* About so many will come; saves growing, if none is there yet. */
+/* About so many may come; saves growing up to 3 million, if none is there yet. */
 void id_table_expect(struct id_table *table, uint64_t n_ids);
 void id_table_free(struct id_table *table);
 /*

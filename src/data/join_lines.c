@@ -36,8 +36,8 @@ static int whole_look(const struct join_file *file, struct err *err)
     const struct source_opts opts = {
         .paths = &file->head.input.path, .n_paths = 1, .format = file->format};
     int rc = source_open(&source, &opts, err);
-    while (rc == 0 && !source_is_complete(source))
-        rc = source_scan(source, SIZE_MAX, err);
+    if (rc == 0)
+        rc = source_scan_all(source, err);
     source_close(source);
     return rc;
 }
@@ -75,7 +75,7 @@ static int line_id(struct join *join, struct join_file *file, struct str line, s
     struct str key, value, found = {NULL, 0}, wanted = str_of(join->opts->id_field);
     uint64_t offset = join->window.base + (uint64_t)(line.at - join->window.at);
     while (json_next(&walk, &key, &value))
-        if (!found.at && str_equal(key, wanted))
+        if (!found.at && json_key_equal(key, wanted))
             found = value;
     if (walk.malformed)
         return json_is_value(line)
@@ -145,10 +145,8 @@ static int lines_take(struct join *join, struct join_file *file, size_t len, str
 {
     struct split split = split_begin(file->format);
     struct split_tally tally = {.ends_max = UINT64_MAX};
-    size_t tail = len % SPLIT_BLOCK_BYTES;
     line_end_find(join, len);
-    split_blocks(&split, join->window.at, len, &tally);
-    split_tail(&split, join->window.at + len - tail, tail, &tally);
+    split_all(&split, join->window.at, len, &tally);
     file->n_records += tally.n_ends;
     if (join->ids) /* as many in all as the first window lets expect */
         id_table_expect(join->ids, join->n_bytes / len * tally.n_ends);

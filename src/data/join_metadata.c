@@ -12,7 +12,6 @@ enum {
 
 static int object_read(struct input *input, struct buf *out, struct err *err)
 {
-    static const struct str mark = {"\xef\xbb\xbf", 3};
     if (input->text_bytes > OBJECT_BYTES_MAX)
         return fail(err, ERR_DATA,
                     "%s is one object of %lu bytes; metadata of up to 64 MiB is merged",
@@ -20,8 +19,6 @@ static int object_read(struct input *input, struct buf *out, struct err *err)
     buf_reserve(out, (size_t)input->text_bytes);
     int rc = input_read(input, 0, out->at, (size_t)input->text_bytes, err);
     out->len = rc ? 0 : (size_t)input->text_bytes;
-    if (str_starts_with(buf_str(out), mark))
-        buf_consume(out, mark.len);
     return rc;
 }
 
@@ -39,7 +36,8 @@ int join_metadata(struct join *join, struct err *err)
         rc = object_read(input, &texts[i], err);
         join->files[i].n_records = input->text_bytes > 0;
         if (input->text_bytes > 0)
-            parts[n_parts++] = (struct metadata_part){input->name, buf_str(&texts[i])};
+            parts[n_parts++] =
+                (struct metadata_part){input->name, str_unmarked(buf_str(&texts[i]))};
         else
             join_note(join, "%s has nothing in it", input->name);
     }
@@ -47,7 +45,6 @@ int join_metadata(struct join *join, struct err *err)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
     if (rc == 0 && join->out)
         rc = outfile_write(join->out, buf_str(&merged), err);
-    join->stats->n_records = n_parts;
     for (size_t i = 0; i < join->n_files; i++)
         buf_release(&texts[i]);
     free(texts);

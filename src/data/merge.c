@@ -149,8 +149,7 @@ static int range_copy(struct merge *merge, const struct merge_range *row, struct
             return rc;
         struct split split = split_begin(FORMAT_LINES);
         struct split_tally tally = {.ends_max = UINT64_MAX};
-        split_blocks(&split, view.at, view.len, &tally);
-        split_tail(&split, view.at + tally.n_bytes, view.len - tally.n_bytes, &tally);
+        split_all(&split, view.at, view.len, &tally);
         n_lines += tally.n_ends;
         last = view.at[view.len - 1];
         rc = outfile_write(&merge->file, view, err);

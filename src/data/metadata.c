@@ -24,10 +24,19 @@ void level_note(const struct level *level, const char *fmt, ...)
     level->opts->note(level->opts->context, text);
 }
 
-struct str member_get(const struct members *members, struct str key)
+struct str member_get(const struct members *members, struct str name)
 {
     for (size_t i = 0; i < members->len; i++)
-        if (str_equal(members->at[i].key, key))
+        if (json_key_equal(members->at[i].key, name))
+            return members->at[i].value;
+    return (struct str){NULL, 0};
+}
+
+/* The same by a key of another file, or of this one. */
+static struct str member_like(const struct members *members, struct str key)
+{
+    for (size_t i = 0; i < members->len; i++)
+        if (json_keys_equal(members->at[i].key, key))
             return members->at[i].value;
     return (struct str){NULL, 0};
 }
@@ -37,7 +46,7 @@ static int members_read(const char *name, struct str object, struct members *out
     struct json_members walk = json_members(object);
     struct str key, value;
     while (json_next(&walk, &key, &value)) {
-        if (member_get(out, key).at)
+        if (member_like(out, key).at)
             return fail(err, ERR_DATA, "%s has '%.*s' twice", name, (int)MIN(key.len, (size_t)60),
                         key.at);
         out->at = xrealloc(out->at, (out->len + 1) * sizeof(*out->at));
@@ -95,6 +104,7 @@ static int below_merge(const struct level *level, struct str key, const struct s
     struct level below = *level;
     int rc = 0;
     below.objects = objects;
+    below.is_below = true;
     below.is_settings = level->is_settings || metadata_is_settings(key);
     for (size_t i = 0; rc == 0 && i < level->n_parts; i++)
         if (values[i].at)
@@ -140,17 +150,18 @@ static int value_merge(const struct level *level, struct str key, const struct s
     return 0;
 }
 
+/* What is about the files themselves is so at the top only; within an object it is some value. */
 static bool is_written(const struct level *level, struct str key)
 {
     enum metadata_rule rule = metadata_rule_of(key);
-    return level->is_settings || (rule != RULE_DROP && rule != RULE_WHOLE);
+    return level->is_below || (rule != RULE_DROP && rule != RULE_WHOLE);
 }
 
 /* Was the key among those of an earlier part? */
 static bool is_done(const struct level *level, size_t part, struct str key)
 {
     for (size_t i = 0; i < part; i++)
-        if (member_get(&level->objects[i], key).at)
+        if (member_like(&level->objects[i], key).at)
             return true;
     return false;
 }
@@ -166,7 +177,7 @@ static int level_merge(const struct level *level, struct buf *out, struct err *e
             if (!is_written(level, key) || is_done(level, part, key))
                 continue;
             for (size_t k = 0; k < level->n_parts; k++)
-                values[k] = member_get(&level->objects[k], key);
+                values[k] = member_like(&level->objects[k], key);
             buf_addf(out, "%s\"%.*s\":", n_written++ > 0 ? "," : "", (int)key.len, key.at);
             rc = value_merge(level, key, values, out, err);
         }

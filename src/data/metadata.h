@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What several processes wrote about their shares of one job, one JSON object each, as one object
- * about the whole. A table of rules by member name (metadata.c) says what becomes of each:
+ * about the whole. A table of rules by member name (metadata_rules.c) says what becomes of each:
  *
  *   counts   num_questions, total_tokens, true_positive … whole numbers are added up
- *   ratios   accuracy, precision, f1_score … worked out again from their counts, which are added up; accuracy without a count of correct ones from the counts that the
- *            files' own accuracies stand for, never by cutting a product off
+ *   ratios   accuracy, precision, f1_score … worked out again from their counts, which are added up;
+ *            accuracy without a count of correct ones from the counts that the files' own accuracies
+ *            stand for, never by cutting a product off
  *   names    batch_name loses its _gpu_N or _shard_N and gets _merged
- *   times    timestamp, the latest
+ *   times    timestamp, if they are texts: the last in the order of bytes, which is the latest of
+ *            those that are written alike, as by ISO 8601
  *   dropped  data_file, which is another one for the merged data
  *
  * Anything else is kept if it is the same in every file, and otherwise becomes an array in the
  * order of the files, null where a file lacks it. Objects within are merged by the same rules, but
- * in those that hold settings (args, config, params …) nothing is added up. num_gpus is the number
- * of files, gpu_metadata the list of them; files that are merged ones count with what they list.
+ * in those that hold settings (args, config, params …) nothing is added up, and in none is anything
+ * dropped. At the top, num_gpus is the number of files, gpu_metadata the list of them; files that
+ * are merged ones count with what they list.
  *
  * Numbers and texts stay as they are written, unless they are worked out.
  */

@@ -12,7 +12,8 @@ enum metadata_rule {
     RULE_SUM,
     RULE_RATIO,
     RULE_BATCH_NAME,
-    RULE_LATEST,
+    RULE_LATEST, /* of texts, the last in the order of bytes */
+    /* At the top; kept within an object: */
     RULE_DROP,
     RULE_WHOLE, /* num_gpus, gpu_metadata: written at the end */
 };
@@ -28,7 +29,7 @@ struct members {
     size_t len;
 };
 /* at == NULL: there is none. */
-struct str member_get(const struct members *members, struct str key);
+struct str member_get(const struct members *members, struct str name);
 
 /* One level: the object at the same place of every part. */
 struct level {
@@ -36,6 +37,7 @@ struct level {
     const struct metadata_part *parts;
     const struct members *objects; /* n_parts */
     size_t n_parts;
+    bool is_below;    /* the top */
     bool is_settings; /* what the parts were told, not what they counted: nothing is added up */
 };
 /* Members of this name hold settings. */

@@ -14,8 +14,35 @@
 enum {
     PENDING_BYTES = 256 * 1024,
     DIRECT_BYTES = 64 * 1024, /* fewer are worth a copy */
-    WRITEBACK_BYTES = 32 << 20
+    WRITEBACK_BYTES = 32 << 20,
+    BESIDE_TRIES = 1000
 };
+
+/* Makes the file under a name that must be new: 0, or -1 with errno. */
+typedef int name_fn(struct outfile *file, const char *name);
+
+static int name_create(struct outfile *file, const char *name)
+{
+    file->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return file->fd < 0 ? -1 : 0;
+}
+
+/*
+ * A name beside the file's own that nobody has yet: what is there already is the user's, or another
+ * muster's, however it is called, and may be one of the inputs. 0, or -1 with errno.
+ */
+static int beside_name(struct outfile *file, name_fn *make)
+{
+    cleanup_free char *name = xasprintf("%s.new", file->path);
+    for (unsigned n = 1; make(file, name) != 0; n++) {
+        if (errno != EEXIST || n > BESIDE_TRIES)
+            return -1;
+        free(name);
+        name = xasprintf("%s.%d-%u.new", file->path, (int)getpid(), n);
+    }
+    file->beside = steal_ptr(&name);
+    return 0;
+}
 
 static int beside_open(struct outfile *file, struct err *err)
 {
@@ -26,11 +53,8 @@ static int beside_open(struct outfile *file, struct err *err)
     if (errno == ENOENT || errno == EACCES || errno == EROFS)
         return fail_errno_as(err, ERR_USAGE, "%s: write in folder %s", file->name, folder);
     /* NFS and others have no nameless files. */
-    file->beside = xasprintf("%s.new", file->path);
-    file->fd = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file->fd < 0)
-        return wrap(err, fail_errno_as(err, ERR_USAGE, "create %s", file->beside), "%s",
-                    file->name);
+    if (beside_name(file, name_create) != 0)
+        return fail_errno_as(err, ERR_USAGE, "%s: create a file beside it", file->name);
     return 0;
 }
 
@@ -39,6 +63,11 @@ bool output_is_direct(const char *path)
     struct stat st;
     return strcmp(path, "-") == 0 ||
            (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+static int exists(const struct outfile *file, struct err *err)
+{
+    return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
 }
 
 int outfile_open(struct outfile *file, const char *path, bool overwrite, struct err *err)
@@ -63,7 +92,7 @@ int outfile_open(struct outfile *file, const char *path, bool overwrite, struct 
         return file->fd < 0 ? fail_errno_as(err, ERR_USAGE, "open %s", path) : 0;
     }
     if (!overwrite)
-        return fail(err, ERR_USAGE, "%s exists; --force replaces it", path);
+        return exists(file, err);
     return beside_open(file, err);
 }
 
@@ -111,23 +140,18 @@ int outfile_pump(struct outfile *file, struct err *err)
     return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
 }
 
-static int link_self(const struct outfile *file, const char *path)
+static int name_link(struct outfile *file, const char *name)
 {
     char self[64];
     snprintf(self, sizeof(self), "/proc/self/fd/%d", file->fd);
-    return linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+    return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
 }
 
 /* Give the nameless file a name beside its own, for the rename. */
 static int beside_give(struct outfile *file, struct err *err)
 {
-    char *beside = xasprintf("%s.new", file->path);
-    unlink(beside);
-    if (link_self(file, beside) != 0) {
-        free(beside);
+    if (beside_name(file, name_link) != 0)
         return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
-    }
-    file->beside = beside;
     return 0;
 }
 
@@ -136,11 +160,27 @@ static int name_give(struct outfile *file, struct err *err)
 {
     if (file->overwrite)
         return beside_give(file, err);
-    if (link_self(file, file->path) == 0)
+    if (name_link(file, file->path) == 0)
         return 0;
     if (errno == EEXIST)
-        return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
+        return exists(file, err);
     return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
+}
+
+/* From beside its place into it. Without RENAME_NOREPLACE a link does what that would. */
+static int beside_put(const struct outfile *file)
+{
+    if (file->overwrite)
+        return rename(file->beside, file->path);
+    int put = renameat2(AT_FDCWD, file->beside, AT_FDCWD, file->path, RENAME_NOREPLACE);
+    if (put == 0 || errno != EINVAL)
+        return put;
+    put = link(file->beside, file->path);
+    if (put == 0)
+        (void)unlink(file->beside); /* it is in place, under whatever other name */
+    else if (errno == EPERM || errno == EOPNOTSUPP)
+        put = rename(file->beside, file->path); /* no links either: it was not there at open */
+    return put;
 }
 
 int outfile_finish(struct outfile *file, bool is_parked, struct err *err)
@@ -182,24 +222,21 @@ int outfile_place(struct outfile *file, struct err *err)
         rc = name_give(file, err);
     if (rc)
         return rc;
-    if (file->beside) {
-        int put = file->overwrite
-                      ? rename(file->beside, file->path)
-                      : renameat2(AT_FDCWD, file->beside, AT_FDCWD, file->path, RENAME_NOREPLACE);
-        if (put != 0 &&
-            errno == EINVAL) /* a file system without NOREPLACE; it was not there at open */
-            put = rename(file->beside, file->path);
-        if (put != 0)
-            return wrap(err, fail_errno(err, "rename %s", file->beside), "%s", file->name);
-        free(steal_ptr(&file->beside));
-    }
+    if (file->beside && beside_put(file) != 0)
+        return errno == EEXIST && !file->overwrite
+                   ? exists(file, err)
+                   : wrap(err, fail_errno(err, "rename %s", file->beside), "%s", file->name);
+    free(steal_ptr(&file->beside));
     return 0;
 }
 
 int outfile_commit(struct outfile *file, struct err *err)
 {
-    int rc = outfile_place(file, err);
-    return rc || file->is_direct ? rc : fsync_parent(file->path, err);
+    cleanup_fd int folder = -1;
+    int rc = file->is_direct ? 0 : parent_open(file->path, &folder, err);
+    if (rc == 0)
+        rc = outfile_place(file, err);
+    return rc || file->is_direct ? rc : parent_sync(folder, file->path, err);
 }
 
 void outfile_close(struct outfile *file)
@@ -210,4 +247,16 @@ void outfile_close(struct outfile *file)
     free(steal_ptr(&file->beside));
     free(steal_ptr(&file->path));
     buf_release(&file->pending);
+}
+
+int outfile_put(const char *path, struct str content, struct err *err)
+{
+    struct outfile file;
+    int rc = outfile_open(&file, path, true, err);
+    if (rc == 0)
+        rc = outfile_write(&file, content, err);
+    if (rc == 0)
+        rc = outfile_commit(&file, err);
+    outfile_close(&file);
+    return rc;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A file that appears at its place whole and durable, or not at all. Until then it has no name
- * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere
- * it is <name>.new. stdout, devices and pipes are written to directly.
+ * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere,
+ * and for the moment of replacing a file, it is <name>.new, or <name>.<pid>-<n>.new where that is
+ * somebody's: no file is touched that was not made here. stdout, devices and pipes are written to
+ * directly.
  */
 #pragma once
 
@@ -35,8 +37,8 @@ MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
 MUST_CHECK int outfile_write(struct outfile *file, struct str bytes, struct err *err);
 /*
  * All that there is was added; the disk may begin, while other files are written. Parked, the
- * descriptor is given back, for more files than can be open: until it is put in place it is called
- * <name>.new.
+ * descriptor is given back, for more files than can be open: until it is put in place it has a name
+ * beside its own.
  */
 MUST_CHECK int outfile_finish(struct outfile *file, bool is_parked, struct err *err);
 /* Everything on disk, not yet in place. */
@@ -47,3 +49,5 @@ MUST_CHECK int outfile_place(struct outfile *file, struct err *err);
 MUST_CHECK int outfile_commit(struct outfile *file, struct err *err);
 /* Drops what was not committed. Fine after a commit. */
 void outfile_close(struct outfile *file);
+/* A whole file at once, replacing what is there. */
+MUST_CHECK int outfile_put(const char *path, struct str content, struct err *err);

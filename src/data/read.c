@@ -64,12 +64,9 @@ static bool cursor_look(const struct source *source, const struct cursor *c, str
                         size_t look, bool is_all, bool *is_flawed)
 {
     struct split split = split_begin(source->format);
-    size_t tail = look % SPLIT_BLOCK_BYTES;
     find->has_end = true;
     find->tally = (struct split_tally){.ends_max = find->ends_max};
-    split_blocks(&split, cursor_text(c), look, &find->tally);
-    if (is_all && !split_is_stopped(&split, &find->tally))
-        split_tail(&split, cursor_text(c) + look - tail, tail, &find->tally);
+    (is_all ? split_all : split_blocks)(&split, cursor_text(c), look, &find->tally);
     *is_flawed = split.flaws != 0;
     return find->tally.n_ends > 0;
 }

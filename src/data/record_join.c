@@ -2,28 +2,12 @@
 #include "base/json.h"
 #include "data/merge_impl.h"
 
-/* Keys are compared as they are written; only where one has an escape are both decoded. */
-static bool key_equal(struct str a, struct str b)
-{
-    if (str_equal(a, b))
-        return true;
-    bool has_escape =
-        (a.len > 0 && memchr(a.at, '\\', a.len)) || (b.len > 0 && memchr(b.at, '\\', b.len));
-    if (!has_escape)
-        return false;
-    cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
-    /* The quotes around a key are its neighbours in the text. */
-    return json_to_text((struct str){a.at - 1, a.len + 2}, &left) &&
-           json_to_text((struct str){b.at - 1, b.len + 2}, &right) &&
-           str_equal(buf_str(&left), buf_str(&right));
-}
-
 static bool has_key(struct str object, struct str wanted)
 {
     struct json_members walk = json_members(object);
     struct str key, value;
     while (json_next(&walk, &key, &value))
-        if (key_equal(key, wanted))
+        if (json_keys_equal(key, wanted))
             return true;
     return false;
 }

@@ -51,7 +51,7 @@ static void cell_add(struct record_out *out, struct str value)
 static bool decode_key(struct record_out *out, struct str key)
 {
     buf_reset(&out->name);
-    return json_to_text((struct str){key.at - 1, key.len + 2}, &out->name);
+    return json_key_to_text(key, &out->name);
 }
 
 /* A row with one empty field would be a blank line, which readers skip. */

@@ -155,7 +155,7 @@ static void values_find(const struct score *score, struct str object,
     struct str key, value;
     while (json_next(&walk, &key, &value))
         for (size_t i = 0; i < N_SCORE_FIELDS; i++)
-            if (!values[i].at && str_equal(key, score->fields[i]))
+            if (!values[i].at && json_key_equal(key, score->fields[i]))
                 values[i] = value;
 }
 

@@ -33,11 +33,11 @@ enum score_field {
 
 struct score {
     struct score_opts opts;
-    struct str fields[N_SCORE_FIELDS]; /* the last is empty if nobody asked for groups */
+    struct str fields[N_SCORE_FIELDS]; /* at == NULL, the last, if nobody asked for groups */
     struct names labels, groups;
     struct score_cell *cells; /* a hash table: a power of two, at most half in use */
     size_t n_slots, n_cells;
-    uint64_t *is_true; /* records with this true label, by label; grows with labels */
+    uint64_t *is_true; /* SCORE_NAMES_MAX: records with this true label, by label */
     uint64_t n_records, n_unlabelled;
     struct buf text; /* scratch */
 };

@@ -85,13 +85,46 @@ static void means_find(const struct score *score, struct outline *outline)
     outline->f1 /= MAX(n_labels, 1);
 }
 
-static struct outline outline_new(const struct score *score, uint32_t group)
+/* The counts, those of a group side by side. */
+struct sheet {
+    const struct score *score;
+    struct score_cell *cells; /* of group g from begins[g] to begins[g + 1] */
+    size_t *begins;
+};
+
+static struct sheet sheet_new(const struct score *score)
 {
+    size_t n_groups = MAX(score->groups.len, (size_t)1);
+    struct sheet sheet = {.score = score,
+                          .cells = xcalloc(score->n_cells, sizeof(*sheet.cells)),
+                          .begins = xcalloc(n_groups + 1, sizeof(*sheet.begins))};
+    for (size_t i = 0; i < score->n_slots; i++)
+        if (score->cells[i].count > 0)
+            sheet.begins[score->cells[i].group + 1]++;
+    for (size_t group = 0; group < n_groups; group++)
+        sheet.begins[group + 1] += sheet.begins[group];
+    /* Each is put at its group's end, which comes down to where the group begins. */
+    for (size_t i = 0; i < score->n_slots; i++)
+        if (score->cells[i].count > 0)
+            sheet.cells[--sheet.begins[score->cells[i].group + 1]] = score->cells[i];
+    memmove(sheet.begins, sheet.begins + 1, n_groups * sizeof(*sheet.begins));
+    sheet.begins[n_groups] = score->n_cells;
+    return sheet;
+}
+
+static void sheet_release(struct sheet *sheet)
+{
+    free(sheet->cells);
+    free(sheet->begins);
+}
+
+static struct outline outline_new(const struct sheet *sheet, uint32_t group)
+{
+    const struct score *score = sheet->score;
     struct outline outline = {.labels = xcalloc(score->labels.len, sizeof(*outline.labels))};
-    for (size_t i = 0; i < score->n_slots; i++) {
-        const struct score_cell *cell = &score->cells[i];
-        if (cell->count == 0 || (group != ALL_GROUPS && cell->group != group))
-            continue;
+    size_t begin = group == ALL_GROUPS ? 0 : sheet->begins[group];
+    size_t end = group == ALL_GROUPS ? score->n_cells : sheet->begins[group + 1];
+    for (const struct score_cell *cell = sheet->cells + begin; cell < sheet->cells + end; cell++) {
         outline.n_records += cell->count;
         if (cell->is == cell->said) {
             outline.n_right += cell->count;
@@ -118,19 +151,37 @@ static bool is_shown(const struct score *score, uint32_t label)
 
 /* ---- for people ---- */
 
-/* A cell of the table: what fits, without anything that moves the cursor. */
+/* Bytes of the control character at the beginning of text, 0 if there is none. */
+static size_t control_len(struct str text)
+{
+    unsigned char first = (unsigned char)text.at[0];
+    bool is_c1 = first == 0xc2 && text.len > 1 && ((unsigned char)text.at[1] & 0xe0) == 0x80;
+    return first < 0x20 || first == 0x7f ? 1 : is_c1 ? 2 : 0;
+}
+
+/*
+ * As much of a word of the data as fits, a blank for what would move the cursor or end the line.
+ * Returns how many characters.
+ */
+static int word_add(struct buf *out, struct str word, size_t bytes_max)
+{
+    size_t len = MIN(word.len, bytes_max);
+    int n_shown = 0;
+    while (len > 0 && len < word.len && ((unsigned char)word.at[len] & 0xc0) == 0x80)
+        len--; /* not within a character */
+    for (size_t i = 0; i < len;) {
+        size_t n_control = control_len((struct str){word.at + i, len - i});
+        buf_add_char(out, n_control > 0 ? ' ' : word.at[i]);
+        n_shown += ((unsigned char)word.at[i] & 0xc0) != 0x80;
+        i += MAX(n_control, (size_t)1);
+    }
+    return n_shown;
+}
+
+/* A cell of the table. */
 static void name_add(struct buf *out, struct str name, int width)
 {
-    size_t len = MIN(name.len, (size_t)width);
-    while (len > 0 && len < name.len && ((unsigned char)name.at[len] & 0xc0) == 0x80)
-        len--; /* not within a character */
-    int n_shown = 0;
-    for (size_t i = 0; i < len; i++) {
-        buf_add_char(out, (unsigned char)name.at[i] < 0x20 ? ' ' : name.at[i]);
-        n_shown += ((unsigned char)name.at[i] & 0xc0) != 0x80;
-    }
-    if (name.len == 0)
-        n_shown = 7, buf_add_text(out, "(empty)");
+    int n_shown = word_add(out, name.len > 0 ? name : STR("(empty)"), (size_t)width);
     buf_addf(out, "%*s", MAX(width - n_shown, 0), "");
 }
 
@@ -155,11 +206,27 @@ static void label_row(struct buf *out, const struct figures *f)
     buf_add_char(out, '\n');
 }
 
-static void outline_rows(const struct score *score, uint32_t group, struct buf *out)
+/* Of a group without a record there is none. */
+static void mean_row(struct buf *out, const struct outline *outline)
 {
-    struct outline outline = outline_new(score, group);
-    struct str name = group == ALL_GROUPS ? STR("all") : names_get(&score->groups, group);
+    struct rate accuracy = rate_of(outline->n_right, outline->n_records);
     char count[32];
+    count_format(count, outline->n_records);
+    buf_addf(out, "  %11s", count);
+    rate_add(out, (struct rate){accuracy.is_there, outline->precision});
+    rate_add(out, (struct rate){accuracy.is_there, outline->recall});
+    rate_add(out, (struct rate){accuracy.is_there, outline->f1});
+    if (accuracy.is_there)
+        buf_addf(out, "  accuracy %.4f\n", accuracy.value);
+    else
+        buf_add_text(out, "  accuracy -\n");
+}
+
+static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *out)
+{
+    const struct score *score = sheet->score;
+    struct outline outline = outline_new(sheet, group);
+    struct str name = group == ALL_GROUPS ? STR("all") : names_get(&score->groups, group);
     for (uint32_t i = 0; i < score->labels.len; i++) {
         if (!is_shown(score, i))
             continue;
@@ -170,11 +237,8 @@ static void outline_rows(const struct score *score, uint32_t group, struct buf *
     }
     if (score->opts.by_field)
         name_add(out, name, 20);
-    count_format(count, outline.n_records);
     name_add(out, STR("mean of the labels"), 20);
-    buf_addf(out, "  %11s  %9.4f  %9.4f  %9.4f  accuracy %.4f\n", count, outline.precision,
-             outline.recall, outline.f1,
-             outline.n_records > 0 ? (double)outline.n_right / (double)outline.n_records : 0);
+    mean_row(out, &outline);
     free(outline.labels);
 }
 
@@ -197,9 +261,10 @@ static uint32_t *names_sorted(const struct names *names)
     return order;
 }
 
-static void errors_add(const struct score *score, struct buf *out)
+static void errors_add(const struct sheet *sheet, struct buf *out)
 {
-    struct outline all = outline_new(score, ALL_GROUPS);
+    const struct score *score = sheet->score;
+    struct outline all = outline_new(sheet, ALL_GROUPS);
     uint64_t n_errors = 0;
     size_t n_kinds = 0;
     cleanup_buf struct buf kinds = BUF_INIT;
@@ -208,29 +273,36 @@ static void errors_add(const struct score *score, struct buf *out)
             continue;
         struct str name = names_get(&score->labels, i);
         n_errors += all.labels[i].fp;
-        if (++n_kinds <= 5)
-            buf_addf(&kinds, "%s'%.*s' (%lu)", n_kinds > 1 ? ", " : "",
-                     (int)MIN(name.len, (size_t)40), name.at, all.labels[i].fp);
+        if (++n_kinds > 5)
+            continue;
+        buf_add_text(&kinds, n_kinds > 1 ? ", '" : "'");
+        word_add(&kinds, name, 40);
+        buf_addf(&kinds, "' (%lu)", all.labels[i].fp);
     }
     if (n_errors > 0)
-        buf_addf(out, "%lu predictions are no true label of any record, and count as wrong: %s%s\n",
-                 n_errors, buf_text(&kinds), n_kinds > 5 ? " ..." : "");
+        buf_addf(
+            out,
+            "predictions that are no true label of any record count as wrong, %lu in all: %s%s\n",
+            n_errors, buf_text(&kinds), n_kinds > 5 ? " ..." : "");
     if (score->n_unlabelled > 0)
-        buf_addf(out, "%lu records have no true label and are left out\n", score->n_unlabelled);
+        buf_addf(out, "%lu record%s without a true label %s left out\n", score->n_unlabelled,
+                 plural(score->n_unlabelled), score->n_unlabelled == 1 ? "is" : "are");
     free(all.labels);
 }
 
 void score_print(const struct score *score, struct buf *out)
 {
+    struct sheet sheet = sheet_new(score);
     if (score->opts.by_field)
         buf_addf(out, "%-20s", score->opts.by_field);
     buf_addf(out, "%-20s  %11s  %9s  %9s  %9s  %9s  %9s\n", "LABEL", "RECORDS", "PRECISION",
              "RECALL", "F1", "FPR", "FNR");
-    outline_rows(score, ALL_GROUPS, out);
+    outline_rows(&sheet, ALL_GROUPS, out);
     cleanup_free uint32_t *groups = names_sorted(&score->groups);
     for (size_t i = 0; i < score->groups.len; i++)
-        outline_rows(score, groups[i], out);
-    errors_add(score, out);
+        outline_rows(&sheet, groups[i], out);
+    errors_add(&sheet, out);
+    sheet_release(&sheet);
 }
 
 /* ---- for programs ---- */
@@ -276,9 +348,10 @@ static void labels_json(const struct score *score, uint32_t group, const struct 
     }
 }
 
-static void outline_json(const struct score *score, uint32_t group, struct buf *out)
+static void outline_json(const struct sheet *sheet, uint32_t group, struct buf *out)
 {
-    struct outline outline = outline_new(score, group);
+    const struct score *score = sheet->score;
+    struct outline outline = outline_new(sheet, group);
     bool is_first = true;
     group_json(score, group, out);
     buf_addf(out, ",\"records\":%lu,\"correct\":%lu", outline.n_records, outline.n_right);
@@ -305,8 +378,10 @@ static void outline_json(const struct score *score, uint32_t group, struct buf *
 
 void score_print_json(const struct score *score, struct buf *out)
 {
-    outline_json(score, ALL_GROUPS, out);
+    struct sheet sheet = sheet_new(score);
+    outline_json(&sheet, ALL_GROUPS, out);
     cleanup_free uint32_t *groups = names_sorted(&score->groups);
     for (size_t i = 0; i < score->groups.len; i++)
-        outline_json(score, groups[i], out);
+        outline_json(&sheet, groups[i], out);
+    sheet_release(&sheet);
 }

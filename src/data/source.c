@@ -4,9 +4,16 @@
  */
 #include "data/source.h"
 
+#include <errno.h>
+#include <poll.h>
+
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "data/source_impl.h"
+
+enum {
+    SCAN_ALL_BYTES = 8 << 20 /* between two looks at whether there is more to read */
+};
 
 static int format_choose(struct source *source, struct err *err)
 {
@@ -331,4 +338,16 @@ int source_scan(struct source *source, size_t bytes_max, struct err *err)
             return rc;
     }
     return 0;
+}
+
+int source_scan_all(struct source *source, struct err *err)
+{
+    int rc = 0;
+    while (rc == 0 && !source->is_complete) {
+        struct pollfd ready = {.fd = source_wait_fd(source), .events = POLLIN};
+        if (ready.fd >= 0 && poll(&ready, 1, -1) < 0 && errno != EINTR)
+            return fail_errno(err, "wait for input");
+        rc = source_scan(source, SCAN_ALL_BYTES, err);
+    }
+    return rc;
 }

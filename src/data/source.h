@@ -68,6 +68,8 @@ bool source_is_json(const struct source *source);
  * ERR_DATA names file, line or offset, and the cure.
  */
 MUST_CHECK int source_scan(struct source *source, size_t bytes_max, struct err *err);
+/* To the end; waits where nothing is there yet. */
+MUST_CHECK int source_scan_all(struct source *source, struct err *err);
 uint64_t source_known(const struct source *source);
 bool source_is_complete(const struct source *source);
 /* A descriptor to poll for reading before the next source_scan, -1 if scanning never blocks. */

@@ -39,6 +39,9 @@ void index_add(struct sparse_index *index, struct index_entry entry);
 /* The last entry with item <= `item`, NULL if there is none. */
 const struct index_entry *index_find(const struct sparse_index *index, uint64_t item);
 
+/* Records that end in [from, to), of lines or of an array: read again, for messages. */
+uint64_t ends_count(struct input *input, enum record_format format, uint64_t from, uint64_t to);
+
 struct source_file {
     struct input input;
     uint64_t first_item, n_items;

@@ -44,3 +44,11 @@ void split_tail(struct split *split, const char *at, size_t len, struct split_ta
     if (split->format == FORMAT_LINES)
         split->has_content = at[len - 1] != '\n';
 }
+
+void split_all(struct split *split, const char *at, size_t len, struct split_tally *tally)
+{
+    size_t tail = len % SPLIT_BLOCK_BYTES;
+    split_blocks(split, at, len, tally);
+    if (!split_is_stopped(split, tally))
+        split_tail(split, at + len - tail, tail, tally);
+}

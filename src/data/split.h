@@ -64,6 +64,9 @@ void split_blocks(struct split *split, const char *at, size_t len, struct split_
  */
 void split_tail(struct split *split, const char *at, size_t len, struct split_tally *tally);
 
+/* Both, to the end of a text; what `has_content` and the like then are is as above. */
+void split_all(struct split *split, const char *at, size_t len, struct split_tally *tally);
+
 static inline bool split_is_stopped(const struct split *split, const struct split_tally *tally)
 {
     return tally->n_ends == tally->ends_max || split->flaws;

@@ -143,8 +143,8 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     struct err settle_err = {0};
     const char *run = summary_run_name(s);
     int status = err_exit_status(rc);
-    log_keep(s->log, LOG_ERROR, "map", "merge: %s", why->text);
-    fprintf(stderr, "muster: merge: %s\n", why->text);
+    log_keep(s->log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
+    fprintf(stderr, "muster: %s: the results are not merged: %s\n", s->argv[1], why->text);
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
         log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);

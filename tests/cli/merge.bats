@@ -59,6 +59,22 @@ refuses() {
     same out.csv wanted
 }
 
+@test "CSV: a name that occurs twice goes over where headers are alike, and is refused where it matters" {
+    printf 'id,x,x\n1,a,b\n' >a.csv
+    printf 'id,x,x\n2,c,d\n' >b.csv
+    printf 'x,id,x\ne,3,f\n' >order.csv
+    printf 'id,x\n4,g\n' >once.csv
+    merge a.csv b.csv -o out.csv --id id
+    ended_with 0
+    same out.csv <(printf 'id,x,x\n1,a,b\n2,c,d\n')
+    refuses 65 "order.csv has two columns 'x', so which of them goes where is not known; give" -- a.csv order.csv
+    refuses 65 "a.csv has two columns 'x'" -- a.csv once.csv
+    refuses 65 "a.csv has two columns 'x'" -- once.csv a.csv
+    refuses 65 "a.csv has two columns 'x', and --union goes by the names" -- --union a.csv b.csv
+    refuses 65 "b.csv has two columns 'x', and --union goes by the names" -- --union once.csv b.csv
+    refuses 65 "a.csv has two columns 'x', and records are to be known by one" -- --id x a.csv b.csv
+}
+
 @test "CSV: a row with too few or too many fields is refused with its line" {
     printf 'id,text\n1,x\n' >a.csv
     printf 'id,text\n1,"x\ny"\n2\n' >few.csv
@@ -201,6 +217,32 @@ END
     says "a.csv line 2: a quote that is opened here is never closed"
 }
 
+@test "a small file before large records does not make room for ids that never come" {
+    [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants more memory than this allows"
+    echo '{"id":0}' >a.jsonl
+    "$PYTHON" - <<'END'
+with open("b.jsonl", "w") as f:
+    for i in range(1, 129):
+        f.write('{"id":%d,"text":"%s"}\n' % (i, "x" * 1_000_000))
+END
+    run env -i PATH="$PATH" bash -c "ulimit -v 200000; '$MUSTER' merge --id id a.jsonl b.jsonl -o out.jsonl"
+    ended_with 0
+    cat a.jsonl b.jsonl | cmp - out.jsonl
+}
+
+@test "too little memory is status 75 with a sentence, and no word of runs" {
+    [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants more memory than this allows"
+    head -c 100000000 /dev/zero | tr '\0' x | sed 's/.*/"&"/' >a.jsonl
+    run env -i PATH="$PATH" bash -c "ulimit -v 100000; '$MUSTER' merge a.jsonl -o out.jsonl"
+    ended_with 75
+    says "muster: out of memory: could not get"
+    says_not "resume"
+    [ ! -e out.jsonl ]
+    run env -i PATH="$PATH" bash -c "ulimit -v 150000; '$MUSTER' map -q -g cpu:1 a.jsonl -o out.jsonl -- cat"
+    ended_with 75
+    says "a run can be resumed (muster resume)"
+}
+
 @test "packed files are unpacked" {
     printf 'id,text\n1,x\n' >a.csv
     printf 'id,text\n2,y\n' | gzip >b.csv.gz
@@ -226,6 +268,32 @@ END
 }
 
 # ---- formats ----
+
+@test "where too few files may be open the output is there, or it is not and status says so" {
+    echo '{"id":1}' >a.jsonl
+    for n in 5 6 7 8 9; do # with fewer the program does not load
+        run limited bash -c "exec 3>&- 4>&-; ulimit -n $n; exec '$MUSTER' merge --id id a.jsonl -o out.jsonl"
+        if [ "$status" -eq 0 ]; then
+            same out.jsonl a.jsonl
+        else
+            says "Too many open files"
+            [ ! -e out.jsonl ]
+        fi
+        last=$status
+        rm -f out.jsonl
+    done
+    [ "$last" -eq 0 ]
+}
+
+@test "more packed files than may be open, where more may be had" {
+    mkdir parts
+    for i in $(seq -w 0 99); do printf '{"id":%d}\n' "$((10#$i))" | gzip >"parts/$i.jsonl.gz"; done
+    run limited bash -c 'ulimit -Sn 64; exec "$@"' - "$MUSTER" merge parts/*.gz -o out.jsonl --expect 100
+    ended_with 0
+    run limited bash -c 'ulimit -Sn 64; exec "$@"' - "$MUSTER" split -q -n 2 -o s-{n}.jsonl parts/*.gz
+    ended_with 0
+    cat s-0?.jsonl | cmp - out.jsonl
+}
 
 @test "the output's name says its format" {
     printf '{"id":1,"t":"a,b"}\n{"t":"c","id":2}\n' >a.jsonl
@@ -274,6 +342,18 @@ END
     refuses 65 "b.json element 2: its 'id' is 2, as that of a.json element 2" -- --id id a.json b.json
 }
 
+@test "a name is the same however a writer escapes it" {
+    printf '{"\\u0069d":1,"y":"a","\\u00e9":1}\n' >a.jsonl
+    printf '{"id":1,"\\u0079":"a","é":1}\n' >b.jsonl
+    refuses 65 "b.jsonl line 1: its 'id' is 1, as that of a.jsonl line 1" -- --id id a.jsonl b.jsonl
+    merge a.jsonl b.jsonl -o out.jsonl --score y=é
+    ended_with 0
+    merge a.jsonl b.jsonl --format json -o merged.json
+    ended_with 0
+    [ "$(jq -c '[.id,.y,.["é"]]' merged.json)" = '[1,"a",1]' ]
+    [ "$(grep -c '^  "' merged.json)" -eq 5 ]
+}
+
 @test "a text and a number are two ids" {
     printf '{"id":"1"}\n{"id":1}\n' >a.jsonl
     merge --id id a.jsonl -o out.jsonl
@@ -314,6 +394,17 @@ END
     merge a.txt -o out.txt --force
     ended_with 0
     same out.txt a.txt
+}
+
+@test "--force replaces the output and nothing that stands beside it, whatever its name" {
+    echo '{"a":1}' >a.jsonl
+    echo old >out.jsonl
+    echo '{"a":2}' >out.jsonl.new
+    merge --force a.jsonl out.jsonl.new --format jsonl -o out.jsonl
+    ended_with 0
+    same out.jsonl <(printf '{"a":1}\n{"a":2}\n')
+    same out.jsonl.new <(echo '{"a":2}')
+    [ "$(ls -A)" = "$(printf 'a.jsonl\nout.jsonl\nout.jsonl.new')" ]
 }
 
 @test "the output must not be one of the files, and no file may come twice" {
@@ -365,6 +456,10 @@ END
     says '{"file":"a.csv","records":2}'
     merge --dry-run --id id a.csv b.csv -o a.csv
     ended_with 2
+    echo '{"a":1}' >a.json
+    cp a.json b.json
+    merge --dry-run a.json b.json -o out.json
+    says "1  a.json" "1  b.json" "2  would go into out.json (json)"
 }
 
 @test "names in another order than their numbers are said, with the cure" {
@@ -376,6 +471,33 @@ END
     says_not "comes before"
     merge part_2.txt other.txt -o out3.txt --dry-run || true
     says_not "comes before"
+}
+
+@test "numbers that are the same are in order, and one of a thing is one" {
+    echo a >part_1.txt
+    echo b >part_01.txt
+    merge part_1.txt part_01.txt -o two.txt
+    ended_with 0
+    says "2 records of 2 files into two.txt"
+    says_not "comes before"
+    merge part_1.txt -o one.txt
+    says "1 record of 1 file into one.txt"
+}
+
+@test "an output that is a folder is refused with the cure" {
+    echo a >a.txt
+    mkdir folder
+    for folder in folder folder/; do
+        for how in -q --force --dry-run; do
+            merge $how a.txt -o $folder
+            ended_with 2
+            says "$folder is a folder; name the file in it"
+        done
+    done
+    merge a.txt -o fresh/
+    ended_with 2
+    says "fresh/ is a folder; name the file in it"
+    [ "$(ls -A)" = "$(printf 'a.txt\nfolder')" ]
 }
 
 @test "what is missing of the command line is said" {
@@ -435,6 +557,15 @@ metadata() {
         '[3,3,82,0.524390243902439,"gsm8k_x_merged"]' ]
 }
 
+@test "metadata: within an object nothing is dropped" {
+    echo '{"num_gpus":1,"data_file":"a","hardware":{"num_gpus":8,"gpu_metadata":["x"],"data_file":"d"}}' >a.json
+    echo '{"num_gpus":1,"data_file":"b","hardware":{"num_gpus":4,"gpu_metadata":["x"],"data_file":"d"}}' >b.json
+    merge a.json b.json -o out.json
+    ended_with 0
+    [ "$(jq -c '[.num_gpus,has("data_file"),.hardware]' out.json)" = \
+        '[2,false,{"num_gpus":[8,4],"gpu_metadata":["x"],"data_file":"d"}]' ]
+}
+
 @test "metadata: a count that a file lacks is said; a member that is there twice is refused" {
     echo '{"num_samples":3}' >a.json
     echo '{"model":"m"}' >b.json
@@ -469,14 +600,50 @@ metadata() {
     [ "$(jq -c 'select(.group == "b" and .label == "hate") | [.recall,.false_positive_rate]' figures)" = '[null,0.3333333333333333]' ]
     merge a.csv b.csv -o out2.csv --score true_label=predicted_label --positive hate
     ended_with 0
-    says "2 predictions are no true label of any record, and count as wrong: 'ERROR' (1), '' (1)" \
-        "1 records have no true label and are left out" "accuracy 0.3333"
+    says "predictions that are no true label of any record count as wrong, 2 in all: 'ERROR' (1), '' (1)" \
+        "1 record without a true label is left out" "accuracy 0.3333"
+}
+
+@test "figures of a group without a true label are none" {
+    printf 'y,p,g\n1,1,a\n,1,b\n' >a.csv
+    merge a.csv -o out.csv --score y=p --by g
+    ended_with 0
+    grep -Eq '^b +mean of the labels +0 +- +- +-  accuracy -$' <<<"$output"
+    grep -Eq '^a +mean of the labels +1 +1.0000 +1.0000 +1.0000  accuracy 1.0000$' <<<"$output"
+}
+
+@test "figures of as many groups as records take no longer than reading them" {
+    { echo y,p,g; seq 60000 | sed 's/.*/1,1,g&\n0,1,g&/'; } >a.csv
+    timeout 20 "$MUSTER" merge -q a.csv -o out.csv --score y=p --by g --json >figures
+    [ "$(grep -c '"accuracy":0.5' figures)" -eq 60001 ]
+}
+
+@test "words of the data cannot steer a terminal" {
+    printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
+    merge a.csv -o out.csv --score y=p --by g
+    ended_with 0
+    says "count as wrong, 1 in all: ' [31mred' (1)" " 1mgroup " "$(printf '\302\265') "
+    says_not "$(printf '\033')" "$(printf '\177')" "$(printf '\302\233')"
+    printf '{"id":1}\n' >a.jsonl
+    merge a.csv --id "$(printf '\033[31mid')" -o out2.csv
+    ended_with 2
+    says "a.csv has no column 'id'"
 }
 
 @test "figures of JSONL, of numbers and booleans too" {
     printf '{"y":1,"p":1}\n{"y":0,"p":1}\n{"y":0,"p":0}\n{"y":1,"p":null}\n' >a.jsonl
     limited "$MUSTER" merge a.jsonl -o out.jsonl --score y=p --json >figures
     [ "$(jq -c 'select(.label == null) | [.records,.correct,.errors]' figures)" = '[4,2,{"":1}]' ]
+}
+
+@test "figures that cannot be written do not undo the output, and that is said" {
+    printf 'y,p\n1,1\n' >a.csv
+    status=0
+    "$MUSTER" merge -q a.csv -o out.csv --score y=p >/dev/full 2>said || status=$?
+    output=$(cat said)
+    ended_with 1
+    says "merge: the output is in place, but stdout does not take"
+    same out.csv a.csv
 }
 
 @test "figures go to stderr when the records go to stdout" {

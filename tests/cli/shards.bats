@@ -541,7 +541,7 @@ printf 'a,%s\n1,2\n' "$1" >"$2"
 END
     map --items 2 --shards 2 -g cpu:1 -o out.csv -- ./odd {shard} {output}
     ended_with 65
-    says "merge:" "shard_1.csv lacks '0'" "every shard's file is safe; muster resume"
+    says "map: the results are not merged: " "shard_1.csv lacks '0'" "every shard's file is safe; muster resume"
     [ ! -e out.csv ]
     [ -f "$(run_dir)/shard-output/shard_1.csv" ]
     map --items 2 --shards 2 -g cpu:1 --fresh -o out.csv --union -- ./odd {shard} {output}
@@ -556,7 +556,7 @@ echo "{\"id\":$1}" >"$2"
 END
     map --items 2 --shards 2 -g cpu:1 -o out.jsonl --id id -- ./ids 0 {output} {shard}
     ended_with 65
-    says "merge:" "id"
+    says "map: the results are not merged: " "id"
     map --fresh --items 2 --shards 2 -g cpu:1 -o out.jsonl --id id -- ./ids {shard} {output}
     ended_with 0
 }

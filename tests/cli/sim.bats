@@ -83,8 +83,10 @@ END
 }
 
 @test "the picture is a page of its own, with a bar for each worker" {
+    echo mine >run.html.new
     sim --items 200 --item-time 0.5s-2s --load-time 3s --devices 3 --html run.html
     ended_with 0
+    [ "$(cat run.html.new)" = mine ]
     [ "$(grep -c 'class="rail"' run.html)" -eq 3 ]
     grep -q '>all done after [0-9.]* \(s\|m [0-9]* s\)<' run.html
     [ "$(sed -n 's/.*text-anchor="middle">\(.*\)<.*/\1/p' run.html | head -3 | tr '\n' ' ')" = "0 10.0 s 20.0 s " ]

@@ -56,6 +56,18 @@ csv_rows() {
     same back in.txt
 }
 
+@test "a byte-order mark counts as well" {
+    { printf '\357\273\277'; seq 100 199; } >in.txt
+    split -q --size 100 -o p-{n}.txt in.txt
+    ended_with 0
+    [ "$(stat -c %s p-00.txt p-01.txt p-04.txt | tr '\n' ' ')" = "99 100 4 " ]
+    cat p-0?.txt >back
+    same back in.txt
+    { printf '\357\273\277'; csv_rows 50; } >in.csv
+    split -q --size 100 -o c-{n}.csv in.csv
+    [ "$(stat -c %s c-*.csv | sort -n | tail -n1)" -le 100 ]
+}
+
 @test "a folder is made, a pattern followed, numbers as wide as they must be" {
     seq 12 >in.txt
     split -q -n 12 -o new/ in.txt
@@ -127,6 +139,30 @@ csv_rows() {
     diff -r one two
 }
 
+@test "a table that cannot be written does not undo the parts, and says so" {
+    seq 9 >in.txt
+    status=0
+    "$MUSTER" split -n 3 in.txt >/dev/full 2>said || status=$?
+    output=$(cat said)
+    ended_with 1
+    says "the parts are in place, but stdout does not take what is told of it: No space left on device"
+    cat in.part_*.txt | cmp - in.txt
+    mkfifo pipe
+    : <pipe & # a reader that is gone
+    exec 7>pipe
+    wait $!
+    status=0
+    "$MUSTER" split -n 3 --force in.txt >&7 2>said || status=$?
+    exec 7>&-
+    output=$(cat said)
+    ended_with 0
+    cat in.part_*.txt | cmp - in.txt
+    status=0
+    "$MUSTER" split --dry-run -n 3 --force in.txt >/dev/full 2>said || status=$?
+    [ "$status" -ne 0 ]
+    [ "$("$MUSTER" split -q -n 3 --force in.txt | wc -l)" -eq 4 ]
+}
+
 @test "--dry-run says what would be there, and checks, and writes nothing" {
     csv_rows 9 >in.csv
     split --dry-run -n 2 -o new/ in.csv
@@ -135,7 +171,15 @@ csv_rows() {
     echo "one field" >>in.csv
     split --dry-run -n 2 -o new/ in.csv
     ended_with 65
-    only in.csv
+    echo there >in.part_01.csv
+    split --dry-run -n 2 in.csv
+    ended_with 2
+    says "in.part_01.csv exists; --force replaces it"
+    split --dry-run -n 1 in.csv
+    ended_with 2
+    says "in.part_01.csv is there from another cut"
+    only in.csv in.part_01.csv
+    same in.part_01.csv <(echo there)
 }
 
 @test "what is malformed is refused with its place, and nothing is left" {
@@ -204,6 +248,17 @@ csv_rows() {
     same back in.txt
 }
 
+@test "--force touches no file beside the parts that is not one" {
+    seq 600 >in.txt
+    split -q -n 300 in.txt
+    for part in in.part_000.txt in.part_299.txt; do echo mine >"$part.new"; done
+    split -q -n 300 --force in.txt
+    ended_with 0
+    same in.part_000.txt.new <(echo mine)
+    same in.part_299.txt.new <(echo mine)
+    [ "$(ls | wc -l)" -eq 303 ]
+}
+
 @test "a part never takes the input's place" {
     seq 5 >in.part_00.txt
     cp in.part_00.txt before
@@ -212,6 +267,49 @@ csv_rows() {
     ended_with 2
     says "would replace the input"
     same in.part_00.txt before
+}
+
+@test "an input that looks like a part is neither replaced nor removed" {
+    seq 5 >in.part_07.txt
+    cp in.part_07.txt before
+    split -n 2 --force -o 'in.part_{n}.txt' in.part_07.txt
+    ended_with 2
+    says "the input in.part_07.txt looks like one of its 2 parts; give them another name (-o)"
+    split -n 2 --force -o 'in.part_{n}.txt' - <in.part_07.txt
+    ended_with 2
+    says "the input in.part_07.txt looks like"
+    split -n 9 --force -o 'in.part_{n}.txt' - <in.part_07.txt
+    ended_with 2
+    says "part 7 would replace the input"
+    only before in.part_07.txt
+    same in.part_07.txt before
+    split -q -n 2 -o 'again_{n}.txt' in.part_07.txt
+    ended_with 0
+}
+
+@test "a folder that looks like a part is left where it is" {
+    seq 5 >in.txt
+    mkdir in.part_07.txt
+    split -n 2 --force in.txt
+    ended_with 2
+    says "in.part_07.txt is a folder"
+    only in.part_07.txt in.txt
+}
+
+@test "folders that had to be made go again if nothing comes of it, others stay" {
+    printf 'a\n1,2\n' >in.csv
+    mkdir there
+    split -n 2 -o there/new/er/ in.csv
+    ended_with 65
+    split -n 2 -o 'fresh/../there/x/{n}' in.csv
+    ended_with 65
+    only in.csv there
+    [ -z "$(ls -A there)" ]
+    split -n 2 -o new/in.csv/ in.csv
+    ended_with 65
+    split -n 2 -o "new/$(printf '%0300d' 0)/" in.csv
+    ended_with 2
+    only in.csv there
 }
 
 @test "wrong usage is one sentence" {
@@ -230,6 +328,11 @@ csv_rows() {
     says "absent.txt"
     split -n 0 in.txt
     ended_with 2
+    for size in 0 0KB 0.1; do
+        split --size $size in.txt
+        ended_with 2
+        says "--size: expected a byte or more, found '$size'"
+    done
     split -n 2 -o name in.txt
     ended_with 2
     says "put {n} where the number goes"
@@ -282,19 +385,71 @@ csv_rows() {
     only in.txt
 }
 
-@test "a signal while parts are written leaves nothing behind" {
-    yes "a line of some length, to be written many times" | head -n 8000000 >in.txt
-    "$MUSTER" split -n 300 in.txt >said 2>&1 3>&- 4>&- &
+# begin_cut COMMAND…: of 300 parts, in the background; returns when some are written.
+begin_cut() {
+    [ -e in.txt ] || yes "a line of some length, to be written many times" | head -n 8000000 >in.txt
+    "$@" "$MUSTER" split -q -n 300 in.txt >said 2>&1 3>&- 4>&- &
     PID=$!
-    some_part() { compgen -G 'in.part_*' >/dev/null; }
-    wait_for some_part
-    kill -TERM "$PID"
+    wait_for some_parts
+}
+
+# Nameless yet, or with a name beside their own.
+some_parts() {
+    compgen -G 'in.part_*' >/dev/null || [ "$(ls -l "/proc/$PID/fd" | grep -c deleted)" -gt 3 ]
+}
+
+FEW_FILES=(bash -c 'ulimit -n 200; exec "$@"' -)
+UNHEARD=(bash -c 'trap "" HUP; exec "$@"' -)
+
+# The end of it: $status and $output, as after run.
+end_cut() {
     status=0
     wait "$PID" || status=$?
-    ended_with 143
-    [ ! -s said ]
+    output=$(cat said)
     rm said
+}
+
+@test "a signal while parts are written leaves nothing behind" {
+    begin_cut env
+    kill -TERM "$PID"
+    end_cut
+    ended_with 143
+    [ -z "$output" ]
     only in.txt
+    begin_cut "${FEW_FILES[@]}"
+    kill -TERM "$PID"
+    end_cut
+    ended_with 143
+    only in.txt
+}
+
+@test "a signal that was ignored at the start, as under nohup, stays ignored" {
+    begin_cut "${UNHEARD[@]}"
+    kill -HUP "$PID"
+    end_cut
+    ended_with 0
+    [ "$(ls in.part_*.txt | wc -l)" -eq 300 ]
+}
+
+@test "kill -9 leaves nothing where as many files may be open as there are parts" {
+    begin_cut env
+    kill -KILL "$PID"
+    end_cut
+    ended_with 137
+    only in.txt
+}
+
+@test "what kill -9 left elsewhere is said by the next cut, and is not taken for parts" {
+    begin_cut "${FEW_FILES[@]}"
+    kill -KILL "$PID"
+    end_cut
+    ended_with 137
+    set -- in.part_*.new
+    touch in.part_000.txt.77-1.new in.part_000.txt.7-new
+    "${FEW_FILES[@]}" "$MUSTER" split -n 300 in.txt >/dev/null 2>said
+    holds said "in.part_000.txt.77-1.new and $# like it may be what a cut that was killed left behind"
+    "${FEW_FILES[@]}" "$MUSTER" merge -q in.part_*.txt -o back.txt
+    same back.txt in.txt
 }
 
 @test "more parts than files may be open" {

@@ -143,12 +143,28 @@ static void compacting_drops_only_insignificant_space(void **state)
     buf_release(&out);
 }
 
+static void keys_are_what_they_say_however_they_are_escaped(void **state)
+{
+    (void)state;
+    struct str value, first, second, other, object = STR("{\"\\u0061\":1,\"a\":2,\"\\\\u0061\":3}");
+    struct json_members walk = json_members(object);
+    assert_true(json_next(&walk, &first, &value) && json_next(&walk, &second, &value) &&
+                json_next(&walk, &other, &value));
+    assert_true(json_key_equal(first, STR("a")) && json_key_equal(second, STR("a")));
+    assert_true(json_keys_equal(first, second) && json_keys_equal(second, first));
+    assert_false(json_key_equal(first, STR("\\u0061")));
+    assert_true(json_key_equal(other, STR("\\u0061")));
+    assert_false(json_keys_equal(first, other) || json_keys_equal(other, second));
+    assert_true(json_get(object, "a", &value) && str_equal(value, STR("1")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_recognised_strictly),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(members_are_walked_one_level_deep),
+        cmocka_unit_test(keys_are_what_they_say_however_they_are_escaped),
         cmocka_unit_test(what_follows_an_object_makes_it_malformed),
         cmocka_unit_test(the_largest_number_is_read),
         cmocka_unit_test(strings_survive_a_round_trip),

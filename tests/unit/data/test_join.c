@@ -124,16 +124,16 @@ static const char *ids_file(const char *name, uint64_t first, uint64_t n)
     return scratch_file(name, buf_str(&text));
 }
 
-/* All through a table that knows two bits of the hashes. */
-static int ids_join(const char *const *paths, struct err *err)
+/* All through a table that knows so much of the hashes. */
+static int ids_join(const char *const *paths, uint64_t hash_mask, struct err *err)
 {
     struct join_stats stats = {0};
-    const struct join_opts opts = {.id_field = "id", .format = FORMAT_JSONL, .expect = UINT64_MAX};
+    const struct join_opts opts = {.id_field = "id", .expect = UINT64_MAX};
     struct join join = {.opts = &opts, .stats = &stats};
     int rc = join_open(&join, paths, 2, err);
-    join.ids = id_table_new(3);
+    join.ids = id_table_new(hash_mask);
     for (size_t i = 0; rc == 0 && i < 2; i++)
-        rc = join_lines(&join, &join.files[i], err);
+        rc = (join.format == FORMAT_CSV ? join_rows : join_lines)(&join, &join.files[i], err);
     if (rc == 0)
         rc = ids_settle(&join, err);
     join_close(&join);
@@ -145,11 +145,37 @@ static void hashes_that_collide_are_no_duplicates(void **state)
     (void)state;
     struct err err = {0};
     const char *paths[] = {ids_file("a.jsonl", 0, 300), ids_file("b.jsonl", 300, 300)};
-    assert_int_equal(ids_join(paths, &err), 0);
+    assert_int_equal(ids_join(paths, 3, &err), 0);
     const char *again[] = {ids_file("c.jsonl", 0, 300), ids_file("d.jsonl", 299, 2)};
-    assert_int_equal(ids_join(again, &err), ERR_DATA);
+    assert_int_equal(ids_join(again, 3, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "d.jsonl line 1: its 'id' is \"q299\", as that of "));
     assert_non_null(strstr(err.text, "c.jsonl line 300"));
+}
+
+/* A file of one id: a quote, so many x, and the rest. */
+static const char *long_id_file(const char *name, size_t n_x, const char *rest)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    buf_add_text(&text, "id\n\"");
+    for (size_t i = 0; i < n_x; i++)
+        buf_add_char(&text, 'x');
+    buf_addf(&text, "%s\"\n", rest);
+    return scratch_file(name, buf_str(&text));
+}
+
+/* What is read of an id again ends with any of its bytes, its quotes among them. */
+static void long_ids_differ_by_what_stands_behind_a_quote(void **state)
+{
+    (void)state;
+    for (size_t n_x = 500; n_x < 520; n_x++) {
+        struct err err = {0};
+        const char *paths[] = {long_id_file("x.csv", n_x, "\"\"a"),
+                               long_id_file("y.csv", n_x, "\"\"b")};
+        if (ids_join(paths, 0, &err))
+            fail_msg("%zu: %s", n_x, err.text);
+        const char *again[] = {paths[0], long_id_file("z.csv", n_x, "\"\"a")};
+        assert_int_equal(ids_join(again, 0, &err), ERR_DATA);
+    }
 }
 
 static void records_of_one_file_are_counted(void **state)
@@ -183,6 +209,26 @@ static void an_output_that_fails_is_not_there(void **state)
     assert_int_equal(stats.n_records, 1);
 }
 
+/* A program that is not done with its file: it writes on when the joiner has looked. */
+static void write_on(void *context, const char *text)
+{
+    (void)context, (void)text;
+    scratch_file("growing.jsonl", STR("{\"a\":1}\n{\"a\":2}\n"));
+}
+
+static void a_file_that_grows_while_it_is_converted_is_refused(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct join_stats stats = {0};
+    const struct join_opts opts = {.expect = UINT64_MAX, .note = write_on};
+    const char *paths[] = {scratch_file("growing.jsonl", STR("{\"a\":1}"))};
+    const char *out = scratch_path("grown.json");
+    assert_int_equal(join_files(&opts, paths, 1, out, &stats, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "had 1 records when it was looked at, and now has 2"));
+    assert_false(path_exists(out));
+}
+
 static int cleanup(void **state)
 {
     (void)state;
@@ -195,8 +241,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_find_rows_as_one_byte_at_a_time_does),
         cmocka_unit_test(hashes_that_collide_are_no_duplicates),
+        cmocka_unit_test(long_ids_differ_by_what_stands_behind_a_quote),
         cmocka_unit_test(records_of_one_file_are_counted),
         cmocka_unit_test(an_output_that_fails_is_not_there),
+        cmocka_unit_test(a_file_that_grows_while_it_is_converted_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }

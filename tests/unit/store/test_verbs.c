@@ -16,6 +16,7 @@
 #include "cli/cmd.h"
 #include "cli/tail.h"
 #include "data/merge.h"
+#include "data/source.h"
 #include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
@@ -30,6 +31,13 @@ int out_format_parse(struct str text, enum out_format *out, struct err *err)
     (void)text, (void)err;
     *out = OUT_JSONL;
     return 0;
+}
+
+/* Of verbs that are not here. */
+int record_format_parse(struct str text, enum record_format *out, struct err *err)
+{
+    (void)text, (void)out;
+    return fail(err, ERR_USAGE, "no verb about runs has it");
 }
 
 /* These runs are none of shards; tests/cli/shards.bats has such. */
