@@ -301,6 +301,8 @@ void life_over(struct life *life)
         death_log(life, death, how, buf_str(&tail));
     if (life->shard && death_of[death] == GONE_OOM)
         shard_oom_tell(life);
+    if (life->shard)
+        shard_input_drop(life);
     life->is_over = true;
     busy_end(life);
     burst_end(life);

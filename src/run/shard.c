@@ -30,7 +30,7 @@ struct shard_life {
     enum shard_phase phase;
     uint64_t shard, batch;
     uint32_t attempt;
-    bool has_input; /* a file of ours, removed with it */
+    bool has_input; /* a file of ours, until its end */
     struct template_values values;
     struct buf text; /* holds them */
     char **command;
@@ -45,12 +45,18 @@ struct shard_life {
     struct marker markers[2]; /* of stdout and stderr */
 };
 
+void shard_input_drop(struct life *life)
+{
+    struct shard_life *shard = life->shard;
+    if (shard->has_input)
+        unlink(shard->values.of[PLACE_INPUT].at);
+    shard->has_input = false;
+}
+
 void shard_life_free(struct shard_life *shard)
 {
     if (!shard)
         return;
-    if (shard->has_input)
-        unlink(shard->values.of[PLACE_INPUT].at);
     buf_release(&shard->text);
     buf_release(&shard->pattern);
     shard_command_free(shard->command);

@@ -90,6 +90,8 @@ MUST_CHECK int shards_restore(struct session *s, struct err *err);
 /* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
 const char *shard_cause_text(enum feed_cause cause);
 void shard_life_free(struct shard_life *shard);
+/* Before its end is told: the shard's next attempt makes a file of that name at once. */
+void shard_input_drop(struct life *life);
 /* Fill a seat: it asks for a shard, and no process is there yet. */
 void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void shard_send(struct life *life, uint64_t shard, uint32_t attempt);

@@ -147,6 +147,22 @@ END
     same all.jsonl stdin.jsonl
 }
 
+@test "{input} is there for the next attempt, whichever worker makes it and however soon" {
+    worker late <<'END'
+#!/bin/sh
+[ -e "$1" ] || { echo "no input" >>lost; exit 4; }
+[ "$3" = 1 ] || [ -e well ] || { touch well; sleep 0.05; exit 3; }
+cp "$1" "$2"
+END
+    seq 10 >in.txt
+    for _ in $(seq 20); do
+        rm -f well
+        map in.txt --fresh -f --shards 2 -g cpu:2 -o out.txt -- ./late {input} {output} {shard}
+        ended_with 0
+        [ ! -e lost ]
+    done
+}
+
 # A shard from item 20 on waits for the file `go`.
 gate() {
     ranger
