@@ -386,6 +386,10 @@ static void rows_that_no_muster_writes_are_refused(void **state)
         {"INSERT INTO ranges VALUES (2, 5, 1, 0, 5, 0, 1, NULL, 9)", "has a result already"},
         {"DELETE FROM progress", "its table progress is empty"},
         {"UPDATE progress SET next_part = -1", "its table progress is out of range"},
+        {"UPDATE ranges SET part = -1", "is damaged: results in part -1"},
+        {"UPDATE ranges SET part = 9000000000", "is damaged: results in part 9000000000"},
+        {"UPDATE ranges SET offset = -90", "is damaged: results end at byte -60 of part 1"},
+        {"UPDATE ranges SET bytes = 9223372036854775807, offset = 1", "1.part"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         cleanup_free char *dir = xasprintf("%s/run-%zu", (const char *)*state, i);
@@ -403,6 +407,9 @@ static void rows_that_no_muster_writes_are_refused(void **state)
         int rc = store_open(&store, dir, STORE_RESUME, &err);
         if (rc == 0) {
             rc = store_done(store, &spans, &n_spans, &err);
+            if (rc == 0)
+                rc = store_check_parts(store, &err);
+            free(spans);
             store_close(store);
         }
         if (rc != ERR_DATA || !strstr(err.text, cases[i].words))
