@@ -254,10 +254,20 @@ static void collect_run(uv_work_t *work)
 static void on_collected(uv_work_t *work, int status)
 {
     struct life *life = work->data;
+    struct session *s = life->session;
     (void)status;
-    session_now(life->session);
+    session_now(s);
     life->shard->phase = SHARD_SETTLED;
     life_over(life);
+    session_stop_again(s);
+}
+
+bool shards_are_ending(const struct session *s)
+{
+    for (uint32_t p = 0; s->shards && p < s->n_places; p++)
+        if (s->places[p].life && s->places[p].life->shard->phase == SHARD_COLLECTING)
+            return true;
+    return false;
 }
 
 bool shard_is_settled(struct life *life, bool ended_well)

@@ -114,6 +114,8 @@ struct shard_progress {
 struct shard_progress shard_progress_of(const struct life *life);
 /* Its process is gone. False: its file is looked at first, then life_over is called again. */
 bool shard_is_settled(struct life *life, bool ended_well);
+/* Is a shard's process gone, and its file looked at? */
+bool shards_are_ending(const struct session *s);
 /* Out of memory: at which batch, so that it can be smaller the next time. */
 void shard_oom_tell(struct life *life);
 /* It ended well: hand the result over. False: there is none, and `how` says why. */

@@ -189,6 +189,44 @@ END
     [ "$(wc -l <shards_seen)" = 8 ]
 }
 
+# A shard at 0 ends at once, and its file is long on its way to the disk; the other one does not end.
+half_begin() {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    worker half <<'END'
+#!/bin/sh
+[ "$1" = 0 ] || [ -e go ] || sleep 1000
+echo "$1" >>shards_seen
+echo "$1" >"$2"
+END
+    LD_PRELOAD=$SLOW_FS map_begin --items 2 -g cpu:2 -o out.txt --collect '{shard}.slow-disk' -- ./half {shard} {shard}.slow-disk
+    wait_for test -e syncing
+    kill -TERM "$PID"
+    wait_for holds "$(run_dir)/orchestrator.log" "SIGTERM: ending the workers"
+}
+
+half_end() {
+    touch synced
+    map_end
+    ended_with 143
+    touch go
+    run limited "$MUSTER" resume latest
+    ended_with 0
+    [ "$(cat out.txt)" = $'0\n1' ]
+}
+
+@test "ended while the file of a shard that is done is looked at: it is done" {
+    half_begin
+    half_end
+    [ "$(cat shards_seen)" = $'0\n1' ]
+}
+
+@test "ended twice: a file that is looked at is not waited for" {
+    half_begin
+    kill -TERM "$PID"
+    wait_for holds "$(run_dir)/orchestrator.log" "cpu_1 ended"
+    half_end
+}
+
 ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" -ge "$1" ]; }
 
 @test "the same command again goes on, with the shards that it began with" {
