@@ -37,6 +37,7 @@ struct shards {
     char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir;         /* in the run's folder */
     enum record_format format;    /* of the shards' files; FORMAT_AUTO: their names say it */
+    bool is_union;                /* columns that only some of the files have are put together */
     bool is_counted;              /* one record for each item is asked for */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards]; those committed have a path */
@@ -51,6 +52,8 @@ bool shard_is_asked(const struct map_request *request);
 MUST_CHECK int shard_check(const struct map_request *request, struct err *err);
 /* -o names a folder, by the slash at its end: the shards' files go there as they are. */
 bool shard_output_is_folder(const char *out_path);
+/* The extension of what cannot be joined, in any case of letters; else NULL. */
+const char *shard_joinless(const char *path);
 
 /* ---- the run ---- */
 

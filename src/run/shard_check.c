@@ -128,7 +128,7 @@ static int inputs_check(const struct map_request *r, struct err *err)
 }
 
 /* What the joiner cannot read. A name of none of these and of no known format is read as lines. */
-static const char *joinless_extension(const char *path)
+const char *shard_joinless(const char *path)
 {
     static const char *const joinless[] = {
         ".pt",  ".pth", ".npy", ".npz",     ".safetensors", ".parquet", ".arrow", ".feather",
@@ -148,9 +148,9 @@ static int formats_check(const struct map_request *r, struct err *err)
     if (!r->out_path || shard_output_is_folder(r->out_path))
         return 0;
     if (!joinless && r->collect)
-        joinless = joinless_extension(r->collect);
+        joinless = shard_joinless(r->collect);
     if (!joinless)
-        joinless = joinless_extension(r->out_path);
+        joinless = shard_joinless(r->out_path);
     if (!joinless)
         return 0;
     return fail(err, ERR_USAGE,

@@ -268,7 +268,7 @@ static int files_write(struct session *s, const struct shard_files *files,
     struct join_opts opts = {.format = s->shards->format,
                              .out_format = s->request->format_out,
                              .id_field = s->request->id_field,
-                             .is_union = s->request->is_union,
+                             .is_union = s->shards->is_union,
                              .expect = files->n_records,
                              .force = s->request->overwrite,
                              .note = s->log ? join_note : NULL,
@@ -374,6 +374,18 @@ int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
     return rc;
 }
 
+/* Files of any kind are put into a folder, and only those of records into one file. */
+static int joinable_check(const struct shard_files *files, struct err *err)
+{
+    const char *joinless = files->len > 0 ? shard_joinless(files->paths[0]) : NULL;
+    if (!joinless)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "%s files cannot be joined into one; those of the shards that are done lie where "
+                "%s does",
+                joinless, files->paths[0]);
+}
+
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
                   struct merge_stats *stats, struct err *err)
 {
@@ -385,6 +397,8 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
         rc = rows_read(&s, err);
     if (rc == 0 && *are_there)
         rc = files_gather(&s, &files, err);
+    if (rc == 0)
+        rc = joinable_check(&files, err);
     if (rc == 0 && *are_there && files.len > 0)
         rc = files_write(&s, &files, stats, err);
     if (*are_there)

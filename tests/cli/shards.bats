@@ -521,6 +521,39 @@ progress_is_known() { [ "$(jq -r '.done' muster-runs/latest/status.json)" -ge 10
     says "20/40"
 }
 
+# Shard 2 waits for ever; the others leave rows of CSV, or what the name's end says, in files called so.
+some_begin() {
+    worker some <<'END'
+#!/bin/sh
+[ "$1" = 2 ] && sleep 1000
+printf 'id,%s\n%s,2\n' "$3" "$1" >"$2"
+END
+    map_begin --items 3 --shards 3 -g cpu:3 "$@"
+    wait_for ledger_has 2
+}
+
+@test "muster results reads the shards' files as the run does" {
+    some_begin -o out.csv --collect 'x{shard}' --union -- ./some {shard} x{shard} 'b{shard}'
+    run "$MUSTER" results
+    ended_with 0
+    [ "${output/muster*/}" = $'id,b0,b1\n0,2,\n1,,2\n' ]
+    run "$MUSTER" results -o so-far/
+    ended_with 2
+    says "-o so-far/ names a folder; the results go into one file"
+    [ ! -e so-far ]
+    kill -TERM "$PID"
+    map_end
+}
+
+@test "muster results says where files are that cannot be joined" {
+    some_begin -o out/ --collect 'x{shard}.pt' -- ./some {shard} x{shard}.pt b
+    run "$MUSTER" results
+    ended_with 2
+    says ".pt files cannot be joined into one; those of the shards that are done lie where $PWD/x0.pt does"
+    kill -TERM "$PID"
+    map_end
+}
+
 refused() {
     local words=$1
     shift
