@@ -52,7 +52,7 @@ bool shard_is_asked(const struct map_request *request);
 MUST_CHECK int shard_check(const struct map_request *request, struct err *err);
 /* -o names a folder, by the slash at its end: the shards' files go there as they are. */
 bool shard_output_is_folder(const char *out_path);
-/* The extension of what cannot be joined, in any case of letters; else NULL. */
+/* The extension of what cannot be joined, in small letters; else NULL. */
 const char *shard_joinless(const char *path);
 
 /* ---- the run ---- */

@@ -554,6 +554,22 @@ END
     map_end
 }
 
+@test "files that the shards have packed are counted, and joined as what they hold" {
+    worker packed <<'END'
+#!/bin/sh
+seq "$1" $(($1 + $2 - 1)) | sed 's/.*/{"id":&}/' | $3 >"$4"
+END
+    map --items 5 -g cpu:2 -o out.jsonl --collect '{shard}.jsonl.gz' -- ./packed {start} {count} gzip {shard}.jsonl.gz
+    ended_with 0
+    is_whole 5
+    map --items 5 -g cpu:2 -f -o out.jsonl --collect 'x{shard}.zst' -- ./packed {start} {count} zstd x{shard}.zst
+    ended_with 0
+    is_whole 5
+    map --items 5 -g cpu:2 -r 0 -o 4.jsonl --collect 'x{shard}.zst' -- ./packed {start} 2 zstd x{shard}.zst
+    ended_with 1
+    says "x0.zst holds 2 records, expected 3"
+}
+
 refused() {
     local words=$1
     shift
@@ -583,6 +599,8 @@ refused() {
         refused "--collect is for shard commands" in.txt --collect 'x*' -o o.txt -- cat
         refused "-o out/ names a folder, which is for shard commands only" in.txt -o out/ -- cat
         refused ".pt files cannot be joined into one; -o FOLDER/" --items 4 -o merged.pt --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused "o.jsonl.gz: the output is not packed" --items 4 -o o.jsonl.gz $run
+        refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.NPY.gz' -- ./ranger {start} {count} x
         refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
         refused "--join is not for shard commands" in.txt -j -o o.txt $run
         refused "--start-timeout is not for shard commands: --timeout is the limit for a whole shard" in.txt --start-timeout 1s -o o.txt $run
