@@ -32,7 +32,7 @@ struct shards {
     uint64_t n_items_done, n_items_aside; /* of shards that are committed, or given up */
     uint64_t n_items_here;                /* the former, by this session */
     uint64_t *seat_items;                 /* the same for each seat */
-    uint32_t uses;                        /* of the command's placeholders: template_uses() */
+    uint32_t uses;                        /* of the command's placeholders: template_uses_all() */
     char stamp[20];                       /* {run} */
     char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir;         /* in the run's folder */

@@ -12,17 +12,9 @@
 #include "data/unpack.h"
 #include "run/shard.h"
 
-static uint32_t command_uses(const char *const *command)
-{
-    uint32_t uses = 0;
-    for (const char *const *word = command; word && *word; word++)
-        uses |= template_uses(str_of(*word));
-    return uses;
-}
-
 bool shard_is_asked(const struct map_request *r)
 {
-    return template_is_shard(command_uses(r->command));
+    return template_is_shard(template_uses_all(r->command));
 }
 
 bool shard_output_is_folder(const char *out_path)
@@ -97,7 +89,7 @@ static int no_shards_check(const struct map_request *r, struct err *err)
 
 static int uses_check(const struct map_request *r, struct err *err)
 {
-    uint32_t uses = command_uses(r->command);
+    uint32_t uses = template_uses_all(r->command);
     bool has_output = uses & 1u << PLACE_OUTPUT;
     if (!has_output && !r->collect)
         return fail(err, ERR_USAGE,

@@ -223,14 +223,6 @@ static const char *output_extension(const struct map_request *r)
     return shard_output_is_folder(r->out_path) ? "" : path_extension(r->out_path);
 }
 
-static uint32_t uses_of(const struct map_request *r)
-{
-    uint32_t uses = r->collect ? template_uses(str_of(r->collect)) : 0;
-    for (const char *const *word = r->command; *word; word++)
-        uses |= template_uses(str_of(*word));
-    return uses;
-}
-
 static int names_check(const struct session *s, const struct shards *shards, struct err *err)
 {
     const char *collect = s->request->collect;
@@ -281,7 +273,7 @@ int shards_begin(struct session *s, struct err *err)
     bool is_there = false;
     s->shards = shards;
     uv_mutex_init(&shards->source_lock);
-    shards->uses = uses_of(s->request);
+    shards->uses = template_uses_all(s->request->command);
     shards->extension = output_extension(s->request);
     shards->is_union = s->request->is_union;
     format_choose(s->request, shards);

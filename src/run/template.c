@@ -112,6 +112,14 @@ uint32_t template_uses(struct str text)
     return uses;
 }
 
+uint32_t template_uses_all(const char *const *words)
+{
+    uint32_t uses = 0;
+    for (const char *const *word = words; word && *word; word++)
+        uses |= template_uses(str_of(*word));
+    return uses;
+}
+
 bool template_is_shard(uint32_t uses)
 {
     for (size_t i = 0; i < countof(placeholders); i++)

@@ -47,7 +47,9 @@ struct template_values {
 
 /* The placeholders in a text, as bits 1 << enum placeholder. */
 uint32_t template_uses(struct str text);
-/* Of those that a list of words (NULL-terminated) uses: does one make it a shard command? */
+/* Those in any of the words of a list that ends with NULL; NULL is an empty one. */
+uint32_t template_uses_all(const char *const *words);
+/* Does one of them make it a shard command? */
 bool template_is_shard(uint32_t uses);
 /* Do they name something else for each shard? */
 bool template_tells_apart(uint32_t uses);

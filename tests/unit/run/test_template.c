@@ -98,6 +98,9 @@ static void six_placeholders_make_a_shard_command_and_the_others_do_not(void **s
     for (size_t i = 0; i < countof(none); i++)
         if (template_is_shard(template_uses(str_of(none[i]))))
             fail_msg("'%s' made one", none[i]);
+    const char *const words[] = {"run", "--gpu={gpu}", "{start}", "{start}", NULL};
+    assert_int_equal(template_uses_all(words), 1u << PLACE_GPU | 1u << PLACE_START);
+    assert_int_equal(template_uses_all(NULL), 0);
     assert_true(template_tells_apart(template_uses(STR("x_{suffix}.pt"))));
     assert_false(template_tells_apart(template_uses(STR("x_{run}_{gpu}.pt"))));
 }
