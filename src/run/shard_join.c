@@ -83,29 +83,30 @@ static int row_damaged(const struct session *s, const struct range_row *row, str
                 s->run_dir, row->part, row->first);
 }
 
-/* The lines of a row, of which there is one for each shard in it. */
+/* A shard has a row of its own, of one line: it had a process of its own, and so a part. */
 static int row_read(struct session *s, const struct range_row *row, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/parts/%u.part", s->run_dir, row->part);
     cleanup_buf struct buf bytes = BUF_INIT;
+    struct shard_result result;
+    uint64_t shard = UINT64_MAX;
+    if (row->count != 1 || row->first >= s->shards->n_shards)
+        return fail(err, ERR_DATA, "%s/run.db is damaged: a result of %lu shards from shard %lu",
+                    s->run_dir, row->count, row->first);
     int rc = file_read(path, LINES_MAX_BYTES, &bytes, err);
     if (rc)
         return rc;
     if (row->offset > bytes.len || row->bytes > bytes.len - row->offset)
         return row_damaged(s, row, err);
     struct str rest = {buf_text(&bytes) + row->offset, row->bytes}, line;
-    for (uint64_t i = 0; i < row->count; i++) {
-        struct shard_result result;
-        uint64_t shard = UINT64_MAX;
-        if (!str_next(&rest, '\n', &line) || !result_read(line, &shard, &result))
-            return row_damaged(s, row, err);
-        if (shard != row->first + i || shard >= s->shards->n_shards) {
-            free(result.path);
-            return row_damaged(s, row, err);
-        }
-        free(s->shards->results[shard].path);
-        s->shards->results[shard] = result;
+    if (!str_next(&rest, '\n', &line) || !result_read(line, &shard, &result))
+        return row_damaged(s, row, err);
+    if (shard != row->first || rest.len > 0) {
+        free(result.path);
+        return row_damaged(s, row, err);
     }
+    free(s->shards->results[shard].path);
+    s->shards->results[shard] = result;
     return 0;
 }
 

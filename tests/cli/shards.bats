@@ -261,6 +261,21 @@ ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" 
     is_whole 40
 }
 
+@test "a run.db that says more than its parts is damaged, and its shards are not taken for done" {
+    gate
+    map_begin --items 40 --shards 8 -g cpu:2 -o out.jsonl -- ./gate {start} {count} {output}
+    wait_for ledger_has 4
+    kill -TERM "$PID"
+    map_end
+    query 'update ranges set count = 2 where first = 3'
+    run "$MUSTER" results
+    ended_with 65
+    says "run.db is damaged: a result of 2 shards from shard 3"
+    run limited "$MUSTER" resume latest
+    ended_with 65
+    says "run.db is damaged: a result of 2 shards from shard 3"
+}
+
 @test "a run of shards goes on with a shard command only, and another run with none" {
     ranger
     seq 4 >in.txt

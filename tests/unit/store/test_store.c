@@ -417,6 +417,26 @@ static void rows_that_no_muster_writes_are_refused(void **state)
     }
 }
 
+static void one_item_is_forgotten_and_never_its_neighbours(void **state)
+{
+    cleanup_free char *dir = path_join(*state, "run");
+    struct store *store = open_or_fail(dir, STORE_CREATE);
+    struct store_totals totals;
+    struct err err = {0};
+    assert_int_equal(commit_range(store, 0, 1, NULL), 0);
+    assert_int_equal(commit_range(store, 1, 3, NULL), 0);
+    assert_int_equal(store_forget(store, 0, &err), 0);
+    assert_int_equal(store_forget(store, 7, &err), 0);
+    expect_done(store, "1+3");
+    assert_int_equal(store_forget(store, 1, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "is damaged: a row of 3 items at item 1"));
+    expect_done(store, "1+3");
+    assert_int_equal(store_totals(store, &totals, NULL), 0);
+    assert_int_equal(totals.items_done, 3);
+    assert_int_equal(totals.result_bytes, 30);
+    store_close(store);
+}
+
 static void a_full_disk_stops_the_run_and_loses_nothing(void **state)
 {
     cleanup_free char *dir = path_join(*state, "run");
@@ -566,6 +586,7 @@ int main(void)
         TEST(what_is_not_ours_is_refused),
         TEST(a_damaged_database_is_named_as_data),
         TEST(rows_that_no_muster_writes_are_refused),
+        TEST(one_item_is_forgotten_and_never_its_neighbours),
         TEST(a_full_disk_stops_the_run_and_loses_nothing),
         TEST(the_careful_settings_work_alike),
         TEST(a_finished_run_is_read_in_a_folder_nobody_may_write),
