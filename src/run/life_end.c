@@ -83,7 +83,7 @@ void life_answered(struct life *life, uint64_t count)
 void life_end(struct life *life)
 {
     if (life->shard) {
-        shard_end(life);
+        shard_retire(life);
         return;
     }
     life->input_must_close = true;
@@ -122,7 +122,7 @@ void life_terminate(struct life *life, enum feed_cause cause)
     life->was_ended = true;
     guard_terminate(&life->guard);
     if (life->shard)
-        shard_terminate(life);
+        shard_retire(life);
 }
 
 static const enum feed_death death_of[] = {

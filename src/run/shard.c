@@ -225,23 +225,13 @@ struct shard_progress shard_progress_of(const struct life *life)
 
 /* ---- the end ---- */
 
-/* Nobody is there who could take long to go. */
-static void retire(struct life *life)
+/* One that has no shard yet goes at once; any other ends by itself, or is being ended. */
+void shard_retire(struct life *life)
 {
     if (life->shard->phase != SHARD_IDLE)
         return;
     life->was_ended = true;
     life_over(life);
-}
-
-void shard_end(struct life *life)
-{
-    retire(life); /* one that has a shard ends by itself */
-}
-
-void shard_terminate(struct life *life)
-{
-    retire(life);
 }
 
 static void collect_run(uv_work_t *work)

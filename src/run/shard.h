@@ -100,8 +100,8 @@ void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
 /* From now on at most so many at once: for one that has not begun. */
 void shard_batch(struct life *life, uint64_t batch);
-void shard_end(struct life *life);
-void shard_terminate(struct life *life);
+/* It gets no shard any more: one that has none goes. */
+void shard_retire(struct life *life);
 /* The shard's records, into a file at `path`. On any thread. */
 MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *path,
                                  struct err *err);
