@@ -51,10 +51,8 @@ static int find_after(const struct collect *ask, const char *folder, const char 
 static void the_new_file_is_found_among_old_ones(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "x_*"), *expected = path_join(*state, "x_new");
-    const struct collect ask = {.pattern = pattern,
-                                .is_counted = true,
-                                .format = FORMAT_LINES,
-                                .expect = 2};
+    const struct collect ask = {
+        .pattern = pattern, .is_counted = true, .format = FORMAT_LINES, .expect = 2};
     struct collected found;
     put(*state, "x_old", "old\n");
     assert_int_equal(find_after(&ask, *state, "x_new", &found, NULL), 0);
