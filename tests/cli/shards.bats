@@ -42,6 +42,20 @@ is_whole() { [ "$(jq .id out.jsonl | tr '\n' ' ')" = "$(seq -s' ' 0 $(($1 - 1)))
     [ "$(ls res | tr '\n' ' ')" = "x_cpu_0.jsonl x_cpu_1.jsonl x_cpu_2.jsonl " ]
 }
 
+@test "a shard is charged for its failure only where another has succeeded" {
+    worker twice_bad <<'END'
+#!/bin/sh
+echo "$1" >>tried
+[ "$1" -gt 0 ] || [ "$(grep -c "^$1$" tried)" -gt 1 ] || exit 3
+[ "$1" -lt 2 ] || exit 3
+echo "$1" >"$2"
+END
+    map --items 3 --shards 3 -g cpu:1 -r 0 -o out.txt -- ./twice_bad {shard} {output}
+    ended_with 1
+    [ "$(sort tried | tr '\n' ' ')" = "0 0 1 2 " ]
+    [ "$(cat out.txt)" = $'0\n1' ]
+}
+
 @test "more shards than workers: they are called by their numbers" {
     ranger
     map --items 10 --shards 4 -g cpu:2 -o out.jsonl --collect 'res/{suffix}.jsonl' -- ./ranger {start} {count} res/{suffix}.jsonl
