@@ -53,6 +53,10 @@ END
     map --items 3 --shards 3 -g cpu:1 -r 0 -o out.txt -- ./twice_bad {shard} {output}
     ended_with 1
     [ "$(sort tried | tr '\n' ' ')" = "0 0 1 2 " ]
+    rm tried
+    map -q --fresh -f --items 3 --shards 3 -g cpu:1 -r 0 -o out.txt -- ./twice_bad {shard} {output}
+    ended_with 1
+    [ "$output" = "muster: 1 shard was set aside, with reasons in out.txt.failed.jsonl; go on with: muster resume $(basename "$(run_dir)") --retry-failed" ]
     [ "$(cat out.txt)" = $'0\n1' ]
 }
 
