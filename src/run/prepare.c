@@ -378,8 +378,8 @@ static int done_read(struct session *s, struct err *err)
     rc = asides_are_done(s, err);
     if (rc)
         return rc;
-    log_add(s->log, LOG_INFO, "map", "going on: %lu items are done, %lu set aside%s",
-            totals.items_done, totals.items_aside,
+    log_add(s->log, LOG_INFO, "map", "going on: %lu %s are done, %lu set aside%s",
+            totals.items_done, shard_is_asked(s->request) ? "shards" : "items", totals.items_aside,
             cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
 }

@@ -202,6 +202,7 @@ END
     touch go
     run limited "$MUSTER" resume latest -g cpu:3
     ended_with 0
+    holds "$(run_dir)/orchestrator.log" "going on: 4 shards are done, 0 set aside"
     is_whole 40
     [ "$(sort shards_seen | uniq -d)" = "" ]
     [ "$(wc -l <shards_seen)" = 8 ]
