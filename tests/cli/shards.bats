@@ -248,6 +248,16 @@ half_end() {
 
 ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" -ge "$1" ]; }
 
+@test "muster killed half a second after a shard was done: it is done" {
+    gate
+    map_begin --items 40 --shards 2 -g cpu:2 -o out.jsonl -- ./gate {start} {count} {output}
+    wait_for grep -qs "is done at shard 0" muster-runs/latest/orchestrator.log
+    sleep 0.5
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+    ledger_has 1
+}
+
 @test "the same command again goes on, with the shards that it began with" {
     gate
     map_begin --items 40 -g cpu:4 -o out.jsonl --collect 'res/*_{run}_{suffix}.jsonl' -- ./gate {start} {count} res/x_{run}_{suffix}.jsonl
