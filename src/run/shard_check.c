@@ -14,7 +14,7 @@
 
 bool shard_is_asked(const struct map_request *r)
 {
-    return template_is_shard(template_uses_all(r->command));
+    return template_shard_word(template_uses_all(r->command)) != NULL;
 }
 
 bool shard_output_is_folder(const char *out_path)
@@ -92,9 +92,12 @@ static int uses_check(const struct map_request *r, struct err *err)
     uint32_t uses = template_uses_all(r->command);
     bool has_output = uses & 1u << PLACE_OUTPUT;
     if (!has_output && !r->collect)
-        return fail(err, ERR_USAGE,
-                    "a shard command, but nothing says where its results are: let it write to "
-                    "{output}, or name its file by --collect 'results/*_{suffix}.jsonl'");
+        return fail(
+            err, ERR_USAGE,
+            "{%s} makes this a shard command, but nothing says where its results are: let it "
+            "write to {output}, or name its file by --collect 'results/*_{suffix}.jsonl' "
+            "(in a filter { %s } with spaces stands for itself)",
+            template_shard_word(uses), template_shard_word(uses));
     if (has_output && r->collect)
         return fail(err, ERR_USAGE,
                     "{output} and --collect both name the file of a shard; leave one out");

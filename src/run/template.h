@@ -49,8 +49,8 @@ struct template_values {
 uint32_t template_uses(struct str text);
 /* Those in any of the words of a list that ends with NULL; NULL is an empty one. */
 uint32_t template_uses_all(const char *const *words);
-/* Does one of them make it a shard command? */
-bool template_is_shard(uint32_t uses);
+/* The name of one that makes it a shard command; NULL: none does. */
+const char *template_shard_word(uint32_t uses);
 /* Do they name something else for each shard? */
 bool template_tells_apart(uint32_t uses);
 /* ERR_USAGE with a "did you mean" for a word in braces that is nearly a placeholder. */

@@ -632,6 +632,8 @@ refused() {
         refused "unknown placeholder {strat} (did you mean {start}?" --items 4 -o o.txt -- ./ranger {strat} {count} {output}
         refused "unknown placeholder {sufix} (did you mean {suffix}?" --items 4 -o o.txt --collect 'x{sufix}' -- ./ranger {start} {count} x
         refused "let it write to {output}, or name its file by --collect" --items 4 -o o.txt -- ./ranger {start} {count} x
+        refused "{count} makes this a shard command" in.txt -o o.txt -- "$PYTHON" -c 'import sys; [print(f"{count}") for count, _ in enumerate(sys.stdin)]'
+        refused "(in a filter { count } with spaces stands for itself)" in.txt -o o.txt -- awk '{count}'
         refused "{output} and --collect both name the file" --items 4 -o o.txt --collect 'x{shard}' $run
         refused "--items 4 and the input in.txt: leave one out" --items 4 in.txt -o o.txt $run
         refused "--items: 0 is too small" --items 0 -o o.txt $run
@@ -658,6 +660,17 @@ refused() {
     ended_with 2
     says "the input holds no records"
     [ -z "$(ls muster-runs)" ]
+}
+
+@test "a filter's own braces, with spaces in them, are left alone" {
+    seq 4 >in.txt
+    map in.txt -g cpu:1 -o o.txt -- awk '{ count++ } { print count, "{ end }"; fflush() }'
+    ended_with 0
+    [ "$(tail -1 o.txt)" = "4 { end }" ]
+    records 2 >in.jsonl
+    map in.jsonl -g cpu:1 -o o.jsonl -- jq -c --unbuffered '.id as $input | { $input }'
+    ended_with 0
+    [ "$(cat o.jsonl)" = $'{"input":0}\n{"input":1}' ]
 }
 
 @test "none of the shards left its file: nothing is collected, and no output is made" {
