@@ -292,8 +292,10 @@ void life_over(struct life *life)
     if (life->shard)
         life_words_end(life);
     enum death death = verdict(life, &tail);
-    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN))
+    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN)) {
+        life_poll(life, STREAM_REPORT, 0); /* it has ended, which it would say again and again */
         return;
+    }
     death_describe(life, death, how);
     if (life->shard && death == DEATH_CLEAN)
         shard_end_judge(life, how);

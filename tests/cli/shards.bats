@@ -239,6 +239,16 @@ half_end() {
     [ "$(cat shards_seen)" = $'0\n1' ]
 }
 
+cpu_ticks() { sed 's/.*) //' "/proc/$PID/stat" | cut -d' ' -f12,13 | tr ' ' '+'; }
+
+@test "while a shard's file is looked at, muster waits" {
+    half_begin
+    ticks=$(cpu_ticks)
+    sleep 1
+    [ $(($(cpu_ticks) - ($ticks))) -lt 30 ]
+    half_end
+}
+
 @test "ended twice: a file that is looked at is not waited for" {
     half_begin
     kill -TERM "$PID"
