@@ -281,6 +281,22 @@ void shard_oom_tell(struct life *life)
             (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
 }
 
+/* What --collect names for the first shards, whoever works on them: as many as are compared with. */
+static void patterns_fill(const struct session *s)
+{
+    struct shards *shards = s->shards;
+    shards->n_patterns = MIN(shards->n_shards, COMPARED_MAX);
+    shards->patterns = xcalloc(shards->n_patterns, sizeof(*shards->patterns));
+    for (uint64_t k = 0; k < shards->n_patterns; k++) {
+        cleanup_buf struct buf text = BUF_INIT;
+        struct buf pattern = BUF_INIT;
+        struct template_values values;
+        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
+        template_fill_glob(str_of(s->request->collect), &values, &pattern);
+        shards->patterns[k] = buf_steal(&pattern);
+    }
+}
+
 /* Does another shard's pattern match the file as well, or is it another's already? UINT64_MAX: no. */
 static uint64_t other_owner(const struct session *s, const struct shard_life *shard)
 {
@@ -292,16 +308,12 @@ static uint64_t other_owner(const struct session *s, const struct shard_life *sh
         if (path && strcmp(path, shard->found.path) == 0)
             return k;
     }
-    for (uint64_t k = 0; k < MIN(shards->n_shards, COMPARED_MAX); k++) {
-        cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
-        struct template_values values;
-        if (k == shard->shard)
-            continue;
-        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
-        template_fill_glob(str_of(s->request->collect), &values, &pattern);
-        if (fnmatch(buf_text(&pattern), shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
+    if (!shards->patterns)
+        patterns_fill(s);
+    for (uint64_t k = 0; k < shards->n_patterns; k++)
+        if (k != shard->shard &&
+            fnmatch(shards->patterns[k], shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
             return k;
-    }
     return UINT64_MAX;
 }
 

@@ -41,7 +41,9 @@ struct shards {
     bool is_counted;              /* one record for each item is asked for */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards]; those committed have a path */
-    uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
+    char **patterns; /* [n_patterns], of --collect for the first ones; NULL until asked */
+    uint64_t n_patterns;
+    uv_mutex_t source_lock; /* inputs are written by threads of the pool, one at a time */
 };
 
 /* ---- what is asked ---- */

@@ -304,6 +304,9 @@ void shards_free(struct shards *shards)
         if (shards->suffixes)
             free(shards->suffixes[k]);
     }
+    for (uint64_t k = 0; k < shards->n_patterns; k++)
+        free(shards->patterns[k]);
+    free(shards->patterns);
     free(shards->results);
     free(shards->seat_items);
     free(shards->suffixes);
