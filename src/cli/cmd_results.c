@@ -118,6 +118,13 @@ static bool is_merged(const char *dir)
     return is_finished && !path_exists(parts);
 }
 
+static int output_check(const char *path, struct err *err)
+{
+    if (!str_ends_with(str_of(path), STR("/")) && !folder_exists(path))
+        return 0;
+    return fail(err, ERR_USAGE, "-o %s names a folder; the results go into one file", path);
+}
+
 static int results_run(struct app *app, void *request, int argc, char **argv, char **command,
                        struct err *err)
 {
@@ -126,7 +133,9 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
     cleanup_free char *dir = NULL;
     struct store *store = NULL;
     struct merge_stats stats = {0};
-    int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    int rc = output_check(ask->out_path, err);
+    if (rc == 0)
+        rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
     if (rc == 0 && is_merged(dir))
         return merged_copy(dir, ask, err);
     if (rc == 0)

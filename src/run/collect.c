@@ -25,15 +25,22 @@ static bool is_same_trace(const struct file_trace *a, const struct file_trace *b
            a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
 }
 
-static void trace_add(struct file_traces *traces, const char *path)
+/* Of a folder or a file: there is none for us. Whatever else comes back is no answer. */
+static bool says_absent(int number)
+{
+    return number == ENOENT || number == ENOTDIR || number == EACCES || number == ELOOP;
+}
+
+static int trace_add(struct file_traces *traces, const char *path, struct err *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return;
+        return says_absent(errno) ? 0 : fail_errno(err, "look at %s", path);
     traces->at = xrealloc(traces->at, (traces->len + 1) * sizeof(*traces->at));
     struct file_trace *trace = &traces->at[traces->len++];
     trace->path = xstrdup(path);
     trace_of(&st, trace);
+    return 0;
 }
 
 void file_traces_release(struct file_traces *traces)
@@ -44,18 +51,31 @@ void file_traces_release(struct file_traces *traces)
     *traces = (struct file_traces){0};
 }
 
+static int folder_unread(const char *path, int number)
+{
+    (void)path;
+    return !says_absent(number);
+}
+
+static int glob_check(int status, const char *pattern, struct err *err)
+{
+    if (status == GLOB_ABORTED)
+        return fail_errno(err, "read the folder of %s", pattern);
+    if (status == GLOB_NOSPACE)
+        return fail(err, ERR_STOPPED, "find %s: out of memory", pattern);
+    return 0;
+}
+
 static int traces_take(const struct collect *ask, struct file_traces *out, struct err *err)
 {
     glob_t found = {0};
-    if (!ask->pattern) {
-        trace_add(out, ask->path);
-        return 0;
-    }
-    int status = glob(ask->pattern, 0, NULL, &found);
-    for (size_t i = 0; status == 0 && i < found.gl_pathc; i++)
-        trace_add(out, found.gl_pathv[i]);
+    if (!ask->pattern)
+        return trace_add(out, ask->path, err);
+    int rc = glob_check(glob(ask->pattern, 0, folder_unread, &found), ask->pattern, err);
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
+        rc = trace_add(out, found.gl_pathv[i], err);
     globfree(&found);
-    return status == GLOB_ABORTED ? fail_errno(err, "read the folder of %s", ask->pattern) : 0;
+    return rc;
 }
 
 int collect_before(const struct collect *ask, struct file_traces *before, struct err *err)

@@ -103,7 +103,7 @@ static void parts_drop(struct session *s)
         log_add(s->log, LOG_WARN, "map", "%s", err.text);
 }
 
-static int unfinished(struct session *s, struct err *err)
+static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
     /* What cannot be read today cannot be read by a resume either, and mended it is another input. */
@@ -112,7 +112,6 @@ static int unfinished(struct session *s, struct err *err)
                       : s->end_signal ? signal_verb(s->end_signal)
                                       : halt_texts[s->halt];
     cleanup_free char *sentence = NULL;
-    (void)err;
     if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
@@ -225,7 +224,7 @@ int session_finish(struct session *s, struct err *err)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
-    int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s, err);
+    int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s);
     on_finish_run(s, status < 0 ? err_exit_status(status) : status);
     return status;
 }

@@ -13,7 +13,8 @@
 
 enum {
     PART_BUFFER_BYTES = 64 * 1024,
-    INTERVAL_MS = 1000
+    INTERVAL_MS = 1000,
+    PROMPT_MS = 50 /* at least between commits that are prompt: many small shards share one */
 };
 
 struct fact {
@@ -433,18 +434,30 @@ static void on_timer(uv_timer_t *timer)
         return;
     }
     ledger->job_runs = true;
+    ledger->job_began_ms = clock_now_ms();
     ledger->job_err = (struct err){0};
     ledger->work.data = ledger;
     uv_queue_work(ledger->opts.loop, &ledger->work, job_run, job_done);
 }
 
+static uint64_t delay_ms(const struct ledger *ledger, bool is_prompt)
+{
+    uint64_t next_ms = ledger->job_began_ms + PROMPT_MS, now_ms = clock_now_ms();
+    if (!is_prompt)
+        return ledger->opts.interval_ms;
+    return next_ms > now_ms ? next_ms - now_ms : 0;
+}
+
 static void commit_soon(struct ledger *ledger)
 {
-    if (ledger->timer_runs || ledger->job_runs || ledger->has_failed ||
-        batch_is_empty(&ledger->open))
+    const struct batch *open = &ledger->open;
+    bool is_prompt = ledger->opts.is_prompt && open->n_ranges + open->n_asides > 0;
+    if (ledger->job_runs || ledger->has_failed || batch_is_empty(open) ||
+        (ledger->timer_runs && !is_prompt))
         return;
     ledger->timer_runs = true;
-    uv_timer_start(&ledger->timer, on_timer, ledger->opts.interval_ms, 0);
+    uv_update_time(ledger->opts.loop);
+    uv_timer_start(&ledger->timer, on_timer, delay_ms(ledger, is_prompt), 0);
 }
 
 struct ledger *ledger_new(const struct ledger_opts *opts)

@@ -42,7 +42,8 @@ void metrics_format(const struct metrics *sums, struct buf *json_out);
 struct ledger_opts {
     struct store *store;
     uv_loop_t *loop;
-    uint64_t interval_ms; /* between group commits; 0 = 200 */
+    uint64_t interval_ms; /* between group commits; 0: a second */
+    bool is_prompt;       /* results do not wait for it: each is minutes of work */
     /* A commit failed: the disk is full, the database is gone. Called once, on the loop's thread. */
     void (*failed)(void *context, const struct err *err);
     void *context;

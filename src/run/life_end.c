@@ -83,7 +83,7 @@ void life_answered(struct life *life, uint64_t count)
 void life_end(struct life *life)
 {
     if (life->shard) {
-        shard_end(life);
+        shard_retire(life);
         return;
     }
     life->input_must_close = true;
@@ -122,7 +122,7 @@ void life_terminate(struct life *life, enum feed_cause cause)
     life->was_ended = true;
     guard_terminate(&life->guard);
     if (life->shard)
-        shard_terminate(life);
+        shard_retire(life);
 }
 
 static const enum feed_death death_of[] = {
@@ -292,8 +292,10 @@ void life_over(struct life *life)
     if (life->shard)
         life_words_end(life);
     enum death death = verdict(life, &tail);
-    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN))
+    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN)) {
+        life_poll(life, STREAM_REPORT, 0); /* it has ended, which it would say again and again */
         return;
+    }
     death_describe(life, death, how);
     if (life->shard && death == DEATH_CLEAN)
         shard_end_judge(life, how);
@@ -301,6 +303,8 @@ void life_over(struct life *life)
         death_log(life, death, how, buf_str(&tail));
     if (life->shard && death_of[death] == GONE_OOM)
         shard_oom_tell(life);
+    if (life->shard)
+        shard_input_drop(life);
     life->is_over = true;
     busy_end(life);
     burst_end(life);

@@ -378,8 +378,8 @@ static int done_read(struct session *s, struct err *err)
     rc = asides_are_done(s, err);
     if (rc)
         return rc;
-    log_add(s->log, LOG_INFO, "map", "going on: %lu items are done, %lu set aside%s",
-            totals.items_done, totals.items_aside,
+    log_add(s->log, LOG_INFO, "map", "going on: %lu %s are done, %lu set aside%s",
+            totals.items_done, shard_is_asked(s->request) ? "shards" : "items", totals.items_aside,
             cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
 }
@@ -456,8 +456,11 @@ static int store_begin(struct session *s, struct err *err)
     if (rc)
         return rc;
     s->next_number = (uint32_t)store_next_part(s->store);
-    s->ledger = ledger_new(&(struct ledger_opts){
-        .store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
+    s->ledger = ledger_new(&(struct ledger_opts){.store = s->store,
+                                                 .loop = &s->loop,
+                                                 .is_prompt = s->shards,
+                                                 .failed = ledger_failed,
+                                                 .context = s});
     s->results_are_json = s->shards || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
     rc = store_get(s->store, "results_json", &json_before, err);

@@ -319,9 +319,18 @@ void session_event(struct session *s, struct feed_event event)
     s->in_step = false;
 }
 
+/* A shard whose process has ended well is done, if its file is what it should be: that is known in a
+ * moment, and the feeder is told first. Till then nothing new is begun. */
 void session_stop(struct session *s, bool now)
 {
-    session_event(s, (struct feed_event){.kind = EV_STOP, .flag = now});
+    s->stop_waits = now && !s->has_no_patience && shards_are_ending(s);
+    session_event(s, (struct feed_event){.kind = EV_STOP, .flag = now && !s->stop_waits});
+}
+
+void session_stop_again(struct session *s)
+{
+    if (s->stop_waits)
+        session_stop(s, true);
 }
 
 void session_abort(struct session *s, const struct err *why)
@@ -538,6 +547,8 @@ static void child_ended(void *context, pid_t pid, int wait_status)
 static void on_end_signal(struct session *s, int signal)
 {
     if (s->end_signal != 0) { /* the second time: no more patience */
+        s->has_no_patience = true;
+        session_stop_again(s);
         for (uint32_t p = 0; p < s->n_places; p++)
             if (s->places[p].life)
                 guard_kill(&s->places[p].life->guard);

@@ -183,6 +183,8 @@ struct session {
     struct progress *progress;
 
     bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
+    bool stop_waits;      /* to be told to the feeder when what is ending has ended */
+    bool has_no_patience; /* a second signal: nothing is waited for */
     enum feed_halt halt;
     int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
     int end_status;       /* 75, 124: the reason has one */
@@ -201,6 +203,8 @@ void session_event(struct session *s, struct feed_event event);
 void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
 MUST_CHECK int session_loop(struct session *s, struct err *err);
 void session_stop(struct session *s, bool now);
+/* What the order to stop waited for has ended. */
+void session_stop_again(struct session *s);
 /* Give up the run because muster itself cannot go on (disk full, input gone). */
 void session_abort(struct session *s, const struct err *why);
 struct life *life_of(struct session *s, uint32_t worker);

@@ -30,7 +30,7 @@ struct shard_life {
     enum shard_phase phase;
     uint64_t shard, batch;
     uint32_t attempt;
-    bool has_input; /* a file of ours, removed with it */
+    bool has_input; /* a file of ours, until its end */
     struct template_values values;
     struct buf text; /* holds them */
     char **command;
@@ -45,12 +45,18 @@ struct shard_life {
     struct marker markers[2]; /* of stdout and stderr */
 };
 
+void shard_input_drop(struct life *life)
+{
+    struct shard_life *shard = life->shard;
+    if (shard->has_input)
+        unlink(shard->values.of[PLACE_INPUT].at);
+    shard->has_input = false;
+}
+
 void shard_life_free(struct shard_life *shard)
 {
     if (!shard)
         return;
-    if (shard->has_input)
-        unlink(shard->values.of[PLACE_INPUT].at);
     buf_release(&shard->text);
     buf_release(&shard->pattern);
     shard_command_free(shard->command);
@@ -219,23 +225,13 @@ struct shard_progress shard_progress_of(const struct life *life)
 
 /* ---- the end ---- */
 
-/* Nobody is there who could take long to go. */
-static void retire(struct life *life)
+/* One that has no shard yet goes at once; any other ends by itself, or is being ended. */
+void shard_retire(struct life *life)
 {
     if (life->shard->phase != SHARD_IDLE)
         return;
     life->was_ended = true;
     life_over(life);
-}
-
-void shard_end(struct life *life)
-{
-    retire(life); /* one that has a shard ends by itself */
-}
-
-void shard_terminate(struct life *life)
-{
-    retire(life);
 }
 
 static void collect_run(uv_work_t *work)
@@ -248,10 +244,20 @@ static void collect_run(uv_work_t *work)
 static void on_collected(uv_work_t *work, int status)
 {
     struct life *life = work->data;
+    struct session *s = life->session;
     (void)status;
-    session_now(life->session);
+    session_now(s);
     life->shard->phase = SHARD_SETTLED;
     life_over(life);
+    session_stop_again(s);
+}
+
+bool shards_are_ending(const struct session *s)
+{
+    for (uint32_t p = 0; s->shards && p < s->n_places; p++)
+        if (s->places[p].life && s->places[p].life->shard->phase == SHARD_COLLECTING)
+            return true;
+    return false;
 }
 
 bool shard_is_settled(struct life *life, bool ended_well)
@@ -275,6 +281,22 @@ void shard_oom_tell(struct life *life)
             (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
 }
 
+/* What --collect names for the first shards, whoever works on them: as many as are compared with. */
+static void patterns_fill(const struct session *s)
+{
+    struct shards *shards = s->shards;
+    shards->n_patterns = MIN(shards->n_shards, COMPARED_MAX);
+    shards->patterns = xcalloc(shards->n_patterns, sizeof(*shards->patterns));
+    for (uint64_t k = 0; k < shards->n_patterns; k++) {
+        cleanup_buf struct buf text = BUF_INIT;
+        struct buf pattern = BUF_INIT;
+        struct template_values values;
+        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
+        template_fill_glob(str_of(s->request->collect), &values, &pattern);
+        shards->patterns[k] = buf_steal(&pattern);
+    }
+}
+
 /* Does another shard's pattern match the file as well, or is it another's already? UINT64_MAX: no. */
 static uint64_t other_owner(const struct session *s, const struct shard_life *shard)
 {
@@ -286,16 +308,12 @@ static uint64_t other_owner(const struct session *s, const struct shard_life *sh
         if (path && strcmp(path, shard->found.path) == 0)
             return k;
     }
-    for (uint64_t k = 0; k < MIN(shards->n_shards, COMPARED_MAX); k++) {
-        cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
-        struct template_values values;
-        if (k == shard->shard)
-            continue;
-        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
-        template_fill_glob(str_of(s->request->collect), &values, &pattern);
-        if (fnmatch(buf_text(&pattern), shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
+    if (!shards->patterns)
+        patterns_fill(s);
+    for (uint64_t k = 0; k < shards->n_patterns; k++)
+        if (k != shard->shard &&
+            fnmatch(shards->patterns[k], shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
             return k;
-    }
     return UINT64_MAX;
 }
 

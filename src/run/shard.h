@@ -32,15 +32,18 @@ struct shards {
     uint64_t n_items_done, n_items_aside; /* of shards that are committed, or given up */
     uint64_t n_items_here;                /* the former, by this session */
     uint64_t *seat_items;                 /* the same for each seat */
-    uint32_t uses;                        /* of the command's placeholders: template_uses() */
+    uint32_t uses;                        /* of the command's placeholders: template_uses_all() */
     char stamp[20];                       /* {run} */
     char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir;         /* in the run's folder */
     enum record_format format;    /* of the shards' files; FORMAT_AUTO: their names say it */
+    bool is_union;                /* columns that only some of the files have are put together */
     bool is_counted;              /* one record for each item is asked for */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards]; those committed have a path */
-    uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
+    char **patterns; /* [n_patterns], of --collect for the first ones; NULL until asked */
+    uint64_t n_patterns;
+    uv_mutex_t source_lock; /* inputs are written by threads of the pool, one at a time */
 };
 
 /* ---- what is asked ---- */
@@ -51,6 +54,8 @@ bool shard_is_asked(const struct map_request *request);
 MUST_CHECK int shard_check(const struct map_request *request, struct err *err);
 /* -o names a folder, by the slash at its end: the shards' files go there as they are. */
 bool shard_output_is_folder(const char *out_path);
+/* The extension of what cannot be joined, in small letters; else NULL. */
+const char *shard_joinless(const char *path);
 
 /* ---- the run ---- */
 
@@ -90,13 +95,15 @@ MUST_CHECK int shards_restore(struct session *s, struct err *err);
 /* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
 const char *shard_cause_text(enum feed_cause cause);
 void shard_life_free(struct shard_life *shard);
+/* Before its end is told: the shard's next attempt makes a file of that name at once. */
+void shard_input_drop(struct life *life);
 /* Fill a seat: it asks for a shard, and no process is there yet. */
 void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
 void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
 /* From now on at most so many at once: for one that has not begun. */
 void shard_batch(struct life *life, uint64_t batch);
-void shard_end(struct life *life);
-void shard_terminate(struct life *life);
+/* It gets no shard any more: one that has none goes. */
+void shard_retire(struct life *life);
 /* The shard's records, into a file at `path`. On any thread. */
 MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *path,
                                  struct err *err);
@@ -112,6 +119,8 @@ struct shard_progress {
 struct shard_progress shard_progress_of(const struct life *life);
 /* Its process is gone. False: its file is looked at first, then life_over is called again. */
 bool shard_is_settled(struct life *life, bool ended_well);
+/* Is a shard's process gone, and its file looked at? */
+bool shards_are_ending(const struct session *s);
 /* Out of memory: at which batch, so that it can be smaller the next time. */
 void shard_oom_tell(struct life *life);
 /* It ended well: hand the result over. False: there is none, and `how` says why. */

@@ -6,20 +6,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/unpack.h"
 #include "run/shard.h"
-
-static uint32_t command_uses(const char *const *command)
-{
-    uint32_t uses = 0;
-    for (const char *const *word = command; word && *word; word++)
-        uses |= template_uses(str_of(*word));
-    return uses;
-}
 
 bool shard_is_asked(const struct map_request *r)
 {
-    return template_is_shard(command_uses(r->command));
+    return template_shard_word(template_uses_all(r->command)) != NULL;
 }
 
 bool shard_output_is_folder(const char *out_path)
@@ -94,12 +89,15 @@ static int no_shards_check(const struct map_request *r, struct err *err)
 
 static int uses_check(const struct map_request *r, struct err *err)
 {
-    uint32_t uses = command_uses(r->command);
+    uint32_t uses = template_uses_all(r->command);
     bool has_output = uses & 1u << PLACE_OUTPUT;
     if (!has_output && !r->collect)
-        return fail(err, ERR_USAGE,
-                    "a shard command, but nothing says where its results are: let it write to "
-                    "{output}, or name its file by --collect 'results/*_{suffix}.jsonl'");
+        return fail(
+            err, ERR_USAGE,
+            "{%s} makes this a shard command, but nothing says where its results are: let it "
+            "write to {output}, or name its file by --collect 'results/*_{suffix}.jsonl' "
+            "(in a filter { %s } with spaces stands for itself)",
+            template_shard_word(uses), template_shard_word(uses));
     if (has_output && r->collect)
         return fail(err, ERR_USAGE,
                     "{output} and --collect both name the file of a shard; leave one out");
@@ -127,36 +125,41 @@ static int inputs_check(const struct map_request *r, struct err *err)
     return 0;
 }
 
-/* What the joiner cannot read. A name of none of these and of no known format is read as lines. */
-static const char *joinless_extension(const char *path)
+/* What the joiner cannot read, packed or not. A name of none of these and of no known format is read as
+ * the output is written. */
+const char *shard_joinless(const char *path)
 {
     static const char *const joinless[] = {
-        ".pt",  ".pth", ".npy", ".npz",     ".safetensors", ".parquet", ".arrow", ".feather",
-        ".pkl", ".bin", ".h5",  ".hdf5",    ".tar",         ".zip",     ".gz",    ".zst",
-        ".xz",  ".png", ".wav", ".msgpack", ".ckpt",        ".pickle",  ".gguf",  ".tfrecord",
+        ".pt",  ".pth",     ".npy",  ".npz",    ".safetensors", ".parquet",  ".arrow", ".feather",
+        ".pkl", ".bin",     ".h5",   ".hdf5",   ".tar",         ".zip",      ".xz",    ".png",
+        ".wav", ".msgpack", ".ckpt", ".pickle", ".gguf",        ".tfrecord",
     };
-    const char *extension = path_extension(path);
+    cleanup_free char *unpacked = xstrdup(path);
+    if (packing_of_path(path) != PACK_NONE)
+        *strrchr(unpacked, '.') = '\0';
     for (size_t i = 0; i < countof(joinless); i++)
-        if (strcasecmp(extension, joinless[i]) == 0)
-            return extension;
+        if (strcasecmp(path_extension(unpacked), joinless[i]) == 0)
+            return joinless[i];
     return NULL;
 }
 
+/* Said now: the joiner would say it when all the work is done. */
 static int formats_check(const struct map_request *r, struct err *err)
 {
-    const char *joinless = NULL;
     if (!r->out_path || shard_output_is_folder(r->out_path))
         return 0;
-    if (!joinless && r->collect)
-        joinless = joinless_extension(r->collect);
+    const char *joinless = r->collect ? shard_joinless(r->collect) : NULL;
     if (!joinless)
-        joinless = joinless_extension(r->out_path);
-    if (!joinless)
-        return 0;
-    return fail(err, ERR_USAGE,
-                "%s files cannot be joined into one; -o FOLDER/, with a slash at its end, puts the "
-                "shards' files there as they are",
-                joinless);
+        joinless = shard_joinless(r->out_path);
+    if (joinless)
+        return fail(err, ERR_USAGE,
+                    "%s files cannot be joined into one; -o FOLDER/, with a slash at its end, puts "
+                    "the shards' files there as they are",
+                    joinless);
+    if (packing_of_path(r->out_path) != PACK_NONE)
+        return fail(err, ERR_USAGE,
+                    "%s: the output is not packed; pack it afterwards, or from -o -", r->out_path);
+    return 0;
 }
 
 int shard_check(const struct map_request *r, struct err *err)

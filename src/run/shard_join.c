@@ -83,29 +83,30 @@ static int row_damaged(const struct session *s, const struct range_row *row, str
                 s->run_dir, row->part, row->first);
 }
 
-/* The lines of a row, of which there is one for each shard in it. */
+/* A shard has a row of its own, of one line: it had a process of its own, and so a part. */
 static int row_read(struct session *s, const struct range_row *row, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/parts/%u.part", s->run_dir, row->part);
     cleanup_buf struct buf bytes = BUF_INIT;
+    struct shard_result result;
+    uint64_t shard = UINT64_MAX;
+    if (row->count != 1 || row->first >= s->shards->n_shards)
+        return fail(err, ERR_DATA, "%s/run.db is damaged: a result of %lu shards from shard %lu",
+                    s->run_dir, row->count, row->first);
     int rc = file_read(path, LINES_MAX_BYTES, &bytes, err);
     if (rc)
         return rc;
     if (row->offset > bytes.len || row->bytes > bytes.len - row->offset)
         return row_damaged(s, row, err);
     struct str rest = {buf_text(&bytes) + row->offset, row->bytes}, line;
-    for (uint64_t i = 0; i < row->count; i++) {
-        struct shard_result result;
-        uint64_t shard = UINT64_MAX;
-        if (!str_next(&rest, '\n', &line) || !result_read(line, &shard, &result))
-            return row_damaged(s, row, err);
-        if (shard != row->first + i || shard >= s->shards->n_shards) {
-            free(result.path);
-            return row_damaged(s, row, err);
-        }
-        free(s->shards->results[shard].path);
-        s->shards->results[shard] = result;
+    if (!str_next(&rest, '\n', &line) || !result_read(line, &shard, &result))
+        return row_damaged(s, row, err);
+    if (shard != row->first || rest.len > 0) {
+        free(result.path);
+        return row_damaged(s, row, err);
     }
+    free(s->shards->results[shard].path);
+    s->shards->results[shard] = result;
     return 0;
 }
 
@@ -268,7 +269,7 @@ static int files_write(struct session *s, const struct shard_files *files,
     struct join_opts opts = {.format = s->shards->format,
                              .out_format = s->request->format_out,
                              .id_field = s->request->id_field,
-                             .is_union = s->request->is_union,
+                             .is_union = s->shards->is_union,
                              .expect = files->n_records,
                              .force = s->request->overwrite,
                              .note = s->log ? join_note : NULL,
@@ -374,6 +375,18 @@ int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
     return rc;
 }
 
+/* Files of any kind are put into a folder, and only those of records into one file. */
+static int joinable_check(const struct shard_files *files, struct err *err)
+{
+    const char *joinless = files->len > 0 ? shard_joinless(files->paths[0]) : NULL;
+    if (!joinless)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "%s files cannot be joined into one; those of the shards that are done lie where "
+                "%s does",
+                joinless, files->paths[0]);
+}
+
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
                   struct merge_stats *stats, struct err *err)
 {
@@ -385,6 +398,8 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
         rc = rows_read(&s, err);
     if (rc == 0 && *are_there)
         rc = files_gather(&s, &files, err);
+    if (rc == 0)
+        rc = joinable_check(&files, err);
     if (rc == 0 && *are_there && files.len > 0)
         rc = files_write(&s, &files, stats, err);
     if (*are_there)

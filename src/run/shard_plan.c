@@ -156,6 +156,26 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
     return rc;
 }
 
+/* How the files are read: by whoever joins them, which may be a muster that knows of no request. */
+static int reading_write(struct session *s, const struct shards *shards, struct err *err)
+{
+    int rc = store_set(s->store, "shard_format", record_format_name(shards->format), err);
+    return rc ? rc : store_set(s->store, "shard_union", shards->is_union ? "1" : "0", err);
+}
+
+/* A run without these facts: the files' names say it. */
+static int reading_read(struct session *s, struct shards *shards, struct err *err)
+{
+    cleanup_free char *format = NULL, *is_union = NULL;
+    int rc = store_get(s->store, "shard_format", &format, err);
+    if (rc == 0)
+        rc = store_get(s->store, "shard_union", &is_union, err);
+    if (rc == 0 && format && record_format_parse(str_of(format), &shards->format, NULL) != 0)
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", s->run_dir);
+    shards->is_union = is_union && strcmp(is_union, "1") == 0;
+    return rc;
+}
+
 static int shards_resume(struct session *s, struct shards *shards, bool *is_there, struct err *err)
 {
     uint64_t n_items;
@@ -203,14 +223,6 @@ static const char *output_extension(const struct map_request *r)
     return shard_output_is_folder(r->out_path) ? "" : path_extension(r->out_path);
 }
 
-static uint32_t uses_of(const struct map_request *r)
-{
-    uint32_t uses = r->collect ? template_uses(str_of(r->collect)) : 0;
-    for (const char *const *word = r->command; *word; word++)
-        uses |= template_uses(str_of(*word));
-    return uses;
-}
-
 static int names_check(const struct session *s, const struct shards *shards, struct err *err)
 {
     const char *collect = s->request->collect;
@@ -248,6 +260,8 @@ int shards_reopen(struct session *s, bool *are_there, struct err *err)
     struct shards *shards = s->shards = xcalloc(1, sizeof(*shards));
     uv_mutex_init(&shards->source_lock);
     int rc = facts_read(s, shards, are_there, err);
+    if (rc == 0)
+        rc = reading_read(s, shards, err);
     if (rc == 0 && *are_there)
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
     return rc;
@@ -259,8 +273,9 @@ int shards_begin(struct session *s, struct err *err)
     bool is_there = false;
     s->shards = shards;
     uv_mutex_init(&shards->source_lock);
-    shards->uses = uses_of(s->request);
+    shards->uses = template_uses_all(s->request->command);
     shards->extension = output_extension(s->request);
+    shards->is_union = s->request->is_union;
     format_choose(s->request, shards);
     shards->input_dir = path_join(s->run_dir, "shard-input");
     shards->output_dir = path_join(s->run_dir, "shard-output");
@@ -271,6 +286,8 @@ int shards_begin(struct session *s, struct err *err)
         rc = names_check(s, shards, err);
     if (rc == 0 && !is_there && s->store)
         rc = facts_write(s, shards, err);
+    if (rc == 0 && s->store)
+        rc = reading_write(s, shards, err);
     if (rc == 0)
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
     shards->seat_items = xcalloc(s->n_places, sizeof(*shards->seat_items));
@@ -287,6 +304,9 @@ void shards_free(struct shards *shards)
         if (shards->suffixes)
             free(shards->suffixes[k]);
     }
+    for (uint64_t k = 0; k < shards->n_patterns; k++)
+        free(shards->patterns[k]);
+    free(shards->patterns);
     free(shards->results);
     free(shards->seat_items);
     free(shards->suffixes);

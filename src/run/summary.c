@@ -114,6 +114,16 @@ static void result_line(struct session *s, const struct merge_stats *stats,
         buf_addf(out, "%s of %s items done\n", done, known);
 }
 
+/* The status is 1, and who asked for errors alone is to hear why. */
+static void asides_say(struct session *s, uint64_t n_asides, const char *noun, const char *failed)
+{
+    bool can_retry = n_asides > s->n_malformed;
+    fprintf(stderr, "muster: %lu %s%s set aside, with reasons in %s%s%s%s\n", n_asides, noun,
+            n_asides == 1 ? " was" : "s were", failed,
+            can_retry ? "; go on with: muster resume " : "", can_retry ? summary_run_name(s) : "",
+            can_retry ? " --retry-failed" : "");
+}
+
 void summary_print(struct session *s, const struct merge_stats *stats)
 {
     struct figures f = figures_take(s);
@@ -147,6 +157,8 @@ void summary_print(struct session *s, const struct merge_stats *stats)
         buf_add_text(&out,
                      "  next       mend these records, and run them as an input of their own\n");
     log_add(s->log, LOG_INFO, "map", "%s", buf_text(&out));
+    if (s->is_quiet && stats && f.counts.aside > 0)
+        asides_say(s, f.counts.aside, noun, failed);
     if (!s->is_quiet && write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
         s->is_quiet = true;
 }

@@ -112,12 +112,20 @@ uint32_t template_uses(struct str text)
     return uses;
 }
 
-bool template_is_shard(uint32_t uses)
+uint32_t template_uses_all(const char *const *words)
+{
+    uint32_t uses = 0;
+    for (const char *const *word = words; word && *word; word++)
+        uses |= template_uses(str_of(*word));
+    return uses;
+}
+
+const char *template_shard_word(uint32_t uses)
 {
     for (size_t i = 0; i < countof(placeholders); i++)
         if (uses & 1u << i && placeholders[i].makes_shard)
-            return true;
-    return false;
+            return placeholders[i].name;
+    return NULL;
 }
 
 bool template_tells_apart(uint32_t uses)

@@ -47,8 +47,10 @@ struct template_values {
 
 /* The placeholders in a text, as bits 1 << enum placeholder. */
 uint32_t template_uses(struct str text);
-/* Of those that a list of words (NULL-terminated) uses: does one make it a shard command? */
-bool template_is_shard(uint32_t uses);
+/* Those in any of the words of a list that ends with NULL; NULL is an empty one. */
+uint32_t template_uses_all(const char *const *words);
+/* The name of one that makes it a shard command; NULL: none does. */
+const char *template_shard_word(uint32_t uses);
 /* Do they name something else for each shard? */
 bool template_tells_apart(uint32_t uses);
 /* ERR_USAGE with a "did you mean" for a word in braces that is nearly a placeholder. */

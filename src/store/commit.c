@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -272,7 +273,7 @@ int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)
     return rc;
 }
 
-static int range_forget(struct store *store, uint64_t first, struct progress *progress,
+static int range_forget(struct store *store, uint64_t item, struct progress *progress,
                         struct err *err)
 {
     sqlite3_stmt *statement = NULL;
@@ -280,19 +281,25 @@ static int range_forget(struct store *store, uint64_t first, struct progress *pr
                         &statement, err);
     if (rc)
         return rc;
-    sqlite3_bind_int64(statement, 1, (int64_t)first);
+    sqlite3_bind_int64(statement, 1, (int64_t)item);
     int step = sqlite3_step(statement);
+    int64_t count = step == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 1;
     if (step == SQLITE_ROW) {
-        progress->items_done -= (uint64_t)sqlite3_column_int64(statement, 0);
+        progress->items_done--;
         progress->result_bytes -= (uint64_t)sqlite3_column_int64(statement, 1);
         step = sqlite3_step(statement);
     }
-    rc = step == SQLITE_DONE ? 0 : db_fail(store, err, "forget");
+    if (step != SQLITE_DONE)
+        rc = db_fail(store, err, "forget");
+    else if (count != 1)
+        rc =
+            fail(err, ERR_DATA, "%s/run.db is damaged: a row of %" PRId64 " items at item %" PRIu64,
+                 store->dir, count, item);
     sqlite3_finalize(statement);
     return rc ? rc : progress_write(store, err);
 }
 
-int store_forget(struct store *store, uint64_t first, struct err *err)
+int store_forget(struct store *store, uint64_t item, struct err *err)
 {
     struct progress before = store->progress;
     int rc = durability_set(store, true, err);
@@ -300,7 +307,7 @@ int store_forget(struct store *store, uint64_t first, struct err *err)
         rc = db_run(store, SQL_BEGIN, NULL, 0, err);
     if (rc)
         return rc;
-    rc = range_forget(store, first, &store->progress, err);
+    rc = range_forget(store, item, &store->progress, err);
     if (rc == 0)
         rc = db_run(store, SQL_COMMIT, NULL, 0, err);
     if (rc)

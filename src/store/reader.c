@@ -67,6 +67,18 @@ static const char *column_text(sqlite3_stmt *statement, int column)
     return (const char *)sqlite3_column_text(statement, column);
 }
 
+/* Cut to 32 bits, a number that no muster writes could be that of another part. */
+static int column_part(const struct store *store, sqlite3_stmt *statement, int column,
+                       uint32_t *out, struct err *err)
+{
+    int64_t part = sqlite3_column_int64(statement, column);
+    if (part < 0 || part > PART_MAX)
+        return fail(err, ERR_DATA, "%s/run.db is damaged: results in part %" PRId64, store->dir,
+                    part);
+    *out = (uint32_t)part;
+    return 0;
+}
+
 int range_reader_open(struct row_reader **out, struct store *store, enum range_order order,
                       struct err *err)
 {
@@ -78,10 +90,14 @@ int range_reader_next(struct row_reader *reader, struct range_row *row, struct e
     int rc = reader_step(reader, err);
     if (rc <= 0)
         return rc;
+    uint32_t part = 0;
+    int damaged = column_part(reader->store, reader->statement, 2, &part, err);
+    if (damaged)
+        return damaged;
     *row = (struct range_row){
         .first = column_u64(reader->statement, 0),
         .count = column_u64(reader->statement, 1),
-        .part = (uint32_t)sqlite3_column_int64(reader->statement, 2),
+        .part = part,
         .offset = column_u64(reader->statement, 3),
         .bytes = column_u64(reader->statement, 4),
         .seat = (uint32_t)sqlite3_column_int64(reader->statement, 5),
@@ -210,26 +226,10 @@ int store_done(struct store *store, struct item_span **out, size_t *n_out, struc
     return 0;
 }
 
-struct part_ends {
-    uint64_t *at; /* by number */
-    size_t cap;
-};
-
-static void part_end_note(struct part_ends *ends, uint64_t part, uint64_t end)
-{
-    if (part >= ends->cap) {
-        size_t cap = MAX((size_t)part + 1, 2 * ends->cap);
-        ends->at = xrealloc(ends->at, cap * sizeof(*ends->at));
-        memset(ends->at + ends->cap, 0, (cap - ends->cap) * sizeof(*ends->at));
-        ends->cap = cap;
-    }
-    ends->at[part] = MAX(ends->at[part], end);
-}
-
-static int part_check(struct store *store, size_t part, uint64_t bytes_min, struct err *err)
+static int part_check(struct store *store, uint32_t part, uint64_t bytes_min, struct err *err)
 {
     static const char cure[] = "put it back, or start over by muster map --fresh";
-    cleanup_free char *path = xasprintf("%s/parts/%zu.part", store_dir(store), part);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", store_dir(store), part);
     struct stat st;
     if (stat(path, &st) != 0 && errno == ENOENT)
         return fail(err, ERR_DATA, "%s is missing, and results of this run with it; %s", path,
@@ -242,22 +242,32 @@ static int part_check(struct store *store, size_t part, uint64_t bytes_min, stru
     return 0;
 }
 
+/* One row for each part: its number, and where the last of its results ends. */
+static const char parts_sql[] =
+    "SELECT part, max(offset + bytes) FROM ranges GROUP BY part ORDER BY part";
+
+static int part_row_check(struct store *store, sqlite3_stmt *statement, struct err *err)
+{
+    int64_t end = sqlite3_column_int64(statement, 1);
+    uint32_t part = 0;
+    int rc = column_part(store, statement, 0, &part, err);
+    if (rc == 0 && end < 0)
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: results end at byte %" PRId64 " of part %u",
+                  store->dir, end, part);
+    return rc || end == 0 ? rc : part_check(store, part, (uint64_t)end, err);
+}
+
 int store_check_parts(struct store *store, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
-    struct part_ends ends = {0};
-    int rc = db_prepare(store, "SELECT part, offset + bytes FROM ranges", &statement, err), step;
+    int rc = db_prepare(store, parts_sql, &statement, err), step = SQLITE_DONE;
     if (rc)
         return rc;
-    while ((step = sqlite3_step(statement)) == SQLITE_ROW)
-        part_end_note(&ends, column_u64(statement, 0), column_u64(statement, 1));
-    if (step != SQLITE_DONE)
+    while (rc == 0 && (step = sqlite3_step(statement)) == SQLITE_ROW)
+        rc = part_row_check(store, statement, err);
+    if (rc == 0 && step != SQLITE_DONE)
         rc = db_fail(store, err, "read");
     sqlite3_finalize(statement);
-    for (size_t part = 0; rc == 0 && part < ends.cap; part++)
-        if (ends.at[part] > 0)
-            rc = part_check(store, part, ends.at[part], err);
-    free(ends.at);
     return rc;
 }
 

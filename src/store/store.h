@@ -116,8 +116,9 @@ MUST_CHECK int store_set(struct store *store, const char *key, const char *value
 MUST_CHECK int store_get(struct store *store, const char *key, char **out, struct err *err);
 /* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
 MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err);
-/* Forget the committed range that begins at `first`, if there is one: its items are to be done again. */
-MUST_CHECK int store_forget(struct store *store, uint64_t first, struct err *err);
+/* Forget the result of an item, if there is one: it is to be done again. ERR_DATA, and nothing is
+ * forgotten, where its row holds others as well. */
+MUST_CHECK int store_forget(struct store *store, uint64_t item, struct err *err);
 /* The next free part number, another one at each call, from 1: parts of earlier incarnations are
  * never appended to. */
 uint64_t store_next_part(struct store *store);

@@ -540,6 +540,13 @@ END
     [ ! -e muster-runs ] && [ ! -e out.txt ]
 }
 
+@test "--quiet: items that were set aside are said in one line" {
+    seq 10 >in.txt
+    map -q -r 0 -g cpu:1 in.txt -o out.txt -- sh -c 'while read -r n; do [ "$n" = 5 ] && kill -9 $$; echo "$n"; done'
+    ended_with 1
+    [ "$output" = "muster: 1 item was set aside, with reasons in out.txt.failed.jsonl; go on with: muster resume $(basename "$(run_dir)") --retry-failed" ]
+}
+
 @test "--quiet: not a word when all goes well" {
     seq 30 >in.txt
     map -q -g cpu:2 in.txt -o out.txt -- cat

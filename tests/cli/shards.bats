@@ -42,6 +42,24 @@ is_whole() { [ "$(jq .id out.jsonl | tr '\n' ' ')" = "$(seq -s' ' 0 $(($1 - 1)))
     [ "$(ls res | tr '\n' ' ')" = "x_cpu_0.jsonl x_cpu_1.jsonl x_cpu_2.jsonl " ]
 }
 
+@test "a shard is charged for its failure only where another has succeeded" {
+    worker twice_bad <<'END'
+#!/bin/sh
+echo "$1" >>tried
+[ "$1" -gt 0 ] || [ "$(grep -c "^$1$" tried)" -gt 1 ] || exit 3
+[ "$1" -lt 2 ] || exit 3
+echo "$1" >"$2"
+END
+    map --items 3 --shards 3 -g cpu:1 -r 0 -o out.txt -- ./twice_bad {shard} {output}
+    ended_with 1
+    [ "$(sort tried | tr '\n' ' ')" = "0 0 1 2 " ]
+    rm tried
+    map -q --fresh -f --items 3 --shards 3 -g cpu:1 -r 0 -o out.txt -- ./twice_bad {shard} {output}
+    ended_with 1
+    [ "$output" = "muster: 1 shard was set aside, with reasons in out.txt.failed.jsonl; go on with: muster resume $(basename "$(run_dir)") --retry-failed" ]
+    [ "$(cat out.txt)" = $'0\n1' ]
+}
+
 @test "more shards than workers: they are called by their numbers" {
     ranger
     map --items 10 --shards 4 -g cpu:2 -o out.jsonl --collect 'res/{suffix}.jsonl' -- ./ranger {start} {count} res/{suffix}.jsonl
@@ -147,6 +165,22 @@ END
     same all.jsonl stdin.jsonl
 }
 
+@test "{input} is there for the next attempt, whichever worker makes it and however soon" {
+    worker late <<'END'
+#!/bin/sh
+[ -e "$1" ] || { echo "no input" >>lost; exit 4; }
+[ "$3" = 1 ] || [ -e well ] || { touch well; sleep 0.05; exit 3; }
+cp "$1" "$2"
+END
+    seq 10 >in.txt
+    for _ in $(seq 20); do
+        rm -f well
+        map in.txt --fresh -f --shards 2 -g cpu:2 -o out.txt -- ./late {input} {output} {shard}
+        ended_with 0
+        [ ! -e lost ]
+    done
+}
+
 # A shard from item 20 on waits for the file `go`.
 gate() {
     ranger
@@ -168,12 +202,71 @@ END
     touch go
     run limited "$MUSTER" resume latest -g cpu:3
     ended_with 0
+    holds "$(run_dir)/orchestrator.log" "going on: 4 shards are done, 0 set aside"
     is_whole 40
     [ "$(sort shards_seen | uniq -d)" = "" ]
     [ "$(wc -l <shards_seen)" = 8 ]
 }
 
+# A shard at 0 ends at once, and its file is long on its way to the disk; the other one does not end.
+half_begin() {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    worker half <<'END'
+#!/bin/sh
+[ "$1" = 0 ] || [ -e go ] || sleep 1000
+echo "$1" >>shards_seen
+echo "$1" >"$2"
+END
+    LD_PRELOAD=$SLOW_FS map_begin --items 2 -g cpu:2 -o out.txt --collect '{shard}.slow-disk' -- ./half {shard} {shard}.slow-disk
+    wait_for test -e syncing
+    kill -TERM "$PID"
+    wait_for holds "$(run_dir)/orchestrator.log" "SIGTERM: ending the workers"
+}
+
+half_end() {
+    touch synced
+    map_end
+    ended_with 143
+    touch go
+    run limited "$MUSTER" resume latest
+    ended_with 0
+    [ "$(cat out.txt)" = $'0\n1' ]
+}
+
+@test "ended while the file of a shard that is done is looked at: it is done" {
+    half_begin
+    half_end
+    [ "$(cat shards_seen)" = $'0\n1' ]
+}
+
+cpu_ticks() { sed 's/.*) //' "/proc/$PID/stat" | cut -d' ' -f12,13 | tr ' ' '+'; }
+
+@test "while a shard's file is looked at, muster waits" {
+    half_begin
+    ticks=$(cpu_ticks)
+    sleep 1
+    [ $(($(cpu_ticks) - ($ticks))) -lt 30 ]
+    half_end
+}
+
+@test "ended twice: a file that is looked at is not waited for" {
+    half_begin
+    kill -TERM "$PID"
+    wait_for holds "$(run_dir)/orchestrator.log" "cpu_1 ended"
+    half_end
+}
+
 ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" -ge "$1" ]; }
+
+@test "muster killed half a second after a shard was done: it is done" {
+    gate
+    map_begin --items 40 --shards 2 -g cpu:2 -o out.jsonl -- ./gate {start} {count} {output}
+    wait_for grep -qs "is done at shard 0" muster-runs/latest/orchestrator.log
+    sleep 0.5
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+    ledger_has 1
+}
 
 @test "the same command again goes on, with the shards that it began with" {
     gate
@@ -205,6 +298,21 @@ ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" 
     ended_with 0
     says "shard 1 (items 5 to 9) is run again: its file" "res/shard_1.jsonl is gone" "shard 2 (items 10 to 14) is run again" "has 10 bytes, and had 50"
     is_whole 40
+}
+
+@test "a run.db that says more than its parts is damaged, and its shards are not taken for done" {
+    gate
+    map_begin --items 40 --shards 8 -g cpu:2 -o out.jsonl -- ./gate {start} {count} {output}
+    wait_for ledger_has 4
+    kill -TERM "$PID"
+    map_end
+    query 'update ranges set count = 2 where first = 3'
+    run "$MUSTER" results
+    ended_with 65
+    says "run.db is damaged: a result of 2 shards from shard 3"
+    run limited "$MUSTER" resume latest
+    ended_with 65
+    says "run.db is damaged: a result of 2 shards from shard 3"
 }
 
 @test "a run of shards goes on with a shard command only, and another run with none" {
@@ -467,6 +575,55 @@ progress_is_known() { [ "$(jq -r '.done' muster-runs/latest/status.json)" -ge 10
     says "20/40"
 }
 
+# Shard 2 waits for ever; the others leave rows of CSV, or what the name's end says, in files called so.
+some_begin() {
+    worker some <<'END'
+#!/bin/sh
+[ "$1" = 2 ] && sleep 1000
+printf 'id,%s\n%s,2\n' "$3" "$1" >"$2"
+END
+    map_begin --items 3 --shards 3 -g cpu:3 "$@"
+    wait_for ledger_has 2
+}
+
+@test "muster results reads the shards' files as the run does" {
+    some_begin -o out.csv --collect 'x{shard}' --union -- ./some {shard} x{shard} 'b{shard}'
+    run "$MUSTER" results
+    ended_with 0
+    [ "${output/muster*/}" = $'id,b0,b1\n0,2,\n1,,2\n' ]
+    run "$MUSTER" results -o so-far/
+    ended_with 2
+    says "-o so-far/ names a folder; the results go into one file"
+    [ ! -e so-far ]
+    kill -TERM "$PID"
+    map_end
+}
+
+@test "muster results says where files are that cannot be joined" {
+    some_begin -o out/ --collect 'x{shard}.pt' -- ./some {shard} x{shard}.pt b
+    run "$MUSTER" results
+    ended_with 2
+    says ".pt files cannot be joined into one; those of the shards that are done lie where $PWD/x0.pt does"
+    kill -TERM "$PID"
+    map_end
+}
+
+@test "files that the shards have packed are counted, and joined as what they hold" {
+    worker packed <<'END'
+#!/bin/sh
+seq "$1" $(($1 + $2 - 1)) | sed 's/.*/{"id":&}/' | $3 >"$4"
+END
+    map --items 5 -g cpu:2 -o out.jsonl --collect '{shard}.jsonl.gz' -- ./packed {start} {count} gzip {shard}.jsonl.gz
+    ended_with 0
+    is_whole 5
+    map --items 5 -g cpu:2 -f -o out.jsonl --collect 'x{shard}.zst' -- ./packed {start} {count} zstd x{shard}.zst
+    ended_with 0
+    is_whole 5
+    map --items 5 -g cpu:2 -r 0 -o 4.jsonl --collect 'x{shard}.zst' -- ./packed {start} 2 zstd x{shard}.zst
+    ended_with 1
+    says "x0.zst holds 2 records, expected 3"
+}
+
 refused() {
     local words=$1
     shift
@@ -485,6 +642,8 @@ refused() {
         refused "unknown placeholder {strat} (did you mean {start}?" --items 4 -o o.txt -- ./ranger {strat} {count} {output}
         refused "unknown placeholder {sufix} (did you mean {suffix}?" --items 4 -o o.txt --collect 'x{sufix}' -- ./ranger {start} {count} x
         refused "let it write to {output}, or name its file by --collect" --items 4 -o o.txt -- ./ranger {start} {count} x
+        refused "{count} makes this a shard command" in.txt -o o.txt -- "$PYTHON" -c 'import sys; [print(f"{count}") for count, _ in enumerate(sys.stdin)]'
+        refused "(in a filter { count } with spaces stands for itself)" in.txt -o o.txt -- awk '{count}'
         refused "{output} and --collect both name the file" --items 4 -o o.txt --collect 'x{shard}' $run
         refused "--items 4 and the input in.txt: leave one out" --items 4 in.txt -o o.txt $run
         refused "--items: 0 is too small" --items 0 -o o.txt $run
@@ -496,6 +655,8 @@ refused() {
         refused "--collect is for shard commands" in.txt --collect 'x*' -o o.txt -- cat
         refused "-o out/ names a folder, which is for shard commands only" in.txt -o out/ -- cat
         refused ".pt files cannot be joined into one; -o FOLDER/" --items 4 -o merged.pt --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused "o.jsonl.gz: the output is not packed" --items 4 -o o.jsonl.gz $run
+        refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.NPY.gz' -- ./ranger {start} {count} x
         refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
         refused "--join is not for shard commands" in.txt -j -o o.txt $run
         refused "--start-timeout is not for shard commands: --timeout is the limit for a whole shard" in.txt --start-timeout 1s -o o.txt $run
@@ -509,6 +670,17 @@ refused() {
     ended_with 2
     says "the input holds no records"
     [ -z "$(ls muster-runs)" ]
+}
+
+@test "a filter's own braces, with spaces in them, are left alone" {
+    seq 4 >in.txt
+    map in.txt -g cpu:1 -o o.txt -- awk '{ count++ } { print count, "{ end }"; fflush() }'
+    ended_with 0
+    [ "$(tail -1 o.txt)" = "4 { end }" ]
+    records 2 >in.jsonl
+    map in.jsonl -g cpu:1 -o o.jsonl -- jq -c --unbuffered '.id as $input | { $input }'
+    ended_with 0
+    [ "$(cat o.jsonl)" = $'{"input":0}\n{"input":1}' ]
 }
 
 @test "none of the shards left its file: nothing is collected, and no output is made" {

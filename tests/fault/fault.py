@@ -118,6 +118,13 @@ def tree(folder: str) -> List[str]:
     return [os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names]
 
 
+def shard_items(n_items: int, n_shards: int, shard: int) -> range:
+    """Those of one shard: the remainder goes to the first ones, one each."""
+    size, more = divmod(n_items, n_shards)
+    first = shard * size + min(shard, more)
+    return range(first, first + size + (shard < more))
+
+
 def committed_items(run_dir: str) -> Set[int]:
     """What an unfinished run's ledger has, read from a copy, so that opening it changes nothing."""
     with tempfile.TemporaryDirectory(prefix="ledger-") as copy:
@@ -128,14 +135,19 @@ def committed_items(run_dir: str) -> Set[int]:
             return set()
         database = sqlite3.connect(os.path.join(copy, "run.db"))
         try:
-            if database.execute("SELECT value FROM facts WHERE key = 'state'").fetchone() == ("finished",):
+            facts = dict(database.execute("SELECT key, value FROM facts").fetchall())
+            if facts.get("state") == "finished":
                 return set()
             rows = database.execute("SELECT first, count FROM ranges").fetchall()
         except sqlite3.DatabaseError:  # made, and not yet filled
             return set()
         finally:
             database.close()
-    return {item for first, count in rows for item in range(first, first + count)}
+    done = {item for first, count in rows for item in range(first, first + count)}
+    if "shards" not in facts:
+        return done
+    n_items, n_shards = int(facts["shard_items"]), int(facts["shards"])
+    return {item for shard in done for item in shard_items(n_items, n_shards, shard)}
 
 
 class Bench:

@@ -151,6 +151,7 @@ static void read_rows(struct store *store)
         ASSERT(spans[i].count > 0 && spans[i].first + spans[i].count > spans[i].first &&
                (i == 0 || spans[i - 1].first + spans[i - 1].count < spans[i].first));
     free(spans);
+    expect_said(store_check_parts(store, &err), &err);
     char *items = NULL;
     expect_said(store_get(store, "items", &items, &err), &err);
     free(items);

@@ -39,7 +39,7 @@ static void check_template(struct str text)
     ASSERT(once.len <= text.len && braces(text) - braces(buf_str(&once)) == dropped);
     ASSERT(dropped > 0 || str_equal(text, buf_str(&once)));
     if (template_uses(text) == 0)
-        ASSERT(!template_is_shard(0) && !template_tells_apart(0));
+        ASSERT(!template_shard_word(0) && !template_tells_apart(0));
     if (template_check(text, &err) != 0)
         ASSERT(err.code == ERR_USAGE && strstr(err.text, "did you mean {"));
 }

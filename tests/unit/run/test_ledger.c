@@ -26,7 +26,7 @@ static void on_failure(void *context, const struct err *err)
     ((struct place *)context)->failure = *err;
 }
 
-static void place_open(struct place *place)
+static void place_open_as(struct place *place, uint64_t interval_ms, bool is_prompt)
 {
     *place = (struct place){.dir = "/tmp/muster-ledger-XXXXXX"};
     struct err err = {0};
@@ -36,9 +36,15 @@ static void place_open(struct place *place)
         fail_msg("%s", err.text);
     place->ledger = ledger_new(&(struct ledger_opts){.store = place->store,
                                                      .loop = &place->loop,
-                                                     .interval_ms = 5,
+                                                     .interval_ms = interval_ms,
+                                                     .is_prompt = is_prompt,
                                                      .failed = on_failure,
                                                      .context = place});
+}
+
+static void place_open(struct place *place)
+{
+    place_open_as(place, 5, false);
 }
 
 static void place_close(struct place *place)
@@ -107,6 +113,47 @@ static void a_sum_that_overflows_stays_where_it_was(void **state)
     assert_string_equal(buf_text(&text), "{\"loss\":1e+308,\"seen\":2}");
 }
 
+/* Seen by another reader, within a minute: whoever waits for the interval would wait for an hour. */
+static bool is_committed(struct place *place, uint64_t n_items)
+{
+    struct store *reader;
+    struct store_totals totals = {0};
+    assert_int_equal(store_open(&reader, place->dir, STORE_READ, NULL), 0);
+    for (int i = 0; i < 6000 && totals.items_done < n_items; i++) {
+        uv_run(&place->loop, UV_RUN_NOWAIT);
+        usleep(10000);
+        assert_int_equal(store_totals(reader, &totals, NULL), 0);
+    }
+    store_close(reader);
+    return totals.items_done == n_items;
+}
+
+static void on_awake(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+static void a_result_that_took_minutes_waits_for_no_interval(void **state)
+{
+    (void)state;
+    struct place place;
+    struct part *part;
+    uv_timer_t awake; /* a loop with nothing to wait for does not run */
+    place_open_as(&place, 3600000, true);
+    uv_timer_init(&place.loop, &awake);
+    uv_timer_start(&awake, on_awake, 3600000, 0);
+    ledger_event(place.ledger, "spawn", "{}"); /* the timer runs already */
+    assert_int_equal(part_open(place.ledger, 1, &part, NULL), 0);
+    for (uint64_t item = 0; item < 3; item++) {
+        result_add(&place, part, item, NULL);
+        assert_true(is_committed(&place, item + 1));
+    }
+    part_close(part);
+    assert_int_equal(ledger_finish(place.ledger, false, NULL), 0);
+    uv_close((uv_handle_t *)&awake, NULL);
+    place_close(&place);
+}
+
 static void a_held_commit_is_read_here_and_gone_without_a_settlement(void **state)
 {
     (void)state;
@@ -168,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_become_one_row_and_their_metrics_one_sum),
         cmocka_unit_test(a_sum_that_overflows_stays_where_it_was),
+        cmocka_unit_test(a_result_that_took_minutes_waits_for_no_interval),
         cmocka_unit_test(a_held_commit_is_read_here_and_gone_without_a_settlement),
         cmocka_unit_test(a_full_disk_is_told_once_and_nothing_is_committed_after_it),
     };

@@ -91,13 +91,17 @@ static void six_placeholders_make_a_shard_command_and_the_others_do_not(void **s
     static const char *const ones[] = {"{start}", "{count}",  "{end}",
                                        "{shard}", "a{input}", "--out={output}"};
     for (size_t i = 0; i < countof(ones); i++)
-        if (!template_is_shard(template_uses(str_of(ones[i]))))
+        if (!template_shard_word(template_uses(str_of(ones[i]))))
             fail_msg("'%s' made none", ones[i]);
     static const char *const none[] = {"{gpu}",     "{seed}",   "{suffix}", "{run}",
                                        "{{start}}", "${start}", "{print}",  "start"};
     for (size_t i = 0; i < countof(none); i++)
-        if (template_is_shard(template_uses(str_of(none[i]))))
+        if (template_shard_word(template_uses(str_of(none[i]))))
             fail_msg("'%s' made one", none[i]);
+    const char *const words[] = {"run", "--gpu={gpu}", "{start}", "{start}", NULL};
+    assert_int_equal(template_uses_all(words), 1u << PLACE_GPU | 1u << PLACE_START);
+    assert_int_equal(template_uses_all(NULL), 0);
+    assert_string_equal(template_shard_word(template_uses_all(words)), "start");
     assert_true(template_tells_apart(template_uses(STR("x_{suffix}.pt"))));
     assert_false(template_tells_apart(template_uses(STR("x_{run}_{gpu}.pt"))));
 }

@@ -386,6 +386,10 @@ static void rows_that_no_muster_writes_are_refused(void **state)
         {"INSERT INTO ranges VALUES (2, 5, 1, 0, 5, 0, 1, NULL, 9)", "has a result already"},
         {"DELETE FROM progress", "its table progress is empty"},
         {"UPDATE progress SET next_part = -1", "its table progress is out of range"},
+        {"UPDATE ranges SET part = -1", "is damaged: results in part -1"},
+        {"UPDATE ranges SET part = 9000000000", "is damaged: results in part 9000000000"},
+        {"UPDATE ranges SET offset = -90", "is damaged: results end at byte -60 of part 1"},
+        {"UPDATE ranges SET bytes = 9223372036854775807, offset = 1", "1.part"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         cleanup_free char *dir = xasprintf("%s/run-%zu", (const char *)*state, i);
@@ -403,11 +407,34 @@ static void rows_that_no_muster_writes_are_refused(void **state)
         int rc = store_open(&store, dir, STORE_RESUME, &err);
         if (rc == 0) {
             rc = store_done(store, &spans, &n_spans, &err);
+            if (rc == 0)
+                rc = store_check_parts(store, &err);
+            free(spans);
             store_close(store);
         }
         if (rc != ERR_DATA || !strstr(err.text, cases[i].words))
             fail_msg("%s: rc %d, %s", cases[i].sql, rc, err.text);
     }
+}
+
+static void one_item_is_forgotten_and_never_its_neighbours(void **state)
+{
+    cleanup_free char *dir = path_join(*state, "run");
+    struct store *store = open_or_fail(dir, STORE_CREATE);
+    struct store_totals totals;
+    struct err err = {0};
+    assert_int_equal(commit_range(store, 0, 1, NULL), 0);
+    assert_int_equal(commit_range(store, 1, 3, NULL), 0);
+    assert_int_equal(store_forget(store, 0, &err), 0);
+    assert_int_equal(store_forget(store, 7, &err), 0);
+    expect_done(store, "1+3");
+    assert_int_equal(store_forget(store, 1, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "is damaged: a row of 3 items at item 1"));
+    expect_done(store, "1+3");
+    assert_int_equal(store_totals(store, &totals, NULL), 0);
+    assert_int_equal(totals.items_done, 3);
+    assert_int_equal(totals.result_bytes, 30);
+    store_close(store);
 }
 
 static void a_full_disk_stops_the_run_and_loses_nothing(void **state)
@@ -559,6 +586,7 @@ int main(void)
         TEST(what_is_not_ours_is_refused),
         TEST(a_damaged_database_is_named_as_data),
         TEST(rows_that_no_muster_writes_are_refused),
+        TEST(one_item_is_forgotten_and_never_its_neighbours),
         TEST(a_full_disk_stops_the_run_and_loses_nothing),
         TEST(the_careful_settings_work_alike),
         TEST(a_finished_run_is_read_in_a_folder_nobody_may_write),
