@@ -114,7 +114,8 @@ static void names_add_text(struct buf *out, const struct pickle_global *names, s
     size_t n_loaded = 0;
     for (size_t i = 0; i < n_names; i++)
         n_loaded += is_loaded_by_default(&names[i]);
-    buf_addf(out, "callables and classes: %zu, %zu of them taken by torch.load's weights_only=True\n",
+    buf_addf(out,
+             "callables and classes: %zu, %zu of them taken by torch.load's weights_only=True\n",
              n_names, n_loaded);
     for (size_t i = 0; i < n_names; i++) {
         if (is_loaded_by_default(&names[i]))

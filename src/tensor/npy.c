@@ -22,10 +22,13 @@ uint64_t npy_head_bytes(struct str head)
     if (!npy_is_one(head) || head.len < NPY_VERSION_BYTES)
         return 0;
     switch (head.at[MAGIC_BYTES]) {
-    case 1: return SHORT_HEAD_BYTES + (uint64_t)le16_get(head.at + 8);
+    case 1:
+        return SHORT_HEAD_BYTES + (uint64_t)le16_get(head.at + 8);
     case 2:
-    case 3: return LONG_HEAD_BYTES + (uint64_t)le32_get(head.at + 8);
-    default: return 0;
+    case 3:
+        return LONG_HEAD_BYTES + (uint64_t)le32_get(head.at + 8);
+    default:
+        return 0;
     }
 }
 
@@ -175,16 +178,16 @@ static bool descr_bytes(struct str descr, uint64_t *bytes)
 int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
               struct err *err)
 {
-    size_t begin = npy_head_bytes(head) && head.at[MAGIC_BYTES] == 1 ? SHORT_HEAD_BYTES
-                                                                     : LONG_HEAD_BYTES;
+    size_t begin =
+        npy_head_bytes(head) && head.at[MAGIC_BYTES] == 1 ? SHORT_HEAD_BYTES : LONG_HEAD_BYTES;
     *npy = (struct npy){.data_at = npy_head_bytes(head)};
     if (npy->data_at == 0 || npy->data_at > file_bytes || npy->data_at > head.len)
         return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
                     name);
     if (!dictionary_parse((struct str){head.at + begin, (size_t)npy->data_at - begin}, npy))
         return fail(err, ERR_DATA, "%s: the head of the array is not one that numpy writes", name);
-    if (str_ends_with(npy->descr, STR("O")) || (npy->descr.at[0] == '[' &&
-        memmem(npy->descr.at, npy->descr.len, "'|O'", 4)))
+    if (str_ends_with(npy->descr, STR("O")) ||
+        (npy->descr.at[0] == '[' && memmem(npy->descr.at, npy->descr.len, "'|O'", 4)))
         return fail(err, ERR_DATA,
                     "%s: an array of Python objects is a pickle, which is not run here; save "
                     "numbers or text",

@@ -14,30 +14,31 @@
 enum pickle_kind {
     PICKLE_NONE,
     PICKLE_BOOL,
-    PICKLE_INT,       /* fits 64 bits */
-    PICKLE_LONG,      /* little-endian two's complement, as bytes */
+    PICKLE_INT,  /* fits 64 bits */
+    PICKLE_LONG, /* little-endian two's complement, as bytes */
     PICKLE_FLOAT,
-    PICKLE_TEXT,      /* UTF-8, lone surrogates allowed */
+    PICKLE_TEXT, /* UTF-8, lone surrogates allowed */
     PICKLE_BYTES,
     PICKLE_BYTEARRAY,
-    PICKLE_GLOBAL,    /* a callable or a class, by its name */
+    PICKLE_GLOBAL, /* a callable or a class, by its name */
     PICKLE_TUPLE,
     PICKLE_LIST,
-    PICKLE_DICT,      /* of pairs, as they were set: of equal keys the last counts */
+    PICKLE_DICT, /* of pairs, as they were set: of equal keys the last counts */
     PICKLE_SET,
     PICKLE_FROZENSET,
-    PICKLE_CALL,      /* REDUCE: callable(*args) */
-    PICKLE_NEW,       /* NEWOBJ: class.__new__(class, *args) */
-    PICKLE_STORAGE    /* a persistent id of torch */
+    PICKLE_CALL,   /* REDUCE: callable(*args) */
+    PICKLE_NEW,    /* NEWOBJ: class.__new__(class, *args) */
+    PICKLE_STORAGE /* a persistent id of torch */
 };
 
 typedef uint32_t pickle_id; /* of a node; 0 is none */
 
 /* 16 bytes: a pickle of 200 MB of records has five million of them. */
 struct pickle_node {
-    uint8_t kind;   /* enum pickle_kind */
-    bool truth;     /* BOOL */
-    uint32_t count; /* items, pairs or bytes; CALL and NEW: what came after, an index into `later`, 0 for none */
+    uint8_t kind; /* enum pickle_kind */
+    bool truth;   /* BOOL */
+    uint32_t
+        count; /* items, pairs or bytes; CALL and NEW: what came after, an index into `later`, 0 for none */
     union {
         int64_t integer;
         double real;
@@ -54,7 +55,7 @@ struct pickle_node {
 };
 
 struct pickle_global {
-    struct str module, name; /* borrowed */
+    struct str module, name;             /* borrowed */
     const struct pickle_callable *known; /* NULL: not one that data are made of */
 };
 
@@ -62,7 +63,7 @@ struct pickle_global {
 struct pickle_storage {
     struct str type;          /* "FloatStorage", or "UntypedStorage" */
     struct str key, location; /* "0", "cuda:1" */
-    uint64_t number; /* the key's */
+    uint64_t number;          /* the key's */
     uint64_t n_elements, element_bytes;
 };
 
@@ -79,8 +80,8 @@ struct pickle {
     struct pickle_global *globals;
     struct pickle_storage *storages;
     struct pickle_later *later;
-    size_t n_nodes, cap_nodes, n_chunks, cap_chunks, n_globals, cap_globals, n_storages, cap_storages,
-        n_later, cap_later;
+    size_t n_nodes, cap_nodes, n_chunks, cap_chunks, n_globals, cap_globals, n_storages,
+        cap_storages, n_later, cap_later;
     unsigned protocol;
     size_t n_bytes; /* read, up to and with STOP */
     pickle_id root;
@@ -118,4 +119,5 @@ pickle_id pickle_get(const struct pickle *pickle, pickle_id dict, const char *ke
 /* Item `index` of a tuple, 0 if it has no so many. */
 pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tuple, uint32_t index);
 bool pickle_to_u64(const struct pickle *pickle, pickle_id id, uint64_t *out);
-const struct pickle_later *pickle_later(const struct pickle *pickle, const struct pickle_node *call);
+const struct pickle_later *pickle_later(const struct pickle *pickle,
+                                        const struct pickle_node *call);

@@ -121,9 +121,10 @@ static int bytes_push(struct pickle_vm *vm, enum pickle_kind kind)
 {
     if (vm->operand.len > UINT32_MAX)
         return vm_fail(vm, "more than 4 GiB in one object");
-    return push_node(vm, (struct pickle_node){.kind = (uint8_t)kind,
-                                              .at = (uint64_t)(vm->operand.at - vm->pickle->text.at),
-                                              .count = (uint32_t)vm->operand.len});
+    return push_node(vm,
+                     (struct pickle_node){.kind = (uint8_t)kind,
+                                          .at = (uint64_t)(vm->operand.at - vm->pickle->text.at),
+                                          .count = (uint32_t)vm->operand.len});
 }
 
 /* Little-endian two's complement; up to 8 bytes it is an int like others. */
@@ -254,9 +255,8 @@ static struct pickle_later *later_of(struct pickle_vm *vm, pickle_id id)
             pickle->later = xrealloc(pickle->later, pickle->cap_later * sizeof(*pickle->later));
         }
         node->count = (uint32_t)pickle->n_later;
-        pickle->later[pickle->n_later++] =
-            (struct pickle_later){.items.kind = PICKLE_LIST, .pairs.kind = PICKLE_DICT,
-                                  .states.kind = PICKLE_LIST};
+        pickle->later[pickle->n_later++] = (struct pickle_later){
+            .items.kind = PICKLE_LIST, .pairs.kind = PICKLE_DICT, .states.kind = PICKLE_LIST};
     }
     return &pickle->later[node->count];
 }
@@ -359,8 +359,8 @@ static int global_push(struct pickle_vm *vm, struct str module, struct str name)
     GROW(pickle->globals, pickle->n_globals, pickle->cap_globals);
     pickle->globals[pickle->n_globals] = (struct pickle_global){
         .module = module, .name = name, .known = pickle_callable_find(module, name)};
-    return push_node(vm, (struct pickle_node){.kind = PICKLE_GLOBAL,
-                                              .global = (uint32_t)pickle->n_globals++});
+    return push_node(
+        vm, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)pickle->n_globals++});
 }
 
 /* The operand is "module\nname". */
@@ -520,4 +520,3 @@ const struct pickle_op pickle_ops[256] = {
     ['Q'] = {"BINPERSID", NO_OPERAND, op_persistent, 0},
 };
 /* clang-format on */
-

@@ -33,12 +33,11 @@ static bool operand_read(struct pickle_vm *vm, enum pickle_operand kind)
         uint8_t n_bytes;
         bool is_counted, is_signed, is_big;
     } forms[] = {
-        [UINT_1] = {1, false, false, false},   [UINT_2] = {2, false, false, false},
-        [INT_4] = {4, false, true, false},     [UINT_4] = {4, false, false, false},
-        [UINT_8] = {8, false, false, false},   [DOUBLE_8] = {8, false, false, true},
-        [COUNTED_1] = {1, true, false, false}, [COUNTED_4] = {4, true, false, false},
-        [COUNTED_4_SIGNED] = {4, true, true, false},
-        [COUNTED_8] = {8, true, false, false},
+        [UINT_1] = {1, false, false, false},         [UINT_2] = {2, false, false, false},
+        [INT_4] = {4, false, true, false},           [UINT_4] = {4, false, false, false},
+        [UINT_8] = {8, false, false, false},         [DOUBLE_8] = {8, false, false, true},
+        [COUNTED_1] = {1, true, false, false},       [COUNTED_4] = {4, true, false, false},
+        [COUNTED_4_SIGNED] = {4, true, true, false}, [COUNTED_8] = {8, true, false, false},
     };
     struct str bytes;
     if (kind == LINE)

@@ -62,7 +62,8 @@ static void slots_grow(struct pickle_vm *vm)
         *slot_find(vm, pickle->storages[i].number) = (uint32_t)(i + 1);
 }
 
-static int storage_index(struct pickle_vm *vm, const struct pickle_storage *storage, uint32_t *index)
+static int storage_index(struct pickle_vm *vm, const struct pickle_storage *storage,
+                         uint32_t *index)
 {
     struct pickle *pickle = vm->pickle;
     slots_grow(vm);
@@ -162,7 +163,8 @@ static const char *view_check(const struct pickle *pickle, const struct pickle_n
 }
 
 /* _rebuild_tensor_v3 names the type of the elements, its storage has none. */
-static uint64_t element_bytes_of(const struct pickle *pickle, const struct pickle_callable *callable,
+static uint64_t element_bytes_of(const struct pickle *pickle,
+                                 const struct pickle_callable *callable,
                                  const struct pickle_node *args)
 {
     const struct pickle_node *storage = pickle_node(pickle, pickle_item(pickle, args, 0));

@@ -105,4 +105,3 @@ int vm_memo_put(struct pickle_vm *vm, uint64_t index)
     vm->memo[index] = vm->stack[vm->n_stack - 1];
     return 0;
 }
-

@@ -166,10 +166,9 @@ static int places_check(struct safetensors *file, const char *path, uint64_t dat
         qsort(file->tensors, file->n_tensors, sizeof(*file->tensors), place_order);
     for (size_t i = 0; i < file->n_tensors; i++) {
         if (file->tensors[i].begin != at)
-            return tensor_fail(path, file->tensors[i].name,
-                               file->tensors[i].begin < at ? "overlaps another"
-                                                           : "leaves a hole before it",
-                               err);
+            return tensor_fail(
+                path, file->tensors[i].name,
+                file->tensors[i].begin < at ? "overlaps another" : "leaves a hole before it", err);
         at = file->tensors[i].end;
     }
     if (at != data_bytes)
@@ -190,8 +189,8 @@ int safetensors_read(struct safetensors *file, const char *path, int fd, uint64_
         return rc;
     uint64_t header_bytes = le64_get(length);
     if (header_bytes > SAFETENSORS_HEADER_BYTES_MAX || header_bytes > file_bytes - LENGTH_BYTES)
-        return fail(err, ERR_DATA, "%s: a header of %lu bytes, in a file of %lu", path, header_bytes,
-                    file_bytes);
+        return fail(err, ERR_DATA, "%s: a header of %lu bytes, in a file of %lu", path,
+                    header_bytes, file_bytes);
     buf_reserve(&file->header, header_bytes);
     rc = pread_exact(fd, file->header.at, header_bytes, LENGTH_BYTES, path, err);
     if (rc)

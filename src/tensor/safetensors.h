@@ -19,13 +19,13 @@ enum {
 struct safetensors_tensor {
     struct str name; /* as written in the header, with its escapes */
     struct str dtype;
-    uint64_t begin, end; /* in the data */
+    uint64_t begin, end;      /* in the data */
     uint32_t dims_at, n_dims; /* in dims */
 };
 
 struct safetensors {
     struct buf header;
-    struct str metadata; /* the object "__metadata__", empty for none */
+    struct str metadata;                /* the object "__metadata__", empty for none */
     struct safetensors_tensor *tensors; /* in the order of their places */
     uint64_t *dims;
     size_t n_tensors, cap_tensors, n_dims, cap_dims;

@@ -136,12 +136,12 @@ int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
     if (rc == 0)
         rc = records_check(file, err);
     if (rc == 0)
-        rc = zip_entry_read(&file->zip, record_find(&file->zip, "data.pkl"),
-                            TORCH_PICKLE_BYTES_MAX, &file->text, err);
+        rc = zip_entry_read(&file->zip, record_find(&file->zip, "data.pkl"), TORCH_PICKLE_BYTES_MAX,
+                            &file->text, err);
     cleanup_free char *name = xasprintf("%s: data.pkl", file->path);
     if (rc == 0)
-        rc = pickle_read(&file->pickle, buf_str(&file->text),
-                         &(struct pickle_opts){.name = name}, err);
+        rc = pickle_read(&file->pickle, buf_str(&file->text), &(struct pickle_opts){.name = name},
+                         err);
     return rc ? rc : storages_find(file, err);
 }
 

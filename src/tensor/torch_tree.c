@@ -28,8 +28,8 @@ struct shown {
     struct buf scalar, type, note;
 };
 
-#define SHOWN_INIT                \
-    {                             \
+#define SHOWN_INIT               \
+    {                            \
         .value = TREE_VALUE_INIT \
     }
 
@@ -41,10 +41,10 @@ static void shown_release(struct shown *shown)
 }
 
 static const char *const kind_names[] = {
-    [PICKLE_NONE] = "None",   [PICKLE_BOOL] = "bool",   [PICKLE_INT] = "int",
-    [PICKLE_LONG] = "int",    [PICKLE_FLOAT] = "float", [PICKLE_TEXT] = "str",
+    [PICKLE_NONE] = "None",   [PICKLE_BOOL] = "bool",           [PICKLE_INT] = "int",
+    [PICKLE_LONG] = "int",    [PICKLE_FLOAT] = "float",         [PICKLE_TEXT] = "str",
     [PICKLE_BYTES] = "bytes", [PICKLE_BYTEARRAY] = "bytearray", [PICKLE_GLOBAL] = "class",
-    [PICKLE_TUPLE] = "tuple", [PICKLE_LIST] = "list",   [PICKLE_DICT] = "dict",
+    [PICKLE_TUPLE] = "tuple", [PICKLE_LIST] = "list",           [PICKLE_DICT] = "dict",
     [PICKLE_SET] = "set",     [PICKLE_FROZENSET] = "frozenset", [PICKLE_STORAGE] = "storage",
 };
 
@@ -278,9 +278,9 @@ static void key_format(const struct pickle *pickle, pickle_id id, struct buf *ou
     else if (node->kind == PICKLE_FLOAT)
         buf_add_json_double(out, node->real);
     else
-        buf_addf(out, "(%s)", node->kind < countof(kind_names) && kind_names[node->kind]
-                                  ? kind_names[node->kind]
-                                  : "object");
+        buf_addf(out, "(%s)",
+                 node->kind < countof(kind_names) && kind_names[node->kind] ? kind_names[node->kind]
+                                                                            : "object");
 }
 
 static void pairs_show(const struct shower *s, const struct pickle_node *pairs)

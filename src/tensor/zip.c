@@ -153,8 +153,7 @@ static bool extra_apply(struct zip_entry *entry, struct str extra)
 }
 
 /* What is wrong with the record at `at`, or NULL; *len is how much it takes. */
-static const char *central_parse(struct str rest, struct zip_entry *entry,
-                                 size_t *len)
+static const char *central_parse(struct str rest, struct zip_entry *entry, size_t *len)
 {
     const char *at = rest.at;
     if (rest.len < CENTRAL_BYTES || le32_get(at) != CENTRAL_MARK)
@@ -187,8 +186,7 @@ static const char *central_parse(struct str rest, struct zip_entry *entry,
     return NULL;
 }
 
-static int directory_read(struct zip *zip, const struct directory *where,
-                          struct err *err)
+static int directory_read(struct zip *zip, const struct directory *where, struct err *err)
 {
     buf_reserve(&zip->directory, where->bytes);
     int rc = pread_exact(zip->fd, zip->directory.at, where->bytes, where->offset, zip->path, err);
@@ -216,7 +214,8 @@ static int directory_read(struct zip *zip, const struct directory *where,
 static int name_order(const void *a, const void *b, void *context)
 {
     const struct zip_entry *entries = context;
-    struct str left = entries[*(const uint32_t *)a].name, right = entries[*(const uint32_t *)b].name;
+    struct str left = entries[*(const uint32_t *)a].name,
+               right = entries[*(const uint32_t *)b].name;
     int order = memcmp(left.at, right.at, MIN(left.len, right.len));
     return order ? order : (left.len > right.len) - (left.len < right.len);
 }
@@ -272,8 +271,8 @@ static int places_check(struct zip *zip, uint64_t directory_at, struct err *err)
     int rc = 0;
     for (size_t i = 0; i < zip->n_entries && rc == 0; i++) {
         struct zip_entry *entry = &zip->entries[by_place[i]];
-        uint64_t end = i + 1 < zip->n_entries ? zip->entries[by_place[i + 1]].header_at
-                                              : directory_at;
+        uint64_t end =
+            i + 1 < zip->n_entries ? zip->entries[by_place[i + 1]].header_at : directory_at;
         size_t len = LOCAL_BYTES + entry->name.len;
         const char *wrong = NULL;
         if (i == 0 && entry->header_at != 0)
@@ -292,8 +291,7 @@ static int places_check(struct zip *zip, uint64_t directory_at, struct err *err)
     return rc;
 }
 
-int zip_read(struct zip *zip, const char *path, int fd, uint64_t file_bytes,
-             struct err *err)
+int zip_read(struct zip *zip, const char *path, int fd, uint64_t file_bytes, struct err *err)
 {
     struct directory where = {0};
     *zip = (struct zip){.path = path, .fd = fd, .file_bytes = file_bytes};

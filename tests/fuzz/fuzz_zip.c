@@ -38,8 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; rc == 0 && i < zip.n_entries; i++) {
         entry_check(&zip, &zip.entries[i]);
         for (size_t k = 0; k < i; k++)
-            ASSERT(zip.entries[k].data_at + zip.entries[k].packed_bytes <= zip.entries[i].header_at ||
-                   zip.entries[i].data_at + zip.entries[i].packed_bytes <= zip.entries[k].header_at);
+            ASSERT(
+                zip.entries[k].data_at + zip.entries[k].packed_bytes <= zip.entries[i].header_at ||
+                zip.entries[i].data_at + zip.entries[i].packed_bytes <= zip.entries[k].header_at);
     }
     ASSERT(rc || !zip_find(&zip, STR("no such name\n")));
     zip_release(&zip);
