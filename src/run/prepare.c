@@ -20,9 +20,11 @@
 #include "base/xalloc.h"
 #include "data/outfile.h"
 #include "proc/leftover.h"
+#include "run/inputs.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "run/shard.h"
+#include "run/summary.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "ui/progress.h"
@@ -161,6 +163,7 @@ static int source_take(struct session *s, struct err *err)
                                .reuse_spool = s->is_resumed,
                                .in_any_order = r->longest_first || r->weight_field,
                                .weight_field = r->weight_field};
+    s->inputs = inputs_new(r->inputs, r->n_inputs);
     if (r->n_inputs == 0) /* --items */
         return 0;
     if (!s->is_resumed)
@@ -384,10 +387,25 @@ static int done_read(struct session *s, struct err *err)
     return 0;
 }
 
+/* Its results may be of two contents, also when the input is again what it was. */
+static int resume_is_sound(struct session *s, struct err *err)
+{
+    cleanup_free char *is_changed = NULL;
+    int rc = store_get(s->store, "input_changed", &is_changed, err);
+    if (rc == 0 && is_changed)
+        rc = fail(err, ERR_DATA,
+                  "the input was written to while this run read it; start over by muster map, and "
+                  "muster results %s prints what is done",
+                  summary_run_name(s));
+    return rc;
+}
+
 static int resume_check(struct session *s, struct err *err)
 {
     struct manifest manifest;
-    int rc = manifest_read(s->run_dir, &manifest, err);
+    int rc = resume_is_sound(s, err);
+    if (rc == 0)
+        rc = manifest_read(s->run_dir, &manifest, err);
     if (rc)
         return rc;
     s->base_seed = manifest.seed;
@@ -585,6 +603,7 @@ int session_plan_shards(struct session *s, struct err *err)
 void session_plan_release(struct session *s)
 {
     source_close(s->source);
+    inputs_free(s->inputs);
     shards_free(s->shards);
     free(s->run_dir);
     free(s->run_id);

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "proc/waits.h"
+#include "run/inputs.h"
 #include "run/shard.h"
 #include "store/runs.h"
 #include "ui/progress.h"
@@ -334,6 +335,27 @@ void session_abort(struct session *s, const struct err *why)
 
 /* ---- input ---- */
 
+static void input_changed(struct session *s, const struct err *why)
+{
+    s->input_is_changed = true;
+    session_abort(s, why);
+}
+
+/* Nobody wants to learn it only in the morning. */
+static void inputs_watch(struct session *s)
+{
+    struct err err = {0};
+    if (s->end_err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
+        input_changed(s, &err);
+}
+
+static void inputs_are_copied(struct session *s)
+{
+    struct err err = {0};
+    if (inputs_copied(s->inputs, &err) != 0)
+        input_changed(s, &err);
+}
+
 static void scan_some(struct session *s)
 {
     struct err err = {0};
@@ -352,6 +374,7 @@ static void scan_some(struct session *s)
         char items[24];
         snprintf(items, sizeof(items), "%lu", source_known(s->source));
         ledger_fact(s->ledger, "items", items);
+        inputs_are_copied(s);
     }
     if (complete && s->scan_runs) {
         uv_idle_stop(&s->scan_idle);
@@ -377,6 +400,7 @@ static void on_source_readable(uv_poll_t *poll, int status, int events)
 static void scan_start(struct session *s)
 {
     if (s->shards) { /* all is known */
+        inputs_are_copied(s);
         session_event(
             s, (struct feed_event){.kind = EV_INPUT, .count = s->shards->n_shards, .flag = true});
         return;
@@ -520,6 +544,7 @@ static void on_tick(uv_timer_t *timer)
         if (s->places[p].life)
             life_hungry_check(s->places[p].life);
     memory_check(s);
+    inputs_watch(s);
     run_limit_check(s);
     console_flush(s->console, s->now_ms, false);
     static const unsigned every = 10;

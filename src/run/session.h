@@ -8,7 +8,7 @@
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
- *   asides.c   what failed
+ *   asides.c   what failed                        inputs.c   do the files stay as they are?
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
@@ -30,6 +30,7 @@
 #include "run/request.h"
 #include "store/store.h"
 
+struct inputs;
 struct session;
 struct shards;
 struct shard_life;
@@ -143,6 +144,8 @@ struct session {
     struct store *store;
     struct ledger *ledger;
     struct source *source;
+    struct inputs *inputs; /* its files, as they were */
+    bool input_is_changed; /* one was written to: no resume may go on with this run */
     struct device_list devices;
     size_t *chosen, n_chosen;
     struct device_locks locks;
