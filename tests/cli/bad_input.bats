@@ -208,7 +208,7 @@ END
     for output_name in in.txt ./in.txt link.txt; do
         map --force -g cpu:1 in.txt -o $output_name -- sed -u 's/^/x/'
         ended_with 2
-        says "in.txt is input and output"
+        says "in.txt is the output as well"
     done
     same in.txt copy.txt
 }

@@ -105,3 +105,54 @@ END
     seq 100 >want.txt
     same out.txt want.txt
 }
+
+# A run whose second shard fails, so that there is something to write into *.failed.jsonl.
+half_worker() {
+    worker half <<'END'
+#!/bin/sh
+[ "$1" = 0 ] && cp in.txt "$2"
+END
+}
+
+@test "an input in the output folder, or beside it where failed items go, is not written over" {
+    half_worker
+    seq 4 >in.txt
+    seq 4 >out.failed.jsonl
+    cp out.failed.jsonl want.txt
+    map -g cpu:1 --shards 2 --any-count out.failed.jsonl -o out/ -- ./half {shard} {output}
+    ended_with 2
+    says "out.failed.jsonl is where the failed items are written to" "name another output"
+    same out.failed.jsonl want.txt
+    mkdir out
+    cp want.txt out/shard_0.txt
+    ln -s out/shard_0.txt link.txt
+    local input
+    for input in out/shard_0.txt ./out/../out/shard_0.txt link.txt; do
+        map -f -g cpu:1 --shards 2 --any-count --collect 'made/{suffix}.txt' "$input" -o out/ -- ./half {shard} {suffix}
+        ended_with 2
+        says "lies in the output folder out/" "name another folder"
+    done
+    same out/shard_0.txt want.txt
+}
+
+@test "an input is not what the output is written to before it is put in place" {
+    seq 4 >out.txt.new
+    map -f -g cpu:1 out.txt.new -o out.txt -- cat
+    ended_with 2
+    says "out.txt.new is where the output is written to before it is put in place"
+    [ -s out.txt.new ]
+}
+
+@test "an input in the folder of --run-dir is not one of the run's own files" {
+    mkdir run
+    seq 4 >run/failed.jsonl
+    cp run/failed.jsonl want.txt
+    map -g cpu:1 --run-dir run run/failed.jsonl -o - -- cat
+    ended_with 2
+    says "run/failed.jsonl is where the run writes its own failed.jsonl" "--run-dir"
+    same run/failed.jsonl want.txt
+    [ "$(ls run)" = failed.jsonl ]
+    seq 4 >run/in.txt
+    map -g cpu:1 --run-dir run run/in.txt -o - -- cat
+    ended_with 0
+}
