@@ -84,7 +84,7 @@ int db_exec(struct store *store, const char *sql, struct err *err)
 {
     if (sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK)
         return 0;
-    return db_fail(store, err, store->mode == STORE_READ ? "read" : "write");
+    return db_fail(store, err, store->mode >= STORE_READ ? "read" : "write");
 }
 
 int db_prepare(struct store *store, const char *sql, sqlite3_stmt **out, struct err *err)

@@ -423,6 +423,24 @@ END
     says "$PWD/out.txt is no longer there"
 }
 
+@test "a look at a finished run, as of a map that is refused, leaves nothing in its folder" {
+    seq 5 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    ls -A "$(run_dir)" >before
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 2
+    says "the output out.txt exists"
+    run limited "$MUSTER" ls
+    says "finished"
+    run limited "$MUSTER" status
+    ended_with 0
+    resume latest
+    ended_with 0
+    ls -A "$(run_dir)" >after
+    same before after
+}
+
 @test "--detach leaves the terminal; status and results work while it runs" {
     gated
     run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated
