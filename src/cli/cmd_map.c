@@ -124,8 +124,8 @@ static const struct opt map_opts[] = {
     {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(weight_field)},
     {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(seed)},
     COMMON_OPTS,
-    {OPT_TEXT, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
-    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
+    {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
     {OPT_FLAG, 0, "fresh", NULL, "start over, also where an unfinished run of the same command is there", FIELD(fresh)},
     {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(dry_run)},
     {OPT_END},
@@ -135,7 +135,7 @@ static const struct opt resume_opts[] = {
     COMMON_OPTS,
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
     {OPT_END},
 };
 /* clang-format on */

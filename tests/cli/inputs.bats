@@ -135,6 +135,19 @@ END
     same out/shard_0.txt want.txt
 }
 
+@test "an empty path is no folder for runs" {
+    seq 4 >in.txt
+    local option
+    for option in --run-dir= --runs-dir=; do
+        map -g cpu:1 "$option" in.txt -o out.txt -- cat
+        ended_with 2
+        says "${option%=}: expected a path, found ''"
+    done
+    run limited "$MUSTER" ls --runs-dir ''
+    ended_with 2
+    [ "$(ls)" = in.txt ]
+}
+
 @test "an input is not what the output is written to before it is put in place" {
     seq 4 >out.txt.new
     map -f -g cpu:1 out.txt.new -o out.txt -- cat

@@ -65,7 +65,7 @@ static bool opt_is_set(void *request, const struct cmd *cmd, const char *name, c
             continue;
         if (opt->kind == OPT_FLAG)
             *(bool *)((char *)request + opt->offset) = true;
-        else if (opt->kind == OPT_TEXT)
+        else if (opt->kind == OPT_TEXT || opt->kind == OPT_PATH)
             *(const char **)((char *)request + opt->offset) = value;
         else
             *(uint64_t *)((char *)request + opt->offset) = strtoull(value, NULL, 10);
