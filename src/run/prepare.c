@@ -340,7 +340,7 @@ static int by_first(const void *a, const void *b)
 /* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
 static int asides_are_done(struct session *s, struct err *err)
 {
-    struct row_reader *reader;
+    struct row_reader *reader = NULL;
     struct aside_row row;
     if (s->aside_before == 0)
         return 0;

@@ -423,6 +423,20 @@ END
     says "$PWD/out.txt is no longer there"
 }
 
+@test "a table of failed items that cannot be read is named" {
+    seq 5 >in.txt
+    worker picky <<'END'
+#!/bin/sh
+while read -r n; do [ "$n" = 3 ] && exit 1; echo "$n"; done
+END
+    map -g cpu:1 --retries 0 in.txt -o out.txt -- ./picky
+    ended_with 1
+    sqlite3 "$(run_dir)/run.db" 'ALTER TABLE asides RENAME COLUMN place TO spot'
+    resume
+    ended_with 1
+    says "run.db" "place"
+}
+
 @test "a look at a finished run, as of a map that is refused, leaves nothing in its folder" {
     seq 5 >in.txt
     map -g cpu:1 in.txt -o out.txt -- cat
