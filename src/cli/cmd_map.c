@@ -294,11 +294,13 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     struct map_options options = {0};
     size_t n_old = list_len(manifest->argv);
     cleanup_free char **old = words_copy(manifest->argv, n_old);
+    cleanup_free char *usual_root = runs_root(NULL); /* before the folder of work is the run's */
     cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
     int rc = options_replay(&options, old, n_old, again, app->argc, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
     options.request.resume_dir = dir;
+    options.request.usual_root = usual_root;
     options.request.retry_failed = typed->request.retry_failed;
     if (command && command[0])
         options.request.command = (const char *const *)command;

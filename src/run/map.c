@@ -79,7 +79,7 @@ static int open_run_compare(const struct map_request *r, char **dir,
         return fail(err, ERR_UNAVAILABLE,
                     "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
                     "or name another output",
-                    path_basename(*dir), r->out_path, path_basename(*dir));
+                    path_basename(*dir), r->out_path, run_typed(*dir, r->usual_root));
     if (!is_running && !*unfinished && is_same_work(r, manifest))
         *unfinished = steal_ptr(dir);
     return 0;
@@ -233,7 +233,9 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
             const struct map_request *request, struct err *err)
 {
     struct map_request r = *request;
-    cleanup_free char *again = NULL;
+    cleanup_free char *again = NULL, *usual_root = runs_root(NULL);
+    if (!r.usual_root)
+        r.usual_root = usual_root;
     log->console_quiet = quiet;
     log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;

@@ -423,6 +423,44 @@ END
     says "$PWD/out.txt is no longer there"
 }
 
+# What the last words say to type.
+advised() { grep -o 'muster resume [^ ]*' <<<"$output" | tail -1 | cut -d' ' -f3; }
+
+@test "what is said to be typed finds the run, wherever it is and one is" {
+    gated
+    MUSTER_RUNS_DIR='' map_begin -g cpu:2 --grace 1s --runs-dir elsewhere in.txt -o out.jsonl -- ./gated
+    wait_for test -e elsewhere/latest
+    wait_for results_are 15 elsewhere/latest
+    run limited "$MUSTER" map -g cpu:1 --runs-dir elsewhere in.txt -o out.jsonl -- ./gated
+    ended_with 69
+    says "muster stop $PWD/elsewhere/"
+    run limited "$MUSTER" stop --now --runs-dir elsewhere
+    ended_with 0
+    [ -d "$(advised)" ]
+    map_end
+    ended_with 75
+    [ -d "$(advised)" ]
+    run limited "$MUSTER" status --runs-dir elsewhere
+    [ -d "$(advised)" ]
+    (cd / && limited "$MUSTER" resume --time-limit 1s "$OLDPWD/elsewhere/latest") >said 2>&1 || true
+    output=$(<said)
+    touch go
+    resume "$(advised)"
+    ended_with 0
+    complete
+}
+
+@test "a run beside others is called by its name, from the folder that they are in" {
+    gated_begin
+    "$MUSTER" stop --no-wait --now
+    map_end
+    ended_with 75
+    [ "$(advised)" = "$(basename "$(run_dir)")" ]
+    (cd / && ! limited "$MUSTER" resume --time-limit 1s "$OLDPWD/muster-runs/latest" >"$OLDPWD/said" 2>&1)
+    output=$(<said)
+    [ "$(advised)" = "$(run_dir)" ]
+}
+
 @test "a table of failed items that cannot be read is named" {
     seq 5 >in.txt
     worker picky <<'END'
