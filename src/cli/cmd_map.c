@@ -99,6 +99,12 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
+/* How the shards' files are joined, which a resume may have to be told when it could not be done. */
+#define JOIN_OPTS                                                                                                      \
+    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)}, \
+    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
+    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)}
+
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
@@ -114,9 +120,7 @@ static const struct opt map_opts[] = {
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
     {OPT_TEXT, 0, "collect", "GLOB", "the one file that each shard leaves behind, with placeholders", FIELD(collect)},
-    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)},
-    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)},
-    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)},
+    JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
     {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},
     {OPT_FLAG, 0, "fixed-batches", NULL, "batch k is items kN to kN+N-1, whatever the devices", FIELD(fixed_batches)},
@@ -133,6 +137,9 @@ static const struct opt map_opts[] = {
 
 static const struct opt resume_opts[] = {
     COMMON_OPTS,
+    {OPT_HEADING, .help = "Shard commands"},
+    JOIN_OPTS,
+    {OPT_HEADING, .help = "What is resumed"},
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
     {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},

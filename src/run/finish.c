@@ -169,11 +169,10 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     else if (s->input_is_changed)
         fprintf(stderr, "muster: what is done is printed by: muster results %s\n", run);
     else if (s->shards)
-        fprintf(
-            stderr,
-            "muster: every shard's file is safe; muster resume %s joins them again, muster merge "
-            "joins any files\n",
-            run);
+        fprintf(stderr,
+                "muster: every shard's file is safe; muster resume %s joins them again, also with "
+                "another --union, --id or --any-count; muster merge joins any files\n",
+                run);
     else if (rc == ERR_DATA)
         fprintf(stderr,
                 "muster: every result is safe in %s; muster results %s prints them, "

@@ -177,6 +177,33 @@ static int output_check(const struct map_request *r, struct err *err)
     return 0;
 }
 
+static bool shards_are_lines(const struct map_request *r)
+{
+    enum out_format out =
+        r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out;
+    if (!r->collect)
+        return out == OUT_LINES;
+    return record_format_of_path(r->collect) == FORMAT_LINES &&
+           (out == OUT_LINES || str_ends_with(str_of(r->collect), STR(".txt")));
+}
+
+/* The join would say it when all the work is done. */
+static int id_check(const struct map_request *r, struct err *err)
+{
+    if (!r->id_field || !r->out_path || !shard_is_asked(r))
+        return 0;
+    if (shard_output_is_folder(r->out_path))
+        return fail(err, ERR_USAGE,
+                    "--id looks at records that are joined, and -o %s takes the files as they are; "
+                    "name a file, or leave --id out",
+                    r->out_path);
+    return shards_are_lines(r) ? fail(err, ERR_USAGE,
+                                      "--id needs records with fields, and the shards' files are "
+                                      "read as lines; give them the extension of JSONL, JSON, CSV "
+                                      "or TSV, by -o or --collect, or leave --id out")
+                               : 0;
+}
+
 int request_check(const struct map_request *r, struct err *err)
 {
     struct device_spec spec;
@@ -189,6 +216,8 @@ int request_check(const struct map_request *r, struct err *err)
     if (!r->command || !r->command[0])
         return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
     rc = shard_check(r, err);
+    if (rc == 0)
+        rc = id_check(r, err);
     if (rc)
         return rc;
     if (r->n_inputs == 0 && !shard_is_asked(r))

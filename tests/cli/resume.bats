@@ -461,6 +461,37 @@ advised() { grep -o 'muster resume [^ ]*' <<<"$output" | tail -1 | cut -d' ' -f3
     [ "$(advised)" = "$(run_dir)" ]
 }
 
+@test "shards that could not be joined are joined by a resume with what was missing" {
+    worker columns <<'END'
+#!/bin/sh
+echo ran >>ran
+[ "$1" = 0 ] && names=a,b || names=a,c
+printf '%s\n1,2\n3,4\n' $names >"$2"
+END
+    map -g cpu:1 --items 4 --shards 2 -o out.csv -- ./columns {shard} {output}
+    ended_with 65
+    says "--union leaves such cells empty" "muster resume" "also with another --union"
+    resume --union
+    ended_with 0
+    [ "$(head -1 out.csv)" = a,b,c ]
+    has_lines out.csv 5
+    [ "$(wc -l <ran)" -eq 2 ]
+}
+
+@test "--id is refused before the work where the shards' files have no fields, or are not joined" {
+    seq 4 >in.txt
+    local words
+    for words in '-o out.txt' '-o out.dat' '-o out.jsonl --format-out lines' '-o out/'; do
+        map -g cpu:1 --shards 2 --id id in.txt $words -- cp {input} {output}
+        ended_with 2
+        says "--id"
+    done
+    map -g cpu:1 --shards 2 --id id --collect 'made/{suffix}.txt' in.txt -o out.jsonl -- cp {input} {suffix}
+    ended_with 2
+    says "--id needs records with fields"
+    [ ! -e muster-runs ]
+}
+
 @test "a table of failed items that cannot be read is named" {
     seq 5 >in.txt
     worker picky <<'END'
