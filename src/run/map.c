@@ -257,7 +257,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc)
         return rc;
     if (again && !quiet)
-        fprintf(stderr, "muster: going on with %s (--fresh starts over)\n", path_basename(again));
+        fprintf(stderr, "muster: going on with %s (%s starts over)\n", path_basename(again),
+                r.run_dir ? "another --run-dir" : "--fresh");
     struct session s = {.request = &r,
                         .log = log,
                         .self_path = self_path,
@@ -273,6 +274,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc == 0)
         rc = session_prepare(&s, err);
     cleanup_free char *unmade = rc && s.made_run ? xstrdup(s.run_dir) : NULL;
+    cleanup_free char *stays = steal_ptr(&s.folder_stays);
     if (rc == 0 && r.detach)
         detach_finish(&s, ready_fd);
     if (rc == 0)
@@ -282,6 +284,6 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     session_release(&s);
     log_close(log);
     if (unmade)
-        session_unmake(unmade, !r.run_dir);
+        session_unmake(unmade, stays, s.folder_was_empty);
     return rc;
 }

@@ -229,6 +229,18 @@ static int run_folder_refused(struct err *err)
                 inner.text);
 }
 
+/* The nearest folder that is there: what is made below it goes when the run cannot begin. */
+static char *folder_standing(const char *dir)
+{
+    char *at = xstrdup(dir);
+    while (!path_exists(at)) {
+        char *parent = path_dirname(at);
+        free(at);
+        at = parent;
+    }
+    return at;
+}
+
 static int run_folder_name(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -242,13 +254,18 @@ static int run_folder_name(struct session *s, struct err *err)
         if (path_exists(db) && path_exists(manifest))
             return fail(
                 err, ERR_USAGE,
-                "%s holds a run already; go on with it by muster resume %s, or choose another --run-dir",
+                "%s holds a run already, which nothing is written over; go on with it by muster "
+                "resume %s, or choose another --run-dir",
                 r->run_dir, r->run_dir);
+        s->folder_stays = folder_standing(s->run_dir);
+        s->folder_was_empty =
+            strcmp(s->folder_stays, s->run_dir) != 0 || folder_is_empty(s->run_dir);
         rc = mkdir_parents(s->run_dir, 0777, err);
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
         rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
         s->made_run = rc == 0;
+        s->folder_stays = path_absolute(root);
     }
     if (rc == 0)
         s->run_id = xstrdup(path_basename(s->run_dir));
@@ -323,11 +340,10 @@ static void ledger_failed(void *context, const struct err *why)
 {
     struct session *s = context;
     struct err err = *why;
-    if (err.code == ERR_STOPPED) {
-        fail(&err, ERR_STOPPED, "no space left for the run's results in %s; make room, then resume",
-             s->run_dir);
+    if (err.code == ERR_STOPPED)
         s->end_status = 75;
-    }
+    if (errno_means_full(why->sys))
+        fail(&err, ERR_STOPPED, "the run's results in %s: %s", s->run_dir, errno_room(why->sys));
     session_abort(s, &err);
 }
 
@@ -456,6 +472,8 @@ static int store_claim(struct session *s, struct err *err)
     int rc = store_open(&s->store, s->run_dir, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
     if (rc == 0)
         s->made_run = !s->is_resumed;
+    else if (s->folder_was_empty) /* what is there now is ours, unless it is another muster's */
+        s->made_run = rc == ERR_STOPPED || rc == ERR_SYS;
     return rc;
 }
 
@@ -615,25 +633,52 @@ void session_plan_release(struct session *s)
     free(s->samples);
     free(s->device_is_lost);
     free(s->guard_path);
+    free(s->folder_stays);
 }
 
 /*
  * A folder that the user named may hold other things of his: there only what makes it a run goes, so
  * that the same command finds the place free.
  */
-void session_unmake(const char *run_dir, bool made_folder)
+static void traces_remove(const char *run_dir, bool was_empty)
 {
     static const char *const traces[] = {
-        "run.db", "run.db-wal", "run.db-shm", "manifest.json", "logs", "parts", "input",
+        "run.db",
+        "run.db-wal",
+        "run.db-shm",
+        "manifest.json",
+        "logs",
+        "parts",
+        "input",
+        /* these only where nothing was before: */
+        "lock",
+        "orchestrator.log",
+        "status.json",
     };
-    for (size_t i = 0; !made_folder && i < countof(traces); i++) {
+    size_t n = was_empty ? countof(traces) : countof(traces) - 3;
+    for (size_t i = 0; i < n; i++) {
         cleanup_free char *path = path_join(run_dir, traces[i]);
         if (remove(path) != 0) /* a folder that is not empty stays */
             errno = 0;
     }
+}
+
+void session_unmake(const char *run_dir, const char *stays, bool was_empty)
+{
     struct err err = {0};
-    if (made_folder && remove_tree(run_dir, &err) != 0)
+    if (strcmp(run_dir, stays) == 0) {
+        traces_remove(run_dir, was_empty);
+        return;
+    }
+    if (remove_tree(run_dir, &err) != 0)
         fprintf(stderr, "muster: %s\n", err.text);
+    char *at = path_dirname(run_dir);
+    while (strcmp(at, stays) != 0 && strlen(at) > strlen(stays) && rmdir(at) == 0) {
+        char *parent = path_dirname(at);
+        free(at);
+        at = parent;
+    }
+    free(at);
 }
 
 int session_prepare(struct session *s, struct err *err)

@@ -140,7 +140,9 @@ struct session {
     bool is_quiet, has_color, is_tty;
 
     char *run_dir, *run_id;
-    bool made_run; /* its folder is new, and nobody else can be in it */
+    bool made_run;         /* its folder is new, and nobody else can be in it */
+    char *folder_stays;    /* what was there before it: that, or a folder above */
+    bool folder_was_empty; /* --run-dir: or not there */
     struct store *store;
     struct ledger *ledger;
     struct source *source;
@@ -273,7 +275,7 @@ void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* After the release of one that could not begin: what it made is taken away, so that it is no run. */
-void session_unmake(const char *run_dir, bool made_folder);
+void session_unmake(const char *run_dir, const char *stays, bool was_empty);
 /* asides.c */
 /* Where the items set aside are listed; free() it. */
 char *asides_path(const struct session *s);
