@@ -239,8 +239,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     log->console_quiet = quiet;
     log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
-    int rc = 0;
-    if (!r.resume_dir && r.out_path && r.command) {
+    int rc = session_files_check(err);
+    if (rc == 0 && !r.resume_dir && r.out_path && r.command) {
         rc = others_look(&r, &again, err);
         if (rc == 0 && r.run_dir)
             rc = own_folder_look(&r, &again, err);

@@ -88,6 +88,26 @@ static int devices_take(struct session *s, struct err *err)
     return rc;
 }
 
+/* What a run with one worker needs, and some to spare. */
+enum {
+    FILES_LEAST = 64
+};
+
+int session_files_check(struct err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_LEAST)
+        return 0;
+    rlim_t found = limit.rlim_cur;
+    limit.rlim_cur = MIN((rlim_t)FILES_LEAST, limit.rlim_max);
+    if (limit.rlim_cur >= FILES_LEAST && setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "only %lu files may be open at a time, and a run needs %d; raise the limit (ulimit "
+                "-n %d, in a shell whose ulimit -Hn allows that)",
+                (unsigned long)found, FILES_LEAST, FILES_LEAST);
+}
+
 /*
  * Each worker costs a dozen descriptors here. The usual limit of 1024 is raised as far as they need it
  * and not to what may be had, because some programs close each descriptor that they might have.

@@ -267,6 +267,8 @@ void channel_stop(struct life *life);
 void channel_commit(struct life *life, uint64_t item);
 
 /* prepare.c */
+/* Before anything is opened: libraries abort where no file can be. ERR_UNAVAILABLE, with the cure. */
+MUST_CHECK int session_files_check(struct err *err);
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
 /* For a shard command, the shards as well. */

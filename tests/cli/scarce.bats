@@ -19,7 +19,7 @@ END
     seq 0 4999 >in.txt
     run limited bash -c 'ulimit -f 512; exec "$@"' - "$MUSTER" map -q -g cpu:2 in.txt -o out.txt -- ./wide
     ended_with 75
-    says "muster resume" "File too large"
+    says "muster resume" "ulimit -f"
     [ ! -e out.txt ]
     run limited "$MUSTER" resume -q
     ended_with 0
@@ -86,4 +86,26 @@ END
     map -q -g cpu:2 --run-dir here in.txt -o out.txt -- ./echo_worker
     ended_with 2
     says "holds a run already"
+}
+
+@test "too few files that may be open are named before anything is made, and a soft limit is raised" {
+    seq 5 >in.txt
+    pyworker limits <<'END'
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+os.execv(os.environ["MUSTER"], ["muster", "map", "-g", "cpu:1", "in.txt", "-o", "out.txt", "--", "cat"])
+END
+    local most
+    for most in 6 7 8 10 14 18 24 28 32 63; do
+        run limited ./limits "$most" "$most"
+        ended_with 69
+        says "only $most files may be open at a time, and a run needs 64; raise the limit (ulimit -n 64"
+        [ ! -e muster-runs ]
+    done
+    run limited ./limits 64 64
+    ended_with 0
+    rm out.txt
+    run limited ./limits 6 200
+    ended_with 0
+    same out.txt in.txt
 }
