@@ -223,6 +223,8 @@ static int dry_run(struct session *s, struct err *err)
     int rc = session_plan(s, err);
     if (rc == 0 && shard_is_asked(s->request))
         rc = session_plan_shards(s, err);
+    if (rc == 0 && s->request->resume_dir)
+        rc = session_plan_left(s, err);
     if (rc == 0)
         rc = plan_print(s);
     session_plan_release(s);

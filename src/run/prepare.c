@@ -629,7 +629,10 @@ int session_plan_shards(struct session *s, struct err *err)
     free(s->run_dir);
     clock_stamp(stamp, clock_wall_ms());
     cleanup_free char *root = runs_root(r->runs_dir);
-    s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+    if (r->resume_dir)
+        s->run_dir = path_absolute(r->resume_dir);
+    else
+        s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
     s->run_id = xstrdup(path_basename(s->run_dir));
     if (rc == 0)
         rc = shards_begin(s, err);
@@ -638,8 +641,47 @@ int session_plan_shards(struct session *s, struct err *err)
     return rc;
 }
 
+/* Of a run that goes on: what is done, and of shards how they were cut. */
+static int left_read(struct session *s, const char **what, uint64_t *n_all, struct err *err)
+{
+    cleanup_free char *items = NULL;
+    int rc = s->shards ? shards_recall(s, err) : store_get(s->store, "items", &items, err);
+    *what = s->shards ? "shards" : "items";
+    *n_all = s->shards ? s->shards->n_shards : 0;
+    if (items && u64_parse(str_of(items), 0, UINT64_MAX, n_all, NULL) != 0)
+        *n_all = 0;
+    struct store_totals totals;
+    if (rc == 0)
+        rc = store_totals(s->store, &totals, err);
+    if (rc == 0)
+        rc = store_done(s->store, &s->done, &s->n_done, err);
+    s->aside_before = rc == 0 && !s->request->retry_failed ? totals.items_aside : 0;
+    return rc ? rc : asides_are_done(s, err);
+}
+
+int session_plan_left(struct session *s, struct err *err)
+{
+    const char *what = "";
+    uint64_t n_all = 0, n_done = 0;
+    int rc = store_open(&s->store, s->request->resume_dir, STORE_PEEK, err);
+    if (rc)
+        return rc;
+    rc = left_read(s, &what, &n_all, err);
+    store_close(steal_ptr(&s->store));
+    for (size_t i = 0; rc == 0 && i < s->n_done; i++)
+        n_done += s->done[i].count;
+    if (rc == 0 && n_all >= n_done && n_all > 0)
+        printf("run %s goes on: %lu of %lu %s are left\n", path_basename(s->request->resume_dir),
+               n_all - n_done, n_all, what);
+    else if (rc == 0)
+        printf("run %s goes on: %lu %s are done\n", path_basename(s->request->resume_dir), n_done,
+               what);
+    return rc;
+}
+
 void session_plan_release(struct session *s)
 {
+    free(s->done);
     source_close(s->source);
     inputs_free(s->inputs);
     shards_free(s->shards);

@@ -670,7 +670,6 @@ void session_release(struct session *s)
     console_free(s->console);
     progress_free(s->progress);
     s->log->context = s->log->console_begin = s->log->console_end = NULL;
-    free(s->done);
     free(s->order);
     free(s->queue);
     session_plan_release(s);

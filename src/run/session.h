@@ -273,6 +273,8 @@ MUST_CHECK int session_files_check(struct err *err);
 MUST_CHECK int session_plan(struct session *s, struct err *err);
 /* For a shard command, the shards as well. */
 MUST_CHECK int session_plan_shards(struct session *s, struct err *err);
+/* Of a run that goes on, what is left; said on stdout. */
+MUST_CHECK int session_plan_left(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);

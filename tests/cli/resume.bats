@@ -492,6 +492,45 @@ END
     [ ! -e muster-runs ]
 }
 
+@test "--dry-run where a run would go on plans what is left of it" {
+    stopped
+    local left
+    left=$((100 - $(query 'SELECT items_done FROM progress')))
+    ls -A "$(run_dir)" >before
+    map -g cpu:3 --dry-run in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "run $(basename "$(run_dir)") goes on: $left of 100 items are left" "worker 2"
+    map -g cpu:3 --dry-run --fresh in.txt -o out.jsonl -- ./gated
+    says_not "goes on"
+    ls -A "$(run_dir)" >after
+    same before after
+    resume
+    ended_with 0
+    complete
+}
+
+@test "--dry-run of shards that would go on shows those that are left, as they were cut" {
+    worker cut <<'END'
+#!/bin/sh
+[ "$1" -ge 20 ] && until [ -e go ]; do touch at_gate; sleep 0.02; done
+seq "$1" $(($1 + $2 - 1)) >"$3"
+END
+    map_begin -g cpu:1 --grace 1s --items 40 -o out.txt --shards 4 -- ./cut {start} {count} {output}
+    wait_for test -e at_gate
+    "$MUSTER" stop --no-wait --now
+    map_end
+    ended_with 75
+    map -g cpu:2 --dry-run --items 40 -o out.txt --shards 4 -- ./cut {start} {count} {output}
+    ended_with 0
+    says "goes on: 2 of 4 shards are left" "shard 2 (items 20 to 29) on cpu_0: ./cut 20 10 $(run_dir)/shard-output/" "shard 3 (items 30 to 39) on cpu_1:"
+    says_not "shard 0" "shard 1"
+    touch go
+    map -g cpu:2 --items 40 -o out.txt --shards 4 -- ./cut {start} {count} {output}
+    ended_with 0
+    seq 0 39 >want.txt
+    same out.txt want.txt
+}
+
 @test "a table of failed items that cannot be read is named" {
     seq 5 >in.txt
     worker picky <<'END'
