@@ -743,6 +743,21 @@ void session_unmake(const char *run_dir, const char *stays, bool was_empty)
     free(at);
 }
 
+enum {
+    KEEPER_PATIENCE_MS = 30000 /* beyond the grace that guards give */
+};
+
+/* A run without one is a run with one net less. */
+static void keeper_set(struct session *s)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->run_dir);
+    struct err err = {0};
+    if (keeper_start(&s->keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, &err) == 0)
+        reaper_spare(s->reaper, s->keeper.pid);
+    else
+        log_add(s->log, LOG_WARN, "map", "if muster and a guard are killed together: %s", err.text);
+}
+
 int session_prepare(struct session *s, struct err *err)
 {
     int sys = -uv_loop_init(&s->loop);
@@ -776,6 +791,8 @@ int session_prepare(struct session *s, struct err *err)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = reaper_open(&s->reaper, err);
+    if (rc == 0)
+        keeper_set(s);
     if (rc == 0 && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
         log_add(s->log, LOG_WARN, "map", "%s", err->text);
     return rc;

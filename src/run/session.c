@@ -665,6 +665,7 @@ void session_release(struct session *s)
     }
     feed_free(s->feed);
     store_close(s->store);
+    keeper_dismiss(&s->keeper);
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);

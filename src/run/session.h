@@ -25,6 +25,7 @@
 #include "device/seat.h"
 #include "device/spec.h"
 #include "proc/guard.h"
+#include "proc/keeper.h"
 #include "proc/logfile.h"
 #include "run/ledger.h"
 #include "run/request.h"
@@ -173,6 +174,7 @@ struct session {
     uv_poll_t source_poll, monitor_poll;
     bool scan_runs, source_polled, monitor_polled;
     struct reaper *reaper;
+    struct keeper keeper;
     struct monitor *monitor;
     struct device_sample *samples; /* [n_chosen], the latest */
     bool *device_is_lost;
