@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything before the first worker, once the request itself holds (request.c): devices, input, the
+ * Everything before the first worker, once the request itself holds (request.c): places, input, the
  * run's folder, what earlier sessions did, the feeder.
  */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,135 +27,6 @@
 #include "store/runs.h"
 #include "ui/progress.h"
 #include "version.h"
-
-/* ---- devices ---- */
-
-/* One line, one entry. */
-static void lines_log(struct session *s, const struct buf *lines)
-{
-    struct str rest = buf_str(lines), line;
-    while (rest.len > 0 && str_next(&rest, '\n', &line))
-        log_add(s->log, LOG_WARN, "device", "%.*s", (int)line.len, line.at);
-}
-
-static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes,
-                          struct err *err)
-{
-    cleanup_buf struct buf warnings = BUF_INIT;
-    size_t chosen[DEVICES_MAX];
-    device_list_release(&s->devices);
-    int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices,
-                            notes, err);
-    if (rc == 0) {
-        lines_log(s, notes);
-        rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
-    }
-    if (rc == 0 && s->n_chosen > 0)
-        rc = seats_fit(&s->devices, chosen, &s->n_chosen, (uint32_t)s->request->gpus_per_worker,
-                       &warnings, err);
-    if (rc)
-        return rc;
-    lines_log(s, &warnings);
-    free(s->chosen);
-    s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
-    memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
-    cleanup_free char *holder =
-        xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
-    return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, holder, err);
-}
-
-/* With --wait, ask again every two seconds until the devices are free or patience ends. */
-static int devices_take(struct session *s, struct err *err)
-{
-    struct device_spec spec;
-    uint64_t deadline_ms = clock_now_ms() + s->request->wait_ms;
-    bool said = false;
-    int rc = spec_parse(s->request->gpus, &spec, err);
-    while (rc == 0) {
-        cleanup_buf struct buf notes = BUF_INIT;
-        rc = devices_choose(s, &spec, &notes, err);
-        if (rc != ERR_UNAVAILABLE || clock_now_ms() >= deadline_ms)
-            return rc;
-        if (!said)
-            log_add(s->log, LOG_WARN, "device", "waiting: %s", err->text);
-        said = true;
-        struct timespec pause = {.tv_sec = 2};
-        nanosleep(&pause, NULL);
-        rc = 0;
-    }
-    return rc;
-}
-
-/* What a run with one worker needs, and some to spare. */
-enum {
-    FILES_LEAST = 64
-};
-
-int session_files_check(struct err *err)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_LEAST)
-        return 0;
-    rlim_t found = limit.rlim_cur;
-    limit.rlim_cur = MIN((rlim_t)FILES_LEAST, limit.rlim_max);
-    if (limit.rlim_cur >= FILES_LEAST && setrlimit(RLIMIT_NOFILE, &limit) == 0)
-        return 0;
-    return fail(err, ERR_UNAVAILABLE,
-                "only %lu files may be open at a time, and a run needs %d; raise the limit (ulimit "
-                "-n %d, in a shell whose ulimit -Hn allows that)",
-                (unsigned long)found, FILES_LEAST, FILES_LEAST);
-}
-
-/*
- * Each worker costs a dozen descriptors here. The usual limit of 1024 is raised as far as they need it
- * and not to what may be had, because some programs close each descriptor that they might have.
- */
-static void files_allow(struct session *s)
-{
-    enum {
-        FILES_OF_A_WORKER = 12,
-        FILES_OF_OURS = 128
-    };
-    rlim_t wanted = FILES_OF_OURS + FILES_OF_A_WORKER * (rlim_t)s->n_places;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = MIN(wanted, limit.rlim_max);
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-        log_add(
-            s->log, LOG_WARN, "map",
-            "%u workers need about %lu open files, and %lu are allowed; some may not be started "
-            "(ulimit -Hn)",
-            s->n_places, (unsigned long)wanted, (unsigned long)limit.rlim_cur);
-}
-
-static int seats_take(struct session *s, struct err *err)
-{
-    struct seat_opts opts = {.devices_per_worker = (uint32_t)s->request->gpus_per_worker,
-                             .workers_per_device = (uint32_t)s->request->workers_per_gpu};
-    struct seat *seats = NULL;
-    size_t n_seats = 0;
-    if (s->n_chosen == 0)
-        return fail(err, ERR_USAGE,
-                    "-g none leaves no place for a worker; cpu:N gives N CPU slots");
-    int rc = seats_make(&s->devices, s->chosen, s->n_chosen, &opts, &seats, &n_seats, err);
-    if (rc)
-        return rc;
-    s->n_places = (uint32_t)n_seats;
-    s->places = xcalloc(n_seats, sizeof(*s->places));
-    s->device_of = xcalloc(n_seats, sizeof(*s->device_of));
-    for (size_t i = 0; i < n_seats; i++) {
-        s->places[i].seat = seats[i];
-        for (size_t d = 0; d < s->n_chosen; d++)
-            if (s->chosen[d] == seats[i].devices[0])
-                s->device_of[i] = (uint32_t)d;
-    }
-    free(seats);
-    files_allow(s);
-    s->samples = xcalloc(s->n_chosen, sizeof(*s->samples));
-    s->device_is_lost = xcalloc(s->n_chosen, sizeof(*s->device_is_lost));
-    return 0;
-}
 
 /* ---- input ---- */
 
@@ -241,58 +110,6 @@ static int order_make(struct session *s, struct err *err)
 }
 
 /* ---- the run's folder ---- */
-
-static int run_folder_refused(struct err *err)
-{
-    struct err inner = *err;
-    return fail(err, ERR_USAGE, "the run's folder: %s; --runs-dir DIR names another place",
-                inner.text);
-}
-
-/* The nearest folder that is there: what is made below it goes when the run cannot begin. */
-static char *folder_standing(const char *dir)
-{
-    char *at = xstrdup(dir);
-    while (!path_exists(at)) {
-        char *parent = path_dirname(at);
-        free(at);
-        at = parent;
-    }
-    return at;
-}
-
-static int run_folder_name(struct session *s, struct err *err)
-{
-    const struct map_request *r = s->request;
-    int rc = 0;
-    if (r->resume_dir) {
-        s->run_dir = path_absolute(r->resume_dir);
-    } else if (r->run_dir) {
-        s->run_dir = path_absolute(r->run_dir);
-        cleanup_free char *db = path_join(s->run_dir, "run.db");
-        cleanup_free char *manifest = path_join(s->run_dir, "manifest.json");
-        if (path_exists(db) && path_exists(manifest))
-            return fail(
-                err, ERR_USAGE,
-                "%s holds a run already, which nothing is written over; go on with it by muster "
-                "resume %s, or choose another --run-dir",
-                r->run_dir, r->run_dir);
-        s->folder_stays = folder_standing(s->run_dir);
-        s->folder_was_empty =
-            strcmp(s->folder_stays, s->run_dir) != 0 || folder_is_empty(s->run_dir);
-        rc = mkdir_parents(s->run_dir, 0777, err);
-    } else {
-        cleanup_free char *root = runs_root(r->runs_dir);
-        rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
-        s->made_run = rc == 0;
-        s->folder_stays = path_absolute(root);
-    }
-    if (rc == 0)
-        s->run_id = xstrdup(path_basename(s->run_dir));
-    else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
-        rc = run_folder_refused(err);
-    return rc;
-}
 
 static void devices_describe(const struct session *s, struct manifest_device *out)
 {
@@ -606,8 +423,8 @@ int session_plan(struct session *s, struct err *err)
 {
     int rc = guard_find(s, err);
     if (rc == 0)
-        rc = devices_take(s, err);
-    return rc ? rc : seats_take(s, err);
+        rc = places_take(s, err);
+    return rc;
 }
 
 /*
@@ -698,51 +515,6 @@ void session_plan_release(struct session *s)
     free(s->folder_stays);
 }
 
-/*
- * A folder that the user named may hold other things of his: there only what makes it a run goes, so
- * that the same command finds the place free.
- */
-static void traces_remove(const char *run_dir, bool was_empty)
-{
-    static const char *const traces[] = {
-        "run.db",
-        "run.db-wal",
-        "run.db-shm",
-        "manifest.json",
-        "logs",
-        "parts",
-        "input",
-        /* these only where nothing was before: */
-        "lock",
-        "orchestrator.log",
-        "status.json",
-    };
-    size_t n = was_empty ? countof(traces) : countof(traces) - 3;
-    for (size_t i = 0; i < n; i++) {
-        cleanup_free char *path = path_join(run_dir, traces[i]);
-        if (remove(path) != 0) /* a folder that is not empty stays */
-            errno = 0;
-    }
-}
-
-void session_unmake(const char *run_dir, const char *stays, bool was_empty)
-{
-    struct err err = {0};
-    if (strcmp(run_dir, stays) == 0) {
-        traces_remove(run_dir, was_empty);
-        return;
-    }
-    if (remove_tree(run_dir, &err) != 0)
-        fprintf(stderr, "muster: %s\n", err.text);
-    char *at = path_dirname(run_dir);
-    while (strcmp(at, stays) != 0 && strlen(at) > strlen(stays) && rmdir(at) == 0) {
-        char *parent = path_dirname(at);
-        free(at);
-        at = parent;
-    }
-    free(at);
-}
-
 enum {
     KEEPER_PATIENCE_MS = 30000 /* beyond the grace that guards give */
 };
@@ -778,7 +550,7 @@ int session_prepare(struct session *s, struct err *err)
     }
     int rc = session_plan(s, err);
     if (rc == 0)
-        rc = run_folder_name(s, err);
+        rc = run_folder_take(s, err);
     if (rc == 0)
         rc = store_claim(s, err);
     if (rc == 0)

@@ -9,6 +9,7 @@
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  *   asides.c   what failed                        inputs.c   do the files stay as they are?
+ *   places.c   devices and seats                  folder.c   of the run, made and unmade
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
