@@ -184,6 +184,11 @@ static void ledger_failed(void *context, const struct err *why)
     session_abort(s, &err);
 }
 
+static void ledger_crowded(void *context, bool is_crowded)
+{
+    session_hold(context, is_crowded);
+}
+
 static int by_first(const void *a, const void *b)
 {
     const struct item_span *x = a, *y = b;
@@ -329,8 +334,11 @@ static int store_begin(struct session *s, struct err *err)
     if (rc)
         return rc;
     s->next_number = (uint32_t)store_next_part(s->store);
-    s->ledger = ledger_new(&(struct ledger_opts){
-        .store = s->store, .loop = &s->loop, .failed = ledger_failed, .context = s});
+    s->ledger = ledger_new(&(struct ledger_opts){.store = s->store,
+                                                 .loop = &s->loop,
+                                                 .failed = ledger_failed,
+                                                 .crowded = ledger_crowded,
+                                                 .context = s});
     s->results_are_json = s->shards || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
     rc = store_get(s->store, "results_json", &json_before, err);

@@ -280,19 +280,20 @@ static void on_feed_timer(uv_timer_t *timer)
 static void feed_timer_set(struct session *s)
 {
     uint64_t next_ms = feed_next_ms(s->feed);
-    if (next_ms == UINT64_MAX) {
+    if (next_ms == UINT64_MAX || s->is_held) {
         uv_timer_stop(&s->feed_timer);
         return;
     }
     uv_update_time(&s->loop);
-    uint64_t delay_ms = next_ms > s->now_ms ? next_ms - s->now_ms : 0;
+    uint64_t at_ms = next_ms + s->held_ms;
+    uint64_t delay_ms = at_ms > s->now_ms ? at_ms - s->now_ms : 0;
     uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
 }
 
 static void step(struct session *s, struct feed_event *event)
 {
     const struct feed_action *actions;
-    event->now_ms = session_now(s);
+    event->now_ms = feed_now(s);
     size_t n_actions = feed_step(s->feed, event, &actions);
     for (size_t i = 0; i < n_actions; i++)
         deeds[actions[i].kind](s, &actions[i]);
@@ -541,7 +542,7 @@ static void on_tick(uv_timer_t *timer)
     struct session *s = timer->data;
     session_now(s);
     for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->places[p].life)
+        if (s->places[p].life && !s->is_held)
             life_hungry_check(s->places[p].life);
     memory_check(s);
     inputs_watch(s);

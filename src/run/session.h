@@ -10,6 +10,7 @@
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  *   asides.c   what failed                        inputs.c   do the files stay as they are?
  *   places.c   devices and seats                  folder.c   of the run, made and unmade
+ *   hold.c     a disk that cannot keep up
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
@@ -185,6 +186,8 @@ struct session {
     struct feed_event *queue; /* events that actions gave rise to */
     size_t n_queue, cap_queue;
     bool in_step;
+    bool is_held; /* answers are not read, and the feeder's time stands still (hold.c) */
+    uint64_t held_since_ms, held_ms; /* now; and in all, before */
     uint64_t now_ms, begin_ms;
     uint32_t next_number;
     struct console *console;
@@ -223,6 +226,8 @@ void life_start_failed(struct life *life, int rc, const struct err *why);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
 void life_poll(struct life *life, enum life_stream stream, int events);
+/* Listen again for what is wanted, as far as the session is not held. */
+void life_poll_again(struct life *life);
 void life_stream_close(struct life *life, enum life_stream stream);
 /* Write what is pending to its stdin or channel; asks for room when it is through. */
 void life_flush(struct life *life);
@@ -268,6 +273,11 @@ void channel_read(struct life *life, struct str bytes);
 void channel_batch(struct life *life, uint64_t batch);
 void channel_stop(struct life *life);
 void channel_commit(struct life *life, uint64_t item);
+
+/* hold.c */
+void session_hold(struct session *s, bool is_held);
+/* The feeder's time: what workers wait for the disk counts against nobody's limit. */
+uint64_t feed_now(struct session *s);
 
 /* prepare.c */
 /* Before anything is opened: libraries abort where no file can be. ERR_UNAVAILABLE, with the cure. */
