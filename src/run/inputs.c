@@ -49,8 +49,7 @@ static int stamp_check(const struct stamp *stamp, struct err *err)
         return 0;
     return fail(err, ERR_DATA,
                 "%s was written to while the run read it (%ld bytes then, %ld now), so its results "
-                "may be of two contents; the same command starts over, on a file that stays as it "
-                "is, or on a copy",
+                "may be of two contents; start over with a file that stays as it is, or a copy",
                 stamp->path, (long)then->st_size, (long)now.st_size);
 }
 
