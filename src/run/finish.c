@@ -241,6 +241,7 @@ int session_finish(struct session *s, struct err *err)
     session_progress(s, true); /* the display is gone before the last words are said */
     bool merges = s->is_complete && s->end_err.code == 0;
     int rc = ledger_finish(s->ledger, merges, err);
+    keeper_dismiss(&s->keeper); /* a child more would have the reaper look through all of /proc */
     size_t left = reaper_finish(s->reaper, 5000);
     if (left > 0)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
