@@ -22,13 +22,22 @@ static void text_append(struct err *err, const char *tail)
 
 const char *errno_text(int sys)
 {
-    const char *text = strerrordesc_np(sys);
+    const char *text = sys == EFBIG ? "the limit on the size of files is reached (ulimit -f)"
+                                    : strerrordesc_np(sys);
     return text ? text : "unknown error";
 }
 
 bool errno_means_full(int sys)
 {
     return sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
+}
+
+const char *errno_room(int sys)
+{
+    if (sys == EFBIG)
+        return "the limit on the size of files is reached (ulimit -f); raise it";
+    return sys == EDQUOT ? "the quota on this disk is used up; free some of it"
+                         : "no space is left on this disk; free some";
 }
 
 int fail(struct err *err, int code, const char *fmt, ...)

@@ -50,5 +50,7 @@ int wrap(struct err *err, int rc, const char *fmt, ...) PRINTF(3, 4);
 int err_exit_status(int code);
 /* Is the disk full to whoever gets this errno: no space, no quota, or RLIMIT_FSIZE of a batch system? */
 bool errno_means_full(int sys);
+/* For such an errno: what is full, and what makes room. */
+const char *errno_room(int sys);
 /* A description of an errno value, thread-safe, never NULL. */
 const char *errno_text(int sys);

@@ -48,6 +48,11 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
     case OPT_UNSET:
         *(bool *)field = false;
         return 0;
+    case OPT_PATH:
+        if (text.len == 0)
+            return fail(err, ERR_USAGE, "expected a path, found ''; . is the current folder");
+        *(const char **)field = value;
+        return 0;
     case OPT_TEXT:
         *(const char **)field = value;
         return 0;

@@ -29,6 +29,7 @@ enum opt_kind {
     OPT_FLAG,     /* bool field: true */
     OPT_UNSET,    /* bool field: false (--no-…) */
     OPT_TEXT,     /* const char *field */
+    OPT_PATH,     /* const char *field, not empty: "" would mean the current folder */
     OPT_TEXTS,    /* struct texts field: may be given several times */
     OPT_U64,      /* uint64_t field, between min and max (max 0: no limit) */
     OPT_SIZE,     /* uint64_t field in bytes */

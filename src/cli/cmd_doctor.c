@@ -43,7 +43,7 @@ static const struct opt doctor_opts[] = {
     {OPT_FLAG, 0, "strict", NULL, "warnings make the exit status 1 as well", FIELD(strict)},
     {OPT_FLAG, 0, "json", NULL, "one JSON object a finding and line", FIELD(json)},
     {OPT_FLAG, 'q', "quiet", NULL, "only what is not well", FIELD(quiet)},
-    {OPT_TEXT, 0, "runs-dir", "DIR", "the folder for runs that is looked at (default muster-runs)",
+    {OPT_PATH, 0, "runs-dir", "DIR", "the folder for runs that is looked at (default muster-runs)",
      FIELD(runs_dir)},
     {OPT_DURATION, 0, "patience", "DURATION",
      "how long all questions together may take, 100ms at least; one of a GPU gets a sixth of it at "

@@ -90,6 +90,12 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
+/* How the shards' files are joined, which a resume may have to be told when it could not be done. */
+#define JOIN_OPTS                                                                                                      \
+    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)}, \
+    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
+    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)}
+
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
@@ -105,9 +111,7 @@ static const struct opt map_opts[] = {
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
     {OPT_TEXT, 0, "collect", "GLOB", "the one file that each shard leaves behind, with placeholders", FIELD(collect)},
-    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)},
-    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)},
-    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)},
+    JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
     {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},
     {OPT_FLAG, 0, "fixed-batches", NULL, "batch k is items kN to kN+N-1, whatever the devices", FIELD(fixed_batches)},
@@ -115,8 +119,8 @@ static const struct opt map_opts[] = {
     {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(weight_field)},
     {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(seed)},
     COMMON_OPTS,
-    {OPT_TEXT, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
-    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
+    {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
     {OPT_FLAG, 0, "fresh", NULL, "start over, also where an unfinished run of the same command is there", FIELD(fresh)},
     {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(dry_run)},
     {OPT_END},
@@ -124,9 +128,12 @@ static const struct opt map_opts[] = {
 
 static const struct opt resume_opts[] = {
     COMMON_OPTS,
+    {OPT_HEADING, .help = "Shard commands"},
+    JOIN_OPTS,
+    {OPT_HEADING, .help = "What is resumed"},
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_TEXT, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
     {OPT_END},
 };
 /* clang-format on */
@@ -285,11 +292,13 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     struct map_options options = {0};
     size_t n_old = list_len(manifest->argv);
     cleanup_free char **old = words_copy(manifest->argv, n_old);
+    cleanup_free char *usual_root = runs_root(NULL); /* before the folder of work is the run's */
     cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
     int rc = options_replay(&options, old, n_old, again, app->argc, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
     options.request.resume_dir = dir;
+    options.request.usual_root = usual_root;
     options.request.retry_failed = typed->request.retry_failed;
     if (command && command[0])
         options.request.command = (const char *const *)command;

@@ -146,8 +146,9 @@ static void text_format(struct buf *out, const struct view *view)
         buf_addf(out, "message   %s\n", status->message);
     /* Nothing is left of such a run but what was set aside. */
     bool is_settled = run->is_total_known && run->items_done + run->items_aside >= run->items_total;
+    cleanup_free char *root = runs_root(NULL);
     if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
-        buf_addf(out, "go on     muster resume %s%s\n", run->name,
+        buf_addf(out, "go on     muster resume %s%s\n", run_typed(run->dir, root),
                  run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     workers_add(out, status);
 }

@@ -10,7 +10,7 @@
 /* For a request with a field `const char *runs_dir`. */
 #define RUNS_DIR_OPT(request)                                                                     \
     {                                                                                             \
-        .kind = OPT_TEXT, .name = "runs-dir", .arg = "DIR",                                       \
+        .kind = OPT_PATH, .name = "runs-dir", .arg = "DIR",                                       \
         .help = "where the runs are (default muster-runs)", .offset = offsetof(request, runs_dir) \
     }
 

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/hex.h"
 #include "base/xalloc.h"
 #include "data/source_impl.h"
 
@@ -92,8 +93,7 @@ static json_t *path_json(const struct input *input)
     if (text)
         return text;
     cleanup_buf struct buf hex = BUF_INIT;
-    for (const char *at = path; *at; at++)
-        buf_addf(&hex, "%02x", (unsigned char)*at);
+    buf_add_hex(&hex, str_of(path));
     return json_pack("{s:s}", "bytes", buf_text(&hex));
 }
 

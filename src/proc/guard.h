@@ -5,8 +5,8 @@
  * pipe): the guard ends all its descendants, TERM, grace, KILL. Guard dead: the worker gets the
  * parent-death signal, and muster, itself a subreaper, adopts and ends what is left.
  *
- * What no process can undo: muster and a guard killed at the same moment leave grandchildren that
- * nobody watches (the worker itself still goes, by its parent-death signal).
+ * muster and a guard killed at the same moment: the worker goes by its parent-death signal, and what it
+ * had started is ended by the run's keeper (proc/keeper.h).
  *
  * All descriptors are close-on-exec and non-blocking on muster's side.
  */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/leftover.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,13 +18,17 @@ enum {
     ENVIRON_MAX_BYTES = 4 << 20
 };
 
-static bool is_there(long pid)
+/* A zombie, which nobody may ever reap, ends nobody. */
+static bool is_there(const struct proctree *tree, long pid)
 {
-    return kill((pid_t)pid, 0) == 0 || errno != ESRCH;
+    for (size_t i = 0; i < tree->n; i++)
+        if (tree->at[i].pid == pid)
+            return !proc_is_dead(&tree->at[i]);
+    return false;
 }
 
 /* "muster pid.guard pid,…", the innermost last: is neither of that pair there to end its own? */
-static bool is_unguarded(struct str marker)
+static bool is_unguarded(const struct proctree *tree, struct str marker)
 {
     char text[64], *dot;
     const char *comma = memrchr(marker.at, ',', marker.len);
@@ -33,11 +36,11 @@ static bool is_unguarded(struct str marker)
     snprintf(text, sizeof(text), "%.*s", (int)(marker.at + marker.len - last), last);
     long muster = strtol(text, &dot, 10);
     long guard = *dot == '.' ? strtol(dot + 1, NULL, 10) : 0;
-    return muster > 0 && guard > 0 && !is_there(muster) && !is_there(guard);
+    return muster > 0 && guard > 0 && !is_there(tree, muster) && !is_there(tree, guard);
 }
 
 /* Does its environment hold `entry`? And has it nobody left who would end it? */
-static bool environ_holds(pid_t pid, struct str entry, bool *unguarded)
+static bool environ_holds(const struct proctree *tree, pid_t pid, struct str entry, bool *unguarded)
 {
     char path[64];
     bool holds = false;
@@ -51,7 +54,7 @@ static bool environ_holds(pid_t pid, struct str entry, bool *unguarded)
         holds = holds || str_equal(one, entry);
         if (str_starts_with(one, STR(GUARD_MARKER "=")))
             *unguarded = is_unguarded(
-                (struct str){one.at + sizeof(GUARD_MARKER), one.len - sizeof(GUARD_MARKER)});
+                tree, (struct str){one.at + sizeof(GUARD_MARKER), one.len - sizeof(GUARD_MARKER)});
     }
     return holds;
 }
@@ -66,7 +69,7 @@ size_t leftover_end(const char *entry, pid_t *one)
         const struct proc_stat *stat = &tree.at[i];
         bool unguarded;
         if (stat->pid == getpid() || proc_is_dead(stat) ||
-            !environ_holds(stat->pid, str_of(entry), &unguarded))
+            !environ_holds(&tree, stat->pid, str_of(entry), &unguarded))
             continue;
         if (unguarded)
             proc_signal(stat, SIGKILL);

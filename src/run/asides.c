@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "data/outfile.h"
+#include "run/prepare.h"
 #include "run/session.h"
 #include "run/shard.h"
 #include "store/store.h"
@@ -17,10 +18,8 @@ char *asides_path(const struct session *s)
 {
     if (output_is_direct(s->request->out_path))
         return path_join(s->run_dir, "failed.jsonl");
-    if (shard_output_is_folder(s->request->out_path))
-        return xasprintf("%.*s.failed.jsonl", (int)strlen(s->request->out_path) - 1,
-                         s->request->out_path);
-    return xasprintf("%s.failed.jsonl", s->request->out_path);
+    cleanup_free char *base = output_base_new(s->request->out_path);
+    return xasprintf("%s.failed.jsonl", base);
 }
 
 /* The record as it stands, as text or, if it is none, in base64. */

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "data/outfile.h"
+#include "run/inputs.h"
 #include "run/rows.h"
 #include "run/session.h"
 #include "run/shard.h"
@@ -22,11 +23,24 @@
 
 /* ---- the result ---- */
 
+/* The rows first: to the callbacks of rows.c this is them. */
+struct session_rows {
+    struct merge_rows rows;
+    const struct inputs *inputs;
+};
+
+static int session_placing(void *context, int fd, struct err *err)
+{
+    struct session_rows *rows = context;
+    int rc = inputs_check(rows->inputs, err);
+    return rc ? rc : merge_rows_placing(&rows->rows, fd, err);
+}
+
 static int session_merge(struct session *s, struct merge_stats *stats, struct err *err)
 {
     const struct map_request *r = s->request;
-    struct merge_rows rows;
-    int rc = merge_rows_open(&rows, s->store, !r->any_order, err);
+    struct session_rows rows = {.inputs = s->inputs};
+    int rc = merge_rows_open(&rows.rows, s->store, !r->any_order, err);
     if (rc)
         return rc;
     struct merge_opts opts = {.out_path = r->out_path,
@@ -40,10 +54,10 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
                               .n_items = source_known(s->source),
                               .next_range = merge_rows_range,
                               .next_aside = merge_rows_aside,
-                              .placing = merge_rows_placing,
+                              .placing = session_placing,
                               .context = &rows};
     rc = merge_write(&opts, stats, err);
-    merge_rows_close(&rows);
+    merge_rows_close(&rows.rows);
     return rc;
 }
 
@@ -83,7 +97,10 @@ static void state_record(struct session *s, const char *state, int status)
     char text[24];
     struct err err = {0};
     snprintf(text, sizeof(text), "%d", status);
-    if (store_set(s->store, "state", state, &err) != 0 ||
+    if (s->input_is_changed) /* the same command starts over then */
+        state = "failed";
+    if ((s->input_is_changed && store_set(s->store, "input_changed", "1", &err) != 0) ||
+        store_set(s->store, "state", state, &err) != 0 ||
         store_set(s->store, "exit", text, &err) != 0)
         log_add(s->log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
 }
@@ -144,15 +161,17 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     int status = err_exit_status(rc);
     log_keep(s->log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
     fprintf(stderr, "muster: %s: the results are not merged: %s\n", s->argv[1], why->text);
+    s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
         log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
+    else if (s->input_is_changed)
+        fprintf(stderr, "muster: what is done is printed by: muster results %s\n", run);
     else if (s->shards)
-        fprintf(
-            stderr,
-            "muster: every shard's file is safe; muster resume %s joins them again, muster merge "
-            "joins any files\n",
-            run);
+        fprintf(stderr,
+                "muster: every shard's file is safe; muster resume %s joins them again, also with "
+                "another --union, --id or --any-count; muster merge joins any files\n",
+                run);
     else if (rc == ERR_DATA)
         fprintf(stderr,
                 "muster: every result is safe in %s; muster results %s prints them, "
@@ -169,7 +188,9 @@ static int complete(struct session *s, struct err *err)
     struct merge_stats stats = {0};
     uint64_t n_asides = 0;
     log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
-    int rc = s->shards ? shards_join(s, &stats, err) : session_merge(s, &stats, err);
+    int rc = inputs_check(s->inputs, err);
+    if (rc == 0)
+        rc = s->shards ? shards_join(s, &stats, err) : session_merge(s, &stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);
     if (rc)
@@ -219,6 +240,7 @@ int session_finish(struct session *s, struct err *err)
     session_progress(s, true); /* the display is gone before the last words are said */
     bool merges = s->is_complete && s->end_err.code == 0;
     int rc = ledger_finish(s->ledger, merges, err);
+    keeper_dismiss(&s->keeper); /* a child more would have the reaper look through all of /proc */
     size_t left = reaper_finish(s->reaper, 5000);
     if (left > 0)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);

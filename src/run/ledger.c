@@ -14,7 +14,8 @@
 enum {
     PART_BUFFER_BYTES = 64 * 1024,
     INTERVAL_MS = 1000,
-    PROMPT_MS = 50 /* at least between commits that are prompt: many small shards share one */
+    PROMPT_MS = 50, /* at least between commits that are prompt: many small shards share one */
+    WAITING_MAX_BYTES = 32 << 20
 };
 
 struct fact {
@@ -42,7 +43,8 @@ struct ledger {
     struct metrics totals;
     uv_work_t work;
     uv_timer_t timer;
-    bool job_runs, has_failed, timer_runs;
+    bool job_runs, has_failed, timer_runs, is_crowded;
+    uint64_t waiting_bytes; /* of what is open */
     int job_rc;
     struct err job_err;
     uint64_t job_began_ms;
@@ -198,6 +200,8 @@ static bool follows(const struct range_row *last, const struct range_row *row)
 }
 
 static void commit_soon(struct ledger *ledger);
+/* One more row waits, of so many bytes. */
+static void waits(struct ledger *ledger, size_t bytes);
 
 void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
                   const struct metrics *metrics)
@@ -221,10 +225,13 @@ void ledger_range(struct ledger *ledger, const struct part *part, const struct r
         batch->metrics[batch->n_ranges] = NULL;
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
         batch->ranges[batch->n_ranges++] = *row;
+        waits(ledger, sizeof(*row) + sizeof(struct metrics *));
     }
     struct metrics **sums = &batch->metrics[batch->n_ranges - 1];
-    if (counted && !*sums)
+    if (counted && !*sums) {
         *sums = xcalloc(1, sizeof(**sums));
+        waits(ledger, sizeof(**sums));
+    }
     if (counted)
         metrics_sum(*sums, metrics);
     commit_soon(ledger);
@@ -233,6 +240,11 @@ void ledger_range(struct ledger *ledger, const struct part *part, const struct r
 static char *dup_or_null(const char *text)
 {
     return text ? xstrdup(text) : NULL;
+}
+
+static size_t text_bytes(const char *text)
+{
+    return text ? strlen(text) + 1 : 0;
 }
 
 void ledger_aside(struct ledger *ledger, const struct aside_row *row)
@@ -244,6 +256,8 @@ void ledger_aside(struct ledger *ledger, const struct aside_row *row)
     kept->reason = dup_or_null(row->reason);
     kept->stderr_tail = dup_or_null(row->stderr_tail);
     kept->place = dup_or_null(row->place);
+    waits(ledger, sizeof(*row) + text_bytes(row->reason) + text_bytes(row->stderr_tail) +
+                      text_bytes(row->place));
     commit_soon(ledger);
 }
 
@@ -264,6 +278,7 @@ void ledger_event(struct ledger *ledger, const char *kind, const char *json)
     struct batch *batch = &ledger->open;
     GROW(batch->events, batch->n_events, batch->cap_events);
     batch->events[batch->n_events++] = (struct event_row){clock_wall_ms(), kind, dup_or_null(json)};
+    waits(ledger, sizeof(struct event_row) + text_bytes(json));
     commit_soon(ledger);
 }
 
@@ -403,6 +418,9 @@ static void job_run(uv_work_t *work)
     ledger->job_rc = batch_commit(ledger, false, &ledger->job_err);
 }
 
+static void commit_begin(struct ledger *ledger);
+static void crowded_set(struct ledger *ledger, bool is_crowded);
+
 static void job_done(uv_work_t *work, int status)
 {
     struct ledger *ledger = work->data;
@@ -411,6 +429,9 @@ static void job_done(uv_work_t *work, int status)
     batch_clear(&ledger->closing);
     if (ledger->job_rc)
         ledger_fail(ledger, &ledger->job_err);
+    if (ledger->is_crowded)
+        commit_begin(ledger);
+    crowded_set(ledger, false);
     commit_soon(ledger);
 }
 
@@ -419,14 +440,13 @@ static int batch_close(struct ledger *ledger, struct err *err)
     struct batch emptied = ledger->closing;
     ledger->closing = ledger->open;
     ledger->open = emptied;
+    ledger->waiting_bytes = 0;
     return parts_write(&ledger->closing, err);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void commit_begin(struct ledger *ledger)
 {
-    struct ledger *ledger = timer->data;
     struct err err = {0};
-    ledger->timer_runs = false;
     if (ledger->job_runs || ledger->has_failed || batch_is_empty(&ledger->open))
         return;
     if (batch_close(ledger, &err) != 0) {
@@ -438,6 +458,36 @@ static void on_timer(uv_timer_t *timer)
     ledger->job_err = (struct err){0};
     ledger->work.data = ledger;
     uv_queue_work(ledger->opts.loop, &ledger->work, job_run, job_done);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ledger *ledger = timer->data;
+    ledger->timer_runs = false;
+    commit_begin(ledger);
+}
+
+static void crowded_set(struct ledger *ledger, bool is_crowded)
+{
+    if (ledger->is_crowded == is_crowded)
+        return;
+    ledger->is_crowded = is_crowded;
+    if (ledger->opts.crowded)
+        ledger->opts.crowded(ledger->opts.context, is_crowded);
+}
+
+/* The row itself may not be whole yet: a commit that is due before its time begins with the next turn. */
+static void waits(struct ledger *ledger, size_t bytes)
+{
+    ledger->waiting_bytes += bytes;
+    if (ledger->waiting_bytes <= ledger->opts.waiting_max_bytes || ledger->has_failed)
+        return;
+    if (ledger->job_runs) {
+        crowded_set(ledger, true);
+        return;
+    }
+    ledger->timer_runs = true;
+    uv_timer_start(&ledger->timer, on_timer, 0, 0);
 }
 
 static uint64_t delay_ms(const struct ledger *ledger, bool is_prompt)
@@ -466,6 +516,8 @@ struct ledger *ledger_new(const struct ledger_opts *opts)
     ledger->opts = *opts;
     if (ledger->opts.interval_ms == 0)
         ledger->opts.interval_ms = INTERVAL_MS;
+    if (ledger->opts.waiting_max_bytes == 0)
+        ledger->opts.waiting_max_bytes = WAITING_MAX_BYTES;
     uv_timer_init(opts->loop, &ledger->timer);
     ledger->timer.data = ledger;
     uv_unref((uv_handle_t *)&ledger->timer);

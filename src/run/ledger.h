@@ -46,6 +46,12 @@ struct ledger_opts {
     bool is_prompt;       /* results do not wait for it: each is minutes of work */
     /* A commit failed: the disk is full, the database is gone. Called once, on the loop's thread. */
     void (*failed)(void *context, const struct err *err);
+    /*
+     * More waits than memory is for, while a commit takes its time (a disk that stalls): no more rows,
+     * please, until this is called again with false. On the loop's thread. NULL: nobody listens.
+     */
+    void (*crowded)(void *context, bool is_crowded);
+    uint64_t waiting_max_bytes; /* of rows; 0 = 32 MiB. As much again is being committed. */
     void *context;
 };
 struct ledger *ledger_new(const struct ledger_opts *opts);

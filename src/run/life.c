@@ -63,6 +63,26 @@ void life_stream_close(struct life *life, enum life_stream stream)
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
+/* Of a session that is held, the answers stay where they are. */
+static void poll_begin(struct life *life, enum life_stream stream)
+{
+    int events = life->events[stream];
+    bool holds_answers = stream == STREAM_OUT || stream == STREAM_CHANNEL;
+    if (life->session->is_held && holds_answers && !life->shard)
+        events &= ~UV_READABLE;
+    if (events)
+        uv_poll_start(&life->polls[stream], events, on_ready);
+    else
+        uv_poll_stop(&life->polls[stream]);
+}
+
+void life_poll_again(struct life *life)
+{
+    for (int stream = 0; stream < STREAMS; stream++)
+        if (life->is_polled[stream] && life->fds[stream] >= 0)
+            poll_begin(life, (enum life_stream)stream);
+}
+
 void life_poll(struct life *life, enum life_stream stream, int events)
 {
     if (life->fds[stream] < 0 || life->events[stream] == events)
@@ -75,10 +95,7 @@ void life_poll(struct life *life, enum life_stream stream, int events)
         life->open_handles++;
     }
     life->events[stream] = events;
-    if (events)
-        uv_poll_start(&life->polls[stream], events, on_ready);
-    else
-        uv_poll_stop(&life->polls[stream]);
+    poll_begin(life, stream);
 }
 
 static uint64_t room_items(const struct session *s)

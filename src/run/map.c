@@ -79,7 +79,7 @@ static int open_run_compare(const struct map_request *r, char **dir,
         return fail(err, ERR_UNAVAILABLE,
                     "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
                     "or name another output",
-                    path_basename(*dir), r->out_path, path_basename(*dir));
+                    path_basename(*dir), r->out_path, run_typed(*dir, r->usual_root));
     if (!is_running && !*unfinished && is_same_work(r, manifest))
         *unfinished = steal_ptr(dir);
     return 0;
@@ -223,6 +223,8 @@ static int dry_run(struct session *s, struct err *err)
     int rc = session_plan(s, err);
     if (rc == 0 && shard_is_asked(s->request))
         rc = session_plan_shards(s, err);
+    if (rc == 0 && s->request->resume_dir)
+        rc = session_plan_left(s, err);
     if (rc == 0)
         rc = plan_print(s);
     session_plan_release(s);
@@ -233,12 +235,14 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
             const struct map_request *request, struct err *err)
 {
     struct map_request r = *request;
-    cleanup_free char *again = NULL;
+    cleanup_free char *again = NULL, *usual_root = runs_root(NULL);
+    if (!r.usual_root)
+        r.usual_root = usual_root;
     log->console_quiet = quiet;
     log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
-    int rc = 0;
-    if (!r.resume_dir && r.out_path && r.command) {
+    int rc = session_files_check(err);
+    if (rc == 0 && !r.resume_dir && r.out_path && r.command) {
         rc = others_look(&r, &again, err);
         if (rc == 0 && r.run_dir)
             rc = own_folder_look(&r, &again, err);
@@ -255,7 +259,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc)
         return rc;
     if (again && !quiet)
-        fprintf(stderr, "muster: going on with %s (--fresh starts over)\n", path_basename(again));
+        fprintf(stderr, "muster: going on with %s (%s starts over)\n", path_basename(again),
+                r.run_dir ? "another --run-dir" : "--fresh");
     struct session s = {.request = &r,
                         .log = log,
                         .self_path = self_path,
@@ -271,6 +276,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc == 0)
         rc = session_prepare(&s, err);
     cleanup_free char *unmade = rc && s.made_run ? xstrdup(s.run_dir) : NULL;
+    cleanup_free char *stays = steal_ptr(&s.folder_stays);
     if (rc == 0 && r.detach)
         detach_finish(&s, ready_fd);
     if (rc == 0)
@@ -280,6 +286,6 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     session_release(&s);
     log_close(log);
     if (unmade)
-        session_unmake(unmade, !r.run_dir);
+        session_unmake(unmade, stays, s.folder_was_empty);
     return rc;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything before the first worker, once the request itself holds (request.c): devices, input, the
+ * Everything before the first worker, once the request itself holds (request.c): places, input, the
  * run's folder, what earlier sessions did, the feeder.
  */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,122 +18,15 @@
 #include "base/xalloc.h"
 #include "data/outfile.h"
 #include "proc/leftover.h"
+#include "run/inputs.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "run/shard.h"
+#include "run/summary.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "ui/progress.h"
 #include "version.h"
-
-/* ---- devices ---- */
-
-/* One line, one entry. */
-static void lines_log(struct session *s, const struct buf *lines)
-{
-    struct str rest = buf_str(lines), line;
-    while (rest.len > 0 && str_next(&rest, '\n', &line))
-        log_add(s->log, LOG_WARN, "device", "%.*s", (int)line.len, line.at);
-}
-
-static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes,
-                          struct err *err)
-{
-    cleanup_buf struct buf warnings = BUF_INIT;
-    size_t chosen[DEVICES_MAX];
-    device_list_release(&s->devices);
-    int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices,
-                            notes, err);
-    if (rc == 0) {
-        lines_log(s, notes);
-        rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
-    }
-    if (rc == 0 && s->n_chosen > 0)
-        rc = seats_fit(&s->devices, chosen, &s->n_chosen, (uint32_t)s->request->gpus_per_worker,
-                       &warnings, err);
-    if (rc)
-        return rc;
-    lines_log(s, &warnings);
-    free(s->chosen);
-    s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
-    memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
-    cleanup_free char *holder =
-        xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
-    return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, holder, err);
-}
-
-/* With --wait, ask again every two seconds until the devices are free or patience ends. */
-static int devices_take(struct session *s, struct err *err)
-{
-    struct device_spec spec;
-    uint64_t deadline_ms = clock_now_ms() + s->request->wait_ms;
-    bool said = false;
-    int rc = spec_parse(s->request->gpus, &spec, err);
-    while (rc == 0) {
-        cleanup_buf struct buf notes = BUF_INIT;
-        rc = devices_choose(s, &spec, &notes, err);
-        if (rc != ERR_UNAVAILABLE || clock_now_ms() >= deadline_ms)
-            return rc;
-        if (!said)
-            log_add(s->log, LOG_WARN, "device", "waiting: %s", err->text);
-        said = true;
-        struct timespec pause = {.tv_sec = 2};
-        nanosleep(&pause, NULL);
-        rc = 0;
-    }
-    return rc;
-}
-
-/*
- * Each worker costs a dozen descriptors here. The usual limit of 1024 is raised as far as they need it
- * and not to what may be had, because some programs close each descriptor that they might have.
- */
-static void files_allow(struct session *s)
-{
-    enum {
-        FILES_OF_A_WORKER = 12,
-        FILES_OF_OURS = 128
-    };
-    rlim_t wanted = FILES_OF_OURS + FILES_OF_A_WORKER * (rlim_t)s->n_places;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = MIN(wanted, limit.rlim_max);
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-        log_add(
-            s->log, LOG_WARN, "map",
-            "%u workers need about %lu open files, and %lu are allowed; some may not be started "
-            "(ulimit -Hn)",
-            s->n_places, (unsigned long)wanted, (unsigned long)limit.rlim_cur);
-}
-
-static int seats_take(struct session *s, struct err *err)
-{
-    struct seat_opts opts = {.devices_per_worker = (uint32_t)s->request->gpus_per_worker,
-                             .workers_per_device = (uint32_t)s->request->workers_per_gpu};
-    struct seat *seats = NULL;
-    size_t n_seats = 0;
-    if (s->n_chosen == 0)
-        return fail(err, ERR_USAGE,
-                    "-g none leaves no place for a worker; cpu:N gives N CPU slots");
-    int rc = seats_make(&s->devices, s->chosen, s->n_chosen, &opts, &seats, &n_seats, err);
-    if (rc)
-        return rc;
-    s->n_places = (uint32_t)n_seats;
-    s->places = xcalloc(n_seats, sizeof(*s->places));
-    s->device_of = xcalloc(n_seats, sizeof(*s->device_of));
-    for (size_t i = 0; i < n_seats; i++) {
-        s->places[i].seat = seats[i];
-        for (size_t d = 0; d < s->n_chosen; d++)
-            if (s->chosen[d] == seats[i].devices[0])
-                s->device_of[i] = (uint32_t)d;
-    }
-    free(seats);
-    files_allow(s);
-    s->samples = xcalloc(s->n_chosen, sizeof(*s->samples));
-    s->device_is_lost = xcalloc(s->n_chosen, sizeof(*s->device_is_lost));
-    return 0;
-}
 
 /* ---- input ---- */
 
@@ -161,6 +52,7 @@ static int source_take(struct session *s, struct err *err)
                                .reuse_spool = s->is_resumed,
                                .in_any_order = r->longest_first || r->weight_field,
                                .weight_field = r->weight_field};
+    s->inputs = inputs_new(r->inputs, r->n_inputs);
     if (r->n_inputs == 0) /* --items */
         return 0;
     if (!s->is_resumed)
@@ -218,41 +110,6 @@ static int order_make(struct session *s, struct err *err)
 }
 
 /* ---- the run's folder ---- */
-
-static int run_folder_refused(struct err *err)
-{
-    struct err inner = *err;
-    return fail(err, ERR_USAGE, "the run's folder: %s; --runs-dir DIR names another place",
-                inner.text);
-}
-
-static int run_folder_name(struct session *s, struct err *err)
-{
-    const struct map_request *r = s->request;
-    int rc = 0;
-    if (r->resume_dir) {
-        s->run_dir = path_absolute(r->resume_dir);
-    } else if (r->run_dir) {
-        s->run_dir = path_absolute(r->run_dir);
-        cleanup_free char *db = path_join(s->run_dir, "run.db");
-        cleanup_free char *manifest = path_join(s->run_dir, "manifest.json");
-        if (path_exists(db) && path_exists(manifest))
-            return fail(
-                err, ERR_USAGE,
-                "%s holds a run already; go on with it by muster resume %s, or choose another --run-dir",
-                r->run_dir, r->run_dir);
-        rc = mkdir_parents(s->run_dir, 0777, err);
-    } else {
-        cleanup_free char *root = runs_root(r->runs_dir);
-        rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
-        s->made_run = rc == 0;
-    }
-    if (rc == 0)
-        s->run_id = xstrdup(path_basename(s->run_dir));
-    else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
-        rc = run_folder_refused(err);
-    return rc;
-}
 
 static void devices_describe(const struct session *s, struct manifest_device *out)
 {
@@ -320,12 +177,16 @@ static void ledger_failed(void *context, const struct err *why)
 {
     struct session *s = context;
     struct err err = *why;
-    if (err.code == ERR_STOPPED) {
-        fail(&err, ERR_STOPPED, "no space left for the run's results in %s; make room, then resume",
-             s->run_dir);
+    if (err.code == ERR_STOPPED)
         s->end_status = 75;
-    }
+    if (errno_means_full(why->sys))
+        fail(&err, ERR_STOPPED, "the run's results in %s: %s", s->run_dir, errno_room(why->sys));
     session_abort(s, &err);
+}
+
+static void ledger_crowded(void *context, bool is_crowded)
+{
+    session_hold(context, is_crowded);
 }
 
 static int by_first(const void *a, const void *b)
@@ -337,7 +198,7 @@ static int by_first(const void *a, const void *b)
 /* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
 static int asides_are_done(struct session *s, struct err *err)
 {
-    struct row_reader *reader;
+    struct row_reader *reader = NULL;
     struct aside_row row;
     if (s->aside_before == 0)
         return 0;
@@ -384,10 +245,25 @@ static int done_read(struct session *s, struct err *err)
     return 0;
 }
 
+/* Its results may be of two contents, also when the input is again what it was. */
+static int resume_is_sound(struct session *s, struct err *err)
+{
+    cleanup_free char *is_changed = NULL;
+    int rc = store_get(s->store, "input_changed", &is_changed, err);
+    if (rc == 0 && is_changed)
+        rc = fail(err, ERR_DATA,
+                  "the input was written to while this run read it; start over by muster map, and "
+                  "muster results %s prints what is done",
+                  summary_run_name(s));
+    return rc;
+}
+
 static int resume_check(struct session *s, struct err *err)
 {
     struct manifest manifest;
-    int rc = manifest_read(s->run_dir, &manifest, err);
+    int rc = resume_is_sound(s, err);
+    if (rc == 0)
+        rc = manifest_read(s->run_dir, &manifest, err);
     if (rc)
         return rc;
     s->base_seed = manifest.seed;
@@ -438,6 +314,8 @@ static int store_claim(struct session *s, struct err *err)
     int rc = store_open(&s->store, s->run_dir, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
     if (rc == 0)
         s->made_run = !s->is_resumed;
+    else if (s->folder_was_empty) /* what is there now is ours, unless it is another muster's */
+        s->made_run = rc == ERR_STOPPED || rc == ERR_SYS;
     return rc;
 }
 
@@ -460,6 +338,7 @@ static int store_begin(struct session *s, struct err *err)
                                                  .loop = &s->loop,
                                                  .is_prompt = s->shards,
                                                  .failed = ledger_failed,
+                                                 .crowded = ledger_crowded,
                                                  .context = s});
     s->results_are_json = s->shards || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
@@ -553,8 +432,8 @@ int session_plan(struct session *s, struct err *err)
 {
     int rc = guard_find(s, err);
     if (rc == 0)
-        rc = devices_take(s, err);
-    return rc ? rc : seats_take(s, err);
+        rc = places_take(s, err);
+    return rc;
 }
 
 /*
@@ -576,7 +455,10 @@ int session_plan_shards(struct session *s, struct err *err)
     free(s->run_dir);
     clock_stamp(stamp, clock_wall_ms());
     cleanup_free char *root = runs_root(r->runs_dir);
-    s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+    if (r->resume_dir)
+        s->run_dir = path_absolute(r->resume_dir);
+    else
+        s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
     s->run_id = xstrdup(path_basename(s->run_dir));
     if (rc == 0)
         rc = shards_begin(s, err);
@@ -585,9 +467,49 @@ int session_plan_shards(struct session *s, struct err *err)
     return rc;
 }
 
+/* Of a run that goes on: what is done, and of shards how they were cut. */
+static int left_read(struct session *s, const char **what, uint64_t *n_all, struct err *err)
+{
+    cleanup_free char *items = NULL;
+    int rc = s->shards ? shards_recall(s, err) : store_get(s->store, "items", &items, err);
+    *what = s->shards ? "shards" : "items";
+    *n_all = s->shards ? s->shards->n_shards : 0;
+    if (items && u64_parse(str_of(items), 0, UINT64_MAX, n_all, NULL) != 0)
+        *n_all = 0;
+    struct store_totals totals;
+    if (rc == 0)
+        rc = store_totals(s->store, &totals, err);
+    if (rc == 0)
+        rc = store_done(s->store, &s->done, &s->n_done, err);
+    s->aside_before = rc == 0 && !s->request->retry_failed ? totals.items_aside : 0;
+    return rc ? rc : asides_are_done(s, err);
+}
+
+int session_plan_left(struct session *s, struct err *err)
+{
+    const char *what = "";
+    uint64_t n_all = 0, n_done = 0;
+    int rc = store_open(&s->store, s->request->resume_dir, STORE_PEEK, err);
+    if (rc)
+        return rc;
+    rc = left_read(s, &what, &n_all, err);
+    store_close(steal_ptr(&s->store));
+    for (size_t i = 0; rc == 0 && i < s->n_done; i++)
+        n_done += s->done[i].count;
+    if (rc == 0 && n_all >= n_done && n_all > 0)
+        printf("run %s goes on: %lu of %lu %s are left\n", path_basename(s->request->resume_dir),
+               n_all - n_done, n_all, what);
+    else if (rc == 0)
+        printf("run %s goes on: %lu %s are done\n", path_basename(s->request->resume_dir), n_done,
+               what);
+    return rc;
+}
+
 void session_plan_release(struct session *s)
 {
+    free(s->done);
     source_close(s->source);
+    inputs_free(s->inputs);
     shards_free(s->shards);
     free(s->run_dir);
     free(s->run_id);
@@ -599,25 +521,22 @@ void session_plan_release(struct session *s)
     free(s->samples);
     free(s->device_is_lost);
     free(s->guard_path);
+    free(s->folder_stays);
 }
 
-/*
- * A folder that the user named may hold other things of his: there only what makes it a run goes, so
- * that the same command finds the place free.
- */
-void session_unmake(const char *run_dir, bool made_folder)
+enum {
+    KEEPER_PATIENCE_MS = 30000 /* beyond the grace that guards give */
+};
+
+/* A run without one is a run with one net less. */
+static void keeper_set(struct session *s)
 {
-    static const char *const traces[] = {
-        "run.db", "run.db-wal", "run.db-shm", "manifest.json", "logs", "parts", "input",
-    };
-    for (size_t i = 0; !made_folder && i < countof(traces); i++) {
-        cleanup_free char *path = path_join(run_dir, traces[i]);
-        if (remove(path) != 0) /* a folder that is not empty stays */
-            errno = 0;
-    }
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->run_dir);
     struct err err = {0};
-    if (made_folder && remove_tree(run_dir, &err) != 0)
-        fprintf(stderr, "muster: %s\n", err.text);
+    if (keeper_start(&s->keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, &err) == 0)
+        reaper_spare(s->reaper, s->keeper.pid);
+    else
+        log_add(s->log, LOG_WARN, "map", "if muster and a guard are killed together: %s", err.text);
 }
 
 int session_prepare(struct session *s, struct err *err)
@@ -640,7 +559,7 @@ int session_prepare(struct session *s, struct err *err)
     }
     int rc = session_plan(s, err);
     if (rc == 0)
-        rc = run_folder_name(s, err);
+        rc = run_folder_take(s, err);
     if (rc == 0)
         rc = store_claim(s, err);
     if (rc == 0)
@@ -653,6 +572,8 @@ int session_prepare(struct session *s, struct err *err)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = reaper_open(&s->reaper, err);
+    if (rc == 0)
+        keeper_set(s);
     if (rc == 0 && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
         log_add(s->log, LOG_WARN, "map", "%s", err->text);
     return rc;

@@ -41,28 +41,95 @@ static bool is_one_file(const char *a, const char *b)
            x.st_ino == y.st_ino;
 }
 
-/* What the end of the run replaces must not be what it reads, now or when it is resumed. */
-static int inputs_check(const struct map_request *r, struct err *err)
+char *output_base_new(const char *out_path)
 {
-    cleanup_free char *failed = xasprintf("%s.failed.jsonl", r->out_path);
-    for (size_t i = 0; i < r->n_inputs; i++) {
-        if (is_one_file(r->inputs[i], r->out_path))
-            return fail(err, ERR_USAGE, "%s is input and output; name another output",
-                        r->inputs[i]);
-        if (is_one_file(r->inputs[i], failed))
-            return fail(
-                err, ERR_USAGE,
-                "the input %s is where the failed items of -o %s are written to; rename it, "
-                "or name another output",
-                r->inputs[i], r->out_path);
+    size_t len = strlen(out_path);
+    while (len > 1 && out_path[len - 1] == '/')
+        len--;
+    return xstrndup(out_path, len);
+}
+
+/* What is written beside the output, and what it is. */
+static const struct {
+    const char *suffix, *what;
+} replaced[] = {
+    {"", "the output as well"},
+    {".new", "where the output is written to before it is put in place"},
+    {".failed.jsonl", "where the failed items are written to"},
+    {".failed.jsonl.new", "where the failed items are written to"},
+};
+
+static int input_check(const char *input, const char *out_path, struct err *err)
+{
+    cleanup_free char *base = output_base_new(out_path);
+    for (size_t i = 0; i < countof(replaced); i++) {
+        cleanup_free char *path = xasprintf("%s%s", base, replaced[i].suffix);
+        if (is_one_file(input, path))
+            return fail(err, ERR_USAGE,
+                        "the input %s is %s (-o %s); rename it, or name another output", input,
+                        replaced[i].what, out_path);
     }
     return 0;
+}
+
+static bool folder_holds(const char *folder, const char *path)
+{
+    cleanup_free char *parent = path_dirname(path);
+    struct stat x, y;
+    return stat(folder, &x) == 0 && stat(parent, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* How a shard's file will be called is not known yet. */
+static int input_check_folder(const char *input, const char *folder, struct err *err)
+{
+    cleanup_free char *real = realpath(input, NULL);
+    if (!folder_holds(folder, input) && !(real && folder_holds(folder, real)))
+        return 0;
+    return fail(err, ERR_USAGE,
+                "the input %s lies in the output folder %s, where a shard's file may take its "
+                "place; name another folder",
+                input, folder);
+}
+
+/* What a run has in its own folder, whatever is there already. */
+static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
+                                        "orchestrator.log", "failed.jsonl",  "output.id"};
+
+static int input_check_run_dir(const char *input, const char *run_dir, struct err *err)
+{
+    for (size_t i = 0; i < countof(run_files); i++) {
+        cleanup_free char *path = path_join(run_dir, run_files[i]);
+        if (is_one_file(input, path))
+            return fail(err, ERR_USAGE,
+                        "the input %s is where the run writes its own %s; name another --run-dir",
+                        input, run_files[i]);
+    }
+    return 0;
+}
+
+/* What the run replaces must not be what it reads, now or when it is resumed. */
+static int inputs_differ(const struct map_request *r, struct err *err)
+{
+    bool is_stdout = strcmp(r->out_path, "-") == 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->n_inputs; i++) {
+        if (strcmp(r->inputs[i], "-") == 0)
+            continue;
+        if (!is_stdout)
+            rc = input_check(r->inputs[i], r->out_path, err);
+        if (rc == 0 && shard_output_is_folder(r->out_path))
+            rc = input_check_folder(r->inputs[i], r->out_path, err);
+        if (rc == 0 && r->run_dir)
+            rc = input_check_run_dir(r->inputs[i], r->run_dir, err);
+    }
+    return rc;
 }
 
 /* A folder for the shards' files: new, or empty, or with --force one that they are put into. */
 static int folder_check(const struct map_request *r, struct err *err)
 {
-    cleanup_free char *path = xstrndup(r->out_path, strlen(r->out_path) - 1);
+    cleanup_free char *path = output_base_new(r->out_path);
     cleanup_free char *parent = path_dirname(path);
     struct stat st;
     if (stat(r->out_path, &st) != 0 && errno == ENOTDIR)
@@ -91,17 +158,15 @@ static int output_check(const struct map_request *r, struct err *err)
     if (is_stdout && r->detach)
         return fail(err, ERR_USAGE,
                     "--detach leaves standard output as well: name the output with -o FILE");
-    if (is_stdout)
-        return 0;
+    int rc = inputs_differ(r, err);
+    if (rc || is_stdout)
+        return rc;
     if (shard_output_is_folder(r->out_path))
         return folder_check(r, err);
     if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
     if (output_is_direct(r->out_path)) /* /dev/null, a pipe: nothing is replaced */
         return 0;
-    int rc = inputs_check(r, err);
-    if (rc)
-        return rc;
     if (!r->overwrite && path_exists(r->out_path))
         return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", r->out_path);
     cleanup_free char *folder = path_dirname(r->out_path);
@@ -110,6 +175,33 @@ static int output_check(const struct map_request *r, struct err *err)
     if (access(folder, W_OK) != 0)
         return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
     return 0;
+}
+
+static bool shards_are_lines(const struct map_request *r)
+{
+    enum out_format out =
+        r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out;
+    if (!r->collect)
+        return out == OUT_LINES;
+    return record_format_of_path(r->collect) == FORMAT_LINES &&
+           (out == OUT_LINES || str_ends_with(str_of(r->collect), STR(".txt")));
+}
+
+/* The join would say it when all the work is done. */
+static int id_check(const struct map_request *r, struct err *err)
+{
+    if (!r->id_field || !r->out_path || !shard_is_asked(r))
+        return 0;
+    if (shard_output_is_folder(r->out_path))
+        return fail(err, ERR_USAGE,
+                    "--id looks at records that are joined, and -o %s takes the files as they are; "
+                    "name a file, or leave --id out",
+                    r->out_path);
+    return shards_are_lines(r) ? fail(err, ERR_USAGE,
+                                      "--id needs records with fields, and the shards' files are "
+                                      "read as lines; give them the extension of JSONL, JSON, CSV "
+                                      "or TSV, by -o or --collect, or leave --id out")
+                               : 0;
 }
 
 int request_check(const struct map_request *r, struct err *err)
@@ -124,6 +216,8 @@ int request_check(const struct map_request *r, struct err *err)
     if (!r->command || !r->command[0])
         return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
     rc = shard_check(r, err);
+    if (rc == 0)
+        rc = id_check(r, err);
     if (rc)
         return rc;
     if (r->n_inputs == 0 && !shard_is_asked(r))

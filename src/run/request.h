@@ -58,6 +58,7 @@ struct map_request {
     /* resume */
     const char *resume_dir; /* the run folder to go on with */
     bool retry_failed;
+    const char *usual_root; /* where `muster resume NAME` looks from here; NULL: not known yet */
 };
 
 /* Returns an exit status, or a negative err_code with err filled. */

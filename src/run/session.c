@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "proc/waits.h"
+#include "run/inputs.h"
 #include "run/shard.h"
 #include "store/runs.h"
 #include "ui/progress.h"
@@ -279,19 +280,20 @@ static void on_feed_timer(uv_timer_t *timer)
 static void feed_timer_set(struct session *s)
 {
     uint64_t next_ms = feed_next_ms(s->feed);
-    if (next_ms == UINT64_MAX) {
+    if (next_ms == UINT64_MAX || s->is_held) {
         uv_timer_stop(&s->feed_timer);
         return;
     }
     uv_update_time(&s->loop);
-    uint64_t delay_ms = next_ms > s->now_ms ? next_ms - s->now_ms : 0;
+    uint64_t at_ms = next_ms + s->held_ms;
+    uint64_t delay_ms = at_ms > s->now_ms ? at_ms - s->now_ms : 0;
     uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
 }
 
 static void step(struct session *s, struct feed_event *event)
 {
     const struct feed_action *actions;
-    event->now_ms = session_now(s);
+    event->now_ms = feed_now(s);
     size_t n_actions = feed_step(s->feed, event, &actions);
     for (size_t i = 0; i < n_actions; i++)
         deeds[actions[i].kind](s, &actions[i]);
@@ -343,6 +345,27 @@ void session_abort(struct session *s, const struct err *why)
 
 /* ---- input ---- */
 
+static void input_changed(struct session *s, const struct err *why)
+{
+    s->input_is_changed = true;
+    session_abort(s, why);
+}
+
+/* Nobody wants to learn it only in the morning. */
+static void inputs_watch(struct session *s)
+{
+    struct err err = {0};
+    if (s->end_err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
+        input_changed(s, &err);
+}
+
+static void inputs_are_copied(struct session *s)
+{
+    struct err err = {0};
+    if (inputs_copied(s->inputs, &err) != 0)
+        input_changed(s, &err);
+}
+
 static void scan_some(struct session *s)
 {
     struct err err = {0};
@@ -361,6 +384,7 @@ static void scan_some(struct session *s)
         char items[24];
         snprintf(items, sizeof(items), "%lu", source_known(s->source));
         ledger_fact(s->ledger, "items", items);
+        inputs_are_copied(s);
     }
     if (complete && s->scan_runs) {
         uv_idle_stop(&s->scan_idle);
@@ -386,6 +410,7 @@ static void on_source_readable(uv_poll_t *poll, int status, int events)
 static void scan_start(struct session *s)
 {
     if (s->shards) { /* all is known */
+        inputs_are_copied(s);
         session_event(
             s, (struct feed_event){.kind = EV_INPUT, .count = s->shards->n_shards, .flag = true});
         return;
@@ -526,9 +551,10 @@ static void on_tick(uv_timer_t *timer)
     struct session *s = timer->data;
     session_now(s);
     for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->places[p].life)
+        if (s->places[p].life && !s->is_held)
             life_hungry_check(s->places[p].life);
     memory_check(s);
+    inputs_watch(s);
     run_limit_check(s);
     console_flush(s->console, s->now_ms, false);
     static const unsigned every = 10;
@@ -651,12 +677,12 @@ void session_release(struct session *s)
     }
     feed_free(s->feed);
     store_close(s->store);
+    keeper_dismiss(&s->keeper);
     if (s->reaper)
         reaper_close(s->reaper);
     console_free(s->console);
     progress_free(s->progress);
     s->log->context = s->log->console_begin = s->log->console_end = NULL;
-    free(s->done);
     free(s->order);
     free(s->queue);
     session_plan_release(s);

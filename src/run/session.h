@@ -8,7 +8,9 @@
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
- *   asides.c   what failed
+ *   asides.c   what failed                        inputs.c   do the files stay as they are?
+ *   places.c   devices and seats                  folder.c   of the run, made and unmade
+ *   hold.c     a disk that cannot keep up
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
@@ -25,11 +27,13 @@
 #include "device/seat.h"
 #include "device/spec.h"
 #include "proc/guard.h"
+#include "proc/keeper.h"
 #include "proc/logfile.h"
 #include "run/ledger.h"
 #include "run/request.h"
 #include "store/store.h"
 
+struct inputs;
 struct session;
 struct shards;
 struct shard_life;
@@ -139,10 +143,14 @@ struct session {
     bool is_quiet, has_color, is_tty;
 
     char *run_dir, *run_id;
-    bool made_run; /* its folder is new, and nobody else can be in it */
+    bool made_run;         /* its folder is new, and nobody else can be in it */
+    char *folder_stays;    /* what was there before it: that, or a folder above */
+    bool folder_was_empty; /* --run-dir: or not there */
     struct store *store;
     struct ledger *ledger;
     struct source *source;
+    struct inputs *inputs; /* its files, as they were */
+    bool input_is_changed; /* one was written to: no resume may go on with this run */
     struct device_list devices;
     size_t *chosen, n_chosen;
     struct device_locks locks;
@@ -168,6 +176,7 @@ struct session {
     uv_poll_t source_poll, monitor_poll;
     bool scan_runs, source_polled, monitor_polled;
     struct reaper *reaper;
+    struct keeper keeper;
     struct monitor *monitor;
     struct device_sample *samples; /* [n_chosen], the latest */
     bool *device_is_lost;
@@ -177,6 +186,8 @@ struct session {
     struct feed_event *queue; /* events that actions gave rise to */
     size_t n_queue, cap_queue;
     bool in_step;
+    bool is_held; /* answers are not read, and the feeder's time stands still (hold.c) */
+    uint64_t held_since_ms, held_ms; /* now; and in all, before */
     uint64_t now_ms, begin_ms;
     uint32_t next_number;
     struct console *console;
@@ -219,6 +230,8 @@ void life_start_failed(struct life *life, int rc, const struct err *why);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
 void life_poll(struct life *life, enum life_stream stream, int events);
+/* Listen again for what is wanted, as far as the session is not held. */
+void life_poll_again(struct life *life);
 void life_stream_close(struct life *life, enum life_stream stream);
 /* Write what is pending to its stdin or channel; asks for room when it is through. */
 void life_flush(struct life *life);
@@ -265,16 +278,25 @@ void channel_batch(struct life *life, uint64_t batch);
 void channel_stop(struct life *life);
 void channel_commit(struct life *life, uint64_t item);
 
+/* hold.c */
+void session_hold(struct session *s, bool is_held);
+/* The feeder's time: what workers wait for the disk counts against nobody's limit. */
+uint64_t feed_now(struct session *s);
+
 /* prepare.c */
+/* Before anything is opened: libraries abort where no file can be. ERR_UNAVAILABLE, with the cure. */
+MUST_CHECK int session_files_check(struct err *err);
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
 /* For a shard command, the shards as well. */
 MUST_CHECK int session_plan_shards(struct session *s, struct err *err);
+/* Of a run that goes on, what is left; said on stdout. */
+MUST_CHECK int session_plan_left(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* After the release of one that could not begin: what it made is taken away, so that it is no run. */
-void session_unmake(const char *run_dir, bool made_folder);
+void session_unmake(const char *run_dir, const char *stays, bool was_empty);
 /* asides.c */
 /* Where the items set aside are listed; free() it. */
 char *asides_path(const struct session *s);

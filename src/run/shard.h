@@ -83,7 +83,9 @@ char **shard_command_new(const struct session *s, const struct template_values *
 void shard_command_free(char **command);
 /* Its words as a shell would read them. */
 void shard_command_format(const char *const *command, struct buf *out);
-/* --dry-run: what would run where, on stdout. */
+/* --dry-run of a run that goes on, after shards_begin: the shards are those that it was cut into. */
+MUST_CHECK int shards_recall(struct session *s, struct err *err);
+/* --dry-run: what would run where, on stdout; those in s->done are not left. */
 void shards_print(const struct session *s);
 /* A shard is given up. */
 void shard_set_aside(struct shards *shards, uint64_t shard);

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/hex.h"
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "data/join.h"
@@ -30,26 +31,8 @@ void shard_path_add(const char *path, struct buf *out)
         return;
     }
     buf_add_text(out, "{\"bytes\":\"");
-    for (const char *at = path; *at; at++)
-        buf_addf(out, "%02x", (unsigned char)*at);
+    buf_add_hex(out, str_of(path));
     buf_add_text(out, "\"}");
-}
-
-static int hex_digit(char c)
-{
-    const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-static bool hex_read(struct str hex, struct buf *out)
-{
-    for (size_t i = 0; i + 1 < hex.len; i += 2) {
-        int high = hex_digit(hex.at[i]), low = hex_digit(hex.at[i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        buf_add_char(out, (char)(high * 16 + low));
-    }
-    return hex.len % 2 == 0;
 }
 
 static bool path_read(struct str value, struct buf *out)
@@ -59,7 +42,7 @@ static bool path_read(struct str value, struct buf *out)
     if (json_kind_of(value) == JSON_STRING)
         return json_to_text(value, out);
     return json_get(value, "bytes", &bytes) && json_to_text(bytes, &hex) &&
-           hex_read(buf_str(&hex), out);
+           buf_add_unhex(out, buf_str(&hex));
 }
 
 static bool result_read(struct str line, uint64_t *shard, struct shard_result *out)

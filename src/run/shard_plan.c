@@ -176,6 +176,13 @@ static int reading_read(struct session *s, struct shards *shards, struct err *er
     return rc;
 }
 
+static int items_compare(uint64_t then, uint64_t now, struct err *err)
+{
+    return then == now
+               ? 0
+               : fail(err, ERR_USAGE, "the run began with %lu items, now there are %lu", then, now);
+}
+
 static int shards_resume(struct session *s, struct shards *shards, bool *is_there, struct err *err)
 {
     uint64_t n_items;
@@ -183,10 +190,7 @@ static int shards_resume(struct session *s, struct shards *shards, bool *is_ther
     if (rc || !*is_there)
         return rc;
     rc = items_count(s, &n_items, err);
-    if (rc == 0 && n_items != shards->n_items)
-        rc = fail(err, ERR_USAGE, "the run began with %lu items, now there are %lu",
-                  shards->n_items, n_items);
-    return rc;
+    return rc ? rc : items_compare(shards->n_items, n_items, err);
 }
 
 /* As the shards' files are called: by their name, where it says something, else as the output. */
@@ -267,6 +271,33 @@ int shards_reopen(struct session *s, bool *are_there, struct err *err)
     return rc;
 }
 
+static void suffixes_free(struct shards *shards)
+{
+    for (uint64_t k = 0; shards->suffixes && k < shards->n_shards; k++)
+        free(shards->suffixes[k]);
+    free(steal_ptr(&shards->suffixes));
+}
+
+int shards_recall(struct session *s, struct err *err)
+{
+    struct shards then = {0}, *now = s->shards;
+    bool is_there = false;
+    int rc = facts_read(s, &then, &is_there, err);
+    if (rc == 0 && is_there)
+        rc = items_compare(then.n_items, now->n_items, err);
+    if (rc || !is_there) {
+        suffixes_free(&then);
+        return rc;
+    }
+    suffixes_free(now);
+    now->n_shards = then.n_shards;
+    now->suffixes = then.suffixes;
+    memcpy(now->stamp, then.stamp, sizeof(now->stamp));
+    free(now->results);
+    now->results = xcalloc(now->n_shards, sizeof(*now->results));
+    return 0;
+}
+
 int shards_begin(struct session *s, struct err *err)
 {
     struct shards *shards = xcalloc(1, sizeof(*shards));
@@ -298,18 +329,14 @@ void shards_free(struct shards *shards)
 {
     if (!shards)
         return;
-    for (uint64_t k = 0; k < shards->n_shards; k++) {
-        if (shards->results)
-            free(shards->results[k].path);
-        if (shards->suffixes)
-            free(shards->suffixes[k]);
-    }
+    for (uint64_t k = 0; shards->results && k < shards->n_shards; k++)
+        free(shards->results[k].path);
     for (uint64_t k = 0; k < shards->n_patterns; k++)
         free(shards->patterns[k]);
     free(shards->patterns);
+    suffixes_free(shards);
     free(shards->results);
     free(shards->seat_items);
-    free(shards->suffixes);
     free(shards->input_dir);
     free(shards->output_dir);
     uv_mutex_destroy(&shards->source_lock);
@@ -470,18 +497,31 @@ void shard_command_format(const char *const *command, struct buf *out)
     }
 }
 
+static bool is_settled(const struct session *s, uint64_t shard)
+{
+    bool found = false;
+    for (size_t i = 0; i < s->n_done; i++)
+        found = found || (shard >= s->done[i].first && shard - s->done[i].first < s->done[i].count);
+    return found;
+}
+
 void shards_print(const struct session *s)
 {
     const struct shards *shards = s->shards;
+    uint64_t n_printed = 0;
     for (uint64_t k = 0; k < shards->n_shards; k++) {
+        if (is_settled(s, k))
+            continue;
         cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
         struct template_values values;
         /* The first ones go to the workers in their order; the others to whoever is done. */
-        struct shard_at at = {k, (uint32_t)(k % s->n_places), (uint32_t)k + 1, s->request->batch};
+        uint64_t turn = n_printed++;
+        struct shard_at at = {k, (uint32_t)(turn % s->n_places), (uint32_t)turn + 1,
+                              s->request->batch};
         shard_values(s, &at, &values, &text);
         char **command = shard_command_new(s, &values);
         shard_name(shards, k, &line);
-        buf_addf(&line, "%s %s: ", k < s->n_places ? " on" : " when a worker is free, say",
+        buf_addf(&line, "%s %s: ", turn < s->n_places ? " on" : " when a worker is free, say",
                  s->places[at.seat].seat.label);
         shard_command_format((const char *const *)command, &line);
         printf("%s\n", buf_text(&line));

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "run/shard.h"
+#include "store/runs.h"
 
 struct figures {
     struct feed_counts counts;
@@ -63,7 +64,7 @@ static void items_line(const struct figures *f, const char *noun, struct buf *ou
 
 const char *summary_run_name(const struct session *s)
 {
-    return s->request->run_dir ? s->run_dir : s->run_id;
+    return run_typed(s->run_dir, s->request->usual_root);
 }
 
 static void metrics_line(struct session *s, struct buf *out)

@@ -238,7 +238,7 @@ static void rollback(struct store *store, const struct progress *before)
 
 int store_commit(struct store *store, const struct store_batch *batch, struct err *err)
 {
-    ASSERT(store->mode != STORE_READ);
+    ASSERT(store->mode < STORE_READ);
     struct progress before = store->progress;
     ASSERT(!store->is_holding);
     int rc = durability_set(store, batch->is_held || batch->n_ranges + batch->n_asides > 0, err);

@@ -56,10 +56,14 @@ int db_fail(const struct store *store, struct err *err, const char *doing)
 {
     int code = sqlite3_errcode(store->db), sys = system_errno(store, code);
     const char *dir = store->dir;
-    if (code == SQLITE_FULL || errno_means_full(sys))
-        return fail(err, ERR_STOPPED,
-                    "%s %s/run.db: the disk is full (%s); free some space, then `muster resume`",
-                    doing, dir, errno_text(sys ? sys : ENOSPC));
+    if (code == SQLITE_FULL || errno_means_full(sys)) {
+        sys = errno_means_full(sys) ? sys : ENOSPC;
+        fail(err, ERR_STOPPED, "%s %s/run.db: %s, then type the same command again", doing, dir,
+             errno_room(sys));
+        if (err)
+            err->sys = sys;
+        return ERR_STOPPED;
+    }
     if (code == SQLITE_NOMEM)
         return fail(err, ERR_STOPPED, "%s %s/run.db: out of memory", doing, dir);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
@@ -84,7 +88,7 @@ int db_exec(struct store *store, const char *sql, struct err *err)
 {
     if (sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK)
         return 0;
-    return db_fail(store, err, store->mode == STORE_READ ? "read" : "write");
+    return db_fail(store, err, store->mode >= STORE_READ ? "read" : "write");
 }
 
 int db_prepare(struct store *store, const char *sql, sqlite3_stmt **out, struct err *err)

@@ -99,11 +99,11 @@ static void shards_count(struct store *store, struct run_summary *out)
 }
 
 /* True if run.db could be read: it is the truth, status.json a copy. */
-static bool read_ledger(struct run_summary *out, char **state)
+static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
 {
     struct store *store;
     struct store_totals totals;
-    if (store_open(&store, out->dir, STORE_READ, NULL) != 0)
+    if (store_open(&store, out->dir, is_locked ? STORE_READ : STORE_PEEK, NULL) != 0)
         return false;
     cleanup_free char *items = NULL;
     bool is_read = store_totals(store, &totals, NULL) == 0 &&
@@ -161,7 +161,7 @@ int run_inspect(const char *dir, struct run_summary *out, struct err *err)
     bool is_locked = run_is_locked(dir, &out->holder);
     cleanup_free char *state = NULL;
     read_manifest(out);
-    if (!read_ledger(out, &state))
+    if (!read_ledger(out, is_locked, &state))
         read_snapshot(out, &state);
     out->state = state_of(is_locked, state);
     return 0;

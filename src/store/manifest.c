@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/hex.h"
 #include "base/xalloc.h"
 #include "store/git.h"
 
@@ -50,8 +51,7 @@ static json_t *text_json(const char *text)
     if (value) /* it is UTF-8 */
         return value;
     cleanup_buf struct buf hex = BUF_INIT;
-    for (; *text; text++)
-        buf_addf(&hex, "%02x", (unsigned char)*text);
+    buf_add_hex(&hex, str_of(text));
     return json_pack("{s:s}", "bytes", buf_text(&hex));
 }
 

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/hex.h"
 #include "base/xalloc.h"
 #include "store/manifest.h"
 
@@ -19,11 +20,8 @@ static json_t *bytes_decoded(const json_t *value)
     if (!hex || json_object_size(value) != 1)
         return NULL;
     cleanup_buf struct buf bytes = BUF_INIT;
-    for (; hex[0] && hex[1]; hex += 2) {
-        const char digits[] = {hex[0], hex[1], '\0'};
-        buf_add_char(&bytes, (char)strtoul(digits, NULL, 16));
-    }
-    return json_stringn_nocheck(buf_text(&bytes), bytes.len);
+    return buf_add_unhex(&bytes, str_of(hex)) ? json_stringn_nocheck(buf_text(&bytes), bytes.len)
+                                              : NULL;
 }
 
 /* The text of a member, which lives as long as the tree does; NULL if it is absent or null. */

@@ -26,6 +26,12 @@ char *runs_root(const char *given)
     return path_absolute(given ? given : env && *env ? env : "muster-runs");
 }
 
+const char *run_typed(const char *dir, const char *root)
+{
+    cleanup_free char *parent = path_dirname(dir);
+    return strcmp(parent, root) == 0 ? path_basename(dir) : dir;
+}
+
 int run_create(const char *root, const char *verb, int64_t wall_ms, char **dir_out, struct err *err)
 {
     char stamp[20];

@@ -54,6 +54,12 @@ MUST_CHECK int run_mark_latest(const char *dir, struct err *err);
  */
 MUST_CHECK int run_find(const char *root, const char *text, char **dir_out, struct err *err);
 
+/*
+ * What the user has to type to mean this run, without --runs-dir: its name where `root`, the usual
+ * runs_root(NULL), is the folder it is in, else its path. Borrowed from dir.
+ */
+const char *run_typed(const char *dir, const char *root);
+
 struct run_names {
     char **at;
     size_t len;

@@ -51,7 +51,7 @@ static int database_open(struct store *store, const char *name, int flags, struc
             return fail(err, ERR_STOPPED, "open %s: out of memory", name);
         return db_fail(store, err, "open");
     }
-    sqlite3_busy_timeout(store->db, store->mode == STORE_READ ? READ_BUSY_MS : BUSY_MS);
+    sqlite3_busy_timeout(store->db, store->mode >= STORE_READ ? READ_BUSY_MS : BUSY_MS);
     return 0;
 }
 
@@ -62,10 +62,19 @@ static void database_close(struct store *store)
     sqlite3_close(steal_ptr(&store->db));
 }
 
-static bool has_content(const char *path)
+static bool has_content(const char *path, const char *suffix)
 {
+    cleanup_free char *file = xasprintf("%s%s", path, suffix);
     struct stat st;
-    return stat(path, &st) == 0 && st.st_size > 0;
+    return stat(file, &st) == 0 && st.st_size > 0;
+}
+
+static int open_immutable(struct store *store, const char *path, struct err *err)
+{
+    cleanup_buf struct buf uri = BUF_INIT;
+    immutable_uri(&uri, path);
+    int rc = database_open(store, buf_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, err);
+    return rc ? rc : schema_check(store, err);
 }
 
 /*
@@ -76,17 +85,13 @@ static bool has_content(const char *path)
 static int open_unwritable(struct store *store, const char *path, struct err *err)
 {
     database_close(store);
-    cleanup_free char *wal = xasprintf("%s-wal", path);
-    if (has_content(wal))
+    if (has_content(path, "-wal"))
         return fail(
             err, ERR_UNAVAILABLE,
             "%s has commits in its -wal file that can only be read where %s can be written: "
             "copy the folder and read the copy",
             path, store->dir);
-    cleanup_buf struct buf uri = BUF_INIT;
-    immutable_uri(&uri, path);
-    int rc = database_open(store, buf_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, err);
-    return rc ? rc : schema_check(store, err);
+    return open_immutable(store, path, err);
 }
 
 static int open_for_reading(struct store *store, const char *path, struct err *err)
@@ -100,6 +105,12 @@ static int open_for_reading(struct store *store, const char *path, struct err *e
             return open_unwritable(store, path, err);
     }
     return rc;
+}
+
+static int open_for_peek(struct store *store, const char *path, struct err *err)
+{
+    bool is_whole = !has_content(path, "-wal") && !has_content(path, "-journal");
+    return is_whole ? open_immutable(store, path, err) : open_for_reading(store, path, err);
 }
 
 /* Exclusive locking comes first: it is what lets WAL mode be left without shared memory, which a
@@ -212,6 +223,8 @@ static int open_path(struct store *store, struct err *err)
     cleanup_free char *path = path_join(store->dir, "run.db");
     if (store->mode != STORE_CREATE && !path_exists(path))
         return fail(err, ERR_USAGE, "%s holds no run: there is no run.db in it", store->dir);
+    if (store->mode == STORE_PEEK)
+        return open_for_peek(store, path, err);
     return store->mode == STORE_READ ? open_for_reading(store, path, err)
                                      : open_to_write(store, path, err);
 }

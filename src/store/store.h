@@ -65,14 +65,16 @@ struct sample_row {
 enum store_mode {
     STORE_CREATE,
     STORE_RESUME,
-    STORE_READ
+    STORE_READ,
+    STORE_PEEK
 };
 
 /*
  * Opens run.db in the run folder `dir` (absolute). CREATE makes folder, parts/, logs/ and the
  * schema (ERR_USAGE where a run is; one that was killed before it had a manifest or a part is none),
  * and leaves no run.db when it fails; RESUME takes the run's lock (ERR_UNAVAILABLE naming the pid of the muster that holds it);
- * READ never writes and works while a run is going on. ERR_DATA for a file that is not ours, or of
+ * READ never writes and works while a run is going on; PEEK is a short look at a run that nobody has
+ * the lock of, and leaves the folder as it is (SQLite's readers leave -wal and -shm). ERR_DATA for a file that is not ours, or of
  * a schema that is newer than this program.
  */
 MUST_CHECK int store_open(struct store **out, const char *dir, enum store_mode mode,

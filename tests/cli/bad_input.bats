@@ -208,7 +208,7 @@ END
     for output_name in in.txt ./in.txt link.txt; do
         map --force -g cpu:1 in.txt -o $output_name -- sed -u 's/^/x/'
         ended_with 2
-        says "in.txt is input and output"
+        says "in.txt is the output as well"
     done
     same in.txt copy.txt
 }
@@ -321,6 +321,75 @@ END
 }
 
 
+@test "a disk that is full at the start: 75, no run, and the same command begins one" {
+    mkdir disk
+    mount -t tmpfs -o size=64k tmpfs disk 2>/dev/null || skip "needs root and a tmpfs mount"
+    seq 5 >in.txt
+    map -g cpu:1 --runs-dir disk/runs in.txt -o out.txt -- cat
+    first=$status
+    echo "$output" >first.txt
+    map -g cpu:1 --run-dir disk/a/b in.txt -o out.txt -- cat
+    second=$status
+    left=$(ls -A disk disk/runs)
+    mount -o remount,size=64m disk
+    map -g cpu:1 --run-dir disk/a/b in.txt -o out.txt -- cat
+    umount disk || umount -l disk
+    cat first.txt
+    [ "$first" -eq 75 ] && [ "$second" -eq 75 ]
+    holds first.txt "no space is left on this disk; free some, then type the same command again"
+    [ "$(grep -c "muster resume" first.txt)" -eq 0 ]
+    [ "$left" = "disk:
+runs
+
+disk/runs:" ]
+    ended_with 0
+    same out.txt in.txt
+}
+
+@test "a limit on the size of files is called by its name" {
+    seq 400000 >in.txt
+    run limited sh -c 'ulimit -f 1000; "$MUSTER" map -g cpu:2 in.txt -o out.txt -- cat'
+    ended_with 75
+    says "the limit on the size of files is reached (ulimit -f)"
+    says_not "no space" "File too large"
+    rm -r muster-runs
+    run limited sh -c 'ulimit -f 2; "$MUSTER" map -g cpu:2 in.txt -o out.txt -- cat'
+    ended_with 75
+    says "the limit on the size of files is reached (ulimit -f)"
+}
+
+@test "a --run-dir whose run could not begin is as it was" {
+    seq 5 >in.txt
+    printf '[1,' >bad.json
+    map -g cpu:1 --run-dir a/b/c bad.json -o out.txt -- cat
+    ended_with 65
+    [ ! -e a ]
+    mkdir a
+    map -g cpu:1 --run-dir a bad.json -o out.txt -- cat
+    ended_with 65
+    [ -z "$(ls -A a)" ]
+    echo mine >a/mine
+    echo mine >a/orchestrator.log
+    map -g cpu:1 --run-dir a bad.json -o out.txt -- cat
+    ended_with 65
+    same a/mine a/orchestrator.log
+    [ ! -e a/run.db ] && [ ! -e a/logs ]
+    map -g cpu:1 --run-dir a in.txt -o out.txt -- cat
+    ended_with 0
+}
+
+@test "with --run-dir the cure is another --run-dir, for --fresh writes over no run" {
+    seq 5 >in.txt
+    map -g cpu:1 --run-dir run in.txt -o out.txt -- cat
+    ended_with 0
+    map -f --fresh -g cpu:1 --run-dir run in.txt -o out.txt -- cat
+    ended_with 2
+    says "run holds a run already, which nothing is written over" "another --run-dir"
+    sqlite3 run/run.db "UPDATE facts SET value = 'stopped' WHERE key = 'state'"
+    map -f -g cpu:1 --run-dir run in.txt -o out.txt -- cat
+    says "going on with run (another --run-dir starts over)"
+}
+
 @test "a full disk: 75, and after making room a resume finishes" {
     mkdir disk
     mount -t tmpfs -o size=3m tmpfs disk 2>/dev/null || skip "needs root and a tmpfs mount"
@@ -333,7 +402,7 @@ END
     umount disk || umount -l disk
     cat first.txt
     [ "$first" -eq 75 ]
-    holds first.txt "no space"
+    holds first.txt "no space is left on this disk; free some"
     holds first.txt "muster resume"
     ended_with 0
     seq 100000 | sed 's/$/ and much more text to fill the disk with before it is done/' >want.txt

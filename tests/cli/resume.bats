@@ -423,6 +423,146 @@ END
     says "$PWD/out.txt is no longer there"
 }
 
+# What the last words say to type.
+advised() { grep -o 'muster resume [^ ]*' <<<"$output" | tail -1 | cut -d' ' -f3; }
+
+@test "what is said to be typed finds the run, wherever it is and one is" {
+    gated
+    MUSTER_RUNS_DIR='' map_begin -g cpu:2 --grace 1s --runs-dir elsewhere in.txt -o out.jsonl -- ./gated
+    wait_for test -e elsewhere/latest
+    wait_for results_are 15 elsewhere/latest
+    run limited "$MUSTER" map -g cpu:1 --runs-dir elsewhere in.txt -o out.jsonl -- ./gated
+    ended_with 69
+    says "muster stop $PWD/elsewhere/"
+    run limited "$MUSTER" stop --now --runs-dir elsewhere
+    ended_with 0
+    [ -d "$(advised)" ]
+    map_end
+    ended_with 75
+    [ -d "$(advised)" ]
+    run limited "$MUSTER" status --runs-dir elsewhere
+    [ -d "$(advised)" ]
+    (cd / && limited "$MUSTER" resume --time-limit 1s "$OLDPWD/elsewhere/latest") >said 2>&1 || true
+    output=$(<said)
+    touch go
+    resume "$(advised)"
+    ended_with 0
+    complete
+}
+
+@test "a run beside others is called by its name, from the folder that they are in" {
+    gated_begin
+    "$MUSTER" stop --no-wait --now
+    map_end
+    ended_with 75
+    [ "$(advised)" = "$(basename "$(run_dir)")" ]
+    (cd / && ! limited "$MUSTER" resume --time-limit 1s "$OLDPWD/muster-runs/latest" >"$OLDPWD/said" 2>&1)
+    output=$(<said)
+    [ "$(advised)" = "$(run_dir)" ]
+}
+
+@test "shards that could not be joined are joined by a resume with what was missing" {
+    worker columns <<'END'
+#!/bin/sh
+echo ran >>ran
+[ "$1" = 0 ] && names=a,b || names=a,c
+printf '%s\n1,2\n3,4\n' $names >"$2"
+END
+    map -g cpu:1 --items 4 --shards 2 -o out.csv -- ./columns {shard} {output}
+    ended_with 65
+    says "--union leaves such cells empty" "muster resume" "also with another --union"
+    resume --union
+    ended_with 0
+    [ "$(head -1 out.csv)" = a,b,c ]
+    has_lines out.csv 5
+    [ "$(wc -l <ran)" -eq 2 ]
+}
+
+@test "--id is refused before the work where the shards' files have no fields, or are not joined" {
+    seq 4 >in.txt
+    local words
+    for words in '-o out.txt' '-o out.dat' '-o out.jsonl --format-out lines' '-o out/'; do
+        map -g cpu:1 --shards 2 --id id in.txt $words -- cp {input} {output}
+        ended_with 2
+        says "--id"
+    done
+    map -g cpu:1 --shards 2 --id id --collect 'made/{suffix}.txt' in.txt -o out.jsonl -- cp {input} {suffix}
+    ended_with 2
+    says "--id needs records with fields"
+    [ ! -e muster-runs ]
+}
+
+@test "--dry-run where a run would go on plans what is left of it" {
+    stopped
+    local left
+    left=$((100 - $(query 'SELECT items_done FROM progress')))
+    ls -A "$(run_dir)" >before
+    map -g cpu:3 --dry-run in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "run $(basename "$(run_dir)") goes on: $left of 100 items are left" "worker 2"
+    map -g cpu:3 --dry-run --fresh in.txt -o out.jsonl -- ./gated
+    says_not "goes on"
+    ls -A "$(run_dir)" >after
+    same before after
+    resume
+    ended_with 0
+    complete
+}
+
+@test "--dry-run of shards that would go on shows those that are left, as they were cut" {
+    worker cut <<'END'
+#!/bin/sh
+[ "$1" -ge 20 ] && until [ -e go ]; do touch at_gate; sleep 0.02; done
+seq "$1" $(($1 + $2 - 1)) >"$3"
+END
+    map_begin -g cpu:1 --grace 1s --items 40 -o out.txt --shards 4 -- ./cut {start} {count} {output}
+    wait_for test -e at_gate
+    "$MUSTER" stop --no-wait --now
+    map_end
+    ended_with 75
+    map -g cpu:2 --dry-run --items 40 -o out.txt --shards 4 -- ./cut {start} {count} {output}
+    ended_with 0
+    says "goes on: 2 of 4 shards are left" "shard 2 (items 20 to 29) on cpu_0: ./cut 20 10 $(run_dir)/shard-output/" "shard 3 (items 30 to 39) on cpu_1:"
+    says_not "shard 0" "shard 1"
+    touch go
+    map -g cpu:2 --items 40 -o out.txt --shards 4 -- ./cut {start} {count} {output}
+    ended_with 0
+    seq 0 39 >want.txt
+    same out.txt want.txt
+}
+
+@test "a table of failed items that cannot be read is named" {
+    seq 5 >in.txt
+    worker picky <<'END'
+#!/bin/sh
+while read -r n; do [ "$n" = 3 ] && exit 1; echo "$n"; done
+END
+    map -g cpu:1 --retries 0 in.txt -o out.txt -- ./picky
+    ended_with 1
+    sqlite3 "$(run_dir)/run.db" 'ALTER TABLE asides RENAME COLUMN place TO spot'
+    resume
+    ended_with 1
+    says "run.db" "place"
+}
+
+@test "a look at a finished run, as of a map that is refused, leaves nothing in its folder" {
+    seq 5 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    ls -A "$(run_dir)" >before
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 2
+    says "the output out.txt exists"
+    run limited "$MUSTER" ls
+    says "finished"
+    run limited "$MUSTER" status
+    ended_with 0
+    resume latest
+    ended_with 0
+    ls -A "$(run_dir)" >after
+    same before after
+}
+
 @test "--detach leaves the terminal; status and results work while it runs" {
     gated
     run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated

@@ -19,7 +19,7 @@ END
     seq 0 4999 >in.txt
     run limited bash -c 'ulimit -f 512; exec "$@"' - "$MUSTER" map -q -g cpu:2 in.txt -o out.txt -- ./wide
     ended_with 75
-    says "muster resume" "File too large"
+    says "muster resume" "ulimit -f"
     [ ! -e out.txt ]
     run limited "$MUSTER" resume -q
     ended_with 0
@@ -86,4 +86,70 @@ END
     map -q -g cpu:2 --run-dir here in.txt -o out.txt -- ./echo_worker
     ended_with 2
     says "holds a run already"
+}
+
+@test "too few files that may be open are named before anything is made, and a soft limit is raised" {
+    seq 5 >in.txt
+    pyworker limits <<'END'
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+os.execv(os.environ["MUSTER"], ["muster", "map", "-g", "cpu:1", "in.txt", "-o", "out.txt", "--", "cat"])
+END
+    local most
+    for most in 6 7 8 10 14 18 24 28 32 63; do
+        run limited ./limits "$most" "$most"
+        ended_with 69
+        says "only $most files may be open at a time, and a run needs 64; raise the limit (ulimit -n 64"
+        [ ! -e muster-runs ]
+    done
+    run limited ./limits 64 64
+    ended_with 0
+    rm out.txt
+    run limited ./limits 6 200
+    ended_with 0
+    same out.txt in.txt
+}
+
+# Answers as fast as it can, each chunk backwards, with metrics: a row for each.
+backwards() {
+    pyworker backwards <<'END'
+import os, re, socket
+channel = socket.socket(fileno=int(os.environ["MUSTER_CHANNEL"]))
+channel.sendall(b'{"ready":20000}\n')
+rest = b""
+while True:
+    got = channel.recv(1 << 20)
+    if not got:
+        break
+    whole, _, rest = (rest + got).rpartition(b"\n")
+    items = re.findall(rb'"item":(\d+)', whole)
+    answers = b"".join(b'{"done":%s,"result":%s,"metrics":{"seen":1}}\n' % (i, i) for i in reversed(items))
+    if items:
+        channel.sendall(answers + b'{"ready":%d}\n' % len(items))
+    if b'"stop"' in whole:
+        break
+END
+}
+
+done_so_far() { jq .done stalled-disk/latest/status.json; }
+
+@test "a disk that stalls: answers wait in their pipes, memory does not grow, and no limit runs" {
+    [ -n "${DEAD_FS:-}" ] || skip "nothing can be preloaded into this build"
+    backwards
+    seq 0 299999 >in.txt
+    LD_PRELOAD=$DEAD_FS map_begin -q -g cpu:1 --timeout 5s --runs-dir stalled-disk in.txt -o out.txt -- ./backwards
+    wait_for holds stalled-disk/latest/orchestrator.log "the disk does not keep up"
+    local before
+    sleep 1
+    before=$(done_so_far)
+    [ "$before" -lt 300000 ]
+    sleep 5.5
+    [ "$(done_so_far)" -eq "$before" ]
+    [ "$(awk '/^VmRSS/ { print $2 }' "/proc/$PID/status")" -lt 250000 ]
+    touch moves
+    map_end
+    ended_with 0
+    holds stalled-disk/latest/orchestrator.log "answers are read again"
+    same out.txt in.txt
+    [ "$(sqlite3 stalled-disk/latest/run.db "SELECT count(*) FROM attempts")" -eq 1 ]
 }

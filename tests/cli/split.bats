@@ -381,7 +381,7 @@ csv_rows() {
     seq 1000000 >in.txt
     run limited bash -c 'ulimit -f 512; exec "$@"' - "$MUSTER" split -n 4 in.txt
     ended_with 75
-    says "File too large"
+    says "ulimit -f"
     only in.txt
 }
 

@@ -67,7 +67,7 @@ guard_of() { ps -o ppid= -p "$(sed -n "$1p" pids)" | tr -d ' '; }
     family_begin
     local old guards
     guards="$(guard_of 1) $(guard_of 2)"
-    old=$(for pid in $(marked); do [ "$pid" = "$PID" ] || echo "$pid"; done)
+    old=$(for pid in $(marked); do [ "$pid" = "$PID" ] || holds "/proc/$pid/comm" run-keeper || echo "$pid"; done)
     kill -KILL $guards
     all_old_gone() { local pid; for pid in $old; do ! kill -0 "$pid" 2>/dev/null || return 1; done; }
     wait_for all_old_gone
@@ -102,6 +102,31 @@ END
     run limited "$MUSTER" resume
     ended_with 0
     same out.txt in.txt
+    wait_for nobody_is_left # the first muster's keeper may look once more
+}
+
+@test "KILL to muster and all guards in one moment leaves nobody, without a resume" {
+    family_begin
+    wait_for has_lines pids 2
+    kill -KILL "$PID" "$(guard_of 1)" "$(guard_of 2)"
+    wait_for nobody_is_left
+}
+
+@test "KILL to everything that is called muster leaves nobody" {
+    family_begin
+    wait_for has_lines pids 2
+    local victims
+    victims=$(for pid in $(marked); do grep -l '^muster' "/proc/$pid/comm" 2>/dev/null; done | tr -dc '0-9\n')
+    [ "$(wc -w <<<"$victims")" -eq 3 ]
+    # shellcheck disable=SC2086
+    kill -KILL $victims
+    wait_for nobody_is_left
+}
+
+@test "a run that ends by itself has no process left a moment later" {
+    seq 6 >in.txt
+    map -q -g cpu:2 in.txt -o out.txt -- cat
+    ended_with 0
     nobody_is_left
 }
 

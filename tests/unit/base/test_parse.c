@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/test.h"
 
+#include "base/hex.h"
 #include "base/idlist.h"
 #include "base/parse.h"
 #include "base/rng.h"
@@ -142,6 +143,23 @@ static void seeds_differ_between_items_and_repeat_between_calls(void **state)
                     item_seed(42, i) != item_seed(43, i));
 }
 
+static void bytes_come_back_from_hex(void **state)
+{
+    (void)state;
+    static const char *const malformed[] = {"0", "0g", "g0", "00f", "0x00", "AB", " 00"};
+    cleanup_buf struct buf all = BUF_INIT, hex = BUF_INIT, back = BUF_INIT;
+    for (int byte = 0; byte < 256; byte++)
+        buf_add_char(&all, (char)byte);
+    buf_add_hex(&hex, buf_str(&all));
+    assert_int_equal(hex.len, 512);
+    assert_true(str_starts_with(buf_str(&hex), STR("000102")));
+    assert_true(buf_add_unhex(&back, buf_str(&hex)));
+    assert_true(str_equal(buf_str(&back), buf_str(&all)));
+    for (size_t i = 0; i < countof(malformed); i++)
+        assert_false(buf_add_unhex(&back, str_of(malformed[i])));
+    assert_int_equal(back.len, 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +169,7 @@ int main(void)
         cmocka_unit_test(id_lists_keep_their_order_and_refuse_doubles),
         cmocka_unit_test(figures_are_printed_as_people_read_them),
         cmocka_unit_test(the_nearest_word_is_suggested_and_a_far_one_is_not),
+        cmocka_unit_test(bytes_come_back_from_hex),
         cmocka_unit_test(seeds_differ_between_items_and_repeat_between_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,8 @@ struct place {
     struct store *store;
     struct ledger *ledger;
     struct err failure;
+    bool is_crowded;
+    int n_crowded, n_committing;
 };
 
 static void on_failure(void *context, const struct err *err)
@@ -210,6 +212,56 @@ static void a_full_disk_is_told_once_and_nothing_is_committed_after_it(void **st
     place_close(&place);
 }
 
+static void on_crowded(void *context, bool is_crowded)
+{
+    struct place *place = context;
+    place->is_crowded = is_crowded;
+    place->n_crowded += is_crowded;
+}
+
+/* Items that do not follow each other: a row each. */
+static void rows_add(struct place *place, struct part *part, uint64_t first, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        result_add(place, part, 2 * (first + i), NULL);
+}
+
+static void more_rows_than_memory_is_for_are_told_until_the_disk_has_them(void **state)
+{
+    (void)state;
+    struct place place;
+    struct part *part;
+    place_open(&place);
+    ledger_free(place.ledger);
+    place.ledger = ledger_new(&(struct ledger_opts){.store = place.store,
+                                                    .loop = &place.loop,
+                                                    .interval_ms = 60000,
+                                                    .waiting_max_bytes = 10000,
+                                                    .failed = on_failure,
+                                                    .crowded = on_crowded,
+                                                    .context = &place});
+    assert_int_equal(part_open(place.ledger, 1, &part, NULL), 0);
+    rows_add(&place, part, 0, 1000); /* no commit is on its way: one begins before its time */
+    assert_false(place.is_crowded);
+    while (place.n_committing == 0) {
+        uv_run(&place.loop, UV_RUN_NOWAIT);
+        place.n_committing = uv_loop_alive(&place.loop);
+    }
+    rows_add(&place, part, 1000, 1000);
+    assert_true(place.is_crowded);
+    rows_add(&place, part, 2000, 10);
+    assert_int_equal(place.n_crowded, 1);
+    uv_run(&place.loop, UV_RUN_DEFAULT);
+    assert_false(place.is_crowded);
+    part_close(part);
+    assert_int_equal(ledger_finish(place.ledger, false, NULL), 0);
+    struct store_totals totals;
+    assert_int_equal(store_totals(place.store, &totals, NULL), 0);
+    assert_int_equal(totals.ranges, 2010);
+    assert_int_equal(place.failure.code, 0);
+    place_close(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_sum_that_overflows_stays_where_it_was),
         cmocka_unit_test(a_result_that_took_minutes_waits_for_no_interval),
         cmocka_unit_test(a_held_commit_is_read_here_and_gone_without_a_settlement),
+        cmocka_unit_test(more_rows_than_memory_is_for_are_told_until_the_disk_has_them),
         cmocka_unit_test(a_full_disk_is_told_once_and_nothing_is_committed_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

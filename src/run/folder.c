@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run's folder: its name, and its end where the run could not begin.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "run/prepare.h"
+#include "run/session.h"
+#include "store/runs.h"
+
+static int run_folder_refused(struct err *err)
+{
+    struct err inner = *err;
+    return fail(err, ERR_USAGE, "the run's folder: %s; --runs-dir DIR names another place",
+                inner.text);
+}
+
+/* The nearest folder that is there: what is made below it goes when the run cannot begin. */
+static char *folder_standing(const char *dir)
+{
+    char *at = xstrdup(dir);
+    while (!path_exists(at)) {
+        char *parent = path_dirname(at);
+        free(at);
+        at = parent;
+    }
+    return at;
+}
+
+int run_folder_take(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    int rc = 0;
+    if (r->resume_dir) {
+        s->run_dir = path_absolute(r->resume_dir);
+    } else if (r->run_dir) {
+        s->run_dir = path_absolute(r->run_dir);
+        cleanup_free char *db = path_join(s->run_dir, "run.db");
+        cleanup_free char *manifest = path_join(s->run_dir, "manifest.json");
+        if (path_exists(db) && path_exists(manifest))
+            return fail(
+                err, ERR_USAGE,
+                "%s holds a run already, which nothing is written over; go on with it by muster "
+                "resume %s, or choose another --run-dir",
+                r->run_dir, r->run_dir);
+        s->folder_stays = folder_standing(s->run_dir);
+        s->folder_was_empty =
+            strcmp(s->folder_stays, s->run_dir) != 0 || folder_is_empty(s->run_dir);
+        rc = mkdir_parents(s->run_dir, 0777, err);
+    } else {
+        cleanup_free char *root = runs_root(r->runs_dir);
+        rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
+        s->made_run = rc == 0;
+        s->folder_stays = path_absolute(root);
+    }
+    if (rc == 0)
+        s->run_id = xstrdup(path_basename(s->run_dir));
+    else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
+        rc = run_folder_refused(err);
+    return rc;
+}
+
+/*
+ * A folder that the user named may hold other things of his: there only what makes it a run goes, so
+ * that the same command finds the place free.
+ */
+static void traces_remove(const char *run_dir, bool was_empty)
+{
+    static const char *const traces[] = {
+        "run.db",
+        "run.db-wal",
+        "run.db-shm",
+        "manifest.json",
+        "logs",
+        "parts",
+        "input",
+        /* these only where nothing was before: */
+        "lock",
+        "orchestrator.log",
+        "status.json",
+    };
+    size_t n = was_empty ? countof(traces) : countof(traces) - 3;
+    for (size_t i = 0; i < n; i++) {
+        cleanup_free char *path = path_join(run_dir, traces[i]);
+        if (remove(path) != 0) /* a folder that is not empty stays */
+            errno = 0;
+    }
+}
+
+void session_unmake(const char *run_dir, const char *stays, bool was_empty)
+{
+    struct err err = {0};
+    if (strcmp(run_dir, stays) == 0) {
+        traces_remove(run_dir, was_empty);
+        return;
+    }
+    if (remove_tree(run_dir, &err) != 0)
+        fprintf(stderr, "muster: %s\n", err.text);
+    char *at = path_dirname(run_dir);
+    while (strcmp(at, stays) != 0 && strlen(at) > strlen(stays) && rmdir(at) == 0) {
+        char *parent = path_dirname(at);
+        free(at);
+        at = parent;
+    }
+    free(at);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which devices there are for a run, and a place for each worker on them; and how many files all this
+ * keeps open.
+ */
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/xalloc.h"
+#include "run/prepare.h"
+#include "run/session.h"
+
+/* One line, one entry. */
+static void lines_log(struct session *s, const struct buf *lines)
+{
+    struct str rest = buf_str(lines), line;
+    while (rest.len > 0 && str_next(&rest, '\n', &line))
+        log_add(s->log, LOG_WARN, "device", "%.*s", (int)line.len, line.at);
+}
+
+static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes,
+                          struct err *err)
+{
+    cleanup_buf struct buf warnings = BUF_INIT;
+    size_t chosen[DEVICES_MAX];
+    device_list_release(&s->devices);
+    int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices,
+                            notes, err);
+    if (rc == 0) {
+        lines_log(s, notes);
+        rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
+    }
+    if (rc == 0 && s->n_chosen > 0)
+        rc = seats_fit(&s->devices, chosen, &s->n_chosen, (uint32_t)s->request->gpus_per_worker,
+                       &warnings, err);
+    if (rc)
+        return rc;
+    lines_log(s, &warnings);
+    free(s->chosen);
+    s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
+    memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
+    cleanup_free char *holder =
+        xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
+    return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, holder, err);
+}
+
+/* With --wait, ask again every two seconds until the devices are free or patience ends. */
+static int devices_take(struct session *s, struct err *err)
+{
+    struct device_spec spec;
+    uint64_t deadline_ms = clock_now_ms() + s->request->wait_ms;
+    bool said = false;
+    int rc = spec_parse(s->request->gpus, &spec, err);
+    while (rc == 0) {
+        cleanup_buf struct buf notes = BUF_INIT;
+        rc = devices_choose(s, &spec, &notes, err);
+        if (rc != ERR_UNAVAILABLE || clock_now_ms() >= deadline_ms)
+            return rc;
+        if (!said)
+            log_add(s->log, LOG_WARN, "device", "waiting: %s", err->text);
+        said = true;
+        struct timespec pause = {.tv_sec = 2};
+        nanosleep(&pause, NULL);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* What a run with one worker needs, and some to spare. */
+enum {
+    FILES_LEAST = 64
+};
+
+int session_files_check(struct err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_LEAST)
+        return 0;
+    rlim_t found = limit.rlim_cur;
+    limit.rlim_cur = MIN((rlim_t)FILES_LEAST, limit.rlim_max);
+    if (limit.rlim_cur >= FILES_LEAST && setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "only %lu files may be open at a time, and a run needs %d; raise the limit (ulimit "
+                "-n %d, in a shell whose ulimit -Hn allows that)",
+                (unsigned long)found, FILES_LEAST, FILES_LEAST);
+}
+
+/*
+ * Each worker costs a dozen descriptors here. The usual limit of 1024 is raised as far as they need it
+ * and not to what may be had, because some programs close each descriptor that they might have.
+ */
+static void files_allow(struct session *s)
+{
+    enum {
+        FILES_OF_A_WORKER = 12,
+        FILES_OF_OURS = 128
+    };
+    rlim_t wanted = FILES_OF_OURS + FILES_OF_A_WORKER * (rlim_t)s->n_places;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = MIN(wanted, limit.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+        log_add(
+            s->log, LOG_WARN, "map",
+            "%u workers need about %lu open files, and %lu are allowed; some may not be started "
+            "(ulimit -Hn)",
+            s->n_places, (unsigned long)wanted, (unsigned long)limit.rlim_cur);
+}
+
+static int seats_take(struct session *s, struct err *err)
+{
+    struct seat_opts opts = {.devices_per_worker = (uint32_t)s->request->gpus_per_worker,
+                             .workers_per_device = (uint32_t)s->request->workers_per_gpu};
+    struct seat *seats = NULL;
+    size_t n_seats = 0;
+    if (s->n_chosen == 0)
+        return fail(err, ERR_USAGE,
+                    "-g none leaves no place for a worker; cpu:N gives N CPU slots");
+    int rc = seats_make(&s->devices, s->chosen, s->n_chosen, &opts, &seats, &n_seats, err);
+    if (rc)
+        return rc;
+    s->n_places = (uint32_t)n_seats;
+    s->places = xcalloc(n_seats, sizeof(*s->places));
+    s->device_of = xcalloc(n_seats, sizeof(*s->device_of));
+    for (size_t i = 0; i < n_seats; i++) {
+        s->places[i].seat = seats[i];
+        for (size_t d = 0; d < s->n_chosen; d++)
+            if (s->chosen[d] == seats[i].devices[0])
+                s->device_of[i] = (uint32_t)d;
+    }
+    free(seats);
+    files_allow(s);
+    s->samples = xcalloc(s->n_chosen, sizeof(*s->samples));
+    s->device_is_lost = xcalloc(s->n_chosen, sizeof(*s->device_is_lost));
+    return 0;
+}
+
+int places_take(struct session *s, struct err *err)
+{
+    int rc = devices_take(s, err);
+    return rc ? rc : seats_take(s, err);
+}

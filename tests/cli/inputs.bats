@@ -1,0 +1,171 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Files that a run reads: they must stay as they are while it does, and it must not write over them.
+load helpers
+
+# A run in whose midst the first input, in.txt, is something else. Its words are those of map_begin.
+gate() {
+    worker gate <<'END'
+#!/bin/sh
+while read -r n; do
+    [ -e at_gate ] && until [ -e go ]; do sleep 0.02; done
+    touch at_gate
+    echo "$n"
+done
+END
+}
+
+gate_begin() {
+    gate
+    map_begin "$@"
+    wait_for test -e at_gate
+}
+
+gate_end() {
+    touch go
+    map_end
+}
+
+@test "an input that is written to in its place while a run reads it gives no output, but 65" {
+    seq -f "a%02000.0f" 600 >in.txt
+    gate_begin -g cpu:1 in.txt -o out.txt -- ./gate
+    seq -f "b%02000.0f" 600 | dd of=in.txt conv=notrunc status=none
+    gate_end
+    ended_with 65
+    says "in.txt was written to while the run read it" "start over with a file that stays as it is"
+    [ ! -e out.txt ]
+    [ "$(query 'SELECT value FROM facts WHERE key = "state"')" = failed ]
+    run limited "$MUSTER" map -g cpu:1 in.txt -o out.txt -- ./gate
+    ended_with 0
+    says_not "going on with"
+    same out.txt in.txt
+}
+
+@test "a run whose input was written to is not resumed, also when the input is as it was" {
+    seq 100 >in.txt
+    cp -p in.txt kept.txt
+    gate_begin -g cpu:1 --run-dir run in.txt -o out.txt -- ./gate
+    seq 200 299 >in.txt
+    gate_end
+    ended_with 65
+    cp -p kept.txt in.txt
+    run limited "$MUSTER" resume run
+    ended_with 65
+    says "was written to while this run read it" "start over" "muster results"
+    [ ! -e out.txt ]
+}
+
+@test "an input that grows while a run reads it is told early, without waiting for the work" {
+    seq 100 >in.txt
+    gate_begin -g cpu:1 --grace 1s in.txt -o out.txt -- ./gate
+    echo 101 >>in.txt
+    map_end
+    ended_with 65
+    says "in.txt was written to" "292 bytes then, 296 now"
+    [ ! -e out.txt ]
+}
+
+@test "a shard's input that was written to gives no output either" {
+    seq 10 >in.txt
+    worker shard <<'END'
+#!/bin/sh
+touch at_gate
+until [ -e go ]; do sleep 0.02; done
+cp "$1" "$2"
+END
+    map_begin -g cpu:1 --shards 2 --grace 1s in.txt -o out.txt -- ./shard {input} {output}
+    wait_for test -e at_gate
+    seq 11 20 >in.txt
+    gate_end
+    ended_with 65
+    says "in.txt was written to"
+    says_not "muster resume"
+    [ ! -e out.txt ]
+}
+
+@test "an input that another file takes the place of is read on as it was" {
+    seq 100 >in.txt
+    cp in.txt want.txt
+    gate_begin -g cpu:1 in.txt -o out.txt -- ./gate
+    seq 200 299 >new.txt
+    mv new.txt in.txt
+    gate_end
+    ended_with 0
+    same out.txt want.txt
+}
+
+@test "a compressed input may change once it was copied" {
+    seq 100 | gzip >in.txt.gz
+    gate_begin -g cpu:1 in.txt.gz -o out.txt -- ./gate
+    wait_for test -e "$(run_dir)/input/input-0.data"
+    : >in.txt.gz
+    gate_end
+    ended_with 0
+    seq 100 >want.txt
+    same out.txt want.txt
+}
+
+# A run whose second shard fails, so that there is something to write into *.failed.jsonl.
+half_worker() {
+    worker half <<'END'
+#!/bin/sh
+[ "$1" = 0 ] && cp in.txt "$2"
+END
+}
+
+@test "an input in the output folder, or beside it where failed items go, is not written over" {
+    half_worker
+    seq 4 >in.txt
+    seq 4 >out.failed.jsonl
+    cp out.failed.jsonl want.txt
+    map -g cpu:1 --shards 2 --any-count out.failed.jsonl -o out/ -- ./half {shard} {output}
+    ended_with 2
+    says "out.failed.jsonl is where the failed items are written to" "name another output"
+    same out.failed.jsonl want.txt
+    mkdir out
+    cp want.txt out/shard_0.txt
+    ln -s out/shard_0.txt link.txt
+    local input
+    for input in out/shard_0.txt ./out/../out/shard_0.txt link.txt; do
+        map -f -g cpu:1 --shards 2 --any-count --collect 'made/{suffix}.txt' "$input" -o out/ -- ./half {shard} {suffix}
+        ended_with 2
+        says "lies in the output folder out/" "name another folder"
+    done
+    same out/shard_0.txt want.txt
+}
+
+@test "an empty path is no folder for runs" {
+    seq 4 >in.txt
+    local option
+    for option in --run-dir= --runs-dir=; do
+        map -g cpu:1 "$option" in.txt -o out.txt -- cat
+        ended_with 2
+        says "${option%=}: expected a path, found ''"
+    done
+    run limited "$MUSTER" ls --runs-dir ''
+    ended_with 2
+    [ "$(ls)" = in.txt ]
+}
+
+@test "an input is not what the output is written to before it is put in place" {
+    seq 4 >out.txt.new
+    map -f -g cpu:1 out.txt.new -o out.txt -- cat
+    ended_with 2
+    says "out.txt.new is where the output is written to before it is put in place"
+    [ -s out.txt.new ]
+}
+
+@test "an input in the folder of --run-dir is not one of the run's own files" {
+    mkdir run
+    seq 4 >run/failed.jsonl
+    cp run/failed.jsonl want.txt
+    map -g cpu:1 --run-dir run run/failed.jsonl -o - -- cat
+    ended_with 2
+    says "run/failed.jsonl is where the run writes its own failed.jsonl" "--run-dir"
+    same run/failed.jsonl want.txt
+    [ "$(ls run)" = failed.jsonl ]
+    seq 4 >run/in.txt
+    map -g cpu:1 --run-dir run run/in.txt -o - -- cat
+    ended_with 0
+}
