@@ -157,6 +157,14 @@ static int header_compare(const struct source *source, const struct csv_row *oth
     return 0;
 }
 
+/* CRs alone before the end are as little a header as they are a row. */
+static bool is_all_crs(struct str text)
+{
+    while (text.len > 0 && text.at[text.len - 1] == '\r')
+        text.len--;
+    return text.len == 0;
+}
+
 static int csv_begin(struct source *source, struct source_file *file, struct err *err)
 {
     cleanup_buf struct buf bytes = BUF_INIT;
@@ -171,7 +179,7 @@ static int csv_begin(struct source *source, struct source_file *file, struct err
         record_trim(source, (struct str){bytes.at, after - has_end}, has_end, &blank_lines);
     file->begin_at += after;
     file->is_begun = true;
-    if (text.len == 0)
+    if (is_all_crs(text))
         return 0; /* an empty file has no header and no items */
     file->has_header = true;
     rc = csv_parse(&row, text, source->separator, err);

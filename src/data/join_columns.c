@@ -38,8 +38,8 @@ static int header_text(struct join *join, struct join_file *file, struct err *er
     struct str text = blank_lines_skip(str_unmarked((struct str){bytes.at, len}));
     if (str_ends_with(text, STR("\n")))
         join->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
-    while (text.len > 0 && (text.at[text.len - 1] == '\n' || text.at[text.len - 1] == '\r'))
-        text.len--;
+    text.len -= str_ends_with(text, STR("\n"));
+    text.len -= str_ends_with(text, STR("\r")); /* one: others are the last name's */
     buf_add_str(&join->header, text);
     return 0;
 }
