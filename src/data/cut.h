@@ -97,7 +97,7 @@ char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts)
  * Files in the target's folder that have the name of a part and are none of this cut: of another one
  * with more parts, or fewer. Whoever takes the parts by a glob would take them too. And those that a
  * cut which was killed may have left: of more parts than files may be open each is called
- * <name>.new until all are there (data/outfile.h).
+ * <name>.new until all are there (base/outfile.h).
  */
 MUST_CHECK int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
                                   size_t n_parts, struct cut_list *strangers,

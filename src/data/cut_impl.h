@@ -8,8 +8,8 @@
  */
 #pragma once
 
+#include "base/outfile.h"
 #include "data/cut.h"
-#include "data/outfile.h"
 #include "data/rows.h"
 #include "data/source_impl.h"
 

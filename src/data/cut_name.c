@@ -139,7 +139,7 @@ static bool is_of(const struct cut_target *target, size_t n_parts, const char *p
     return bsearch(&path, target->names, n_parts, sizeof(*target->names), name_compare) != NULL;
 }
 
-/* What parts were to be called that have a name beside their own yet (data/outfile.h); or "". */
+/* What parts were to be called that have a name beside their own yet (base/outfile.h); or "". */
 static struct str leftover_stem(struct str name)
 {
     static const char digits[] = "0123456789";

@@ -14,9 +14,9 @@
  */
 #pragma once
 
+#include "base/outfile.h"
 #include "data/csv.h"
 #include "data/join.h"
-#include "data/outfile.h"
 #include "data/source_impl.h"
 
 enum {

@@ -5,9 +5,9 @@
  */
 #pragma once
 
+#include "base/outfile.h"
 #include "data/csv.h"
 #include "data/merge.h"
-#include "data/outfile.h"
 #include "data/parts.h"
 
 struct record_out {

@@ -2,15 +2,15 @@
  *
  * What becomes of a member, by its name.
  */
-#include <fnmatch.h>
 #include <math.h>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "data/metadata_impl.h"
 
-/* The first that fits. Settings such as max_samples are no counts, so they stand before those. */
+/* Beside the counts. */
 static const struct {
-    const char *pattern;
+    const char *name;
     enum metadata_rule rule;
 } rules[] = {
     {"num_gpus", RULE_WHOLE},
@@ -27,41 +27,6 @@ static const struct {
     {"fnr", RULE_RATIO},
     {"false_positive_rate", RULE_RATIO},
     {"false_negative_rate", RULE_RATIO},
-    {"max_*", RULE_KEEP},
-    {"min_*", RULE_KEEP},
-    {"num_questions", RULE_SUM},
-    {"num_samples", RULE_SUM},
-    {"num_items", RULE_SUM},
-    {"num_records", RULE_SUM},
-    {"num_examples", RULE_SUM},
-    {"num_results", RULE_SUM},
-    {"num_correct", RULE_SUM},
-    {"num_errors", RULE_SUM},
-    {"num_failed", RULE_SUM},
-    {"n_correct", RULE_SUM},
-    {"n_samples", RULE_SUM},
-    {"n_items", RULE_SUM},
-    {"n_total", RULE_SUM},
-    {"correct", RULE_SUM},
-    {"incorrect", RULE_SUM},
-    {"total", RULE_SUM},
-    {"count", RULE_SUM},
-    {"seen", RULE_SUM},
-    {"errors", RULE_SUM},
-    {"failed", RULE_SUM},
-    {"skipped", RULE_SUM},
-    {"true_positive", RULE_SUM},
-    {"true_negative", RULE_SUM},
-    {"false_positive", RULE_SUM},
-    {"false_negative", RULE_SUM},
-    {"tp", RULE_SUM},
-    {"tn", RULE_SUM},
-    {"fp", RULE_SUM},
-    {"fn", RULE_SUM},
-    {"*_count", RULE_SUM},
-    {"*_total", RULE_SUM},
-    {"total_*", RULE_SUM},
-    {"*_samples", RULE_SUM},
 };
 
 enum {
@@ -123,9 +88,9 @@ enum metadata_rule metadata_rule_of(struct str key)
     memcpy(name, key.at, key.len);
     name[key.len] = '\0';
     for (size_t i = 0; i < countof(rules); i++)
-        if (fnmatch(rules[i].pattern, name, 0) == 0)
+        if (strcmp(rules[i].name, name) == 0)
             return rules[i].rule;
-    return RULE_KEEP;
+    return is_count_name(name) ? RULE_SUM : RULE_KEEP;
 }
 
 bool metadata_is_settings(struct str key)
@@ -255,27 +220,13 @@ int metadata_ratio(const struct level *level, struct str key, const struct str *
     return 0;
 }
 
-/* The text between the quotes, without the share's suffix. */
-static struct str stem_of(struct str value)
-{
-    static const char *const suffixes[] = {"_gpu_",  "_cpu_",  "_shard_",
-                                           "_part_", "_rank_", "_worker_"};
-    struct str text = {value.at + 1, value.len - 2}, stem = text;
-    while (stem.len > 0 && stem.at[stem.len - 1] >= '0' && stem.at[stem.len - 1] <= '9')
-        stem.len--;
-    for (size_t i = 0; stem.len < text.len && i < countof(suffixes); i++)
-        if (str_ends_with(stem, str_of(suffixes[i])))
-            return (struct str){stem.at, stem.len - strlen(suffixes[i])};
-    return text;
-}
-
 int metadata_batch_name(const struct level *level, const struct str *values, struct buf *out)
 {
     struct str stem = {NULL, 0};
     for (size_t i = 0; i < level->n_parts; i++) {
         if (!values[i].at || json_kind_of(values[i]) != JSON_STRING)
             return 0;
-        struct str here = stem_of(values[i]);
+        struct str here = share_stem((struct str){values[i].at + 1, values[i].len - 2});
         if (stem.at && !str_equal(stem, here))
             return 0;
         stem = here;

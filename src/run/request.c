@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/outfile.h"
 #include "base/xalloc.h"
-#include "data/outfile.h"
 #include "run/prepare.h"
 #include "run/shard.h"
 

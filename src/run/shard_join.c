@@ -11,9 +11,9 @@
 #include "base/fs.h"
 #include "base/hex.h"
 #include "base/json.h"
+#include "base/outfile.h"
 #include "base/xalloc.h"
 #include "data/join.h"
-#include "data/outfile.h"
 #include "run/placed.h"
 #include "run/shard.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "data/outfile.h"
+#include "base/outfile.h"
 #include "scratch.h"
 
 static bool is_nfs; /* no nameless files, and renames replace what is there */

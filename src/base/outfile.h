@@ -35,6 +35,9 @@ MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwri
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
 /* These bytes, behind what is pending, without another copy. */
 MUST_CHECK int outfile_write(struct outfile *file, struct str bytes, struct err *err);
+/* Write over bytes that were written before, where the file is no pipe: `offset` in the file. */
+MUST_CHECK int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes,
+                             struct err *err);
 /*
  * All that there is was added; the disk may begin, while other files are written. Parked, the
  * descriptor is given back, for more files than can be open: until it is put in place it has a name

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/outfile.h"
+#include "base/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -138,6 +138,16 @@ int outfile_write(struct outfile *file, struct str bytes, struct err *err)
 int outfile_pump(struct outfile *file, struct err *err)
 {
     return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
+}
+
+int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes, struct err *err)
+{
+    ASSERT(!file->is_direct && offset + bytes.len <= file->bytes + file->pending.len);
+    int rc = offset + bytes.len > file->bytes ? flush(file, err) : 0;
+    if (rc)
+        return rc;
+    rc = pwrite_all(file->fd, bytes.at, bytes.len, (off_t)offset, err);
+    return rc ? wrap(err, rc, "%s", file->name) : 0;
 }
 
 static int name_link(struct outfile *file, const char *name)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/names.h"
+
+#include <fnmatch.h>
+
+static const char *const counts[] = {
+    "num_questions", "num_samples", "num_items", "num_records", "num_examples", "num_results",
+    "num_correct", "num_errors", "num_failed", "n_correct", "n_samples", "n_items", "n_total",
+    "correct", "incorrect", "total", "count", "seen", "errors", "failed", "skipped",
+    "true_positive", "true_negative", "false_positive", "false_negative", "tp", "tn", "fp", "fn",
+    "*_count", "*_total", "total_*", "*_samples",
+};
+
+/* Settings such as max_samples are no counts. */
+static const char *const settings[] = {"max_*", "min_*"};
+
+static bool fits_one(const char *name, const char *const *patterns, size_t n_patterns)
+{
+    for (size_t i = 0; i < n_patterns; i++)
+        if (fnmatch(patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+bool is_count_name(const char *name)
+{
+    return fits_one(name, counts, countof(counts)) &&
+           !fits_one(name, settings, countof(settings));
+}
+
+struct str share_stem(struct str name)
+{
+    static const char *const suffixes[] = {"_gpu_",  "_cpu_",  "_shard_",
+                                           "_part_", "_rank_", "_worker_"};
+    struct str stem = name;
+    while (stem.len > 0 && stem.at[stem.len - 1] >= '0' && stem.at[stem.len - 1] <= '9')
+        stem.len--;
+    for (size_t i = 0; stem.len < name.len && i < countof(suffixes); i++)
+        if (str_ends_with(stem, str_of(suffixes[i])))
+            return (struct str){stem.at, stem.len - strlen(suffixes[i])};
+    return name;
+}
