@@ -15,6 +15,7 @@
 #include "data/join.h"
 #include "data/score.h"
 #include "tensor/inspect.h"
+#include "tensor/torch_merge.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -27,7 +28,9 @@ struct merge_request {
     uint64_t expect;
     const char *by_field, *positive;
     struct score_opts score;
-    bool is_union, is_checked, force, inspect, dry_run, json, quiet;
+    struct texts rules;
+    const char *rules_path;
+    bool is_union, is_checked, force, inspect, pass_through, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -187,6 +190,80 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
     return 0;
 }
 
+/* ---- files of tensors ---- */
+
+static int rules_take(const struct merge_request *ask, struct merge_rules *rules, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < ask->rules.len && rc == 0; i++)
+        rc = merge_rule_add(rules, str_of(ask->rules.at[i]), err);
+    if (rc == 0 && ask->rules_path)
+        rc = merge_rules_read(rules, ask->rules_path, err);
+    return rc;
+}
+
+static int tensors_merge(struct app *app, const struct merge_request *ask, char **argv,
+                         size_t n_files, struct err *err)
+{
+    struct merge_rules rules = {0};
+    struct torch_merge_stats stats = {0};
+    char size[16];
+    const struct torch_merge_opts opts = {.rules = &rules,
+                                          .force = ask->force,
+                                          .dry_run = ask->dry_run,
+                                          .pass_through = ask->pass_through,
+                                          .note = note_say,
+                                          .context = app};
+    int rc = rules_take(ask, &rules, err);
+    if (rc == 0)
+        rc = torch_merge(&opts, (const char *const *)argv, n_files, ask->out_path, &stats, err);
+    merge_rules_release(&rules);
+    if (rc)
+        return rc;
+    size_format(size, stats.n_bytes);
+    if (ask->dry_run)
+        say(app, "%zu files of tensors would go into %s", n_files, ask->out_path);
+    else
+        say(app, "%zu files of tensors into %s (%s)", n_files, ask->out_path, size);
+    return 0;
+}
+
+/* What records are asked for means nothing to tensors, and the other way round. */
+static int wishes_check(const struct merge_request *ask, bool are_tensors, struct err *err)
+{
+    bool is_about_records = ask->id_field || ask->is_union || ask->is_checked ||
+                            ask->expect != UINT64_MAX || ask->score.true_field.at;
+    bool is_about_tensors = ask->rules.len > 0 || ask->rules_path || ask->pass_through;
+    if (are_tensors && is_about_records)
+        return fail(err, ERR_USAGE,
+                    "--id, --union, --check, --expect and --score are about records; files of "
+                    "tensors are merged by --rule");
+    if (!are_tensors && is_about_tensors)
+        return fail(err, ERR_USAGE,
+                    "--rule, --rules and --pass-through are about files of tensors, and these are "
+                    "none");
+    return 0;
+}
+
+/* Are they all? Some of each kind is an error. */
+static int tensors_look(char **paths, size_t n_files, bool *are_tensors, struct err *err)
+{
+    size_t n_tensors = 0, last[2] = {0};
+    for (size_t i = 0; i < n_files; i++) {
+        bool is_one = false;
+        int rc = strcmp(paths[i], "-") == 0 ? 0 : torch_is_one(paths[i], &is_one, err);
+        if (rc)
+            return rc;
+        n_tensors += is_one;
+        last[is_one] = i;
+    }
+    *are_tensors = n_tensors > 0;
+    if (n_tensors > 0 && n_tensors < n_files)
+        return fail(err, ERR_USAGE, "%s is a file of tensors, %s is none", paths[last[true]],
+                    paths[last[false]]);
+    return 0;
+}
+
 /* What can be shown is shown, also of the files behind one that is damaged. */
 static int files_inspect(const struct merge_request *ask, char **paths, size_t n_files,
                          struct err *err)
@@ -224,12 +301,18 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
         return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
     order_warn(app, argv, n_files);
+    bool are_tensors;
+    int rc = tensors_look(argv, n_files, &are_tensors, err);
+    if (rc == 0)
+        rc = wishes_check(ask, are_tensors, err);
+    if (rc || are_tensors)
+        return rc ? rc : tensors_merge(app, ask, argv, n_files, err);
     struct score_opts wanted = ask->score;
     wanted.by_field = ask->by_field;
     wanted.positive = ask->positive;
     struct score *score = wanted.true_field.at ? score_new(&wanted) : NULL;
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
-    int rc = files_merge(app, ask, argv, n_files, score, err);
+    rc = files_merge(app, ask, argv, n_files, score, err);
     if (rc == 0 && score)
         rc = score_show(ask, score, err);
     score_free(score);
@@ -266,6 +349,9 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
+    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
+    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
+    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},
@@ -279,6 +365,8 @@ static const char *const merge_examples[] = {
     "four hundred questions, each once",
     "muster merge gpu0.csv gpu1.csv -o results.csv",
     "rows in the order of the files, one header",
+    "muster merge gpu_*.pt -o all.pt --rule 'metadata.gpu_id=drop'",
+    "what torch.save wrote on each GPU, as one file",
     NULL,
 };
 
@@ -287,7 +375,8 @@ const struct cmd cmd_merge = {
     .args = "[OPTION]... -o OUT FILE...",
     .summary = "join files of results into one, checked",
     .details = "Files are joined in the order given. Lines, JSONL, JSON arrays, CSV and TSV; files "
-               "that hold one JSON object each are metadata and become one object. What need not "
+               "that hold one JSON object each are metadata and become one object; files of "
+               "torch.save by rules, without running them. What need not "
                "change stays as the bytes it is. Nothing is put in place if anything is wrong.",
     .opts = merge_opts,
     .examples = merge_examples,

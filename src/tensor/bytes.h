@@ -15,6 +15,12 @@ static inline uint64_t le_get(const char *at, size_t n_bytes)
     return value;
 }
 
+static inline void le_put(char *at, uint64_t value, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        at[i] = (char)(value >> (8 * i));
+}
+
 static inline uint16_t le16_get(const char *at)
 {
     return (uint16_t)le_get(at, 2);

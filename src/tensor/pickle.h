@@ -26,9 +26,10 @@ enum pickle_kind {
     PICKLE_DICT, /* of pairs, as they were set: of equal keys the last counts */
     PICKLE_SET,
     PICKLE_FROZENSET,
-    PICKLE_CALL,   /* REDUCE: callable(*args) */
-    PICKLE_NEW,    /* NEWOBJ: class.__new__(class, *args) */
-    PICKLE_STORAGE /* a persistent id of torch */
+    PICKLE_CALL,    /* REDUCE: callable(*args) */
+    PICKLE_NEW,     /* NEWOBJ: class.__new__(class, *args) */
+    PICKLE_STORAGE, /* a persistent id of torch */
+    PICKLE_OF       /* only in a graph that was made here: a node of another one */
 };
 
 typedef uint32_t pickle_id; /* of a node; 0 is none */
@@ -51,6 +52,10 @@ struct pickle_node {
         struct {
             pickle_id callee, args;
         } call;
+        struct {
+            uint32_t graph;
+            pickle_id id;
+        } of;
     };
 };
 
@@ -61,7 +66,7 @@ struct pickle_global {
 
 /* Elements of one kind that tensors are views of. */
 struct pickle_storage {
-    struct str type;          /* "FloatStorage", or "UntypedStorage" */
+    struct str module, type;  /* "torch", "FloatStorage" */
     struct str key, location; /* "0", "cuda:1" */
     uint64_t number;          /* the key's */
     uint64_t n_elements, element_bytes;
@@ -121,3 +126,19 @@ pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tup
 bool pickle_to_u64(const struct pickle *pickle, pickle_id id, uint64_t *out);
 const struct pickle_later *pickle_later(const struct pickle *pickle,
                                         const struct pickle_node *call);
+
+/* ---- making a graph: release it with pickle_release() ---- */
+
+/* An empty one. */
+void pickle_init(struct pickle *pickle);
+pickle_id pickle_add(struct pickle *pickle, struct pickle_node node);
+/* A text of its own; of BYTES and LONG too. */
+pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct str bytes);
+/* Behind what a container holds; of a DICT key, value, key, value… */
+void pickle_add_items(struct pickle *pickle, pickle_id container, const pickle_id *ids,
+                      size_t n_ids);
+/* What comes after a CALL or NEW; to be asked for again after each change to the graph. */
+struct pickle_later *pickle_add_later(struct pickle *pickle, pickle_id call);
+void pickle_add_pair(struct pickle *pickle, struct pickle_node *pairs, pickle_id key,
+                     pickle_id value);
+void pickle_add_state(struct pickle *pickle, struct pickle_node *states, pickle_id state);

@@ -209,6 +209,20 @@ static int op_float_text(struct pickle_vm *vm)
 
 /* ---- containers ---- */
 
+static bool is_key(const struct pickle_node *node)
+{
+    return node->kind != PICKLE_LIST && node->kind != PICKLE_DICT && node->kind != PICKLE_SET &&
+           node->kind != PICKLE_BYTEARRAY;
+}
+
+static int keys_check(struct pickle_vm *vm, const pickle_id *ids, size_t n_ids, size_t step)
+{
+    for (size_t i = 0; i < n_ids; i += step)
+        if (!is_key(pickle_node(vm->pickle, ids[i])))
+            return vm_fail(vm, "a key that can change");
+    return 0;
+}
+
 static int container_push(struct pickle_vm *vm, enum pickle_kind kind, const pickle_id *ids,
                           size_t n_ids)
 {
@@ -216,6 +230,9 @@ static int container_push(struct pickle_vm *vm, enum pickle_kind kind, const pic
     bool has_pairs = kind == PICKLE_DICT;
     if (has_pairs && n_ids % 2 != 0)
         return vm_fail(vm, "a key without a value");
+    if ((has_pairs || kind == PICKLE_FROZENSET) &&
+        keys_check(vm, ids, n_ids, has_pairs ? 2 : 1) != 0)
+        return ERR_DATA;
     node.count = (uint32_t)(has_pairs ? n_ids / 2 : n_ids);
     items_add(vm->pickle, &node, ids, n_ids);
     return push_node(vm, node);
@@ -243,24 +260,6 @@ static int op_tuple(struct pickle_vm *vm)
     return container_push(vm, PICKLE_TUPLE, vm->stack + vm->n_stack, n_ids);
 }
 
-/* What comes after a call is kept beside it. */
-static struct pickle_later *later_of(struct pickle_vm *vm, pickle_id id)
-{
-    struct pickle *pickle = vm->pickle;
-    struct pickle_node *node = &pickle->nodes[id];
-    if (node->count == 0) {
-        pickle->n_later = MAX(pickle->n_later, (size_t)1); /* 0 is none */
-        if (pickle->n_later >= pickle->cap_later) {
-            pickle->cap_later = MAX(pickle->cap_later * 2, (size_t)16);
-            pickle->later = xrealloc(pickle->later, pickle->cap_later * sizeof(*pickle->later));
-        }
-        node->count = (uint32_t)pickle->n_later;
-        pickle->later[pickle->n_later++] = (struct pickle_later){
-            .items.kind = PICKLE_LIST, .pairs.kind = PICKLE_DICT, .states.kind = PICKLE_LIST};
-    }
-    return &pickle->later[node->count];
-}
-
 static bool is_call(const struct pickle_node *node)
 {
     return node->kind == PICKLE_CALL || node->kind == PICKLE_NEW;
@@ -285,7 +284,7 @@ static struct pickle_node *target_of(struct pickle_vm *vm, pickle_id id, enum pi
     bool takes_pairs = !callable || callable->result == RESULT_DICT;
     if (callable && !(kind == PICKLE_DICT && takes_pairs))
         return NULL;
-    struct pickle_later *later = later_of(vm, id);
+    struct pickle_later *later = pickle_add_later(vm->pickle, id);
     return kind == PICKLE_DICT ? &later->pairs : &later->items;
 }
 
@@ -297,20 +296,6 @@ static int append(struct pickle_vm *vm, pickle_id id, enum pickle_kind kind, con
         return vm_fail(vm, "this kind of object takes no such items");
     items_add(vm->pickle, target, ids, n_ids);
     target->count += (uint32_t)(kind == PICKLE_DICT ? n_ids / 2 : n_ids);
-    return 0;
-}
-
-static bool is_key(const struct pickle_node *node)
-{
-    return node->kind != PICKLE_LIST && node->kind != PICKLE_DICT && node->kind != PICKLE_SET &&
-           node->kind != PICKLE_BYTEARRAY;
-}
-
-static int keys_check(struct pickle_vm *vm, const pickle_id *ids, size_t n_ids, size_t step)
-{
-    for (size_t i = 0; i < n_ids; i += step)
-        if (!is_key(pickle_node(vm->pickle, ids[i])))
-            return vm_fail(vm, "a key that can change");
     return 0;
 }
 
@@ -414,9 +399,8 @@ static int op_build(struct pickle_vm *vm)
     pickle_id state = vm_pop(vm), id = vm->stack[vm->n_stack - 1];
     if (!is_call(pickle_node(vm->pickle, id)))
         return vm_fail(vm, "this kind of object has no state");
-    struct pickle_later *later = later_of(vm, id);
-    items_add(vm->pickle, &later->states, &state, 1);
-    later->states.count++;
+    struct pickle_later *later = pickle_add_later(vm->pickle, id);
+    pickle_add_state(vm->pickle, &later->states, state);
     return 0;
 }
 

@@ -77,12 +77,9 @@ int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts
                 struct err *err)
 {
     struct pickle_vm vm = {.pickle = pickle, .opts = opts, .err = err, .op_name = ""};
-    *pickle = (struct pickle){.text = text, .n_chunks = 1};
-    pickle->chunks = xcalloc(1, sizeof(*pickle->chunks));
-    pickle->cap_chunks = 1;
-    GROW(vm.stack, vm.n_stack, vm.cap_stack);                /* never NULL */
-    buf_reserve(&pickle->decoded, 0);                        /* nor this */
-    vm_node(&vm, (struct pickle_node){.kind = PICKLE_NONE}); /* number 0 is none */
+    pickle_init(pickle);
+    pickle->text = text;
+    GROW(vm.stack, vm.n_stack, vm.cap_stack); /* never NULL */
     int rc = text.len > UINT32_MAX ? vm_fail(&vm, "a pickle of more than 4 GiB") : 0;
     while (rc == 0 && !vm.is_done)
         rc = step(&vm);

@@ -25,6 +25,7 @@ static const char *storage_parse(const struct pickle *pickle, const struct pickl
         return "a persistent id that is no storage";
     if (type == 0 || pickle_node(pickle, type)->kind != PICKLE_GLOBAL)
         return "a storage without a type";
+    out->module = pickle->globals[pickle_node(pickle, type)->global].module;
     out->type = pickle->globals[pickle_node(pickle, type)->global].name;
     out->element_bytes = storage_element_bytes(out->type);
     if (out->element_bytes == 0)

@@ -15,43 +15,13 @@ int vm_fail(struct pickle_vm *vm, const char *what)
 
 pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node)
 {
-    struct pickle *pickle = vm->pickle;
-    GROW(pickle->nodes, pickle->n_nodes, pickle->cap_nodes);
-    pickle->nodes[pickle->n_nodes] = node;
-    return (pickle_id)pickle->n_nodes++;
+    return pickle_add(vm->pickle, node);
 }
 
 void vm_push(struct pickle_vm *vm, pickle_id id)
 {
     GROW(vm->stack, vm->n_stack, vm->cap_stack);
     vm->stack[vm->n_stack++] = id;
-}
-
-void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
-               size_t n_ids)
-{
-    if (n_ids == 0)
-        return;
-    size_t need = pickle->n_chunks + n_ids + 2;
-    if (need > pickle->cap_chunks) {
-        pickle->cap_chunks = MAX(need, pickle->cap_chunks + pickle->cap_chunks / 2);
-        pickle->chunks = xrealloc(pickle->chunks, pickle->cap_chunks * sizeof(*pickle->chunks));
-    }
-    uint32_t last = container->chunks.last;
-    bool is_at_end = last != 0 && last + 2 + pickle->chunks[last + 1] == pickle->n_chunks;
-    if (!is_at_end) {
-        uint32_t begin = (uint32_t)pickle->n_chunks;
-        pickle->chunks[begin] = pickle->chunks[begin + 1] = 0;
-        pickle->n_chunks += 2;
-        if (last != 0)
-            pickle->chunks[last] = begin;
-        else
-            container->chunks.first = begin;
-        container->chunks.last = last = begin;
-    }
-    memcpy(pickle->chunks + pickle->n_chunks, ids, n_ids * sizeof(*ids));
-    pickle->chunks[last + 1] += (uint32_t)n_ids;
-    pickle->n_chunks += n_ids;
 }
 
 /* ---- the stack ---- */

@@ -96,6 +96,7 @@ static int storages_find(struct torch_file *file, struct err *err)
     const struct pickle *pickle = &file->pickle;
     cleanup_buf struct buf name = BUF_INIT;
     file->storage_at = xcalloc(pickle->n_storages, sizeof(*file->storage_at));
+    file->storage_crc = xcalloc(pickle->n_storages, sizeof(*file->storage_crc));
     for (size_t i = 0; i < pickle->n_storages; i++) {
         const struct pickle_storage *storage = &pickle->storages[i];
         buf_reset(&name);
@@ -108,6 +109,7 @@ static int storages_find(struct torch_file *file, struct err *err)
         if (entry->bytes != storage->n_elements * storage->element_bytes)
             return storage_fail(file, storage, "is not as long as the pickle says", err);
         file->storage_at[i] = entry->data_at;
+        file->storage_crc[i] = entry->crc;
     }
     return 0;
 }
@@ -288,4 +290,5 @@ void torch_release(struct torch_file *file)
     zip_release(&file->zip);
     buf_release(&file->text);
     free(steal_ptr(&file->storage_at));
+    free(steal_ptr(&file->storage_crc));
 }

@@ -20,7 +20,8 @@ struct torch_file {
     struct zip zip; /* no entries: legacy */
     struct buf text;
     struct pickle pickle;
-    uint64_t *storage_at; /* offset in the file, for each of pickle.storages */
+    uint64_t *storage_at;  /* offset in the file, for each of pickle.storages */
+    uint32_t *storage_crc; /* where zip.has_crcs */
     bool is_legacy, is_big_endian;
 };
 

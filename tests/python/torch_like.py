@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files as torch.save, numpy and safetensors write them, with nothing but Python's own modules."""
-import collections, io, json, pickle, struct, sys, types, zipfile, zlib
+import collections, io, json, pickle, pickletools, struct, sys, types, zipfile
 
 
 def module(name, **members):
@@ -98,5 +98,83 @@ def npy(descr, shape, data, fortran=False, version=1):
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
 
 
-def crc(data):
-    return zlib.crc32(data)
+class Rebuilt:
+    """A tensor as it stands in a file: equal if kind, shape and elements are."""
+    def __init__(self, storage, offset, shape, stride, requires_grad, hooks):
+        self.storage, self.offset, self.shape, self.stride = storage, offset, tuple(shape), tuple(stride)
+        self.requires_grad = requires_grad
+        assert hooks == {}
+
+    def elements(self):
+        size, out = SIZES[self.storage.kind], []
+
+        def walk(at, dims):
+            if not dims:
+                out.append(self.storage.data[at * size:(at + 1) * size])
+                return
+            for i in range(dims[0][0]):
+                walk(at + i * dims[0][1], dims[1:])
+        walk(self.offset, list(zip(self.shape, self.stride)))
+        return b"".join(out)
+
+    def __eq__(self, other):
+        return isinstance(other, Rebuilt) and (self.storage.kind, self.shape, self.elements()) == \
+            (other.storage.kind, other.shape, other.elements())
+
+    def __repr__(self):
+        return f"<{self.storage.kind.__name__} {self.shape}>"
+
+
+class Unpickler(pickle.Unpickler):
+    allowed = {("collections", "OrderedDict"), ("collections", "Counter"), ("torch", "FloatStorage"), ("torch", "LongStorage"),
+               ("_codecs", "encode"), ("__builtin__", "bytes"), ("__builtin__", "set"), ("builtins", "set"), ("__builtin__", "bytearray"),
+               ("__builtin__", "frozenset"), ("builtins", "frozenset"), ("builtins", "bytearray"), ("somewhere", "Strange")}
+
+    def __init__(self, file, record):
+        super().__init__(file)
+        self.record, self.storages = record, {}
+
+    def find_class(self, module, name):
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return Rebuilt
+        assert (module, name) in self.allowed, (module, name)
+        return super().find_class(module, name)
+
+    def persistent_load(self, pid):
+        word, kind, key, location, count = pid
+        assert word == "storage" and location == "cpu", pid
+        if key not in self.storages:
+            data = self.record("data/" + key)
+            assert len(data) == count * SIZES[kind], (key, len(data), count)
+            self.storages[key] = Storage(kind, data)
+        return self.storages[key]
+
+
+# What torch.load takes under weights_only=True, of what protocol 2 has.
+OPCODES = set("PROTO MARK STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE EMPTY_LIST EMPTY_DICT "
+              "EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE APPEND APPENDS SETITEM SETITEMS GLOBAL REDUCE NEWOBJ BUILD BINPERSID "
+              "BINPUT LONG_BINPUT BINGET LONG_BINGET".split())
+
+
+def loaded(path):
+    """The object in a file, after everything about the file itself was looked at."""
+    stem = path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert names[0] == stem + "/data.pkl" and stem + "/version" in names and len(set(names)) == len(names), names
+        for info in archive.infolist():
+            with open(path, "rb") as file:
+                file.seek(info.header_offset)
+                head = file.read(30)
+            assert info.compress_type == zipfile.ZIP_STORED
+            assert (info.header_offset + 30 + sum(struct.unpack("<HH", head[26:]))) % 64 == 0, info
+            assert struct.unpack("<I", head[14:18])[0] == info.CRC, info
+        data = archive.read(stem + "/data.pkl")
+        codes = {op.name for op, _, _ in pickletools.genops(data)}
+        assert codes <= OPCODES, codes - OPCODES
+        unpickler = Unpickler(io.BytesIO(data), lambda name: archive.read(f"{stem}/{name}"))
+        obj = unpickler.load()
+        n_records = sum(name.startswith(stem + "/data/") for name in names)
+        assert n_records == len(unpickler.storages), (n_records, len(unpickler.storages))
+    return obj

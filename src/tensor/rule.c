@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/rule.h"
+
+#include <fnmatch.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+
+enum {
+    RULES_BYTES_MAX = 1 << 20
+};
+
+static const char *const verb_names[] = {
+    [MERGE_BY_KIND] = "?",
+#define X(name, text, help) [MERGE_##name] = (text),
+    MERGE_VERBS(X)
+#undef X
+};
+
+const char *merge_verb_name(enum merge_verb verb)
+{
+    return verb_names[verb];
+}
+
+static bool verb_parse(struct str text, struct merge_rule *rule)
+{
+    const char *slash = memchr(text.at, '/', text.len);
+    if (slash) {
+        size_t len = (size_t)(slash - text.at);
+        if (len == 0 || len + 1 == text.len || memchr(slash + 1, '/', text.len - len - 1))
+            return false;
+        rule->verb = MERGE_RATIO;
+        rule->above = xstrndup(text.at, len);
+        rule->below = xstrndup(slash + 1, text.len - len - 1);
+        return true;
+    }
+    for (size_t i = 1; i < countof(verb_names); i++)
+        if (i != MERGE_RATIO && str_equal(text, str_of(verb_names[i])))
+            rule->verb = (enum merge_verb)i;
+    return rule->verb != MERGE_BY_KIND;
+}
+
+static void verbs_list(struct buf *out)
+{
+    for (size_t i = 1; i < countof(verb_names); i++)
+        buf_addf(out, "%s%s", i > 1 ? ", " : "", verb_names[i]);
+}
+
+/* The last = parts the two, since keys may have one. */
+int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err)
+{
+    const char *equals = memrchr(text.at, '=', text.len);
+    struct merge_rule rule = {0};
+    struct str path = {text.at, equals ? (size_t)(equals - text.at) : 0};
+    struct str verb = {path.at + path.len + 1, equals ? text.len - path.len - 1 : 0};
+    rule.is_added = str_starts_with(path, STR("+"));
+    path = str_trim((struct str){path.at + rule.is_added, path.len - rule.is_added});
+    if (path.len == 0 || !verb_parse(str_trim(verb), &rule)) {
+        cleanup_buf struct buf verbs = BUF_INIT;
+        verbs_list(&verbs);
+        return fail(err, ERR_USAGE, "'%.*s' is no rule; one is PATH=VERB, and the verbs are %s",
+                    (int)MIN(text.len, (size_t)80), text.at, buf_text(&verbs));
+    }
+    bool is_addable = rule.verb == MERGE_COUNT || rule.verb == MERGE_COLLECT ||
+                      rule.verb == MERGE_RATIO;
+    if (rule.is_added ? !is_addable : rule.verb == MERGE_COUNT) {
+        free(rule.above);
+        free(rule.below);
+        return fail(err, ERR_USAGE,
+                    rule.is_added ? "'%.*s': a key that is added is count, collect or A/B"
+                                  : "'%.*s': what count makes is new, so its path begins with +",
+                    (int)MIN(text.len, (size_t)80), text.at);
+    }
+    rule.path = xstrndup(path.at, path.len);
+    rules->at = xrealloc(rules->at, (rules->len + 1) * sizeof(*rules->at));
+    rules->at[rules->len++] = rule;
+    return 0;
+}
+
+int merge_rules_read(struct merge_rules *rules, const char *path, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    int rc = file_read(path, RULES_BYTES_MAX, &text, err);
+    struct str rest = {text.at ? text.at : "", text.len}, line;
+    for (unsigned n = 1; rc == 0 && str_next(&rest, '\n', &line); n++) {
+        line = str_trim(line);
+        if (line.len > 0 && line.at[0] != '#') {
+            rc = merge_rule_add(rules, line, err);
+            if (rc)
+                wrap(err, rc, "%s: line %u", path, n);
+        }
+    }
+    return rc;
+}
+
+void merge_rules_release(struct merge_rules *rules)
+{
+    for (size_t i = 0; i < rules->len; i++) {
+        free(rules->at[i].path);
+        free(rules->at[i].above);
+        free(rules->at[i].below);
+    }
+    free(rules->at);
+    *rules = (struct merge_rules){0};
+}
+
+struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path)
+{
+    for (size_t i = 0; i < rules->len; i++) {
+        struct merge_rule *rule = &rules->at[i];
+        if (!rule->is_added && fnmatch(rule->path, path, 0) == 0) {
+            rule->was_used = true;
+            return rule;
+        }
+    }
+    return NULL;
+}

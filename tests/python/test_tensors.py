@@ -1,0 +1,265 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""`muster merge` of files of torch.save: what comes out is what Python makes of the parts, in a file that
+torch.load takes by default; what cannot be merged is refused with its path and the files, and no output.
+
+    test_tensors.py MUSTER
+"""
+import collections, os, random, resource, struct, subprocess, sys, tempfile
+import torch_like as made
+
+MUSTER = os.path.abspath(sys.argv[1])
+checks = []
+
+
+def check(function):
+    checks.append(function)
+    return function
+
+
+def floats(*values):
+    return made.Storage(made.FloatStorage, struct.pack(f"<{len(values)}f", *values))
+
+
+def tensor(*values, shape=None):
+    return made.Tensor(floats(*values), shape if shape is not None else (len(values),))
+
+
+def rebuilt(t):
+    return made.Rebuilt(t.storage, t.offset, t.shape, t.stride, False, {})
+
+
+def write(parts, protocol=2):
+    names = []
+    for i, part in enumerate(parts):
+        names.append(f"part_{i}.pt")
+        with open(names[-1], "wb") as file:
+            file.write(part if isinstance(part, bytes) else made.saved(part, protocol))
+    return names
+
+
+def run(parts, *options, out="out.pt"):
+    if os.path.exists(out):
+        os.unlink(out)
+    return subprocess.run([MUSTER, "merge", "-q", *write(parts), "-o", out, *options], capture_output=True, text=True, timeout=60)
+
+
+def merged(parts, *options):
+    ended = run(parts, *options)
+    assert ended.returncode == 0 and ended.stdout == "", ended
+    return made.loaded("out.pt")
+
+
+def refused(status, words, parts, *options):
+    ended = run(parts, *options)
+    assert ended.returncode == status and not os.path.exists("out.pt"), ended
+    assert all(word in ended.stderr for word in words), ended.stderr
+
+
+def rules(*texts):
+    return [option for text in texts for option in ("--rule", text)]
+
+
+@check
+def lists_counts_and_what_is_the_same():
+    parts = [{"questions": [{"id": i, "t": tensor(i, i + 1)} for i in range(k, k + 3)], "num_questions": 3, "task": "gsm8k",
+              "timestamp": f"2026010{k}", "meta": {"num_correct": k, "model": "m"}} for k in range(4)]
+    whole = merged(parts)
+    assert [q["id"] for q in whole["questions"]] == [i for k in range(4) for i in range(k, k + 3)]
+    assert [q["t"] for q in whole["questions"]] == [rebuilt(tensor(i, i + 1)) for k in range(4) for i in range(k, k + 3)]
+    assert (whole["num_questions"], whole["task"], whole["timestamp"]) == (12, "gsm8k", "20260103")
+    assert whole["meta"] == {"num_correct": 6, "model": "m"} and list(whole) == list(parts[0])
+
+
+@check
+def every_verb():
+    parts = [{"l": [k], "t": tensor(k, k), "n": k, "f": k + 0.5, "first": k, "max": k * 2, "all": {"k": k}, "gone": k,
+              "hist": collections.Counter({f"k{k}": 1, "both": 2}), "d": {"a": k, "common": 1}, "u": {f"only{k}": k, "all": 7},
+              "correct": k, "seen": 10} for k in range(1, 4)]
+    whole = merged(parts, *rules("n=sum", "f=sum", "first=first", "max=max", "all=collect", "gone=drop", "d.a=sum", "u=union",
+                                 "+files=count", "+share=correct/seen", "+parts=collect", "correct=sum", "seen=sum"))
+    want = {"l": [1, 2, 3], "t": rebuilt(tensor(1, 1, 2, 2, 3, 3)), "n": 6, "f": 7.5, "first": 1, "max": 6,
+            "all": [{"k": 1}, {"k": 2}, {"k": 3}], "hist": collections.Counter(k1=1, k2=1, k3=1, both=6),
+            "d": {"a": 6, "common": 1}, "u": {"only1": 1, "all": 7, "only2": 2, "only3": 3}, "correct": 6, "seen": 30,
+            "files": 3, "share": 0.2}
+    assert len(whole.pop("parts")) == 3 and whole == want, whole
+    assert type(whole["hist"]) is collections.Counter
+
+
+@check
+def tensors_along_the_first_dimension():
+    rows = [made.Tensor(floats(*range(6)), (2, 3)), made.Tensor(floats(*range(12)), (1, 3), 6), made.Tensor(floats(), (0, 3)),
+            made.Tensor(floats(*range(9)), (3, 3))]
+    whole = merged([{"x": t} for t in rows])["x"]
+    assert whole.shape == (6, 3) and whole.offset == 0 and whole.stride == (3, 1)
+    assert whole.elements() == b"".join(rebuilt(t).elements() for t in rows)
+
+
+@check
+def what_is_one_object_stays_one():
+    shared, storage = ["same"], floats(1, 2, 3)
+    part = {"list": [shared, shared, made.Tensor(storage, (3,)), made.Tensor(storage, (2,), 1)]}
+    whole = merged([part, part])["list"]
+    assert whole[0] is whole[1] and whole[4] is whole[5] and whole[0] is not whole[4]
+    assert whole[2].storage is whole[3].storage and whole[6].storage is whole[7].storage is not whole[2].storage
+
+
+@check
+def what_holds_itself():
+    loop = []
+    loop.append((loop, 1, 2, 3))
+    pair = []
+    pair.append((pair,))
+    ended = run([{"x": [loop, pair]}])
+    assert ended.returncode == 0, ended
+    entries = made.zipfile.ZipFile("out.pt")
+    whole = made.Unpickler(made.io.BytesIO(entries.read("out/data.pkl")), None).load()["x"]
+    assert whole[0][0][0] is whole[0] and whole[1][0][0] is whole[1] and len(whole[0][0]) == 4, whole
+
+
+@check
+def all_protocols_become_the_second():
+    obj = {"s": {1, 2}, "f": frozenset([3]), "b": b"\x00\xff\x80x", "e": b"", "a": bytearray(b"\xffy"), "big": 2**100, "neg": -2**70,
+           "i": [0, 255, 256, 65535, 65536, -1, -2**31, 2**31, 2**63 - 1, -2**63], "t": ("é\U0001f600", "", None, True, False),
+           "x": [0.1, float("inf"), -0.0], "o": collections.OrderedDict(a=1, b=[2]), "l": list(range(2503)), "d": {i: i for i in range(1001)},
+           5: {(1, 2): "tuple"}}
+    for protocol in range(2, 6):
+        names = write([obj], protocol)
+        if os.path.exists("out.pt"):
+            os.unlink("out.pt")
+        subprocess.run([MUSTER, "merge", "-q", *names, "-o", "out.pt", "--rule", ".=first"], check=True, timeout=60)
+        whole = made.loaded("out.pt")
+        assert whole == obj and repr(whole["x"]) == repr(obj["x"]) and type(whole["o"]) is collections.OrderedDict, protocol
+
+
+def anything(rng, depth=0):
+    kind = rng.randrange(9 if depth < 4 else 6)
+    if kind < 4:
+        return [None, rng.random(), rng.randrange(-2**40, 2**40), "é" * rng.randrange(300)][kind]
+    if kind == 4:
+        return tensor(*[rng.random() for _ in range(rng.randrange(4))])
+    if kind == 5:
+        return bytes(rng.randrange(256) for _ in range(rng.randrange(300)))
+    items = [anything(rng, depth + 1) for _ in range(rng.randrange(6))]
+    if kind == 6:
+        return tuple(items)
+    return items if kind == 7 else {f"k{i}": item for i, item in enumerate(items)}
+
+
+def plain(obj):
+    if isinstance(obj, made.Tensor):
+        return rebuilt(obj)
+    if isinstance(obj, (list, tuple)):
+        return type(obj)(plain(item) for item in obj)
+    return {k: plain(v) for k, v in obj.items()} if isinstance(obj, dict) else obj
+
+
+@check
+def random_objects():
+    for seed in range(40):
+        rng = random.Random(seed)
+        parts = [{"items": [anything(rng) for _ in range(rng.randrange(5))]} for _ in range(rng.randrange(1, 4))]
+        assert merged(parts)["items"] == [plain(item) for part in parts for item in part["items"]], seed
+
+
+@check
+def what_has_no_rule_is_refused():
+    refused(65, ["'seed'", "part_0.pt", "part_1.pt", "--rule 'seed=first'"], [{"seed": 1}, {"seed": 2}])
+    refused(65, ["'a.b'", "missing in part_1.pt"], [{"a": {"b": 1}}, {"a": {}}])
+    refused(65, ["'a.b'", "part_1.pt", "missing in part_0.pt"], [{"a": {}}, {"a": {"b": 1}}])
+    refused(65, ["'x'", "differs"], [{"x": [1]}, {"x": {}}])
+    refused(65, ["'x'", "no list in part_1.pt"], [{"x": [1]}, {"x": {}}], *rules("x=concat"))
+    refused(65, ["'x'", "no number in part_1.pt"], [{"x": 1}, {"x": "1"}], *rules("x=sum"))
+    refused(65, ["'x'", "64 bits"], [{"x": 2**62}, {"x": 2**62}], *rules("x=sum"))
+    refused(65, ["'u.k'", "not the same"], [{"u": {"k": 1}}, {"u": {"k": 2}}], *rules("u=union"))
+    refused(65, ["'a'", "'b'", "ratio"], [{"r": 1.0}], *rules("r=a/b"))
+
+
+@check
+def tensors_that_do_not_fit_are_refused():
+    refused(65, ["'x'", "part_1.pt", "first dimension"], [{"x": tensor(1, 2, shape=(1, 2))}, {"x": tensor(1, 2, 3, shape=(1, 3))}])
+    refused(65, ["'x'", "no dimension"], [{"x": tensor(1, shape=())}, {"x": tensor(1, shape=())}])
+    refused(65, ["'x'", "row-major"], [{"x": made.Tensor(floats(1, 2, 3, 4), (2, 2), 0, (1, 2))}])
+    longs = made.Tensor(made.Storage(made.LongStorage, struct.pack("<2q", 1, 2)), (2,))
+    refused(65, ["'x'", "another type"], [{"x": tensor(1, 2)}, {"x": longs}])
+
+
+@check
+def rules_are_looked_at():
+    refused(2, ["'nowhere'", "fits nothing"], [{"x": [1]}], *rules("nowhere=sum"))
+    refused(2, ["'x'", "no rule", "concat"], [{"x": [1]}], *rules("x"))
+    refused(2, ["'x=add'", "no rule"], [{"x": [1]}], *rules("x=add"))
+    refused(2, ["+n=sum"], [{"x": [1]}], *rules("+n=sum"))
+    refused(2, ["drop everything"], [{"x": [1]}], *rules(".=drop"))
+    with open("rules", "w") as file:
+        file.write("# what becomes of it\n\n seed = first\n*.n = sum\n")
+    assert merged([{"seed": 1, "m": {"n": 1}}, {"seed": 2, "m": {"n": 2}}], "--rules", "rules") == {"seed": 1, "m": {"n": 3}}
+    with open("rules", "w") as file:
+        file.write("x=first\nx=\n")
+    refused(2, ["rules: line 2"], [{"x": 1}], "--rules", "rules")
+
+
+@check
+def code_is_not_carried_over_unasked():
+    parts = [{"x": [made.Strange()]}, {"x": [1]}]
+    refused(65, ["somewhere.Strange", "--pass-through"], parts)
+    assert isinstance(merged(parts, "--pass-through")["x"][0], made.Strange)
+
+
+@check
+def damage_is_found():
+    good = made.saved({"x": tensor(*range(100))})
+    at = good.index(struct.pack("<2f", 50, 51))
+    refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
+    refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
+    refused(2, ["part_0.pt is a file of tensors, part_1.pt is none"], [good, b"{}\n"])
+    refused(2, ["--id"], [good], "--id", "x")
+    refused(2, ["--rule"], [b"1\n"], "--rule", "x=sum", "--format", "lines")
+
+
+@check
+def an_output_that_is_there():
+    names = write([{"x": [1]}])
+    with open("out.pt", "w") as file:
+        file.write("mine")
+    ended = subprocess.run([MUSTER, "merge", *names, "-o", "out.pt"], capture_output=True, text=True)
+    assert ended.returncode == 2 and "--force" in ended.stderr and open("out.pt").read() == "mine", ended
+    ended = subprocess.run([MUSTER, "merge", "-q", "-n", *names, "-o", "new.pt"], capture_output=True, text=True)
+    assert ended.returncode == 0 and not os.path.exists("new.pt"), ended
+    subprocess.run([MUSTER, "merge", "-qf", *names, "-o", "out.pt"], check=True)
+    assert made.loaded("out.pt") == {"x": [1]}
+    subprocess.run([MUSTER, "merge", "-qf", "out.pt", *names, "-o", "out.pt"], check=True)
+    assert made.loaded("out.pt") == {"x": [1, 1]}
+    ended = subprocess.run(f"{MUSTER} merge {names[0]} -o - | cat", shell=True, capture_output=True, text=True)
+    assert ended.stdout == "" and "names a file" in ended.stderr, ended
+
+
+@check
+def a_limit_on_files_leaves_nothing():
+    names = write([{"x": tensor(*range(100000))}])
+    before = set(os.listdir())
+    if os.path.exists("out2.pt"):
+        os.unlink("out2.pt")
+    ended = subprocess.run([MUSTER, "merge", *names, "-o", "out2.pt"], capture_output=True, text=True,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000)))
+    assert ended.returncode == 75 and set(os.listdir()) == before, (ended, set(os.listdir()) - before)
+
+
+def main():
+    failed = 0
+    print(f"1..{len(checks)}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for i, function in enumerate(checks, 1):
+            name = function.__name__.replace("_", " ")
+            try:
+                function()
+                print(f"ok {i} - {name}", flush=True)
+            except Exception as error:
+                failed += 1
+                text = repr(error)[:1500].replace("\n", "\n# ")
+                print(f"not ok {i} - {name}\n# {text}", flush=True)
+    return failed > 0
+
+
+sys.exit(main())
