@@ -211,9 +211,9 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 int remove_tree(const char *path, struct err *err)
 {
-    if (!path_exists(path))
-        return 0;
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+    /* What cannot be looked at may be there all the same, so nftw() says whether it is. */
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT &&
+        errno != ENOTDIR)
         return fail_errno(err, "remove %s", path);
     return 0;
 }

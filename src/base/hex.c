@@ -12,14 +12,23 @@ void buf_add_hex(struct buf *out, struct str bytes)
     }
 }
 
+int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 bool buf_add_unhex(struct buf *out, struct str hex)
 {
     cleanup_buf struct buf bytes = BUF_INIT;
     for (size_t i = 0; i + 1 < hex.len; i += 2) {
-        const char *high = memchr(digits, hex.at[i], 16), *low = memchr(digits, hex.at[i + 1], 16);
-        if (!high || !low)
+        int high = hex_digit(hex.at[i]), low = hex_digit(hex.at[i + 1]);
+        if (high < 0 || low < 0)
             return false;
-        buf_add_char(&bytes, (char)((high - digits) * 16 + (low - digits)));
+        buf_add_char(&bytes, (char)(high * 16 + low));
     }
     if (hex.len % 2 != 0)
         return false;

@@ -7,6 +7,8 @@
 
 #include "base/buf.h"
 
+/* 0 to 15, or -1. */
+int hex_digit(char c);
 void buf_add_hex(struct buf *out, struct str bytes);
 /* False if it is no pairs of hex digits; nothing is added then. */
 bool buf_add_unhex(struct buf *out, struct str hex);

@@ -4,11 +4,39 @@
 #include <fnmatch.h>
 
 static const char *const counts[] = {
-    "num_questions", "num_samples", "num_items", "num_records", "num_examples", "num_results",
-    "num_correct", "num_errors", "num_failed", "n_correct", "n_samples", "n_items", "n_total",
-    "correct", "incorrect", "total", "count", "seen", "errors", "failed", "skipped",
-    "true_positive", "true_negative", "false_positive", "false_negative", "tp", "tn", "fp", "fn",
-    "*_count", "*_total", "total_*", "*_samples",
+    "num_questions",
+    "num_samples",
+    "num_items",
+    "num_records",
+    "num_examples",
+    "num_results",
+    "num_correct",
+    "num_errors",
+    "num_failed",
+    "n_correct",
+    "n_samples",
+    "n_items",
+    "n_total",
+    "correct",
+    "incorrect",
+    "total",
+    "count",
+    "seen",
+    "errors",
+    "failed",
+    "skipped",
+    "true_positive",
+    "true_negative",
+    "false_positive",
+    "false_negative",
+    "tp",
+    "tn",
+    "fp",
+    "fn",
+    "*_count",
+    "*_total",
+    "total_*",
+    "*_samples",
 };
 
 /* Settings such as max_samples are no counts. */
@@ -24,8 +52,7 @@ static bool fits_one(const char *name, const char *const *patterns, size_t n_pat
 
 bool is_count_name(const char *name)
 {
-    return fits_one(name, counts, countof(counts)) &&
-           !fits_one(name, settings, countof(settings));
+    return fits_one(name, counts, countof(counts)) && !fits_one(name, settings, countof(settings));
 }
 
 struct str share_stem(struct str name)

@@ -95,7 +95,7 @@ static const struct unit *unit_find(const struct unit *units, size_t count, stru
 
 int size_parse(struct str text, uint64_t *out_bytes, struct err *err)
 {
-    double value;
+    double value = 0;
     struct str all = str_trim(text);
     size_t used = decimal_prefix(all, &value);
     const struct unit *unit = NULL;

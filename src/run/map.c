@@ -231,6 +231,20 @@ static int dry_run(struct session *s, struct err *err)
     return rc;
 }
 
+/* Does the same command go on with a run? *again is its folder then. */
+static int earlier_find(struct map_request *r, char **again, struct err *err)
+{
+    if (r->resume_dir || !r->out_path || !r->command)
+        return 0;
+    int rc = others_look(r, again, err);
+    if (rc == 0 && r->run_dir)
+        rc = own_folder_look(r, again, err);
+    if (r->fresh)
+        free(steal_ptr(again));
+    r->resume_dir = *again;
+    return rc;
+}
+
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err)
 {
@@ -242,14 +256,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
     int rc = session_files_check(err);
-    if (rc == 0 && !r.resume_dir && r.out_path && r.command) {
-        rc = others_look(&r, &again, err);
-        if (rc == 0 && r.run_dir)
-            rc = own_folder_look(&r, &again, err);
-        if (r.fresh)
-            free(steal_ptr(&again));
-        r.resume_dir = again;
-    }
+    if (rc == 0)
+        rc = earlier_find(&r, &again, err);
     if (r.resume_dir && r.out_path &&
         (placed_is(r.resume_dir, r.out_path) || shard_folder_is_begun(r.resume_dir)))
         r.overwrite =

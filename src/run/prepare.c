@@ -476,7 +476,7 @@ static int left_read(struct session *s, const char **what, uint64_t *n_all, stru
     *n_all = s->shards ? s->shards->n_shards : 0;
     if (items && u64_parse(str_of(items), 0, UINT64_MAX, n_all, NULL) != 0)
         *n_all = 0;
-    struct store_totals totals;
+    struct store_totals totals = {0};
     if (rc == 0)
         rc = store_totals(s->store, &totals, err);
     if (rc == 0)

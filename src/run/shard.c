@@ -382,7 +382,8 @@ bool shard_result_give(struct life *life, char *how, size_t how_size)
         return false;
     result_describe(life, &line);
     s->shards->results[shard->shard] = (struct shard_result){
-        steal_ptr(&shard->found.path), shard->found.bytes, shard->found.records};
+        .path = shard->found.path, .bytes = shard->found.bytes, .records = shard->found.records};
+    shard->found.path = NULL;
     items_count(s, life->seat, shard_share(s->shards, shard->shard).count);
     metrics_give(s, shard_progress_of(life));
     life_answered(life, 1);

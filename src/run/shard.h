@@ -101,7 +101,7 @@ void shard_life_free(struct shard_life *shard);
 void shard_input_drop(struct life *life);
 /* Fill a seat: it asks for a shard, and no process is there yet. */
 void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
-void shard_send(struct life *life, uint64_t shard, uint32_t attempt);
+void shard_send(struct life *life, uint64_t number, uint32_t attempt);
 /* From now on at most so many at once: for one that has not begun. */
 void shard_batch(struct life *life, uint64_t batch);
 /* It gets no shard any more: one that has none goes. */

@@ -34,6 +34,11 @@ uint64_t npy_head_bytes(struct str head)
 
 /* ---- Python's literals, as far as a head has them ---- */
 
+static bool is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c);
+}
+
 static bool skip(struct str *rest, char c)
 {
     *rest = str_trim(*rest);
@@ -85,7 +90,7 @@ static bool word(struct str *rest, struct str *out)
 {
     *rest = str_trim(*rest);
     size_t len = 0;
-    while (len < rest->len && !memchr(",)}: \n", rest->at[len], 6))
+    while (len < rest->len && !is_one_of(rest->at[len], ",)}: \n"))
         len++;
     *out = (struct str){rest->at, len};
     *rest = (struct str){rest->at + len, rest->len - len};
@@ -161,9 +166,9 @@ static bool descr_bytes(struct str descr, uint64_t *bytes)
         *bytes = 0;
         return true;
     }
-    bool has_order = descr.len > 0 && memchr("<>|=", descr.at[0], 4);
+    bool has_order = descr.len > 0 && is_one_of(descr.at[0], "<>|=");
     struct str rest = {descr.at + has_order, descr.len - has_order};
-    if (rest.len < 2 || !memchr("biufcSUVMm", rest.at[0], 10))
+    if (rest.len < 2 || !is_one_of(rest.at[0], "biufcSUVMm"))
         return false;
     struct str digits = {rest.at + 1, rest.len - 1};
     const char *unit = memchr(digits.at, '[', digits.len); /* M8[ns] */

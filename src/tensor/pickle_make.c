@@ -9,7 +9,7 @@ void pickle_init(struct pickle *pickle)
 {
     *pickle = (struct pickle){.text = {"", 0}, .n_chunks = 1, .cap_chunks = 1};
     pickle->chunks = xcalloc(1, sizeof(*pickle->chunks));
-    buf_reserve(&pickle->decoded, 0);                             /* never NULL */
+    buf_reserve(&pickle->decoded, 0);                              /* never NULL */
     pickle_add(pickle, (struct pickle_node){.kind = PICKLE_NONE}); /* number 0 is none */
 }
 
@@ -24,9 +24,8 @@ pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct 
 {
     size_t at = pickle->text.len + pickle->decoded.len;
     buf_add_str(&pickle->decoded, bytes);
-    return pickle_add(pickle, (struct pickle_node){.kind = (uint8_t)kind,
-                                                   .at = at,
-                                                   .count = (uint32_t)bytes.len});
+    return pickle_add(pickle, (struct pickle_node){
+                                  .kind = (uint8_t)kind, .at = at, .count = (uint32_t)bytes.len});
 }
 
 void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
@@ -75,9 +74,8 @@ struct pickle_later *pickle_add_later(struct pickle *pickle, pickle_id call)
             pickle->later = xrealloc(pickle->later, pickle->cap_later * sizeof(*pickle->later));
         }
         node->count = (uint32_t)pickle->n_later;
-        pickle->later[pickle->n_later++] =
-            (struct pickle_later){.items.kind = PICKLE_LIST, .pairs.kind = PICKLE_DICT,
-                                  .states.kind = PICKLE_LIST};
+        pickle->later[pickle->n_later++] = (struct pickle_later){
+            .items.kind = PICKLE_LIST, .pairs.kind = PICKLE_DICT, .states.kind = PICKLE_LIST};
     }
     return &pickle->later[node->count];
 }

@@ -114,13 +114,9 @@ static const struct pickle_node *tuple_of(const struct pickle *pickle, pickle_id
     const struct pickle_node *node = pickle_node(pickle, id);
     if (id == 0 || (node->kind != PICKLE_TUPLE && node->kind != PICKLE_CALL))
         return NULL;
-    if (node->kind == PICKLE_CALL) { /* torch.Size((2, 3)) */
-        node = pickle_node(pickle, node->call.args);
-        if (node->kind != PICKLE_TUPLE || node->count != 1)
-            return NULL;
-        return tuple_of(pickle, pickle_item(pickle, node, 0));
-    }
-    return node;
+    if (node->kind == PICKLE_CALL) /* torch.Size((2, 3)) */
+        node = pickle_node(pickle, pickle_item(pickle, pickle_node(pickle, node->call.args), 0));
+    return node->kind == PICKLE_TUPLE ? node : NULL;
 }
 
 /* Index of the last element that the view reaches, plus one; 0 for an empty view. False if that has no number. */

@@ -2,6 +2,7 @@
  *
  * Texts: UTF-8 as Python takes it, and the escapes of protocol 0.
  */
+#include "base/hex.h"
 #include "tensor/pickle_impl.h"
 
 /* Length of the character at `at`, 0 if it is none. Surrogates are let through, longer forms are not. */
@@ -66,10 +67,10 @@ static bool hex_parse(struct str text, size_t n, uint32_t *out)
     if (text.len < n)
         return false;
     for (size_t i = 0; i < n; i++) {
-        const char *digit = memchr("0123456789abcdef", text.at[i] | 0x20, 16);
-        if (!digit || text.at[i] < '0')
+        int digit = hex_digit(text.at[i]);
+        if (digit < 0)
             return false;
-        *out = *out << 4 | (uint32_t)(digit - "0123456789abcdef");
+        *out = *out << 4 | (uint32_t)digit;
     }
     return *out <= 0x10ffff;
 }

@@ -11,10 +11,9 @@ enum {
     RULES_BYTES_MAX = 1 << 20
 };
 
-static const char *const verb_names[] = {
-    [MERGE_BY_KIND] = "?",
+static const char *const verb_names[] = {[MERGE_BY_KIND] = "?",
 #define X(name, text, help) [MERGE_##name] = (text),
-    MERGE_VERBS(X)
+                                         MERGE_VERBS(X)
 #undef X
 };
 
@@ -62,8 +61,8 @@ int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err)
         return fail(err, ERR_USAGE, "'%.*s' is no rule; one is PATH=VERB, and the verbs are %s",
                     (int)MIN(text.len, (size_t)80), text.at, buf_text(&verbs));
     }
-    bool is_addable = rule.verb == MERGE_COUNT || rule.verb == MERGE_COLLECT ||
-                      rule.verb == MERGE_RATIO;
+    bool is_addable =
+        rule.verb == MERGE_COUNT || rule.verb == MERGE_COLLECT || rule.verb == MERGE_RATIO;
     if (rule.is_added ? !is_addable : rule.verb == MERGE_COUNT) {
         free(rule.above);
         free(rule.below);

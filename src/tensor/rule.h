@@ -10,19 +10,19 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define MERGE_VERBS(X)                                                                    \
-    X(CONCAT, "concat", "lists one behind the other")                                     \
-    X(CAT0, "cat0", "tensors one behind the other along their first dimension")           \
-    X(SUM, "sum", "numbers are added")                                                    \
-    X(SUM_BY_KEY, "sum-by-key", "dictionaries of numbers are added key by key")           \
-    X(SAME, "same", "all files must have the same")                                       \
-    X(FIRST, "first", "the first file's")                                                 \
-    X(MAX, "max", "the greatest number, the last text")                                   \
-    X(COLLECT, "collect", "a list of each file's")                                        \
+#define MERGE_VERBS(X)                                                                     \
+    X(CONCAT, "concat", "lists one behind the other")                                      \
+    X(CAT0, "cat0", "tensors one behind the other along their first dimension")            \
+    X(SUM, "sum", "numbers are added")                                                     \
+    X(SUM_BY_KEY, "sum-by-key", "dictionaries of numbers are added key by key")            \
+    X(SAME, "same", "all files must have the same")                                        \
+    X(FIRST, "first", "the first file's")                                                  \
+    X(MAX, "max", "the greatest number, the last text")                                    \
+    X(COLLECT, "collect", "a list of each file's")                                         \
     X(UNION, "union", "dictionaries with different keys; the same key must have the same") \
-    X(DEEP, "deep", "dictionaries with the same keys, each by a rule of its own")         \
-    X(DROP, "drop", "it is left out")                                                     \
-    X(COUNT, "count", "how many files there are, for a path with +")                      \
+    X(DEEP, "deep", "dictionaries with the same keys, each by a rule of its own")          \
+    X(DROP, "drop", "it is left out")                                                      \
+    X(COUNT, "count", "how many files there are, for a path with +")                       \
     X(RATIO, "A/B", "of two keys beside it, after the merge")
 
 enum merge_verb {

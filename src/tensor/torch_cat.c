@@ -154,8 +154,8 @@ static pickle_id tensor_node(struct graft *graft, value_ids ids, const struct pl
         step *= MAX(whole.sizes[i - 1], (uint64_t)1);
     }
     uint32_t storage = storage_push(graft, first->storage, element_count(&whole));
-    pickle_id hooks = pickle_item(graft_graph(graft, 0),
-                                  pickle_node(graft_graph(graft, 0), call->call.args), 5);
+    pickle_id hooks =
+        pickle_item(graft_graph(graft, 0), pickle_node(graft_graph(graft, 0), call->call.args), 5);
     const pickle_id args[] = {
         pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_STORAGE, .storage = storage}),
         number(graft, 0),

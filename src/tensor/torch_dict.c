@@ -93,11 +93,12 @@ static int member_of_some(struct dict_graft *d, const pickle_id *values, pickle_
     for (size_t i = first + 1; i < graft->n_parts; i++)
         if (values[i] && !values_equal(graft, first, values[first], i, values[i], 0))
             return graft_fail(graft, "is in %s and in %s, and not the same",
-                             graft_file_name(graft, first), graft_file_name(graft, i));
+                              graft_file_name(graft, first), graft_file_name(graft, i));
     *out = graft_of(graft, first, values[first]);
     return 0;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): at most DEPTH_MAX dictionaries deep */
 static int member_add(struct dict_graft *d, size_t part, pickle_id key)
 {
     struct graft *graft = d->graft;
@@ -116,7 +117,7 @@ static int member_add(struct dict_graft *d, size_t part, pickle_id key)
         rc = member_of_some(d, values, &member.value);
     else if (n_found < graft->n_parts)
         rc = graft_fail(graft, "is in %s, and missing in %s", graft_file_name(graft, part),
-                       graft_file_name(graft, lacking));
+                        graft_file_name(graft, lacking));
     else
         rc = graft_value(graft, values, &member.value);
     path_pop(graft, before);
@@ -146,6 +147,8 @@ static int members_add(struct dict_graft *d)
     return rc;
 }
 
+/* NOLINTEND(misc-no-recursion) */
+
 /* ---- keys that rules add ---- */
 
 static pickle_id added_value(struct dict_graft *d, const struct merge_rule *rule)
@@ -153,7 +156,7 @@ static pickle_id added_value(struct dict_graft *d, const struct merge_rule *rule
     struct graft *graft = d->graft;
     if (rule->verb == MERGE_COUNT)
         return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_INT,
-                                                            .integer = (int64_t)graft->n_parts});
+                                                             .integer = (int64_t)graft->n_parts});
     pickle_id list = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_LIST});
     for (size_t i = 0; i < graft->n_parts; i++) {
         pickle_id of = graft_of(graft, i, d->ids[i]);
@@ -227,10 +230,10 @@ static int ratios_fill(struct dict_graft *d)
         if (!member_number(d, member->ratio->above, &above) ||
             !member_number(d, member->ratio->below, &below))
             return graft_fail(d->graft, "has no numbers '%s' and '%s' for the ratio '%s'",
-                             member->ratio->above, member->ratio->below, member->ratio->path);
-        member->value = pickle_add(&d->graft->made,
-                                   (struct pickle_node){.kind = PICKLE_FLOAT,
-                                                        .real = below != 0 ? above / below : 0});
+                              member->ratio->above, member->ratio->below, member->ratio->path);
+        member->value = pickle_add(
+            &d->graft->made,
+            (struct pickle_node){.kind = PICKLE_FLOAT, .real = below != 0 ? above / below : 0});
     }
     return 0;
 }
@@ -246,7 +249,7 @@ static int states_same(struct dict_graft *d)
         const struct pickle_node *node = graft_node(graft, i, d->ids);
         if ((node->kind == PICKLE_CALL) != (first->kind == PICKLE_CALL))
             return graft_fail(graft, "is another kind of dictionary in %s than in %s",
-                             graft_file_name(graft, i), graft_file_name(graft, 0));
+                              graft_file_name(graft, i), graft_file_name(graft, 0));
     }
     return 0;
 }
@@ -276,6 +279,7 @@ static pickle_id dict_node(struct dict_graft *d)
     return dict;
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): see above */
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
 {
     struct dict_graft d = {.graft = graft, .ids = ids, .is_union = is_union};

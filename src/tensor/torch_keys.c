@@ -43,6 +43,8 @@ bool is_tensor(const struct pickle *pickle, pickle_id id)
 
 /* ---- equality ---- */
 
+/* NOLINTBEGIN(misc-no-recursion): at most EQUAL_DEPTH_MAX deep */
+
 static bool items_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
                         size_t part_b, const struct pickle_node *b, unsigned depth)
 {
@@ -81,7 +83,8 @@ static bool storages_equal(const struct graft *graft, size_t part_a, uint32_t a,
 static bool calls_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
                         size_t part_b, const struct pickle_node *b, unsigned depth)
 {
-    const struct pickle *graph_a = graft_graph(graft, part_a), *graph_b = graft_graph(graft, part_b);
+    const struct pickle *graph_a = graft_graph(graft, part_a),
+                        *graph_b = graft_graph(graft, part_b);
     const struct pickle_later *later_a = pickle_later(graph_a, a);
     const struct pickle_later *later_b = pickle_later(graph_b, b);
     return values_equal(graft, part_a, a->call.callee, part_b, b->call.callee, depth + 1) &&
@@ -94,7 +97,8 @@ static bool calls_equal(const struct graft *graft, size_t part_a, const struct p
 bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size_t part_b,
                   pickle_id id_b, unsigned depth)
 {
-    const struct pickle *graph_a = graft_graph(graft, part_a), *graph_b = graft_graph(graft, part_b);
+    const struct pickle *graph_a = graft_graph(graft, part_a),
+                        *graph_b = graft_graph(graft, part_b);
     const struct pickle_node *a = pickle_node(graph_a, id_a), *b = pickle_node(graph_b, id_b);
     if (a->kind != b->kind || depth > EQUAL_DEPTH_MAX)
         return false;
@@ -129,6 +133,8 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size
     }
     BUG("kind %d", a->kind);
 }
+
+/* NOLINTEND(misc-no-recursion) */
 
 /* ---- keys ---- */
 

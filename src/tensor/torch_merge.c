@@ -39,8 +39,9 @@ const char *graft_file_name(const struct graft *graft, size_t part)
 
 pickle_id graft_of(struct graft *graft, size_t part, pickle_id id)
 {
-    return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_OF,
-                                                        .of = {.graph = (uint32_t)part, .id = id}});
+    return pickle_add(
+        &graft->made,
+        (struct pickle_node){.kind = PICKLE_OF, .of = {.graph = (uint32_t)part, .id = id}});
 }
 
 pickle_id graft_global(struct graft *graft, struct str module, struct str name)
@@ -51,8 +52,8 @@ pickle_id graft_global(struct graft *graft, struct str module, struct str name)
         made->globals = xrealloc(made->globals, made->cap_globals * sizeof(*made->globals));
     }
     made->globals[made->n_globals] = (struct pickle_global){.module = module, .name = name};
-    return pickle_add(made, (struct pickle_node){.kind = PICKLE_GLOBAL,
-                                                 .global = (uint32_t)made->n_globals++});
+    return pickle_add(
+        made, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)made->n_globals++});
 }
 
 pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids)
@@ -138,6 +139,7 @@ static int collect(struct graft *graft, value_ids ids, pickle_id *out)
     return 0;
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as graft_deep() lets it */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
 {
     const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
@@ -233,9 +235,8 @@ static int callables_check(const struct graft *graft, struct err *err)
                     "the files name %s%s, which is no data: whoever loads them runs it; "
                     "--pass-through carries it over as it is",
                     buf_text(&names), n > CALLABLES_SHOWN ? " and more" : "");
-    cleanup_free char *text =
-        xasprintf("carried over as it is, and run by whoever loads it: %s%s", buf_text(&names),
-                  n > CALLABLES_SHOWN ? " and more" : "");
+    cleanup_free char *text = xasprintf("carried over as it is, and run by whoever loads it: %s%s",
+                                        buf_text(&names), n > CALLABLES_SHOWN ? " and more" : "");
     graft->opts->note(graft->opts->context, text);
     return 0;
 }
@@ -300,8 +301,9 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
                                    .segment_ends = graft->segment_ends,
                                    .root = root};
     if (output_is_direct(out_path))
-        return fail(err, ERR_USAGE, "a file of tensors cannot be written to a pipe or a device; "
-                                    "-o names a file");
+        return fail(err, ERR_USAGE,
+                    "a file of tensors cannot be written to a pipe or a device; "
+                    "-o names a file");
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
     if (rc == 0)
         rc = torch_write(&what, out_path, &out, err);

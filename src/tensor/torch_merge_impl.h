@@ -30,7 +30,7 @@ static inline const struct pickle *graft_graph(const struct graft *graft, size_t
 }
 
 static inline const struct pickle_node *graft_node(const struct graft *graft, size_t part,
-                                                  value_ids ids)
+                                                   value_ids ids)
 {
     return pickle_node(graft_graph(graft, part), ids[part]);
 }
@@ -65,8 +65,8 @@ int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
 
 /* The same in every respect, the bytes of tensors by their checksums. */
-bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
-                  pickle_id b, unsigned depth);
+bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b,
+                  unsigned depth);
 
 /* The keys of a dictionary, to be found. */
 struct key_entry {

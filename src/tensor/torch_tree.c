@@ -266,6 +266,7 @@ static void node_show(const struct shower *s, const struct pickle_node *node, st
 
 /* ---- parts ---- */
 
+/* NOLINTBEGIN(misc-no-recursion): at most TREE_DEPTH_MAX deep */
 static void show(const struct shower *s, struct str key, pickle_id id);
 
 static void key_format(const struct pickle *pickle, pickle_id id, struct buf *out)
@@ -353,6 +354,8 @@ static void show(const struct shower *s, struct str key, pickle_id id)
     }
     shown_release(&shown);
 }
+
+/* NOLINTEND(misc-no-recursion) */
 
 void torch_tree(const struct torch_file *file, struct tree *tree)
 {

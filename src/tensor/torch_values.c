@@ -10,11 +10,11 @@ int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
 {
     for (size_t i = 1; i < graft->n_parts; i++)
         if (!values_equal(graft, 0, ids[0], i, ids[i], 0))
-            return graft_fail(graft,
-                             "differs between %s and %s; say what becomes of it: --rule '%s=first', "
-                             "collect, drop, max or sum",
-                             graft_file_name(graft, 0), graft_file_name(graft, i),
-                             buf_text(&graft->path));
+            return graft_fail(
+                graft,
+                "differs between %s and %s; say what becomes of it: --rule '%s=first', "
+                "collect, drop, max or sum",
+                graft_file_name(graft, 0), graft_file_name(graft, i), buf_text(&graft->path));
     *out = graft_of(graft, 0, ids[0]);
     return 0;
 }
@@ -26,7 +26,7 @@ int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
         enum pickle_kind other = graft_node(graft, i, ids)->kind;
         if (other != kind || (kind != PICKLE_LIST && kind != PICKLE_TUPLE))
             return graft_fail(graft, "is no list in %s, so it cannot be put behind the others'",
-                             graft_file_name(graft, i));
+                              graft_file_name(graft, i));
     }
     *out = pickle_add(&graft->made, (struct pickle_node){.kind = (uint8_t)kind});
     for (size_t i = 0; i < graft->n_parts; i++) {
@@ -53,7 +53,7 @@ static int sum_add(struct graft *graft, struct sum *sum, size_t part,
 {
     if (node->kind != PICKLE_INT && node->kind != PICKLE_FLOAT)
         return graft_fail(graft, "is no number in %s, so it cannot be added",
-                         graft_file_name(graft, part));
+                          graft_file_name(graft, part));
     if (node->kind == PICKLE_FLOAT) {
         sum->is_real = true;
         sum->real += node->real;
@@ -85,8 +85,8 @@ int graft_sum(struct graft *graft, value_ids ids, pickle_id *out)
 }
 
 /* Numbers by size, texts by their bytes. */
-static int order_of(struct graft *graft, size_t part_a, const struct pickle_node *a,
-                    size_t part_b, const struct pickle_node *b, int *order)
+static int order_of(struct graft *graft, size_t part_a, const struct pickle_node *a, size_t part_b,
+                    const struct pickle_node *b, int *order)
 {
     if (a->kind == PICKLE_TEXT && b->kind == PICKLE_TEXT) {
         struct str left = pickle_bytes(graft_graph(graft, part_a), a);
@@ -100,7 +100,8 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
     bool is_real = (a->kind == PICKLE_INT || a->kind == PICKLE_FLOAT) &&
                    (b->kind == PICKLE_INT || b->kind == PICKLE_FLOAT);
     if (!is_real)
-        return graft_fail(graft, "is neither a number nor a text in all files, so none is greatest");
+        return graft_fail(graft,
+                          "is neither a number nor a text in all files, so none is greatest");
     double left = a->kind == PICKLE_INT ? (double)a->integer : a->real;
     double right = b->kind == PICKLE_INT ? (double)b->integer : b->real;
     *order = is_int ? (a->integer > b->integer) - (a->integer < b->integer)
@@ -114,8 +115,8 @@ int graft_max(struct graft *graft, value_ids ids, pickle_id *out)
     int rc = 0, order = 0;
     /* From 0 on: what cannot be compared with itself is found in a single file too. */
     for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        rc = order_of(graft, i, graft_node(graft, i, ids), greatest, graft_node(graft, greatest, ids),
-                      &order);
+        rc = order_of(graft, i, graft_node(graft, i, ids), greatest,
+                      graft_node(graft, greatest, ids), &order);
         if (order > 0)
             greatest = i;
     }
@@ -158,8 +159,8 @@ static int counters_add(struct graft *graft, struct counter **counters, size_t *
 }
 
 /* The kind of dictionary that the first file has. */
-static pickle_id counters_node(struct graft *graft, value_ids ids,
-                               const struct counter *counters, size_t n_counters)
+static pickle_id counters_node(struct graft *graft, value_ids ids, const struct counter *counters,
+                               size_t n_counters)
 {
     pickle_id dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
     for (size_t i = 0; i < n_counters; i++) {
@@ -168,9 +169,8 @@ static pickle_id counters_node(struct graft *graft, value_ids ids,
         pickle_add_items(&graft->made, dict, pair, 2);
     }
     const struct pickle_node *first = graft_node(graft, 0, ids);
-    return first->kind == PICKLE_DICT
-               ? dict
-               : graft_call_like(graft, first, graft_tuple(graft, &dict, 1));
+    return first->kind == PICKLE_DICT ? dict
+                                      : graft_call_like(graft, first, graft_tuple(graft, &dict, 1));
 }
 
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out)

@@ -128,16 +128,17 @@ static uint64_t storage_bytes(const struct pickle_storage *storage)
 }
 
 /* A whole storage has a checksum in its file. */
-static int segment_check(const struct writing *w, const struct torch_segment *segment,
-                         uint32_t crc, struct err *err)
+static int segment_check(const struct writing *w, const struct torch_segment *segment, uint32_t crc,
+                         struct err *err)
 {
     const struct torch_file *file = &w->what->parts[segment->part].file;
     const struct pickle_storage *storage = &file->pickle.storages[segment->storage];
     bool is_whole = segment->offset == 0 && segment->bytes == storage_bytes(storage);
     if (!is_whole || !file->zip.has_crcs || crc == file->storage_crc[segment->storage])
         return 0;
-    return fail(err, ERR_DATA, "%s: the bytes of storage %.*s are not those that were written "
-                               "(CRC-32): the file is damaged",
+    return fail(err, ERR_DATA,
+                "%s: the bytes of storage %.*s are not those that were written "
+                "(CRC-32): the file is damaged",
                 file->path, (int)storage->key.len, storage->key.at);
 }
 
@@ -175,7 +176,8 @@ static int storages_write(struct writing *w, const struct written_storages *stor
             continue;
         }
         const struct pickle *pickle = &what->parts[at->graph].file.pickle;
-        struct torch_segment whole = {.part = at->graph, .storage = at->storage,
+        struct torch_segment whole = {.part = at->graph,
+                                      .storage = at->storage,
                                       .bytes = storage_bytes(&pickle->storages[at->storage])};
         rc = storage_write(w, i, &whole, 1, err);
     }
