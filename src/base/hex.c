@@ -16,9 +16,7 @@ int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 bool buf_add_unhex(struct buf *out, struct str hex)

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 
-/* 0 to 15, or -1. */
+/* 0 to 15, or -1; letters are small. */
 int hex_digit(char c);
 void buf_add_hex(struct buf *out, struct str bytes);
 /* False if it is no pairs of hex digits; nothing is added then. */

@@ -259,19 +259,28 @@ static bool keeps_parts(const struct manifest *manifest)
     return false;
 }
 
-/* There is nothing to go on with, and nothing to merge again. A muster that was killed at its last
- * breath may have left the parts. */
+/* What a muster that was killed at its last breath had yet to remove. */
+static int leftovers_drop(const char *dir)
+{
+    static const char *const names[] = {"parts", "parts.gone", "shard-input", "shard-output"};
+    int rc = 0;
+    for (size_t i = 0; i < countof(names) && rc == 0; i++) {
+        cleanup_free char *path = path_join(dir, names[i]);
+        rc = remove_tree(path, NULL);
+    }
+    return rc;
+}
+
+/* There is nothing to go on with, and nothing to merge again. */
 static bool is_complete(const char *dir, const struct manifest *manifest)
 {
-    cleanup_free char *parts = path_join(dir, "parts"), *gone = path_join(dir, "parts.gone");
     struct run_summary summary = {0};
     bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
     run_summary_release(&summary);
     if (strcmp(manifest->output, "-") == 0) /* the parts are kept; it is printed once more */
         return false;
-    if (is_finished && path_exists(manifest->output) && !keeps_parts(manifest))
-        is_finished = remove_tree(parts, NULL) == 0 && remove_tree(gone, NULL) == 0;
-    return is_finished;
+    return is_finished &&
+           (!path_exists(manifest->output) || keeps_parts(manifest) || leftovers_drop(dir) == 0);
 }
 
 static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest,

@@ -67,7 +67,8 @@ static bool hex_parse(struct str text, size_t n, uint32_t *out)
     if (text.len < n)
         return false;
     for (size_t i = 0; i < n; i++) {
-        int digit = hex_digit(text.at[i]);
+        bool is_capital = text.at[i] >= 'A' && text.at[i] <= 'F';
+        int digit = hex_digit((char)(text.at[i] | (is_capital ? 0x20 : 0)));
         if (digit < 0)
             return false;
         *out = *out << 4 | (uint32_t)digit;

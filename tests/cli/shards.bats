@@ -732,3 +732,15 @@ END
     map --fresh --items 2 --shards 2 -g cpu:1 -o out.jsonl --id id -- ./ids {shard} {output}
     ended_with 0
 }
+
+@test "what a muster killed at its end left of the shards' files goes with the next look" {
+    seq 10 >items.txt
+    "$MUSTER" map -q -g cpu:2 --run-dir run items.txt -o out.txt -- cp {input} {output}
+    mkdir -p run/shard-input run/shard-output
+    echo half >run/shard-output/0.txt
+    run "$MUSTER" resume run
+    [ "$status" -eq 0 ]
+    [[ $output == *"is complete"* ]]
+    [ ! -e run/shard-input ] && [ ! -e run/shard-output ]
+    cmp items.txt out.txt
+}
