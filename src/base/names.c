@@ -55,6 +55,18 @@ bool is_count_name(const char *name)
     return fits_one(name, counts, countof(counts)) && !fits_one(name, settings, countof(settings));
 }
 
+bool is_settings_name(struct str name)
+{
+    static const char *const names[] = {
+        "args",    "arguments", "config",     "configuration",     "params",
+        "options", "settings",  "parameters", "generation_config", "sampling_params",
+    };
+    for (size_t i = 0; i < countof(names); i++)
+        if (str_equal(name, str_of(names[i])))
+            return true;
+    return false;
+}
+
 struct str share_stem(struct str name)
 {
     static const char *const suffixes[] = {"_gpu_",  "_cpu_",  "_shard_",

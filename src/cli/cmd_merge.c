@@ -301,6 +301,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
         return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
     order_warn(app, argv, n_files);
+    (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     bool are_tensors;
     int rc = tensors_look(argv, n_files, &are_tensors, err);
     if (rc == 0)
@@ -311,7 +312,6 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     wanted.by_field = ask->by_field;
     wanted.positive = ask->positive;
     struct score *score = wanted.true_field.at ? score_new(&wanted) : NULL;
-    (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     rc = files_merge(app, ask, argv, n_files, score, err);
     if (rc == 0 && score)
         rc = score_show(ask, score, err);

@@ -95,14 +95,7 @@ enum metadata_rule metadata_rule_of(struct str key)
 
 bool metadata_is_settings(struct str key)
 {
-    static const char *const names[] = {
-        "args",    "arguments", "config",     "configuration",     "params",
-        "options", "settings",  "parameters", "generation_config", "sampling_params",
-    };
-    for (size_t i = 0; i < countof(names); i++)
-        if (str_equal(key, str_of(names[i])))
-            return true;
-    return false;
+    return is_settings_name(key);
 }
 
 /* Whole numbers only, signed. */

@@ -38,6 +38,9 @@ static const char *storage_parse(const struct pickle *pickle, const struct pickl
     if (!pickle_to_u64(pickle, pickle_item(pickle, tuple, 4), &out->n_elements) ||
         out->n_elements > INT64_MAX / out->element_bytes)
         return "a storage whose number of elements is none";
+    if (tuple->count == 6 &&
+        pickle_node(pickle, pickle_item(pickle, tuple, 5))->kind != PICKLE_NONE)
+        return "a storage that is a view of another, as torch wrote long ago";
     return NULL;
 }
 

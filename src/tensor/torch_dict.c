@@ -113,7 +113,7 @@ static int member_add(struct dict_graft *d, size_t part, pickle_id key)
         member.ratio = rule;
     else if (rule && rule->verb == MERGE_DROP)
         rc = 0;
-    else if (d->is_union)
+    else if (d->is_union && !rule)
         rc = member_of_some(d, values, &member.value);
     else if (n_found < graft->n_parts)
         rc = graft_fail(graft, "is in %s, and missing in %s", graft_file_name(graft, part),
@@ -175,7 +175,9 @@ static const char *added_name(const struct graft *graft, const struct merge_rule
     return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
 }
 
-static void added_push(struct dict_graft *d)
+static bool has_member(const struct dict_graft *d, const char *name);
+
+static int added_push(struct dict_graft *d)
 {
     struct merge_rules rules = *d->graft->opts->rules;
     for (size_t i = 0; i < rules.len; i++) {
@@ -185,6 +187,9 @@ static void added_push(struct dict_graft *d)
             continue;
         struct member member = {.key_part = d->graft->n_parts, .name = name};
         rule->was_used = true;
+        if (has_member(d, name))
+            return graft_fail(d->graft, "has a key '%s' already; --rule '%s=drop' makes room", name,
+                              rule->path);
         member.key = pickle_add_bytes(&d->graft->made, PICKLE_TEXT, str_of(name));
         if (rule->verb == MERGE_RATIO)
             member.ratio = rule;
@@ -192,6 +197,7 @@ static void added_push(struct dict_graft *d)
             member.value = added_value(d, rule);
         member_push(d, member);
     }
+    return 0;
 }
 
 /* ---- ratios ---- */
@@ -203,6 +209,14 @@ static struct str member_name(const struct dict_graft *d, const struct member *m
     const struct pickle *graph = graft_graph(d->graft, member->key_part);
     const struct pickle_node *key = pickle_node(graph, member->key_id);
     return key->kind == PICKLE_TEXT ? pickle_bytes(graph, key) : (struct str){"", 0};
+}
+
+static bool has_member(const struct dict_graft *d, const char *name)
+{
+    for (size_t i = 0; i < d->n_members; i++)
+        if (str_equal(member_name(d, &d->members[i]), str_of(name)))
+            return true;
+    return false;
 }
 
 static bool member_number(const struct dict_graft *d, const char *name, double *out)
@@ -231,23 +245,24 @@ static int ratios_fill(struct dict_graft *d)
             !member_number(d, member->ratio->below, &below))
             return graft_fail(d->graft, "has no numbers '%s' and '%s' for the ratio '%s'",
                               member->ratio->above, member->ratio->below, member->ratio->path);
-        member->value = pickle_add(
-            &d->graft->made,
-            (struct pickle_node){.kind = PICKLE_FLOAT, .real = below != 0 ? above / below : 0});
+        const struct pickle_node ratio = {.kind = PICKLE_FLOAT,
+                                          .real = below != 0 ? above / below : 0};
+        const struct pickle_node none = {.kind = PICKLE_NONE}; /* no ratio is made up */
+        member->value = pickle_add(&d->graft->made, below != 0 ? ratio : none);
     }
     return 0;
 }
 
 /* ---- the whole ---- */
 
-/* The states behind an OrderedDict (a model's _metadata) have to be the same. */
+/* The class has to be the same, and the states behind it (a model's _metadata). */
 static int states_same(struct dict_graft *d)
 {
     struct graft *graft = d->graft;
     const struct pickle_node *first = graft_node(graft, 0, d->ids);
     for (size_t i = 0; i < graft->n_parts; i++) {
         const struct pickle_node *node = graft_node(graft, i, d->ids);
-        if ((node->kind == PICKLE_CALL) != (first->kind == PICKLE_CALL))
+        if (!dicts_alike(graft, first, i, node))
             return graft_fail(graft, "is another kind of dictionary in %s than in %s",
                               graft_file_name(graft, i), graft_file_name(graft, 0));
     }
@@ -299,8 +314,9 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
     if (rc == 0)
         rc = members_add(&d);
     if (rc == 0) {
-        added_push(&d);
-        rc = ratios_fill(&d);
+        rc = added_push(&d);
+        if (rc == 0)
+            rc = ratios_fill(&d);
     }
     if (rc == 0)
         *out = dict_node(&d);

@@ -7,7 +7,8 @@
 #include "tensor/torch_merge_impl.h"
 
 enum {
-    EQUAL_DEPTH_MAX = 500
+    EQUAL_DEPTH_MAX = 500,
+    COMPARED_MAX = 100 * 1000 * 1000 /* then they count as different: a few bytes can make 2^40 */
 };
 
 const struct pickle_callable *call_known(const struct pickle *pickle,
@@ -100,7 +101,7 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size
     const struct pickle *graph_a = graft_graph(graft, part_a),
                         *graph_b = graft_graph(graft, part_b);
     const struct pickle_node *a = pickle_node(graph_a, id_a), *b = pickle_node(graph_b, id_b);
-    if (a->kind != b->kind || depth > EQUAL_DEPTH_MAX)
+    if (a->kind != b->kind || depth > EQUAL_DEPTH_MAX || ++*graft->n_compared > COMPARED_MAX)
         return false;
     switch ((enum pickle_kind)a->kind) {
     case PICKLE_NONE:
@@ -134,22 +135,75 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size
     BUG("kind %d", a->kind);
 }
 
+bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
+                 const struct pickle_node *node)
+{
+    if (first->kind != node->kind || node->kind != PICKLE_CALL)
+        return first->kind == node->kind;
+    return values_equal(graft, 0, first->call.callee, part, node->call.callee, 0) &&
+           items_equal(graft, 0, &pickle_later(graft_graph(graft, 0), first)->states, part,
+                       &pickle_later(graft_graph(graft, part), node)->states, 0);
+}
+
 /* NOLINTEND(misc-no-recursion) */
 
 /* ---- keys ---- */
 
-/* Equal keys have equal hashes; keys of rare kinds all have the same. */
-static uint64_t key_hash(const struct pickle *pickle, const struct pickle_node *key)
+/* As Python has it, True and 1.0 are the key 1. */
+static bool key_to_integer(const struct pickle_node *key, int64_t *out)
 {
-    uint64_t hash = 0xcbf29ce484222325;
+    bool is_whole = key->kind == PICKLE_FLOAT && key->real >= -0x1p53 && key->real <= 0x1p53 &&
+                    (double)(int64_t)key->real == key->real;
     if (key->kind == PICKLE_INT)
-        return (uint64_t)key->integer * 0x9e3779b97f4a7c15;
-    if (key->kind != PICKLE_TEXT)
+        *out = key->integer;
+    else if (key->kind == PICKLE_BOOL)
+        *out = key->truth;
+    else if (is_whole)
+        *out = (int64_t)key->real;
+    return key->kind == PICKLE_INT || key->kind == PICKLE_BOOL || is_whole;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value) * 0x9e3779b97f4a7c15;
+}
+
+static uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
+{
+    int64_t integer;
+    uint64_t hash = 0xcbf29ce484222325;
+    if (key_to_integer(key, &integer))
+        return mix(1, (uint64_t)integer);
+    if (key->kind == PICKLE_FLOAT)
+        return mix(2, (uint64_t)key->integer); /* its bits */
+    if (key->kind != PICKLE_TEXT && key->kind != PICKLE_BYTES && key->kind != PICKLE_LONG)
         return key->kind;
     struct str text = pickle_bytes(pickle, key);
     for (size_t i = 0; i < text.len; i++) /* FNV-1a */
         hash = (hash ^ (unsigned char)text.at[i]) * 0x100000001b3;
     return hash;
+}
+
+/* Equal keys have equal hashes. Of a tuple the scalars in it count, of what else it has the kind. */
+static uint64_t key_hash(const struct pickle *pickle, const struct pickle_node *key)
+{
+    if (key->kind != PICKLE_TUPLE)
+        return scalar_hash(pickle, key);
+    uint64_t hash = 3;
+    struct pickle_walk walk = pickle_items(key);
+    for (pickle_id id; (id = pickle_next(pickle, &walk)) != 0;)
+        hash = mix(hash, scalar_hash(pickle, pickle_node(pickle, id)));
+    return hash;
+}
+
+static bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+                       pickle_id b)
+{
+    int64_t left, right;
+    if (key_to_integer(pickle_node(graft_graph(graft, part_a), a), &left) &&
+        key_to_integer(pickle_node(graft_graph(graft, part_b), b), &right))
+        return left == right;
+    return values_equal(graft, part_a, a, part_b, b, 0);
 }
 
 static int hash_order(const void *a, const void *b)
@@ -188,7 +242,7 @@ pickle_id keys_find(const struct graft *graft, const struct key_table *table, si
             high = middle;
     }
     for (; low < table->len && table->at[low].hash == hash; low++)
-        if (values_equal(graft, part, table->at[low].key, key_part, key, 0))
+        if (keys_equal(graft, part, table->at[low].key, key_part, key))
             return table->at[low].value;
     return 0;
 }

@@ -103,26 +103,33 @@ static bool is_counter(const struct pickle *pickle, pickle_id id)
     return known && strcmp(known->name, "Counter") == 0;
 }
 
-static bool is_number(const struct pickle *pickle, pickle_id id)
+/* Below args, config and their like nothing is a count. */
+static bool path_is_setting(const char *path)
 {
-    enum pickle_kind kind = pickle_node(pickle, id)->kind;
-    return kind == PICKLE_INT || kind == PICKLE_FLOAT;
+    struct str rest = str_of(path), key;
+    while (str_next(&rest, '.', &key))
+        if (is_settings_name(key))
+            return true;
+    return false;
 }
 
 /* By kind, and for numbers and texts by the last key of the path. */
 static enum merge_verb verb_by_kind(const struct graft *graft, value_ids ids)
 {
+    bool is_setting = path_is_setting(buf_text(&graft->path));
     const char *dot = strrchr(buf_text(&graft->path), '.');
     const char *name = dot && dot[1] ? dot + 1 : buf_text(&graft->path);
     if (all_are(graft, ids, is_counter))
         return MERGE_SUM_BY_KEY;
     if (all_are(graft, ids, is_dict))
         return MERGE_DEEP;
+    if (is_setting)
+        return MERGE_SAME;
     if (all_have(graft, ids, PICKLE_LIST))
         return MERGE_CONCAT;
     if (all_are(graft, ids, is_tensor))
         return MERGE_CAT0;
-    if (all_are(graft, ids, is_number) && is_count_name(name))
+    if (all_have(graft, ids, PICKLE_INT) && is_count_name(name))
         return MERGE_SUM;
     if (strcmp(name, "timestamp") == 0)
         return MERGE_MAX;
@@ -261,6 +268,21 @@ static int rules_check(const struct merge_rules *rules, struct err *err)
     return 0;
 }
 
+/* Its records would be there twice, or an input would be written over. */
+static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
+                        const struct stat *st, struct err *err)
+{
+    struct stat other;
+    for (size_t i = 0; i < part; i++)
+        if (fstat(graft->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
+            other.st_dev == st->st_dev)
+            return fail(err, ERR_USAGE, "%s and %s are the same file", paths[i], paths[part]);
+    if (stat(graft->out_path, &other) == 0 && other.st_ino == st->st_ino &&
+        other.st_dev == st->st_dev)
+        return fail(err, ERR_USAGE, "the output %s is one of the files", graft->out_path);
+    return 0;
+}
+
 static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
 {
     int rc = 0;
@@ -269,6 +291,8 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
     for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
         struct stat st;
         rc = file_begin(paths[i], &graft->parts[i].fd, &st, err);
+        if (rc == 0)
+            rc = twice_refuse(graft, paths, i, &st, err);
         if (rc == 0)
             rc = torch_read(&graft->parts[i].file, paths[i], graft->parts[i].fd,
                             (uint64_t)st.st_size, err);
@@ -305,9 +329,9 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
                     "a file of tensors cannot be written to a pipe or a device; "
                     "-o names a file");
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
-    if (rc == 0)
+    if (rc == 0 && !graft->opts->dry_run)
         rc = torch_write(&what, out_path, &out, err);
-    if (rc == 0)
+    if (rc == 0 && !graft->opts->dry_run)
         rc = outfile_commit(&out, err);
     stats->n_bytes = out.bytes;
     outfile_close(&out);
@@ -317,7 +341,12 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
 int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, size_t n_paths,
                 const char *out_path, struct torch_merge_stats *stats, struct err *err)
 {
-    struct graft graft = {.opts = opts, .n_parts = n_paths, .err = err};
+    uint64_t n_compared = 0;
+    struct graft graft = {.opts = opts,
+                          .out_path = out_path,
+                          .n_parts = n_paths,
+                          .n_compared = &n_compared,
+                          .err = err};
     pickle_id root = 0;
     *stats = (struct torch_merge_stats){0};
     graft.parts = xcalloc(n_paths, sizeof(*graft.parts));
@@ -325,7 +354,7 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     int rc = parts_open(&graft, paths, err);
     if (rc == 0)
         rc = root_make(&graft, &root, err);
-    if (rc == 0 && !opts->dry_run)
+    if (rc == 0)
         rc = output_write(&graft, root, out_path, stats, err);
     for (size_t i = 0; i < n_paths; i++) {
         torch_release(&graft.parts[i].file);

@@ -13,6 +13,8 @@ typedef const pickle_id *value_ids;
 
 struct graft {
     const struct torch_merge_opts *opts;
+    const char *out_path;
+    uint64_t *n_compared; /* nodes, by values_equal() */
     struct torch_part *parts;
     size_t n_parts;
     struct pickle made;
@@ -67,6 +69,10 @@ int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
 /* The same in every respect, the bytes of tensors by their checksums. */
 bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b,
                   unsigned depth);
+
+/* Of one class, with the same states: one dictionary can stand for both. */
+bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
+                 const struct pickle_node *node);
 
 /* The keys of a dictionary, to be found. */
 struct key_entry {

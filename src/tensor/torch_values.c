@@ -2,6 +2,8 @@
  *
  * One verb a function: what becomes of the values of one path.
  */
+#include <math.h>
+
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/torch_merge_impl.h"
@@ -102,6 +104,8 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
     if (!is_real)
         return graft_fail(graft,
                           "is neither a number nor a text in all files, so none is greatest");
+    if ((a->kind == PICKLE_FLOAT && isnan(a->real)) || (b->kind == PICKLE_FLOAT && isnan(b->real)))
+        return graft_fail(graft, "is NaN in some file, which is neither greater nor less");
     double left = a->kind == PICKLE_INT ? (double)a->integer : a->real;
     double right = b->kind == PICKLE_INT ? (double)b->integer : b->real;
     *order = is_int ? (a->integer > b->integer) - (a->integer < b->integer)
@@ -169,8 +173,14 @@ static pickle_id counters_node(struct graft *graft, value_ids ids, const struct 
         pickle_add_items(&graft->made, dict, pair, 2);
     }
     const struct pickle_node *first = graft_node(graft, 0, ids);
-    return first->kind == PICKLE_DICT ? dict
-                                      : graft_call_like(graft, first, graft_tuple(graft, &dict, 1));
+    if (first->kind == PICKLE_DICT)
+        return dict;
+    if (pickle_node(graft_graph(graft, 0), first->call.args)->count > 0) /* a Counter */
+        return graft_call_like(graft, first, graft_tuple(graft, &dict, 1));
+    pickle_id call = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
+    struct pickle_node pairs = *pickle_node(&graft->made, dict);
+    pickle_add_later(&graft->made, call)->pairs = pairs;
+    return call;
 }
 
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out)

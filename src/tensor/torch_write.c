@@ -20,8 +20,9 @@ struct writing {
     struct zip_writer zip;
     struct buf prefix, header;
     char *window;
-    uint32_t crc;   /* of the entry at hand */
-    uint64_t bytes; /* of it, so far */
+    uint32_t crc;           /* of the entry at hand */
+    uint64_t bytes;         /* of it, so far */
+    uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
 
 static uint32_t crc_add(uint32_t crc, struct str bytes)
@@ -127,19 +128,46 @@ static uint64_t storage_bytes(const struct pickle_storage *storage)
     return storage->n_elements * storage->element_bytes;
 }
 
-/* A whole storage has a checksum in its file. */
-static int segment_check(const struct writing *w, const struct torch_segment *segment, uint32_t crc,
-                         struct err *err)
+/* `crc` is of the whole storage that the segment is of. */
+static int crc_check(const struct writing *w, const struct torch_segment *segment, uint32_t crc,
+                     struct err *err)
 {
     const struct torch_file *file = &w->what->parts[segment->part].file;
     const struct pickle_storage *storage = &file->pickle.storages[segment->storage];
-    bool is_whole = segment->offset == 0 && segment->bytes == storage_bytes(storage);
-    if (!is_whole || !file->zip.has_crcs || crc == file->storage_crc[segment->storage])
+    if (!file->zip.has_crcs || crc == file->storage_crc[segment->storage])
         return 0;
     return fail(err, ERR_DATA,
-                "%s: the bytes of storage %.*s are not those that were written "
-                "(CRC-32): the file is damaged",
+                "%s: the bytes of storage %.*s are not those that were written (CRC-32): the file "
+                "is damaged",
                 file->path, (int)storage->key.len, storage->key.at);
+}
+
+/* Of a piece nothing is known, so the storage that it is of is gone through, once. */
+static int storage_verify(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint8_t *is_verified = &w->are_verified[segment->part][segment->storage];
+    uint64_t at = part->file.storage_at[segment->storage];
+    uint64_t end = at + storage_bytes(&part->file.pickle.storages[segment->storage]);
+    uint32_t crc = 0;
+    int rc = 0;
+    if (*is_verified || !part->file.zip.has_crcs)
+        return 0;
+    *is_verified = 1;
+    while (rc == 0 && at < end) {
+        size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
+        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
+        if (rc == 0)
+            crc = crc_add(crc, (struct str){w->window, len});
+        at += len;
+    }
+    return rc ? rc : crc_check(w, segment, crc, err);
+}
+
+static bool is_whole(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
+    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
@@ -157,7 +185,8 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
         uint32_t crc;
         rc = segment_pass(w, &segments[i], &crc, err);
         if (rc == 0)
-            rc = segment_check(w, &segments[i], crc, err);
+            rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
+                                           : storage_verify(w, &segments[i], err);
     }
     return rc ? rc : entry_end(w, &entry, true, err);
 }
@@ -191,10 +220,15 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
     struct written_storages storages = {0};
     const char *stem = path_basename(name), *extension = path_extension(name);
     buf_add(&w.prefix, stem, strlen(stem) - strlen(extension));
-    if (w.prefix.len == 0)
+    if (w.prefix.len == 0 || w.prefix.at[0] == '.' || strchr(w.prefix.at, '\\')) {
+        buf_reset(&w.prefix); /* not a folder's name */
         buf_add_text(&w.prefix, "archive");
+    }
     buf_add_char(&w.prefix, '/');
     w.window = xmalloc(WINDOW_BYTES);
+    w.are_verified = xcalloc(what->n_parts, sizeof(*w.are_verified));
+    for (size_t i = 0; i < what->n_parts; i++)
+        w.are_verified[i] = xcalloc(what->parts[i].file.pickle.n_storages, 1);
     int rc = pickle_record(&w, &storages, err);
     if (rc == 0)
         rc = record_write(&w, "byteorder",
@@ -207,6 +241,9 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
     zip_end_add(&w.zip, &w.header);
     if (rc == 0)
         rc = outfile_write(out, buf_str(&w.header), err);
+    for (size_t i = 0; i < what->n_parts; i++)
+        free(w.are_verified[i]);
+    free(w.are_verified);
     free(w.window);
     free(storages.at);
     buf_release(&w.prefix);

@@ -741,6 +741,7 @@ END
     run "$MUSTER" resume run
     [ "$status" -eq 0 ]
     [[ $output == *"is complete"* ]]
-    [ ! -e run/shard-input ] && [ ! -e run/shard-output ]
+    [ ! -e run/shard-input ]
+    [ ! -e run/shard-output ]
     cmp items.txt out.txt
 }

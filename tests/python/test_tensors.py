@@ -185,6 +185,33 @@ def tensors_that_do_not_fit_are_refused():
 
 
 @check
+def what_a_reviewer_found():
+    big = floats(*range(50000))
+    views = [made.saved({"x": made.Tensor(big, (10, 4), 10 * k)}) for k in (1, 2)]
+    at = views[1].index(struct.pack("<2f", 25, 26))
+    refused(65, ["part_1.pt", "CRC-32"], [views[0], views[1][:at] + b"\x01" + views[1][at + 1:]])
+    refused(65, ["'meta.x'", "missing in part_1.pt"], [{"meta": {"x": 5}}, {"meta": {"z": 5}}], *rules("meta=union", "meta.x=sum"))
+    parts = [{"meta": {"x": 5, f"y{k}": k}} for k in range(2)]
+    assert merged(parts, *rules("meta=union", "meta.x=sum")) == {"meta": {"x": 10, "y0": 0, "y1": 1}}
+    parts = [{"args": {"total_steps": 1000, "betas": [0.9, 0.99]}, "total_time": 1.5}] * 2
+    assert merged(parts) == parts[0]
+    refused(65, ["'d'", "another kind"], [{"d": collections.OrderedDict(a=[1])}, {"d": collections.Counter(a=1)}], *rules("d=deep"))
+    wide = {(i, i + 1): [i] for i in range(20000)} | {i + 0.5: [i] for i in range(20000)}
+    assert len(merged([wide, wide])) == 40000
+    deep = (1,)
+    for _ in range(40):
+        deep = (deep, deep)
+    assert run([{"t": deep}, {"t": deep}]).returncode == 65
+    refused(65, ["'d.1'", "not the same"], [{"d": {1: "A"}}, {"d": {1.0: "B"}}], *rules("d=union"))
+    refused(65, ["'num_gpus' already"], [{"num_gpus": 1}] * 2, *rules("+num_gpus=count"))
+    assert merged([{"num_gpus": 1}] * 2, *rules("num_gpus=drop", "+num_gpus=count")) == {"num_gpus": 2}
+    whole = merged([{"o": collections.OrderedDict(a=1, b=2)}] * 2, *rules("o=sum-by-key"))["o"]
+    assert whole == {"a": 2, "b": 4} and type(whole) is collections.OrderedDict
+    refused(65, ["'x'", "NaN"], [{"x": 1.0}, {"x": float("nan")}], *rules("x=max"))
+    assert merged([{"a": 0, "b": 0}], *rules("+r=a/b")) == {"a": 0, "b": 0, "r": None}
+
+
+@check
 def rules_are_looked_at():
     refused(2, ["'nowhere'", "fits nothing"], [{"x": [1]}], *rules("nowhere=sum"))
     refused(2, ["'x'", "no rule", "concat"], [{"x": [1]}], *rules("x"))
@@ -228,8 +255,12 @@ def an_output_that_is_there():
     assert ended.returncode == 0 and not os.path.exists("new.pt"), ended
     subprocess.run([MUSTER, "merge", "-qf", *names, "-o", "out.pt"], check=True)
     assert made.loaded("out.pt") == {"x": [1]}
-    subprocess.run([MUSTER, "merge", "-qf", "out.pt", *names, "-o", "out.pt"], check=True)
-    assert made.loaded("out.pt") == {"x": [1, 1]}
+    for files in (["out.pt", *names], [*names, *names]):
+        ended = subprocess.run([MUSTER, "merge", "-qf", *files, "-o", "out.pt"], capture_output=True, text=True)
+        assert ended.returncode == 2 and made.loaded("out.pt") == {"x": [1]}, ended
+    for bad in ("out.pt", "-", "nowhere/out.pt"):
+        ended = subprocess.run([MUSTER, "merge", "-n", *names, "-o", bad], capture_output=True, text=True)
+        assert ended.returncode == 2, (bad, ended)
     ended = subprocess.run(f"{MUSTER} merge {names[0]} -o - | cat", shell=True, capture_output=True, text=True)
     assert ended.stdout == "" and "names a file" in ended.stderr, ended
 
