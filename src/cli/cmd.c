@@ -317,3 +317,14 @@ void cmd_mdoc(const struct cmd *cmd, struct buf *out)
     if (list_open)
         buf_add_text(out, ".El\n");
 }
+
+void cmd_release(const struct cmd *cmd, void *request)
+{
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
+        if (opt->kind != OPT_TEXTS)
+            continue;
+        struct texts *texts = (struct texts *)((char *)request + opt->offset);
+        free(texts->at);
+        *texts = (struct texts){0};
+    }
+}

@@ -82,6 +82,8 @@ extern const struct cmd *const commands[];
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
+/* Frees what parsing took for options that may be repeated. */
+void cmd_release(const struct cmd *cmd, void *request);
 /* Only what argv names, into a request that is filled already: no defaults, no environment. */
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);

@@ -99,6 +99,7 @@ static int command_run(const struct cmd *cmd, struct app *app, int argc, char **
         xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0)
         rc = cmd->run(app, request, n_operands, operands, command, &err);
+    cmd_release(cmd, request);
     if (rc >= 0)
         return rc;
     cleanup_buf struct buf text = BUF_INIT; /* there may be words of the data in it */
