@@ -3,6 +3,8 @@
  * Dictionaries of a pickle: their pairs, whatever made them, and their keys by hash; and when two
  * values of different files are the same.
  */
+#include <math.h>
+
 #include "base/xalloc.h"
 #include "tensor/torch_merge_impl.h"
 
@@ -149,10 +151,13 @@ bool dicts_alike(const struct graft *graft, const struct pickle_node *first, siz
 
 /* ---- keys ---- */
 
+static const double WHOLE_MAX =
+    9007199254740992; /* 2^53: above, a double knows no single numbers */
+
 /* As Python has it, True and 1.0 are the key 1. */
 static bool key_to_integer(const struct pickle_node *key, int64_t *out)
 {
-    bool is_whole = key->kind == PICKLE_FLOAT && key->real >= -0x1p53 && key->real <= 0x1p53 &&
+    bool is_whole = key->kind == PICKLE_FLOAT && fabs(key->real) <= WHOLE_MAX &&
                     (double)(int64_t)key->real == key->real;
     if (key->kind == PICKLE_INT)
         *out = key->integer;
