@@ -108,7 +108,7 @@ int size_parse(struct str text, uint64_t *out_bytes, struct err *err)
     if (value * unit->factor >= 0x1p63)
         return fail(err, ERR_USAGE, "size '%.*s' is too large", (int)text.len, text.at);
     /* A whole number is meant to the byte; a double knows only 53 bits of it. */
-    uint64_t whole;
+    uint64_t whole = 0;
     if (u64_parse((struct str){all.at, used}, 0, INT64_MAX, &whole, NULL) == 0) {
         *out_bytes = whole * (uint64_t)unit->factor;
         return 0;

@@ -115,6 +115,7 @@ static uint32_t storage_push(struct graft *graft, const struct pickle_storage *l
                              uint64_t n_elements)
 {
     struct pickle *made = &graft->made;
+    ASSERT(like);
     if (made->n_storages == made->cap_storages) {
         made->cap_storages = MAX(made->cap_storages * 2, (size_t)16);
         made->storages = xrealloc(made->storages, made->cap_storages * sizeof(*made->storages));

@@ -272,7 +272,7 @@ static int rules_check(const struct merge_rules *rules, struct err *err)
 static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
                         const struct stat *st, struct err *err)
 {
-    struct stat other;
+    struct stat other = {0};
     for (size_t i = 0; i < part; i++)
         if (fstat(graft->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
             other.st_dev == st->st_dev)
@@ -289,7 +289,7 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
     for (size_t i = 0; i < graft->n_parts; i++)
         graft->parts[i].fd = -1;
     for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        struct stat st;
+        struct stat st = {0};
         rc = file_begin(paths[i], &graft->parts[i].fd, &st, err);
         if (rc == 0)
             rc = twice_refuse(graft, paths, i, &st, err);
