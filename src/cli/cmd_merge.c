@@ -12,10 +12,10 @@
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
-#include "data/join.h"
-#include "data/score.h"
+#include "data/join/join.h"
+#include "data/join/score.h"
 #include "tensor/inspect.h"
-#include "tensor/torch_merge.h"
+#include "tensor/torch/torch_merge.h"
 
 enum {
     FILES_OF_OURS = 128

@@ -12,7 +12,7 @@
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
-#include "data/cut.h"
+#include "data/cut/cut.h"
 
 enum {
     FILES_OF_OURS = 128

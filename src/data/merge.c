@@ -6,8 +6,8 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "data/ends/split.h"
 #include "data/merge_impl.h"
-#include "data/split.h"
 
 struct span {
     uint64_t first, end;

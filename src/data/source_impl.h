@@ -6,14 +6,14 @@
  *   index.c   a sparse list of places where records begin
  *   read.c    items back from their numbers, by cursors
  *   convert.c a record's bytes into the item
- * and by those that cut the files into parts, cut*.c.
+ * and by those that cut the files into parts, cut/.
  */
 #pragma once
 
 #include "data/csv.h"
+#include "data/ends/split.h"
 #include "data/input.h"
 #include "data/source.h"
-#include "data/split.h"
 
 enum {
     WINDOW_BYTES = 256 * 1024, /* of one read; a record may need more */

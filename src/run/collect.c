@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/join.h"
+#include "data/join/join.h"
 
 static void trace_of(const struct stat *st, struct file_trace *out)
 {

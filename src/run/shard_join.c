@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "data/join.h"
+#include "data/join/join.h"
 #include "run/placed.h"
 #include "run/shard.h"
 

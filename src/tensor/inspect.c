@@ -9,10 +9,10 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "tensor/npy.h"
-#include "tensor/pickle_callable.h"
+#include "tensor/pickle/pickle_callable.h"
 #include "tensor/pread.h"
 #include "tensor/safetensors.h"
-#include "tensor/torch.h"
+#include "tensor/torch/torch.h"
 
 enum {
     HEAD_BYTES = 64

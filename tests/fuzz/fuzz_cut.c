@@ -12,7 +12,7 @@
 
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/cut_impl.h"
+#include "data/cut/cut_impl.h"
 
 struct file {
     int fd;

@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
-#include "data/join.h"
+#include "data/join/join.h"
 #include "fuzz.h"
 
 static void content_read(const char *path, struct buf *out)

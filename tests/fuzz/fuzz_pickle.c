@@ -7,9 +7,9 @@
 #include "fuzz.h"
 
 #include "tensor/inspect.h"
-#include "tensor/pickle_impl.h"
-#include "tensor/pickle_write.h"
-#include "tensor/torch.h"
+#include "tensor/pickle/pickle_impl.h"
+#include "tensor/pickle/pickle_write.h"
+#include "tensor/torch/torch.h"
 
 static void items_check(const struct pickle *pickle, const struct pickle_node *node)
 {

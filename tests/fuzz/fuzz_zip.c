@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tensor/zip.h"
+#include "tensor/zip/zip.h"
 
 enum {
     READ_MAX_BYTES = 1 << 20

@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 # Bodies that are compiled once for each instruction set, by a file that defines what they lack.
-TEMPLATES = {"src/data/rows_kernel.h", "src/data/split_kernel.h"}
+TEMPLATES = {"src/data/ends/rows_kernel.h", "src/data/ends/split_kernel.h"}
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
@@ -33,7 +33,7 @@ ROOMS = {
     "proc": {"base"},
     "store": {"base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
-    "run": {"core", "device", "data", "proc", "store", "ui", "base"},
+    "run": {"core", "device", "data", "tensor", "proc", "store", "ui", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
     "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "proc", "store", "base"},
 }

@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
-#include "data/cut_impl.h"
+#include "data/cut/cut_impl.h"
 #include "scratch.h"
 
 enum {

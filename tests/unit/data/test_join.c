@@ -3,8 +3,8 @@
 
 #include "base/fs.h"
 #include "base/rng.h"
-#include "data/join_impl.h"
-#include "data/split_isa.h"
+#include "data/ends/split_isa.h"
+#include "data/join/join_impl.h"
 #include "unit/data/scratch.h"
 
 enum {

@@ -2,7 +2,7 @@
 #include "unit/test.h"
 
 #include "base/json.h"
-#include "data/metadata.h"
+#include "data/join/metadata.h"
 
 static void merged(const char *a, const char *b, struct buf *out)
 {

@@ -2,7 +2,7 @@
 #include "unit/test.h"
 
 #include "base/rng.h"
-#include "data/split_isa.h"
+#include "data/ends/split_isa.h"
 
 enum {
     N_BLOCKS = 100,

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CSV and TSV: the output's columns, and which of them each file's go into.
+ */
+#include "base/xalloc.h"
+#include "data/join/join_impl.h"
+
+static size_t column_find(const struct csv_row *row, struct str name)
+{
+    for (size_t i = 0; i < row->n_fields; i++)
+        if (str_equal(csv_field(row, i), name))
+            return i;
+    return JOIN_NO_FIELD;
+}
+
+/* Lines of nothing, CRs before their LF aside; a CR that stands elsewhere is the header's. */
+static struct str blank_lines_skip(struct str text)
+{
+    for (size_t n = 0; n < text.len && (text.at[n] == '\r' || text.at[n] == '\n');) {
+        bool is_line = text.at[n++] == '\n';
+        if (is_line) {
+            text = (struct str){text.at + n, text.len - n};
+            n = 0;
+        }
+    }
+    return text;
+}
+
+/* The header's own bytes, for the output, and the line end behind it. */
+static int header_text(struct join *join, struct join_file *file, struct err *err)
+{
+    cleanup_buf struct buf bytes = BUF_INIT;
+    size_t len = (size_t)file->head.begin_at;
+    buf_reserve(&bytes, len);
+    int rc = input_read(&file->head.input, 0, bytes.at, len, err);
+    if (rc)
+        return rc;
+    struct str text = blank_lines_skip(str_unmarked((struct str){bytes.at, len}));
+    if (str_ends_with(text, STR("\n")))
+        join->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
+    text.len -= str_ends_with(text, STR("\n"));
+    text.len -= str_ends_with(text, STR("\r")); /* one: others are the last name's */
+    buf_add_str(&join->header, text);
+    return 0;
+}
+
+static void columns_add(struct join *join, const struct csv_row *header, char separator)
+{
+    for (size_t i = 0; i < header->n_fields; i++) {
+        struct str name = csv_field(header, i);
+        if (column_find(&join->columns, name) != JOIN_NO_FIELD)
+            continue;
+        csv_row_add(&join->columns, name);
+        buf_add_char(&join->header, separator);
+        csv_add_field(&join->header, name, separator);
+    }
+}
+
+/* Names of `row` that `other` lacks, as a list for people. */
+static size_t names_lacking(const struct csv_row *row, const struct csv_row *other, struct buf *out)
+{
+    size_t n_lacking = 0;
+    for (size_t i = 0; i < row->n_fields; i++) {
+        struct str name = csv_field(row, i);
+        if (column_find(other, name) != JOIN_NO_FIELD)
+            continue;
+        if (++n_lacking <= 5)
+            buf_addf(out, "%s'%.*s'", n_lacking > 1 ? ", " : "", (int)MIN(name.len, (size_t)40),
+                     name.at);
+    }
+    if (n_lacking > 5)
+        buf_addf(out, " and %zu more", n_lacking - 5);
+    return n_lacking;
+}
+
+static int columns_differ(const struct join *join, const struct join_file *first,
+                          const struct join_file *file, struct err *err)
+{
+    cleanup_buf struct buf lacks = BUF_INIT, extra = BUF_INIT;
+    const char *name = file->head.input.name;
+    size_t n_lacks = names_lacking(&join->columns, &file->header, &lacks);
+    size_t n_extra = names_lacking(&file->header, &join->columns, &extra);
+    if (n_lacks == 0 && n_extra == 0)
+        return 0;
+    return fail(err, ERR_DATA, "%s %s%s%s%s%s, unlike %s; --union leaves such cells empty", name,
+                n_lacks > 0 ? "lacks " : "", n_lacks > 0 ? buf_text(&lacks) : "",
+                n_lacks > 0 && n_extra > 0 ? " and " : "", n_extra > 0 ? "has " : "",
+                n_extra > 0 ? buf_text(&extra) : "", first->head.input.name);
+}
+
+/* The first column whose name an earlier one has. */
+static size_t column_again(const struct csv_row *row)
+{
+    for (size_t i = 0; i < row->n_fields; i++)
+        if (column_find(row, csv_field(row, i)) != i)
+            return i;
+    return JOIN_NO_FIELD;
+}
+
+/* Of two columns with one name nobody knows which is meant. */
+static int again_refuse(const struct join_file *file, const char *why, struct err *err)
+{
+    size_t again = column_again(&file->header);
+    if (again == JOIN_NO_FIELD)
+        return 0;
+    struct str name = csv_field(&file->header, again);
+    return fail(err, ERR_DATA, "%s has two columns '%.*s', %s; give them different names",
+                file->head.input.name, (int)MIN(name.len, (size_t)40), name.at, why);
+}
+
+/* Which field of the file each column of the output is; nothing where they stand as they should. */
+static int columns_map(struct join *join, const struct join_file *first, struct join_file *file,
+                       struct err *err)
+{
+    size_t n_columns = join->columns.n_fields, n_same = 0;
+    while (n_same < MIN(n_columns, file->header.n_fields) &&
+           str_equal(csv_field(&join->columns, n_same), csv_field(&file->header, n_same)))
+        n_same++;
+    if (n_same == n_columns && n_same == file->header.n_fields)
+        return 0;
+    static const char why[] = "so which of them goes where is not known";
+    int rc = again_refuse(file, why, err);
+    if (rc == 0)
+        rc = again_refuse(first, why, err);
+    if (rc)
+        return rc;
+    file->field_of = xcalloc(n_columns, sizeof(*file->field_of));
+    for (size_t i = 0; i < n_columns; i++)
+        file->field_of[i] = column_find(&file->header, csv_field(&join->columns, i));
+    return 0;
+}
+
+int join_columns(struct join *join, struct err *err)
+{
+    struct join_file *first = NULL;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (file->header.n_fields == 0)
+            continue;
+        if (!first) {
+            first = file;
+            rc = header_text(join, file, err);
+            for (size_t k = 0; k < file->header.n_fields; k++)
+                csv_row_add(&join->columns, csv_field(&file->header, k));
+        } else if (!join->opts->is_union) {
+            rc = columns_differ(join, first, file, err);
+        }
+        if (rc == 0 && join->opts->is_union)
+            rc = again_refuse(file, "and --union goes by the names", err);
+        if (rc == 0 && join->opts->is_union)
+            columns_add(join, &file->header, file->separator);
+    }
+    for (size_t i = 0; rc == 0 && i < join->n_files; i++)
+        if (join->files[i].header.n_fields > 0)
+            rc = columns_map(join, first, &join->files[i], err);
+    return rc;
+}
+
+int join_id_columns(struct join *join, struct err *err)
+{
+    for (size_t i = 0; join->opts->id_field && i < join->n_files; i++) {
+        struct join_file *file = &join->files[i];
+        if (file->format == FORMAT_LINES)
+            return fail(err, ERR_USAGE, "%s holds lines, which have no fields",
+                        file->head.input.name);
+        if (file->header.n_fields == 0)
+            continue;
+        file->id_field = column_find(&file->header, str_of(join->opts->id_field));
+        if (file->id_field == JOIN_NO_FIELD)
+            return fail(err, ERR_USAGE, "%s has no column '%s' to know its records by",
+                        file->head.input.name, join->opts->id_field);
+        for (size_t k = file->id_field + 1; k < file->header.n_fields; k++)
+            if (str_equal(csv_field(&file->header, k), str_of(join->opts->id_field)))
+                return fail(err, ERR_DATA,
+                            "%s has two columns '%s', and records are to be known by one; give "
+                            "them different names",
+                            file->head.input.name, join->opts->id_field);
+    }
+    return 0;
+}

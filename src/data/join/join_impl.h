@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the joiner, shared by the files that implement it:
+ *   join.c          what is asked for, the passes, the output
+ *   join_head.c     files opened: formats, headers
+ *   join_columns.c  which columns go where
+ *   join_lines.c    lines and JSONL
+ *   join_rows.c     CSV and TSV
+ *   join_array.c    JSON arrays
+ *   join_metadata.c files of one object each
+ *   join_convert.c  from one format to another
+ *   join_ids.c      each id once
+ *   join_place.c    where an offset of a file is, for messages
+ */
+#pragma once
+
+#include "base/outfile.h"
+#include "data/csv.h"
+#include "data/join/join.h"
+#include "data/source_impl.h"
+
+enum {
+    JOIN_WINDOW_BYTES = 1024 * 1024,
+    /* A record that needs more: the file is looked through before memory is spent on it. */
+    JOIN_RECORD_BYTES = 16 * JOIN_WINDOW_BYTES,
+};
+
+#define JOIN_NO_FIELD SIZE_MAX
+
+struct join_file {
+    struct source_file head; /* opened; where the records begin */
+    enum record_format format;
+    char separator; /* CSV, TSV */
+    struct csv_row header;
+    size_t *field_of; /* n_columns: the field here, or JOIN_NO_FIELD; NULL: as they stand */
+    size_t id_field;  /* CSV: its column here */
+    uint64_t begins;  /* where it would begin if the files stood one behind the other */
+    uint64_t n_records;
+};
+
+/* Part of a file, in memory: `at` has len bytes from offset `base` on, and a block to spare. */
+struct window {
+    char *at;
+    size_t len, cap;
+    uint64_t base;
+};
+
+struct join {
+    const struct join_opts *opts;
+    struct join_stats *stats;
+    struct input_ring ring;
+    struct join_file *files;
+    size_t n_files;
+    uint64_t n_bytes; /* of all files */
+    enum record_format format;
+    bool is_metadata;
+    struct buf header;      /* CSV: the output's, as text without line end */
+    struct csv_row columns; /* and taken apart */
+    struct window window;
+    struct id_table *ids; /* NULL: none are looked at in this pass */
+    struct outfile file;
+    struct outfile *out;  /* that file; NULL: nothing is written in this pass */
+    bool has_notes;       /* in this pass */
+    const char *line_end; /* "\n" or "\r\n"; NULL: no file has said yet */
+    uint64_t n_records;
+    struct buf blank_tail; /* JSON: white space behind the last element so far */
+};
+
+/* ---- join_head.c ---- */
+
+MUST_CHECK int join_open(struct join *join, const char *const *paths, size_t n_paths,
+                         struct err *err);
+void join_close(struct join *join);
+void join_note(const struct join *join, const char *fmt, ...) PRINTF(2, 3);
+
+/* ---- join_columns.c, of headers that were read ---- */
+
+/* The output's header, and each file's way into it. ERR_DATA where they differ, or say too little. */
+MUST_CHECK int join_columns(struct join *join, struct err *err);
+/* Of --id, in each file. */
+MUST_CHECK int join_id_columns(struct join *join, struct err *err);
+
+/* ---- windows (join_lines.c) ---- */
+
+/* Drop the first `done` bytes and read on; *is_end when the window reaches the file's end. */
+MUST_CHECK int window_slide(struct join *join, struct join_file *file, size_t done, bool *is_end,
+                            struct err *err);
+/* At a file's end: the newline that its last line lacks. */
+void window_mend(struct join *join, const struct join_file *file);
+/* Room for a record that is longer than the window. */
+MUST_CHECK int window_grow(struct join *join, struct join_file *file, struct err *err);
+
+/* ---- one file of each kind, in a pass ---- */
+
+MUST_CHECK int join_lines(struct join *join, struct join_file *file, struct err *err);
+MUST_CHECK int join_rows(struct join *join, struct join_file *file, struct err *err);
+MUST_CHECK int join_array(struct join *join, struct join_file *file, struct err *err);
+/* The array's brackets. */
+void join_array_begin(struct join *join);
+void join_array_end(struct join *join);
+MUST_CHECK int join_metadata(struct join *join, struct err *err);
+/* Each record to opts->look. */
+MUST_CHECK int join_look(struct join *join, struct err *err);
+MUST_CHECK int join_convert(struct join *join, enum out_format format, struct err *err);
+
+/* ---- join_place.c ---- */
+
+/* "a.csv line 12", "b.json element 3": what is at an offset of the file. */
+void join_place(struct join_file *file, uint64_t offset, struct buf *out);
+/* ERR_DATA: place, and what is wrong there. */
+int join_fail(struct join_file *file, uint64_t offset, struct err *err, const char *fmt, ...)
+    PRINTF(4, 5);
+
+/* ---- join_ids.c ---- */
+
+struct id_table;
+/* Bits of the hashes that are used: UINT64_MAX, fewer in tests. */
+struct id_table *id_table_new(uint64_t hash_mask);
+/* About so many may come; saves growing up to 3 million, if none is there yet. */
+void id_table_expect(struct id_table *table, uint64_t n_ids);
+void id_table_free(struct id_table *table);
+/*
+ * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the
+ * file. ERR_DATA if it is none, or, from this call or a later one, if it was there before, naming
+ * both places.
+ */
+MUST_CHECK int id_add(struct join *join, struct join_file *file, struct str raw, uint64_t offset,
+                      struct err *err);
+/* The last ids wait until this is called. */
+MUST_CHECK int ids_settle(struct join *join, struct err *err);

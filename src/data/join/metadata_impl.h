@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of metadata: metadata.c walks the members, metadata_rules.c knows what becomes of
+ * each.
+ */
+#pragma once
+
+#include "data/join/metadata.h"
+
+enum metadata_rule {
+    RULE_KEEP, /* the same, or an array of what the files have */
+    RULE_SUM,
+    RULE_RATIO,
+    RULE_BATCH_NAME,
+    RULE_LATEST, /* of texts, the last in the order of bytes */
+    /* At the top; kept within an object: */
+    RULE_DROP,
+    RULE_WHOLE, /* num_gpus, gpu_metadata: written at the end */
+};
+enum metadata_rule metadata_rule_of(struct str key);
+
+struct member {
+    struct str key, value; /* as written; the key without its quotes */
+};
+
+/* The members of one object; NULL where a file lacks it. */
+struct members {
+    struct member *at;
+    size_t len;
+};
+/* at == NULL: there is none. */
+struct str member_get(const struct members *members, struct str name);
+
+/* One level: the object at the same place of every part. */
+struct level {
+    const struct metadata_opts *opts;
+    const struct metadata_part *parts;
+    const struct members *objects; /* n_parts */
+    size_t n_parts;
+    bool is_below;    /* the top */
+    bool is_settings; /* what the parts were told, not what they counted: nothing is added up */
+};
+/* Members of this name hold settings. */
+bool metadata_is_settings(struct str key);
+void level_note(const struct level *level, const char *fmt, ...) PRINTF(2, 3);
+
+/*
+ * What the rule makes of the values of one member (n_parts of them, at == NULL where there is
+ * none): 1 and it is added to out, 0 if it does not fit them (RULE_KEEP then does), or an error.
+ */
+MUST_CHECK int metadata_sum(const struct level *level, struct str key, const struct str *values,
+                            struct buf *out, struct err *err);
+MUST_CHECK int metadata_ratio(const struct level *level, struct str key, const struct str *values,
+                              struct buf *out, struct err *err);
+MUST_CHECK int metadata_batch_name(const struct level *level, const struct str *values,
+                                   struct buf *out);
+MUST_CHECK int metadata_latest(const struct level *level, const struct str *values,
+                               struct buf *out);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What becomes of a member, by its name.
+ */
+#include <math.h>
+
+#include "base/json.h"
+#include "base/names.h"
+#include "data/join/metadata_impl.h"
+
+/* Beside the counts. */
+static const struct {
+    const char *name;
+    enum metadata_rule rule;
+} rules[] = {
+    {"num_gpus", RULE_WHOLE},
+    {"gpu_metadata", RULE_WHOLE},
+    {"data_file", RULE_DROP},
+    {"batch_name", RULE_BATCH_NAME},
+    {"timestamp", RULE_LATEST},
+    {"accuracy", RULE_RATIO},
+    {"precision", RULE_RATIO},
+    {"recall", RULE_RATIO},
+    {"f1", RULE_RATIO},
+    {"f1_score", RULE_RATIO},
+    {"fpr", RULE_RATIO},
+    {"fnr", RULE_RATIO},
+    {"false_positive_rate", RULE_RATIO},
+    {"false_negative_rate", RULE_RATIO},
+};
+
+enum {
+    TERMS_MAX = 4
+};
+
+/* A ratio is the sum of some counts over the sum of others, NULL-terminated if fewer. The first row
+ * whose counts every file has; no counts above: the files' own ratios say how many. */
+static const struct ratio {
+    const char *name;
+    const char *above[TERMS_MAX], *below[TERMS_MAX];
+} ratios[] = {
+    {"accuracy", {"correct"}, {"num_questions"}},
+    {"accuracy", {"correct"}, {"num_samples"}},
+    {"accuracy", {"correct"}, {"total"}},
+    {"accuracy", {"correct"}, {"seen"}},
+    {"accuracy", {"correct"}, {"count"}},
+    {"accuracy", {"num_correct"}, {"num_questions"}},
+    {"accuracy", {"num_correct"}, {"num_samples"}},
+    {"accuracy", {"num_correct"}, {"total"}},
+    {"accuracy", {"n_correct"}, {"n_samples"}},
+    {"accuracy", {"n_correct"}, {"n_items"}},
+    {"accuracy", {"n_correct"}, {"n_total"}},
+    {"accuracy",
+     {"true_positive", "true_negative"},
+     {"true_positive", "true_negative", "false_positive", "false_negative"}},
+    {"accuracy", {"tp", "tn"}, {"tp", "tn", "fp", "fn"}},
+    {"accuracy", {NULL}, {"num_questions"}},
+    {"accuracy", {NULL}, {"num_samples"}},
+    {"accuracy", {NULL}, {"num_items"}},
+    {"accuracy", {NULL}, {"num_records"}},
+    {"accuracy", {NULL}, {"total"}},
+    {"accuracy", {NULL}, {"count"}},
+    {"precision", {"true_positive"}, {"true_positive", "false_positive"}},
+    {"precision", {"tp"}, {"tp", "fp"}},
+    {"recall", {"true_positive"}, {"true_positive", "false_negative"}},
+    {"recall", {"tp"}, {"tp", "fn"}},
+    {"f1_score",
+     {"true_positive", "true_positive"},
+     {"true_positive", "true_positive", "false_positive", "false_negative"}},
+    {"f1_score", {"tp", "tp"}, {"tp", "tp", "fp", "fn"}},
+    {"f1",
+     {"true_positive", "true_positive"},
+     {"true_positive", "true_positive", "false_positive", "false_negative"}},
+    {"f1", {"tp", "tp"}, {"tp", "tp", "fp", "fn"}},
+    {"false_positive_rate", {"false_positive"}, {"false_positive", "true_negative"}},
+    {"false_negative_rate", {"false_negative"}, {"false_negative", "true_positive"}},
+    {"fpr", {"false_positive"}, {"false_positive", "true_negative"}},
+    {"fpr", {"fp"}, {"fp", "tn"}},
+    {"fnr", {"false_negative"}, {"false_negative", "true_positive"}},
+    {"fnr", {"fn"}, {"fn", "tp"}},
+};
+
+enum metadata_rule metadata_rule_of(struct str key)
+{
+    char name[64];
+    if (key.len >= sizeof(name))
+        return RULE_KEEP;
+    memcpy(name, key.at, key.len);
+    name[key.len] = '\0';
+    for (size_t i = 0; i < countof(rules); i++)
+        if (strcmp(rules[i].name, name) == 0)
+            return rules[i].rule;
+    return is_count_name(name) ? RULE_SUM : RULE_KEEP;
+}
+
+bool metadata_is_settings(struct str key)
+{
+    return is_settings_name(key);
+}
+
+/* Whole numbers only, signed. */
+static bool value_to_i64(struct str value, int64_t *out)
+{
+    bool is_negative = value.len > 1 && value.at[0] == '-';
+    uint64_t digits;
+    if (!value.at ||
+        !json_to_u64((struct str){value.at + is_negative, value.len - is_negative}, &digits) ||
+        digits > INT64_MAX)
+        return false;
+    *out = is_negative ? -(int64_t)digits : (int64_t)digits;
+    return true;
+}
+
+int metadata_sum(const struct level *level, struct str key, const struct str *values,
+                 struct buf *out, struct err *err)
+{
+    int64_t sum = 0, one;
+    for (size_t i = 0; i < level->n_parts; i++)
+        if (values[i].at && !value_to_i64(values[i], &one))
+            return 0;
+    for (size_t i = 0; i < level->n_parts; i++) {
+        if (!values[i].at) {
+            level_note(level, "%s has no '%.*s'; the sum is without it", level->parts[i].name,
+                       (int)MIN(key.len, (size_t)60), key.at);
+            continue;
+        }
+        (void)value_to_i64(values[i], &one);
+        if (__builtin_add_overflow(sum, one, &sum))
+            return fail(err, ERR_DATA, "%s: the sum of '%.*s' is beyond 64 bits",
+                        level->parts[i].name, (int)MIN(key.len, (size_t)60), key.at);
+    }
+    buf_addf(out, "%ld", sum);
+    return 1;
+}
+
+/* The sum of some counts of one part; false if it lacks one. */
+static bool terms_sum(const struct members *members, const char *const terms[TERMS_MAX],
+                      double *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < TERMS_MAX && terms[i]; i++) {
+        int64_t count;
+        if (!value_to_i64(member_get(members, str_of(terms[i])), &count) || count < 0)
+            return false;
+        *out += (double)count;
+    }
+    return true;
+}
+
+/* How far a number may be from the one that was meant, from the digits that were written of it. */
+static double half_a_digit(struct str written)
+{
+    const char *dot = memchr(written.at, '.', written.len);
+    bool has_exponent =
+        memchr(written.at, 'e', written.len) || memchr(written.at, 'E', written.len);
+    size_t n_digits = dot && !has_exponent ? (size_t)(written.at + written.len - dot) - 1 : 15;
+    return MAX(0.5 * pow(10, -(double)n_digits), 1e-12);
+}
+
+/* How many of `below` the share stands for: a whole number if it can be one. */
+static double share_count(struct str written, double below, bool *is_whole)
+{
+    double share = 0;
+    (void)json_to_double(written, &share);
+    double count = nearbyint(share * below);
+    bool is_near = below > 0 && fabs(share - count / below) <= half_a_digit(written);
+    *is_whole = *is_whole && (is_near || below == 0);
+    return is_near ? count : share * below;
+}
+
+static bool ratio_fits(const struct level *level, const struct ratio *ratio,
+                       const struct str *values, double *above, double *below, bool *is_whole)
+{
+    *above = *below = 0;
+    *is_whole = true;
+    for (size_t i = 0; i < level->n_parts; i++) {
+        double part_above = 0, part_below, own;
+        if (!terms_sum(&level->objects[i], ratio->below, &part_below))
+            return false;
+        if (ratio->above[0] && !terms_sum(&level->objects[i], ratio->above, &part_above))
+            return false;
+        if (!ratio->above[0]) {
+            if (!values[i].at || !json_to_double(values[i], &own))
+                return false;
+            part_above = share_count(values[i], part_below, is_whole);
+        }
+        *above += part_above;
+        *below += part_below;
+    }
+    return true;
+}
+
+int metadata_ratio(const struct level *level, struct str key, const struct str *values,
+                   struct buf *out, struct err *err)
+{
+    (void)err;
+    double above, below;
+    bool is_whole;
+    for (size_t i = 0; i < countof(ratios); i++) {
+        const struct ratio *ratio = &ratios[i];
+        if (!str_equal(key, str_of(ratio->name)) ||
+            !ratio_fits(level, ratio, values, &above, &below, &is_whole))
+            continue;
+        if (!is_whole)
+            level_note(level,
+                       "'%s' is no share of whole '%s' in some file; it is their mean, by '%s'",
+                       ratio->name, ratio->below[0], ratio->below[0]);
+        buf_add_json_double(out, below > 0 ? above / below : 0.0);
+        return 1;
+    }
+    level_note(level, "'%.*s' has no counts to be worked out from; what each file has is listed",
+               (int)MIN(key.len, (size_t)60), key.at);
+    return 0;
+}
+
+int metadata_batch_name(const struct level *level, const struct str *values, struct buf *out)
+{
+    struct str stem = {NULL, 0};
+    for (size_t i = 0; i < level->n_parts; i++) {
+        if (!values[i].at || json_kind_of(values[i]) != JSON_STRING)
+            return 0;
+        struct str here = share_stem((struct str){values[i].at + 1, values[i].len - 2});
+        if (stem.at && !str_equal(stem, here))
+            return 0;
+        stem = here;
+    }
+    buf_addf(out, "\"%.*s%s\"", (int)stem.len, stem.at,
+             str_ends_with(stem, STR("_merged")) ? "" : "_merged");
+    return 1;
+}
+
+int metadata_latest(const struct level *level, const struct str *values, struct buf *out)
+{
+    struct str latest = {NULL, 0};
+    for (size_t i = 0; i < level->n_parts; i++) {
+        if (!values[i].at)
+            continue;
+        if (json_kind_of(values[i]) != JSON_STRING)
+            return 0;
+        size_t len = MIN(latest.len, values[i].len);
+        if (!latest.at || memcmp(values[i].at, latest.at, len) > 0)
+            latest = values[i];
+    }
+    buf_add_str(out, latest);
+    return 1;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/join/score.h"
+
+#include <xxhash.h>
+
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "data/join/score_impl.h"
+
+int score_fields_parse(struct str text, struct score_opts *out, struct err *err)
+{
+    struct str rest = text;
+    bool has_both = str_next(&rest, '=', &out->true_field) && out->true_field.len > 0 && rest.at &&
+                    rest.len > 0;
+    out->predicted_field = rest;
+    if (has_both)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "expected two fields as in true_label=predicted_label, found '%.*s'",
+                (int)MIN(text.len, (size_t)60), text.at);
+}
+
+/* ---- names ---- */
+
+struct str names_get(const struct names *names, size_t i)
+{
+    size_t begin = i > 0 ? names->ends[i - 1] : 0;
+    return (struct str){buf_text(&names->text) + begin, names->ends[i] - begin};
+}
+
+static size_t slot_of(const struct names *names, struct str word)
+{
+    size_t i = XXH3_64bits(word.at, word.len) & (names->n_slots - 1);
+    while (names->slots[i] && !str_equal(names_get(names, names->slots[i] - 1), word))
+        i = (i + 1) & (names->n_slots - 1);
+    return i;
+}
+
+static void names_grow(struct names *names)
+{
+    names->cap = MAX(names->cap * 2, (size_t)16);
+    names->n_slots = names->cap * 2;
+    names->ends = xrealloc(names->ends, names->cap * sizeof(*names->ends));
+    free(names->slots);
+    names->slots = xcalloc(names->n_slots, sizeof(*names->slots));
+    for (size_t i = 0; i < names->len; i++)
+        names->slots[slot_of(names, names_get(names, i))] = (uint32_t)i + 1;
+}
+
+static int names_add(struct names *names, struct str word, struct str field, uint32_t *out,
+                     struct err *err)
+{
+    if (names->len == names->cap)
+        names_grow(names);
+    size_t slot = slot_of(names, word);
+    if (names->slots[slot] == 0) {
+        if (names->len == SCORE_NAMES_MAX)
+            return fail(err, ERR_DATA, "'%.*s' has more than %d values; is it a label?",
+                        (int)field.len, field.at, SCORE_NAMES_MAX);
+        buf_add_str(&names->text, word);
+        names->ends[names->len++] = names->text.len;
+        names->slots[slot] = (uint32_t)names->len;
+    }
+    *out = names->slots[slot] - 1;
+    return 0;
+}
+
+static void names_release(struct names *names)
+{
+    buf_release(&names->text);
+    free(names->ends);
+    free(names->slots);
+}
+
+/* ---- counting ---- */
+
+struct score *score_new(const struct score_opts *opts)
+{
+    struct score *score = xcalloc(1, sizeof(*score));
+    score->opts = *opts;
+    score->fields[SCORE_TRUE] = opts->true_field;
+    score->fields[SCORE_PREDICTED] = opts->predicted_field;
+    score->fields[SCORE_BY] = str_of(opts->by_field);
+    score->n_slots = 64;
+    score->cells = xcalloc(score->n_slots, sizeof(*score->cells));
+    score->is_true = xcalloc(SCORE_NAMES_MAX, sizeof(*score->is_true));
+    return score;
+}
+
+void score_free(struct score *score)
+{
+    if (!score)
+        return;
+    names_release(&score->labels);
+    names_release(&score->groups);
+    free(score->cells);
+    free(score->is_true);
+    buf_release(&score->text);
+    free(score);
+}
+
+static struct score_cell *cell_find(struct score_cell *cells, size_t n_slots,
+                                    const struct score_cell *like)
+{
+    const uint32_t key[] = {like->group, like->is, like->said};
+    size_t i = XXH3_64bits(key, sizeof(key)) & (n_slots - 1);
+    while (cells[i].count > 0 && (cells[i].group != like->group || cells[i].is != like->is ||
+                                  cells[i].said != like->said))
+        i = (i + 1) & (n_slots - 1);
+    return &cells[i];
+}
+
+static void cells_grow(struct score *score)
+{
+    size_t n_slots = score->n_slots * 2;
+    struct score_cell *cells = xcalloc(n_slots, sizeof(*cells));
+    for (size_t i = 0; i < score->n_slots; i++)
+        if (score->cells[i].count > 0)
+            *cell_find(cells, n_slots, &score->cells[i]) = score->cells[i];
+    free(score->cells);
+    score->cells = cells;
+    score->n_slots = n_slots;
+}
+
+static void cell_count(struct score *score, struct score_cell like)
+{
+    struct score_cell *cell = cell_find(score->cells, score->n_slots, &like);
+    if (cell->count == 0) {
+        *cell = like;
+        score->n_cells++;
+    }
+    cell->count++;
+    if (score->n_cells * 2 > score->n_slots)
+        cells_grow(score);
+}
+
+/* The number of a value as text; null is nothing. */
+static int value_number(struct score *score, enum score_field field, struct str value,
+                        uint32_t *out, struct err *err)
+{
+    struct names *names = field == SCORE_BY ? &score->groups : &score->labels;
+    buf_reset(&score->text);
+    if (json_kind_of(value) == JSON_STRING)
+        (void)json_to_text(value, &score->text);
+    else if (json_kind_of(value) != JSON_NULL)
+        buf_add_str(&score->text, value);
+    return names_add(names, str_trim(buf_str(&score->text)), score->fields[field], out, err);
+}
+
+/* The members that matter; at == NULL where there is none. */
+static void values_find(const struct score *score, struct str object,
+                        struct str values[N_SCORE_FIELDS])
+{
+    struct json_members walk = json_members(object);
+    struct str key, value;
+    while (json_next(&walk, &key, &value))
+        for (size_t i = 0; i < N_SCORE_FIELDS; i++)
+            if (!values[i].at && json_key_equal(key, score->fields[i]))
+                values[i] = value;
+}
+
+int score_add(struct score *score, struct str object, struct err *err)
+{
+    struct str values[N_SCORE_FIELDS] = {0};
+    uint32_t numbers[N_SCORE_FIELDS] = {0};
+    values_find(score, object, values);
+    for (enum score_field i = 0; i < N_SCORE_FIELDS; i++) {
+        struct str name = score->fields[i];
+        if (!name.at)
+            continue;
+        if (!values[i].at)
+            return fail(err, ERR_DATA, "it has no '%.*s' to be scored by", (int)name.len, name.at);
+        int rc = value_number(score, i, values[i], &numbers[i], err);
+        if (rc)
+            return rc;
+    }
+    struct score_cell like = {
+        .group = numbers[SCORE_BY], .is = numbers[SCORE_TRUE], .said = numbers[SCORE_PREDICTED]};
+    score->n_records++;
+    if (names_get(&score->labels, like.is).len == 0) {
+        score->n_unlabelled++;
+        return 0;
+    }
+    score->is_true[like.is]++;
+    cell_count(score, like);
+    return 0;
+}
+
+int score_check(const struct score *score, struct err *err)
+{
+    if (score->n_records == score->n_unlabelled)
+        return fail(err, ERR_DATA, "no record has a '%.*s', so there is nothing to score",
+                    (int)score->opts.true_field.len, score->opts.true_field.at);
+    for (size_t i = 0; score->opts.positive && i < score->labels.len; i++)
+        if (score->is_true[i] > 0 &&
+            str_equal(names_get(&score->labels, i), str_of(score->opts.positive)))
+            return 0;
+    return score->opts.positive
+               ? fail(err, ERR_DATA, "no record has '%s' as its true label", score->opts.positive)
+               : 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The callables that data are made of: what each one's result is, and whether torch.load of 2.6 and
+ * newer calls it under its default, weights_only=True. Source: torch/_weights_only_unpickler.py.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "tensor/pickle/pickle.h"
+
+enum callable_result {
+    RESULT_OBJECT, /* something else; nothing can be set in it */
+    RESULT_DICT,   /* items can be set */
+    RESULT_TENSOR,
+    RESULT_TEXT_AS_BYTES, /* _codecs.encode(text, "latin1") */
+    RESULT_NUMPY_SCALAR,
+    RESULT_NUMPY_ARRAY,
+    RESULT_PARAMETER,
+    RESULT_SIZE
+};
+
+struct pickle_callable {
+    const char *module, *name;
+    enum callable_result result;
+    bool is_loaded_by_default; /* under weights_only=True */
+};
+
+/* NULL for one that is not known. */
+const struct pickle_callable *pickle_callable_find(struct str module, struct str name);
+/* Bytes of an element of this class of storages, 0 if there is no such class. */
+unsigned storage_element_bytes(struct str type);
+/* "float32" of "FloatStorage"; "?" of a class that is none. */
+const char *storage_dtype(struct str type);
+/* Bytes of an element of torch.<dtype>, 0 if there is none such. */
+unsigned dtype_bytes(struct str dtype);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The machine that reads a pickle: a stack of nodes, marks in it, a memo.
+ */
+#pragma once
+
+#include "tensor/pickle/pickle.h"
+#include "tensor/pickle/pickle_callable.h"
+
+struct pickle_vm {
+    struct pickle *pickle;
+    const struct pickle_opts *opts;
+    struct err *err;
+    pickle_id *stack, *memo;
+    uint32_t *marks; /* heights of the stack */
+    size_t n_stack, cap_stack, n_marks, cap_marks, cap_memo;
+    uint32_t *slots;     /* storages by number, hashed: index + 1 */
+    size_t cap_slots;    /* a power of two */
+    uint32_t n_memoized; /* MEMOIZE counts by itself */
+    size_t at, op_at;    /* in the text: behind the operand, and of the opcode */
+    const char *op_name;
+    uint64_t number; /* the opcode's operand */
+    struct str operand;
+    bool is_done;
+};
+
+enum pickle_operand {
+    NO_OPERAND,
+    UINT_1,
+    UINT_2,
+    INT_4, /* signed */
+    UINT_4,
+    UINT_8,
+    DOUBLE_8,
+    LINE,      /* up to a newline */
+    TWO_LINES, /* with the first newline in it */
+    COUNTED_1, /* bytes behind their number */
+    COUNTED_4,
+    COUNTED_4_SIGNED,
+    COUNTED_8
+};
+
+struct pickle_op {
+    const char *name;
+    enum pickle_operand operand;
+    int (*run)(struct pickle_vm *vm);
+    uint64_t argument; /* of run: it is in vm->number where there is no operand */
+};
+
+/* By opcode; one without a name is none. */
+extern const struct pickle_op pickle_ops[256];
+
+#define GROW(array, len, cap)                                      \
+    do {                                                           \
+        if ((len) == (cap)) {                                      \
+            (cap) = MAX((cap) + (cap) / 2, (size_t)64);            \
+            (array) = xrealloc((array), (cap) * sizeof(*(array))); \
+        }                                                          \
+    } while (0)
+
+/* ERR_DATA with the name of the pickle, the byte and the opcode. */
+int vm_fail(struct pickle_vm *vm, const char *what);
+pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node);
+void vm_push(struct pickle_vm *vm, pickle_id id);
+/* Do `n` objects stand above the last mark? */
+bool vm_has(const struct pickle_vm *vm, size_t n);
+int vm_underflow(struct pickle_vm *vm);
+pickle_id vm_pop(struct pickle_vm *vm);
+/* Takes what stands above the last mark, and the mark. The ids are the stack's until the next push. */
+int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids);
+/* The topmost object is to be found under this number. */
+int vm_memo_put(struct pickle_vm *vm, uint64_t index);
+/* Put these behind the container's. */
+void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
+               size_t n_ids);
+
+/* `'…'` of protocol 0 and the raw-unicode-escape of 'V', decoded: a node of TEXT, 0 if malformed. */
+pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text);
+pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text);
+/* UTF-8 as Python reads it with "surrogatepass". */
+bool text_is_python(struct str text);
+
+/* The tuple ('storage', class, key, location, elements) as a node, 0 after an error. */
+pickle_id vm_storage(struct pickle_vm *vm, pickle_id tuple);
+/* Does the view lie within its storage? 0 for calls that make no tensor. */
+int vm_tensor_check(struct pickle_vm *vm, const struct pickle_callable *callable, pickle_id args);

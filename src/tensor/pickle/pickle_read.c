@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opcode by opcode: the operand is taken off the text, and the table says what to do.
+ */
+#include "base/xalloc.h"
+#include "tensor/bytes.h"
+#include "tensor/pickle/pickle_impl.h"
+
+static bool take(struct pickle_vm *vm, uint64_t len, struct str *out)
+{
+    if (len > vm->pickle->text.len - vm->at)
+        return false;
+    *out = (struct str){vm->pickle->text.at + vm->at, (size_t)len};
+    vm->at += len;
+    return true;
+}
+
+static bool take_line(struct pickle_vm *vm, size_t skip, struct str *out)
+{
+    const char *begin = vm->pickle->text.at + vm->at;
+    size_t left = vm->pickle->text.len - vm->at;
+    const char *newline = skip <= left ? memchr(begin + skip, '\n', left - skip) : NULL;
+    if (!newline)
+        return false;
+    *out = (struct str){begin, (size_t)(newline - begin)};
+    vm->at += out->len + 1;
+    return true;
+}
+
+static bool operand_read(struct pickle_vm *vm, enum pickle_operand kind)
+{
+    static const struct {
+        uint8_t n_bytes;
+        bool is_counted, is_signed, is_big;
+    } forms[] = {
+        [UINT_1] = {1, false, false, false},         [UINT_2] = {2, false, false, false},
+        [INT_4] = {4, false, true, false},           [UINT_4] = {4, false, false, false},
+        [UINT_8] = {8, false, false, false},         [DOUBLE_8] = {8, false, false, true},
+        [COUNTED_1] = {1, true, false, false},       [COUNTED_4] = {4, true, false, false},
+        [COUNTED_4_SIGNED] = {4, true, true, false}, [COUNTED_8] = {8, true, false, false},
+    };
+    struct str bytes;
+    if (kind == LINE)
+        return take_line(vm, 0, &vm->operand);
+    if (kind == TWO_LINES) {
+        size_t begin = vm->at;
+        bool is_there = take_line(vm, 0, &bytes);
+        vm->at = begin;
+        return is_there && take_line(vm, bytes.len + 1, &vm->operand);
+    }
+    if (!take(vm, forms[kind].n_bytes, &bytes))
+        return false;
+    vm->number = forms[kind].is_big ? be64_get(bytes.at) : le_get(bytes.at, bytes.len);
+    if (forms[kind].is_signed)
+        vm->number = (uint64_t)(int64_t)(int32_t)vm->number;
+    return !forms[kind].is_counted || take(vm, vm->number, &vm->operand);
+}
+
+static int step(struct pickle_vm *vm)
+{
+    struct str code;
+    vm->op_at = vm->at;
+    vm->op_name = "end";
+    if (!take(vm, 1, &code))
+        return vm_fail(vm, "the pickle was cut off");
+    const struct pickle_op *op = &pickle_ops[(unsigned char)code.at[0]];
+    vm->op_name = op->name ? op->name : "?";
+    if (!op->run)
+        return vm_fail(vm, "an opcode that is not known");
+    vm->number = op->argument;
+    if (op->operand != NO_OPERAND && !operand_read(vm, op->operand))
+        return vm_fail(vm, "the pickle was cut off");
+    return op->run(vm);
+}
+
+int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
+                struct err *err)
+{
+    struct pickle_vm vm = {.pickle = pickle, .opts = opts, .err = err, .op_name = ""};
+    pickle_init(pickle);
+    pickle->text = text;
+    GROW(vm.stack, vm.n_stack, vm.cap_stack); /* never NULL */
+    int rc = text.len > UINT32_MAX ? vm_fail(&vm, "a pickle of more than 4 GiB") : 0;
+    while (rc == 0 && !vm.is_done)
+        rc = step(&vm);
+    pickle->n_bytes = vm.at;
+    if (rc == 0 && !opts->has_more && vm.at < text.len) {
+        vm.op_at = vm.at;
+        rc = vm_fail(&vm, "something follows the end");
+    }
+    free(vm.stack);
+    free(vm.memo);
+    free(vm.marks);
+    free(vm.slots);
+    return rc;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/torch/torch.h"
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "tensor/bytes.h"
+#include "tensor/pread.h"
+
+enum {
+    SMALL_RECORD_BYTES = 64,
+    LEGACY_FIRST_BYTES = 1 << 20,
+    LEGACY_COUNT_BYTES = 8,
+    LEGACY_PROTOCOL = 1001
+};
+
+/* 0x1950a86a20f9469cfc6c, as LONG1 in a pickle of protocol 2 writes it */
+static const char legacy_magic[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+
+bool torch_is_legacy(struct str head)
+{
+    return str_starts_with(head, (struct str){legacy_magic, sizeof(legacy_magic) - 1});
+}
+
+/* Up to and with the slash of the first entry's name. */
+static struct str prefix_of(const struct zip *zip)
+{
+    struct str name = zip->n_entries > 0 ? zip->entries[0].name : (struct str){"", 0};
+    const char *slash = name.len > 0 ? memchr(name.at, '/', name.len) : NULL;
+    return (struct str){name.at, slash ? (size_t)(slash - name.at) + 1 : 0};
+}
+
+static const struct zip_entry *record_find(const struct zip *zip, const char *name)
+{
+    cleanup_buf struct buf whole = BUF_INIT;
+    buf_add_str(&whole, prefix_of(zip));
+    buf_add_text(&whole, name);
+    return zip_find(zip, buf_str(&whole));
+}
+
+/* ---- the zip ---- */
+
+static int prefixes_check(const struct torch_file *file, struct err *err)
+{
+    struct str prefix = prefix_of(&file->zip);
+    for (size_t i = 0; i < file->zip.n_entries; i++) {
+        struct str name = file->zip.entries[i].name;
+        if (!str_starts_with(name, prefix))
+            return fail(err, ERR_DATA, "%s: entry %.*s is not in the folder %.*s with the others",
+                        file->path, (int)name.len, name.at, (int)prefix.len, prefix.at);
+    }
+    return 0;
+}
+
+/* A record of a few bytes; *out stays empty where there is none. */
+static int small_read(const struct torch_file *file, const char *name, struct buf *out,
+                      struct err *err)
+{
+    const struct zip_entry *entry = record_find(&file->zip, name);
+    return entry ? zip_entry_read(&file->zip, entry, SMALL_RECORD_BYTES, out, err) : 0;
+}
+
+static int records_check(struct torch_file *file, struct err *err)
+{
+    cleanup_buf struct buf version = BUF_INIT, order = BUF_INIT;
+    if (record_find(&file->zip, "constants.pkl") || record_find(&file->zip, "code/"))
+        return fail(err, ERR_DATA,
+                    "%s is a TorchScript archive, a program: torch.jit.load reads it, not muster",
+                    file->path);
+    if (!record_find(&file->zip, "data.pkl"))
+        return fail(err, ERR_DATA, "%s: a zip like torch's, but without data.pkl", file->path);
+    int rc = small_read(file, "version", &version, err);
+    if (rc == 0)
+        rc = small_read(file, "byteorder", &order, err);
+    if (rc)
+        return rc;
+    struct str digits = str_trim(buf_str(&version));
+    if (digits.len == 0 || strspn(buf_text(&version), "0123456789\n") < version.len)
+        return fail(err, ERR_DATA, "%s: a zip like torch's, but its record \"version\" is %s",
+                    file->path, version.len ? "no number" : "missing");
+    file->is_big_endian = str_equal(buf_str(&order), STR("big"));
+    if (order.len > 0 && !file->is_big_endian && !str_equal(buf_str(&order), STR("little")))
+        return fail(err, ERR_DATA, "%s: its record \"byteorder\" says neither little nor big",
+                    file->path);
+    return 0;
+}
+
+static int storage_fail(const struct torch_file *file, const struct pickle_storage *storage,
+                        const char *what, struct err *err)
+{
+    return fail(err, ERR_DATA, "%s: storage %.*s %s", file->path, (int)storage->key.len,
+                storage->key.at, what);
+}
+
+static int storages_find(struct torch_file *file, struct err *err)
+{
+    const struct pickle *pickle = &file->pickle;
+    cleanup_buf struct buf name = BUF_INIT;
+    file->storage_at = xcalloc(pickle->n_storages, sizeof(*file->storage_at));
+    file->storage_crc = xcalloc(pickle->n_storages, sizeof(*file->storage_crc));
+    for (size_t i = 0; i < pickle->n_storages; i++) {
+        const struct pickle_storage *storage = &pickle->storages[i];
+        buf_reset(&name);
+        buf_add_str(&name, prefix_of(&file->zip));
+        buf_add_text(&name, "data/");
+        buf_add_str(&name, storage->key);
+        const struct zip_entry *entry = zip_find(&file->zip, buf_str(&name));
+        if (!entry)
+            return storage_fail(file, storage, "is missing", err);
+        if (entry->bytes != storage->n_elements * storage->element_bytes)
+            return storage_fail(file, storage, "is not as long as the pickle says", err);
+        file->storage_at[i] = entry->data_at;
+        file->storage_crc[i] = entry->crc;
+    }
+    return 0;
+}
+
+static int stored_check(const struct torch_file *file, struct err *err)
+{
+    for (size_t i = 0; i < file->zip.n_entries; i++) {
+        const struct zip_entry *entry = &file->zip.entries[i];
+        if (entry->is_deflated)
+            return fail(err, ERR_DATA, "%s: entry %.*s is packed, which torch.save never does",
+                        file->path, (int)entry->name.len, entry->name.at);
+    }
+    return 0;
+}
+
+int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
+{
+    *file = (struct torch_file){.path = zip->path, .file_bytes = zip->file_bytes, .zip = *zip};
+    *zip = (struct zip){.fd = -1};
+    int rc = stored_check(file, err);
+    if (rc == 0 && prefix_of(&file->zip).len == 0)
+        rc = fail(err, ERR_DATA, "%s: a zip whose entries are in no folder, so not of torch.save",
+                  file->path);
+    if (rc == 0)
+        rc = prefixes_check(file, err);
+    if (rc == 0)
+        rc = records_check(file, err);
+    if (rc == 0)
+        rc = zip_entry_read(&file->zip, record_find(&file->zip, "data.pkl"), TORCH_PICKLE_BYTES_MAX,
+                            &file->text, err);
+    cleanup_free char *name = xasprintf("%s: data.pkl", file->path);
+    if (rc == 0)
+        rc = pickle_read(&file->pickle, buf_str(&file->text), &(struct pickle_opts){.name = name},
+                         err);
+    return rc ? rc : storages_find(file, err);
+}
+
+/* ---- the five pickles ---- */
+
+/* Reads the next pickle behind `*at`. */
+static int next_read(const struct torch_file *file, size_t *at, bool is_legacy,
+                     struct pickle *pickle, struct err *err)
+{
+    struct str rest = {file->text.at + *at, file->text.len - *at};
+    struct pickle_opts opts = {.name = file->path, .has_more = true, .is_legacy = is_legacy};
+    int rc = pickle_read(pickle, rest, &opts, err);
+    *at += pickle->n_bytes;
+    return rc;
+}
+
+/* The protocol's number and the machine's description; only the byte order matters. */
+static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
+{
+    struct pickle magic = {0}, protocol = {0}, machine = {0};
+    uint64_t number = 0;
+    int rc = next_read(file, at, false, &magic, err);
+    if (rc == 0)
+        rc = next_read(file, at, false, &protocol, err);
+    if (rc == 0 && (!pickle_to_u64(&protocol, protocol.root, &number) || number != LEGACY_PROTOCOL))
+        rc = fail(err, ERR_DATA, "%s: a legacy file of torch with another protocol than %d",
+                  file->path, LEGACY_PROTOCOL);
+    if (rc == 0)
+        rc = next_read(file, at, false, &machine, err);
+    if (rc == 0 && pickle_node(&machine, machine.root)->kind == PICKLE_DICT) {
+        pickle_id little = pickle_get(&machine, machine.root, "little_endian");
+        file->is_big_endian = little && !pickle_node(&machine, little)->truth;
+    }
+    pickle_release(&magic);
+    pickle_release(&protocol);
+    pickle_release(&machine);
+    return rc;
+}
+
+static int storage_of_key(const struct torch_file *file, struct str key, size_t *index)
+{
+    for (*index = 0; *index < file->pickle.n_storages; ++*index)
+        if (str_equal(file->pickle.storages[*index].key, key))
+            return 0;
+    return -1;
+}
+
+/* Behind the list of keys stand, for each, the number of elements and the elements. */
+static int legacy_storages(struct torch_file *file, int fd, const struct pickle *keys, uint64_t at,
+                           struct err *err)
+{
+    const struct pickle_node *list = pickle_node(keys, keys->root);
+    char count[LEGACY_COUNT_BYTES];
+    size_t n_storages = file->pickle.n_storages;
+    if (list->kind != PICKLE_LIST || list->count != n_storages)
+        return fail(err, ERR_DATA, "%s: its list of storages is not that of its tensors",
+                    file->path);
+    file->storage_at = xcalloc(n_storages, sizeof(*file->storage_at));
+    struct pickle_walk walk = pickle_items(list);
+    for (pickle_id id; (id = pickle_next(keys, &walk)) != 0;) {
+        const struct pickle_node *key = pickle_node(keys, id);
+        size_t i;
+        if (key->kind != PICKLE_TEXT || storage_of_key(file, pickle_bytes(keys, key), &i) != 0 ||
+            file->storage_at[i] != 0)
+            return fail(err, ERR_DATA, "%s: its list of storages is not that of its tensors",
+                        file->path);
+        const struct pickle_storage *storage = &file->pickle.storages[i];
+        uint64_t bytes = storage->n_elements * storage->element_bytes;
+        int rc = pread_exact(fd, count, sizeof(count), at, file->path, err);
+        if (rc)
+            return rc;
+        if (le64_get(count) != storage->n_elements ||
+            bytes > file->file_bytes - at - LEGACY_COUNT_BYTES)
+            return storage_fail(file, storage, "is not as long as the pickle says", err);
+        file->storage_at[i] = at + LEGACY_COUNT_BYTES;
+        at += LEGACY_COUNT_BYTES + bytes;
+    }
+    return at == file->file_bytes
+               ? 0
+               : fail(err, ERR_DATA, "%s: byte %lu: something follows the end", file->path, at);
+}
+
+static int legacy_parse(struct torch_file *file, int fd, struct err *err)
+{
+    struct pickle keys = {0};
+    size_t at = 0;
+    int rc = legacy_head(file, &at, err);
+    if (rc == 0)
+        rc = next_read(file, &at, true, &file->pickle, err);
+    if (rc == 0)
+        rc = next_read(file, &at, false, &keys, err);
+    if (rc == 0)
+        rc = legacy_storages(file, fd, &keys, at, err);
+    pickle_release(&keys);
+    return rc;
+}
+
+/* How long the pickles are nobody says: more is read until they are whole. */
+static int legacy_load(struct torch_file *file, int fd, struct err *err)
+{
+    int rc = ERR_DATA;
+    file->is_legacy = true;
+    for (size_t len = LEGACY_FIRST_BYTES; rc == ERR_DATA; len *= 2) {
+        size_t want = (size_t)MIN((uint64_t)len, file->file_bytes);
+        pickle_release(&file->pickle);
+        free(steal_ptr(&file->storage_at));
+        buf_reset(&file->text);
+        buf_reserve(&file->text, want);
+        rc = pread_exact(fd, file->text.at, want, 0, file->path, err);
+        if (rc)
+            return rc;
+        file->text.len = want;
+        rc = legacy_parse(file, fd, err);
+        if (want == file->file_bytes || len >= TORCH_PICKLE_BYTES_MAX / 2)
+            return rc;
+    }
+    return rc;
+}
+
+int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
+               struct err *err)
+{
+    char head[sizeof(legacy_magic) - 1];
+    size_t len = (size_t)MIN(file_bytes, (uint64_t)sizeof(head));
+    struct zip zip;
+    *file = (struct torch_file){.path = path, .file_bytes = file_bytes};
+    if (file_bytes == 0)
+        return fail(err, ERR_DATA, "%s is empty", path);
+    int rc = pread_exact(fd, head, len, 0, path, err);
+    if (rc)
+        return rc;
+    if (torch_is_legacy((struct str){head, len}))
+        return legacy_load(file, fd, err);
+    rc = zip_read(&zip, path, fd, file_bytes, err);
+    if (rc == 0)
+        return torch_read_zip(file, &zip, err);
+    zip_release(&zip);
+    return rc;
+}
+
+void torch_release(struct torch_file *file)
+{
+    pickle_release(&file->pickle);
+    zip_release(&file->zip);
+    buf_release(&file->text);
+    free(steal_ptr(&file->storage_at));
+    free(steal_ptr(&file->storage_crc));
+}

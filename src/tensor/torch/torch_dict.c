@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dictionaries key by key, with what the rules add, and ratios when their counts are there.
+ */
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "tensor/torch/torch_merge_impl.h"
+
+enum {
+    DEPTH_MAX = 64
+};
+
+/* A key of the output; `value` is 0 for a ratio until its counts are known. */
+struct member {
+    pickle_id key, value;
+    const struct merge_rule *ratio;
+    size_t key_part; /* whose key it is; n_parts: `name` */
+    pickle_id key_id;
+    const char *name;
+};
+
+struct dict_graft {
+    struct graft *graft;
+    value_ids ids;
+    struct key_table *tables; /* by file */
+    struct member *members;
+    size_t n_members, cap_members;
+    bool is_union;
+};
+
+static void member_push(struct dict_graft *d, struct member member)
+{
+    if (d->n_members == d->cap_members) {
+        d->cap_members = MAX(d->cap_members * 2, (size_t)16);
+        d->members = xrealloc(d->members, d->cap_members * sizeof(*d->members));
+    }
+    d->members[d->n_members++] = member;
+}
+
+/* ---- paths ---- */
+
+static size_t path_push(struct graft *graft, const struct pickle *graph,
+                        const struct pickle_node *key)
+{
+    size_t before = graft->path.len;
+    if (graft->depth == 1) /* "." alone is the root */
+        buf_reset(&graft->path);
+    else
+        buf_add_char(&graft->path, '.');
+    if (key->kind == PICKLE_TEXT)
+        buf_add_str(&graft->path, pickle_bytes(graph, key));
+    else if (key->kind == PICKLE_INT)
+        buf_addf(&graft->path, "%ld", key->integer);
+    else
+        buf_add_text(&graft->path, "(key)");
+    return before;
+}
+
+static void path_pop(struct graft *graft, size_t before)
+{
+    if (graft->depth == 1) {
+        buf_reset(&graft->path);
+        buf_add_char(&graft->path, '.');
+        return;
+    }
+    graft->path.len = before;
+    graft->path.at[before] = '\0';
+}
+
+/* ---- keys of the files ---- */
+
+/* By file the value of this key; the number of files that have it. */
+static size_t values_find(const struct dict_graft *d, size_t key_part, pickle_id key,
+                          pickle_id *values, size_t *lacking)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->graft->n_parts; i++) {
+        values[i] = keys_find(d->graft, &d->tables[i], i, key_part, key);
+        n += values[i] != 0;
+        if (values[i] == 0)
+            *lacking = i;
+    }
+    return n;
+}
+
+/* In some files only: one value, wherever it stands, and the same wherever else. */
+static int member_of_some(struct dict_graft *d, const pickle_id *values, pickle_id *out)
+{
+    struct graft *graft = d->graft;
+    size_t first = 0;
+    while (values[first] == 0)
+        first++;
+    for (size_t i = first + 1; i < graft->n_parts; i++)
+        if (values[i] && !values_equal(graft, first, values[first], i, values[i], 0))
+            return graft_fail(graft, "is in %s and in %s, and not the same",
+                              graft_file_name(graft, first), graft_file_name(graft, i));
+    *out = graft_of(graft, first, values[first]);
+    return 0;
+}
+
+/* NOLINTBEGIN(misc-no-recursion): at most DEPTH_MAX dictionaries deep */
+static int member_add(struct dict_graft *d, size_t part, pickle_id key)
+{
+    struct graft *graft = d->graft;
+    const struct pickle *graph = graft_graph(graft, part);
+    cleanup_free pickle_id *values = xcalloc(graft->n_parts, sizeof(*values));
+    size_t lacking = 0, n_found = values_find(d, part, key, values, &lacking);
+    size_t before = path_push(graft, graph, pickle_node(graph, key));
+    const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
+    struct member member = {.key_part = part, .key_id = key};
+    int rc = 0;
+    if (rule && rule->verb == MERGE_RATIO)
+        member.ratio = rule;
+    else if (rule && rule->verb == MERGE_DROP)
+        rc = 0;
+    else if (d->is_union && !rule)
+        rc = member_of_some(d, values, &member.value);
+    else if (n_found < graft->n_parts)
+        rc = graft_fail(graft, "is in %s, and missing in %s", graft_file_name(graft, part),
+                        graft_file_name(graft, lacking));
+    else
+        rc = graft_value(graft, values, &member.value);
+    path_pop(graft, before);
+    if (rc == 0 && (member.value || member.ratio)) {
+        member.key = graft_of(graft, part, key);
+        member_push(d, member);
+    }
+    return rc;
+}
+
+/* Keys in the order of the first file; those that only later ones have behind them. */
+static int members_add(struct dict_graft *d)
+{
+    int rc = 0;
+    for (size_t i = 0; i < d->graft->n_parts && rc == 0; i++) {
+        const struct pickle *graph = graft_graph(d->graft, i);
+        struct pickle_walk walk = pickle_items(dict_pairs(graph, d->ids[i]));
+        for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;) {
+            pickle_next(graph, &walk);
+            bool is_known = false;
+            for (size_t k = 0; k < i && !is_known; k++)
+                is_known = keys_find(d->graft, &d->tables[k], k, i, key) != 0;
+            if (!is_known)
+                rc = member_add(d, i, key);
+        }
+    }
+    return rc;
+}
+
+/* NOLINTEND(misc-no-recursion) */
+
+/* ---- keys that rules add ---- */
+
+static pickle_id added_value(struct dict_graft *d, const struct merge_rule *rule)
+{
+    struct graft *graft = d->graft;
+    if (rule->verb == MERGE_COUNT)
+        return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_INT,
+                                                             .integer = (int64_t)graft->n_parts});
+    pickle_id list = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_LIST});
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        pickle_id of = graft_of(graft, i, d->ids[i]);
+        pickle_add_items(&graft->made, list, &of, 1);
+    }
+    return list;
+}
+
+/* The last key of a rule's path, if what is before it is the path at hand; NULL otherwise. */
+static const char *added_name(const struct graft *graft, const struct merge_rule *rule)
+{
+    const char *path = buf_text(&graft->path), *dot = strrchr(rule->path, '.');
+    if (strcmp(path, ".") == 0)
+        return dot ? NULL : rule->path;
+    size_t len = dot ? (size_t)(dot - rule->path) : 0;
+    return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
+}
+
+static bool has_member(const struct dict_graft *d, const char *name);
+
+static int added_push(struct dict_graft *d)
+{
+    struct merge_rules rules = *d->graft->opts->rules;
+    for (size_t i = 0; i < rules.len; i++) {
+        struct merge_rule *rule = &rules.at[i];
+        const char *name = rule->is_added ? added_name(d->graft, rule) : NULL;
+        if (!name)
+            continue;
+        struct member member = {.key_part = d->graft->n_parts, .name = name};
+        rule->was_used = true;
+        if (has_member(d, name))
+            return graft_fail(d->graft, "has a key '%s' already; --rule '%s=drop' makes room", name,
+                              rule->path);
+        member.key = pickle_add_bytes(&d->graft->made, PICKLE_TEXT, str_of(name));
+        if (rule->verb == MERGE_RATIO)
+            member.ratio = rule;
+        else
+            member.value = added_value(d, rule);
+        member_push(d, member);
+    }
+    return 0;
+}
+
+/* ---- ratios ---- */
+
+static struct str member_name(const struct dict_graft *d, const struct member *member)
+{
+    if (member->key_part == d->graft->n_parts)
+        return str_of(member->name);
+    const struct pickle *graph = graft_graph(d->graft, member->key_part);
+    const struct pickle_node *key = pickle_node(graph, member->key_id);
+    return key->kind == PICKLE_TEXT ? pickle_bytes(graph, key) : (struct str){"", 0};
+}
+
+static bool has_member(const struct dict_graft *d, const char *name)
+{
+    for (size_t i = 0; i < d->n_members; i++)
+        if (str_equal(member_name(d, &d->members[i]), str_of(name)))
+            return true;
+    return false;
+}
+
+static bool member_number(const struct dict_graft *d, const char *name, double *out)
+{
+    for (size_t i = 0; i < d->n_members; i++) {
+        const struct member *member = &d->members[i];
+        if (!member->value || !str_equal(member_name(d, member), str_of(name)))
+            continue;
+        const struct pickle_node *node = pickle_node(&d->graft->made, member->value);
+        if (node->kind == PICKLE_OF)
+            node = pickle_node(graft_graph(d->graft, node->of.graph), node->of.id);
+        *out = node->kind == PICKLE_INT ? (double)node->integer : node->real;
+        return node->kind == PICKLE_INT || node->kind == PICKLE_FLOAT;
+    }
+    return false;
+}
+
+static int ratios_fill(struct dict_graft *d)
+{
+    for (size_t i = 0; i < d->n_members; i++) {
+        struct member *member = &d->members[i];
+        double above, below;
+        if (!member->ratio)
+            continue;
+        if (!member_number(d, member->ratio->above, &above) ||
+            !member_number(d, member->ratio->below, &below))
+            return graft_fail(d->graft, "has no numbers '%s' and '%s' for the ratio '%s'",
+                              member->ratio->above, member->ratio->below, member->ratio->path);
+        const struct pickle_node ratio = {.kind = PICKLE_FLOAT,
+                                          .real = below != 0 ? above / below : 0};
+        const struct pickle_node none = {.kind = PICKLE_NONE}; /* no ratio is made up */
+        member->value = pickle_add(&d->graft->made, below != 0 ? ratio : none);
+    }
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* The class has to be the same, and the states behind it (a model's _metadata). */
+static int states_same(struct dict_graft *d)
+{
+    struct graft *graft = d->graft;
+    const struct pickle_node *first = graft_node(graft, 0, d->ids);
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        const struct pickle_node *node = graft_node(graft, i, d->ids);
+        if (!dicts_alike(graft, first, i, node))
+            return graft_fail(graft, "is another kind of dictionary in %s than in %s",
+                              graft_file_name(graft, i), graft_file_name(graft, 0));
+    }
+    return 0;
+}
+
+static pickle_id dict_node(struct dict_graft *d)
+{
+    struct graft *graft = d->graft;
+    const struct pickle_node *first = graft_node(graft, 0, d->ids);
+    pickle_id dict;
+    if (first->kind == PICKLE_DICT) {
+        dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
+        for (size_t i = 0; i < d->n_members; i++)
+            pickle_add_items(&graft->made, dict,
+                             (pickle_id[]){d->members[i].key, d->members[i].value}, 2);
+        return dict;
+    }
+    dict = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
+    struct pickle_later *later = pickle_add_later(&graft->made, dict);
+    size_t at = (size_t)(later - graft->made.later);
+    for (size_t i = 0; i < d->n_members; i++)
+        pickle_add_pair(&graft->made, &graft->made.later[at].pairs, d->members[i].key,
+                        d->members[i].value);
+    const struct pickle_later *kept = pickle_later(graft_graph(graft, 0), first);
+    struct pickle_walk walk = pickle_items(&kept->states);
+    for (pickle_id id; (id = pickle_next(graft_graph(graft, 0), &walk)) != 0;)
+        pickle_add_state(&graft->made, &graft->made.later[at].states, graft_of(graft, 0, id));
+    return dict;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): see above */
+int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
+{
+    struct dict_graft d = {.graft = graft, .ids = ids, .is_union = is_union};
+    int rc = 0;
+    if (++graft->depth > DEPTH_MAX)
+        return graft_fail(graft, "lies deeper than %d dictionaries", DEPTH_MAX);
+    d.tables = xcalloc(graft->n_parts, sizeof(*d.tables));
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
+        const struct pickle_node *pairs = dict_pairs(graft_graph(graft, i), ids[i]);
+        if (pairs)
+            keys_take(&d.tables[i], graft_graph(graft, i), pairs);
+        else
+            rc = graft_fail(graft, "is no dictionary in %s", graft_file_name(graft, i));
+    }
+    if (rc == 0)
+        rc = states_same(&d);
+    if (rc == 0)
+        rc = members_add(&d);
+    if (rc == 0) {
+        rc = added_push(&d);
+        if (rc == 0)
+            rc = ratios_fill(&d);
+    }
+    if (rc == 0)
+        *out = dict_node(&d);
+    for (size_t i = 0; i < graft->n_parts; i++)
+        free(d.tables[i].at);
+    free(d.tables);
+    free(d.members);
+    graft->depth--;
+    return rc;
+}

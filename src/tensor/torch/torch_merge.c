@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/torch/torch_merge.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/names.h"
+#include "base/xalloc.h"
+#include "tensor/pread.h"
+#include "tensor/torch/torch_merge_impl.h"
+
+enum {
+    CALLABLES_SHOWN = 3
+};
+
+int graft_fail(struct graft *graft, const char *fmt, ...)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    char *what;
+    va_list args;
+    va_start(args, fmt);
+    if (vasprintf(&what, fmt, args) < 0)
+        what = NULL;
+    va_end(args);
+    buf_add_text(&text, what ? what : "");
+    free(what);
+    return fail(graft->err, ERR_DATA, "'%s' %s", buf_text(&graft->path), buf_text(&text));
+}
+
+const char *graft_file_name(const struct graft *graft, size_t part)
+{
+    return graft->parts[part].file.path;
+}
+
+/* ---- nodes of the new graph ---- */
+
+pickle_id graft_of(struct graft *graft, size_t part, pickle_id id)
+{
+    return pickle_add(
+        &graft->made,
+        (struct pickle_node){.kind = PICKLE_OF, .of = {.graph = (uint32_t)part, .id = id}});
+}
+
+pickle_id graft_global(struct graft *graft, struct str module, struct str name)
+{
+    struct pickle *made = &graft->made;
+    if (made->n_globals == made->cap_globals) {
+        made->cap_globals = MAX(made->cap_globals * 2, (size_t)16);
+        made->globals = xrealloc(made->globals, made->cap_globals * sizeof(*made->globals));
+    }
+    made->globals[made->n_globals] = (struct pickle_global){.module = module, .name = name};
+    return pickle_add(
+        made, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)made->n_globals++});
+}
+
+pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids)
+{
+    pickle_id tuple = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_TUPLE});
+    pickle_add_items(&graft->made, tuple, ids, n_ids);
+    return tuple;
+}
+
+pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, pickle_id args)
+{
+    const struct pickle *first = graft_graph(graft, 0);
+    const struct pickle_global *callee =
+        &first->globals[pickle_node(first, call->call.callee)->global];
+    pickle_id global = graft_global(graft, callee->module, callee->name);
+    return pickle_add(&graft->made,
+                      (struct pickle_node){.kind = PICKLE_CALL, .call = {global, args}});
+}
+
+/* ---- which verb ---- */
+
+static bool all_have(const struct graft *graft, value_ids ids, enum pickle_kind kind)
+{
+    for (size_t i = 0; i < graft->n_parts; i++)
+        if (graft_node(graft, i, ids)->kind != kind)
+            return false;
+    return true;
+}
+
+static bool all_are(const struct graft *graft, value_ids ids,
+                    bool (*is)(const struct pickle *pickle, pickle_id id))
+{
+    for (size_t i = 0; i < graft->n_parts; i++)
+        if (!is(graft_graph(graft, i), ids[i]))
+            return false;
+    return true;
+}
+
+static bool is_dict(const struct pickle *pickle, pickle_id id)
+{
+    return dict_pairs(pickle, id) != NULL;
+}
+
+static bool is_counter(const struct pickle *pickle, pickle_id id)
+{
+    const struct pickle_callable *known = call_known(pickle, pickle_node(pickle, id));
+    return known && strcmp(known->name, "Counter") == 0;
+}
+
+/* Below args, config and their like nothing is a count. */
+static bool path_is_setting(const char *path)
+{
+    struct str rest = str_of(path), key;
+    while (str_next(&rest, '.', &key))
+        if (is_settings_name(key))
+            return true;
+    return false;
+}
+
+/* By kind, and for numbers and texts by the last key of the path. */
+static enum merge_verb verb_by_kind(const struct graft *graft, value_ids ids)
+{
+    bool is_setting = path_is_setting(buf_text(&graft->path));
+    const char *dot = strrchr(buf_text(&graft->path), '.');
+    const char *name = dot && dot[1] ? dot + 1 : buf_text(&graft->path);
+    if (all_are(graft, ids, is_counter))
+        return MERGE_SUM_BY_KEY;
+    if (all_are(graft, ids, is_dict))
+        return MERGE_DEEP;
+    if (is_setting)
+        return MERGE_SAME;
+    if (all_have(graft, ids, PICKLE_LIST))
+        return MERGE_CONCAT;
+    if (all_are(graft, ids, is_tensor))
+        return MERGE_CAT0;
+    if (all_have(graft, ids, PICKLE_INT) && is_count_name(name))
+        return MERGE_SUM;
+    if (strcmp(name, "timestamp") == 0)
+        return MERGE_MAX;
+    return MERGE_SAME;
+}
+
+static int collect(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    *out = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_LIST});
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        pickle_id of = graft_of(graft, i, ids[i]);
+        pickle_add_items(&graft->made, *out, &of, 1);
+    }
+    return 0;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as graft_deep() lets it */
+int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
+    enum merge_verb verb = rule ? rule->verb : verb_by_kind(graft, ids);
+    *out = 0;
+    switch (verb) {
+    case MERGE_CONCAT:
+        return graft_concat(graft, ids, out);
+    case MERGE_CAT0:
+        return graft_cat0(graft, ids, out);
+    case MERGE_SUM:
+        return graft_sum(graft, ids, out);
+    case MERGE_SUM_BY_KEY:
+        return graft_sum_by_key(graft, ids, out);
+    case MERGE_SAME:
+        return graft_same(graft, ids, out);
+    case MERGE_FIRST:
+        *out = graft_of(graft, 0, ids[0]);
+        return 0;
+    case MERGE_MAX:
+        return graft_max(graft, ids, out);
+    case MERGE_COLLECT:
+        return collect(graft, ids, out);
+    case MERGE_UNION:
+        return graft_deep(graft, ids, true, out);
+    case MERGE_DEEP:
+        return graft_deep(graft, ids, false, out);
+    case MERGE_DROP:
+        return 0;
+    case MERGE_RATIO: /* its counts come first: torch_dict.c */
+    case MERGE_COUNT:
+    case MERGE_BY_KIND:
+        break;
+    }
+    return graft_fail(graft, "cannot be merged by %s", merge_verb_name(verb));
+}
+
+/* ---- the files ---- */
+
+static int file_begin(const char *path, int *fd, struct stat *st, struct err *err)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0 || fstat(*fd, st) != 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    return 0;
+}
+
+/* A pipe is not opened twice, so it is not looked into. */
+int torch_is_one(const char *path, bool *is_one, struct err *err)
+{
+    char bytes[16];
+    struct stat st;
+    *is_one = false;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return 0;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    struct str head = {bytes, (size_t)MIN((uint64_t)st.st_size, (uint64_t)sizeof(bytes))};
+    int rc = pread_exact(fd, bytes, head.len, 0, path, err);
+    *is_one = rc == 0 && (torch_is_legacy(head) || zip_is_one(head));
+    return rc;
+}
+
+/* Names of what is no data, of all files, each once. */
+static size_t callables_list(const struct graft *graft, struct buf *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        const struct pickle *graph = graft_graph(graft, i);
+        for (size_t k = 0; k < graph->n_globals; k++) {
+            const struct pickle_global *global = &graph->globals[k];
+            cleanup_buf struct buf name = BUF_INIT;
+            buf_addf(&name, "%.*s.%.*s", (int)global->module.len, global->module.at,
+                     (int)global->name.len, global->name.at);
+            if (global->known || (out->len > 0 && strstr(buf_text(out), buf_text(&name))))
+                continue;
+            if (n++ < CALLABLES_SHOWN)
+                buf_addf(out, "%s%s", n > 1 ? ", " : "", buf_text(&name));
+        }
+    }
+    return n;
+}
+
+static int callables_check(const struct graft *graft, struct err *err)
+{
+    cleanup_buf struct buf names = BUF_INIT;
+    size_t n = callables_list(graft, &names);
+    if (n == 0)
+        return 0;
+    if (!graft->opts->pass_through)
+        return fail(err, ERR_DATA,
+                    "the files name %s%s, which is no data: whoever loads them runs it; "
+                    "--pass-through carries it over as it is",
+                    buf_text(&names), n > CALLABLES_SHOWN ? " and more" : "");
+    cleanup_free char *text = xasprintf("carried over as it is, and run by whoever loads it: %s%s",
+                                        buf_text(&names), n > CALLABLES_SHOWN ? " and more" : "");
+    graft->opts->note(graft->opts->context, text);
+    return 0;
+}
+
+static int orders_check(const struct graft *graft, struct err *err)
+{
+    for (size_t i = 1; i < graft->n_parts; i++)
+        if (graft->parts[i].file.is_big_endian != graft->parts[0].file.is_big_endian)
+            return fail(err, ERR_DATA, "%s and %s have their numbers in different byte orders",
+                        graft_file_name(graft, 0), graft_file_name(graft, i));
+    return 0;
+}
+
+static int rules_check(const struct merge_rules *rules, struct err *err)
+{
+    for (size_t i = 0; i < rules->len; i++)
+        if (!rules->at[i].was_used)
+            return fail(err, ERR_USAGE,
+                        "the rule for '%s' fits nothing in the files; muster merge --inspect "
+                        "shows their keys",
+                        rules->at[i].path);
+    return 0;
+}
+
+/* Its records would be there twice, or an input would be written over. */
+static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
+                        const struct stat *st, struct err *err)
+{
+    struct stat other = {0};
+    for (size_t i = 0; i < part; i++)
+        if (fstat(graft->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
+            other.st_dev == st->st_dev)
+            return fail(err, ERR_USAGE, "%s and %s are the same file", paths[i], paths[part]);
+    if (stat(graft->out_path, &other) == 0 && other.st_ino == st->st_ino &&
+        other.st_dev == st->st_dev)
+        return fail(err, ERR_USAGE, "the output %s is one of the files", graft->out_path);
+    return 0;
+}
+
+static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < graft->n_parts; i++)
+        graft->parts[i].fd = -1;
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
+        struct stat st = {0};
+        rc = file_begin(paths[i], &graft->parts[i].fd, &st, err);
+        if (rc == 0)
+            rc = twice_refuse(graft, paths, i, &st, err);
+        if (rc == 0)
+            rc = torch_read(&graft->parts[i].file, paths[i], graft->parts[i].fd,
+                            (uint64_t)st.st_size, err);
+    }
+    if (rc == 0)
+        rc = orders_check(graft, err);
+    return rc ? rc : callables_check(graft, err);
+}
+
+static int root_make(struct graft *graft, pickle_id *root, struct err *err)
+{
+    cleanup_free pickle_id *ids = xcalloc(graft->n_parts, sizeof(*ids));
+    for (size_t i = 0; i < graft->n_parts; i++)
+        ids[i] = graft_graph(graft, i)->root;
+    buf_add_char(&graft->path, '.');
+    int rc = graft_value(graft, ids, root);
+    if (rc == 0 && *root == 0)
+        rc = fail(err, ERR_USAGE, "the rules drop everything");
+    return rc ? rc : rules_check(graft->opts->rules, err);
+}
+
+static int output_write(struct graft *graft, pickle_id root, const char *out_path,
+                        struct torch_merge_stats *stats, struct err *err)
+{
+    struct outfile out = OUTFILE_INIT;
+    const struct torch_new what = {.parts = graft->parts,
+                                   .n_parts = graft->n_parts,
+                                   .made = &graft->made,
+                                   .segments = graft->segments,
+                                   .segment_ends = graft->segment_ends,
+                                   .root = root};
+    if (output_is_direct(out_path))
+        return fail(err, ERR_USAGE,
+                    "a file of tensors cannot be written to a pipe or a device; "
+                    "-o names a file");
+    int rc = outfile_open(&out, out_path, graft->opts->force, err);
+    if (rc == 0 && !graft->opts->dry_run)
+        rc = torch_write(&what, out_path, &out, err);
+    if (rc == 0 && !graft->opts->dry_run)
+        rc = outfile_commit(&out, err);
+    stats->n_bytes = out.bytes;
+    outfile_close(&out);
+    return rc;
+}
+
+int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, size_t n_paths,
+                const char *out_path, struct torch_merge_stats *stats, struct err *err)
+{
+    uint64_t n_compared = 0;
+    struct graft graft = {.opts = opts,
+                          .out_path = out_path,
+                          .n_parts = n_paths,
+                          .n_compared = &n_compared,
+                          .err = err};
+    pickle_id root = 0;
+    *stats = (struct torch_merge_stats){0};
+    graft.parts = xcalloc(n_paths, sizeof(*graft.parts));
+    pickle_init(&graft.made);
+    int rc = parts_open(&graft, paths, err);
+    if (rc == 0)
+        rc = root_make(&graft, &root, err);
+    if (rc == 0)
+        rc = output_write(&graft, root, out_path, stats, err);
+    for (size_t i = 0; i < n_paths; i++) {
+        torch_release(&graft.parts[i].file);
+        fd_close(&graft.parts[i].fd);
+    }
+    free(graft.parts);
+    free(graft.segments);
+    free(graft.segment_ends);
+    pickle_release(&graft.made);
+    buf_release(&graft.path);
+    return rc;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The merge in progress: values of the same path, one from each file, become one node of a new graph.
+ */
+#pragma once
+
+#include "tensor/pickle/pickle_callable.h"
+#include "tensor/torch/torch_merge.h"
+#include "tensor/torch/torch_write.h"
+
+/* By file: the value at the path at hand; 0 where the file has none. */
+typedef const pickle_id *value_ids;
+
+struct graft {
+    const struct torch_merge_opts *opts;
+    const char *out_path;
+    uint64_t *n_compared; /* nodes, by values_equal() */
+    struct torch_part *parts;
+    size_t n_parts;
+    struct pickle made;
+    struct torch_segment *segments;
+    size_t *segment_ends;
+    size_t n_segments, cap_segments, cap_ends;
+    struct buf path; /* of the value at hand, for people and for rules */
+    unsigned depth;
+    struct err *err;
+};
+
+static inline const struct pickle *graft_graph(const struct graft *graft, size_t part)
+{
+    return &graft->parts[part].file.pickle;
+}
+
+static inline const struct pickle_node *graft_node(const struct graft *graft, size_t part,
+                                                   value_ids ids)
+{
+    return pickle_node(graft_graph(graft, part), ids[part]);
+}
+
+/* ERR_DATA with the path in front. */
+int graft_fail(struct graft *graft, const char *fmt, ...) PRINTF(2, 3);
+const char *graft_file_name(const struct graft *graft, size_t part);
+
+/* A node that stands for that of a file. */
+pickle_id graft_of(struct graft *graft, size_t part, pickle_id id);
+/* A name as a node of the new graph. */
+pickle_id graft_global(struct graft *graft, struct str module, struct str name);
+pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids);
+/* callee(*args), its callee that of the first file's call. */
+pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, pickle_id args);
+
+/* The callable of a CALL, NULL for other nodes and unknown names. */
+const struct pickle_callable *call_known(const struct pickle *pickle,
+                                         const struct pickle_node *node);
+/* The pairs of a dictionary, also of OrderedDict and Counter; NULL if it is none. */
+const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
+bool is_tensor(const struct pickle *pickle, pickle_id id);
+
+/* Each sets *out to the new node; 0: nothing is put there. */
+int graft_value(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out);
+int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_sum(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_max(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
+
+/* The same in every respect, the bytes of tensors by their checksums. */
+bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b,
+                  unsigned depth);
+
+/* Of one class, with the same states: one dictionary can stand for both. */
+bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
+                 const struct pickle_node *node);
+
+/* The keys of a dictionary, to be found. */
+struct key_entry {
+    uint64_t hash;
+    pickle_id key, value;
+};
+struct key_table {
+    struct key_entry *at; /* sorted by hash */
+    size_t len;
+};
+void keys_take(struct key_table *table, const struct pickle *pickle,
+               const struct pickle_node *pairs);
+/* The value of a key of another graph, 0 if there is none. */
+pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
+                    size_t key_part, pickle_id key);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One verb a function: what becomes of the values of one path.
+ */
+#include <math.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "tensor/torch/torch_merge_impl.h"
+
+int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    for (size_t i = 1; i < graft->n_parts; i++)
+        if (!values_equal(graft, 0, ids[0], i, ids[i], 0))
+            return graft_fail(
+                graft,
+                "differs between %s and %s; say what becomes of it: --rule '%s=first', "
+                "collect, drop, max or sum",
+                graft_file_name(graft, 0), graft_file_name(graft, i), buf_text(&graft->path));
+    *out = graft_of(graft, 0, ids[0]);
+    return 0;
+}
+
+int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    enum pickle_kind kind = graft_node(graft, 0, ids)->kind;
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        enum pickle_kind other = graft_node(graft, i, ids)->kind;
+        if (other != kind || (kind != PICKLE_LIST && kind != PICKLE_TUPLE))
+            return graft_fail(graft, "is no list in %s, so it cannot be put behind the others'",
+                              graft_file_name(graft, i));
+    }
+    *out = pickle_add(&graft->made, (struct pickle_node){.kind = (uint8_t)kind});
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        struct pickle_walk walk = pickle_items(graft_node(graft, i, ids));
+        for (pickle_id id; (id = pickle_next(graft_graph(graft, i), &walk)) != 0;) {
+            pickle_id of = graft_of(graft, i, id);
+            pickle_add_items(&graft->made, *out, &of, 1);
+        }
+    }
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+/* What has been added up: whole as long as all are, a float from the first float on. */
+struct sum {
+    int64_t whole;
+    double real;
+    bool is_real;
+};
+
+static int sum_add(struct graft *graft, struct sum *sum, size_t part,
+                   const struct pickle_node *node)
+{
+    if (node->kind != PICKLE_INT && node->kind != PICKLE_FLOAT)
+        return graft_fail(graft, "is no number in %s, so it cannot be added",
+                          graft_file_name(graft, part));
+    if (node->kind == PICKLE_FLOAT) {
+        sum->is_real = true;
+        sum->real += node->real;
+        return 0;
+    }
+    sum->real += (double)node->integer;
+    if (__builtin_add_overflow(sum->whole, node->integer, &sum->whole) && !sum->is_real)
+        return graft_fail(graft, "adds up to more than 64 bits hold");
+    return 0;
+}
+
+static pickle_id sum_node(struct graft *graft, const struct sum *sum)
+{
+    return pickle_add(&graft->made,
+                      sum->is_real
+                          ? (struct pickle_node){.kind = PICKLE_FLOAT, .real = sum->real}
+                          : (struct pickle_node){.kind = PICKLE_INT, .integer = sum->whole});
+}
+
+int graft_sum(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    struct sum sum = {0};
+    int rc = 0;
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
+        rc = sum_add(graft, &sum, i, graft_node(graft, i, ids));
+    if (rc == 0)
+        *out = sum_node(graft, &sum);
+    return rc;
+}
+
+/* Numbers by size, texts by their bytes. */
+static int order_of(struct graft *graft, size_t part_a, const struct pickle_node *a, size_t part_b,
+                    const struct pickle_node *b, int *order)
+{
+    if (a->kind == PICKLE_TEXT && b->kind == PICKLE_TEXT) {
+        struct str left = pickle_bytes(graft_graph(graft, part_a), a);
+        struct str right = pickle_bytes(graft_graph(graft, part_b), b);
+        *order = memcmp(left.at, right.at, MIN(left.len, right.len));
+        if (*order == 0)
+            *order = (left.len > right.len) - (left.len < right.len);
+        return 0;
+    }
+    bool is_int = a->kind == PICKLE_INT && b->kind == PICKLE_INT;
+    bool is_real = (a->kind == PICKLE_INT || a->kind == PICKLE_FLOAT) &&
+                   (b->kind == PICKLE_INT || b->kind == PICKLE_FLOAT);
+    if (!is_real)
+        return graft_fail(graft,
+                          "is neither a number nor a text in all files, so none is greatest");
+    if ((a->kind == PICKLE_FLOAT && isnan(a->real)) || (b->kind == PICKLE_FLOAT && isnan(b->real)))
+        return graft_fail(graft, "is NaN in some file, which is neither greater nor less");
+    double left = a->kind == PICKLE_INT ? (double)a->integer : a->real;
+    double right = b->kind == PICKLE_INT ? (double)b->integer : b->real;
+    *order = is_int ? (a->integer > b->integer) - (a->integer < b->integer)
+                    : (left > right) - (left < right);
+    return 0;
+}
+
+int graft_max(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    size_t greatest = 0;
+    int rc = 0, order = 0;
+    /* From 0 on: what cannot be compared with itself is found in a single file too. */
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
+        rc = order_of(graft, i, graft_node(graft, i, ids), greatest,
+                      graft_node(graft, greatest, ids), &order);
+        if (order > 0)
+            greatest = i;
+    }
+    if (rc == 0)
+        *out = graft_of(graft, greatest, ids[greatest]);
+    return rc;
+}
+
+/* ---- counters ---- */
+
+struct counter {
+    struct sum sum;
+    size_t part;
+    pickle_id key; /* of that part */
+};
+
+static int counters_add(struct graft *graft, struct counter **counters, size_t *n_counters,
+                        struct key_table *tables, size_t part, const struct pickle_node *pairs)
+{
+    const struct pickle *graph = graft_graph(graft, part);
+    struct pickle_walk walk = pickle_items(pairs);
+    int rc = 0;
+    for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;) {
+        pickle_next(graph, &walk);
+        bool is_known = false;
+        for (size_t i = 0; i < part && !is_known; i++)
+            is_known = keys_find(graft, &tables[i], i, part, key) != 0;
+        if (is_known)
+            continue;
+        struct counter counter = {.part = part, .key = key};
+        for (size_t i = part; i < graft->n_parts && rc == 0; i++) {
+            pickle_id value = keys_find(graft, &tables[i], i, part, key);
+            if (value)
+                rc = sum_add(graft, &counter.sum, i, pickle_node(graft_graph(graft, i), value));
+        }
+        *counters = xrealloc(*counters, (*n_counters + 1) * sizeof(**counters));
+        (*counters)[(*n_counters)++] = counter;
+    }
+    return rc;
+}
+
+/* The kind of dictionary that the first file has. */
+static pickle_id counters_node(struct graft *graft, value_ids ids, const struct counter *counters,
+                               size_t n_counters)
+{
+    pickle_id dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
+    for (size_t i = 0; i < n_counters; i++) {
+        pickle_id pair[2] = {graft_of(graft, counters[i].part, counters[i].key),
+                             sum_node(graft, &counters[i].sum)};
+        pickle_add_items(&graft->made, dict, pair, 2);
+    }
+    const struct pickle_node *first = graft_node(graft, 0, ids);
+    if (first->kind == PICKLE_DICT)
+        return dict;
+    if (pickle_node(graft_graph(graft, 0), first->call.args)->count > 0) /* a Counter */
+        return graft_call_like(graft, first, graft_tuple(graft, &dict, 1));
+    pickle_id call = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
+    struct pickle_node pairs = *pickle_node(&graft->made, dict);
+    pickle_add_later(&graft->made, call)->pairs = pairs;
+    return call;
+}
+
+int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    struct key_table *tables = xcalloc(graft->n_parts, sizeof(*tables));
+    struct counter *counters = NULL;
+    size_t n_counters = 0;
+    int rc = 0;
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
+        const struct pickle_node *pairs = dict_pairs(graft_graph(graft, i), ids[i]);
+        if (pairs)
+            keys_take(&tables[i], graft_graph(graft, i), pairs);
+        else
+            rc = graft_fail(graft, "is no dictionary in %s", graft_file_name(graft, i));
+    }
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
+        rc = counters_add(graft, &counters, &n_counters, tables, i,
+                          dict_pairs(graft_graph(graft, i), ids[i]));
+    if (rc == 0)
+        *out = counters_node(graft, ids, counters, n_counters);
+    for (size_t i = 0; i < graft->n_parts; i++)
+        free(tables[i].at);
+    free(tables);
+    free(counters);
+    return rc;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/torch/torch_write.h"
+
+#include <zlib.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "tensor/pickle/pickle_write.h"
+#include "tensor/pread.h"
+#include "tensor/zip/zip_write.h"
+
+enum {
+    WINDOW_BYTES = 256 * 1024
+};
+
+struct writing {
+    const struct torch_new *what;
+    struct outfile *out;
+    struct zip_writer zip;
+    struct buf prefix, header;
+    char *window;
+    uint32_t crc;           /* of the entry at hand */
+    uint64_t bytes;         /* of it, so far */
+    uint8_t **are_verified; /* by part and storage: its checksum was compared */
+};
+
+static uint32_t crc_add(uint32_t crc, struct str bytes)
+{
+    return (uint32_t)crc32_z(crc, (const unsigned char *)bytes.at, bytes.len);
+}
+
+static int bytes_pass(void *context, struct str bytes, struct err *err)
+{
+    struct writing *w = context;
+    w->crc = crc_add(w->crc, bytes);
+    w->bytes += bytes.len;
+    return outfile_write(w->out, bytes, err);
+}
+
+static int header_write(struct writing *w, struct zip_new_entry *entry, struct err *err)
+{
+    buf_reset(&w->header);
+    zip_header_add(&w->zip, entry, &w->header);
+    w->crc = 0;
+    w->bytes = 0;
+    return outfile_write(w->out, buf_str(&w->header), err);
+}
+
+/* Its CRC goes into the header now; its size as well where that was not known. */
+static int entry_end(struct writing *w, struct zip_new_entry *entry, bool is_sized, struct err *err)
+{
+    char patch[ZIP_PATCH_BYTES];
+    entry->crc = w->crc;
+    entry->bytes = w->bytes;
+    zip_header_patch(entry, patch);
+    zip_entry_done(&w->zip, entry, w->header.len);
+    return outfile_patch(w->out, entry->header_at + ZIP_PATCH_AT,
+                         (struct str){patch, is_sized ? sizeof(entry->crc) : sizeof(patch)}, err);
+}
+
+static void name_make(const struct writing *w, const char *record, struct buf *name)
+{
+    buf_add_str(name, buf_str(&w->prefix));
+    buf_add_text(name, record);
+}
+
+static int record_write(struct writing *w, const char *record, struct str content, struct err *err)
+{
+    cleanup_buf struct buf name = BUF_INIT;
+    name_make(w, record, &name);
+    struct zip_new_entry entry = {.name = buf_str(&name), .bytes = content.len};
+    int rc = header_write(w, &entry, err);
+    if (rc == 0)
+        rc = bytes_pass(w, content, err);
+    return rc ? rc : entry_end(w, &entry, true, err);
+}
+
+static int pickle_record(struct writing *w, struct written_storages *storages, struct err *err)
+{
+    const struct torch_new *what = w->what;
+    cleanup_buf struct buf name = BUF_INIT;
+    const struct pickle **graphs = xcalloc(what->n_parts + 1, sizeof(struct pickle *));
+    for (size_t i = 0; i < what->n_parts; i++)
+        graphs[i] = &what->parts[i].file.pickle;
+    graphs[what->n_parts] = what->made;
+    name_make(w, "data.pkl", &name);
+    struct zip_new_entry entry = {.name = buf_str(&name)};
+    const struct pickle_sink sink = {bytes_pass, w};
+    int rc = header_write(w, &entry, err);
+    if (rc == 0)
+        rc = pickle_write((const struct pickle *const *)graphs, what->n_parts + 1,
+                          (uint32_t)what->n_parts, what->root, &sink, storages, err);
+    if (rc == 0 && w->bytes > TORCH_PICKLE_BYTES_MAX)
+        rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->out->name);
+    free(graphs);
+    return rc ? rc : entry_end(w, &entry, false, err);
+}
+
+/* ---- storages ---- */
+
+/* Passes a piece of an input on; *crc becomes that of these bytes alone. */
+static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
+                        struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint64_t at = part->file.storage_at[segment->storage] + segment->offset;
+    uint64_t end = at + segment->bytes;
+    int rc = 0;
+    *crc = 0;
+    while (rc == 0 && at < end) {
+        size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
+        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
+        struct str bytes = {w->window, len};
+        if (rc == 0) {
+            *crc = crc_add(*crc, bytes);
+            rc = outfile_write(w->out, bytes, err);
+        }
+        at += len;
+    }
+    w->crc = (uint32_t)crc32_combine(w->crc, *crc, (z_off_t)segment->bytes);
+    w->bytes += segment->bytes;
+    return rc;
+}
+
+static uint64_t storage_bytes(const struct pickle_storage *storage)
+{
+    return storage->n_elements * storage->element_bytes;
+}
+
+/* `crc` is of the whole storage that the segment is of. */
+static int crc_check(const struct writing *w, const struct torch_segment *segment, uint32_t crc,
+                     struct err *err)
+{
+    const struct torch_file *file = &w->what->parts[segment->part].file;
+    const struct pickle_storage *storage = &file->pickle.storages[segment->storage];
+    if (!file->zip.has_crcs || crc == file->storage_crc[segment->storage])
+        return 0;
+    return fail(err, ERR_DATA,
+                "%s: the bytes of storage %.*s are not those that were written (CRC-32): the file "
+                "is damaged",
+                file->path, (int)storage->key.len, storage->key.at);
+}
+
+/* Of a piece nothing is known, so the storage that it is of is gone through, once. */
+static int storage_verify(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint8_t *is_verified = &w->are_verified[segment->part][segment->storage];
+    uint64_t at = part->file.storage_at[segment->storage];
+    uint64_t end = at + storage_bytes(&part->file.pickle.storages[segment->storage]);
+    uint32_t crc = 0;
+    int rc = 0;
+    if (*is_verified || !part->file.zip.has_crcs)
+        return 0;
+    *is_verified = 1;
+    while (rc == 0 && at < end) {
+        size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
+        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
+        if (rc == 0)
+            crc = crc_add(crc, (struct str){w->window, len});
+        at += len;
+    }
+    return rc ? rc : crc_check(w, segment, crc, err);
+}
+
+static bool is_whole(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
+    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+}
+
+static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
+                         size_t n_segments, struct err *err)
+{
+    cleanup_buf struct buf name = BUF_INIT;
+    char record[32];
+    snprintf(record, sizeof(record), "data/%zu", number);
+    name_make(w, record, &name);
+    struct zip_new_entry entry = {.name = buf_str(&name)};
+    for (size_t i = 0; i < n_segments; i++)
+        entry.bytes += segments[i].bytes;
+    int rc = header_write(w, &entry, err);
+    for (size_t i = 0; i < n_segments && rc == 0; i++) {
+        uint32_t crc;
+        rc = segment_pass(w, &segments[i], &crc, err);
+        if (rc == 0)
+            rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
+                                           : storage_verify(w, &segments[i], err);
+    }
+    return rc ? rc : entry_end(w, &entry, true, err);
+}
+
+static int storages_write(struct writing *w, const struct written_storages *storages,
+                          struct err *err)
+{
+    const struct torch_new *what = w->what;
+    int rc = 0;
+    for (size_t i = 0; i < storages->len && rc == 0; i++) {
+        const struct written_storage *at = &storages->at[i];
+        if (at->graph == what->n_parts) {
+            size_t first = at->storage > 0 ? what->segment_ends[at->storage - 1] : 0;
+            rc = storage_write(w, i, what->segments + first,
+                               what->segment_ends[at->storage] - first, err);
+            continue;
+        }
+        const struct pickle *pickle = &what->parts[at->graph].file.pickle;
+        struct torch_segment whole = {.part = at->graph,
+                                      .storage = at->storage,
+                                      .bytes = storage_bytes(&pickle->storages[at->storage])};
+        rc = storage_write(w, i, &whole, 1, err);
+    }
+    return rc;
+}
+
+int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
+                struct err *err)
+{
+    struct writing w = {.what = what, .out = out};
+    struct written_storages storages = {0};
+    const char *stem = path_basename(name), *extension = path_extension(name);
+    buf_add(&w.prefix, stem, strlen(stem) - strlen(extension));
+    if (w.prefix.len == 0 || w.prefix.at[0] == '.' || strchr(w.prefix.at, '\\')) {
+        buf_reset(&w.prefix); /* not a folder's name */
+        buf_add_text(&w.prefix, "archive");
+    }
+    buf_add_char(&w.prefix, '/');
+    w.window = xmalloc(WINDOW_BYTES);
+    w.are_verified = xcalloc(what->n_parts, sizeof(*w.are_verified));
+    for (size_t i = 0; i < what->n_parts; i++)
+        w.are_verified[i] = xcalloc(what->parts[i].file.pickle.n_storages, 1);
+    int rc = pickle_record(&w, &storages, err);
+    if (rc == 0)
+        rc = record_write(&w, "byteorder",
+                          what->parts[0].file.is_big_endian ? STR("big") : STR("little"), err);
+    if (rc == 0)
+        rc = storages_write(&w, &storages, err);
+    if (rc == 0)
+        rc = record_write(&w, "version", STR("3\n"), err);
+    buf_reset(&w.header);
+    zip_end_add(&w.zip, &w.header);
+    if (rc == 0)
+        rc = outfile_write(out, buf_str(&w.header), err);
+    for (size_t i = 0; i < what->n_parts; i++)
+        free(w.are_verified[i]);
+    free(w.are_verified);
+    free(w.window);
+    free(storages.at);
+    buf_release(&w.prefix);
+    buf_release(&w.header);
+    zip_writer_release(&w.zip);
+    return rc;
+}

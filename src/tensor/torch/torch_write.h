@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A graph and the storages it needs as a new file of torch.save: the zip that torch 1.6 and newer read,
+ * stored, data at multiples of 64. Every byte that passes is added up; a storage of an input that is
+ * not what its own file says (CRC-32) is an error.
+ */
+#pragma once
+
+#include "base/outfile.h"
+#include "tensor/torch/torch.h"
+
+/* An input; its number is that of its graph. */
+struct torch_part {
+    struct torch_file file;
+    int fd;
+};
+
+/* A piece of a storage of an input. */
+struct torch_segment {
+    uint32_t part, storage;
+    uint64_t offset, bytes;
+};
+
+/* What is to be written: `made` is graph number n_parts, its storages are made of segments. */
+struct torch_new {
+    const struct torch_part *parts;
+    size_t n_parts;
+    const struct pickle *made;
+    const struct torch_segment *segments; /* of all made storages, in their order */
+    const size_t *segment_ends;           /* by made storage: where its segments end */
+    pickle_id root;
+};
+
+/* The folder of all records is `name`, without what stands behind its last dot. */
+MUST_CHECK int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
+                           struct err *err);

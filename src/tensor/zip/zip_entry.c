@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The content of an entry, as it lies there or inflated.
+ */
+#include <zlib.h>
+
+#include "base/xalloc.h"
+#include "tensor/pread.h"
+#include "tensor/zip/zip.h"
+
+enum {
+    WINDOW_BYTES = 256 * 1024
+};
+
+static int entry_fail(const struct zip *zip, const struct zip_entry *entry, const char *what,
+                      struct err *err)
+{
+    return fail(err, ERR_DATA, "%s: entry %.*s: %s", zip->path, (int)entry->name.len,
+                entry->name.at, what);
+}
+
+struct unpacking {
+    const struct zip *zip;
+    const struct zip_entry *entry;
+    z_stream stream;
+    unsigned char *window;
+    uint64_t at; /* in the file */
+    int state;   /* zlib's */
+};
+
+static int window_fill(struct unpacking *u, struct err *err)
+{
+    uint64_t end = u->entry->data_at + u->entry->packed_bytes;
+    size_t len = (size_t)MIN(end - u->at, (uint64_t)WINDOW_BYTES);
+    int rc = pread_exact(u->zip->fd, u->window, len, u->at, u->zip->path, err);
+    u->stream.next_in = u->window;
+    u->stream.avail_in = (unsigned)len;
+    u->at += len;
+    return rc;
+}
+
+/* At most `len` bytes more. */
+static int unpack(struct unpacking *u, uint64_t len, struct buf *out, struct err *err)
+{
+    buf_reserve(out, len);
+    int rc = 0;
+    while (rc == 0 && u->state == Z_OK && len > 0) {
+        unsigned step = (unsigned)MIN(len, (uint64_t)1 << 30);
+        if (u->stream.avail_in == 0)
+            rc = window_fill(u, err);
+        u->stream.next_out = (unsigned char *)out->at + out->len;
+        u->stream.avail_out = step;
+        if (rc == 0)
+            u->state = inflate(&u->stream, Z_NO_FLUSH);
+        out->len += step - u->stream.avail_out;
+        len -= step - u->stream.avail_out;
+    }
+    return rc;
+}
+
+/* deflate makes no byte into more than 1,032: what claims more need not be tried. */
+static bool can_unpack_to(const struct zip_entry *entry)
+{
+    return entry->bytes / 1032 <= entry->packed_bytes;
+}
+
+/* One byte more than there should be is asked for, so that a longer entry is seen. */
+static int inflate_head(const struct zip *zip, const struct zip_entry *entry, uint64_t len,
+                        struct buf *out, struct err *err)
+{
+    struct unpacking u = {.zip = zip, .entry = entry, .at = entry->data_at};
+    size_t begin = out->len;
+    bool is_whole = len == entry->bytes;
+    if (!can_unpack_to(entry) || inflateInit2(&u.stream, -MAX_WBITS) != Z_OK)
+        return entry_fail(zip, entry, "the packed data are damaged", err);
+    u.window = xmalloc(WINDOW_BYTES);
+    int rc = unpack(&u, len + is_whole, out, err);
+    uint64_t got = out->len - begin;
+    bool is_ended = u.state == Z_STREAM_END && u.stream.avail_in == 0 &&
+                    u.at == entry->data_at + entry->packed_bytes;
+    inflateEnd(&u.stream);
+    free(u.window);
+    if (rc == 0 && (got != len || (is_whole && !is_ended)))
+        rc = entry_fail(zip, entry, "the packed data are damaged", err);
+    return rc;
+}
+
+int zip_entry_head(const struct zip *zip, const struct zip_entry *entry, uint64_t len,
+                   struct buf *out, struct err *err)
+{
+    len = MIN(len, entry->bytes);
+    if (entry->is_deflated)
+        return inflate_head(zip, entry, len, out, err);
+    buf_reserve(out, len);
+    int rc = pread_exact(zip->fd, out->at + out->len, len, entry->data_at, zip->path, err);
+    out->len += rc ? 0 : len;
+    return rc;
+}
+
+static uint32_t crc_of(struct str bytes)
+{
+    return (uint32_t)crc32_z(0, (const unsigned char *)bytes.at, bytes.len);
+}
+
+int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_t max_bytes,
+                   struct buf *out, struct err *err)
+{
+    size_t begin = out->len;
+    if (entry->bytes > max_bytes)
+        return fail(err, ERR_DATA, "%s: entry %.*s has %lu bytes, more than the %lu that are read",
+                    zip->path, (int)entry->name.len, entry->name.at, entry->bytes, max_bytes);
+    int rc = zip_entry_head(zip, entry, entry->bytes, out, err);
+    if (rc)
+        return rc;
+    if (zip->has_crcs && crc_of((struct str){out->at + begin, out->len - begin}) != entry->crc)
+        return entry_fail(zip, entry, "its bytes are not those that were written (CRC-32)", err);
+    return 0;
+}
