@@ -22,20 +22,21 @@ FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
 # Who may include whom, beside itself: cli -> {run, ui, sim, doctor} ->
-# {core, device, data, tensor, proc, store} -> base.
+# {core, device, data, tensor, proc, store} -> base, and data and tensor -> rule.
 ROOMS = {
     "base": set(),
     "core": {"base"},
     "sim": {"core", "base"},
     "device": {"base"},
-    "data": {"base"},
-    "tensor": {"base"},
+    "rule": {"base"},
+    "data": {"rule", "base"},
+    "tensor": {"rule", "base"},
     "proc": {"base"},
     "store": {"base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
-    "run": {"core", "device", "data", "tensor", "proc", "store", "ui", "base"},
+    "run": {"core", "device", "data", "tensor", "rule", "proc", "store", "ui", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "proc", "store", "base"},
+    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "base/names.h"
 #include "data/join/metadata_impl.h"
+#include "rule/names.h"
 
 /* Beside the counts. */
 static const struct {

@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/names.h"
 #include "base/xalloc.h"
+#include "rule/names.h"
 #include "tensor/pread.h"
 #include "tensor/torch/torch_merge_impl.h"
 

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "tensor/rule.h"
+#include "rule/rule.h"
 
 struct torch_merge_opts {
     const struct merge_rules *rules;

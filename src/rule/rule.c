@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tensor/rule.h"
+#include "rule/rule.h"
 
 #include <fnmatch.h>
 

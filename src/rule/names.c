@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/names.h"
+#include "rule/names.h"
 
 #include <fnmatch.h>
 
