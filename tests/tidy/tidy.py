@@ -25,6 +25,7 @@ COLUMNS_MAX = 100
 # {core, device, data, tensor, proc, store} -> base, and data and tensor -> rule.
 ROOMS = {
     "base": set(),
+    "opt": {"base"},
     "core": {"base"},
     "sim": {"core", "base"},
     "device": {"base"},
@@ -36,7 +37,7 @@ ROOMS = {
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "run": {"core", "device", "data", "tensor", "rule", "proc", "store", "ui", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

@@ -13,10 +13,10 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "cli/cmd.h"
 #include "cli/tail.h"
 #include "data/merge.h"
 #include "data/source.h"
+#include "opt/cmd.h"
 #include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
