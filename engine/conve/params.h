@@ -73,12 +73,9 @@ struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum c
  */
 MUST_CHECK int conve_params_parse(const struct conve_shape *shape, struct str text,
                                   conve_params *out, struct err *err);
-/*
- * The last n tensors in the order of that naming, an entity's bias of a model without one not counted. PyKEEN lists
- * entities, relations and then the interaction or the interaction first, by version; ours is the interaction first.
- */
-MUST_CHECK int conve_params_last(const struct conve_shape *shape, enum conve_naming naming,
-                                 size_t n, conve_params *out, struct err *err);
+/* The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if there are no so many. */
+MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out,
+                                 struct err *err);
 /* Their names, separated by ", ". */
 void conve_params_format(const struct conve_shape *shape, conve_params params,
                          enum conve_naming naming, struct buf *out);

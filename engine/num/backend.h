@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 enum num_dtype {
     NUM_F32,
     NUM_F64
@@ -156,25 +158,29 @@ struct num_norm_back {
     size_t d_weight_stride, d_bias_stride;
 };
 
+/* One that is open: operations are called as be->gemm(be, &op), by any number of threads. */
 struct num_backend {
     const char *name;
-    /* What it stands on: "OpenBLAS 0.3.21 …". */
-    const char *(*describe)(void);
-    void (*gemm)(const struct num_gemm *op);
-    void (*rows)(const struct num_rows *op);
-    void (*dots)(const struct num_dots *op);
-    void (*multiply)(const struct num_multiply *op);
-    void (*logistic)(const struct num_logistic *op);
-    void (*conv)(const struct num_conv *op);
-    void (*conv_back)(const struct num_conv_back *op);
-    void (*norm)(const struct num_norm *op);
-    void (*norm_stats)(const struct num_norm_stats *op);
-    void (*norm_back)(const struct num_norm_back *op);
+    char description[96]; /* what it stands on: "OpenBLAS 0.3.21 ..." */
+    void *library;        /* its own */
+    void (*gemm)(const struct num_backend *be, const struct num_gemm *op);
+    void (*rows)(const struct num_backend *be, const struct num_rows *op);
+    void (*dots)(const struct num_backend *be, const struct num_dots *op);
+    void (*multiply)(const struct num_backend *be, const struct num_multiply *op);
+    void (*logistic)(const struct num_backend *be, const struct num_logistic *op);
+    void (*conv)(const struct num_backend *be, const struct num_conv *op);
+    void (*conv_back)(const struct num_backend *be, const struct num_conv_back *op);
+    void (*norm)(const struct num_backend *be, const struct num_norm *op);
+    void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
+    void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
 };
 
-extern const struct num_backend num_ref;
+/* The fastest first, ref last. */
+#define NUM_BACKENDS(X) X(blas) X(ref)
 
-/* The backends of this build, the fastest first; NULL behind the last, which is ref. */
-const struct num_backend *num_backend_at(size_t index);
-/* By name; NULL if this build has none such. */
-const struct num_backend *num_backend_find(const char *name);
+/*
+ * By name; NULL: the fastest that works here. ERR_USAGE: no such backend; ERR_UNAVAILABLE: its library is not here.
+ * Not while other threads read the environment.
+ */
+MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
+void num_close(struct num_backend *be);
