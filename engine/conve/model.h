@@ -31,6 +31,10 @@ MUST_CHECK int conve_load(struct conve **out, const char *path, const struct con
 MUST_CHECK int conve_save(const struct conve *model, const char *path, bool overwrite,
                           struct err *err);
 void conve_free(struct conve *model);
+/* All zeros; `path` is what it is called in messages. The shape was checked. */
+struct conve *conve_new(const struct conve_shape *shape, const char *path);
+/* ERR_DATA naming the first number that is none, or a variance below zero. */
+MUST_CHECK int conve_check_finite(const struct conve *model, struct err *err);
 
 /* Sum over what is trained. */
 uint64_t conve_n_parameters(const struct conve_shape *shape);

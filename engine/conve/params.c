@@ -37,8 +37,8 @@ struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum c
         dims = (struct conve_param_dims){{shape->n_relations, dim}, 2};
         break;
     case PARAM_CONV_WEIGHT:
-        dims = (struct conve_param_dims){
-            {filters, 1, shape->kernel_height, shape->kernel_width}, 4};
+        dims =
+            (struct conve_param_dims){{filters, 1, shape->kernel_height, shape->kernel_width}, 4};
         break;
     case PARAM_FC_WEIGHT:
         dims = (struct conve_param_dims){{dim, conve_n_features(shape)}, 2};
@@ -66,7 +66,6 @@ struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum c
     case PARAM_BN2_VAR:
         dims = (struct conve_param_dims){{dim}, 1};
         break;
-    case PARAM_N_TRAINED:
     case PARAM_N:
         BUG("parameter %d", (int)param);
     }
@@ -108,9 +107,10 @@ int conve_params_parse(const struct conve_shape *shape, struct str text, conve_p
         if (found == 0) {
             cleanup_buf struct buf known = BUF_INIT;
             conve_params_format(shape, CONVE_PARAMS_ALL, NAMING_PLAIN, &known);
-            return fail(err, ERR_USAGE,
-                        "there is no layer '%.*s': all, bn2, fc, bn1, conv1, bn0, embeddings, or %s",
-                        (int)piece.len, piece.at, buf_text(&known));
+            return fail(
+                err, ERR_USAGE,
+                "there is no layer '%.*s': all, bn2, fc, bn1, conv1, bn0, embeddings, or %s",
+                (int)piece.len, piece.at, buf_text(&known));
         }
         if ((found & params_of(shape)) == 0)
             return fail(err, ERR_USAGE, "this model has no '%.*s'", (int)piece.len, piece.at);

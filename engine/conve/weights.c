@@ -10,18 +10,16 @@ struct conve_norm_params conve_norm_params(const struct conve_shape *shape, enum
 {
     switch (norm) {
     case NORM_BN0:
-        return (struct conve_norm_params){PARAM_BN0_WEIGHT, PARAM_BN0_BIAS, PARAM_BN0_MEAN,
-                                          PARAM_BN0_VAR, 1, conve_image_size(shape)};
+        return (struct conve_norm_params){
+            PARAM_BN0_WEIGHT,       PARAM_BN0_BIAS, PARAM_BN0_MEAN, PARAM_BN0_VAR, 1,
+            conve_image_size(shape)};
     case NORM_BN1:
-        return (struct conve_norm_params){PARAM_BN1_WEIGHT,
-                                          PARAM_BN1_BIAS,
-                                          PARAM_BN1_MEAN,
-                                          PARAM_BN1_VAR,
-                                          shape->n_filters,
-                                          conve_map_height(shape) * conve_map_width(shape)};
+        return (struct conve_norm_params){
+            PARAM_BN1_WEIGHT, PARAM_BN1_BIAS,   PARAM_BN1_MEAN,
+            PARAM_BN1_VAR,    shape->n_filters, conve_map_height(shape) * conve_map_width(shape)};
     case NORM_BN2:
-        return (struct conve_norm_params){PARAM_BN2_WEIGHT, PARAM_BN2_BIAS, PARAM_BN2_MEAN,
-                                          PARAM_BN2_VAR, conve_dim(shape), 1};
+        return (struct conve_norm_params){PARAM_BN2_WEIGHT, PARAM_BN2_BIAS,   PARAM_BN2_MEAN,
+                                          PARAM_BN2_VAR,    conve_dim(shape), 1};
     case NORM_N:
         break;
     }

@@ -7,7 +7,12 @@
 #include "conve/model.h"
 #include "num/backend.h"
 
-enum conve_norm { NORM_BN0, NORM_BN1, NORM_BN2, NORM_N };
+enum conve_norm {
+    NORM_BN0,
+    NORM_BN1,
+    NORM_BN2,
+    NORM_N
+};
 
 struct conve_weights {
     struct conve_shape shape;

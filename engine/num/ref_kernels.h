@@ -236,6 +236,6 @@ static void KERNEL(norm_back)(const struct num_norm_back *op)
         }
         for (size_t i = 0; op->dx && i < op->n; i++)
             KERNEL(norm_back_x)
-            (op, i, c, op->is_batch ? bias_sum / count : 0, op->is_batch ? weight_sum / count : 0);
+        (op, i, c, op->is_batch ? bias_sum / count : 0, op->is_batch ? weight_sum / count : 0);
     }
 }

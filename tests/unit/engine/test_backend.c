@@ -20,7 +20,7 @@ static const double bounds[] = {[NUM_F32] = 2e-6, [NUM_F64] = 1e-13};
 struct trial {
     const struct num_backend *be;
     enum num_dtype dtype;
-    size_t a, b, c; /* sizes, as the operation takes them */
+    size_t a, b, c;     /* sizes, as the operation takes them */
     bool first, second; /* variants */
     struct rng rng;
     struct buf out;
@@ -61,8 +61,8 @@ static uint32_t *ids_drawn(struct trial *t, size_t n, size_t below)
 static void result(struct trial *t, const void *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double value = t->dtype == NUM_F64 ? ((const double *)at)[i]
-                                           : (double)((const float *)at)[i];
+        double value =
+            t->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
         buf_add(&t->out, &value, sizeof(value));
     }
 }
@@ -218,7 +218,9 @@ static const struct operation {
         size_t a, b, c;
     } sizes[8];
 } operations[] = {
-    {"gemm", gemm, {{1, 1, 1}, {1, 200, 977}, {100, 31, 64}, {17, 19, 23}, {2, 3, 0}, {64, 64, 64}}},
+    {"gemm",
+     gemm,
+     {{1, 1, 1}, {1, 200, 977}, {100, 31, 64}, {17, 19, 23}, {2, 3, 0}, {64, 64, 64}}},
     {"rows", rows, {{1, 1, 1}, {5, 3, 7}, {13, 1, 200}, {11, 10, 20}}},
     {"dots", dots, {{1, 1, 1}, {9, 1, 200}, {31, 1, 7}}},
     {"multiply", multiply, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
