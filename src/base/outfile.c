@@ -140,6 +140,18 @@ int outfile_pump(struct outfile *file, struct err *err)
     return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
 }
 
+int outfile_extend(struct outfile *file, uint64_t bytes, struct err *err)
+{
+    ASSERT(!file->is_direct);
+    int rc = flush(file, err);
+    if (rc)
+        return rc;
+    if (ftruncate(file->fd, (off_t)(file->bytes + bytes)) != 0 || lseek(file->fd, 0, SEEK_END) < 0)
+        return fail_errno(err, "%s: %lu bytes more", file->name, (unsigned long)bytes);
+    file->bytes += bytes;
+    return 0;
+}
+
 int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes, struct err *err)
 {
     ASSERT(!file->is_direct && offset + bytes.len <= file->bytes + file->pending.len);
