@@ -99,7 +99,7 @@ struct num_logistic {
 };
 
 /*
- * One image (height x width) a sample, n_filters kernels, stride 1, no padding:
+ * One image (height x width) a sample, n_filters kernels no larger than it, stride 1, no padding:
  *   y[f] = act(scale[f] ((weight[f] * x) + bias[f]) + shift[f]),  act = max(0, .) with relu
  * * as in networks: correlation. bias, scale, shift may be NULL: 0, 1, 0.
  */
@@ -158,6 +158,32 @@ struct num_norm_back {
     size_t d_weight_stride, d_bias_stride;
 };
 
+/*
+ * What conv_back's sums say of a convolution with batch norm (running statistics) behind it, of each sample and filter:
+ *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,  d_weight[k] = norm_weight inv_std d_weight_sum[k],
+ *   d_norm_weight = inv_std (sum over k of weight[k] d_weight_sum[k] + (bias - mean) d_sum)
+ * The output of the convolution is linear in its weights, so the norm's weight needs no look at it. Results may be
+ * NULL, and lie `stride` apart; the sums are packed.
+ */
+struct num_conv_norm {
+    enum num_dtype dtype;
+    size_t n, n_filters, kernel;
+    const void *d_weight_sum, *d_sum, *weight, *bias, *mean, *inv_std, *norm_weight;
+    void *d_weight, *d_bias, *d_norm_weight, *d_norm_bias;
+    size_t stride;
+};
+
+/* y[i,j] += alpha a[i,j] where row_ids[i ids_stride] = col_ids[j ids_stride]; a and y are packed m x n. */
+struct num_add_where {
+    enum num_dtype dtype;
+    size_t m, n;
+    double alpha;
+    const void *a;
+    const uint32_t *row_ids, *col_ids;
+    size_t ids_stride;
+    void *y;
+};
+
 /* One that is open: operations are called as be->gemm(be, &op), by any number of threads. */
 struct num_backend {
     const char *name;
@@ -170,6 +196,8 @@ struct num_backend {
     void (*logistic)(const struct num_backend *be, const struct num_logistic *op);
     void (*conv)(const struct num_backend *be, const struct num_conv *op);
     void (*conv_back)(const struct num_backend *be, const struct num_conv_back *op);
+    void (*conv_norm)(const struct num_backend *be, const struct num_conv_norm *op);
+    void (*add_where)(const struct num_backend *be, const struct num_add_where *op);
     void (*norm)(const struct num_backend *be, const struct num_norm *op);
     void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
     void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);

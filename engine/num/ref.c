@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "num/backend_impl.h"
 
 #define REAL         float
@@ -33,6 +34,8 @@ BY_DTYPE(multiply)
 BY_DTYPE(logistic)
 BY_DTYPE(conv)
 BY_DTYPE(conv_back)
+BY_DTYPE(conv_norm)
+BY_DTYPE(add_where)
 BY_DTYPE(norm)
 BY_DTYPE(norm_stats)
 BY_DTYPE(norm_back)
@@ -50,6 +53,8 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .logistic = ref_logistic,
         .conv = ref_conv,
         .conv_back = ref_conv_back,
+        .conv_norm = ref_conv_norm,
+        .add_where = ref_add_where,
         .norm = ref_norm,
         .norm_stats = ref_norm_stats,
         .norm_back = ref_norm_back,

@@ -48,10 +48,16 @@ static void KERNEL(dots)(const struct num_dots *op)
         size_t b_row = op->b_ids ? op->b_ids[i * op->ids_stride] : i;
         const REAL *a = (const REAL *)op->a + a_row * op->a_stride;
         const REAL *b = (const REAL *)op->b + b_row * op->b_stride;
-        double sum = 0;
-        for (size_t j = 0; j < op->len; j++)
-            sum += (double)a[j] * (double)b[j];
-        out[i] += (REAL)sum;
+        double sums[8] = {0}; /* by eight, so that the compiler may use vectors */
+        size_t j = 0;
+        for (; j + countof(sums) <= op->len; j += countof(sums))
+            for (size_t s = 0; s < countof(sums); s++)
+                sums[s] += (double)a[j + s] * (double)b[j + s];
+        for (; j < op->len; j++)
+            sums[0] += (double)a[j] * (double)b[j];
+        for (size_t s = 1; s < countof(sums); s++)
+            sums[0] += sums[s];
+        out[i] += (REAL)sums[0];
     }
 }
 
@@ -149,6 +155,42 @@ static void KERNEL(conv_back)(const struct num_conv_back *op)
         for (size_t f = 0; f < op->n_filters; f++)
             KERNEL(conv_back_one)(op, i, f, d_weight + f * kernel, d_sum + f);
     }
+}
+
+static void KERNEL(conv_norm)(const struct num_conv_norm *op)
+{
+    const REAL *sums = op->d_weight_sum, *d_sum = op->d_sum;
+    const REAL *weight = op->weight, *bias = op->bias, *mean = op->mean, *inv_std = op->inv_std;
+    const REAL *norm_weight = op->norm_weight;
+    REAL *d_weight = op->d_weight, *d_bias = op->d_bias;
+    REAL *d_norm_weight = op->d_norm_weight, *d_norm_bias = op->d_norm_bias;
+    for (size_t i = 0; i < op->n; i++)
+        for (size_t f = 0; f < op->n_filters; f++, d_sum++, sums += op->kernel) {
+            const REAL *w = weight + f * op->kernel;
+            REAL scale = norm_weight[f] * inv_std[f];
+            double along = ((double)bias[f] - (double)mean[f]) * (double)*d_sum;
+            for (size_t k = 0; k < op->kernel; k++) {
+                along += (double)w[k] * (double)sums[k];
+                if (d_weight)
+                    d_weight[i * op->stride + f * op->kernel + k] = scale * sums[k];
+            }
+            if (d_bias)
+                d_bias[i * op->stride + f] = scale * *d_sum;
+            if (d_norm_weight)
+                d_norm_weight[i * op->stride + f] = (REAL)((double)inv_std[f] * along);
+            if (d_norm_bias)
+                d_norm_bias[i * op->stride + f] = *d_sum;
+        }
+}
+
+static void KERNEL(add_where)(const struct num_add_where *op)
+{
+    const REAL *a = op->a;
+    REAL *y = op->y, alpha = (REAL)op->alpha;
+    for (size_t i = 0; i < op->m; i++, a += op->n, y += op->n)
+        for (size_t j = 0; j < op->n; j++)
+            if (op->row_ids[i * op->ids_stride] == op->col_ids[j * op->ids_stride])
+                y[j] += alpha * a[j];
 }
 
 static void KERNEL(norm)(const struct num_norm *op)

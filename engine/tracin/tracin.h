@@ -57,7 +57,7 @@ struct tracin_influence {
     double value;
 };
 
-/* Any may be NULL. What is not 0 ends the run, and is what it returns. */
+/* Any may be NULL. What is not 0 ends the run, and is what it returns. Calls come one at a time, on any thread. */
 struct tracin_sink {
     void *context;
     /* Once a test triple, in their order: its top_k (fewer only where its train_indices are fewer), best first,
@@ -68,7 +68,7 @@ struct tracin_sink {
      * A test's pieces come in order of train_begin. */
     int (*row)(void *context, size_t test, size_t train_begin, const double *values, size_t n,
                struct err *err);
-    /* Now and then, from the thread that called. */
+    /* Now and then. */
     int (*progress)(void *context, uint64_t n_pairs_done, uint64_t n_pairs, struct err *err);
 };
 
@@ -77,7 +77,6 @@ struct tracin_plan {
     size_t tests_at_once, train_tile; /* n_tests / tests_at_once passes over the training triples */
     unsigned n_threads;
     uint64_t memory_bytes; /* all tiles together, beside the models */
-    const struct num_backend *backend;
 };
 
 MUST_CHECK int tracin_plan(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
@@ -110,7 +109,7 @@ struct tracin_check_opts {
 
 struct tracin_check {
     size_t n_pairs;
-    double max_relative;    /* |found - expected| / max(|expected|, 1e-3 |g| |g'|): see check.c */
+    double max_relative;    /* |found - expected| / max(|expected|, |g| |g'| / 100) */
     double found, expected; /* of the worst pair */
     struct triple train, test;
 };

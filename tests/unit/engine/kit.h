@@ -11,7 +11,7 @@
 #include "graph/triple.h"
 
 static const struct conve_shape kit_shapes[] = {
-    {11, 3, 2, 4, 3, 3, 3, LAYOUT_WIDTH, false, 1e-5},
+    {11, 3, 4, 3, 3, 3, 3, LAYOUT_WIDTH, false, 1e-5},
     {11, 3, 2, 4, 3, 3, 3, LAYOUT_HEIGHT, true, 1e-5},
     {7, 4, 4, 5, 5, 2, 3, LAYOUT_WIDTH, true, 1e-5},
     {23, 2, 10, 20, 4, 3, 3, LAYOUT_HEIGHT, false, 1e-5},
@@ -20,6 +20,7 @@ static const struct conve_shape kit_shapes[] = {
 /* Weights of both signs, some hundredths to one; variances above a quarter. */
 static inline struct conve *kit_model(const struct conve_shape *shape, uint64_t seed)
 {
+    ASSERT(conve_shape_check(shape, NULL) == 0);
     struct conve *model = conve_new(shape, "random");
     struct rng rng = {.state = seed};
     for (unsigned param = 0; param < PARAM_N; param++) {
