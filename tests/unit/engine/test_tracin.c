@@ -299,6 +299,29 @@ static int end_early(void *context, size_t test, double self, const struct traci
     return test == 3 ? fail(err, ERR_STOPPED, "no room for test 3") : 0;
 }
 
+struct refusal {
+    const struct tracin_checkpoint *checkpoints;
+    size_t n_checkpoints;
+    struct tracin_opts opts;
+    const struct triple *train;
+    size_t n_train;
+    struct tracin_test test;
+    int rc;
+    const char *says;
+};
+
+static void refused(struct refusal of)
+{
+    struct err err = {0};
+    struct tracin_sink sink = {0};
+    if (of.opts.top_k == 0)
+        of.opts.top_k = 1;
+    int rc = tracin_run(of.checkpoints, of.n_checkpoints, &of.opts, of.train, of.n_train, &of.test,
+                        1, &sink, &err);
+    if (rc != of.rc || !strstr(err.text, of.says))
+        fail_msg("%d \"%s\", expected %d with \"%s\"", rc, err.text, of.rc, of.says);
+}
+
 static void what_does_not_fit_is_a_sentence(void **state)
 {
     (void)state;
@@ -309,87 +332,27 @@ static void what_does_not_fit_is_a_sentence(void **state)
     struct tracin_checkpoint rateless[] = {{scene.models[0], 0}};
     uint32_t disorder[] = {3, 3};
     struct triple outside[] = {{0, 3, 0}};
-    const struct tracin_test plain = {.triple = scene.tests[0]};
-    const struct {
-        const struct tracin_checkpoint *checkpoints;
-        size_t n_checkpoints;
-        struct tracin_opts opts;
-        const struct triple *train;
-        size_t n_train;
-        struct tracin_test test;
-        int rc;
-        const char *says;
-    } cases[] = {
-        {scene.checkpoints, 0, {.top_k = 1}, scene.train, 9, plain, ERR_USAGE, "no checkpoint"},
-        {rateless, 1, {.top_k = 1}, scene.train, 9, plain, ERR_USAGE, "learning rate above 0"},
-        {mixed, 2, {.top_k = 1}, scene.train, 9, plain, ERR_DATA, "different sizes"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1},
-         scene.train,
-         0,
-         plain,
-         ERR_USAGE,
-         "no training triple"},
-        {scene.checkpoints, 1, {.top_k = 10}, scene.train, 9, plain, ERR_USAGE, "best 10 of 9"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1},
-         outside,
-         1,
-         plain,
-         ERR_DATA,
-         "training triple 0: its relation is number 3, the model has 3"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1},
-         scene.train,
-         9,
-         {.triple = {11, 0, 0}},
-         ERR_DATA,
-         "its head is number 11, the model has 11"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1},
-         scene.train,
-         9,
-         {scene.tests[0], disorder, 0},
-         ERR_USAGE,
-         "leaves no training triple"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1},
-         scene.train,
-         9,
-         {scene.tests[0], disorder, 2},
-         ERR_USAGE,
-         "not in order"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1, .memory_bytes = 100},
-         scene.train,
-         9,
-         plain,
-         ERR_USAGE,
-         "too few"},
-        {scene.checkpoints,
-         1,
-         {.top_k = 1, .label_smoothing = 1},
-         scene.train,
-         9,
-         plain,
-         ERR_USAGE,
-         "label smoothing"},
-    };
-    for (size_t i = 0; i < countof(cases); i++) {
-        struct err err = {0};
-        struct tracin_sink sink = {0};
-        int rc = tracin_run(cases[i].checkpoints, cases[i].n_checkpoints, &cases[i].opts,
-                            cases[i].train, cases[i].n_train, &cases[i].test, 1, &sink, &err);
-        if (rc != cases[i].rc || !strstr(err.text, cases[i].says))
-            fail_msg("case %zu: %d \"%s\", expected %d with \"%s\"", i, rc, err.text, cases[i].rc,
-                     cases[i].says);
-    }
+    const struct refusal plain = {scene.checkpoints, 1, {0}, scene.train, 9,
+                                  {scene.tests[0]},  0, NULL};
+    struct refusal of;
+    refused((of = plain, of.n_checkpoints = 0, of.rc = ERR_USAGE, of.says = "no checkpoint", of));
+    refused((of = plain, of.checkpoints = rateless, of.rc = ERR_USAGE,
+             of.says = "learning rate above 0", of));
+    refused((of = plain, of.checkpoints = mixed, of.n_checkpoints = 2, of.rc = ERR_DATA,
+             of.says = "different sizes", of));
+    refused((of = plain, of.n_train = 0, of.rc = ERR_USAGE, of.says = "no training triple", of));
+    refused((of = plain, of.opts.top_k = 10, of.rc = ERR_USAGE, of.says = "best 10 of 9", of));
+    refused((of = plain, of.train = outside, of.n_train = 1, of.rc = ERR_DATA,
+             of.says = "training triple 0: its relation is number 3, the model has 3", of));
+    refused((of = plain, of.test.triple.head = 11, of.rc = ERR_DATA,
+             of.says = "its head is number 11, the model has 11", of));
+    refused((of = plain, of.test.train_indices = disorder, of.rc = ERR_USAGE,
+             of.says = "leaves no training triple", of));
+    refused((of = plain, of.test.train_indices = disorder, of.test.n_train_indices = 2,
+             of.rc = ERR_USAGE, of.says = "not in order", of));
+    refused((of = plain, of.opts.memory_bytes = 100, of.rc = ERR_USAGE, of.says = "too few", of));
+    refused((of = plain, of.opts.label_smoothing = 1, of.rc = ERR_USAGE,
+             of.says = "label smoothing", of));
     conve_free(other);
     scene_end(&scene);
 }
