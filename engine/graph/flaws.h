@@ -15,10 +15,10 @@
     X(RELATION, true, "with a relation that is not in the dictionary")             \
     X(INDEX, true, "with an index that is no whole number, or that nothing has")   \
     X(REPEATED_NAME, true, "with a name that an earlier line gives another index") \
-    X(DUPLICATE, false, "that repeat an earlier line; each counts")                \
-    X(BLANK, false, "that are blank")                                              \
-    X(CRLF, false, "that end with CR LF, as on Windows")                           \
-    X(MARK, false, "with a byte-order mark")
+    X(DUPLICATE, false, "repeated from earlier (each counts)")                     \
+    X(BLANK, false, "blank")                                                       \
+    X(CRLF, false, "ended with CR LF, as on Windows")                              \
+    X(MARK, false, "begun with a byte-order mark")
 
 enum flaw {
 #define X(id, is_flaw, text) FLAW_##id,
@@ -47,5 +47,5 @@ uint64_t flaws_count(const struct flaws *flaws);
  */
 MUST_CHECK int flaws_check(const struct flaws *flaws, const char *path, bool is_lenient,
                            struct err *err);
-/* Notes, and what was left out, one line each: "train.tsv: 3 lines that repeat …: the first is line 12\n". */
+/* Notes, and what was left out, one line each: "train.tsv: 3 lines repeated from earlier …: the first is line 12\n". */
 void flaws_format(const struct flaws *flaws, const char *path, struct buf *out);

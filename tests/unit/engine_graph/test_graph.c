@@ -172,8 +172,8 @@ static void every_line_that_is_lost_is_counted_and_the_first_of_a_kind_named(voi
         strstr(buf_text(&notes),
                "t: left out: 1 line with a relation that is not in the dictionary: line 5, 'q'\n"));
     assert_non_null(
-        strstr(buf_text(&notes), "t: 1 line that repeat an earlier line; each counts: line 6"));
-    assert_non_null(strstr(buf_text(&notes), "t: 1 line that are blank: line 8\n"));
+        strstr(buf_text(&notes), "t: 1 line repeated from earlier (each counts): line 6"));
+    assert_non_null(strstr(buf_text(&notes), "t: 1 line blank: line 8\n"));
     graph_release(&graph);
 }
 
