@@ -3,10 +3,28 @@
 
 #include "base/json.h"
 
+/* Millions of members are written: no printf for each. */
 static void line_begin(struct json_out *json)
 {
-    if (json->is_indented)
-        buf_addf(json->to, "\n%*s", (int)(2 * json->level), "");
+    if (!json->is_indented)
+        return;
+    size_t n_blanks = 2 * json->level;
+    buf_reserve(json->to, n_blanks + 1);
+    json->to->at[json->to->len] = '\n';
+    memset(json->to->at + json->to->len + 1, ' ', n_blanks);
+    json->to->len += n_blanks + 1;
+    json->to->at[json->to->len] = '\0';
+}
+
+static void u64_add(struct buf *out, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    buf_add(out, digits + at, sizeof(digits) - at);
 }
 
 void json_out_open(struct json_out *json, char bracket)
@@ -36,13 +54,15 @@ void json_out_element(struct json_out *json)
 void json_out_key(struct json_out *json, const char *key)
 {
     json_out_element(json);
-    buf_addf(json->to, json->is_indented ? "\"%s\": " : "\"%s\":", key);
+    buf_add_char(json->to, '"');
+    buf_add_text(json->to, key);
+    buf_add_text(json->to, json->is_indented ? "\": " : "\":");
 }
 
 void json_out_u64(struct json_out *json, const char *key, uint64_t value)
 {
     json_out_key(json, key);
-    buf_addf(json->to, "%lu", (unsigned long)value);
+    u64_add(json->to, value);
 }
 
 void json_out_double(struct json_out *json, const char *key, double value)

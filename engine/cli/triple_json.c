@@ -12,7 +12,14 @@ static const char *const places[] = {"head", "relation", "tail"};
 /* "train_head_label" of "train", "head", "_label". */
 static const char *key_of(char key[KEY_MAX], const char *prefix, size_t place, const char *suffix)
 {
-    snprintf(key, KEY_MAX, "%s%s%s%s", prefix, prefix[0] ? "_" : "", places[place], suffix);
+    const char *const pieces[] = {prefix, prefix[0] ? "_" : "", places[place], suffix};
+    char *at = key, *end = key + KEY_MAX - 1;
+    for (size_t i = 0; i < countof(pieces); i++) {
+        size_t len = MIN(strlen(pieces[i]), (size_t)(end - at));
+        memcpy(at, pieces[i], len);
+        at += len;
+    }
+    *at = '\0';
     return key;
 }
 
