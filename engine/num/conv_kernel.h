@@ -36,10 +36,12 @@ static inline void store(float *at, vec v)
 
 static inline float sum_of(vec v)
 {
-    float sum = 0;
-    for (int i = 0; i < LANES; i++)
-        sum += v[i];
-    return sum;
+    float at[LANES];
+    memcpy(at, &v, sizeof(at));
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            at[i] += at[i + half];
+    return at[0];
 }
 
 /* Not a number stays what it is. */
@@ -205,15 +207,21 @@ static inline void image_sums(const struct places *at, float (*weight)[CONV_FAST
     }
 }
 
+/* What is zero in these stays zero from sample to sample. */
+struct back_room {
+    struct filters filters;
+    float x[ROW_MAX], dx[ROW_MAX], dz[FILTERS][SPREAD_MAX];
+};
+
 /* One sample. d_weight and d_sum are added to. */
 static inline void conv_back_sample(const struct num_conv_back *op, const struct places *at,
-                                    struct filters *filters, size_t i, float *d_weight,
-                                    float *d_sum)
+                                    struct back_room *room, size_t i, float *d_weight, float *d_sum)
 {
-    float x[ROW_MAX], dx[ROW_MAX] = {0}, dz[FILTERS][SPREAD_MAX] = {0};
+    float *x = room->x, *dx = room->dx;
+    float(*dz)[SPREAD_MAX] = room->dz;
     size_t map = at->map_h * at->map_w;
     memcpy(x, (const float *)op->x + i * at->image, at->image * sizeof(float));
-    memset(x + at->image, 0, PAD * sizeof(float));
+    memset(dx, 0, (at->image + PAD) * sizeof(float));
     for (size_t f = 0; f < op->n_filters; f += FILTERS) {
         size_t n = MIN((size_t)FILTERS, op->n_filters - f);
         for (size_t j = 0; j < n; j++) {
@@ -225,7 +233,7 @@ static inline void conv_back_sample(const struct num_conv_back *op, const struct
         for (size_t k = 0; k < at->kernel; k += TAPS)
             weight_sums(at, x, dz, k, n, d_weight + f * at->kernel);
         if (op->dx)
-            image_sums(at, filters->weight + f, dz, dx);
+            image_sums(at, room->filters.weight + f, dz, dx);
     }
     if (op->dx)
         memcpy((float *)op->dx + i * at->image, dx, at->image * sizeof(float));
@@ -234,8 +242,8 @@ static inline void conv_back_sample(const struct num_conv_back *op, const struct
 static void conv_back(const struct num_conv_back *op)
 {
     struct places at = places_of(op->height, op->width, op->kernel_height, op->kernel_width);
-    struct filters filters;
-    filters_scale(&filters, op->weight, op->scale, op->n_filters, at.kernel);
+    struct back_room room = {0};
+    filters_scale(&room.filters, op->weight, op->scale, op->n_filters, at.kernel);
     for (size_t i = 0; i < op->n; i++) {
         float *d_weight = (float *)op->d_weight + i * op->d_weight_stride;
         float *d_sum = (float *)op->d_sum + i * op->d_sum_stride;
@@ -243,7 +251,7 @@ static void conv_back(const struct num_conv_back *op)
             memset(d_weight, 0, op->n_filters * at.kernel * sizeof(float));
         if (i == 0 || op->d_sum_stride)
             memset(d_sum, 0, op->n_filters * sizeof(float));
-        conv_back_sample(op, &at, &filters, i, d_weight, d_sum);
+        conv_back_sample(op, &at, &room, i, d_weight, d_sum);
     }
 }
 

@@ -42,6 +42,7 @@ ROOMS = {
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {
+    "cli": {"tracin", "conve", "num", "graph", "opt", "data", "tensor", "base"},
     "graph": {"base"},
     "num": {"base"},
     "conve": {"num", "graph", "tensor", "base"},
