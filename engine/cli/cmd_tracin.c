@@ -172,10 +172,36 @@ static int single_or_test(const struct tracin_request *ask, const struct app *ap
     return rc;
 }
 
+/* All of --test, or what a batch would take. */
+static int dry_run(const struct tracin_request *ask, const struct app *app,
+                   const struct kge_data *data, struct kge_models *models, int argc, char **argv,
+                   struct err *err)
+{
+    const struct proximity_opts filter = kge_filter_opts(&ask->filter);
+    cleanup_buf struct buf text = BUF_INIT;
+    cleanup_free size_t *places = NULL;
+    struct tracin_job job;
+    size_t n_places = 0;
+    int rc = places_find(ask, data, argc, argv, &places, &n_places, err);
+    if (rc)
+        return rc;
+    cleanup_free bool *lonely = xcalloc(n_places, sizeof(*lonely));
+    tracin_job_init(&job, app, data, models, places, n_places);
+    job.scene.top_k = (size_t)ask->top_k;
+    if (tracin_is_batch(ask) || ask->filter.n_hops > 0)
+        rc = tracin_job_filter(&job, &filter, lonely, err);
+    if (rc == 0)
+        rc = tracin_job_explain(&job, &text, err);
+    if (rc == 0)
+        rc = stdout_put(buf_str(&text), err);
+    tracin_job_release(&job);
+    return rc;
+}
+
 /* A batch whose filters alone are wanted needs no model. */
 static bool needs_models(const struct tracin_request *ask)
 {
-    return !(tracin_is_batch(ask) && ask->skip_tracin);
+    return ask->is_dry || !(tracin_is_batch(ask) && ask->skip_tracin);
 }
 
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
@@ -195,7 +221,9 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
         rc = kge_test_read(&data, ask->test_triples, ask->files.is_lenient, app, err);
     if (rc == 0 && needs_models(ask))
         rc = kge_models_open(&models, &ask->models, &data, app, err);
-    if (rc == 0 && tracin_is_batch(ask))
+    if (rc == 0 && ask->is_dry)
+        rc = dry_run(ask, app, &data, &models, argc, argv, err);
+    else if (rc == 0 && tracin_is_batch(ask))
         rc = tracin_batch_run(ask, app, &data, &models, err);
     else if (rc == 0 && ask->mode == MODE_SELF)
         rc = tracin_self_run(ask, &data, &models, err);
@@ -238,6 +266,8 @@ static const struct opt tracin_opts[] = {
      "tracin_test_N.json for each test triple, in the folder of --output, whose own name is not used",
      FIELD(per_triple)},
     {OPT_FLAG, 0, "force", NULL, "replace results that are there", FIELD(overwrite)},
+    {OPT_FLAG, 0, "dry-run", NULL,
+     "read everything, and print how it would be computed and in how much memory", FIELD(is_dry)},
     {OPT_FLAG, 'q', "quiet", NULL, "no talk on stderr, only errors", FIELD(quiet)},
     {OPT_HEADING, .help = "Batch: a filter and files for each test triple"},
     {OPT_PATH, 0, "test-triples", "FILE", "the test triples", FIELD(test_triples)},

@@ -121,6 +121,9 @@ int kge_data_read(struct kge_data *data, const struct kge_files *files, const st
         rc = dictionary_read(&data->entities, files->entity_to_id, files, app, err);
     if (rc == 0 && !makes_names)
         rc = dictionary_read(&data->relations, files->relation_to_id, files, app, err);
+    if (rc == 0 && makes_names)
+        say(app, "no dictionaries are given: names are numbered as they are first seen in %s",
+            files->train);
     if (rc == 0)
         rc = file_read_triples(data, &data->train, files->train, makes_names, files->is_lenient,
                                app, err);

@@ -7,6 +7,7 @@
 #include "graph/proximity.h"
 #include "opt/say.h"
 
+/* Zeros, but for kge_filter_defaults(). */
 struct kge_filter_ask {
     uint64_t n_hops, min_degree, path_length_max;
     bool no_preserve, on_paths;
@@ -79,3 +80,5 @@ MUST_CHECK int kge_filter_check(const struct kge_filter_ask *ask, const struct a
                                 struct err *err);
 /* As --n-hops and its like have it; n_hops 0 stands for the default. */
 struct proximity_opts kge_filter_opts(const struct kge_filter_ask *ask);
+/* The first option given that says how to filter, where it does not say that; NULL: none. */
+const char *kge_filter_option(const struct kge_filter_ask *ask);

@@ -219,3 +219,31 @@ int tracin_job_run(struct tracin_job *job, struct err *err)
         rc = influence_matrix_commit(job->matrix, err);
     return rc;
 }
+
+int tracin_job_explain(const struct tracin_job *job, struct buf *out, struct err *err)
+{
+    uint64_t n_pairs = 0;
+    size_t largest, n_together = stretch_len(job, 0, &largest);
+    char pairs[32], tiles[16], results[16];
+    struct tracin_plan plan;
+    struct tracin_opts opts = job->models->opts;
+    int rc = top_k_check(job, err);
+    opts.top_k = largest;
+    if (rc == 0)
+        rc = tracin_plan(job->models->checkpoints, job->models->n, &opts, n_together,
+                         job->data->train.n, &plan, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < job->n_tests; i++)
+        n_pairs += job->tests[i].train_indices ? job->tests[i].n_train_indices : job->data->train.n;
+    count_format(pairs, n_pairs);
+    size_format(tiles, plan.memory_bytes);
+    size_format(results, n_together * largest * sizeof(struct tracin_influence));
+    buf_addf(out, "%zu test triples, %zu training triples, %s pairs, %zu checkpoint%s\n",
+             job->n_tests, job->data->train.n, pairs, job->models->n, plural(job->models->n));
+    buf_addf(out, "%zu test triples at once, training triples in tiles of %zu, %u thread%s\n",
+             MIN(plan.tests_at_once, n_together), plan.train_tile, plan.n_threads,
+             plural(plan.n_threads));
+    buf_addf(out, "memory: %s for tiles, up to %s for results, and the model\n", tiles, results);
+    return 0;
+}

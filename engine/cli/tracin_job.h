@@ -54,5 +54,7 @@ MUST_CHECK int tracin_job_share(struct tracin_job *job, const char *path, enum i
                                 struct err *err);
 /* Computes, and puts the files in place: each test triple's own as soon as it is done. */
 MUST_CHECK int tracin_job_run(struct tracin_job *job, struct err *err);
+/* How it would be computed, in a few lines. */
+MUST_CHECK int tracin_job_explain(const struct tracin_job *job, struct buf *out, struct err *err);
 /* "(cat, eats, mouse)", for messages. */
 void tracin_triple_format(const struct kge_data *data, struct triple triple, struct buf *out);

@@ -77,6 +77,11 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
         return fail(err, ERR_USAGE, "--output-per-triple goes with --mode test");
     if (ask->test_indices && ask->mode != MODE_SINGLE)
         return fail(err, ERR_USAGE, "--test-indices goes with --mode single");
+    if (ask->filter.n_hops == 0 && kge_filter_option(&ask->filter))
+        return fail(err, ERR_USAGE, "%s is about the proximity filter: --n-hops N is needed",
+                    kge_filter_option(&ask->filter));
+    if (ask->mode == MODE_SELF && ask->is_dry)
+        return fail(err, ERR_USAGE, "--dry-run is not for --mode self");
     if (ask->mode == MODE_SELF && (ask->csv_output || ask->top_k || ask->filter.n_hops))
         return fail(err, ERR_USAGE,
                     "--mode self scores every training triple: leave --csv-output, --top-k and "

@@ -31,7 +31,7 @@ struct tracin_request {
     uint64_t max_test_triples, top_k;
     enum tracin_order order;
     const char *output, *csv_output;
-    bool per_triple, overwrite, quiet;
+    bool per_triple, overwrite, is_dry, quiet;
     /* a batch */
     const char *test_triples, *output_dir;
     uint64_t start_index, max_triples;

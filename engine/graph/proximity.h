@@ -3,12 +3,13 @@
  * Which training triples are near a test triple: only those are then scored. Their influence is the same as
  * without the filter.
  *
- * Let H and T be the entities within n_hops of the test triple's head and of its tail, and let both triples'
- * ends be among the entities that are kept, which are the intersection of H and T and the two ends. The
- * candidates are the edges between two entities of H and those between two of T. An edge whose ends are both
- * kept is kept if it touches an end of the test triple (unless no_preserve), or if one of its entities has at
- * least min_degree candidates; with on_paths only if, from one of its entities to the other, the distance from
- * the head does not shrink and that to the tail does not grow, both known. All triples of an edge are kept.
+ * Let H and T be the entities within n_hops of the test triple's head and of its tail. Entities in both are kept,
+ * and so are the two ends. Candidates are the edges between two entities of H and those between two of T. A
+ * candidate between kept entities is kept if it touches an end of the test triple (unless no_preserve), or if one
+ * of its entities has at least min_degree candidates; with on_paths only if also, from one of its entities to the
+ * other, the distance from the head does not shrink and that to the tail does not grow, both known. All triples
+ * of a kept edge are kept.
+ *
  * This is the definition of TiePin's filter with PyTorch Geometric.
  */
 #pragma once

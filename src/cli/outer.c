@@ -2,6 +2,7 @@
 #include "cli/outer.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -33,6 +34,9 @@ int outer_verb_run(const struct app *app, char **argv, struct err *err)
         return 0;
     cleanup_free char *name = xasprintf("muster-%s", argv[0]);
     cleanup_free char *beside = program_find_beside(app->self_path, name);
+    /* What is ignored stays so in the program, and one in a pipe would not end with its reader. */
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     if (beside)
         execv(beside, argv);
     else

@@ -88,7 +88,9 @@ refused() {
     refused 2 "each test triple has files of its own" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out -o out.json
     refused 2 "--max-total-path-length goes with --path-filtering" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
         --n-hops 2 --max-total-path-length 3
-    refused 2 "expected pyg, found 'igraph'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --filter-method igraph
+    refused 2 "expected pyg, found 'igraph'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --n-hops 2 --filter-method igraph
+    refused 2 "--min-degree is about the proximity filter: --n-hops N is needed" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
+        -o out.json --min-degree 2
     refused 2 "--label-smoothing goes with --loss one-vs-all" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --label-smoothing 0.1
     refused 2 "leave --csv-output and --top-k out" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.npy --top-k 3
     refused 2 "unexpected operand 'extra'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json extra
@@ -150,6 +152,17 @@ refused() {
     refused 2 "an array is written out of order" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o device.npy
     touch file
     refused 1 "file" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir file
+}
+
+@test "a dry run says what would be computed, and writes nothing" {
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --dry-run
+    ended_with 0
+    says "3 test triples, 12 training triples, 36 pairs, 1 checkpoint" "memory: "
+    [ ! -e out.json ]
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --dry-run --n-hops 1
+    ended_with 0
+    says "3 test triples, 12 training triples, 6 pairs"
+    [ ! -e out ]
 }
 
 @test "check compares with gradients written out in full" {

@@ -57,6 +57,17 @@ greeter() {
     says "run muster-greet: Permission denied"
 }
 
+@test "signals that muster ignores are as they were for the program" {
+    lone_muster
+    printf '#!/bin/sh\nyes | head -1\ngrep SigIgn /proc/self/status\n' >path/muster-greet
+    chmod +x path/muster-greet
+    PATH=$PWD/path:$PATH run prefix/bin/muster greet
+    says "y"
+    ignored=$((16#$(sed -n 's/^SigIgn:[^0-9a-f]*//p' <<<"$output")))
+    [ $((ignored >> 12 & 1)) -eq 0 ]
+    [ $((ignored >> 24 & 1)) -eq 0 ]
+}
+
 @test "muster's own helpers and paths are no verbs" {
     lone_muster
     cp "$(dirname "$MUSTER")/muster-guard" prefix/bin/
