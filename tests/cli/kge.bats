@@ -179,6 +179,23 @@ refused() {
     ended_with 2
 }
 
+@test "eval prints a table, and refuses what it cannot rank" {
+    run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt
+    ended_with 0
+    says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both "
+    run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --tails-only --raw --ties pessimistic
+    ended_with 0
+    says_not "heads"
+    kge eval "${MODEL[@]}" "${DATA[@]}"
+    ended_with 2
+    says "--model-path and --test are needed"
+    kge eval --model-path other_size.pt "${DATA[@]}" --test test.txt
+    ended_with 65
+    kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --ties worst
+    ended_with 2
+    says "expected mean, pessimistic or optimistic, found 'worst'"
+}
+
 @test "filter keeps what is near a test triple, in the order of the file" {
     kge filter "${DATA[@]}" --test test.txt --n-hops 1 --min-degree 1 -o near.txt
     ended_with 0

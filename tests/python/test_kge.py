@@ -8,6 +8,7 @@ import array
 import csv
 import json
 import pathlib
+import random
 import re
 import struct
 import subprocess
@@ -304,7 +305,59 @@ def a_test_triple_with_nothing_near_it_is_told_and_the_others_are_done():
     assert not pathlib.Path("x.json").exists()
 
 
-CHECKS = [mode_test_is_one_object_without_labels, top_k_and_learning_rates_are_said, checkpoints_are_summed,
+def scores_of_all_tails(head, relation):
+    """ConvE in evaluation mode, written down number by number."""
+    weights = {name: struct.unpack(f"<{len(tensor.storage.data) // 4}f", tensor.storage.data)
+               for name, tensor in tiny_kge.state(len(ENTITIES), len(RELATIONS), random.Random(1)).items() if "batches" not in name}
+    height, width, filters = tiny_kge.HEIGHT, tiny_kge.WIDTH, tiny_kge.FILTERS
+    dim = height * width
+
+    def norm(name, channel, value):
+        weight, bias, mean, var = (weights[f"{name}.{part}"][channel] for part in ("weight", "bias", "running_mean", "running_var"))
+        return (value - mean) / (var + 1e-5) ** 0.5 * weight + bias
+
+    def row(table, index):
+        return weights[table][index * dim:(index + 1) * dim]
+
+    h, r = row("entity_embeddings.weight", head), row("relation_embeddings.weight", relation)
+    image = [[norm("bn0", 0, value) for value in h[i * width:(i + 1) * width] + r[i * width:(i + 1) * width]] for i in range(height)]
+    features = []
+    for f in range(filters):
+        kernel = weights["conv1.weight"][f * 9:(f + 1) * 9]
+        for i in range(height - 2):
+            for j in range(2 * width - 2):
+                value = sum(kernel[3 * a + b] * image[i + a][j + b] for a in range(3) for b in range(3)) + weights["conv1.bias"][f]
+                features.append(max(0.0, norm("bn1", f, value)))
+    x = []
+    for out in range(dim):
+        line = weights["fc.weight"][out * len(features):(out + 1) * len(features)]
+        x.append(max(0.0, norm("bn2", out, sum(a * b for a, b in zip(line, features, strict=True)) + weights["fc.bias"][out])))
+    return [sum(a * b for a, b in zip(x, row("entity_embeddings.weight", tail))) for tail in range(len(ENTITIES))]
+
+
+def eval_ranks_as_a_slow_model_does():
+    table = {(h, r): scores_of_all_tails(h, r) for h in range(len(ENTITIES)) for r in range(len(RELATIONS))}
+    true = set(TRAIN) | set(TEST) | {(1, 0, 4)}
+    pathlib.Path("valid.txt").write_text(tiny_kge.triples([(1, 0, 4)]), encoding="utf-8")
+    ranks = {"tails": [], "heads": []}
+    for h, r, t in TEST:
+        for side, others in (("tails", [(h, r, e) for e in range(len(ENTITIES))]), ("heads", [(e, r, t) for e in range(len(ENTITIES))])):
+            ranks[side].append(1 + sum(table[a, b][c] > table[h, r][t] for a, b, c in others if (a, b, c) not in true))
+    ranks["both"] = ranks["tails"] + ranks["heads"]
+    assert len(set(ranks["both"])) > 2
+    done = subprocess.run([MUSTER, "kge", "eval", *DATA, "--test", "test.txt", "--valid", "valid.txt", "--json"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["side"] for line in lines] == ["tails", "heads", "both"]
+    for line in lines:
+        mine = ranks[line["side"]]
+        expected = {"n": len(mine), "mrr": sum(1 / rank for rank in mine) / len(mine), "mean_rank": sum(mine) / len(mine),
+                    **{f"hits_at_{k}": sum(rank <= k for rank in mine) / len(mine) for k in (1, 3, 10)}}
+        assert all(abs(line[key] - value) < 1e-9 for key, value in expected.items()), (line, expected)
+
+
+CHECKS = [eval_ranks_as_a_slow_model_does, mode_test_is_one_object_without_labels, top_k_and_learning_rates_are_said, checkpoints_are_summed,
           mode_single_is_an_array_with_labels, without_label_files_labels_are_the_names, output_per_triple_is_a_file_each,
           json_lines_have_an_influence_each, mode_self_is_sorted_from_the_largest, the_filter_leaves_scores_alone,
           a_batch_writes_what_the_driver_writes, a_batch_goes_on_with_what_is_missing_or_cut_off,
