@@ -115,12 +115,14 @@ struct num_conv {
  * Its gradients, where z is what scale multiplies, less the scale:
  *   dz = dy where y > 0 (all of it where y is NULL)
  *   d_weight[f,k] = sum over places of dz[f] x,  d_sum[f] = sum of dz[f],  dx = sum over f of scale[f] weight[f] dz[f]
- * Both sums are of one sample and lie `stride` apart, or of all samples with stride 0. dx may be NULL.
+ * Both sums are of one sample and lie `stride` apart, or of all samples with stride 0. dx may be NULL. Sample i's y is
+ * row y_rows[i], or i where that is NULL.
  */
 struct num_conv_back {
     enum num_dtype dtype;
     size_t n, height, width, n_filters, kernel_height, kernel_width;
     const void *x, *weight, *scale, *y, *dy;
+    const uint32_t *y_rows;
     void *d_weight, *d_sum, *dx;
     size_t d_weight_stride, d_sum_stride;
 };

@@ -219,16 +219,17 @@ static inline void conv_back_sample(const struct num_conv_back *op, const struct
 {
     float *x = room->x, *dx = room->dx;
     float(*dz)[SPREAD_MAX] = room->dz;
-    size_t map = at->map_h * at->map_w;
+    size_t map = at->map_h * at->map_w, y_row = op->y_rows ? op->y_rows[i] : i;
     memcpy(x, (const float *)op->x + i * at->image, at->image * sizeof(float));
     memset(dx, 0, (at->image + PAD) * sizeof(float));
     for (size_t f = 0; f < op->n_filters; f += FILTERS) {
         size_t n = MIN((size_t)FILTERS, op->n_filters - f);
         for (size_t j = 0; j < n; j++) {
             size_t from = (i * op->n_filters + f + j) * map;
+            size_t y_from = (y_row * op->n_filters + f + j) * map;
             d_sum[f + j] +=
                 dz_spread(at, (const float *)op->dy + from,
-                          op->y ? (const float *)op->y + from : NULL, dz[j] + at->offset_last);
+                          op->y ? (const float *)op->y + y_from : NULL, dz[j] + at->offset_last);
         }
         for (size_t k = 0; k < at->kernel; k += TAPS)
             weight_sums(at, x, dz, k, n, d_weight + f * at->kernel);

@@ -116,7 +116,8 @@ static void KERNEL(conv_back_one)(const struct num_conv_back *op, size_t i, size
     size_t out_h = op->height - op->kernel_height + 1, out_w = op->width - op->kernel_width + 1;
     size_t kernel = op->kernel_height * op->kernel_width, map = out_h * out_w;
     const REAL *dy = (const REAL *)op->dy + (i * op->n_filters + f) * map;
-    const REAL *y = op->y ? (const REAL *)op->y + (i * op->n_filters + f) * map : NULL;
+    size_t y_row = op->y_rows ? op->y_rows[i] : i;
+    const REAL *y = op->y ? (const REAL *)op->y + (y_row * op->n_filters + f) * map : NULL;
     const REAL *x = (const REAL *)op->x + i * op->height * op->width;
     REAL *dx = op->dx ? (REAL *)op->dx + i * op->height * op->width : NULL;
     const REAL *weight = (const REAL *)op->weight + f * kernel;

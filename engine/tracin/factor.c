@@ -132,14 +132,14 @@ size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n)
 void factors_init(struct factors *factors, const struct factor_plan *plan, size_t n_max)
 {
     struct room rooms[ROOMS_MAX];
-    *factors = (struct factors){0};
+    *factors = (struct factors){.features_row = xcalloc(n_max, sizeof(uint32_t))};
     rooms_make(plan, rooms, factors_rooms(factors, plan, rooms), n_max);
 }
 
 void factors_release(struct factors *f)
 {
     void *arrays[] = {f->du,    f->features, f->small,  f->head, f->relation,
-                      f->slope, f->tail,     f->slopes, f->x};
+                      f->slope, f->tail,     f->slopes, f->x,    f->features_row};
     for (size_t i = 0; i < countof(arrays); i++)
         free(arrays[i]);
     *f = (struct factors){0};
@@ -172,6 +172,7 @@ struct job {
     const struct triple *triples;
     size_t n, first; /* row in factors */
     struct factors *factors;
+    const uint32_t *features_row; /* of each triple, counted from the job's first */
 };
 
 /* From the first row of the job. */
@@ -417,6 +418,7 @@ static void convolution_back(const struct job *job)
                            .weight = w->at[PARAM_CONV_WEIGHT],
                            .scale = s->scale,
                            .y = rows_at(job, job->factors->features, conve_n_features(shape)),
+                           .y_rows = job->features_row,
                            .dy = s->d_features,
                            .d_weight = s->sums,
                            .d_sum = s->d_sum,
@@ -472,22 +474,88 @@ static void deep_back(const struct job *job)
                          rows_at(job, job->factors->relation, dim));
 }
 
+/* ---- what is shared ---- */
+
+/* The first triple of each head and relation; its number of rows. */
+static size_t rows_share(const struct triple *triples, size_t n, struct triple *firsts,
+                         uint32_t *features_row)
+{
+    size_t n_rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct triple *last = n_rows ? &firsts[n_rows - 1] : NULL;
+        if (!last || last->head != triples[i].head || last->relation != triples[i].relation)
+            firsts[n_rows++] = triples[i];
+        features_row[i] = (uint32_t)(n_rows - 1);
+    }
+    return n_rows;
+}
+
+/* From a row each to a row a triple, in place: rows only move down. */
+static void rows_spread(const struct job *job, void *at, size_t width)
+{
+    size_t bytes = width * num_bytes(job->plan->dtype);
+    for (size_t i = job->n; i > 0; i--)
+        if (job->features_row[i - 1] != i - 1)
+            memcpy((char *)at + (i - 1) * bytes, (char *)at + job->features_row[i - 1] * bytes,
+                   bytes);
+}
+
+/* Everything up to x, once for each head and relation. */
+static void x_compute_shared(const struct job *job, const struct triple *firsts, size_t n_rows)
+{
+    struct job once = *job;
+    size_t dim = conve_dim(&job->plan->shape), image = conve_image_size(&job->plan->shape);
+    once.triples = firsts;
+    once.n = n_rows;
+    features_compute(&once);
+    x_compute(&once);
+    rows_spread(job, job->scratch->image, image);
+    rows_spread(job, job->scratch->normed, image);
+    rows_spread(job, job->scratch->u, dim);
+    rows_spread(job, job->scratch->x, dim);
+}
+
+/* From x on each triple is by itself. */
+static void gradients_compute(const struct job *job)
+{
+    /* What scores are made of, as a pass has it. */
+    struct conve_pass pass = {.be = job->be,
+                              .weights = job->weights,
+                              .triples = job->triples,
+                              .n = job->n,
+                              .x = job->scratch->x};
+    if (job->plan->is_all)
+        loss_of_all(job, &pass);
+    else
+        loss_of_tail(job, &pass);
+    norm_backward(job, NORM_BN2, job->scratch->u, job->scratch->x, job->scratch->d);
+    du_keep(job);
+    if (job->plan->is_deep)
+        deep_back(job);
+}
+
 void factors_compute(const struct num_backend *be, const struct factor_plan *plan,
                      const struct conve_weights *weights, struct factor_scratch *scratch,
                      struct factors *factors, size_t at, size_t n)
 {
-    struct job job = {be, plan, weights, scratch, factors->triples + at, n, at, factors};
+    struct job job = {be, plan, weights, scratch, factors->triples + at, n, at, factors, NULL};
+    for (size_t i = at; i < at + n; i++)
+        factors->features_row[i] = (uint32_t)i;
     features_compute(&job);
     x_compute(&job);
-    /* What scores are made of, as a pass has it. */
-    struct conve_pass pass = {
-        .be = be, .weights = weights, .triples = job.triples, .n = n, .x = scratch->x};
-    if (plan->is_all)
-        loss_of_all(&job, &pass);
-    else
-        loss_of_tail(&job, &pass);
-    norm_backward(&job, NORM_BN2, scratch->u, scratch->x, scratch->d);
-    du_keep(&job);
-    if (plan->is_deep)
-        deep_back(&job);
+    gradients_compute(&job);
+}
+
+void factors_compute_shared(const struct num_backend *be, const struct factor_plan *plan,
+                            const struct conve_weights *weights, struct factor_scratch *scratch,
+                            struct factors *factors)
+{
+    size_t n = factors->n;
+    struct triple *firsts = xmalloc(n * sizeof(*firsts));
+    struct job job = {
+        be, plan, weights, scratch, factors->triples, n, 0, factors, factors->features_row};
+    factors->n_features = rows_share(job.triples, n, firsts, factors->features_row);
+    x_compute_shared(&job, firsts, factors->n_features);
+    gradients_compute(&job);
+    free(firsts);
 }

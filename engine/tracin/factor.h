@@ -30,10 +30,14 @@ struct factor_plan {
 void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
                       const struct tracin_opts *opts);
 
-/* Of up to n_max triples, rows of n; NULL what the plan does not need. */
+/*
+ * Of up to n_max triples, rows of n; NULL what the plan does not need. Up to x a triple is its head and relation, so
+ * features may be shared.
+ */
 struct factors {
     const struct triple *triples;
-    size_t n;
+    size_t n, n_features; /* rows */
+    uint32_t *features_row;
     void *du, *features, *small, *head, *relation;
     void *slope, *tail; /* c, and c x */
     void *slopes, *x;   /* one vs all */
@@ -54,10 +58,14 @@ void factor_scratch_init(struct factor_scratch *scratch, const struct factor_pla
                          size_t n_max);
 void factor_scratch_release(struct factor_scratch *scratch);
 
-/* Rows [at, at + n) of factors; triples stay the caller's, and are those of all rows. */
+/* Rows [at, at + n) of factors, none shared: n_features is the caller's n. Triples stay the caller's. */
 void factors_compute(const struct num_backend *be, const struct factor_plan *plan,
                      const struct conve_weights *weights, struct factor_scratch *scratch,
                      struct factors *factors, size_t at, size_t n);
+/* All rows. Neighbours of one head and relation share what depends on these alone. */
+void factors_compute_shared(const struct num_backend *be, const struct factor_plan *plan,
+                            const struct conve_weights *weights, struct factor_scratch *scratch,
+                            struct factors *factors);
 
 /* ---- products ---- */
 

@@ -41,12 +41,9 @@ static void gram(const struct pairs *p, size_t len, double alpha, const void *a,
                        });
 }
 
-/* out += learning_rate (a . a') (b . b') */
-static void product_of_grams(const struct pairs *p, size_t a_len, const void *a,
-                             const void *a_train, size_t b_len, const void *b, const void *b_train)
+/* out += learning_rate first second, element by element */
+static void add_product(const struct pairs *p)
 {
-    gram(p, a_len, 1, a, a_train, 0, p->scratch->first);
-    gram(p, b_len, 1, b, b_train, 0, p->scratch->second);
     p->be->multiply(p->be, &(struct num_multiply){
                                .dtype = p->plan->dtype,
                                .n = p->tests->n * p->train->n,
@@ -56,6 +53,35 @@ static void product_of_grams(const struct pairs *p, size_t a_len, const void *a,
                                .b = p->scratch->second,
                                .y = p->out,
                            });
+}
+
+/* (a . a') (du . du'), where training triples that share a row of features share its product too. */
+static void fc_weight(const struct pairs *p)
+{
+    const struct factors *train = p->train;
+    size_t dim = conve_dim(&p->plan->shape), n_features = conve_n_features(&p->plan->shape);
+    bool is_shared = train->n_features < train->n;
+    struct pairs rows = *p;
+    struct factors shared = *train;
+    shared.n = train->n_features;
+    rows.train = &shared;
+    void *grams = is_shared ? p->scratch->second : p->scratch->first;
+    gram(&rows, n_features, 1, p->tests->features, train->features, 0, grams);
+    for (size_t i = 0; is_shared && i < p->tests->n; i++)
+        p->be->rows(p->be, &(struct num_rows){
+                               .dtype = p->plan->dtype,
+                               .n = train->n,
+                               .pieces = 1,
+                               .len = 1,
+                               .from = num_at(p->plan->dtype, grams, i * train->n_features),
+                               .from_stride = 1,
+                               .from_ids = train->features_row,
+                               .ids_stride = 1,
+                               .to = num_at(p->plan->dtype, p->scratch->first, i * train->n),
+                               .to_stride = 1,
+                           });
+    gram(p, dim, 1, p->tests->du, train->du, 0, p->scratch->second);
+    add_product(p);
 }
 
 static bool have_common(const struct pairs *p, const uint32_t *test_ids, const uint32_t *train_ids)
@@ -107,9 +133,6 @@ static void heads_meet_all(const struct pairs *p)
     const struct factors *tests = p->tests, *train = p->train;
     enum num_dtype dtype = p->plan->dtype;
     size_t dim = conve_dim(&p->plan->shape), n_entities = p->plan->shape.n_entities;
-    struct num_multiply multiply = {dtype, tests->n * train->n, p->learning_rate,
-                                    1,     p->scratch->first,   p->scratch->second,
-                                    p->out};
     struct num_rows op = {.dtype = dtype,
                           .n = train->n,
                           .pieces = 1,
@@ -123,7 +146,7 @@ static void heads_meet_all(const struct pairs *p)
         op.to = num_at(dtype, p->scratch->second, i * train->n);
         p->be->rows(p->be, &op);
     }
-    p->be->multiply(p->be, &multiply);
+    add_product(p);
     gram(p, dim, 1, tests->x, train->head, 0, p->scratch->first);
     op.from_stride = 1;
     op.from_ids = &train->triples->head;
@@ -132,7 +155,7 @@ static void heads_meet_all(const struct pairs *p)
         op.to = num_at(dtype, p->scratch->second, i * train->n);
         p->be->rows(p->be, &op);
     }
-    p->be->multiply(p->be, &multiply);
+    add_product(p);
 }
 
 static void entities_of_all(const struct pairs *p)
@@ -140,7 +163,9 @@ static void entities_of_all(const struct pairs *p)
     const struct factors *tests = p->tests, *train = p->train;
     size_t dim = conve_dim(&p->plan->shape), n_entities = p->plan->shape.n_entities;
     if (p->plan->has_entity) {
-        product_of_grams(p, n_entities, tests->slopes, train->slopes, dim, tests->x, train->x);
+        gram(p, n_entities, 1, tests->slopes, train->slopes, 0, p->scratch->first);
+        gram(p, dim, 1, tests->x, train->x, 0, p->scratch->second);
+        add_product(p);
         heads_meet_all(p);
     }
     if (p->plan->has_bias)
@@ -154,8 +179,7 @@ void factors_product(const struct num_backend *be, const struct factor_plan *pla
     struct pairs p = {be, plan, learning_rate, tests, train, scratch, out};
     size_t dim = conve_dim(&plan->shape);
     if (plan->has_fc_weight)
-        product_of_grams(&p, conve_n_features(&plan->shape), tests->features, train->features, dim,
-                         tests->du, train->du);
+        fc_weight(&p);
     if (plan->n_small)
         gram(&p, plan->n_small, learning_rate, tests->small, train->small, 1, out);
     if (plan->has_relation)
@@ -180,8 +204,9 @@ struct selves {
     double *out;
 };
 
-/* at[i] = a_i . b_i */
-static void self_dots(const struct selves *s, size_t len, const void *a, const void *b, void *at)
+/* at[i] = a_i . b_i; rows: where a_i and b_i are, or NULL. */
+static void self_dots(const struct selves *s, size_t len, const void *a, const void *b,
+                      const uint32_t *rows, void *at)
 {
     memset(at, 0, s->factors->n * num_bytes(s->plan->dtype));
     s->be->dots(s->be, &(struct num_dots){
@@ -192,6 +217,9 @@ static void self_dots(const struct selves *s, size_t len, const void *a, const v
                            .b = b,
                            .a_stride = len,
                            .b_stride = len,
+                           .a_ids = rows,
+                           .b_ids = rows,
+                           .ids_stride = 1,
                            .out = at,
                        });
 }
@@ -203,16 +231,16 @@ static double self_get(const struct selves *s, const void *at, size_t i)
 
 static void self_add(const struct selves *s, size_t len, const void *a)
 {
-    self_dots(s, len, a, a, s->first);
+    self_dots(s, len, a, a, NULL, s->first);
     for (size_t i = 0; i < s->factors->n; i++)
         s->out[i] += s->learning_rate * self_get(s, s->first, i);
 }
 
 static void self_add_product(const struct selves *s, size_t a_len, const void *a, size_t b_len,
-                             const void *b)
+                             const void *b, const uint32_t *b_rows)
 {
-    self_dots(s, a_len, a, a, s->first);
-    self_dots(s, b_len, b, b, s->second);
+    self_dots(s, a_len, a, a, NULL, s->first);
+    self_dots(s, b_len, b, b, b_rows, s->second);
     for (size_t i = 0; i < s->factors->n; i++)
         s->out[i] += s->learning_rate * self_get(s, s->first, i) * self_get(s, s->second, i);
 }
@@ -222,7 +250,8 @@ static void self_add_meeting(const struct selves *s)
 {
     const struct factors *f = s->factors;
     size_t n_entities = s->plan->shape.n_entities;
-    self_dots(s, conve_dim(&s->plan->shape), f->head, s->plan->is_all ? f->x : f->tail, s->first);
+    self_dots(s, conve_dim(&s->plan->shape), f->head, s->plan->is_all ? f->x : f->tail, NULL,
+              s->first);
     for (size_t i = 0; i < f->n; i++) {
         double weight = f->triples[i].head == f->triples[i].tail ? 1 : 0;
         if (s->plan->is_all)
@@ -238,7 +267,8 @@ void factors_self(const struct num_backend *be, const struct factor_plan *plan,
     size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
     s.second = num_at(plan->dtype, scratch, factors->n);
     if (plan->has_fc_weight)
-        self_add_product(&s, dim, factors->du, conve_n_features(&plan->shape), factors->features);
+        self_add_product(&s, dim, factors->du, conve_n_features(&plan->shape), factors->features,
+                         factors->features_row);
     if (plan->n_small)
         self_add(&s, plan->n_small, factors->small);
     if (plan->has_relation)
@@ -246,7 +276,7 @@ void factors_self(const struct num_backend *be, const struct factor_plan *plan,
     if (plan->has_entity) {
         self_add(&s, dim, factors->head);
         if (plan->is_all)
-            self_add_product(&s, n_entities, factors->slopes, dim, factors->x);
+            self_add_product(&s, n_entities, factors->slopes, dim, factors->x, NULL);
         else
             self_add(&s, dim, factors->tail);
         self_add_meeting(&s);

@@ -4,6 +4,7 @@
  * computes a tile's factors and its products with all tests, and tiles are handed over in order.
  */
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/xalloc.h"
@@ -33,7 +34,11 @@ struct run {
     struct conve_weights *weights; /* by checkpoint */
     const struct triple *train;
     size_t n_train;
-    const uint32_t *used; /* the training triples that any test of the block wants; NULL: all */
+    /*
+     * The training triples that any test of the block wants, those of one head and relation next to each other: they
+     * share half of the work. NULL: all as they come, for sinks that take rows.
+     */
+    const uint32_t *used;
     size_t n_used;
     const struct tracin_sink *sink;
     struct bench *benches; /* by thread */
@@ -46,7 +51,6 @@ struct run {
     struct factors *test_factors; /* by checkpoint */
     struct topk *tops;
     double *selves;
-    size_t *cursors; /* in a test's train_indices */
 };
 
 /* ---- a tile ---- */
@@ -70,11 +74,23 @@ static void tile_make(void *context, unsigned thread, size_t tile)
     bench->factors.n = bench->n;
     memset(bench->out, 0, run->n_tests * bench->n * num_bytes(run->plan.dtype));
     for (size_t c = 0; c < run->n_checkpoints; c++) {
-        factors_compute(run->be, &run->plan, &run->weights[c], &bench->scratch, &bench->factors, 0,
-                        bench->n);
+        factors_compute_shared(run->be, &run->plan, &run->weights[c], &bench->scratch,
+                               &bench->factors);
         factors_product(run->be, &run->plan, run->checkpoints[c].learning_rate,
                         &run->test_factors[c], &bench->factors, &bench->product, bench->out);
     }
+}
+
+static int by_index(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+static bool is_left_out(const struct tracin_test *test, uint32_t index)
+{
+    return test->train_indices &&
+           !bsearch(&index, test->train_indices, test->n_train_indices, sizeof(index), by_index);
 }
 
 /* Row `test` as doubles, what its filter leaves out as NaN. */
@@ -82,7 +98,6 @@ static int row_read(struct run *run, struct bench *bench, size_t test, struct er
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
     const char *row = num_at(run->plan.dtype, bench->out, test * bench->n);
-    size_t *cursor = &run->cursors[test];
     for (size_t i = 0; i < bench->n; i++) {
         double value = run->plan.dtype == NUM_F64 ? ((const double *)(const void *)row)[i]
                                                   : (double)((const float *)(const void *)row)[i];
@@ -91,13 +106,7 @@ static int row_read(struct run *run, struct bench *bench, size_t test, struct er
                         "the influence of training triple %u on test triple %zu is %g: the model's "
                         "numbers are too large for this precision",
                         bench->index[i], run->first_test + test, value);
-        bench->row[i] = value;
-        if (!of->train_indices)
-            continue;
-        while (*cursor < of->n_train_indices && of->train_indices[*cursor] < bench->index[i])
-            ++*cursor;
-        if (*cursor == of->n_train_indices || of->train_indices[*cursor] != bench->index[i])
-            bench->row[i] = NAN;
+        bench->row[i] = is_left_out(of, bench->index[i]) ? (double)NAN : value;
     }
     return 0;
 }
@@ -153,19 +162,23 @@ static size_t n_wanted(const struct run *run, size_t test)
     return of->train_indices ? of->n_train_indices : run->n_train;
 }
 
-static int by_index(const void *a, const void *b)
+static int by_head_and_relation(const void *a, const void *b, void *train)
 {
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    return (left > right) - (left < right);
+    const struct triple *left = (const struct triple *)train + *(const uint32_t *)a;
+    const struct triple *right = (const struct triple *)train + *(const uint32_t *)b;
+    if (left->head != right->head)
+        return left->head > right->head ? 1 : -1;
+    if (left->relation != right->relation)
+        return left->relation > right->relation ? 1 : -1;
+    return by_index(a, b);
 }
 
-/* The training triples that the block's tests want; whoever wants rows gets whole ones. free() it. */
-static uint32_t *used_new(const struct run *run, size_t *n_used)
+/* Ascending, each once; NULL if a test wants all. */
+static uint32_t *union_new(const struct run *run, size_t *n_used)
 {
     size_t n = 0;
-    *n_used = run->n_train;
     for (size_t test = 0; test < run->n_tests; test++) {
-        if (!run->tests[run->first_test + test].train_indices || run->sink->row)
+        if (!run->tests[run->first_test + test].train_indices)
             return NULL;
         n += n_wanted(run, test);
     }
@@ -181,6 +194,22 @@ static uint32_t *used_new(const struct run *run, size_t *n_used)
     for (size_t i = 0; i < n; i++)
         if (i == 0 || used[i] != used[i - 1])
             used[(*n_used)++] = used[i];
+    return used;
+}
+
+/* free() it. */
+static uint32_t *used_new(const struct run *run, size_t *n_used)
+{
+    *n_used = run->n_train;
+    if (run->sink->row)
+        return NULL;
+    uint32_t *used = union_new(run, n_used);
+    if (!used) {
+        used = xmalloc(run->n_train * sizeof(*used));
+        for (size_t i = 0; i < run->n_train; i++)
+            used[i] = (uint32_t)i;
+    }
+    qsort_r(used, *n_used, sizeof(*used), by_head_and_relation, (void *)(uintptr_t)run->train);
     return used;
 }
 
@@ -213,11 +242,10 @@ static int block_run(struct run *run, struct err *err)
     size_t tile = run->cut.train_tile;
     for (size_t test = 0; test < run->n_tests; test++) {
         run->test_triples[test] = run->tests[run->first_test + test].triple;
-        run->cursors[test] = 0;
     }
     for (size_t c = 0; c < run->n_checkpoints; c++) {
         run->test_factors[c].triples = run->test_triples;
-        run->test_factors[c].n = run->n_tests;
+        run->test_factors[c].n = run->test_factors[c].n_features = run->n_tests;
     }
     struct crew_work work = {run, (run->n_tests + tile - 1) / tile, tests_make, NULL};
     int rc = crew_run(run->cut.n_threads, &work, err);
@@ -267,7 +295,6 @@ static void run_init(struct run *run)
     }
     run->test_triples = xcalloc(run->cut.tests_at_once, sizeof(*run->test_triples));
     run->selves = xcalloc(run->cut.tests_at_once, sizeof(*run->selves));
-    run->cursors = xcalloc(run->cut.tests_at_once, sizeof(*run->cursors));
     benches_init(run);
 }
 
@@ -286,8 +313,8 @@ static void run_release(struct run *run)
         for (size_t a = 0; a < countof(arrays); a++)
             free(arrays[a]);
     }
-    void *arrays[] = {run->weights, run->test_factors, run->test_triples, run->selves,
-                      run->cursors, run->benches,      run->tops};
+    void *arrays[] = {run->weights, run->test_factors, run->test_triples,
+                      run->selves,  run->benches,      run->tops};
     for (size_t a = 0; a < countof(arrays); a++)
         free(arrays[a]);
 }

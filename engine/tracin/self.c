@@ -44,8 +44,8 @@ static void tile_make(void *context, unsigned thread, size_t tile)
     bench->factors.n = n;
     memset(bench->values, 0, n * sizeof(*bench->values));
     for (size_t c = 0; c < run->n_checkpoints; c++) {
-        factors_compute(run->be, &run->plan, &run->weights[c], &bench->scratch, &bench->factors, 0,
-                        n);
+        factors_compute_shared(run->be, &run->plan, &run->weights[c], &bench->scratch,
+                               &bench->factors);
         factors_self(run->be, &run->plan, run->checkpoints[c].learning_rate, &bench->factors,
                      bench->dots, bench->values);
     }

@@ -42,11 +42,11 @@ ROOMS = {
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {
-    "cli": {"tracin", "conve", "num", "graph", "opt", "data", "tensor", "base"},
     "graph": {"base"},
     "num": {"base"},
     "conve": {"num", "graph", "tensor", "base"},
     "tracin": {"conve", "num", "graph", "base"},
+    "cli": {"tracin", "conve", "num", "graph", "opt", "data", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

@@ -209,6 +209,53 @@ static void threads_do_not_change_a_bit(void **state)
     scene_end(&scene);
 }
 
+static struct matrix *tops_of(struct scene *scene, const struct tracin_opts *opts)
+{
+    struct matrix *matrix = xcalloc(1, sizeof(*matrix));
+    struct tracin_test tests[N_TESTS] = {{{0}}};
+    struct tracin_sink sink = {.context = matrix, .top = take_top};
+    struct err err = {0};
+    for (size_t i = 0; i < N_TESTS; i++)
+        tests[i].triple = scene->tests[i];
+    if (tracin_run(scene->checkpoints, 2, opts, scene->train, N_TRAIN, tests, N_TESTS, &sink,
+                   &err) != 0)
+        fail_msg("%s", err.text);
+    return matrix;
+}
+
+/* Without rows to hand over, triples of one head and relation are put together and share their features. */
+static void what_is_shared_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t shape = 0; shape < 3; shape++) {
+        struct scene scene;
+        scene_init(&scene, &kit_shapes[shape]);
+        for (size_t i = 0; i < N_TRAIN; i++)
+            scene.train[i].head %= 4;
+        struct tracin_opts opts = {.dtype = NUM_F64, .top_k = N_TRAIN, .n_threads = 1};
+        struct matrix *apart = matrix_of(&scene, &opts, NULL, 0), *shared = tops_of(&scene, &opts);
+        for (size_t test = 0; test < N_TESTS; test++) {
+            assert_int_equal(shared->n_top[test], N_TRAIN);
+            for (size_t k = 0; k < N_TRAIN; k++) {
+                const struct tracin_influence *at = &shared->top[test][k];
+                double expected = apart->value[test][at->train_index];
+                assert_true(fabs(at->value - expected) <= 1e-12 * (1 + fabs(expected)));
+            }
+        }
+        opts.n_threads = 4;
+        opts.dtype = NUM_F32;
+        struct matrix *four = tops_of(&scene, &opts);
+        opts.n_threads = 1;
+        struct matrix *one = tops_of(&scene, &opts);
+        assert_memory_equal(one, four, sizeof(*one));
+        free(apart);
+        free(shared);
+        free(one);
+        free(four);
+        scene_end(&scene);
+    }
+}
+
 static void the_best_are_those_of_the_matrix(void **state)
 {
     (void)state;
@@ -419,6 +466,7 @@ int main(void)
         cmocka_unit_test(influences_by_the_training_loss_are_exact),
         cmocka_unit_test(pieces_make_up_the_whole),
         cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(what_is_shared_changes_nothing),
         cmocka_unit_test(the_best_are_those_of_the_matrix),
         cmocka_unit_test(a_filter_leaves_out_and_changes_nothing_else),
         cmocka_unit_test(self_influence_is_the_diagonal),
