@@ -112,8 +112,7 @@ int tracin_request_check(const struct tracin_request *ask, const struct app *app
         return rc;
     no_effects_say(&ask->no_effect, app);
     if (ask->skip_filtering)
-        say(app,
-            "--skip-filtering has no effect: the filter takes less time than reading its files");
+        say(app, "--skip-filtering has no effect: the filter is applied in memory");
     return 0;
 }
 
