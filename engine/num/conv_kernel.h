@@ -69,7 +69,7 @@ static struct places places_of(size_t height, size_t width, size_t kernel_h, siz
     return at;
 }
 
-/* Weights times scale; filters up to a multiple of FILTERS are zeros. */
+/* Weights times scale; what is behind the last is zero. */
 struct filters {
     float weight[CONV_FAST_FILTERS_MAX + FILTERS][CONV_FAST_KERNEL_MAX];
 };
@@ -77,7 +77,6 @@ struct filters {
 static void filters_scale(struct filters *filters, const float *weight, const float *scale,
                           size_t n, size_t kernel)
 {
-    memset(filters->weight[n], 0, sizeof(filters->weight[n]) * FILTERS);
     for (size_t f = 0; f < n; f++)
         for (size_t k = 0; k < kernel; k++)
             filters->weight[f][k] = weight[f * kernel + k] * (scale ? scale[f] : 1);
@@ -124,7 +123,7 @@ static void conv(const struct num_conv *op)
 {
     struct places at = places_of(op->height, op->width, op->kernel_height, op->kernel_width);
     const float *bias = op->bias, *scale = op->scale, *shift = op->shift;
-    struct filters filters;
+    struct filters filters = {0};
     filters_scale(&filters, op->weight, scale, op->n_filters, at.kernel);
     float b[CONV_FAST_FILTERS_MAX + FILTERS] = {0};
     for (size_t f = 0; f < op->n_filters; f++)

@@ -168,6 +168,7 @@ static void pair_compare(struct explicit *explicit, const struct checked *checke
     out->n_pairs++;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): what a run is made of, each by its name */
 int tracin_check_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                      const struct tracin_opts *opts, const struct tracin_check_opts *check_opts,
                      const struct triple *train, size_t n_train, const struct triple *tests,

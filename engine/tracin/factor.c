@@ -53,15 +53,14 @@ struct room {
     size_t size; /* elements a triple; 0: not needed */
 };
 
-enum {
-    ROOMS_MAX = 12
+struct rooms {
+    struct room at[12];
 };
 
-static size_t factors_rooms(struct factors *f, const struct factor_plan *plan,
-                            struct room rooms[ROOMS_MAX])
+static struct rooms factors_rooms(struct factors *f, const struct factor_plan *plan)
 {
     size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
-    const struct room all[] = {
+    return (struct rooms){{
         {&f->du, dim},
         {&f->features, conve_n_features(&plan->shape)},
         {&f->small, plan->n_small},
@@ -71,17 +70,14 @@ static size_t factors_rooms(struct factors *f, const struct factor_plan *plan,
         {&f->tail, plan->has_entity && !plan->is_all ? dim : 0},
         {&f->slopes, plan->is_all ? n_entities : 0},
         {&f->x, plan->is_all ? dim : 0},
-    };
-    memcpy(rooms, all, sizeof(all));
-    return countof(all);
+    }};
 }
 
-static size_t scratch_rooms(struct factor_scratch *s, const struct factor_plan *plan,
-                            struct room rooms[ROOMS_MAX])
+static struct rooms scratch_rooms(struct factor_scratch *s, const struct factor_plan *plan)
 {
     size_t dim = conve_dim(&plan->shape), image = conve_image_size(&plan->shape);
     size_t filters = plan->shape.n_filters, deep = plan->is_deep;
-    const struct room all[] = {
+    return (struct rooms){{
         {&s->image, image},
         {&s->normed, image},
         {&s->u, dim},
@@ -91,75 +87,70 @@ static size_t scratch_rooms(struct factor_scratch *s, const struct factor_plan *
         {&s->d_image, deep * image},
         {&s->sums, deep * filters * conve_kernel_size(&plan->shape)},
         {&s->d_sum, deep * filters},
-        {&s->unused, MAX(dim, (size_t)1)},
+        {&s->unused, dim},
         {&s->scale, filters},
         {&s->shift, filters},
-    };
-    memcpy(rooms, all, sizeof(all));
-    return countof(all);
+    }};
 }
 
-static size_t rooms_bytes(const struct factor_plan *plan, const struct room *rooms, size_t n_rooms,
-                          size_t n)
+static size_t rooms_bytes(const struct factor_plan *plan, struct rooms rooms, size_t n)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < n_rooms; i++)
-        bytes += rooms[i].size * n * num_bytes(plan->dtype);
+    for (size_t i = 0; i < countof(rooms.at); i++)
+        bytes += rooms.at[i].size * n * num_bytes(plan->dtype);
     return bytes;
 }
 
-static void rooms_make(const struct factor_plan *plan, const struct room *rooms, size_t n_rooms,
-                       size_t n)
+static void rooms_make(const struct factor_plan *plan, struct rooms rooms, size_t n)
 {
-    for (size_t i = 0; i < n_rooms; i++)
-        *rooms[i].at = rooms[i].size ? xmalloc(rooms[i].size * n * num_bytes(plan->dtype)) : NULL;
+    for (size_t i = 0; i < countof(rooms.at); i++)
+        if (rooms.at[i].size)
+            *rooms.at[i].at = xmalloc(rooms.at[i].size * n * num_bytes(plan->dtype));
+}
+
+static void rooms_free(struct rooms rooms)
+{
+    for (size_t i = 0; i < countof(rooms.at); i++)
+        if (rooms.at[i].at)
+            free(*rooms.at[i].at);
 }
 
 size_t factors_bytes(const struct factor_plan *plan, size_t n)
 {
     struct factors factors;
-    struct room rooms[ROOMS_MAX];
-    return rooms_bytes(plan, rooms, factors_rooms(&factors, plan, rooms), n);
+    return rooms_bytes(plan, factors_rooms(&factors, plan), n);
 }
 
 size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n)
 {
     struct factor_scratch scratch;
-    struct room rooms[ROOMS_MAX];
-    return rooms_bytes(plan, rooms, scratch_rooms(&scratch, plan, rooms), n);
+    return rooms_bytes(plan, scratch_rooms(&scratch, plan), n);
 }
 
 void factors_init(struct factors *factors, const struct factor_plan *plan, size_t n_max)
 {
-    struct room rooms[ROOMS_MAX];
     *factors = (struct factors){.features_row = xcalloc(n_max, sizeof(uint32_t))};
-    rooms_make(plan, rooms, factors_rooms(factors, plan, rooms), n_max);
+    rooms_make(plan, factors_rooms(factors, plan), n_max);
 }
 
-void factors_release(struct factors *f)
+void factors_release(struct factors *factors)
 {
-    void *arrays[] = {f->du,    f->features, f->small,  f->head, f->relation,
-                      f->slope, f->tail,     f->slopes, f->x,    f->features_row};
-    for (size_t i = 0; i < countof(arrays); i++)
-        free(arrays[i]);
-    *f = (struct factors){0};
+    rooms_free(factors_rooms(factors, &(struct factor_plan){0}));
+    free(factors->features_row);
+    *factors = (struct factors){0};
 }
 
 void factor_scratch_init(struct factor_scratch *scratch, const struct factor_plan *plan,
                          size_t n_max)
 {
-    struct room rooms[ROOMS_MAX];
     *scratch = (struct factor_scratch){0};
-    rooms_make(plan, rooms, scratch_rooms(scratch, plan, rooms), n_max);
+    rooms_make(plan, scratch_rooms(scratch, plan), n_max);
 }
 
-void factor_scratch_release(struct factor_scratch *s)
+void factor_scratch_release(struct factor_scratch *scratch)
 {
-    void *arrays[] = {s->image,   s->normed, s->u,     s->x,      s->d,     s->d_features,
-                      s->d_image, s->sums,   s->d_sum, s->unused, s->scale, s->shift};
-    for (size_t i = 0; i < countof(arrays); i++)
-        free(arrays[i]);
-    *s = (struct factor_scratch){0};
+    rooms_free(scratch_rooms(scratch, &(struct factor_plan){0}));
+    *scratch = (struct factor_scratch){0};
 }
 
 /* ---- computing ---- */
@@ -354,7 +345,7 @@ static void loss_of_all(const struct job *job, struct conve_pass *pass)
     for (size_t i = 0; i < job->n; i++) {
         void *row = num_at(plan->dtype, slopes, i * n_entities);
         void *own = num_at(plan->dtype, row, job->triples[i].tail);
-        double kept; /* room for either type */
+        double kept = 0; /* room for either type */
         job->be->logistic(job->be,
                           &(struct num_logistic){plan->dtype, 1, label + 1 - plan->label_smoothing,
                                                  factor, own, .slope = &kept});

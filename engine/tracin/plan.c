@@ -64,12 +64,10 @@ int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts, s
         costs = costs_of(plan, opts, n_checkpoints, n_train, tests, tile);
         if (tests * costs.test + costs.thread <= budget)
             break;
-        if (tests > 1 && tests * costs.test > budget / 2)
+        if (tests > 1 && (tests * costs.test > budget / 2 || tile == 1))
             tests = (tests + 1) / 2;
         else if (tile > 1)
             tile /= 2;
-        else if (tests > 1)
-            tests = (tests + 1) / 2;
         else
             return fail(err, ERR_USAGE,
                         "%" PRIu64 " MiB of memory are too few: one pair of triples takes %" PRIu64

@@ -359,6 +359,7 @@ static int run_check(const struct tracin_checkpoint *checkpoints, size_t n_check
     return rc == 0 ? tests_check(shape, tests, n_tests, n_train, err) : rc;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): what a run is made of, each by its name */
 int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                const struct tracin_opts *opts, const struct triple *train, size_t n_train,
                const struct tracin_test *tests, size_t n_tests, const struct tracin_sink *sink,
