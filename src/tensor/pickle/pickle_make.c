@@ -20,6 +20,18 @@ pickle_id pickle_add(struct pickle *pickle, struct pickle_node node)
     return (pickle_id)pickle->n_nodes++;
 }
 
+pickle_id pickle_add_global(struct pickle *pickle, struct str module, struct str name)
+{
+    if (pickle->n_globals == pickle->cap_globals) {
+        pickle->cap_globals = MAX(pickle->cap_globals * 2, (size_t)16);
+        pickle->globals = xrealloc(pickle->globals, pickle->cap_globals * sizeof(*pickle->globals));
+    }
+    pickle->globals[pickle->n_globals] = (struct pickle_global){
+        .module = module, .name = name, .known = pickle_callable_find(module, name)};
+    return pickle_add(pickle, (struct pickle_node){.kind = PICKLE_GLOBAL,
+                                                   .global = (uint32_t)pickle->n_globals++});
+}
+
 static void str_move(struct str *str, const struct buf *from, const char *to)
 {
     uintptr_t at = (uintptr_t)str->at, begin = (uintptr_t)from->at;
