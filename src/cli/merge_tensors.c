@@ -22,17 +22,18 @@ static void note_say(void *context, const char *text)
 static int torch_files_merge(struct tensors_job *job, struct err *err)
 {
     struct torch_merge_stats stats = {0};
-    const struct torch_merge_opts opts = {.rules = &job->rules,
-                                          .force = job->ask->force,
-                                          .dry_run = job->ask->dry_run,
-                                          .pass_through = job->ask->pass_through,
-                                          .id_path = job->ask->id_path,
-                                          .expect = job->ask->expect,
-                                          .is_renumbered = job->ask->is_renumbered,
-                                          .is_plain = job->ask->is_plain,
-                                          .is_compact = job->ask->is_compact,
-                                          .note = note_say,
-                                          .context = job->app};
+    const struct torch_merge_opts opts = {
+        .rules = &job->rules,
+        .force = job->ask->force,
+        .dry_run = job->ask->dry_run,
+        .pass_through = job->ask->pass_through,
+        .id_path = job->ask->id_path,
+        .expect = job->ask->expect == UINT64_MAX ? NULL : &job->ask->expect,
+        .is_renumbered = job->ask->is_renumbered,
+        .is_plain = job->ask->is_plain,
+        .is_compact = job->ask->is_compact,
+        .note = note_say,
+        .context = job->app};
     int rc = torch_merge(&opts, job->paths, job->n_files, job->ask->out_path, &stats, err);
     job->n_bytes = stats.n_bytes;
     return rc;

@@ -12,13 +12,13 @@
 struct torch_merge_opts {
     const struct merge_rules *rules;
     bool force;
-    bool dry_run;        /* all but the writing */
-    bool pass_through;   /* callables that are no data are carried over unseen */
-    const char *id_path; /* NULL, or of values that every record has, no two of them equal */
-    bool is_renumbered;  /* ids that are not are numbered anew */
-    bool is_plain;       /* numpy's scalars and arrays become numbers, texts and tensors */
-    bool is_compact;     /* storages lose what no tensor shows */
-    uint64_t expect;     /* records there must be in all; UINT64_MAX: no matter */
+    bool dry_run;           /* all but the writing */
+    bool pass_through;      /* callables that are no data are carried over unseen */
+    const char *id_path;    /* NULL, or of values that every record has, no two of them equal */
+    bool is_renumbered;     /* ids that are not are numbered anew */
+    bool is_plain;          /* numpy's scalars and arrays become numbers, texts and tensors */
+    bool is_compact;        /* storages lose what no tensor shows */
+    const uint64_t *expect; /* NULL, or how many records there must be in all */
     void (*note)(void *context, const char *text);
     void *context;
 };

@@ -43,12 +43,12 @@ static int records_count(const struct graft *graft, uint64_t *out)
 int expect_check(struct graft *graft)
 {
     uint64_t n_records = 0;
-    if (graft->opts->expect == UINT64_MAX)
+    if (!graft->opts->expect)
         return 0;
     int rc = records_count(graft, &n_records);
-    if (rc || n_records == graft->opts->expect)
+    if (rc || n_records == *graft->opts->expect)
         return rc;
-    return fail(graft->err, ERR_FAILED, "expected %lu records, found %lu", graft->opts->expect,
+    return fail(graft->err, ERR_FAILED, "expected %lu records, found %lu", *graft->opts->expect,
                 n_records);
 }
 
