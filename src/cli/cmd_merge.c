@@ -192,16 +192,6 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
 
 /* ---- files of tensors ---- */
 
-static int rules_take(const struct merge_request *ask, struct merge_rules *rules, struct err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < ask->rules.len && rc == 0; i++)
-        rc = merge_rule_add(rules, str_of(ask->rules.at[i]), err);
-    if (rc == 0 && ask->rules_path)
-        rc = merge_rules_read(rules, ask->rules_path, err);
-    return rc;
-}
-
 static int tensors_merge(struct app *app, const struct merge_request *ask, char **argv,
                          size_t n_files, struct err *err)
 {
@@ -214,7 +204,7 @@ static int tensors_merge(struct app *app, const struct merge_request *ask, char 
                                           .pass_through = ask->pass_through,
                                           .note = note_say,
                                           .context = app};
-    int rc = rules_take(ask, &rules, err);
+    int rc = merge_rules_take(&rules, &ask->rules, ask->rules_path, err);
     if (rc == 0)
         rc = torch_merge(&opts, (const char *const *)argv, n_files, ask->out_path, &stats, err);
     merge_rules_release(&rules);
@@ -349,7 +339,7 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
-    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
+    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
     {OPT_HEADING, .help = "Talk"},

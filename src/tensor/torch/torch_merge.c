@@ -133,6 +133,8 @@ static enum merge_verb verb_by_kind(const struct graft *graft, value_ids ids)
         return MERGE_SUM;
     if (strcmp(name, "timestamp") == 0)
         return MERGE_MAX;
+    if (strcmp(name, "batch_name") == 0 && all_have(graft, ids, PICKLE_TEXT))
+        return MERGE_MERGED;
     return MERGE_SAME;
 }
 
@@ -168,6 +170,8 @@ int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
         return 0;
     case MERGE_MAX:
         return graft_max(graft, ids, out);
+    case MERGE_MERGED:
+        return graft_merged_name(graft, ids, out);
     case MERGE_COLLECT:
         return collect(graft, ids, out);
     case MERGE_UNION:
@@ -283,6 +287,16 @@ static int twice_refuse(const struct graft *graft, const char *const *paths, siz
     return 0;
 }
 
+/* What a rule is about is nobody else's business. */
+static int counts_check(const struct graft *graft, size_t part, struct err *err)
+{
+    int rc = 0;
+    for (const char *const *name = record_count_names; rc == 0 && *name; name++)
+        if (!merge_rule_find(graft->opts->rules, *name))
+            rc = torch_count_check(&graft->parts[part].file, *name, err);
+    return rc;
+}
+
 static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
 {
     int rc = 0;
@@ -296,6 +310,8 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
         if (rc == 0)
             rc = torch_read(&graft->parts[i].file, paths[i], graft->parts[i].fd,
                             (uint64_t)st.st_size, err);
+        if (rc == 0)
+            rc = counts_check(graft, i, err);
     }
     if (rc == 0)
         rc = orders_check(graft, err);
@@ -331,6 +347,10 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = torch_write(&what, out_path, &out, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = outfile_sync(&out, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = graft->opts->placing(graft->opts->context, out.fd, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = outfile_commit(&out, err);
     stats->n_bytes = out.bytes;

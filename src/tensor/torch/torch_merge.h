@@ -15,6 +15,8 @@ struct torch_merge_opts {
     bool dry_run;      /* all but the writing */
     bool pass_through; /* callables that are no data are carried over unseen */
     void (*note)(void *context, const char *text);
+    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
 
@@ -22,6 +24,11 @@ struct torch_merge_stats {
     uint64_t n_bytes, n_storages;
 };
 
+/*
+ * How many records a file holds: what its num_questions or the like says, the length of a list;
+ * UINT64_MAX where neither is there. ERR_DATA where it says one thing and holds another.
+ */
+MUST_CHECK int torch_count(const char *path, uint64_t *n_records, struct err *err);
 /* True if the file begins as torch's do, or is a zip. What is no file is for others to judge. */
 MUST_CHECK int torch_is_one(const char *path, bool *is_one, struct err *err);
 /* ERR_DATA, ERR_USAGE: nothing is put in place. out_path "-" is refused: a zip is not written to a pipe. */

@@ -63,8 +63,12 @@ int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_sum(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_max(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
+
+/* ERR_DATA if the file has num_questions and a list of questions, and they do not agree. */
+int torch_count_check(const struct torch_file *file, const char *count_name, struct err *err);
 
 /* The same in every respect, the bytes of tensors by their checksums. */
 bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b,
