@@ -91,10 +91,12 @@ static int storage_fail(const struct torch_file *file, const struct pickle_stora
                 storage->key.at, what);
 }
 
-static int storages_find(struct torch_file *file, struct err *err)
+/* With `are_located` also where in the file they are. */
+static int storages_find(struct torch_file *file, bool are_located, struct err *err)
 {
     const struct pickle *pickle = &file->pickle;
     cleanup_buf struct buf name = BUF_INIT;
+    size_t place = 0;
     file->storage_at = xcalloc(pickle->n_storages, sizeof(*file->storage_at));
     file->storage_crc = xcalloc(pickle->n_storages, sizeof(*file->storage_crc));
     for (size_t i = 0; i < pickle->n_storages; i++) {
@@ -103,13 +105,15 @@ static int storages_find(struct torch_file *file, struct err *err)
         buf_add_str(&name, prefix_of(&file->zip));
         buf_add_text(&name, "data/");
         buf_add_str(&name, storage->key);
-        const struct zip_entry *entry = zip_find(&file->zip, buf_str(&name));
+        const struct zip_entry *entry = zip_find_next(&file->zip, buf_str(&name), &place);
         if (!entry)
             return storage_fail(file, storage, "is missing", err);
         if (entry->bytes != storage->n_elements * storage->element_bytes)
             return storage_fail(file, storage, "is not as long as the pickle says", err);
-        file->storage_at[i] = entry->data_at;
         file->storage_crc[i] = entry->crc;
+        int rc = are_located ? zip_entry_locate(&file->zip, entry, &file->storage_at[i], err) : 0;
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -125,7 +129,7 @@ static int stored_check(const struct torch_file *file, struct err *err)
     return 0;
 }
 
-int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
+static int zip_take(struct torch_file *file, struct zip *zip, bool are_located, struct err *err)
 {
     *file = (struct torch_file){.path = zip->path, .file_bytes = zip->file_bytes, .zip = *zip};
     *zip = (struct zip){.fd = -1};
@@ -142,9 +146,18 @@ int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
                             &file->text, err);
     cleanup_free char *name = xasprintf("%s: data.pkl", file->path);
     if (rc == 0)
-        rc = pickle_read(&file->pickle, buf_str(&file->text), &(struct pickle_opts){.name = name},
-                         err);
-    return rc ? rc : storages_find(file, err);
+        rc = pickle_read(&file->pickle, buf_str(&file->text),
+                         &(struct pickle_opts){.name = name, .own = &file->text}, err);
+    if (rc == 0)
+        rc = storages_find(file, are_located, err);
+    if (rc == 0)
+        zip_release(&file->zip); /* as large as all the rest where there are many storages */
+    return rc;
+}
+
+int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
+{
+    return zip_take(file, zip, false, err);
 }
 
 /* ---- the five pickles ---- */
@@ -279,7 +292,7 @@ int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_
         return legacy_load(file, fd, err);
     rc = zip_read(&zip, path, fd, file_bytes, err);
     if (rc == 0)
-        return torch_read_zip(file, &zip, err);
+        return zip_take(file, &zip, true, err);
     zip_release(&zip);
     return rc;
 }
