@@ -2,6 +2,7 @@
 #include "tensor/torch/torch.h"
 
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
 #include "tensor/pread.h"
@@ -196,12 +197,42 @@ static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
     return rc;
 }
 
-static int storage_of_key(const struct torch_file *file, struct str key, size_t *index)
+static int number_order(const void *a, const void *b, void *context)
 {
-    for (*index = 0; *index < file->pickle.n_storages; ++*index)
-        if (str_equal(file->pickle.storages[*index].key, key))
-            return 0;
-    return -1;
+    const struct pickle_storage *storages = context;
+    uint64_t left = storages[*(const uint32_t *)a].number;
+    uint64_t right = storages[*(const uint32_t *)b].number;
+    return (left > right) - (left < right);
+}
+
+/* Indices of the storages, by their numbers. */
+static uint32_t *storages_sorted(const struct pickle *pickle)
+{
+    uint32_t *sorted = xmalloc(pickle->n_storages * sizeof(*sorted));
+    for (size_t i = 0; i < pickle->n_storages; i++)
+        sorted[i] = (uint32_t)i;
+    if (pickle->n_storages > 0)
+        qsort_r(sorted, pickle->n_storages, sizeof(*sorted), number_order, pickle->storages);
+    return sorted;
+}
+
+/* The index of the storage with this key; false if there is none. */
+static bool storage_of_key(const struct pickle *pickle, const uint32_t *sorted, struct str key,
+                           uint32_t *index)
+{
+    size_t low = 0, high = pickle->n_storages;
+    uint64_t number;
+    if (u64_parse(key, 0, UINT64_MAX, &number, NULL) != 0)
+        return false;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pickle->storages[sorted[middle]].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *index = low < pickle->n_storages ? sorted[low] : 0;
+    return low < pickle->n_storages && str_equal(pickle->storages[*index].key, key);
 }
 
 /* Behind the list of keys stand, for each, the number of elements and the elements. */
@@ -215,11 +246,13 @@ static int legacy_storages(struct torch_file *file, int fd, const struct pickle 
         return fail(err, ERR_DATA, "%s: its list of storages is not that of its tensors",
                     file->path);
     file->storage_at = xcalloc(n_storages, sizeof(*file->storage_at));
+    cleanup_free uint32_t *sorted = storages_sorted(&file->pickle);
     struct pickle_walk walk = pickle_items(list);
     for (pickle_id id; (id = pickle_next(keys, &walk)) != 0;) {
         const struct pickle_node *key = pickle_node(keys, id);
-        size_t i;
-        if (key->kind != PICKLE_TEXT || storage_of_key(file, pickle_bytes(keys, key), &i) != 0 ||
+        uint32_t i;
+        if (key->kind != PICKLE_TEXT ||
+            !storage_of_key(&file->pickle, sorted, pickle_bytes(keys, key), &i) ||
             file->storage_at[i] != 0)
             return fail(err, ERR_DATA, "%s: its list of storages is not that of its tensors",
                         file->path);
