@@ -140,7 +140,7 @@ static bool step_fits(struct str step, struct str name)
 
 static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
 {
-    uint32_t slot = walk->chunk + 2 + walk->index;
+    uint32_t slot = walk->n_left > 0 ? walk->at : walk->next + 2;
     *id = pickle_next(graph, walk);
     return slot;
 }

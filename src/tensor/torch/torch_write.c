@@ -111,7 +111,10 @@ static int storage_read(const struct torch_part *part, uint32_t storage, uint64_
     return pread_exact(part->fd, out, len, file->storage_at[storage] + offset, file->path, err);
 }
 
-/* Passes a piece of an input on; *crc becomes that of these bytes alone. */
+/*
+ * Passes a piece of an input on; *crc becomes that of these bytes alone. They are read to where they are
+ * written from; what is pending is written before, so that a small entry's header is still there to be patched.
+ */
 static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
                         struct err *err)
 {
@@ -121,11 +124,16 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     *crc = 0;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        rc = storage_read(part, segment->storage, at, w->window, len, err);
-        struct str bytes = {w->window, len};
+        struct buf *pending = &w->out->pending;
+        rc = outfile_pump(w->out, err);
+        buf_reserve(pending, len);
+        char *piece = pending->at + pending->len;
+        if (rc == 0)
+            rc = storage_read(part, segment->storage, at, piece, len, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, bytes);
-            rc = outfile_write(w->out, bytes, err);
+            *crc = crc_add(*crc, (struct str){piece, len});
+            pending->len += len;
+            pending->at[pending->len] = '\0';
         }
         at += len;
     }
