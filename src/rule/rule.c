@@ -124,3 +124,22 @@ struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *
     }
     return NULL;
 }
+
+const char *merge_rule_added_name(const struct merge_rule *rule, const char *path)
+{
+    if (!rule->is_added)
+        return NULL;
+    const char *dot = strrchr(rule->path, '.');
+    if (strcmp(path, ".") == 0)
+        return dot ? NULL : rule->path;
+    size_t len = dot ? (size_t)(dot - rule->path) : 0;
+    return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
+}
+
+const char *merge_rules_unused(const struct merge_rules *rules)
+{
+    for (size_t i = 0; i < rules->len; i++)
+        if (!rules->at[i].was_used)
+            return rules->at[i].path;
+    return NULL;
+}

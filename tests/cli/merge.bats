@@ -580,6 +580,21 @@ metadata() {
     refuses 65 "beyond 64 bits" -- d.json e.json
 }
 
+@test "metadata: rules say what becomes of a member, num_gpus among them" {
+    echo '{"gpu":0,"tags":["a"],"hist":{"x":1},"num_correct":1,"num_questions":4,"num_gpus":1}' >a.json
+    echo '{"gpu":1,"tags":["b","c"],"hist":{"x":2,"y":1},"num_correct":2,"num_questions":4,"num_gpus":1}' >b.json
+    printf '# how\ntags=concat\nhist=sum-by-key\n' >how.rules
+    merge a.json b.json -o out.json --rule gpu=drop --rules how.rules --rule +share=num_correct/num_questions \
+        --rule gpu_metadata=drop --rule num_gpus=max
+    ended_with 0
+    [ "$(jq -c . out.json)" = '{"tags":["a","b","c"],"hist":{"x":3,"y":1},"num_correct":3,"num_questions":8,"num_gpus":1,"share":0.375}' ]
+    refuses 65 "'gpu' differs between a.json and b.json" -- a.json b.json --rule gpu=same
+    refuses 2 "cat0 is about tensors" -- a.json b.json --rule tags=cat0
+    refuses 2 "the rule for 'nowhere' fits nothing" -- a.json b.json --rule nowhere=sum
+    echo 1 >lines.txt
+    refuses 2 "these hold records" -- lines.txt --rule a=sum
+}
+
 @test "objects one a line in a .json file: the cure is said" {
     printf '{"a":1}\n{"a":2}\n' >a.json
     refuses 65 "a.json is not one JSON object; if it has one value a line, say --format jsonl" -- a.json

@@ -222,6 +222,10 @@ static int join_run(const struct join_opts *opts, const char *const *paths, size
         rc = out_format_settle(&join, output, err);
     if (rc == 0 && output)
         rc = output_refuse(&join, output, err);
+    if (rc == 0 && opts->rules && opts->rules->len > 0 && !join.is_metadata)
+        rc = fail(err, ERR_USAGE,
+                  "--rule and --rules are about files of tensors, and about files of one JSON "
+                  "object each; these hold records");
     if (rc == 0 && opts->look && join.is_metadata)
         rc = fail(err, ERR_USAGE, "files of one JSON object each have no records to look at");
     if (rc == 0 && opts->look)

@@ -21,10 +21,12 @@
 
 #include "data/merge.h"
 #include "data/source.h"
+#include "rule/rule.h"
 
 struct join_opts {
     enum record_format format;  /* FORMAT_AUTO: by extension, else by the first bytes; all alike */
     enum out_format out_format; /* OUT_AUTO: by the output's extension, else as the files are */
+    const struct merge_rules *rules; /* NULL, or for metadata: what becomes of its members */
     const char *id_field; /* NULL: ids are not looked at; else every record has it, once each */
     bool is_union;        /* CSV: columns that only some files have are empty in the others */
     bool is_checked;      /* JSONL: every line must be a JSON value */

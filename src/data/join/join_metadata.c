@@ -46,7 +46,8 @@ static void told_add(struct join_stats *stats, struct str object)
 
 int join_metadata(struct join *join, struct err *err)
 {
-    const struct metadata_opts opts = {.note = join->has_notes ? join->opts->note : NULL,
+    const struct metadata_opts opts = {.rules = join->opts->rules,
+                                       .note = join->has_notes ? join->opts->note : NULL,
                                        .context = join->opts->context};
     struct metadata_part *parts = xcalloc(join->n_files, sizeof(*parts));
     struct buf *texts = xcalloc(join->n_files, sizeof(*texts));

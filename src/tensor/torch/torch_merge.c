@@ -232,13 +232,12 @@ static int orders_check(const struct graft *graft, struct err *err)
 
 static int rules_check(const struct merge_rules *rules, struct err *err)
 {
-    for (size_t i = 0; i < rules->len; i++)
-        if (!rules->at[i].was_used)
-            return fail(err, ERR_USAGE,
-                        "the rule for '%s' fits nothing in the files; muster merge --inspect "
-                        "shows their keys",
-                        rules->at[i].path);
-    return 0;
+    const char *unused = merge_rules_unused(rules);
+    return !unused ? 0
+                   : fail(err, ERR_USAGE,
+                          "the rule for '%s' fits nothing in the files; muster merge --inspect "
+                          "shows their keys",
+                          unused);
 }
 
 /* Its records would be there twice, or an input would be written over. */
