@@ -52,9 +52,6 @@ static int out_format_settle(struct join *join, const char *output, struct err *
     if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(join)))
         return fail(err, ERR_USAGE, "records of %s do not become lines; jsonl, json, csv, tsv do",
                     record_format_name(join->format));
-    if (join->is_metadata && join->opts->id_field)
-        return fail(err, ERR_USAGE,
-                    "files of one JSON object each have no records to know by an id");
     if (join->is_metadata && format != OUT_JSON)
         return fail(
             err, ERR_USAGE,

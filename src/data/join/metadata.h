@@ -42,6 +42,12 @@ struct metadata_opts {
 };
 
 /*
+ * Every file has a text or a number at this path (rule/steps.h), and no two are equal: ERR_DATA with both places
+ * otherwise.
+ */
+MUST_CHECK int metadata_ids(const char *path, const struct metadata_part *parts, size_t n_parts,
+                            struct err *err);
+/*
  * Adds the value, an object unless a rule says otherwise, indented by two, with a newline at its end. ERR_DATA
  * if a part is no object, has a member twice, holds fewer questions than its num_questions says, if a sum does
  * not fit into 64 bits, or if a rule does not fit its values; ERR_USAGE for a rule that is about nothing.

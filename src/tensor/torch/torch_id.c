@@ -2,7 +2,6 @@
  *
  * Ids by their path in the output: each record has one, and no two are equal, as Python has it.
  */
-#include <fnmatch.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -77,30 +76,10 @@ static int lacks(const struct ids *ids, size_t step, const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
     place_add(ids, &place);
-    if (step == ids->n_steps)
+    if (step == ids->steps.len)
         return fail(ids->graft->err, ERR_DATA, "%s %s, so it is no id", buf_text(&place), what);
     return fail(ids->graft->err, ERR_DATA, "%s %s '%.*s', which --id asks for", buf_text(&place),
-                what, (int)ids->steps[step].len, ids->steps[step].at);
-}
-
-static bool is_pattern(struct str step)
-{
-    for (size_t i = 0; i < step.len; i++)
-        if (memchr("*?[", step.at[i], 3))
-            return true;
-    return false;
-}
-
-static bool step_fits(struct str step, struct str name)
-{
-    if (!is_pattern(step))
-        return str_equal(step, name);
-    if (str_equal(step, STR("*")))
-        return true;
-    cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
-    buf_add_str(&text, name);
-    buf_add_str(&pattern, step);
-    return fnmatch(buf_text(&pattern), buf_text(&text), 0) == 0;
+                what, (int)ids->steps.at[step].len, ids->steps.at[step].at);
 }
 
 static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
@@ -140,7 +119,7 @@ static int id_found(struct ids *ids, struct id id)
     const struct pickle_node *node = id_node(ids, &id);
     const struct pickle_callable *known = call_known(graft_graph(ids->graft, id.graph), node);
     if (!is_id(node))
-        return lacks(ids, ids->n_steps,
+        return lacks(ids, ids->steps.len,
                      known && known->result == RESULT_NUMPY_SCALAR
                          ? "is no number and no text (--plain makes such of numpy's)"
                          : "is no number and no text");
@@ -169,13 +148,13 @@ static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *p
     const struct pickle *graph = graft_graph(ids->graft, at.graph);
     struct pickle_walk walk = pickle_items(pairs);
     struct id child = {.holder = at.graph, .graph = at.graph}, last = {0};
-    bool is_open = is_pattern(ids->steps[step]);
+    bool is_open = step_is_pattern(ids->steps.at[step]);
     pickle_id key, last_key = 0;
     size_t before;
     int rc = 0;
     while (rc == 0 && (key = pickle_next(graph, &walk)) != 0) {
         child.slot = slot_next(graph, &walk, &child.value);
-        bool fits = step_fits(ids->steps[step], here_push_key(ids, at.graph, key, &before));
+        bool fits = step_fits(ids->steps.at[step], here_push_key(ids, at.graph, key, &before));
         if (fits && is_open)
             rc = value_look(ids, child, step + 1);
         here_pop(ids, before);
@@ -209,14 +188,14 @@ static int items_look(struct ids *ids, struct id at, size_t step)
         uint32_t part = node->kind == PICKLE_OF ? node->of.graph : at.graph;
         index = part == last_part ? index + 1 : 0;
         last_part = part;
-        if (step_fits(ids->steps[step], here_push_index(ids, index, &before))) {
+        if (step_fits(ids->steps.at[step], here_push_index(ids, index, &before))) {
             is_met = true;
             rc = value_look(ids, child, step + 1);
         }
         here_pop(ids, before);
     }
     ids->last_graph = at.graph;
-    return rc == 0 && !is_met && !is_pattern(ids->steps[step])
+    return rc == 0 && !is_met && !step_is_pattern(ids->steps.at[step])
                ? lacks(ids, step, "is a list (* stands for each of its items) without")
                : rc;
 }
@@ -225,7 +204,7 @@ static int value_look(struct ids *ids, struct id at, size_t step)
 {
     const struct pickle_node *node = graft_resolve(ids->graft, &at.graph, &at.value);
     ids->last_graph = at.graph;
-    if (step == ids->n_steps)
+    if (step == ids->steps.len)
         return id_found(ids, at);
     const struct pickle *graph = graft_graph(ids->graft, at.graph);
     const struct pickle_node *pairs = dict_pairs(graph, at.value);
@@ -295,15 +274,8 @@ static int ids_compare(struct ids *ids, pickle_id root)
 
 int ids_look(struct graft *graft, pickle_id root)
 {
-    struct ids ids = {.graft = graft, .path = graft->opts->id_path};
-    struct str rest = str_of(ids.path), step;
-    int rc = 0;
-    while (rc == 0 && str_next(&rest, '.', &step)) {
-        if (step.len == 0 || ids.n_steps == STEPS_MAX)
-            rc = fail(graft->err, ERR_USAGE, "'%s' is no path for --id", ids.path);
-        else
-            ids.steps[ids.n_steps++] = step;
-    }
+    struct ids ids = {.graft = graft};
+    int rc = steps_parse(graft->opts->id_path, &ids.steps, graft->err);
     if (rc == 0)
         rc = ids_find(&ids, root);
     graft->n_ids = ids.len;

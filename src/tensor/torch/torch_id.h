@@ -4,11 +4,8 @@
  */
 #pragma once
 
+#include "rule/steps.h"
 #include "tensor/torch/torch_mend.h"
-
-enum {
-    STEPS_MAX = 64 /* of a path */
-};
 
 /* A value at the path: where it is, and where what holds it says so. */
 struct id {
@@ -20,9 +17,7 @@ struct id {
 
 struct ids {
     struct graft *graft;
-    const char *path;
-    struct str steps[STEPS_MAX];
-    size_t n_steps;
+    struct steps steps;
     struct id *at;
     size_t len, cap;
     struct buf here; /* keys and indices of the value at hand, in its own file */
