@@ -125,6 +125,7 @@ static const char *const ruled[][4] = {
     {"{\"m\":{\"a\":1}}", "{\"m\":{\"a\":1}}", "+m.n=count +m.all=collect",
      "{\"m\":{\"a\":1,\"n\":2,\"all\":[{\"a\":1},{\"a\":1}]}}"},
     {"{\"a\":1}", "{\"a\":1}", "b=first", "the rule for 'b' fits nothing"},
+    {"{\"a\":1}", "{\"a\":1}", "gpu_metadata=first", "the rule for 'gpu_metadata' fits nothing"},
     {"{\"a\\u002e\":1}", "{\"a.\":2}", "a.=sum", "{\"a\\u002e\":3}"},
     {"{\"a\":1}", "{\"b\":2}", ".=union", "{\"a\":1,\"b\":2}"},
     {"{\"a\":1}", "{\"a\":1,\"b\":2}", ".=deep", "'b' is in b, and missing in a"},
