@@ -68,16 +68,6 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
     return 0;
 }
 
-static int rules_take(const struct tensors_request *ask, struct merge_rules *rules, struct err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < ask->rules->len && rc == 0; i++)
-        rc = merge_rule_add(rules, str_of(ask->rules->at[i]), err);
-    if (rc == 0 && ask->rules_path)
-        rc = merge_rules_read(rules, ask->rules_path, err);
-    return rc;
-}
-
 /* The others have neither records nor objects. */
 static int wishes_check(const struct tensors_request *ask, enum tensor_kind kind, struct err *err)
 {
@@ -99,7 +89,7 @@ int tensors_merge(struct app *app, const struct tensors_request *ask, enum tenso
     char size[16];
     int rc = wishes_check(ask, kind, err);
     if (rc == 0)
-        rc = rules_take(ask, &job.rules, err);
+        rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
     if (rc == 0)
         rc = merges[kind](&job, err);
     merge_rules_release(&job.rules);

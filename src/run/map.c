@@ -259,7 +259,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc == 0)
         rc = earlier_find(&r, &again, err);
     if (r.resume_dir && r.out_path &&
-        (placed_is(r.resume_dir, r.out_path) || shard_folder_is_begun(r.resume_dir)))
+        (placed_is(r.resume_dir, 0, r.out_path) || shard_folder_is_begun(r.resume_dir)))
         r.overwrite =
             true; /* put there by the run itself, which was killed before it could say so */
     if (rc == 0)

@@ -134,9 +134,9 @@ def the_records_are_counted():
 @check
 def a_count_and_its_list_agree():
     wrong = questions("b", "c") | {"num_questions": 3}
-    refused(65, ["part_1.pt", "'num_questions' is 3", "'questions' has 2 items"], [questions("a"), wrong])
-    refused(65, ["'m'", "part_0.pt", "'n_items' is 1"], [{"m": {"n_items": 1, "items": []}}])
-    refused(65, ["'num_layers' is 4"], [{"num_layers": 4, "layers": [1]}], "--rule", "num_layers=sum")
+    refused(65, ["part_1.pt", "'num_questions' says 3", "'questions' holds 2"], [questions("a"), wrong])
+    refused(65, ["part_0.pt", "'m.n_items' says 1"], [{"m": {"n_items": 1, "items": []}}])
+    assert merged([questions("a"), wrong], "--rule", "num_questions=sum")["num_questions"] == 4
     assert merged([questions("a"), wrong], "--rule", "num_questions=first")["num_questions"] == 1
     for fine in ({"num_layers": 4, "layers": [1]}, {"args": {"num_samples": 4, "samples": [1]}}, {"num_items": 2, "items": {}}):
         assert merged([fine]) == fine

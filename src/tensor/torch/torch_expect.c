@@ -53,7 +53,7 @@ int expect_check(struct graft *graft)
 }
 
 /* "questions" of "num_questions". */
-static struct str counted_name(struct str name)
+static struct str listed_name(struct str name)
 {
     static const char *const prefixes[] = {"num_", "n_"};
     for (size_t i = 0; i < countof(prefixes); i++)
@@ -62,35 +62,43 @@ static struct str counted_name(struct str name)
     return (struct str){NULL, 0};
 }
 
-/* Only a count that is added up has to be that of a list. */
-static bool is_added_up(const struct graft *graft, struct str name)
+/* What a rule is about is nobody else's business. */
+static bool is_looked_at(const struct graft *graft, const char *path)
 {
-    cleanup_buf struct buf path = BUF_INIT, key = BUF_INIT;
+    const char *dot = strrchr(path, '.');
+    return is_count_name(dot ? dot + 1 : path) && !path_is_setting(path) &&
+           !merge_rule_find(graft->opts->rules, path);
+}
+
+static int count_check(struct graft *graft, size_t part, struct str name, int64_t count,
+                       struct str listed, uint32_t n_listed)
+{
+    cleanup_buf struct buf path = BUF_INIT;
     if (graft->depth > 1)
         buf_addf(&path, "%s.", buf_text(&graft->path));
     buf_add_str(&path, name);
-    buf_add_str(&key, name);
-    const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&path));
-    return rule ? rule->verb == MERGE_SUM
-                : is_count_name(buf_text(&key)) && !path_is_setting(buf_text(&path));
+    if (count == n_listed || !is_looked_at(graft, buf_text(&path)))
+        return 0;
+    return fail(graft->err, ERR_DATA,
+                "%s: '%s' says %ld, and '%.*s' holds %u; --rule '%s=sum' takes them as they are",
+                graft_file_name(graft, part), buf_text(&path), count, (int)listed.len, listed.at,
+                n_listed, buf_text(&path));
 }
 
 int counts_check(struct graft *graft, size_t part, const struct key_table *keys)
 {
     const struct pickle *graph = graft_graph(graft, part);
-    for (size_t i = 0; i < keys->len; i++) {
+    int rc = 0;
+    for (size_t i = 0; i < keys->len && rc == 0; i++) {
         const struct pickle_node *key = pickle_node(graph, keys->at[i].key);
         const struct pickle_node *count = pickle_node(graph, keys->at[i].value);
         if (key->kind != PICKLE_TEXT || count->kind != PICKLE_INT || key->count > NAME_BYTES_MAX)
             continue;
-        struct str name = pickle_bytes(graph, key), counted = counted_name(name);
-        pickle_id id = counted.at ? keys_find_text(keys, graph, counted) : 0;
+        struct str name = pickle_bytes(graph, key), listed = listed_name(name);
+        pickle_id id = listed.at ? keys_find_text(keys, graph, listed) : 0;
         const struct pickle_node *list = pickle_node(graph, id);
-        bool is_list = list->kind == PICKLE_LIST || list->kind == PICKLE_TUPLE;
-        if (id && is_list && count->integer != list->count && is_added_up(graft, name))
-            return graft_fail(graft, "in %s: '%.*s' is %ld, and '%.*s' has %u items",
-                              graft_file_name(graft, part), (int)name.len, name.at, count->integer,
-                              (int)counted.len, counted.at, list->count);
+        if (id && (list->kind == PICKLE_LIST || list->kind == PICKLE_TUPLE))
+            rc = count_check(graft, part, name, count->integer, listed, list->count);
     }
-    return 0;
+    return rc;
 }

@@ -33,7 +33,7 @@ void plain_part(struct graft *graft, size_t part, struct plain_stats *stats);
 int plain_check(struct graft *graft, pickle_id root);
 int compact_make(struct graft *graft, pickle_id root);
 int ids_look(struct graft *graft, pickle_id root);
-/* ERR_DATA where a count that is added up is another than the length of the list beside it. */
+/* ERR_DATA where a count without a rule is another than the length of the list beside it. */
 int counts_check(struct graft *graft, size_t part, const struct key_table *keys);
 /* ERR_FAILED if there are not so many records as *opts->expect says. */
 int expect_check(struct graft *graft);

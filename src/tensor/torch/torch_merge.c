@@ -119,6 +119,8 @@ static enum merge_verb verb_by_kind(const struct graft *graft, value_ids ids)
         return MERGE_SUM;
     if (strcmp(name, "timestamp") == 0)
         return MERGE_MAX;
+    if (strcmp(name, "batch_name") == 0 && all_have(graft, ids, PICKLE_TEXT))
+        return MERGE_MERGED;
     return MERGE_SAME;
 }
 
@@ -154,6 +156,8 @@ int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
         return 0;
     case MERGE_MAX:
         return graft_max(graft, ids, out);
+    case MERGE_MERGED:
+        return graft_merged_name(graft, ids, out);
     case MERGE_COLLECT:
         return collect(graft, ids, out);
     case MERGE_UNION:
@@ -304,6 +308,10 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = torch_write(&what, out_path, &out, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = outfile_sync(&out, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = graft->opts->placing(graft->opts->context, out.fd, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = outfile_commit(&out, err);
     stats->n_bytes = out.bytes;

@@ -79,6 +79,7 @@ uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, u
 int graft_sum(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_max(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
 
