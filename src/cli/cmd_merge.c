@@ -11,11 +11,11 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
+#include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "data/join/join.h"
 #include "data/join/score.h"
 #include "tensor/inspect.h"
-#include "tensor/torch/torch_merge.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -192,30 +192,16 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
 
 /* ---- files of tensors ---- */
 
-static int tensors_merge(struct app *app, const struct merge_request *ask, char **argv,
-                         size_t n_files, struct err *err)
+static struct tensors_request tensors_wanted(const struct merge_request *ask)
 {
-    struct merge_rules rules = {0};
-    struct torch_merge_stats stats = {0};
-    char size[16];
-    const struct torch_merge_opts opts = {.rules = &rules,
-                                          .force = ask->force,
-                                          .dry_run = ask->dry_run,
-                                          .pass_through = ask->pass_through,
-                                          .note = note_say,
-                                          .context = app};
-    int rc = merge_rules_take(&rules, &ask->rules, ask->rules_path, err);
-    if (rc == 0)
-        rc = torch_merge(&opts, (const char *const *)argv, n_files, ask->out_path, &stats, err);
-    merge_rules_release(&rules);
-    if (rc)
-        return rc;
-    size_format(size, stats.n_bytes);
-    if (ask->dry_run)
-        say(app, "%zu files of tensors would go into %s", n_files, ask->out_path);
-    else
-        say(app, "%zu files of tensors into %s (%s)", n_files, ask->out_path, size);
-    return 0;
+    return (struct tensors_request){
+        .out_path = ask->out_path,
+        .rules = &ask->rules,
+        .rules_path = ask->rules_path,
+        .force = ask->force,
+        .dry_run = ask->dry_run,
+        .pass_through = ask->pass_through,
+    };
 }
 
 /* What records are asked for means nothing to tensors, and the other way round. */
@@ -232,25 +218,6 @@ static int wishes_check(const struct merge_request *ask, bool are_tensors, struc
         return fail(err, ERR_USAGE,
                     "--rule, --rules and --pass-through are about files of tensors, and these are "
                     "none");
-    return 0;
-}
-
-/* Are they all? Some of each kind is an error. */
-static int tensors_look(char **paths, size_t n_files, bool *are_tensors, struct err *err)
-{
-    size_t n_tensors = 0, last[2] = {0};
-    for (size_t i = 0; i < n_files; i++) {
-        bool is_one = false;
-        int rc = strcmp(paths[i], "-") == 0 ? 0 : torch_is_one(paths[i], &is_one, err);
-        if (rc)
-            return rc;
-        n_tensors += is_one;
-        last[is_one] = i;
-    }
-    *are_tensors = n_tensors > 0;
-    if (n_tensors > 0 && n_tensors < n_files)
-        return fail(err, ERR_USAGE, "%s is a file of tensors, %s is none", paths[last[true]],
-                    paths[last[false]]);
     return 0;
 }
 
@@ -292,12 +259,13 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
-    bool are_tensors;
-    int rc = tensors_look(argv, n_files, &are_tensors, err);
+    enum tensor_kind kind;
+    const struct tensors_request tensors = tensors_wanted(ask);
+    int rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)
-        rc = wishes_check(ask, are_tensors, err);
-    if (rc || are_tensors)
-        return rc ? rc : tensors_merge(app, ask, argv, n_files, err);
+        rc = wishes_check(ask, kind != TENSOR_NONE, err);
+    if (rc || kind != TENSOR_NONE)
+        return rc ? rc : tensors_merge(app, &tensors, kind, argv, n_files, err);
     struct score_opts wanted = ask->score;
     wanted.by_field = ask->by_field;
     wanted.positive = ask->positive;

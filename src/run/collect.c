@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join/join.h"
+#include "tensor/kind.h"
 #include "tensor/torch/torch_merge.h"
 
 static void trace_of(const struct stat *st, struct file_trace *out)
@@ -150,11 +151,11 @@ static int file_settle(const char *path, uint64_t *bytes, struct err *err)
 static int records_count(const struct collect *ask, const char *path, uint64_t *n_records,
                          struct err *err)
 {
-    bool is_one = true;
+    enum tensor_kind kind = TENSOR_TORCH;
     if (!ask->are_tensors)
         return join_count(path, ask->format, n_records, err);
-    int rc = ask->is_as_it_is ? torch_is_one(path, &is_one, err) : 0;
-    return rc || !is_one ? rc : torch_count(path, n_records, err);
+    int rc = ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
+    return rc || kind != TENSOR_TORCH ? rc : torch_count(path, n_records, err);
 }
 
 static int records_check(const struct collect *ask, struct collected *out, struct err *err)

@@ -28,12 +28,8 @@ static int command_check(const char *program, struct err *err)
                                          : "not there");
     }
     const char *path = getenv("PATH");
-    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
-    while (str_next(&rest, ':', &folder)) {
-        cleanup_free char *at = xasprintf("%.*s/%s", (int)folder.len, folder.at, program);
-        if (path_is_executable(at))
-            return 0;
-    }
+    if (path_finds(path ? path : "/usr/local/bin:/usr/bin:/bin", program))
+        return 0;
     return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
 }
 

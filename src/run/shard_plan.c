@@ -3,7 +3,6 @@
  * Into how many shards the items go, what they are called, and what is filled in for them. What is
  * decided once for a run is kept among its facts, for a resume on other devices.
  */
-#include <ctype.h>
 #include <inttypes.h>
 
 #include "base/cleanup.h"

@@ -200,6 +200,20 @@ def what_has_no_rule_is_refused():
 
 
 @check
+def the_order_of_sets_and_keys_does_not_count():
+    ways = [[{0, 8}, {8, 0}], [frozenset([0, 8]), frozenset([8, 0])], [{"a": {1: [2]}, "b": {0, 8}}, {"b": {8, 0}, "a": {1: [2]}}],
+            [collections.Counter(a=1, b=2), collections.Counter(b=2, a=1)], [{(0, frozenset([8, 0])): 1}, {(0, frozenset([0, 8])): 1}],
+            [{k: -k for k in range(3000)}, {k: -k for k in reversed(range(3000))}]]
+    for protocol in (2, 4):
+        for a, b in ways:
+            assert merged([made.saved({"x": [a]}, protocol), made.saved({"x": [b]}, protocol)], *rules("x=same"))["x"] == [a], (a, b)
+    differ = [[{0, 8}, {8, 1}], [{0, 8}, {0, 8, 1}], [{0}, frozenset([0])], [{"a": 1, "b": 2}, {"b": 1, "a": 2}], [{"a": 1}, {"b": 1}],
+              [collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)], [collections.Counter(a=1, b=2), collections.Counter(b=1, a=2)]]
+    for a, b in differ:
+        refused(65, ["'x'", "differs"], [{"x": [a]}, {"x": [b]}], *rules("x=same"))
+
+
+@check
 def tensors_that_do_not_fit_are_refused():
     refused(65, ["'x'", "part_1.pt", "first dimension"], [{"x": tensor(1, 2, shape=(1, 2))}, {"x": tensor(1, 2, 3, shape=(1, 3))}])
     refused(65, ["'x'", "no dimension"], [{"x": tensor(1, shape=())}, {"x": tensor(1, shape=())}])

@@ -34,7 +34,10 @@ enum pickle_kind {
 
 typedef uint32_t pickle_id; /* of a node; 0 is none */
 
-/* 16 bytes: a pickle of 200 MB of records has five million of them. */
+/*
+ * 16 bytes: a pickle of 200 MB of records has five million of them. Equal numbers, None, truths and empty
+ * tuples of a file may be one node, which Python cannot tell from several.
+ */
 struct pickle_node {
     uint8_t kind; /* enum pickle_kind */
     bool truth;   /* BOOL */
@@ -48,7 +51,7 @@ struct pickle_node {
         uint32_t storage;
         struct {
             uint32_t first, last;
-        } chunks; /* of the items */
+        } chunks; /* of the items; last 0: they all stand at first */
         struct {
             pickle_id callee, args;
         } call;
@@ -96,6 +99,7 @@ struct pickle_opts {
     const char *name; /* for messages: "part.pt: data.pkl" */
     bool has_more;    /* something may follow the pickle */
     bool is_legacy;   /* persistent ids as torch wrote them before 1.6 */
+    struct buf *own;  /* the text's buffer, to be overwritten: only what nodes need of it is kept */
 };
 
 /* ERR_DATA naming the byte and the reason. Borrows text. Release also after a failure. */
@@ -113,7 +117,8 @@ struct str pickle_bytes(const struct pickle *pickle, const struct pickle_node *n
 
 /* Walks items; of a DICT key, value, key, value… */
 struct pickle_walk {
-    uint32_t chunk, index;
+    uint32_t at, n_left; /* in the chunk at hand */
+    uint32_t next;       /* chunk */
 };
 struct pickle_walk pickle_items(const struct pickle_node *node);
 /* 0 when there are no more. */

@@ -28,17 +28,34 @@ pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct 
                                   .kind = (uint8_t)kind, .at = at, .count = (uint32_t)bytes.len});
 }
 
+static void chunks_reserve(struct pickle *pickle, size_t n_more)
+{
+    size_t need = pickle->n_chunks + n_more;
+    if (need <= pickle->cap_chunks)
+        return;
+    pickle->cap_chunks = MAX(need, pickle->cap_chunks + pickle->cap_chunks / 2);
+    pickle->chunks = xrealloc(pickle->chunks, pickle->cap_chunks * sizeof(*pickle->chunks));
+}
+
+void items_set(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
+               size_t n_ids)
+{
+    if (n_ids == 0)
+        return;
+    chunks_reserve(pickle, n_ids);
+    container->chunks.first = (uint32_t)pickle->n_chunks;
+    memcpy(pickle->chunks + pickle->n_chunks, ids, n_ids * sizeof(*ids));
+    pickle->n_chunks += n_ids;
+}
+
 void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
                size_t n_ids)
 {
     if (n_ids == 0)
         return;
-    size_t need = pickle->n_chunks + n_ids + 2;
-    if (need > pickle->cap_chunks) {
-        pickle->cap_chunks = MAX(need, pickle->cap_chunks + pickle->cap_chunks / 2);
-        pickle->chunks = xrealloc(pickle->chunks, pickle->cap_chunks * sizeof(*pickle->chunks));
-    }
     uint32_t last = container->chunks.last;
+    ASSERT(last != 0 || container->chunks.first == 0);
+    chunks_reserve(pickle, n_ids + 2);
     bool is_at_end = last != 0 && last + 2 + pickle->chunks[last + 1] == pickle->n_chunks;
     if (!is_at_end) {
         uint32_t begin = (uint32_t)pickle->n_chunks;

@@ -44,11 +44,14 @@ static const char *storage_parse(const struct pickle *pickle, const struct pickl
     return NULL;
 }
 
-/* The slot of this number: an index plus one, or 0 where it would go. */
+/*
+ * The slot of this number: an index plus one, or 0 where it would go. torch counts from 0, and once took
+ * addresses.
+ */
 static uint32_t *slot_find(struct pickle_vm *vm, uint64_t number)
 {
     size_t mask = vm->cap_slots - 1;
-    size_t i = (size_t)(number * 0x9e3779b97f4a7c15 >> 20) & mask;
+    size_t i = number <= mask ? (size_t)number : (size_t)(number * 0x9e3779b97f4a7c15 >> 20) & mask;
     while (vm->slots[i] != 0 && vm->pickle->storages[vm->slots[i] - 1].number != number)
         i = (i + 1) & mask;
     return &vm->slots[i];

@@ -9,7 +9,6 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "rule/names.h"
-#include "tensor/pread.h"
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
@@ -196,23 +195,6 @@ static int file_begin(const char *path, int *fd, struct stat *st, struct err *er
     if (*fd < 0 || fstat(*fd, st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     return 0;
-}
-
-/* A pipe is not opened twice, so it is not looked into. */
-int torch_is_one(const char *path, bool *is_one, struct err *err)
-{
-    char bytes[16];
-    struct stat st;
-    *is_one = false;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return 0;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    struct str head = {bytes, (size_t)MIN((uint64_t)st.st_size, (uint64_t)sizeof(bytes))};
-    int rc = pread_exact(fd, bytes, head.len, 0, path, err);
-    *is_one = rc == 0 && (torch_is_legacy(head) || zip_is_one(head));
-    return rc;
 }
 
 /* Names of what is no data, of all files, each once. */

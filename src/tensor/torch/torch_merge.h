@@ -29,8 +29,6 @@ struct torch_merge_stats {
  * UINT64_MAX where neither is there. ERR_DATA where it says one thing and holds another.
  */
 MUST_CHECK int torch_count(const char *path, uint64_t *n_records, struct err *err);
-/* True if the file begins as torch's do, or is a zip. What is no file is for others to judge. */
-MUST_CHECK int torch_is_one(const char *path, bool *is_one, struct err *err);
 /* ERR_DATA, ERR_USAGE: nothing is put in place. out_path "-" is refused: a zip is not written to a pipe. */
 MUST_CHECK int torch_merge(const struct torch_merge_opts *opts, const char *const *paths,
                            size_t n_paths, const char *out_path, struct torch_merge_stats *stats,

@@ -99,7 +99,10 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
 
 /* ---- storages ---- */
 
-/* Passes a piece of an input on; *crc becomes that of these bytes alone. */
+/*
+ * Passes a piece of an input on; *crc becomes that of these bytes alone. They are read to where they are
+ * written from; what is pending is written before, so that a small entry's header is still there to be patched.
+ */
 static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
                         struct err *err)
 {
@@ -110,11 +113,16 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     *crc = 0;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
-        struct str bytes = {w->window, len};
+        struct buf *pending = &w->out->pending;
+        rc = outfile_pump(w->out, err);
+        buf_reserve(pending, len);
+        char *piece = pending->at + pending->len;
+        if (rc == 0)
+            rc = pread_exact(part->fd, piece, len, at, part->file.path, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, bytes);
-            rc = outfile_write(w->out, bytes, err);
+            *crc = crc_add(*crc, (struct str){piece, len});
+            pending->len += len;
+            pending->at[pending->len] = '\0';
         }
         at += len;
     }
