@@ -312,7 +312,7 @@ static const struct opt merge_opts[] = {
     {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_HEADING, .help = "What must hold"},
     {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files and of files of one JSON object each a path, such as questions.*.question_id", FIELD(id_field)},
-    {OPT_U64, 'e', "expect", "N", "there are N records in all (else exit status 1)", FIELD(expect)},
+    {OPT_U64, 'e', "expect", "N", "there are N records in all, or metadata tell of N (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
     {OPT_HEADING, .help = "Figures"},
     {OPT_PARSE, 's', "score", "TRUE=PREDICTED", "compare these two fields: accuracy, precision, recall, F1, false positives and negatives", FIELD(score), .parse = score_store},

@@ -518,6 +518,7 @@ void session_plan_release(struct session *s)
     shards_free(s->shards);
     free(s->run_dir);
     free(s->run_id);
+    free(s->output_name);
     device_locks_release(&s->locks);
     device_list_release(&s->devices);
     free(s->places);

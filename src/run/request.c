@@ -13,6 +13,7 @@
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "data/unpack.h"
+#include "run/outname.h"
 #include "run/placed.h"
 #include "run/prepare.h"
 #include "run/shard.h"
@@ -193,7 +194,9 @@ static int also_outputs_check(const struct map_request *r, struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
-        const char *path = shard_also_path(r, i);
+        cleanup_free char *named =
+            r->resume_dir ? outname_new(shard_also_path(r, i), r->resume_dir) : NULL;
+        const char *path = named ? named : shard_also_path(r, i);
         bool is_own = r->resume_dir && placed_is(r->resume_dir, i + 1, path);
         rc = place_check(path, r->overwrite || is_own, err);
     }

@@ -77,8 +77,7 @@ bool shard_output_is_folder(const char *out_path);
 /* ERR_USAGE for an --also that is none, or files that cannot be joined: it would be said at the end. */
 MUST_CHECK int shard_kinds_check(const struct map_request *request, struct err *err);
 /* All of the request's; give them back with shard_kinds_free. */
-void shard_kinds_make(const struct map_request *request, const char *extension,
-                      struct shards *shards);
+void shard_kinds_make(const struct session *s, const char *extension, struct shards *shards);
 void shard_kinds_free(struct shards *shards);
 /* Where the files of --also number `index` go; borrowed. NULL: it is malformed. */
 const char *shard_also_path(const struct map_request *request, size_t index);

@@ -10,6 +10,7 @@
 #include "base/xalloc.h"
 #include "data/unpack.h"
 #include "rule/rule.h"
+#include "run/outname.h"
 #include "run/shard.h"
 
 const char *shard_kind_option(size_t kind)
@@ -160,6 +161,8 @@ int shard_kinds_check(const struct map_request *r, struct err *err)
             rc = output_fits("--also", glob, shard_also_path(r, i), err);
     }
     if (rc == 0)
+        rc = outname_check(r, err);
+    if (rc == 0)
         rc = wishes_check(r, err);
     return rc ? rc : rules_parse(r, err);
 }
@@ -192,8 +195,17 @@ static struct shard_kind kind_make(const struct map_request *r, const char *name
                                .is_counted = !r->any_count && (is_known || !to_folder)};
 }
 
-void shard_kinds_make(const struct map_request *r, const char *extension, struct shards *shards)
+/* Without a folder (--dry-run) nobody asks for it. */
+static char *also_path_new(const struct session *s, size_t index)
 {
+    const char *path = shard_also_path(s->request, index);
+    char *name = s->run_dir ? outname_new(path, s->run_dir) : NULL;
+    return name ? name : xstrdup(path);
+}
+
+void shard_kinds_make(const struct session *s, const char *extension, struct shards *shards)
+{
+    const struct map_request *r = s->request;
     cleanup_free char *name = r->collect ? xstrdup(r->collect) : xasprintf("output%s", extension);
     shards->n_kinds = 1 + r->also.len;
     shards->kinds = xcalloc(shards->n_kinds, sizeof(*shards->kinds));
@@ -201,7 +213,8 @@ void shard_kinds_make(const struct map_request *r, const char *extension, struct
     shards->kinds[0].glob = r->collect ? xstrdup(r->collect) : NULL;
     for (size_t i = 0; i < r->also.len; i++) {
         char *glob = also_glob_new(r, i);
-        shards->kinds[i + 1] = kind_make(r, glob, shard_also_path(r, i), OUT_AUTO);
+        cleanup_free char *out_path = also_path_new(s, i);
+        shards->kinds[i + 1] = kind_make(r, glob, out_path, OUT_AUTO);
         shards->kinds[i + 1].glob = glob;
     }
 }

@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "run/outname.h"
 #include "run/shard.h"
 
 enum {
@@ -56,13 +57,9 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 }
 
 /* The run's folder has it in its name, unless the user named the folder. */
-static void stamp_make(const struct session *s, char out[20])
+static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
-    const char *name = s->run_id ? s->run_id : "";
-    size_t len = strspn(name, "0123456789_");
-    if (len == STAMP_LEN && name[8] == '_')
-        snprintf(out, 20, "%.*s", STAMP_LEN, name);
-    else
+    if (!s->run_dir || !run_stamp_read(s->run_dir, out))
         clock_stamp(out, clock_wall_ms());
 }
 
@@ -234,7 +231,7 @@ int shards_reopen(struct session *s, bool *are_there, struct err *err)
 {
     struct shards *shards = s->shards = xcalloc(1, sizeof(*shards));
     uv_mutex_init(&shards->source_lock);
-    shard_kinds_make(s->request, "", shards);
+    shard_kinds_make(s, "", shards);
     int rc = facts_read(s, shards, are_there, err);
     if (rc == 0)
         rc = reading_read(s, shards, err);
@@ -279,7 +276,7 @@ int shards_begin(struct session *s, struct err *err)
     shards->uses = template_uses_all(s->request->command);
     shards->extension = output_extension(s->request);
     shards->is_union = s->request->is_union;
-    shard_kinds_make(s->request, shards->extension, shards);
+    shard_kinds_make(s, shards->extension, shards);
     shards->input_dir = path_join(s->run_dir, "shard-input");
     shards->output_dir = path_join(s->run_dir, "shard-output");
     int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;

@@ -595,6 +595,9 @@ END
     ended_with 2
     says "-o so-far/ names a folder; the results go into one file"
     [ ! -e so-far ]
+    run "$MUSTER" results -o so-far.csv.gz
+    ended_with 2
+    says "-o so-far.csv.gz: the results are not packed; pack them from -o -"
     kill -TERM "$PID"
     map_end
 }
@@ -663,6 +666,10 @@ refused() {
         refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
         refused "--also 'x{shard}' says not where its files go; it is GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
         refused "--also 'x{shard}=y/': y/ is no file" --items 4 --also 'x{shard}=y/' -o o.txt $run
+        refused "o.jsonl.gz: the output is not packed; name it without .gz" in.txt -o o.jsonl.gz -- cat
+        refused "y.json.zst: the output is not packed" --items 4 --also 'x{shard}=y.json.zst' -o o.txt $run
+        refused "o_{shard}.txt: all shards become this one file, so {run} alone can stand in its name" --items 4 -o 'o_{shard}.txt' $run
+        refused "--run-dir names another; say the output's name as well" --items 4 --run-dir d -o 'o_{run}.txt' $run
         refused "two outputs are called o.txt" --items 4 --also 'x{shard}=o.txt' -o o.txt $run
         refused "--also: unknown placeholder {sufix} (did you mean {suffix}?" --items 4 --also 'x{sufix}=y.txt' -o o.txt $run
         refused "the output in.txt exists; --force replaces it" --items 4 --also 'x{shard}=in.txt' -o o.txt $run

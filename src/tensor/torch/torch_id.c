@@ -84,9 +84,8 @@ static int lacks(const struct ids *ids, size_t step, const char *what)
 
 static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
 {
-    uint32_t slot = walk->n_left > 0 ? walk->at : walk->next + 2;
     *id = pickle_next(graph, walk);
-    return slot;
+    return walk->at - 1;
 }
 
 /* The place becomes that of a key, or of an index. Its name is there until it is popped. */

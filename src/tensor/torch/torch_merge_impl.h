@@ -108,11 +108,11 @@ struct key_table {
 /* Of pairs; of other items each is its own value. free() table->at. */
 void keys_take(struct key_table *table, const struct pickle *pickle,
                const struct pickle_node *pairs);
+/* As Python has it: 1, True and 1.0 are one key. */
+bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b);
 /* The value of this key, 0 if there is none. */
 pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
                          struct str name);
-/* As Python has it: 1, True and 1.0 are one key. */
-bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b);
 /* The value of a key of another graph, 0 if there is none. */
 pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
                     size_t key_part, pickle_id key);
