@@ -17,10 +17,8 @@ int steps_parse(const char *text, struct steps *out, struct err *err)
 
 bool step_is_pattern(struct str step)
 {
-    for (size_t i = 0; i < step.len; i++)
-        if (memchr("*?[", step.at[i], 3))
-            return true;
-    return false;
+    return memchr(step.at, '*', step.len) || memchr(step.at, '?', step.len) ||
+           memchr(step.at, '[', step.len);
 }
 
 bool step_fits(struct str step, struct str name)

@@ -92,7 +92,7 @@ struct sum {
 static bool is_whole_number(struct str number)
 {
     for (size_t i = 0; i < number.len; i++)
-        if (memchr(".eE", number.at[i], 3))
+        if (strchr(".eE", number.at[i])) /* there is no NUL in a number */
             return false;
     return true;
 }
