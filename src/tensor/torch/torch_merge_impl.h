@@ -21,6 +21,8 @@ struct graft {
     struct torch_segment *segments;
     size_t *segment_ends;
     size_t n_segments, cap_segments, cap_ends;
+    uint32_t *ties; /* made storages by their segments, hashed: number + 1 */
+    size_t n_ties, cap_ties;
     struct buf path; /* of the value at hand, for people and for rules */
     unsigned depth;
     struct err *err;

@@ -131,6 +131,14 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     return rc;
 }
 
+static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    const struct gather_source source = {part->fd, part->file.path,
+                                         part->file.storage_at[segment->storage] + segment->offset};
+    return torch_gather(segment->view, &source, bytes_pass, w, err);
+}
+
 static uint64_t storage_bytes(const struct pickle_storage *storage)
 {
     return storage->n_elements * storage->element_bytes;
@@ -175,7 +183,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 static bool is_whole(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
-    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+    return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
@@ -190,8 +198,9 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
         entry.bytes += segments[i].bytes;
     int rc = header_write(w, &entry, err);
     for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc;
-        rc = segment_pass(w, &segments[i], &crc, err);
+        uint32_t crc = 0;
+        rc = segments[i].view ? view_pass(w, &segments[i], err)
+                              : segment_pass(w, &segments[i], &crc, err);
         if (rc == 0)
             rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
                                            : storage_verify(w, &segments[i], err);
