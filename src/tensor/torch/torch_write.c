@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
 #include "tensor/zip/zip_write.h"
@@ -25,15 +26,10 @@ struct writing {
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
 
-static uint32_t crc_add(uint32_t crc, struct str bytes)
-{
-    return (uint32_t)crc32_z(crc, (const unsigned char *)bytes.at, bytes.len);
-}
-
 static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
     struct writing *w = context;
-    w->crc = crc_add(w->crc, bytes);
+    w->crc = crc_of(w->crc, bytes);
     w->bytes += bytes.len;
     return outfile_write(w->out, bytes, err);
 }
@@ -120,7 +116,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
         if (rc == 0)
             rc = pread_exact(part->fd, piece, len, at, part->file.path, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, (struct str){piece, len});
+            *crc = crc_of(*crc, (struct str){piece, len});
             pending->len += len;
             pending->at[pending->len] = '\0';
         }
@@ -174,7 +170,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
         rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
         if (rc == 0)
-            crc = crc_add(crc, (struct str){w->window, len});
+            crc = crc_of(crc, (struct str){w->window, len});
         at += len;
     }
     return rc ? rc : crc_check(w, segment, crc, err);
