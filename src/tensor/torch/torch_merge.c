@@ -342,8 +342,11 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
         fd_close(&graft.parts[i].fd);
     }
     free(graft.parts);
+    for (size_t i = 0; i < graft.n_segments; i++)
+        free(graft.segments[i].view);
     free(graft.segments);
     free(graft.segment_ends);
+    free(graft.ties);
     pickle_release(&graft.made);
     buf_release(&graft.path);
     buf_release(&graft.lists.paths);

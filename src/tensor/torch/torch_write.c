@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
 #include "tensor/zip/zip_write.h"
@@ -25,15 +26,10 @@ struct writing {
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
 
-static uint32_t crc_add(uint32_t crc, struct str bytes)
-{
-    return (uint32_t)crc32_z(crc, (const unsigned char *)bytes.at, bytes.len);
-}
-
 static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
     struct writing *w = context;
-    w->crc = crc_add(w->crc, bytes);
+    w->crc = crc_of(w->crc, bytes);
     w->bytes += bytes.len;
     return outfile_write(w->out, bytes, err);
 }
@@ -131,7 +127,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
         if (rc == 0)
             rc = storage_read(part, segment->storage, at, piece, len, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, (struct str){piece, len});
+            *crc = crc_of(*crc, (struct str){piece, len});
             pending->len += len;
             pending->at[pending->len] = '\0';
         }
@@ -140,6 +136,14 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     w->crc = (uint32_t)crc32_combine(w->crc, *crc, (z_off_t)segment->bytes);
     w->bytes += segment->bytes;
     return rc;
+}
+
+static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    const struct gather_source source = {part->fd, part->file.path,
+                                         part->file.storage_at[segment->storage] + segment->offset};
+    return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
 
 static uint64_t storage_bytes(const struct pickle_storage *storage)
@@ -176,7 +180,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
         rc = storage_read(part, segment->storage, at, w->window, len, err);
         if (rc == 0)
-            crc = crc_add(crc, (struct str){w->window, len});
+            crc = crc_of(crc, (struct str){w->window, len});
         at += len;
     }
     return rc ? rc : crc_check(w, segment, crc, err);
@@ -185,7 +189,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 static bool is_whole(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
-    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+    return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
@@ -200,8 +204,9 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
         entry.bytes += segments[i].bytes;
     int rc = header_write(w, &entry, err);
     for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc;
-        rc = segment_pass(w, &segments[i], &crc, err);
+        uint32_t crc = 0;
+        rc = segments[i].view ? view_pass(w, &segments[i], err)
+                              : segment_pass(w, &segments[i], &crc, err);
         if (rc == 0)
             rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
                                            : storage_verify(w, &segments[i], err);

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pread.h"
 #include "tensor/zip/zip.h"
 
@@ -100,11 +101,6 @@ int zip_entry_head(const struct zip *zip, const struct zip_entry *entry, uint64_
     return rc;
 }
 
-static uint32_t crc_of(struct str bytes)
-{
-    return (uint32_t)crc32_z(0, (const unsigned char *)bytes.at, bytes.len);
-}
-
 int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_t max_bytes,
                    struct buf *out, struct err *err)
 {
@@ -115,7 +111,7 @@ int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_
     int rc = zip_entry_head(zip, entry, entry->bytes, out, err);
     if (rc)
         return rc;
-    if (zip->has_crcs && crc_of((struct str){out->at + begin, out->len - begin}) != entry->crc)
+    if (zip->has_crcs && crc_of(0, (struct str){out->at + begin, out->len - begin}) != entry->crc)
         return entry_fail(zip, entry, "its bytes are not those that were written (CRC-32)", err);
     return 0;
 }
