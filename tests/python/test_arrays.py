@@ -143,7 +143,7 @@ def muster(*args):
     return subprocess.run([MUSTER, *args], capture_output=True, text=True, timeout=60)
 
 
-def merged(paths, *options, out="out"):
+def merged(paths, *options, out="whole.out"):
     if os.path.isfile(out):
         os.unlink(out)
     ended = muster("merge", "-q", *paths, "-o", out, *options)
@@ -401,6 +401,181 @@ def damaged_npz_is_named_with_its_entry():
     refused(["cannot be written to a pipe"], ["a.npz"], out="-", status=2)
 
 
+# ---- split ----
+
+def split(path, *options):
+    """Paths, first records and counts of the parts, checked with the sizes on disk."""
+    ended = muster("split", "-q", "--json", path, *options)
+    assert ended.returncode == 0 and ended.stderr == "", ended
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    if "--dry-run" not in options:
+        assert all(os.path.getsize(row["path"]) == row["bytes"] for row in rows), rows
+    return rows
+
+
+def split_refused(words, path, *options, status=65):
+    before = sorted(os.walk("."))
+    ended = muster("split", path, *options)
+    assert ended.returncode == status and sorted(os.walk(".")) == before, ended
+    assert all(word in ended.stderr for word in words), (words, ended.stderr)
+
+
+def forget(*rows):
+    for row in rows:
+        os.unlink(row["path"])
+
+
+@check
+def rows_of_npy_in_both_orders_and_the_whole_again():
+    rng = random.Random(20)
+    for shape, key, fortran in itertools.product([(7,), (5, 3), (4, 2, 3), (0, 3), (1, 1)], ("<f4", "<U2"), (0, 1)):
+        array = drawn(rng, key, shape, DTYPES.get(key, 4), bool(fortran))
+        write("in.npy", npy(array))
+        for options, counts in ((["-n", "3"], [shape[0] // 3 + (i < shape[0] % 3) for i in range(3)]),
+                                (["--records", "2"], [min(2, shape[0] - i) for i in range(0, shape[0], 2)] or [0])):
+            dry = split("in.npy", *options, "--dry-run")
+            rows = split("in.npy", *options)
+            assert dry == rows and [row["records"] for row in rows] == counts, rows
+            assert rows[0]["path"] == "in.part_00.npy"
+            for row in rows:
+                end = row["first"] + row["records"]
+                assert read(row["path"]) == npy(array.rows(row["first"], end)), (shape, key, fortran, row)
+            assert merged([row["path"] for row in rows]) == npy(array)
+            forget(*rows)
+
+
+@check
+def parts_of_a_size_are_no_larger():
+    rng = random.Random(21)
+    write("in.npy", npy(drawn(rng, "<f4", (100, 5), 4)))
+    rows = split("in.npy", "--size", "500")
+    assert all(row["bytes"] <= 500 for row in rows) and sum(row["records"] for row in rows) == 100
+    assert rows[0]["bytes"] + 20 > 500 and len(rows) == 6, rows
+    forget(*rows)
+    rows = split("in.npy", "--size", "1", "-o", "{n}.npy")
+    assert [row["records"] for row in rows] == [1] * 100
+    many = {f"t{i:03}": drawn(rng, "F32", (i,), 4) for i in range(60)}
+    write("in.safetensors", safetensors(many))
+    rows = split("in.safetensors", "--size", "1000")
+    assert all(row["bytes"] <= 1000 for row in rows) and sum(row["records"] for row in rows) == 60, rows
+    assert all(a["bytes"] + b["bytes"] > 1000 for a, b in zip(rows, rows[1:]))
+
+
+@check
+def whole_tensors_as_transformers_names_them_with_their_index():
+    rng = random.Random(22)
+    a = tensors(rng, w=("F32", (30, 4)), b=("I64", (5,)), h=("F16", (20, 2)), e=("F32", (0, 3)), s=("F32", ()),
+                big=("F32", (100, 2)), t=("BOOL", (3,)))
+    a['q"é'] = drawn(rng, "U8", (9,), 1)
+    for metadata in ({"format": "pt"}, None):
+        whole = safetensors(a, metadata)
+        write("model.safetensors", whole)
+        rows = split("model.safetensors", "-n", "4", "-o", "out/")
+        names = [f"model-{i}-of-00004.safetensors" for i in ("00001", "00002", "00003", "00004")]
+        assert [row["path"] for row in rows] == ["out/" + name for name in names], rows
+        assert all(row["records"] > 0 for row in rows) and sum(row["records"] for row in rows) == len(a)
+        said = json.loads(read("out/model.safetensors.index.json"))
+        assert said["metadata"] == {"total_size": sum(len(x.data()) for x in a.values())}, said
+        assert set(said["weight_map"]) == set(a) and list(said["weight_map"]) == sorted(a)
+        for name in names:
+            mine = {key: a[key] for key, file in said["weight_map"].items() if file == name}
+            assert read("out/" + name) == safetensors(mine, metadata), name
+        assert sorted(os.listdir("out")) == sorted(names + ["model.safetensors.index.json"])
+        assert merged(["out/model.safetensors.index.json"]) == whole
+        assert merged(["out/" + name for name in reversed(names)]) == whole
+        split_refused(["exists; --force"], "model.safetensors", "-n", "4", "-o", "out/", status=2)
+        again = split("out/model.safetensors.index.json", "-n", "2", "-o", "again/")
+        assert len(again) == 2 and merged(["again/model.safetensors.index.json"]) == whole
+        split_refused(["would replace the input"], "out/model.safetensors.index.json", "-n", "3", "--force", status=2)
+        shutil.rmtree("out")
+        shutil.rmtree("again")
+    rows = split("model.safetensors", "--records", "3", "-o", "p/{n}-{parts}.st")
+    assert [row["path"] for row in rows] == ["p/00-03.st", "p/01-03.st", "p/02-03.st"], rows
+    assert merged(["p/model.safetensors.index.json"]) == whole
+    few = muster("split", "-n", "12", "model.safetensors", "-o", "few/")
+    assert few.returncode == 0 and "4 of the parts have no tensor" in few.stderr, few
+    assert merged(["few/model.safetensors.index.json"]) == whole
+
+
+@check
+def whole_tensors_are_balanced_as_well_as_can_be():
+    rng = random.Random(23)
+    for _ in range(30):
+        sizes = [rng.randrange(1, 200) for _ in range(rng.randrange(1, 9))]
+        n_parts = rng.randrange(1, len(sizes) + 1)
+        write("m.safetensors", safetensors({f"t{i}": drawn(rng, "U8", (n,), 1) for i, n in enumerate(sizes)}))
+        rows = split("m.safetensors", "-n", str(n_parts), "-o", "out/")
+        largest = max(sum(sizes[row["first"]:row["first"] + row["records"]]) for row in rows)
+        cuts = itertools.combinations(range(1, len(sizes)), n_parts - 1)
+        best = min(max(sum(sizes[a:b]) for a, b in zip((0,) + cut, cut + (len(sizes),))) for cut in cuts)
+        assert largest == best, (sizes, n_parts, rows)
+        shutil.rmtree("out")
+
+
+@check
+def every_tensor_by_its_rows():
+    rng = random.Random(24)
+    a = tensors(rng, x=("F32", (7, 3)), y=("F16", (7,)), z=("I64", ()), w=("U8", (7, 0)))
+    write("in.safetensors", safetensors(a, {"k": "v"}))
+    rows = split("in.safetensors", "--rows", "-n", "3")
+    assert [row["path"] for row in rows] == [f"in.part_0{i}.safetensors" for i in range(3)]
+    assert [row["records"] for row in rows] == [3, 2, 2]
+    for row in rows:
+        mine = {name: x.rows(row["first"], row["first"] + row["records"]) if x.shape else x for name, x in a.items()}
+        assert read(row["path"]) == safetensors(mine, {"k": "v"})
+    parts = [row["path"] for row in rows]
+    assert merged(parts, *rules("z=same", "*=cat0")) == safetensors(a, {"k": "v"})
+    forget(*rows)
+    rows = split("in.safetensors", "--rows", "--size", "300")
+    assert all(row["bytes"] <= 300 for row in rows) and sum(row["records"] for row in rows) == 7, rows
+    forget(*rows)
+    a |= tensors(rng, v=("F32", (8, 3)))
+    write("in.safetensors", safetensors(a))
+    split_refused(["in.safetensors", "8", "7", "without --rows"], "in.safetensors", "--rows", "-n", "2")
+    write("in.safetensors", safetensors(tensors(rng, z=("I64", ()))))
+    split_refused(["no array with a dimension"], "in.safetensors", "--rows", "-n", "2")
+    # F4 as the library has it: two elements in a byte, so a row of three is no whole byte
+    text = b'{"x":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}}'
+    write("in.safetensors", struct.pack("<Q", len(text)) + text + b"abc")
+    split_refused(["'x'", "whole bytes"], "in.safetensors", "--rows", "-n", "2")
+
+
+@check
+def rows_of_npz_and_the_whole_again():
+    rng = random.Random(25)
+    a = {"x": drawn(rng, "<f4", (5, 3), 4), "n": drawn(rng, "<i8", (), 8), "f": drawn(rng, "<i2", (5, 4), 2, True)}
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        write("in.npz", npz(a, method))
+        dry = split("in.npz", "-n", "2", "--dry-run")
+        rows = split("in.npz", "-n", "2")
+        assert dry == rows
+        for row in rows:
+            end = row["first"] + row["records"]
+            assert npz_read(row["path"]) == {name + ".npy": npy(x.rows(row["first"], end) if x.shape else x)
+                                             for name, x in a.items()}
+        merged([row["path"] for row in rows], out="out.npz")
+        assert npz_read("out.npz") == {name + ".npy": npy(x) for name, x in a.items()}
+        forget(*rows)
+        bad = bytearray(npz({"x": drawn(rng, "<f4", (3000,), 4)}, method))
+        bad[5000] ^= 4
+        write("bad.npz", bad)
+        split_refused(["bad.npz: entry x.npy"], "bad.npz", "-n", "2")
+        split_refused(["bad.npz: entry x.npy"], "bad.npz", "-n", "2", "--dry-run")
+    write("in.npz", npz(a | {"y": drawn(rng, "<f4", (6,), 4)}))
+    split_refused(["'x' has 5 rows", "'y' 6"], "in.npz", "-n", "2")
+
+
+@check
+def what_cannot_be_asked_of_tensors_is_said():
+    write("a.npy", npy(drawn(random.Random(26), "<f4", (3,), 4)))
+    write("a.jsonl", b"{}\n")
+    split_refused(["one file of tensors is cut at a time"], "a.npy", "a.npy", "-n", "2", status=2)
+    split_refused(["--format is about records"], "a.npy", "-n", "2", "--format", "csv", status=2)
+    split_refused(["--rows and --key are about files of tensors"], "a.jsonl", "-n", "2", "--rows", status=2)
+    write("b.npy", npy(drawn(random.Random(26), "<f4", (), 4)))
+    split_refused(["b.npy", "no array with a dimension"], "b.npy", "-n", "2")
+
+
 # ---- what holds for all ----
 
 @check
@@ -422,7 +597,7 @@ def an_output_that_exists_stays_and_stdout_gets_the_file():
 
 
 def peak_kib(*args):
-    child = subprocess.Popen([MUSTER, *args], stderr=subprocess.PIPE)
+    child = subprocess.Popen([MUSTER, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     text = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -438,8 +613,9 @@ def memory_does_not_follow_the_size():
         used = peak_kib("merge", "-q", "-f", "a.npy", "b.npy", "-o", "out.npy")
         assert os.path.getsize("out.npy") == 128 + 750000 * 32 * 8
         assert used < (16 << 10) or "san" in os.environ.get("ASAN_OPTIONS", "san-"), used
-    for name in ("a.npy", "b.npy", "out.npy"):
-        os.unlink(name)
+        parts = peak_kib("split", "-q", "-n", "3", "a.npy", "-o", "parts/")
+        assert parts < (16 << 10) or "san" in os.environ.get("ASAN_OPTIONS", "san-"), parts
+        shutil.rmtree("parts")
 
 
 @check

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fnmatch.h>
+
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -58,13 +60,27 @@ static void member_put(struct metadata *m, const struct entry *entry)
     buf_add_json(out, str_of(entry->value));
 }
 
+/* Only rules that name it: what is said of * is said of tensors. */
+static const struct merge_rule *rule_find(const struct merge_rules *rules, const char *path)
+{
+    for (size_t i = 0; i < rules->len; i++) {
+        struct merge_rule *rule = &rules->at[i];
+        if (!rule->is_added && str_starts_with(str_of(rule->path), str_of(root)) &&
+            fnmatch(rule->path, path, 0) == 0) {
+            rule->was_used = true;
+            return rule;
+        }
+    }
+    return NULL;
+}
+
 /* Entries of one key, [first, end). */
 static int key_merge(struct metadata *m, size_t first, size_t end)
 {
     const struct entry *entries = m->entries;
     const struct array_file *files = m->plan->set->files;
     cleanup_free char *path = xasprintf("%s.%s", root, entries[first].key);
-    const struct merge_rule *rule = merge_rule_find(m->rules, path);
+    const struct merge_rule *rule = rule_find(m->rules, path);
     enum merge_verb verb = rule ? rule->verb : MERGE_SAME;
     if (verb == MERGE_DROP)
         return 0;
@@ -98,7 +114,7 @@ int array_metadata_merge(struct array_plan *plan, const struct merge_rules *rule
     int rc = 0;
     if (!has_any(plan->set))
         return 0;
-    const struct merge_rule *rule = merge_rule_find(rules, root);
+    const struct merge_rule *rule = rule_find(rules, root);
     if (rule && rule->verb == MERGE_DROP)
         return 0;
     entries_take(&m);

@@ -26,7 +26,8 @@ struct array_plan {
     size_t len, cap;
     struct array_piece *pieces;
     size_t n_pieces, cap_pieces;
-    struct buf metadata; /* of safetensors: an object, or empty */
+    struct buf metadata;      /* of safetensors: an object, or empty */
+    bool (*is_stopped)(void); /* asked now and then; NULL: never */
     bool is_only; /* no other plan needs the arrays: they are done with when they are written */
 };
 
@@ -53,6 +54,10 @@ struct array_sink {
 MUST_CHECK int array_copy(const struct array_plan *plan, const struct array_new *made,
                           const struct array_sink *sink, struct err *err);
 
+/* Bytes of a header of safetensors: of none of the arrays; what one more adds to it, at most, whose
+ * data begin at `at`. */
+uint64_t array_head_bytes(const struct array_plan *plan);
+uint64_t array_head_more(const struct array_new *made, uint64_t at);
 /* The whole file; `out` NULL: its size only. ERR_DATA where the format cannot hold it. */
 MUST_CHECK int array_write(struct array_plan *plan, struct outfile *out, uint64_t *n_bytes,
                            struct err *err);

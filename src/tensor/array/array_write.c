@@ -12,6 +12,7 @@
 
 enum {
     SAFETENSORS_ALIGN = 8,
+    SAFETENSORS_LENGTH_BYTES = 8,
     NPY_ALIGN = 64,
     NPY_LENGTH_AT = 8,
     NPY_GROWTH_DIGITS = 21 /* numpy leaves room for that many in the dimension that may grow */
@@ -20,6 +21,7 @@ enum {
 struct writing {
     struct array_plan *plan;
     struct outfile *out; /* NULL: nothing is written, only measured */
+    struct zip_out *zip; /* of npz */
     uint64_t n_bytes;
     struct err *err;
 };
@@ -37,19 +39,22 @@ static int pieces_rest(const struct array_plan *plan, const struct array_new *ma
     return rc;
 }
 
-static int array_put(struct writing *w, const struct array_new *made, const struct array_sink *sink)
+static int bytes_put(void *context, struct str bytes, struct err *err)
 {
+    struct writing *w = context;
+    if (w->plan->is_stopped && w->plan->is_stopped())
+        return fail(err, ERR_STOPPED, "stopped");
+    return w->zip ? zip_out_add(w->zip, bytes, err) : outfile_write(w->out, bytes, err);
+}
+
+static int array_put(struct writing *w, const struct array_new *made)
+{
+    const struct array_sink sink = {bytes_put, w};
     w->n_bytes += made->bytes;
     if (!w->out)
         return 0;
-    int rc = array_copy(w->plan, made, sink, w->err);
+    int rc = array_copy(w->plan, made, &sink, w->err);
     return rc || !w->plan->is_only ? rc : pieces_rest(w->plan, made, w->err);
-}
-
-static int plain_put(void *context, struct str bytes, struct err *err)
-{
-    const struct writing *w = context;
-    return outfile_write(w->out, bytes, err);
 }
 
 static int head_put(struct writing *w, struct str head)
@@ -70,11 +75,25 @@ static void tensor_describe(const struct array_new *made, uint64_t at, struct bu
     buf_addf(out, "],\"data_offsets\":[%lu,%lu]}", at, at + made->bytes);
 }
 
+uint64_t array_head_bytes(const struct array_plan *plan)
+{
+    size_t padding = SAFETENSORS_ALIGN - 1;
+    return SAFETENSORS_LENGTH_BYTES + strlen("{}") + padding +
+           (plan->metadata.len > 0 ? strlen("\"__metadata__\":") + plan->metadata.len : 0);
+}
+
+uint64_t array_head_more(const struct array_new *made, uint64_t at)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    tensor_describe(made, at, &text);
+    return text.len + strlen(",");
+}
+
 static int safetensors_head(struct writing *w, struct buf *head)
 {
     const struct array_plan *plan = w->plan;
     uint64_t at = 0;
-    char length[8] = {0};
+    char length[SAFETENSORS_LENGTH_BYTES] = {0};
     buf_add(head, length, sizeof(length));
     buf_add_char(head, '{');
     if (plan->metadata.len > 0) {
@@ -103,12 +122,11 @@ static int safetensors_head(struct writing *w, struct buf *head)
 static int safetensors_write(struct writing *w)
 {
     cleanup_buf struct buf head = BUF_INIT;
-    const struct array_sink sink = {plain_put, w};
     int rc = safetensors_head(w, &head);
     if (rc == 0)
         rc = head_put(w, buf_str(&head));
     for (size_t i = 0; i < w->plan->len && rc == 0; i++)
-        rc = array_put(w, &w->plan->at[i], &sink);
+        rc = array_put(w, &w->plan->at[i]);
     return rc;
 }
 
@@ -153,24 +171,18 @@ static void npy_head(const struct array_new *made, struct buf *out)
 static int npy_write(struct writing *w)
 {
     cleanup_buf struct buf head = BUF_INIT;
-    const struct array_sink sink = {plain_put, w};
     ASSERT(w->plan->len == 1);
     npy_head(&w->plan->at[0], &head);
     int rc = head_put(w, buf_str(&head));
-    return rc ? rc : array_put(w, &w->plan->at[0], &sink);
+    return rc ? rc : array_put(w, &w->plan->at[0]);
 }
 
 /* ---- npz ---- */
 
-static int packed_put(void *context, struct str bytes, struct err *err)
+static int entry_write(struct writing *w, const struct array_new *made)
 {
-    return zip_out_add(context, bytes, err);
-}
-
-static int entry_write(struct writing *w, struct zip_out *zip, const struct array_new *made)
-{
+    struct zip_out *zip = w->zip;
     cleanup_buf struct buf head = BUF_INIT, name = BUF_INIT;
-    const struct array_sink sink = {packed_put, zip};
     npy_head(made, &head);
     buf_add_str(&name, made->like->name);
     buf_add_text(&name, ".npy");
@@ -185,7 +197,7 @@ static int entry_write(struct writing *w, struct zip_out *zip, const struct arra
     if (rc == 0)
         rc = zip_out_add(zip, buf_str(&head), w->err);
     if (rc == 0)
-        rc = array_put(w, made, &sink);
+        rc = array_put(w, made);
     return rc ? rc : zip_out_end(zip, &entry, w->err);
 }
 
@@ -193,8 +205,9 @@ static int npz_write(struct writing *w)
 {
     struct zip_out zip = {.file = w->out};
     int rc = 0;
+    w->zip = &zip;
     for (size_t i = 0; i < w->plan->len && rc == 0; i++)
-        rc = entry_write(w, &zip, &w->plan->at[i]);
+        rc = entry_write(w, &w->plan->at[i]);
     if (w->out && rc == 0)
         rc = zip_out_finish(&zip, w->err);
     w->n_bytes = zip.zip.at + zip.zip.directory.len + ZIP_END_BYTES;
