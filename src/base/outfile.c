@@ -12,8 +12,9 @@
 #include "base/xalloc.h"
 
 enum {
-    PENDING_BYTES = 256 * 1024,
-    DIRECT_BYTES = 64 * 1024, /* fewer are worth a copy */
+    PENDING_BYTES = 64 * 1024,
+    DIRECT_BYTES = 32 * 1024, /* fewer are worth a copy */
+    BLOCK_BYTES = 4096, /* a write that ends within a page makes the kernel fill the rest of it */
     WRITEBACK_BYTES = 32 << 20,
     BESIDE_TRIES = 1000
 };
@@ -135,14 +136,26 @@ int outfile_write(struct outfile *file, struct str bytes, struct err *err)
     return rc ? rc : bytes_write(file, bytes, err);
 }
 
+/* Up to the last end of a block. */
 int outfile_pump(struct outfile *file, struct err *err)
 {
-    return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
+    if (file->pending.len < PENDING_BYTES)
+        return 0;
+    size_t n_rest = (size_t)((file->bytes + file->pending.len) % BLOCK_BYTES);
+    struct str whole = {file->pending.at, file->pending.len - n_rest};
+    int rc = bytes_write(file, whole, err);
+    if (rc == 0)
+        buf_consume(&file->pending, whole.len);
+    return rc;
 }
 
 int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes, struct err *err)
 {
     ASSERT(!file->is_direct && offset + bytes.len <= file->bytes + file->pending.len);
+    if (offset >= file->bytes) {
+        memcpy(file->pending.at + (offset - file->bytes), bytes.at, bytes.len);
+        return 0;
+    }
     int rc = offset + bytes.len > file->bytes ? flush(file, err) : 0;
     if (rc)
         return rc;

@@ -24,12 +24,18 @@ static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, str
 {
     (void)kind;
     struct torch_merge_stats stats = {0};
-    const struct torch_merge_opts opts = {.rules = &job->rules,
-                                          .force = job->ask->force,
-                                          .dry_run = job->ask->dry_run,
-                                          .pass_through = job->ask->pass_through,
-                                          .note = note_say,
-                                          .context = job->app};
+    const struct torch_merge_opts opts = {
+        .rules = &job->rules,
+        .force = job->ask->force,
+        .dry_run = job->ask->dry_run,
+        .pass_through = job->ask->pass_through,
+        .id_path = job->ask->id_path,
+        .expect = job->ask->expect == UINT64_MAX ? NULL : &job->ask->expect,
+        .is_renumbered = job->ask->is_renumbered,
+        .is_plain = job->ask->is_plain,
+        .is_compact = job->ask->is_compact,
+        .note = note_say,
+        .context = job->app};
     int rc = torch_merge(&opts, job->paths, job->n_files, job->ask->out_path, &stats, err);
     job->n_bytes = stats.n_bytes;
     return rc;
@@ -37,13 +43,16 @@ static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, str
 
 static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
 {
+    const struct tensors_request *ask = job->ask;
     const struct array_merge_opts opts = {
-        .rules = &job->rules, .force = job->ask->force, .dry_run = job->ask->dry_run};
-    if (job->ask->pass_through)
-        return fail(err, ERR_USAGE, "--pass-through is about files of torch, and these are %s",
+        .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
+    if (ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered || ask->is_plain ||
+        ask->is_compact || ask->pass_through)
+        return fail(err, ERR_USAGE,
+                    "--id, --expect, --renumber, --plain, --compact and --pass-through are about "
+                    "files of torch, and these are %s",
                     tensor_kind_name(kind));
-    return array_merge(&opts, kind, job->paths, job->n_files, job->ask->out_path, &job->n_bytes,
-                       err);
+    return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
 }
 
 static int (*const merges[N_TENSOR_KINDS])(struct tensors_job *job, enum tensor_kind kind,
@@ -76,14 +85,17 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
     return 0;
 }
 
-static int rules_take(const struct tensors_request *ask, struct merge_rules *rules, struct err *err)
+/* The others have neither records nor objects. */
+static int wishes_check(const struct tensors_request *ask, enum tensor_kind kind, struct err *err)
 {
-    int rc = 0;
-    for (size_t i = 0; i < ask->rules->len && rc == 0; i++)
-        rc = merge_rule_add(rules, str_of(ask->rules->at[i]), err);
-    if (rc == 0 && ask->rules_path)
-        rc = merge_rules_read(rules, ask->rules_path, err);
-    return rc;
+    bool is_about_objects = ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered ||
+                            ask->is_plain || ask->is_compact;
+    return kind == TENSOR_TORCH || !is_about_objects
+               ? 0
+               : fail(err, ERR_USAGE,
+                      "--id, --expect, --renumber, --plain and --compact are about files of "
+                      "torch.save, and these are %s",
+                      tensor_kind_name(kind));
 }
 
 int tensors_merge(struct app *app, const struct tensors_request *ask, enum tensor_kind kind,
@@ -92,7 +104,9 @@ int tensors_merge(struct app *app, const struct tensors_request *ask, enum tenso
     struct tensors_job job = {
         .app = app, .ask = ask, .paths = (const char *const *)paths, .n_files = n_files};
     char size[16];
-    int rc = rules_take(ask, &job.rules, err);
+    int rc = wishes_check(ask, kind, err);
+    if (rc == 0)
+        rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
     if (rc == 0)
         rc = merges[kind](&job, kind, err);
     merge_rules_release(&job.rules);

@@ -136,8 +136,11 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
         return rc;
     array->name = (struct str){key.at, key.len - strlen(".npy")};
     array->entry = entry;
-    array->at += entry->is_deflated ? 0 : entry->data_at;
-    return 0;
+    uint64_t data_at = 0; /* of a packed one, in what it is unpacked to */
+    if (!entry->is_deflated)
+        rc = zip_entry_locate(&file->zip, entry, &data_at, err);
+    array->at += data_at;
+    return rc;
 }
 
 static int npz_open(struct array_file *file, struct err *err)
