@@ -5,7 +5,7 @@ examples/latentmas/run.py, with torch where it is installed, and always with the
 
     test_latentmas.py MUSTER
 """
-import glob, io, json, os, shutil, signal, subprocess, sys, tempfile, time, zipfile
+import glob, io, json, os, shutil, signal, sqlite3, subprocess, sys, tempfile, time, zipfile
 import torch_like as made
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -199,6 +199,30 @@ def an_output_that_cannot_be_written_keeps_the_other_away():
     os.mkdir("elsewhere")
     muster(0, "resume")
     assert made.loaded(the("prm_data/*_merged.pt"))["num_questions"] == 43 and os.listdir("elsewhere") == ["m.json"]
+
+
+def unfinish():
+    ledger = sqlite3.connect(os.path.join(the("muster-runs/2*"), "run.db"))
+    ledger.execute("update facts set value = 'running' where key = 'state'")
+    ledger.commit()
+    ledger.close()
+
+
+@check
+def killed_between_its_two_outputs_it_knows_the_first_for_its_own():
+    muster(0, *job("--keep-parts"))
+    merged, metadata = the("prm_data/*_merged.pt"), the("prm_data/*_merged_metadata.json")
+    os.unlink(merged)  # it is put in place last
+    unfinish()
+    muster(0, "resume")
+    is_right(*results())
+    os.unlink(merged)
+    with open(metadata, "a", encoding="utf-8") as file:
+        file.write("\n")  # now it is somebody else's
+    unfinish()
+    assert "_metadata.json exists; --force replaces it" in muster(2, "resume")
+    muster(0, "resume", "--force")
+    is_right(*results())
 
 
 @check
