@@ -30,7 +30,8 @@ struct merge_request {
     struct score_opts score;
     struct texts rules;
     const char *rules_path;
-    bool is_union, is_checked, force, inspect, pass_through, dry_run, json, quiet;
+    bool is_union, is_checked, is_renumbered, is_plain, is_compact;
+    bool force, inspect, pass_through, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -201,23 +202,28 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
         .force = ask->force,
         .dry_run = ask->dry_run,
         .pass_through = ask->pass_through,
+        .id_path = ask->id_field,
+        .expect = ask->expect,
+        .is_renumbered = ask->is_renumbered,
+        .is_plain = ask->is_plain,
+        .is_compact = ask->is_compact,
     };
 }
 
 /* What records are asked for means nothing to tensors, and the other way round. */
 static int wishes_check(const struct merge_request *ask, bool are_tensors, struct err *err)
 {
-    bool is_about_records = ask->id_field || ask->is_union || ask->is_checked ||
-                            ask->expect != UINT64_MAX || ask->score.true_field.at;
-    bool is_about_tensors = ask->rules.len > 0 || ask->rules_path || ask->pass_through;
+    bool is_about_records = ask->is_union || ask->is_checked || ask->score.true_field.at;
+    bool is_about_tensors = ask->rules.len > 0 || ask->rules_path || ask->pass_through ||
+                            ask->is_renumbered || ask->is_plain || ask->is_compact;
     if (are_tensors && is_about_records)
         return fail(err, ERR_USAGE,
-                    "--id, --union, --check, --expect and --score are about records; files of "
-                    "tensors are merged by --rule");
+                    "--union, --check and --score are about records; files of tensors are merged "
+                    "by --rule");
     if (!are_tensors && is_about_tensors)
         return fail(err, ERR_USAGE,
-                    "--rule, --rules and --pass-through are about files of tensors, and these are "
-                    "none");
+                    "--rule, --rules, --renumber, --plain, --compact and --pass-through are about "
+                    "files of tensors, and these are none");
     return 0;
 }
 
@@ -257,6 +263,8 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
     if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
         return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
+    if (ask->is_renumbered && !ask->id_field)
+        return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     enum tensor_kind kind;
@@ -298,7 +306,7 @@ static const struct opt merge_opts[] = {
     {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
     {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_HEADING, .help = "What must hold"},
-    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it", FIELD(id_field)},
+    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)},
     {OPT_U64, 'e', "expect", "N", "there are N records in all, or metadata tell of N (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
     {OPT_HEADING, .help = "Figures"},
@@ -309,6 +317,9 @@ static const struct opt merge_opts[] = {
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
     {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
+    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
+    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
+    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},

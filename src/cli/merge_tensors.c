@@ -22,12 +22,18 @@ static void note_say(void *context, const char *text)
 static int torch_files_merge(struct tensors_job *job, struct err *err)
 {
     struct torch_merge_stats stats = {0};
-    const struct torch_merge_opts opts = {.rules = &job->rules,
-                                          .force = job->ask->force,
-                                          .dry_run = job->ask->dry_run,
-                                          .pass_through = job->ask->pass_through,
-                                          .note = note_say,
-                                          .context = job->app};
+    const struct torch_merge_opts opts = {
+        .rules = &job->rules,
+        .force = job->ask->force,
+        .dry_run = job->ask->dry_run,
+        .pass_through = job->ask->pass_through,
+        .id_path = job->ask->id_path,
+        .expect = job->ask->expect == UINT64_MAX ? NULL : &job->ask->expect,
+        .is_renumbered = job->ask->is_renumbered,
+        .is_plain = job->ask->is_plain,
+        .is_compact = job->ask->is_compact,
+        .note = note_say,
+        .context = job->app};
     int rc = torch_merge(&opts, job->paths, job->n_files, job->ask->out_path, &stats, err);
     job->n_bytes = stats.n_bytes;
     return rc;
@@ -62,13 +68,28 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
     return 0;
 }
 
+/* The others have neither records nor objects. */
+static int wishes_check(const struct tensors_request *ask, enum tensor_kind kind, struct err *err)
+{
+    bool is_about_objects = ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered ||
+                            ask->is_plain || ask->is_compact;
+    return kind == TENSOR_TORCH || !is_about_objects
+               ? 0
+               : fail(err, ERR_USAGE,
+                      "--id, --expect, --renumber, --plain and --compact are about files of "
+                      "torch.save, and these are %s",
+                      tensor_kind_name(kind));
+}
+
 int tensors_merge(struct app *app, const struct tensors_request *ask, enum tensor_kind kind,
                   char **paths, size_t n_files, struct err *err)
 {
     struct tensors_job job = {
         .app = app, .ask = ask, .paths = (const char *const *)paths, .n_files = n_files};
     char size[16];
-    int rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
+    int rc = wishes_check(ask, kind, err);
+    if (rc == 0)
+        rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
     if (rc == 0)
         rc = merges[kind](&job, err);
     merge_rules_release(&job.rules);

@@ -12,6 +12,9 @@ struct tensors_request {
     const char *out_path;
     const struct texts *rules; /* PATH=VERB */
     const char *rules_path;
+    const char *id_path;
+    uint64_t expect;
+    bool is_renumbered, is_plain, is_compact;
     bool force, dry_run, pass_through;
 };
 

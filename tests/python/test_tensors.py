@@ -278,7 +278,7 @@ def damage_is_found():
     refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
     refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
     refused(2, ["part_0.pt is a file of tensors, part_1.pt is none"], [good, b"{}\n"])
-    refused(2, ["--id"], [good], "--id", "x")
+    refused(2, ["--union"], [good], "--union")
     refused(2, ["--rule"], [b"1\n"], "--rule", "x=sum", "--format", "lines")
 
 

@@ -96,23 +96,25 @@ static const char *fit(const struct plain *first, const struct plain *tensor)
     return NULL;
 }
 
-static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+void graft_segment(struct graft *graft, struct torch_segment segment)
 {
-    uint64_t element_bytes = tensor->storage->element_bytes;
     if (graft->n_segments == graft->cap_segments) {
         graft->cap_segments = MAX(graft->cap_segments * 2, (size_t)16);
         graft->segments = xrealloc(graft->segments, graft->cap_segments * sizeof(*graft->segments));
     }
-    graft->segments[graft->n_segments++] =
-        (struct torch_segment){.part = (uint32_t)part,
-                               .storage = tensor->storage_index,
-                               .offset = tensor->offset * element_bytes,
-                               .bytes = element_count(tensor) * element_bytes};
+    graft->segments[graft->n_segments++] = segment;
 }
 
-/* The storage of the new graph whose segments were pushed last. */
-static uint32_t storage_push(struct graft *graft, const struct pickle_storage *like,
-                             uint64_t n_elements)
+static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+{
+    uint64_t element_bytes = tensor->storage->element_bytes;
+    graft_segment(graft, (struct torch_segment){.part = (uint32_t)part,
+                                                .storage = tensor->storage_index,
+                                                .offset = tensor->offset * element_bytes,
+                                                .bytes = element_count(tensor) * element_bytes});
+}
+
+uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements)
 {
     struct pickle *made = &graft->made;
     ASSERT(like);
@@ -154,7 +156,7 @@ static pickle_id tensor_node(struct graft *graft, value_ids ids, const struct pl
         whole.strides[i - 1] = step;
         step *= MAX(whole.sizes[i - 1], (uint64_t)1);
     }
-    uint32_t storage = storage_push(graft, first->storage, element_count(&whole));
+    uint32_t storage = graft_storage(graft, first->storage, element_count(&whole));
     pickle_id hooks =
         pickle_item(graft_graph(graft, 0), pickle_node(graft_graph(graft, 0), call->call.args), 5);
     const pickle_id args[] = {
@@ -185,6 +187,7 @@ int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out)
             return graft_fail(graft, "would be too long");
         segment_push(graft, i, &tensor);
     }
+    tally_add(graft, &graft->tensors, n_rows);
     *out = tensor_node(graft, ids, &first, n_rows);
     return 0;
 }

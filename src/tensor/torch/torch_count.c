@@ -34,7 +34,7 @@ static uint64_t count_said(const struct torch_file *file, const char *count_name
                                                                      : UINT64_MAX;
 }
 
-int torch_count_check(const struct torch_file *file, const char *count_name, struct err *err)
+static int count_check(const struct torch_file *file, const char *count_name, struct err *err)
 {
     const char *name = counted_name(count_name);
     uint64_t said = count_said(file, count_name), held;
@@ -51,7 +51,7 @@ static int records_count(const struct torch_file *file, uint64_t *n_records, str
         return 0;
     *n_records = UINT64_MAX;
     for (const char *const *name = record_count_names; *name; name++) {
-        int rc = torch_count_check(file, *name, err);
+        int rc = count_check(file, *name, err);
         if (rc)
             return rc;
         if (*n_records == UINT64_MAX)

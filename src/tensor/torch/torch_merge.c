@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "rule/names.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
 enum {
     CALLABLES_SHOWN = 3
@@ -43,18 +43,6 @@ pickle_id graft_of(struct graft *graft, size_t part, pickle_id id)
         (struct pickle_node){.kind = PICKLE_OF, .of = {.graph = (uint32_t)part, .id = id}});
 }
 
-pickle_id graft_global(struct graft *graft, struct str module, struct str name)
-{
-    struct pickle *made = &graft->made;
-    if (made->n_globals == made->cap_globals) {
-        made->cap_globals = MAX(made->cap_globals * 2, (size_t)16);
-        made->globals = xrealloc(made->globals, made->cap_globals * sizeof(*made->globals));
-    }
-    made->globals[made->n_globals] = (struct pickle_global){.module = module, .name = name};
-    return pickle_add(
-        made, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)made->n_globals++});
-}
-
 pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids)
 {
     pickle_id tuple = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_TUPLE});
@@ -67,7 +55,7 @@ pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, p
     const struct pickle *first = graft_graph(graft, 0);
     const struct pickle_global *callee =
         &first->globals[pickle_node(first, call->call.callee)->global];
-    pickle_id global = graft_global(graft, callee->module, callee->name);
+    pickle_id global = pickle_add_global(&graft->made, callee->module, callee->name);
     return pickle_add(&graft->made,
                       (struct pickle_node){.kind = PICKLE_CALL, .call = {global, args}});
 }
@@ -102,8 +90,7 @@ static bool is_counter(const struct pickle *pickle, pickle_id id)
     return known && strcmp(known->name, "Counter") == 0;
 }
 
-/* Below args, config and their like nothing is a count. */
-static bool path_is_setting(const char *path)
+bool path_is_setting(const char *path)
 {
     struct str rest = str_of(path), key;
     while (str_next(&rest, '.', &key))
@@ -269,16 +256,6 @@ static int twice_refuse(const struct graft *graft, const char *const *paths, siz
     return 0;
 }
 
-/* What a rule is about is nobody else's business. */
-static int counts_check(const struct graft *graft, size_t part, struct err *err)
-{
-    int rc = 0;
-    for (const char *const *name = record_count_names; rc == 0 && *name; name++)
-        if (!merge_rule_find(graft->opts->rules, *name))
-            rc = torch_count_check(&graft->parts[part].file, *name, err);
-    return rc;
-}
-
 static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
 {
     int rc = 0;
@@ -292,12 +269,12 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
         if (rc == 0)
             rc = torch_read(&graft->parts[i].file, paths[i], graft->parts[i].fd,
                             (uint64_t)st.st_size, err);
-        if (rc == 0)
-            rc = counts_check(graft, i, err);
     }
     if (rc == 0)
         rc = orders_check(graft, err);
-    return rc ? rc : callables_check(graft, err);
+    if (rc == 0)
+        rc = callables_check(graft, err);
+    return rc ? rc : mend_parts(graft);
 }
 
 static int root_make(struct graft *graft, pickle_id *root, struct err *err)
@@ -309,7 +286,9 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
     int rc = graft_value(graft, ids, root);
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");
-    return rc ? rc : rules_check(graft->opts->rules, err);
+    if (rc == 0)
+        rc = rules_check(graft->opts->rules, err);
+    return rc ? rc : mend_made(graft, *root);
 }
 
 static int output_write(struct graft *graft, pickle_id root, const char *out_path,
@@ -367,5 +346,7 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     free(graft.segment_ends);
     pickle_release(&graft.made);
     buf_release(&graft.path);
+    buf_release(&graft.lists.paths);
+    buf_release(&graft.tensors.paths);
     return rc;
 }

@@ -62,6 +62,7 @@ int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
             pickle_add_items(&graft->made, *out, &of, 1);
         }
     }
+    tally_add(graft, &graft->lists, pickle_node(&graft->made, *out)->count);
     return 0;
 }
 
