@@ -86,6 +86,8 @@ MUST_CHECK int shard_kinds_tell_apart(const struct shards *shards, struct err *e
 const char *shard_kind_option(size_t kind);
 /* The extension of what cannot be joined, in small letters; else NULL. */
 const char *shard_joinless(const char *path);
+/* The option given that is about files of tensors alone; NULL: there is none. */
+const char *shard_tensors_option(const struct map_request *request);
 /* Of torch.save, by its name. */
 bool shard_is_tensors(const char *path);
 

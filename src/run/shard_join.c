@@ -164,9 +164,14 @@ static int tensors_join(struct joining *joining, const struct shard_paths *paths
     const char *out_path = s->shards->kinds[joining->kind].out_path;
     struct merge_rules rules = {0};
     struct torch_merge_stats merged = {0};
+    bool is_first = joining->kind == 0;
     const struct torch_merge_opts opts = {.rules = &rules,
                                           .force = may_replace(joining),
                                           .pass_through = s->request->pass_through,
+                                          .id_path = is_first ? s->request->id_field : NULL,
+                                          .is_renumbered = is_first && s->request->is_renumbered,
+                                          .is_plain = s->request->is_plain,
+                                          .is_compact = s->request->is_compact,
                                           .note = join_note,
                                           .placing = join_placing,
                                           .context = joining};
