@@ -5,8 +5,8 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
-#include "tensor/crc.h"
 #include "tensor/array/array_impl.h"
+#include "tensor/crc.h"
 #include "tensor/npy.h"
 #include "tensor/pread.h"
 

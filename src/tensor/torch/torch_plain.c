@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "tensor/crc.h"
 #include "tensor/bytes.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_impl.h"
 #include "tensor/torch/torch_mend.h"
 
