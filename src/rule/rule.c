@@ -136,10 +136,13 @@ const char *merge_rule_added_name(const struct merge_rule *rule, const char *pat
     return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
 }
 
-const char *merge_rules_unused(const struct merge_rules *rules)
+int merge_rules_check(const struct merge_rules *rules, struct err *err)
 {
     for (size_t i = 0; i < rules->len; i++)
         if (!rules->at[i].was_used)
-            return rules->at[i].path;
-    return NULL;
+            return fail(err, ERR_USAGE,
+                        "the rule for '%s' fits nothing in the files (of those of tensors muster "
+                        "merge --inspect shows the keys)",
+                        rules->at[i].path);
+    return 0;
 }

@@ -127,19 +127,26 @@ static int join_placing(void *context, int fd, struct err *err)
     return rc || !s->log ? rc : placed_note(s->run_dir, joining->kind, fd, err);
 }
 
+/* What this run put there itself, and was killed before it could say so, is its own. */
+static bool may_replace(const struct joining *joining)
+{
+    const struct session *s = joining->s;
+    const char *out_path = s->shards->kinds[joining->kind].out_path;
+    return s->request->overwrite || (s->log && placed_is(s->run_dir, joining->kind, out_path));
+}
+
 static int records_join(struct joining *joining, const struct shard_paths *paths,
                         struct merge_stats *stats, struct err *err)
 {
     struct session *s = joining->s;
     const struct shard_kind *kind = &s->shards->kinds[joining->kind];
     bool is_first = joining->kind == 0;
-    bool is_own = placed_is(s->run_dir, joining->kind, kind->out_path);
     struct join_opts opts = {.format = kind->format,
                              .out_format = kind->out_format,
                              .id_field = is_first ? s->request->id_field : NULL,
                              .is_union = s->shards->is_union,
                              .expect = paths->n_records,
-                             .force = s->request->overwrite || is_own,
+                             .force = may_replace(joining),
                              .note = join_note,
                              .placing = join_placing,
                              .context = joining};
@@ -157,10 +164,14 @@ static int tensors_join(struct joining *joining, const struct shard_paths *paths
     const char *out_path = s->shards->kinds[joining->kind].out_path;
     struct merge_rules rules = {0};
     struct torch_merge_stats merged = {0};
+    bool is_first = joining->kind == 0;
     const struct torch_merge_opts opts = {.rules = &rules,
-                                          .force = s->request->overwrite ||
-                                                   placed_is(s->run_dir, joining->kind, out_path),
+                                          .force = may_replace(joining),
                                           .pass_through = s->request->pass_through,
+                                          .id_path = is_first ? s->request->id_field : NULL,
+                                          .is_renumbered = is_first && s->request->is_renumbered,
+                                          .is_plain = s->request->is_plain,
+                                          .is_compact = s->request->is_compact,
                                           .note = join_note,
                                           .placing = join_placing,
                                           .context = joining};

@@ -122,21 +122,31 @@ static bool makes_tensors(const struct map_request *r)
     return makes;
 }
 
+const char *shard_tensors_option(const struct map_request *r)
+{
+    return r->rules.len > 0   ? "--rule"
+           : r->rules_path    ? "--rules"
+           : r->is_renumbered ? "--renumber"
+           : r->is_plain      ? "--plain"
+           : r->is_compact    ? "--compact"
+           : r->pass_through  ? "--pass-through"
+                              : NULL;
+}
+
 /* Options that mean something to one sort of files only. */
 static int wishes_check(const struct map_request *r, struct err *err)
 {
-    bool is_about_records = r->id_field || r->is_union || r->format_out != OUT_AUTO;
-    bool is_about_tensors = r->rules.len > 0 || r->rules_path || r->pass_through;
-    bool is_of_tensors = r->out_path && shard_is_tensors(r->out_path);
-    if (is_of_tensors && is_about_records)
+    const char *option = shard_tensors_option(r);
+    if (r->out_path && shard_is_tensors(r->out_path) && (r->is_union || r->format_out != OUT_AUTO))
         return fail(err, ERR_USAGE,
-                    "--id, --union and --format-out are about records; %s is a file of tensors, "
-                    "which are merged by --rule",
+                    "--union and --format-out are about records; %s is a file of tensors, which "
+                    "are merged by --rule",
                     r->out_path);
-    if (is_about_tensors && !makes_tensors(r))
-        return fail(err, ERR_USAGE,
-                    "--rule, --rules and --pass-through are about files of tensors (.pt), and no "
-                    "output is one");
+    if (option && !makes_tensors(r))
+        return fail(err, ERR_USAGE, "%s is about files of tensors (.pt), and no output is one",
+                    option);
+    if (r->is_renumbered && !r->id_field)
+        return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
     return 0;
 }
 

@@ -659,10 +659,11 @@ refused() {
         refused "-o out/ names a folder, which is for shard commands only" in.txt -o out/ -- cat
         refused "--collect names files of tensors, and they become one such file: o.jsonl needs the extension .pt" --items 4 -o o.jsonl --collect 'x{shard}.pt' -- ./ranger {start} {count} x
         refused "o.pt is a file of tensors, and --collect 'x{shard}.csv' names files of records" --items 4 -o o.pt --collect 'x{shard}.csv' -- ./ranger {start} {count} x
-        refused "--id, --union and --format-out are about records; o.pt is a file of tensors" --items 4 --id q -o o.pt $run
-        refused "--rule, --rules and --pass-through are about files of tensors (.pt), and no output is one" --items 4 --rule a=sum -o o.txt $run
+        refused "--union and --format-out are about records; o.pt is a file of tensors" --items 4 --union -o o.pt $run
+        refused "--plain is about files of tensors (.pt), and no output is one" --items 4 --plain -o o.txt $run
         refused "'a=plus' is no rule" --items 4 --rule a=plus -o o.pt $run
-        refused "--rule (or --rules, --pass-through) is for shard commands" in.txt --rule a=sum -o o.txt -- cat
+        refused "--renumber is about the ids of --id, which is missing" --items 4 --renumber -o o.pt $run
+        refused "--rule is for shard commands" in.txt --rule a=sum -o o.txt -- cat
         refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
         refused "--also 'x{shard}' says not where its files go; it is GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
         refused "--also 'x{shard}=y/': y/ is no file" --items 4 --also 'x{shard}=y/' -o o.txt $run

@@ -111,6 +111,10 @@ def renumbering_keeps_types_prefixes_and_digits():
         refused(65, ["part_1.pt: questions.0.question_id", "id"], [questions("a1", "a1"), questions(bad)], *IDS, "--renumber")
     twice = {"question_id": 1}
     refused(65, ["part_0.pt: questions.0", "one and the same object"], [{"questions": [twice, twice]}], *IDS, "--renumber")
+    deep = [{"id": 1}]
+    for _ in range(40):
+        deep = [deep, deep]
+    refused(65, ["in more places than"], [deep], "--id", "*." * 41 + "id")
     refused(65, ["beyond 64 bits"], [questions(2**63 - 1, 2**63 - 1)], *IDS, "--renumber")
 
 

@@ -156,9 +156,7 @@ static int root_merge(const struct level *level, struct buf *out, struct err *er
         if (rc == 0)
             whole_add(level, out);
     }
-    const char *unused = rc == 0 && rules ? merge_rules_unused(rules) : NULL;
-    return unused ? fail(err, ERR_USAGE, "the rule for '%s' fits nothing in the files", unused)
-                  : rc;
+    return rc || !rules ? rc : merge_rules_check(rules, err);
 }
 
 int metadata_merge(const struct metadata_opts *opts, const struct metadata_part *parts,

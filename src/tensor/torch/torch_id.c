@@ -203,6 +203,10 @@ static int value_look(struct ids *ids, struct id at, size_t step)
 {
     const struct pickle_node *node = graft_resolve(ids->graft, &at.graph, &at.value);
     ids->last_graph = at.graph;
+    if (++ids->n_visits > ids->max_visits)
+        return fail(ids->graft->err, ERR_DATA,
+                    "--id: one object is in more places than can be looked at, so its ids are not "
+                    "unique");
     if (step == ids->steps.len)
         return id_found(ids, at);
     const struct pickle *graph = graft_graph(ids->graft, at.graph);
@@ -219,7 +223,7 @@ static int value_look(struct ids *ids, struct id at, size_t step)
 static int ids_find(struct ids *ids, pickle_id root)
 {
     const struct id whole = {.graph = (uint32_t)ids->graft->n_parts, .value = root};
-    ids->len = 0;
+    ids->len = ids->n_visits = 0;
     return value_look(ids, whole, 0);
 }
 
@@ -275,6 +279,9 @@ int ids_look(struct graft *graft, pickle_id root)
 {
     struct ids ids = {.graft = graft};
     int rc = steps_parse(graft->opts->id_path, &ids.steps, graft->err);
+    for (size_t i = 0; i <= graft->n_parts;
+         i++) /* each item once at each step, if none is shared */
+        ids.max_visits += (graft_graph(graft, i)->n_chunks + 1) * (ids.steps.len + 1);
     if (rc == 0)
         rc = ids_find(&ids, root);
     graft->n_ids = ids.len;

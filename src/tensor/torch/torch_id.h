@@ -21,6 +21,7 @@ struct ids {
     struct id *at;
     size_t len, cap;
     struct buf here; /* keys and indices of the value at hand, in its own file */
+    uint64_t n_visits, max_visits;
     uint64_t wanted; /* the ordinal whose place is asked for */
     struct buf *wanted_place;
     uint32_t last_graph; /* of the value that was met last */
