@@ -30,7 +30,7 @@ struct merge_request {
     struct score_opts score;
     struct texts rules;
     const char *rules_path;
-    bool is_union, is_checked, force, inspect, pass_through, dry_run, json, quiet;
+    bool is_union, is_checked, force, inspect, pass_through, reflink, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -212,6 +212,7 @@ static int tensors_merge(struct app *app, const struct merge_request *ask, char 
                                           .force = ask->force,
                                           .dry_run = ask->dry_run,
                                           .pass_through = ask->pass_through,
+                                          .are_shared = ask->reflink,
                                           .note = note_say,
                                           .context = app};
     int rc = rules_take(ask, &rules, err);
@@ -233,15 +234,16 @@ static int wishes_check(const struct merge_request *ask, bool are_tensors, struc
 {
     bool is_about_records = ask->id_field || ask->is_union || ask->is_checked ||
                             ask->expect != UINT64_MAX || ask->score.true_field.at;
-    bool is_about_tensors = ask->rules.len > 0 || ask->rules_path || ask->pass_through;
+    bool is_about_tensors =
+        ask->rules.len > 0 || ask->rules_path || ask->pass_through || ask->reflink;
     if (are_tensors && is_about_records)
         return fail(err, ERR_USAGE,
                     "--id, --union, --check, --expect and --score are about records; files of "
                     "tensors are merged by --rule");
     if (!are_tensors && is_about_tensors)
         return fail(err, ERR_USAGE,
-                    "--rule, --rules and --pass-through are about files of tensors, and these are "
-                    "none");
+                    "--rule, --rules, --pass-through and --reflink are about files of tensors, and "
+                    "these are none");
     return 0;
 }
 
@@ -352,6 +354,7 @@ static const struct opt merge_opts[] = {
     {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
+    {OPT_FLAG, 0, "reflink", NULL, "let tensors of 64 KiB and more share their blocks with the inputs, unread and unchecked, where the file system can (XFS, Btrfs)", FIELD(reflink)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},

@@ -14,12 +14,14 @@ struct torch_merge_opts {
     bool force;
     bool dry_run;      /* all but the writing */
     bool pass_through; /* callables that are no data are carried over unseen */
+    bool
+        are_shared; /* large tensors share their bytes with the inputs, unread, where that is possible */
     void (*note)(void *context, const char *text);
     void *context;
 };
 
 struct torch_merge_stats {
-    uint64_t n_bytes, n_storages;
+    uint64_t n_bytes, n_storages, shared_bytes;
 };
 
 /* True if the file begins as torch's do, or is a zip. What is no file is for others to judge. */

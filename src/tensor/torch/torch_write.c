@@ -12,7 +12,8 @@
 #include "tensor/zip/zip_write.h"
 
 enum {
-    WINDOW_BYTES = 256 * 1024
+    WINDOW_BYTES = 256 * 1024,
+    SHARED_LEAST_BYTES = 64 * 1024 /* below, copying costs less than another extent */
 };
 
 struct writing {
@@ -23,6 +24,7 @@ struct writing {
     char *window;
     uint32_t crc;           /* of the entry at hand */
     uint64_t bytes;         /* of it, so far */
+    uint64_t shared_bytes;  /* of all */
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
 
@@ -182,6 +184,43 @@ static bool is_whole(const struct writing *w, const struct torch_segment *segmen
     return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
+/* Whole storages only: of a piece the checksum is not known without reading it. */
+static bool can_share(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct torch_file *file = &w->what->parts[segment->part].file;
+    return w->what->are_shared && segment->bytes >= SHARED_LEAST_BYTES && is_whole(w, segment) &&
+           file->zip.has_crcs && file->storage_at[segment->storage] % ZIP_ALIGN_BYTES == 0;
+}
+
+static int segment_share(struct writing *w, const struct torch_segment *segment, bool *is_shared,
+                         struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint32_t crc = part->file.storage_crc[segment->storage];
+    int rc = outfile_share(w->out, part->fd, part->file.storage_at[segment->storage],
+                           segment->bytes, is_shared, err);
+    if (rc || !*is_shared)
+        return rc;
+    w->crc = (uint32_t)crc32_combine(w->crc, crc, (z_off_t)segment->bytes);
+    w->bytes += segment->bytes;
+    w->shared_bytes += segment->bytes;
+    return 0;
+}
+
+/* Its bytes into the output, and compared with the checksum that came with them. */
+static int segment_write(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    uint32_t crc = 0;
+    bool is_shared = false;
+    int rc = can_share(w, segment) ? segment_share(w, segment, &is_shared, err) : 0;
+    if (rc || is_shared)
+        return rc;
+    rc = segment->view ? view_pass(w, segment, err) : segment_pass(w, segment, &crc, err);
+    if (rc)
+        return rc;
+    return is_whole(w, segment) ? crc_check(w, segment, crc, err) : storage_verify(w, segment, err);
+}
+
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
                          size_t n_segments, struct err *err)
 {
@@ -192,15 +231,14 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     struct zip_new_entry entry = {.name = buf_str(&name)};
     for (size_t i = 0; i < n_segments; i++)
         entry.bytes += segments[i].bytes;
-    int rc = header_write(w, &entry, err);
-    for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc = 0;
-        rc = segments[i].view ? view_pass(w, &segments[i], err)
-                              : segment_pass(w, &segments[i], &crc, err);
-        if (rc == 0)
-            rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
-                                           : storage_verify(w, &segments[i], err);
+    if (n_segments > 0 && can_share(w, &segments[0])) {
+        const struct torch_file *file = &w->what->parts[segments[0].part].file;
+        entry.has_place = true;
+        entry.in_block = (uint32_t)(file->storage_at[segments[0].storage] % ZIP_BLOCK_BYTES);
     }
+    int rc = header_write(w, &entry, err);
+    for (size_t i = 0; i < n_segments && rc == 0; i++)
+        rc = segment_write(w, &segments[i], err);
     return rc ? rc : entry_end(w, &entry, true, err);
 }
 
@@ -227,7 +265,7 @@ static int storages_write(struct writing *w, const struct written_storages *stor
 }
 
 int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
-                struct err *err)
+                uint64_t *shared_bytes, struct err *err)
 {
     struct writing w = {.what = what, .out = out};
     struct written_storages storages = {0};
@@ -258,6 +296,7 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         free(w.are_verified[i]);
     free(w.are_verified);
     free(w.window);
+    *shared_bytes = w.shared_bytes;
     free(storages.at);
     buf_release(&w.prefix);
     buf_release(&w.header);
