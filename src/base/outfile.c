@@ -14,8 +14,8 @@
 #include "base/xalloc.h"
 
 enum {
-    PENDING_BYTES = 256 * 1024,
-    DIRECT_BYTES = 64 * 1024, /* fewer are worth a copy */
+    PENDING_BYTES = 64 * 1024,
+    DIRECT_BYTES = 32 * 1024, /* fewer are worth a copy */
     BLOCK_BYTES = 4096, /* a write that ends within a page makes the kernel fill the rest of it */
     WRITEBACK_BYTES = 32 << 20,
     BESIDE_TRIES = 1000

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/texts.h"
 
 /* Made in main and passed down: the process-wide facts. */
 struct app {
@@ -35,11 +36,6 @@ enum opt_kind {
     OPT_SIZE,     /* uint64_t field in bytes */
     OPT_DURATION, /* uint64_t field in ms */
     OPT_PARSE,    /* parse() stores into the field itself */
-};
-
-struct texts {
-    const char **at;
-    size_t len;
 };
 
 struct opt {

@@ -10,7 +10,7 @@
 
 enum {
     N_PARTS_OPEN = 32,
-    PART_WINDOW_BYTES = 256 * 1024
+    PART_WINDOW_BYTES = 64 * 1024
 };
 
 struct part {

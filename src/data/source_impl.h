@@ -16,7 +16,7 @@
 #include "data/source.h"
 
 enum {
-    WINDOW_BYTES = 256 * 1024, /* of one read; a record may need more */
+    WINDOW_BYTES = 128 * 1024, /* of one read; a record may need more */
     INDEX_STRIDE_BYTES = 64 * 1024,
     INDEX_ENTRIES = 2048, /* enough where nearly all is read in its order */
     INDEX_ENTRIES_ANY_ORDER = 65536,

@@ -30,7 +30,8 @@ struct logfile {
     int first_errno;
     uint64_t passed_bytes; /* all that ever came, headlines excluded */
     bool in_line;          /* the file's last byte is not a newline */
-    char tail[TAIL_BYTES]; /* a ring: passed_bytes % TAIL_BYTES is where the next byte goes */
+    /* A ring, made for the first byte: passed_bytes % TAIL_BYTES is where the next one goes. */
+    char *tail;
 };
 
 static void remember(struct logfile *file, int sys)
@@ -156,6 +157,8 @@ int logfile_open(struct logfile **out, const struct logfile_opts *opts, struct e
 static void tail_add(struct logfile *file, struct str bytes)
 {
     struct str kept = bytes;
+    if (!file->tail)
+        file->tail = xmalloc(TAIL_BYTES); /* most never get a byte, and few fill it */
     if (kept.len > TAIL_BYTES)
         kept = (struct str){bytes.at + (bytes.len - TAIL_BYTES), TAIL_BYTES};
     file->passed_bytes += bytes.len;
@@ -178,6 +181,8 @@ void logfile_tail(const struct logfile *file, size_t max, struct buf *out)
 {
     size_t held = (size_t)MIN(file->passed_bytes, (uint64_t)TAIL_BYTES);
     size_t len = MIN(held, max);
+    if (len == 0)
+        return;
     size_t end = file->passed_bytes % TAIL_BYTES;
     size_t low = MIN(len, end), high = len - low;
     size_t begin = out->len;
@@ -187,7 +192,7 @@ void logfile_tail(const struct logfile *file, size_t max, struct buf *out)
         at_start = file->tail[(end + TAIL_BYTES - len - 1) % TAIL_BYTES] == '\n';
     buf_add(out, file->tail + TAIL_BYTES - high, high);
     buf_add(out, file->tail + end - low, low);
-    char *newline = at_start || len == 0 ? NULL : memchr(out->at + begin, '\n', len);
+    char *newline = at_start ? NULL : memchr(out->at + begin, '\n', len);
     /* A single line longer than max is shown from its middle: better than nothing. */
     if (!newline || newline + 1 == out->at + out->len)
         return;
@@ -212,5 +217,6 @@ void logfile_close(struct logfile *file)
         return;
     fd_close(&file->fd);
     free(file->path);
+    free(file->tail);
     free(file);
 }

@@ -93,6 +93,15 @@ int merge_rules_read(struct merge_rules *rules, const char *path, struct err *er
     return rc;
 }
 
+int merge_rules_take(struct merge_rules *rules, const struct texts *typed, const char *path,
+                     struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < typed->len && rc == 0; i++)
+        rc = merge_rule_add(rules, str_of(typed->at[i]), err);
+    return rc || !path ? rc : merge_rules_read(rules, path, err);
+}
+
 void merge_rules_release(struct merge_rules *rules)
 {
     for (size_t i = 0; i < rules->len; i++) {

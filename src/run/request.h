@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "base/texts.h"
 #include "data/merge.h"
 #include "data/source.h"
 #include "device/seat.h"
@@ -31,6 +32,10 @@ struct map_request {
     bool is_union;        /* CSV: columns that only some shards have are empty elsewhere */
     const char *id_field; /* every record has it, each value once; NULL: not looked at */
     bool any_count;       /* a shard's file need not hold one record an item */
+    struct texts also;    /* GLOB=FILE: what else each shard leaves behind, and where that goes */
+    struct texts rules;   /* PATH=VERB, of files of tensors */
+    const char *rules_path;
+    bool pass_through; /* what is no data in them is carried over unseen */
 
     /* where */
     const char *gpus; /* SPEC, NULL = free */

@@ -1,17 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libdeflate's is several times as fast as zlib's, which does without carry-less multiplication.
+ */
 #include "tensor/crc.h"
 
-#include <zlib.h>
-
-#include "tensor/crc_impl.h"
-
-uint32_t crc_plain(uint32_t before, struct str bytes)
-{
-    return (uint32_t)crc32_z(before, (const unsigned char *)bytes.at, bytes.len);
-}
+#include <libdeflate.h>
 
 uint32_t crc_of(uint32_t before, struct str bytes)
 {
-    uint32_t crc;
-    return crc_fast(before, bytes, &crc) ? crc : crc_plain(before, bytes);
+    return bytes.len > 0 ? libdeflate_crc32(before, bytes.at, bytes.len) : before;
 }

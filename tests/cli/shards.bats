@@ -595,6 +595,9 @@ END
     ended_with 2
     says "-o so-far/ names a folder; the results go into one file"
     [ ! -e so-far ]
+    run "$MUSTER" results -o so-far.csv.gz
+    ended_with 2
+    says "-o so-far.csv.gz: the results are not packed; pack them from -o -"
     kill -TERM "$PID"
     map_end
 }
@@ -603,7 +606,7 @@ END
     some_begin -o out/ --collect 'x{shard}.pt' -- ./some {shard} x{shard}.pt b
     run "$MUSTER" results
     ended_with 2
-    says ".pt files cannot be joined into one; those of the shards that are done lie where $PWD/x0.pt does"
+    says "files of tensors become one such file: -o so_far.pt; those of the shards that are done lie where $PWD/x0.pt does"
     kill -TERM "$PID"
     map_end
 }
@@ -654,7 +657,23 @@ refused() {
         refused "--items is for shard commands, but the command holds no {start}" --items 4 -o o.txt -- ./ranger
         refused "--collect is for shard commands" in.txt --collect 'x*' -o o.txt -- cat
         refused "-o out/ names a folder, which is for shard commands only" in.txt -o out/ -- cat
-        refused ".pt files cannot be joined into one; -o FOLDER/" --items 4 -o merged.pt --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused "--collect names files of tensors, and they become one such file: o.jsonl needs the extension .pt" --items 4 -o o.jsonl --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused "o.pt is a file of tensors, and --collect 'x{shard}.csv' names files of records" --items 4 -o o.pt --collect 'x{shard}.csv' -- ./ranger {start} {count} x
+        refused "--id, --union and --format-out are about records; o.pt is a file of tensors" --items 4 --id q -o o.pt $run
+        refused "--rule, --rules and --pass-through are about files of tensors (.pt), and no output is one" --items 4 --rule a=sum -o o.txt $run
+        refused "'a=plus' is no rule" --items 4 --rule a=plus -o o.pt $run
+        refused "--rule (or --rules, --pass-through) is for shard commands" in.txt --rule a=sum -o o.txt -- cat
+        refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
+        refused "--also 'x{shard}' says not where its files go; it is GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
+        refused "--also 'x{shard}=y/': y/ is no file" --items 4 --also 'x{shard}=y/' -o o.txt $run
+        refused "o.jsonl.gz: the output is not packed; name it without .gz" in.txt -o o.jsonl.gz -- cat
+        refused "y.json.zst: the output is not packed" --items 4 --also 'x{shard}=y.json.zst' -o o.txt $run
+        refused "o_{shard}.txt: all shards become this one file, so {run} alone can stand in its name" --items 4 -o 'o_{shard}.txt' $run
+        refused "--run-dir names another; say the output's name as well" --items 4 --run-dir d -o 'o_{run}.txt' $run
+        refused "two outputs are called o.txt" --items 4 --also 'x{shard}=o.txt' -o o.txt $run
+        refused "--also: unknown placeholder {sufix} (did you mean {suffix}?" --items 4 --also 'x{sufix}=y.txt' -o o.txt $run
+        refused "the output in.txt exists; --force replaces it" --items 4 --also 'x{shard}=in.txt' -o o.txt $run
+        refused "the input in.txt is the output as well" in.txt -f --also 'x{shard}=in.txt' -o o.txt $run
         refused "o.jsonl.gz: the output is not packed" --items 4 -o o.jsonl.gz $run
         refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.NPY.gz' -- ./ranger {start} {count} x
         refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
@@ -665,6 +684,9 @@ refused() {
     map --items 4 -g cpu:2 -o o.txt --collect 'x_{run}.txt' -- ./ranger {start} {count} x
     ended_with 2
     says "names the same file for all 2 shards"
+    map --items 4 -g cpu:2 -o o.txt --also 'x_{run}=y.txt' -- ./ranger {start} {count} {output}
+    ended_with 2
+    says "--also 'x_{run}' names the same file for all 2 shards"
     : >empty.txt
     map empty.txt -g cpu:2 -o o.txt -- ./ranger {start} {count} {output}
     ended_with 2

@@ -72,6 +72,30 @@ def lists_counts_and_what_is_the_same():
 
 
 @check
+def the_parts_of_a_batch_are_called_by_what_they_share():
+    def part(name, n=2):
+        return {"batch_name": name, "num_questions": n, "questions": [{"t": tensor(1.0)}] * n}
+    assert merged([part(f"gsm8k_x_2025_gpu_{k}") for k in (1, 3, 12)])["batch_name"] == "gsm8k_x_2025_merged"
+    assert merged([part("gsm8k_x_merged"), part("gsm8k_x_shard_7")])["batch_name"] == "gsm8k_x_merged"
+    assert merged([part("x"), part("x")])["batch_name"] == "x_merged"
+    assert merged([part("a_gpu_0"), part("b_gpu_1")], *rules("batch_name=first"))["batch_name"] == "a_gpu_0"
+    runs = [{"meta": {"run": f"r_rank_{k}"}} for k in range(2)]
+    assert merged(runs, *rules("meta.run=merged"))["meta"]["run"] == "r_merged"
+    refused(65, ["'batch_name' is not of one job in part_0.pt and part_1.pt", "--rule 'batch_name=first'"],
+            [part("a_gpu_0"), part("b_gpu_1")])
+    refused(65, ["'meta.run' is no text in part_1.pt"], [{"meta": {"run": "r_gpu_0"}}, {"meta": {"run": 4}}], *rules("meta.run=merged"))
+
+
+@check
+def a_part_holds_as_many_as_it_says():
+    def part(said, held):
+        return {"num_questions": said, "questions": [{"t": tensor(1.0)}] * held, "num_samples": 9}
+    assert merged([part(2, 2), part(3, 3)])["num_questions"] == 5
+    refused(65, ["part_1.pt: 'num_questions' says 3, and 'questions' holds 2", "--rule 'num_questions=sum'"], [part(2, 2), part(3, 2)])
+    assert merged([part(2, 2), part(3, 2)], *rules("num_questions=sum"))["num_questions"] == 5
+
+
+@check
 def every_verb():
     parts = [{"l": [k], "t": tensor(k, k), "n": k, "f": k + 0.5, "first": k, "max": k * 2, "all": {"k": k}, "gone": k,
               "hist": collections.Counter({f"k{k}": 1, "both": 2}), "d": {"a": k, "common": 1}, "u": {f"only{k}": k, "all": 7},
@@ -315,7 +339,7 @@ def damage_is_found():
     refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
     refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
     refused(2, ["part_0.pt is a file of tensors, part_1.pt is none"], [good, b"{}\n"])
-    refused(2, ["--id"], [good], "--id", "x")
+    refused(2, ["--union"], [good], "--union")
     refused(2, ["--rule"], [b"1\n"], "--rule", "x=sum", "--format", "lines")
 
 

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join/join_impl.h"
+#include "rule/names.h"
 
 static enum out_format out_of_record(enum record_format format)
 {
@@ -145,11 +146,15 @@ static int pass(struct join *join, struct err *err)
 
 static int expect_check(const struct join *join, struct err *err)
 {
-    const struct join_opts *opts = join->opts;
-    if (opts->expect == UINT64_MAX || opts->expect == join->stats->n_records)
+    uint64_t expect = join->opts->expect;
+    uint64_t found = join->is_metadata ? join->stats->n_told : join->stats->n_records;
+    if (expect == UINT64_MAX || expect == found)
         return 0;
-    return fail(err, ERR_FAILED, "expected %lu records, found %lu", opts->expect,
-                join->stats->n_records);
+    if (found == UINT64_MAX)
+        return fail(err, ERR_FAILED,
+                    "expected %lu records, and some file does not tell of how many it is (%s …)",
+                    expect, record_count_names[0]);
+    return fail(err, ERR_FAILED, "expected %lu records, found %lu", expect, found);
 }
 
 static bool is_converted(const struct join *join)
@@ -244,6 +249,6 @@ int join_count(const char *path, enum record_format format, uint64_t *n_records,
     const struct join_opts opts = {.format = format, .expect = UINT64_MAX};
     struct join_stats stats = {0};
     int rc = join_run(&opts, &path, 1, NULL, true, &stats, err);
-    *n_records = stats.n_records;
+    *n_records = stats.is_metadata ? stats.n_told : stats.n_records;
     return rc;
 }

@@ -224,8 +224,9 @@ int metadata_batch_name(const struct level *level, const struct str *values, str
             return 0;
         stem = here;
     }
-    buf_addf(out, "\"%.*s%s\"", (int)stem.len, stem.at,
-             str_ends_with(stem, STR("_merged")) ? "" : "_merged");
+    buf_add_char(out, '"');
+    merged_name_add(stem, out);
+    buf_add_char(out, '"');
     return 1;
 }
 

@@ -29,7 +29,7 @@ enum pickle_kind {
     PICKLE_CALL,    /* REDUCE: callable(*args) */
     PICKLE_NEW,     /* NEWOBJ: class.__new__(class, *args) */
     PICKLE_STORAGE, /* a persistent id of torch */
-    PICKLE_OF       /* only in a graph that was made here: a node of another one */
+    PICKLE_OF       /* only in a graph that was made or changed here: a node of another one */
 };
 
 typedef uint32_t pickle_id; /* of a node; 0 is none */
@@ -131,12 +131,22 @@ pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tup
 bool pickle_to_u64(const struct pickle *pickle, pickle_id id, uint64_t *out);
 const struct pickle_later *pickle_later(const struct pickle *pickle,
                                         const struct pickle_node *call);
+/* What of its storage a tensor's call shows: elements `begin` to before `end`, none if they are equal. */
+struct pickle_view {
+    uint32_t storage;
+    uint64_t begin, end, element_bytes;
+};
+/* False if the node makes no tensor, or one whose storage has been replaced. */
+bool pickle_view_take(const struct pickle *pickle, const struct pickle_node *node,
+                      struct pickle_view *out);
 
 /* ---- making a graph: release it with pickle_release() ---- */
 
 /* An empty one. */
 void pickle_init(struct pickle *pickle);
 pickle_id pickle_add(struct pickle *pickle, struct pickle_node node);
+/* A callable or class; the names are borrowed. */
+pickle_id pickle_add_global(struct pickle *pickle, struct str module, struct str name);
 /* A text of its own; of BYTES and LONG too. */
 pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct str bytes);
 /* Behind what a container holds; of a DICT key, value, key, value… */

@@ -102,11 +102,15 @@ static inline bool vm_has(const struct pickle_vm *vm, size_t n)
     return vm->n_stack - floor >= n;
 }
 
+/* Room for so many bytes of decoded text more. */
+void decoded_reserve(struct pickle *pickle, size_t more);
 /* `'…'` of protocol 0 and the raw-unicode-escape of 'V', decoded: a node of TEXT, 0 if malformed. */
 pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text);
 pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text);
 /* UTF-8 as Python reads it with "surrogatepass". */
 bool text_is_python(struct str text);
+/* A code point as UTF-8, surrogates too. */
+void text_point_add(struct buf *out, uint32_t point);
 
 /* The tuple ('storage', class, key, location, elements) as a node, 0 after an error. */
 pickle_id vm_storage(struct pickle_vm *vm, pickle_id tuple);

@@ -20,9 +20,53 @@ pickle_id pickle_add(struct pickle *pickle, struct pickle_node node)
     return (pickle_id)pickle->n_nodes++;
 }
 
+pickle_id pickle_add_global(struct pickle *pickle, struct str module, struct str name)
+{
+    if (pickle->n_globals == pickle->cap_globals) {
+        pickle->cap_globals = MAX(pickle->cap_globals * 2, (size_t)16);
+        pickle->globals = xrealloc(pickle->globals, pickle->cap_globals * sizeof(*pickle->globals));
+    }
+    pickle->globals[pickle->n_globals] = (struct pickle_global){
+        .module = module, .name = name, .known = pickle_callable_find(module, name)};
+    return pickle_add(pickle, (struct pickle_node){.kind = PICKLE_GLOBAL,
+                                                   .global = (uint32_t)pickle->n_globals++});
+}
+
+static void str_move(struct str *str, const struct buf *from, const char *to)
+{
+    uintptr_t at = (uintptr_t)str->at, begin = (uintptr_t)from->at;
+    if (at >= begin && at < begin + from->len)
+        str->at = to + (at - begin);
+}
+
+/* What is borrowed from decoded texts moves with them. */
+void decoded_reserve(struct pickle *pickle, size_t more)
+{
+    struct buf *decoded = &pickle->decoded;
+    if (decoded->len + more < decoded->cap)
+        return;
+    struct buf grown = BUF_INIT;
+    buf_reserve(&grown, MAX(2 * decoded->cap, decoded->len + more));
+    buf_add_str(&grown, buf_str(decoded));
+    for (size_t i = 0; i < pickle->n_globals; i++) {
+        str_move(&pickle->globals[i].module, decoded, grown.at);
+        str_move(&pickle->globals[i].name, decoded, grown.at);
+    }
+    for (size_t i = 0; i < pickle->n_storages; i++) {
+        struct pickle_storage *storage = &pickle->storages[i];
+        str_move(&storage->module, decoded, grown.at);
+        str_move(&storage->type, decoded, grown.at);
+        str_move(&storage->key, decoded, grown.at);
+        str_move(&storage->location, decoded, grown.at);
+    }
+    buf_release(decoded);
+    *decoded = grown;
+}
+
 pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct str bytes)
 {
     size_t at = pickle->text.len + pickle->decoded.len;
+    decoded_reserve(pickle, bytes.len);
     buf_add_str(&pickle->decoded, bytes);
     return pickle_add(pickle, (struct pickle_node){
                                   .kind = (uint8_t)kind, .at = at, .count = (uint32_t)bytes.len});

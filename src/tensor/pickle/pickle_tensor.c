@@ -178,6 +178,28 @@ static uint64_t element_bytes_of(const struct pickle *pickle,
     return storage->kind == PICKLE_STORAGE ? pickle->storages[storage->storage].element_bytes : 1;
 }
 
+bool pickle_view_take(const struct pickle *pickle, const struct pickle_node *node,
+                      struct pickle_view *out)
+{
+    if (node->kind != PICKLE_CALL)
+        return false;
+    const struct pickle_callable *known =
+        pickle->globals[pickle_node(pickle, node->call.callee)->global].known;
+    const struct pickle_node *args = pickle_node(pickle, node->call.args);
+    const struct pickle_node *storage = pickle_node(pickle, pickle_item(pickle, args, 0));
+    const struct pickle_node *sizes = tuple_of(pickle, pickle_item(pickle, args, 2));
+    const struct pickle_node *strides = tuple_of(pickle, pickle_item(pickle, args, 3));
+    if (!known || known->result != RESULT_TENSOR || storage->kind != PICKLE_STORAGE || !sizes ||
+        !strides || !pickle_to_u64(pickle, pickle_item(pickle, args, 1), &out->begin) ||
+        !view_end(pickle, sizes, strides, out->begin, &out->end))
+        return false;
+    out->storage = storage->storage;
+    out->element_bytes = element_bytes_of(pickle, known, args);
+    if (out->end == 0)
+        out->end = out->begin;
+    return true;
+}
+
 int vm_tensor_check(struct pickle_vm *vm, const struct pickle_callable *callable, pickle_id args)
 {
     if (!callable || callable->result != RESULT_TENSOR)

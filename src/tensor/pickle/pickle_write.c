@@ -401,8 +401,8 @@ static int scalar_write(struct pickle_writer *w, uint32_t file, const struct pic
 static bool wants_memo(const struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const struct pickle_node *node = pickle_node(w->files[file], id);
-    bool is_small = node->kind <= PICKLE_INT || node->kind == PICKLE_FLOAT ||
-                    node->kind == PICKLE_GLOBAL || node->kind == PICKLE_STORAGE ||
+    bool is_small = node->kind <= PICKLE_INT || node->kind == PICKLE_GLOBAL ||
+                    node->kind == PICKLE_STORAGE ||
                     (node->kind == PICKLE_TUPLE && node->count == 0);
     return !is_small && (w->seen[file].met[id] & OFTEN || (w->has_cycles && !is_scalar(node)));
 }

@@ -332,6 +332,9 @@ int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_
 
 void torch_release(struct torch_file *file)
 {
+    for (size_t i = 0; file->storage_held && i < file->pickle.n_storages; i++)
+        free((char *)(uintptr_t)file->storage_held[i].at);
+    free(steal_ptr(&file->storage_held));
     pickle_release(&file->pickle);
     zip_release(&file->zip);
     buf_release(&file->text);

@@ -22,6 +22,8 @@ struct torch_file {
     struct pickle pickle;
     uint64_t *storage_at;  /* offset in the file, for each of pickle.storages */
     uint32_t *storage_crc; /* where zip.has_crcs */
+    struct str *
+        storage_held; /* NULL, or by storage: bytes of our own in place of the file's; at NULL: none */
     bool is_legacy, is_big_endian;
 };
 

@@ -111,27 +111,30 @@ static const char *fit(const struct plain *first, const struct plain *tensor)
     return NULL;
 }
 
-static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+void graft_segment(struct graft *graft, struct torch_segment segment)
 {
-    uint64_t element_bytes = tensor->storage->element_bytes, n = element_count(tensor);
-    bool is_plain = n == 0 || is_row_major(tensor);
     if (graft->n_segments == graft->cap_segments) {
         graft->cap_segments = MAX(graft->cap_segments * 2, (size_t)16);
         graft->segments = xrealloc(graft->segments, graft->cap_segments * sizeof(*graft->segments));
     }
-    graft->segments[graft->n_segments++] =
-        (struct torch_segment){.part = (uint32_t)part,
-                               .storage = tensor->storage_index,
-                               .offset = tensor->offset * element_bytes,
-                               .bytes = n * element_bytes,
-                               .view = is_plain ? NULL
-                                                : torch_view_new(tensor->sizes, tensor->strides,
-                                                                 tensor->n_dims, element_bytes)};
+    graft->segments[graft->n_segments++] = segment;
 }
 
-/* The storage of the new graph whose segments were pushed last. */
-static uint32_t storage_push(struct graft *graft, const struct pickle_storage *like,
-                             uint64_t n_elements)
+static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+{
+    uint64_t element_bytes = tensor->storage->element_bytes, n = element_count(tensor);
+    bool is_plain = n == 0 || is_row_major(tensor);
+    graft_segment(graft, (struct torch_segment){
+                             .part = (uint32_t)part,
+                             .storage = tensor->storage_index,
+                             .offset = tensor->offset * element_bytes,
+                             .bytes = n * element_bytes,
+                             .view = is_plain ? NULL
+                                              : torch_view_new(tensor->sizes, tensor->strides,
+                                                               tensor->n_dims, element_bytes)});
+}
+
+uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements)
 {
     struct pickle *made = &graft->made;
     ASSERT(like);
@@ -215,7 +218,7 @@ static uint32_t storage_tied(struct graft *graft, const struct pickle_storage *l
     ties_grow(graft);
     uint32_t *tie = tie_find(graft, graft->segments + begin);
     if (*tie == 0) {
-        uint32_t storage = storage_push(graft, like, n_elements);
+        uint32_t storage = graft_storage(graft, like, n_elements);
         *tie = storage + 1;
         graft->n_ties++;
         return storage;
@@ -283,6 +286,7 @@ int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out)
             return graft_fail(graft, "would have more rows than there are numbers for");
         segment_push(graft, i, &tensor);
     }
+    tally_add(graft, &graft->tensors, n_rows);
     *out = tensor_node(graft, ids, &first, n_rows);
     return 0;
 }

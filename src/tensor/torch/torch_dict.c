@@ -4,7 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
 enum {
     DEPTH_MAX = 64
@@ -311,6 +311,8 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
     }
     if (rc == 0)
         rc = states_same(&d);
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
+        rc = counts_check(graft, i, &d.tables[i]);
     if (rc == 0)
         rc = members_add(&d);
     if (rc == 0) {

@@ -38,13 +38,11 @@ bool is_tensor(const struct pickle *pickle, pickle_id id)
     return known && known->result == RESULT_TENSOR;
 }
 
-static const double WHOLE_MAX =
-    9007199254740992; /* 2^53: above, a double knows no single numbers */
+static const double WHOLE_END = 9223372036854775808.0; /* 2^63 */
 
-/* As Python has it, True and 1.0 are the key 1. */
-static bool key_to_integer(const struct pickle_node *key, int64_t *out)
+bool key_to_integer(const struct pickle_node *key, int64_t *out)
 {
-    bool is_whole = key->kind == PICKLE_FLOAT && fabs(key->real) <= WHOLE_MAX &&
+    bool is_whole = key->kind == PICKLE_FLOAT && fabs(key->real) < WHOLE_END &&
                     (double)(int64_t)key->real == key->real;
     if (key->kind == PICKLE_INT)
         *out = key->integer;
@@ -60,20 +58,24 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * 0x9e3779b97f4a7c15;
 }
 
-static uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
+static uint64_t text_hash(struct str text)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < text.len; i++) /* FNV-1a */
+        hash = (hash ^ (unsigned char)text.at[i]) * 0x100000001b3;
+    return hash;
+}
+
+uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
 {
     int64_t integer;
-    uint64_t hash = 0xcbf29ce484222325;
     if (key_to_integer(key, &integer))
         return mix(1, (uint64_t)integer);
     if (key->kind == PICKLE_FLOAT)
         return mix(2, (uint64_t)key->integer); /* its bits */
     if (key->kind != PICKLE_TEXT && key->kind != PICKLE_BYTES && key->kind != PICKLE_LONG)
         return key->kind;
-    struct str text = pickle_bytes(pickle, key);
-    for (size_t i = 0; i < text.len; i++) /* FNV-1a */
-        hash = (hash ^ (unsigned char)text.at[i]) * 0x100000001b3;
-    return hash;
+    return text_hash(pickle_bytes(pickle, key));
 }
 
 /* Equal keys have equal hashes. Of a tuple the scalars in it count, of what else it has the kind. */
@@ -119,11 +121,8 @@ void keys_take(struct key_table *table, const struct pickle *pickle,
         qsort(table->at, table->len, sizeof(*table->at), hash_order);
 }
 
-pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
-                    size_t key_part, pickle_id key)
+static size_t hash_find(const struct key_table *table, uint64_t hash)
 {
-    const struct pickle *graph = graft_graph(graft, key_part);
-    uint64_t hash = key_hash(graph, pickle_node(graph, key));
     size_t low = 0, high = table->len;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -132,7 +131,28 @@ pickle_id keys_find(const struct graft *graft, const struct key_table *table, si
         else
             high = middle;
     }
-    for (; low < table->len && table->at[low].hash == hash; low++)
+    return low;
+}
+
+pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
+                         struct str name)
+{
+    uint64_t hash = text_hash(name);
+    for (size_t i = hash_find(table, hash); i < table->len && table->at[i].hash == hash; i++) {
+        const struct pickle_node *key = pickle_node(pickle, table->at[i].key);
+        if (key->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, key), name))
+            return table->at[i].value;
+    }
+    return 0;
+}
+
+pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
+                    size_t key_part, pickle_id key)
+{
+    const struct pickle *graph = graft_graph(graft, key_part);
+    uint64_t hash = key_hash(graph, pickle_node(graph, key));
+    for (size_t low = hash_find(table, hash); low < table->len && table->at[low].hash == hash;
+         low++)
         if (keys_equal(graft, part, table->at[low].key, key_part, key))
             return table->at[low].value;
     return 0;

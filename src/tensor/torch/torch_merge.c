@@ -10,8 +10,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "rule/names.h"
-#include "tensor/pread.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
 enum {
     CALLABLES_SHOWN = 3
@@ -45,18 +44,6 @@ pickle_id graft_of(struct graft *graft, size_t part, pickle_id id)
         (struct pickle_node){.kind = PICKLE_OF, .of = {.graph = (uint32_t)part, .id = id}});
 }
 
-pickle_id graft_global(struct graft *graft, struct str module, struct str name)
-{
-    struct pickle *made = &graft->made;
-    if (made->n_globals == made->cap_globals) {
-        made->cap_globals = MAX(made->cap_globals * 2, (size_t)16);
-        made->globals = xrealloc(made->globals, made->cap_globals * sizeof(*made->globals));
-    }
-    made->globals[made->n_globals] = (struct pickle_global){.module = module, .name = name};
-    return pickle_add(
-        made, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)made->n_globals++});
-}
-
 pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids)
 {
     pickle_id tuple = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_TUPLE});
@@ -69,7 +56,7 @@ pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, p
     const struct pickle *first = graft_graph(graft, 0);
     const struct pickle_global *callee =
         &first->globals[pickle_node(first, call->call.callee)->global];
-    pickle_id global = graft_global(graft, callee->module, callee->name);
+    pickle_id global = pickle_add_global(&graft->made, callee->module, callee->name);
     return pickle_add(&graft->made,
                       (struct pickle_node){.kind = PICKLE_CALL, .call = {global, args}});
 }
@@ -104,8 +91,7 @@ static bool is_counter(const struct pickle *pickle, pickle_id id)
     return known && strcmp(known->name, "Counter") == 0;
 }
 
-/* Below args, config and their like nothing is a count. */
-static bool path_is_setting(const char *path)
+bool path_is_setting(const char *path)
 {
     struct str rest = str_of(path), key;
     while (str_next(&rest, '.', &key))
@@ -134,6 +120,8 @@ static enum merge_verb verb_by_kind(const struct graft *graft, value_ids ids)
         return MERGE_SUM;
     if (strcmp(name, "timestamp") == 0)
         return MERGE_MAX;
+    if (strcmp(name, "batch_name") == 0 && all_have(graft, ids, PICKLE_TEXT))
+        return MERGE_MERGED;
     return MERGE_SAME;
 }
 
@@ -169,6 +157,8 @@ int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
         return 0;
     case MERGE_MAX:
         return graft_max(graft, ids, out);
+    case MERGE_MERGED:
+        return graft_merged_name(graft, ids, out);
     case MERGE_COLLECT:
         return collect(graft, ids, out);
     case MERGE_UNION:
@@ -193,23 +183,6 @@ static int file_begin(const char *path, int *fd, struct stat *st, struct err *er
     if (*fd < 0 || fstat(*fd, st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     return 0;
-}
-
-/* A pipe is not opened twice, so it is not looked into. */
-int torch_is_one(const char *path, bool *is_one, struct err *err)
-{
-    char bytes[16];
-    struct stat st;
-    *is_one = false;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return 0;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    struct str head = {bytes, (size_t)MIN((uint64_t)st.st_size, (uint64_t)sizeof(bytes))};
-    int rc = pread_exact(fd, bytes, head.len, 0, path, err);
-    *is_one = rc == 0 && (torch_is_legacy(head) || zip_is_one(head));
-    return rc;
 }
 
 /* Names of what is no data, of all files, each once. */
@@ -300,7 +273,9 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
     }
     if (rc == 0)
         rc = orders_check(graft, err);
-    return rc ? rc : callables_check(graft, err);
+    if (rc == 0)
+        rc = callables_check(graft, err);
+    return rc ? rc : mend_parts(graft);
 }
 
 static int root_make(struct graft *graft, pickle_id *root, struct err *err)
@@ -312,7 +287,9 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
     int rc = graft_value(graft, ids, root);
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");
-    return rc ? rc : rules_check(graft->opts->rules, err);
+    if (rc == 0)
+        rc = rules_check(graft->opts->rules, err);
+    return rc ? rc : mend_made(graft, *root);
 }
 
 static void shared_note(const struct torch_merge_opts *opts, uint64_t shared_bytes)
@@ -344,6 +321,10 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = torch_write(&what, out_path, &out, &stats->shared_bytes, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = outfile_sync(&out, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = graft->opts->placing(graft->opts->context, out.fd, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = outfile_commit(&out, err);
     if (rc == 0 && graft->opts->are_shared && !graft->opts->dry_run)
@@ -383,5 +364,7 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     free(graft.ties);
     pickle_release(&graft.made);
     buf_release(&graft.path);
+    buf_release(&graft.lists.paths);
+    buf_release(&graft.tensors.paths);
     return rc;
 }

@@ -11,6 +11,13 @@
 /* By file: the value at the path at hand; 0 where the file has none. */
 typedef const pickle_id *value_ids;
 
+/* What was put behind one another. */
+struct tally {
+    uint64_t length; /* of the first one */
+    bool differs;    /* another one's is another */
+    struct buf paths;
+};
+
 struct graft {
     const struct torch_merge_opts *opts;
     const char *out_path;
@@ -24,13 +31,16 @@ struct graft {
     uint32_t *ties; /* made storages by their segments, hashed: number + 1 */
     size_t n_ties, cap_ties;
     struct buf path; /* of the value at hand, for people and for rules */
+    struct tally lists, tensors;
+    uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
     struct err *err;
 };
 
+/* Number n_parts is that of the output. */
 static inline const struct pickle *graft_graph(const struct graft *graft, size_t part)
 {
-    return &graft->parts[part].file.pickle;
+    return part == graft->n_parts ? &graft->made : &graft->parts[part].file.pickle;
 }
 
 static inline const struct pickle_node *graft_node(const struct graft *graft, size_t part,
@@ -45,8 +55,6 @@ const char *graft_file_name(const struct graft *graft, size_t part);
 
 /* A node that stands for that of a file. */
 pickle_id graft_of(struct graft *graft, size_t part, pickle_id id);
-/* A name as a node of the new graph. */
-pickle_id graft_global(struct graft *graft, struct str module, struct str name);
 pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids);
 /* callee(*args), its callee that of the first file's call. */
 pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, pickle_id args);
@@ -58,13 +66,22 @@ const struct pickle_callable *call_known(const struct pickle *pickle,
 const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
 bool is_tensor(const struct pickle *pickle, pickle_id id);
 
+/* Below args, config and their like nothing is a count. */
+bool path_is_setting(const char *path);
+/* The value at the path at hand is made of so many items or rows. */
+void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
+
 /* Each sets *out to the new node; 0: nothing is put there. */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out);
 int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out);
+/* A storage of the new graph like another, of the pieces that were added since the last one. */
+void graft_segment(struct graft *graft, struct torch_segment segment);
+uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements);
 int graft_sum(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_max(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
 
@@ -75,6 +92,11 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t 
 /* Of one class, with the same states: one dictionary can stand for both. */
 bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
                  const struct pickle_node *node);
+
+/* As Python has it, True and 1.0 are the key 1. */
+bool key_to_integer(const struct pickle_node *key, int64_t *out);
+/* Of equal keys the same. */
+uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key);
 
 /* The keys of a dictionary, to be found. */
 struct key_entry {
@@ -90,6 +112,9 @@ void keys_take(struct key_table *table, const struct pickle *pickle,
                const struct pickle_node *pairs);
 /* As Python has it: 1, True and 1.0 are one key. */
 bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b);
+/* The value of this key, 0 if there is none. */
+pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
+                         struct str name);
 /* The value of a key of another graph, 0 if there is none. */
 pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
                     size_t key_part, pickle_id key);

@@ -97,6 +97,23 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
 
 /* ---- storages ---- */
 
+static bool is_held(const struct torch_file *file, uint32_t storage)
+{
+    return file->storage_held && file->storage_held[storage].at;
+}
+
+/* A piece of a storage of an input: from its file, or from where it is held in its place. */
+static int storage_read(const struct torch_part *part, uint32_t storage, uint64_t offset, char *out,
+                        size_t len, struct err *err)
+{
+    const struct torch_file *file = &part->file;
+    if (is_held(file, storage)) {
+        memcpy(out, file->storage_held[storage].at + offset, len);
+        return 0;
+    }
+    return pread_exact(part->fd, out, len, file->storage_at[storage] + offset, file->path, err);
+}
+
 /*
  * Passes a piece of an input on; *crc becomes that of these bytes alone. They are read to where they are
  * written from; what is pending is written before, so that a small entry's header is still there to be patched.
@@ -105,8 +122,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
                         struct err *err)
 {
     const struct torch_part *part = &w->what->parts[segment->part];
-    uint64_t at = part->file.storage_at[segment->storage] + segment->offset;
-    uint64_t end = at + segment->bytes;
+    uint64_t at = segment->offset, end = at + segment->bytes;
     int rc = 0;
     *crc = 0;
     while (rc == 0 && at < end) {
@@ -116,7 +132,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
         buf_reserve(pending, len);
         char *piece = pending->at + pending->len;
         if (rc == 0)
-            rc = pread_exact(part->fd, piece, len, at, part->file.path, err);
+            rc = storage_read(part, segment->storage, at, piece, len, err);
         if (rc == 0) {
             *crc = crc_of(*crc, (struct str){piece, len});
             pending->len += len;
@@ -129,11 +145,22 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     return rc;
 }
 
+/* What a view is gathered from. */
+struct stored {
+    const struct torch_part *part;
+    uint32_t storage;
+};
+
+static int stored_read(void *context, uint64_t offset, char *out, size_t len, struct err *err)
+{
+    const struct stored *stored = context;
+    return storage_read(stored->part, stored->storage, offset, out, len, err);
+}
+
 static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
-    const struct torch_part *part = &w->what->parts[segment->part];
-    const struct gather_source source = {part->fd, part->file.path,
-                                         part->file.storage_at[segment->storage] + segment->offset};
+    struct stored stored = {&w->what->parts[segment->part], segment->storage};
+    const struct gather_source source = {stored_read, &stored, segment->offset};
     return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
 
@@ -161,8 +188,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 {
     const struct torch_part *part = &w->what->parts[segment->part];
     uint8_t *is_verified = &w->are_verified[segment->part][segment->storage];
-    uint64_t at = part->file.storage_at[segment->storage];
-    uint64_t end = at + storage_bytes(&part->file.pickle.storages[segment->storage]);
+    uint64_t at = 0, end = storage_bytes(&part->file.pickle.storages[segment->storage]);
     uint32_t crc = 0;
     int rc = 0;
     if (*is_verified || !part->file.zip.has_crcs)
@@ -170,7 +196,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
     *is_verified = 1;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
+        rc = storage_read(part, segment->storage, at, w->window, len, err);
         if (rc == 0)
             crc = crc_of(crc, (struct str){w->window, len});
         at += len;
@@ -189,7 +215,8 @@ static bool can_share(const struct writing *w, const struct torch_segment *segme
 {
     const struct torch_file *file = &w->what->parts[segment->part].file;
     return w->what->are_shared && segment->bytes >= SHARED_LEAST_BYTES && is_whole(w, segment) &&
-           file->zip.has_crcs && file->storage_at[segment->storage] % ZIP_ALIGN_BYTES == 0;
+           !is_held(file, segment->storage) && file->zip.has_crcs &&
+           file->storage_at[segment->storage] % ZIP_ALIGN_BYTES == 0;
 }
 
 static int segment_share(struct writing *w, const struct torch_segment *segment, bool *is_shared,

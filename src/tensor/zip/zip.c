@@ -39,6 +39,14 @@ bool zip_is_one(struct str head)
     return head.len >= 4 && le32_get(head.at) == LOCAL_MARK;
 }
 
+struct str zip_first_name(struct str head)
+{
+    size_t len = zip_is_one(head) && head.len >= LOCAL_BYTES ? le16_get(head.at + 26) : 0;
+    if (len > head.len - MIN(head.len, (size_t)LOCAL_BYTES))
+        len = 0;
+    return len > 0 ? (struct str){head.at + LOCAL_BYTES, len} : STR("");
+}
+
 /* ---- where the directory is ---- */
 
 static int end64_read(const struct zip *zip, uint64_t locator_at, const char *locator,

@@ -32,6 +32,8 @@ struct zip {
 
 /* Begins the file as a zip does? */
 bool zip_is_one(struct str head);
+/* The name of the entry that a file begins with; "" if there is none, or it is longer than the head. */
+struct str zip_first_name(struct str head);
 /*
  * The directory; entries' own headers are looked at when their data are. ERR_DATA naming the path, the
  * offset and the reason. Release also after a failure.
