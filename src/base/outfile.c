@@ -155,13 +155,17 @@ int outfile_pump(struct outfile *file, struct err *err)
 static int bytes_copy(struct outfile *file, int fd, uint64_t offset, size_t len, struct err *err)
 {
     buf_reserve(&file->pending, len);
-    char *at = file->pending.at + file->pending.len;
-    ssize_t got = TEMP_FAILURE_RETRY(pread(fd, at, len, (off_t)offset));
-    if (got != (ssize_t)len)
-        return got < 0 ? fail_errno(err, "%s: read what goes into it", file->name)
-                       : fail(err, ERR_DATA, "%s: an input has become shorter", file->name);
-    file->pending.len += len;
-    file->pending.at[file->pending.len] = '\0';
+    struct buf *pending = &file->pending;
+    for (size_t done = 0; done < len;) {
+        ssize_t got = TEMP_FAILURE_RETRY(
+            pread(fd, pending->at + pending->len, len - done, (off_t)(offset + done)));
+        if (got <= 0)
+            return got < 0 ? fail_errno(err, "%s: read what goes into it", file->name)
+                           : fail(err, ERR_DATA, "%s: an input has become shorter", file->name);
+        pending->len += (size_t)got;
+        done += (size_t)got;
+    }
+    pending->at[pending->len] = '\0';
     return 0;
 }
 
