@@ -31,7 +31,7 @@ struct merge_request {
     struct texts rules;
     const char *rules_path;
     bool is_union, is_checked, is_renumbered, is_plain, is_compact;
-    bool force, inspect, pass_through, dry_run, json, quiet;
+    bool force, inspect, pass_through, reflink, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -207,6 +207,7 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
         .force = ask->force,
         .dry_run = ask->dry_run,
         .pass_through = ask->pass_through,
+        .reflink = ask->reflink,
         .id_path = ask->id_field,
         .expect = ask->expect,
         .is_renumbered = ask->is_renumbered,
@@ -220,15 +221,16 @@ static int wishes_check(const struct merge_request *ask, bool are_tensors, struc
 {
     bool is_about_records = ask->is_union || ask->is_checked || ask->score.true_field.at;
     bool is_about_tensors =
-        ask->pass_through || ask->is_renumbered || ask->is_plain || ask->is_compact;
+        ask->pass_through || ask->is_renumbered || ask->is_plain || ask->is_compact || ask->reflink;
     if (are_tensors && is_about_records)
         return fail(err, ERR_USAGE,
                     "--union, --check and --score are about records; files of tensors are merged "
                     "by --rule");
     if (!are_tensors && is_about_tensors)
-        return fail(err, ERR_USAGE,
-                    "--renumber, --plain, --compact and --pass-through are about files of tensors, "
-                    "and these are none");
+        return fail(
+            err, ERR_USAGE,
+            "--renumber, --plain, --compact, --pass-through and --reflink are about files of "
+            "tensors, and these are none");
     return 0;
 }
 
@@ -326,6 +328,7 @@ static const struct opt merge_opts[] = {
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
+    {OPT_FLAG, 0, "reflink", NULL, "let tensors of 64 KiB and more share their blocks with the inputs, unread and unchecked, where the file system can (XFS, Btrfs)", FIELD(reflink)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},

@@ -393,8 +393,9 @@ static struct shard_result result_take(struct shard_life *shard)
     struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
     for (size_t i = 0; i < shard->n_takings; i++) {
         struct collected *found = &shard->takings[i].found;
-        result.files[i] = (struct shard_file){
-            .path = steal_ptr(&found->path), .bytes = found->bytes, .records = found->records};
+        char *path = steal_ptr(&found->path);
+        result.files[i] =
+            (struct shard_file){.path = path, .bytes = found->bytes, .records = found->records};
     }
     return result;
 }

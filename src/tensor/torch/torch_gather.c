@@ -6,7 +6,6 @@
 #include "tensor/torch/torch_gather.h"
 
 #include "base/xalloc.h"
-#include "tensor/pread.h"
 
 enum {
     BLOCK_BYTES = 8 << 20,
@@ -14,7 +13,7 @@ enum {
     GAP_BYTES = 4096 /* over a larger one another read is cheaper than what lies in between */
 };
 
-/* A box of indices, in bytes: how far the next one is in the file and in the block. */
+/* A box of indices, in bytes: how far the next one is in the storage and in the block. */
 struct side {
     uint64_t n, from, to;
 };
@@ -155,7 +154,7 @@ static int box_read(struct gathering *g, uint64_t at, struct err *err)
             uint64_t n = MIN(n_step, n_all - i);
             uint64_t skip = part ? i * part->from : 0,
                      len = span + (part ? (n - 1) * part->from : 0);
-            rc = pread_exact(g->source->fd, g->window, len, from + skip, g->source->path, err);
+            rc = g->source->read(g->source->context, from + skip, g->window, len, err);
             if (rc == 0)
                 window_put(g, n_whole, n, g->block + to + (part ? i * part->to : 0));
         }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/torch/torch_write.h"
 
-#include <zlib.h>
-
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
@@ -12,7 +10,8 @@
 #include "tensor/zip/zip_out.h"
 
 enum {
-    WINDOW_BYTES = 256 * 1024
+    WINDOW_BYTES = 256 * 1024,
+    SHARED_LEAST_BYTES = 64 * 1024 /* below, copying costs less than another extent */
 };
 
 struct writing {
@@ -20,6 +19,7 @@ struct writing {
     struct zip_out zip;
     struct buf prefix;
     char *window;
+    uint64_t shared_bytes;  /* of all */
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
 
@@ -69,12 +69,17 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
 
 /* ---- storages ---- */
 
+static bool is_held(const struct torch_file *file, uint32_t storage)
+{
+    return file->storage_held && file->storage_held[storage].at;
+}
+
 /* A piece of a storage of an input: from its file, or from where it is held in its place. */
 static int storage_read(const struct torch_part *part, uint32_t storage, uint64_t offset, char *out,
                         size_t len, struct err *err)
 {
     const struct torch_file *file = &part->file;
-    if (file->storage_held && file->storage_held[storage].at) {
+    if (is_held(file, storage)) {
         memcpy(out, file->storage_held[storage].at + offset, len);
         return 0;
     }
@@ -107,16 +112,26 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
         }
         at += len;
     }
-    w->zip.crc = (uint32_t)crc32_combine(w->zip.crc, *crc, (z_off_t)segment->bytes);
-    w->zip.bytes += segment->bytes;
+    zip_out_passed(&w->zip, *crc, segment->bytes);
     return rc;
+}
+
+/* What a view is gathered from. */
+struct stored {
+    const struct torch_part *part;
+    uint32_t storage;
+};
+
+static int stored_read(void *context, uint64_t offset, char *out, size_t len, struct err *err)
+{
+    const struct stored *stored = context;
+    return storage_read(stored->part, stored->storage, offset, out, len, err);
 }
 
 static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
-    const struct torch_part *part = &w->what->parts[segment->part];
-    const struct gather_source source = {part->fd, part->file.path,
-                                         part->file.storage_at[segment->storage] + segment->offset};
+    struct stored stored = {&w->what->parts[segment->part], segment->storage};
+    const struct gather_source source = {stored_read, &stored, segment->offset};
     return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
 
@@ -166,6 +181,43 @@ static bool is_whole(const struct writing *w, const struct torch_segment *segmen
     return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
+/* Whole storages only: of a piece the checksum is not known without reading it. */
+static bool can_share(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct torch_file *file = &w->what->parts[segment->part].file;
+    return w->what->are_shared && segment->bytes >= SHARED_LEAST_BYTES && is_whole(w, segment) &&
+           !is_held(file, segment->storage) && file->zip.has_crcs &&
+           file->storage_at[segment->storage] % ZIP_ALIGN_BYTES == 0;
+}
+
+static int segment_share(struct writing *w, const struct torch_segment *segment, bool *is_shared,
+                         struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint32_t crc = part->file.storage_crc[segment->storage];
+    int rc = outfile_share(w->zip.file, part->fd, part->file.storage_at[segment->storage],
+                           segment->bytes, is_shared, err);
+    if (rc || !*is_shared)
+        return rc;
+    zip_out_passed(&w->zip, crc, segment->bytes);
+    w->shared_bytes += segment->bytes;
+    return 0;
+}
+
+/* Its bytes into the output, and compared with the checksum that came with them. */
+static int segment_write(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    uint32_t crc = 0;
+    bool is_shared = false;
+    int rc = can_share(w, segment) ? segment_share(w, segment, &is_shared, err) : 0;
+    if (rc || is_shared)
+        return rc;
+    rc = segment->view ? view_pass(w, segment, err) : segment_pass(w, segment, &crc, err);
+    if (rc)
+        return rc;
+    return is_whole(w, segment) ? crc_check(w, segment, crc, err) : storage_verify(w, segment, err);
+}
+
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
                          size_t n_segments, struct err *err)
 {
@@ -176,15 +228,14 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     struct zip_new_entry entry = {.name = buf_str(&name)};
     for (size_t i = 0; i < n_segments; i++)
         entry.bytes += segments[i].bytes;
-    int rc = zip_out_begin(&w->zip, &entry, err);
-    for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc = 0;
-        rc = segments[i].view ? view_pass(w, &segments[i], err)
-                              : segment_pass(w, &segments[i], &crc, err);
-        if (rc == 0)
-            rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
-                                           : storage_verify(w, &segments[i], err);
+    if (n_segments > 0 && can_share(w, &segments[0])) {
+        const struct torch_file *file = &w->what->parts[segments[0].part].file;
+        entry.has_place = true;
+        entry.in_block = (uint32_t)(file->storage_at[segments[0].storage] % ZIP_BLOCK_BYTES);
     }
+    int rc = zip_out_begin(&w->zip, &entry, err);
+    for (size_t i = 0; i < n_segments && rc == 0; i++)
+        rc = segment_write(w, &segments[i], err);
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
@@ -211,7 +262,7 @@ static int storages_write(struct writing *w, const struct written_storages *stor
 }
 
 int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
-                struct err *err)
+                uint64_t *shared_bytes, struct err *err)
 {
     struct writing w = {.what = what, .zip = {.file = out}};
     struct written_storages storages = {0};
@@ -240,6 +291,7 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         free(w.are_verified[i]);
     free(w.are_verified);
     free(w.window);
+    *shared_bytes = w.shared_bytes;
     free(storages.at);
     buf_release(&w.prefix);
     zip_out_release(&w.zip);

@@ -31,8 +31,10 @@ struct torch_new {
     const struct torch_segment *segments; /* of all made storages, in their order */
     const size_t *segment_ends;           /* by made storage: where its segments end */
     pickle_id root;
+    bool
+        are_shared; /* large storages share their blocks with the inputs, unread, where that is possible */
 };
 
 /* The folder of all records is `name`, without what stands behind its last dot. */
 MUST_CHECK int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
-                           struct err *err);
+                           uint64_t *shared_bytes, struct err *err);
