@@ -315,7 +315,7 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
-    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
+    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors are merged: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},

@@ -3,6 +3,7 @@
 
 #include "base/parse.h"
 #include "cli/run_arg.h"
+#include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
 struct tensors_job {
@@ -19,8 +20,9 @@ static void note_say(void *context, const char *text)
     say(context, "merge: %s", text);
 }
 
-static int torch_files_merge(struct tensors_job *job, struct err *err)
+static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
 {
+    (void)kind;
     struct torch_merge_stats stats = {0};
     const struct torch_merge_opts opts = {
         .rules = &job->rules,
@@ -39,9 +41,26 @@ static int torch_files_merge(struct tensors_job *job, struct err *err)
     return rc;
 }
 
-/* A kind without one is no kind here. */
-static int (*const merges[N_TENSOR_KINDS])(struct tensors_job *job, struct err *err) = {
+static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
+{
+    const struct tensors_request *ask = job->ask;
+    const struct array_merge_opts opts = {
+        .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
+    if (ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered || ask->is_plain ||
+        ask->is_compact || ask->pass_through)
+        return fail(err, ERR_USAGE,
+                    "--id, --expect, --renumber, --plain, --compact and --pass-through are about "
+                    "files of torch, and these are %s",
+                    tensor_kind_name(kind));
+    return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
+}
+
+static int (*const merges[N_TENSOR_KINDS])(struct tensors_job *job, enum tensor_kind kind,
+                                           struct err *err) = {
     [TENSOR_TORCH] = torch_files_merge,
+    [TENSOR_SAFETENSORS] = arrays_merge,
+    [TENSOR_NPY] = arrays_merge,
+    [TENSOR_NPZ] = arrays_merge,
 };
 
 int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct err *err)
@@ -52,8 +71,6 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
         int rc = strcmp(paths[i], "-") == 0 ? 0 : tensor_kind_of(paths[i], &found, err);
         if (rc)
             return rc;
-        if (!merges[found])
-            found = TENSOR_NONE;
         if (i > 0 && found != first) {
             bool is_first = first != TENSOR_NONE;
             return found != TENSOR_NONE && is_first
@@ -91,14 +108,15 @@ int tensors_merge(struct app *app, const struct tensors_request *ask, enum tenso
     if (rc == 0)
         rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
     if (rc == 0)
-        rc = merges[kind](&job, err);
+        rc = merges[kind](&job, kind, err);
     merge_rules_release(&job.rules);
     if (rc)
         return rc;
     size_format(size, job.n_bytes);
     if (ask->dry_run)
-        say(app, "%zu files of tensors would go into %s", n_files, ask->out_path);
+        say(app, "%zu file%s of tensors would go into %s", n_files, plural(n_files), ask->out_path);
     else
-        say(app, "%zu files of tensors into %s (%s)", n_files, ask->out_path, size);
+        say(app, "%zu file%s of tensors into %s (%s)", n_files, plural(n_files), ask->out_path,
+            size);
     return 0;
 }

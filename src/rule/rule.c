@@ -124,3 +124,14 @@ struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *
     }
     return NULL;
 }
+
+int merge_rules_check(const struct merge_rules *rules, struct err *err)
+{
+    for (size_t i = 0; i < rules->len; i++)
+        if (!rules->at[i].was_used)
+            return fail(err, ERR_USAGE,
+                        "the rule for '%s' fits nothing in the files; muster merge --inspect "
+                        "shows their keys",
+                        rules->at[i].path);
+    return 0;
+}

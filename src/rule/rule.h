@@ -57,4 +57,6 @@ MUST_CHECK int merge_rules_take(struct merge_rules *rules, const struct texts *t
 void merge_rules_release(struct merge_rules *rules);
 /* NULL if none is about this path. */
 struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path);
+/* ERR_USAGE for a rule that was not used. */
+MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);

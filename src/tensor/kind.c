@@ -8,6 +8,7 @@
 #include "tensor/npy.h"
 #include "tensor/pread.h"
 #include "tensor/safetensors.h"
+#include "tensor/safetensors_index.h"
 #include "tensor/torch/torch.h"
 
 const char *tensor_kind_name(enum tensor_kind kind)
@@ -45,6 +46,10 @@ int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
     *kind = TENSOR_NONE;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return 0;
+    if (safetensors_index_is_one(path)) {
+        *kind = TENSOR_SAFETENSORS;
+        return 0;
+    }
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);

@@ -25,5 +25,8 @@ enum {
 
 const char *tensor_kind_name(enum tensor_kind kind);
 enum tensor_kind tensor_kind_of_head(struct str head, uint64_t file_bytes);
-/* TENSOR_NONE of what is no file, too: a pipe is not opened twice, so it is not looked into. */
+/*
+ * The index of a model's shards stands for them. TENSOR_NONE of what is no file: a pipe is not opened
+ * twice, so it is not looked into.
+ */
 MUST_CHECK int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err);

@@ -230,17 +230,6 @@ static int orders_check(const struct graft *graft, struct err *err)
     return 0;
 }
 
-static int rules_check(const struct merge_rules *rules, struct err *err)
-{
-    for (size_t i = 0; i < rules->len; i++)
-        if (!rules->at[i].was_used)
-            return fail(err, ERR_USAGE,
-                        "the rule for '%s' fits nothing in the files; muster merge --inspect "
-                        "shows their keys",
-                        rules->at[i].path);
-    return 0;
-}
-
 /* Its records would be there twice, or an input would be written over. */
 static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
                         const struct stat *st, struct err *err)
@@ -287,7 +276,7 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");
     if (rc == 0)
-        rc = rules_check(graft->opts->rules, err);
+        rc = merge_rules_check(graft->opts->rules, err);
     return rc ? rc : mend_made(graft, *root);
 }
 
@@ -342,8 +331,11 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
         fd_close(&graft.parts[i].fd);
     }
     free(graft.parts);
+    for (size_t i = 0; i < graft.n_segments; i++)
+        free(graft.segments[i].view);
     free(graft.segments);
     free(graft.segment_ends);
+    free(graft.ties);
     pickle_release(&graft.made);
     buf_release(&graft.path);
     buf_release(&graft.lists.paths);

@@ -4,11 +4,11 @@
  * by default. Done before values are merged, so that they are counted and compared as what they become.
  */
 #include <math.h>
-#include <zlib.h>
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_impl.h"
 #include "tensor/torch/torch_mend.h"
 
@@ -231,7 +231,7 @@ static uint32_t storage_hold(struct torch_file *file, const struct array *array,
                                                   .n_elements = array->n_elements,
                                                   .element_bytes = array->dtype.n_bytes};
     file->storage_at[i] = 0;
-    file->storage_crc[i] = (uint32_t)crc32_z(0, (const unsigned char *)bytes->at, bytes->len);
+    file->storage_crc[i] = crc_of(0, buf_str(bytes));
     size_t len = bytes->len;
     file->storage_held[i] = (struct str){buf_steal(bytes), len};
     pickle->n_storages++;

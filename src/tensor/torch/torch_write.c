@@ -6,9 +6,10 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
-#include "tensor/zip/zip_write.h"
+#include "tensor/zip/zip_out.h"
 
 enum {
     WINDOW_BYTES = 256 * 1024
@@ -16,47 +17,16 @@ enum {
 
 struct writing {
     const struct torch_new *what;
-    struct outfile *out;
-    struct zip_writer zip;
-    struct buf prefix, header;
+    struct zip_out zip;
+    struct buf prefix;
     char *window;
-    uint32_t crc;           /* of the entry at hand */
-    uint64_t bytes;         /* of it, so far */
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
-
-static uint32_t crc_add(uint32_t crc, struct str bytes)
-{
-    return (uint32_t)crc32_z(crc, (const unsigned char *)bytes.at, bytes.len);
-}
 
 static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
     struct writing *w = context;
-    w->crc = crc_add(w->crc, bytes);
-    w->bytes += bytes.len;
-    return outfile_write(w->out, bytes, err);
-}
-
-static int header_write(struct writing *w, struct zip_new_entry *entry, struct err *err)
-{
-    buf_reset(&w->header);
-    zip_header_add(&w->zip, entry, &w->header);
-    w->crc = 0;
-    w->bytes = 0;
-    return outfile_write(w->out, buf_str(&w->header), err);
-}
-
-/* Its CRC goes into the header now; its size as well where that was not known. */
-static int entry_end(struct writing *w, struct zip_new_entry *entry, bool is_sized, struct err *err)
-{
-    char patch[ZIP_PATCH_BYTES];
-    entry->crc = w->crc;
-    entry->bytes = w->bytes;
-    zip_header_patch(entry, patch);
-    zip_entry_done(&w->zip, entry, w->header.len);
-    return outfile_patch(w->out, entry->header_at + ZIP_PATCH_AT,
-                         (struct str){patch, is_sized ? sizeof(entry->crc) : sizeof(patch)}, err);
+    return zip_out_add(&w->zip, bytes, err);
 }
 
 static void name_make(const struct writing *w, const char *record, struct buf *name)
@@ -70,10 +40,10 @@ static int record_write(struct writing *w, const char *record, struct str conten
     cleanup_buf struct buf name = BUF_INIT;
     name_make(w, record, &name);
     struct zip_new_entry entry = {.name = buf_str(&name), .bytes = content.len};
-    int rc = header_write(w, &entry, err);
+    int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
-        rc = bytes_pass(w, content, err);
-    return rc ? rc : entry_end(w, &entry, true, err);
+        rc = zip_out_add(&w->zip, content, err);
+    return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
 static int pickle_record(struct writing *w, struct written_storages *storages, struct err *err)
@@ -87,14 +57,14 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
     name_make(w, "data.pkl", &name);
     struct zip_new_entry entry = {.name = buf_str(&name)};
     const struct pickle_sink sink = {bytes_pass, w};
-    int rc = header_write(w, &entry, err);
+    int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
         rc = pickle_write((const struct pickle *const *)graphs, what->n_parts + 1,
                           (uint32_t)what->n_parts, what->root, &sink, storages, err);
-    if (rc == 0 && w->bytes > TORCH_PICKLE_BYTES_MAX)
-        rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->out->name);
+    if (rc == 0 && w->zip.bytes > TORCH_PICKLE_BYTES_MAX)
+        rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->zip.file->name);
     free(graphs);
-    return rc ? rc : entry_end(w, &entry, false, err);
+    return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
 /* ---- storages ---- */
@@ -124,22 +94,30 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     *crc = 0;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        struct buf *pending = &w->out->pending;
-        rc = outfile_pump(w->out, err);
+        struct buf *pending = &w->zip.file->pending;
+        rc = outfile_pump(w->zip.file, err);
         buf_reserve(pending, len);
         char *piece = pending->at + pending->len;
         if (rc == 0)
             rc = storage_read(part, segment->storage, at, piece, len, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, (struct str){piece, len});
+            *crc = crc_of(*crc, (struct str){piece, len});
             pending->len += len;
             pending->at[pending->len] = '\0';
         }
         at += len;
     }
-    w->crc = (uint32_t)crc32_combine(w->crc, *crc, (z_off_t)segment->bytes);
-    w->bytes += segment->bytes;
+    w->zip.crc = (uint32_t)crc32_combine(w->zip.crc, *crc, (z_off_t)segment->bytes);
+    w->zip.bytes += segment->bytes;
     return rc;
+}
+
+static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    const struct gather_source source = {part->fd, part->file.path,
+                                         part->file.storage_at[segment->storage] + segment->offset};
+    return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
 
 static uint64_t storage_bytes(const struct pickle_storage *storage)
@@ -176,7 +154,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
         rc = storage_read(part, segment->storage, at, w->window, len, err);
         if (rc == 0)
-            crc = crc_add(crc, (struct str){w->window, len});
+            crc = crc_of(crc, (struct str){w->window, len});
         at += len;
     }
     return rc ? rc : crc_check(w, segment, crc, err);
@@ -185,7 +163,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 static bool is_whole(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
-    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+    return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
@@ -198,15 +176,16 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     struct zip_new_entry entry = {.name = buf_str(&name)};
     for (size_t i = 0; i < n_segments; i++)
         entry.bytes += segments[i].bytes;
-    int rc = header_write(w, &entry, err);
+    int rc = zip_out_begin(&w->zip, &entry, err);
     for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc;
-        rc = segment_pass(w, &segments[i], &crc, err);
+        uint32_t crc = 0;
+        rc = segments[i].view ? view_pass(w, &segments[i], err)
+                              : segment_pass(w, &segments[i], &crc, err);
         if (rc == 0)
             rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
                                            : storage_verify(w, &segments[i], err);
     }
-    return rc ? rc : entry_end(w, &entry, true, err);
+    return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
 static int storages_write(struct writing *w, const struct written_storages *storages,
@@ -234,7 +213,7 @@ static int storages_write(struct writing *w, const struct written_storages *stor
 int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
                 struct err *err)
 {
-    struct writing w = {.what = what, .out = out};
+    struct writing w = {.what = what, .zip = {.file = out}};
     struct written_storages storages = {0};
     const char *stem = path_basename(name), *extension = path_extension(name);
     buf_add(&w.prefix, stem, strlen(stem) - strlen(extension));
@@ -255,17 +234,14 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         rc = storages_write(&w, &storages, err);
     if (rc == 0)
         rc = record_write(&w, "version", STR("3\n"), err);
-    buf_reset(&w.header);
-    zip_end_add(&w.zip, &w.header);
     if (rc == 0)
-        rc = outfile_write(out, buf_str(&w.header), err);
+        rc = zip_out_finish(&w.zip, err);
     for (size_t i = 0; i < what->n_parts; i++)
         free(w.are_verified[i]);
     free(w.are_verified);
     free(w.window);
     free(storages.at);
     buf_release(&w.prefix);
-    buf_release(&w.header);
-    zip_writer_release(&w.zip);
+    zip_out_release(&w.zip);
     return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "base/outfile.h"
 #include "tensor/torch/torch.h"
+#include "tensor/torch/torch_gather.h"
 
 /* An input; its number is that of its graph. */
 struct torch_part {
@@ -15,10 +16,11 @@ struct torch_part {
     int fd;
 };
 
-/* A piece of a storage of an input. */
+/* A piece of a storage of an input; with a view its elements from `offset` on, in row-major order. */
 struct torch_segment {
     uint32_t part, storage;
-    uint64_t offset, bytes;
+    uint64_t offset, bytes;  /* bytes of the output */
+    struct torch_view *view; /* NULL: as they lie there */
 };
 
 /* What is to be written: `made` is graph number n_parts, its storages are made of segments. */

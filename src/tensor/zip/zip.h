@@ -51,6 +51,16 @@ MUST_CHECK int zip_entry_locate(const struct zip *zip, const struct zip_entry *e
 /* Adds the content of a stored or deflated entry, checked against its CRC; ERR_DATA if it is longer than max_bytes. */
 MUST_CHECK int zip_entry_read(const struct zip *zip, const struct zip_entry *entry,
                               uint64_t max_bytes, struct buf *out, struct err *err);
+/* ERR_DATA if `crc`, of all its bytes, is not what the file says. */
+MUST_CHECK int zip_entry_check(const struct zip *zip, const struct zip_entry *entry, uint32_t crc,
+                               struct err *err);
+/* All of it, a window at a time, checked against its CRC when it is through. */
+struct zip_sink {
+    int (*put)(void *context, struct str bytes, struct err *err);
+    void *context;
+};
+MUST_CHECK int zip_entry_pass(const struct zip *zip, const struct zip_entry *entry,
+                              const struct zip_sink *sink, struct err *err);
 /* Adds the first `len` bytes of it, as far as it has them; the CRC is of the whole, and not checked. */
 MUST_CHECK int zip_entry_head(const struct zip *zip, const struct zip_entry *entry, uint64_t len,
                               struct buf *out, struct err *err);

@@ -11,7 +11,8 @@
 #include "base/buf.h"
 
 enum {
-    ZIP_ALIGN_BYTES = 64
+    ZIP_ALIGN_BYTES = 64,
+    ZIP_END_BYTES = 56 + 20 + 22 /* of the end records, behind the directory */
 };
 
 struct zip_writer {
