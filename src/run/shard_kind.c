@@ -109,11 +109,17 @@ static int tensors_check(const char *option, const char *glob, const char *out, 
     return 0;
 }
 
-static int output_fits(const char *option, const char *glob, const char *out, struct err *err)
+static int output_fits(size_t kind, const char *glob, const char *out, struct err *err)
 {
+    const char *option = shard_kind_option(kind);
     const char *joinless = glob ? shard_joinless(glob) : NULL;
     if (!joinless)
         joinless = shard_joinless(out);
+    if (joinless && kind > 0)
+        return fail(err, ERR_USAGE,
+                    "--also: %s files cannot be joined into one; leave them out, and they stay "
+                    "where the program puts them",
+                    joinless);
     if (joinless)
         return fail(err, ERR_USAGE,
                     "%s files cannot be joined into one; -o FOLDER/, with a slash at its end, puts "
@@ -178,14 +184,14 @@ static int rules_parse(const struct map_request *r, struct err *err)
 int shard_kinds_check(const struct map_request *r, struct err *err)
 {
     bool is_one_file = r->out_path && !shard_output_is_folder(r->out_path);
-    int rc = is_one_file ? output_fits("--collect", r->collect, r->out_path, err) : 0;
+    int rc = is_one_file ? output_fits(0, r->collect, r->out_path, err) : 0;
     for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
         rc = also_check(r, i, err);
         cleanup_free char *glob = rc == 0 ? also_glob_new(r, i) : NULL;
         if (rc == 0 && (rc = template_check(str_of(glob), err)) != 0)
             wrap(err, rc, "--also");
         if (rc == 0)
-            rc = output_fits("--also", glob, shard_also_path(r, i), err);
+            rc = output_fits(i + 1, glob, shard_also_path(r, i), err);
     }
     if (rc == 0)
         rc = outname_check(r, err);

@@ -690,6 +690,7 @@ refused() {
         refused "y.json.zst: the output is not packed" --items 4 --also 'x{shard}=y.json.zst' -o o.txt $run
         refused "o_{shard}.txt: all shards become this one file, so {run} alone can stand in its name" --items 4 -o 'o_{shard}.txt' $run
         refused "--run-dir names another; say the output's name as well" --items 4 --run-dir d -o 'o_{run}.txt' $run
+        refused "--also: .png files cannot be joined into one; leave them out" --items 4 --also 'x{shard}.png=y.png' -o o.txt $run
         refused "two outputs are called o.txt" --items 4 --also 'x{shard}=o.txt' -o o.txt $run
         refused "--also: unknown placeholder {sufix} (did you mean {suffix}?" --items 4 --also 'x{sufix}=y.txt' -o o.txt $run
         refused "the output in.txt exists; --force replaces it" --items 4 --also 'x{shard}=in.txt' -o o.txt $run
