@@ -130,7 +130,7 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
         taking->collect = (struct collect){.option = shard_kind_option(i),
                                            .path = value(shard, PLACE_OUTPUT),
                                            .is_counted = kind->is_counted,
-                                           .are_tensors = kind->are_tensors,
+                                           .is_torch = kind->tensors == TENSOR_TORCH,
                                            .is_as_it_is = shard_output_is_folder(kind->out_path),
                                            .format = kind->format,
                                            .expect = shard_share(shards, shard->shard).count};

@@ -19,6 +19,7 @@
 #include "run/collect.h"
 #include "run/session.h"
 #include "run/template.h"
+#include "tensor/kind.h"
 
 /* One of the files that each shard leaves behind: that of {output} or --collect, which goes to -o, and
  * those of --also. */
@@ -27,9 +28,9 @@ struct shard_kind {
     char *out_path;
     enum record_format format; /* of the shards' files; FORMAT_AUTO: their names say it */
     enum out_format out_format;
-    bool are_tensors; /* of torch.save */
-    bool is_counted;  /* one record for each item is asked for */
-    char **patterns;  /* [n_patterns], for the first shards; NULL until asked */
+    enum tensor_kind tensors; /* that all of them are, by their names; TENSOR_NONE: records */
+    bool is_counted;          /* one record for each item is asked for */
+    char **patterns;          /* [n_patterns], for the first shards; NULL until asked */
     uint64_t n_patterns;
 };
 
@@ -88,8 +89,8 @@ const char *shard_kind_option(size_t kind);
 const char *shard_joinless(const char *path);
 /* The option given that is about files of tensors alone; NULL: there is none. */
 const char *shard_tensors_option(const struct map_request *request);
-/* Of torch.save, by its name. */
-bool shard_is_tensors(const char *path);
+/* The kind of tensors that a name promises. */
+enum tensor_kind shard_tensors(const char *path);
 
 /* ---- the run ---- */
 

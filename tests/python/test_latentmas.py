@@ -226,6 +226,17 @@ def killed_between_its_two_outputs_it_knows_the_first_for_its_own():
 
 
 @check
+def a_program_that_writes_tensors_to_its_output_placeholder():
+    script = ("import sys, torch; start, count, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]; "
+              "torch.save({'num_items': count, 'items': list(range(start, start + count))}, path)")
+    words = ["map", "--items", "10", "--shards", "3", "-g", "cpu:2", "-o", "all.pt", "--"]
+    muster(0, *words, sys.executable, "-c", script, "{start}", "{count}", "{output}")
+    assert made.loaded("all.pt") == {"num_items": 10, "items": list(range(10))}
+    said = muster(1, *words[:-1], "-r", "0", "-f", "--", sys.executable, "-c", script, "{start}", "3", "{output}")
+    assert "holds 3 records, expected 4" in said and made.loaded("all.pt")["items"] == [4, 5, 6, 7, 8, 9], said
+
+
+@check
 def questions_that_are_all_called_q_0_are_found_and_numbered():
     ids = ("--id", "questions.*.question_id")
     said = muster(65, *job(*ids, worker=("--same_ids",)))
