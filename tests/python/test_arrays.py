@@ -571,7 +571,7 @@ def what_cannot_be_asked_of_tensors_is_said():
     write("a.jsonl", b"{}\n")
     split_refused(["one file of tensors is cut at a time"], "a.npy", "a.npy", "-n", "2", status=2)
     split_refused(["--format is about records"], "a.npy", "-n", "2", "--format", "csv", status=2)
-    split_refused(["--rows and --key are about files of tensors"], "a.jsonl", "-n", "2", "--rows", status=2)
+    split_refused(["--rows, --key and --pass-through are about files of tensors"], "a.jsonl", "-n", "2", "--rows", status=2)
     write("b.npy", npy(drawn(random.Random(26), "<f4", (), 4)))
     split_refused(["b.npy", "no array with a dimension"], "b.npy", "-n", "2")
 
