@@ -247,6 +247,7 @@ static void summary_say(const struct app *app, const struct split_job *job,
 
 static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
 {
+    ASSERT(job->paths);
     cleanup_free char *folder = path_dirname(job->paths[0]);
     struct cut_target target = {.names = (const char *const *)job->paths,
                                 .folder = folder,
