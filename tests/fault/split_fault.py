@@ -100,7 +100,11 @@ class Try:
         assert is_armed, "the library of faults was not loaded"
         parts = os.path.join(folder, "parts")
         self.left = sorted(os.listdir(parts)) if os.path.isdir(parts) else []
-        self.is_right = len(self.left) == scene.n_files and scene.join([os.path.join(parts, name) for name in self.left]) == scene.whole
+        paths = [os.path.join(parts, name) for name in self.left]
+        try:
+            self.is_right = len(paths) == scene.n_files and scene.join(paths) == scene.whole
+        except (zipfile.BadZipFile, ValueError, KeyError):
+            self.is_right = False
 
     def flaw(self):
         status, said = self.done.returncode, self.done.stderr
