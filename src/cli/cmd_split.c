@@ -22,9 +22,9 @@ enum {
 struct split_request {
     uint64_t n_parts, records_max, bytes_max, digits;
     const char *output;
-    const char *key;
+    struct texts keys;
     enum record_format format;
-    bool by_rows, force, is_dry, json, quiet;
+    bool by_rows, pass_through, force, is_dry, json, quiet;
 };
 
 /* What a cut is made of, released together. */
@@ -124,12 +124,20 @@ static int records_open(struct split_job *job, const struct split_request *ask, 
     return 0;
 }
 
-static int tensors_open(struct split_job *job, const struct split_request *ask,
+static void note_say(void *context, const char *text)
+{
+    say(context, "%s", text);
+}
+
+static int tensors_open(struct app *app, struct split_job *job, const struct split_request *ask,
                         enum tensor_kind kind, const char *path, struct err *err)
 {
     const struct tensor_parts_opts opts = {.kind = kind,
                                            .path = path,
-                                           .key = ask->key,
+                                           .keys = &ask->keys,
+                                           .pass_through = ask->pass_through,
+                                           .note = note_say,
+                                           .context = app,
                                            .by_rows = ask->by_rows,
                                            .n_parts = ask->n_parts,
                                            .records_max = ask->records_max,
@@ -148,8 +156,8 @@ static int tensors_open(struct split_job *job, const struct split_request *ask,
 }
 
 /* By what the first input is; one file of tensors is cut, and it stands alone. */
-static int job_open(struct split_job *job, const struct split_request *ask, int argc, char **argv,
-                    struct err *err)
+static int job_open(struct app *app, struct split_job *job, const struct split_request *ask,
+                    int argc, char **argv, struct err *err)
 {
     enum tensor_kind kind = TENSOR_NONE;
     int rc = 0;
@@ -157,14 +165,15 @@ static int job_open(struct split_job *job, const struct split_request *ask, int 
         rc = strcmp(argv[i], "-") == 0 ? 0 : tensor_kind_of(argv[i], &kind, err);
     if (rc)
         return rc;
-    if (kind == TENSOR_NONE && (ask->by_rows || ask->key))
-        return fail(err, ERR_USAGE, "--rows and --key are about files of tensors, and %s is none",
+    if (kind == TENSOR_NONE && (ask->by_rows || ask->keys.len > 0 || ask->pass_through))
+        return fail(err, ERR_USAGE,
+                    "--rows, --key and --pass-through are about files of tensors, and %s is none",
                     argv[0]);
     if (kind == TENSOR_NONE)
         return records_open(job, ask, argc, argv, err);
     if (ask->format != FORMAT_AUTO)
         return fail(err, ERR_USAGE, "--format is about records, and these are tensors");
-    return argc == 1 ? tensors_open(job, ask, kind, argv[0], err)
+    return argc == 1 ? tensors_open(app, job, ask, kind, argv[0], err)
                      : fail(err, ERR_USAGE,
                             "one file of tensors is cut at a time; muster merge makes one of "
                             "several");
@@ -238,6 +247,7 @@ static void summary_say(const struct app *app, const struct split_job *job,
 
 static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
 {
+    ASSERT(job->paths);
     cleanup_free char *folder = path_dirname(job->paths[0]);
     struct cut_target target = {.names = (const char *const *)job->paths,
                                 .folder = folder,
@@ -280,7 +290,7 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
     int rc = request_check(ask, argc, err);
     (void)open_files_allow((uint64_t)argc + FILES_OF_OURS); /* each packed input has a spool */
     if (rc == 0)
-        rc = job_open(&job, ask, argc, argv, err);
+        rc = job_open(app, &job, ask, argc, argv, err);
     if (rc == 0)
         rc = job_run(&job, ask, err);
     if (rc == 0) {
@@ -327,6 +337,16 @@ static const struct opt split_opts[] = {
      .name = "rows",
      .help = "of safetensors: every tensor along its first dimension, instead of whole tensors",
      .offset = offsetof(struct split_request, by_rows)},
+    {.kind = OPT_TEXTS,
+     .name = "key",
+     .arg = "PATH",
+     .help = "of .pt: the list or tensor that is cut, by its keys from the root, joined by dots "
+             "(default: the root, or all lists and tensors in it; may be repeated)",
+     .offset = offsetof(struct split_request, keys)},
+    {.kind = OPT_FLAG,
+     .name = "pass-through",
+     .help = "of .pt: carry over objects of classes that are no data, unseen",
+     .offset = offsetof(struct split_request, pass_through)},
     {OPT_HEADING, .help = "Where to"},
     {.kind = OPT_TEXT,
      .letter = 'o',
@@ -385,8 +405,8 @@ const struct cmd cmd_split = {
     .details =
         "Lines, JSONL, JSON arrays, CSV and TSV; also .gz, .zst and '-' for stdin. Every record is "
         "in exactly one part, in order and unchanged. Each CSV part has the header, each JSON part "
-        "is an array. Files of safetensors, npy and npz by rows, or safetensors by whole tensors "
-        "with their index. Nothing is left if anything is wrong.",
+        "is an array. Files of torch.save by their list of records, npy and npz by rows, safetensors "
+        "by whole tensors with their index, or by rows. Nothing is left if anything is wrong.",
     .opts = split_opts,
     .examples = split_examples,
     .request_size = sizeof(struct split_request),

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "tensor/array/array_split.h"
+#include "tensor/torch/torch_split.h"
 
 enum {
     SHARD_DIGITS = 5 /* as transformers numbers them, from 1 */
@@ -15,7 +16,9 @@ static const char index_end[] = ".index.json", part_end[] = ".part_";
 struct tensor_parts {
     struct tensor_parts_opts opts;
     const struct parts_kind *kind;
+    bool by_rows; /* or by whole tensors, with an index */
     struct array_split *arrays;
+    struct torch_split *torch;
     struct cut_part *list;
     size_t n_parts;
     char *const *paths;
@@ -34,13 +37,14 @@ struct parts_kind {
 static int arrays_open(struct tensor_parts *parts, struct err *err)
 {
     const struct tensor_parts_opts *ask = &parts->opts;
-    const struct array_split_opts opts = {.by_rows = ask->by_rows,
+    const struct array_split_opts opts = {.by_rows = parts->by_rows,
                                           .is_stopped = ask->is_stopped,
                                           .n_parts = ask->n_parts,
                                           .records_max = ask->records_max,
                                           .bytes_max = ask->bytes_max};
-    if (ask->key)
-        return fail(err, ERR_USAGE, "--key is about files of torch, and %s is %s", ask->path,
+    if (ask->keys->len > 0 || ask->pass_through)
+        return fail(err, ERR_USAGE,
+                    "--key and --pass-through are about files of torch, and %s is %s", ask->path,
                     tensor_kind_name(ask->kind));
     int rc = array_split_open(&parts->arrays, ask->kind, ask->path, &opts, err);
     if (rc)
@@ -71,7 +75,67 @@ static bool arrays_are_input(const struct tensor_parts *parts, const struct stat
 static const struct parts_kind of_arrays = {arrays_open, arrays_close, arrays_fill,
                                             arrays_are_input};
 
+/* ---- torch ---- */
+
+static int torch_open(struct tensor_parts *parts, struct err *err)
+{
+    const struct tensor_parts_opts *ask = &parts->opts;
+    const struct torch_split_opts opts = {.keys = ask->keys->at,
+                                          .n_keys = ask->keys->len,
+                                          .pass_through = ask->pass_through,
+                                          .note = ask->note,
+                                          .context = ask->context,
+                                          .n_parts = ask->n_parts,
+                                          .records_max = ask->records_max};
+    if (ask->bytes_max)
+        return fail(err, ERR_USAGE,
+                    "a file of torch is cut by -n or --records; how large its records are is "
+                    "known when they are written");
+    if (ask->by_rows)
+        return fail(err, ERR_USAGE, "--rows is about safetensors; --key says what is cut of %s",
+                    ask->path);
+    int rc = torch_split_open(&parts->torch, ask->path, &opts, err);
+    if (rc)
+        return rc;
+    const struct torch_range *list = torch_split_parts(parts->torch, &parts->n_parts);
+    parts->list = xcalloc(parts->n_parts, sizeof(*parts->list));
+    for (size_t i = 0; i < parts->n_parts; i++)
+        parts->list[i] = (struct cut_part){list[i].first, list[i].n_records, 0};
+    return 0;
+}
+
+static void torch_close(struct tensor_parts *parts)
+{
+    torch_split_close(parts->torch);
+}
+
+/* To see what a part would be it is written where it has no name, and gone when it is closed. */
+static int torch_fill(struct tensor_parts *parts, size_t part, struct outfile *file,
+                      struct err *err)
+{
+    struct outfile nowhere = OUTFILE_INIT;
+    const char *folder = getenv("TMPDIR");
+    cleanup_free char *path = path_join(folder ? folder : "/tmp", "muster-split.pt");
+    int rc = file ? 0 : outfile_open(&nowhere, path, true, err);
+    struct outfile *out = file ? file : &nowhere;
+    if (rc == 0 && parts->opts.is_stopped && parts->opts.is_stopped())
+        rc = fail(err, ERR_STOPPED, "stopped");
+    if (rc == 0)
+        rc = torch_split_fill(parts->torch, part, parts->paths[part], out, err);
+    parts->list[part].n_bytes = out->bytes + out->pending.len;
+    outfile_close(&nowhere);
+    return rc;
+}
+
+static bool torch_is_input(const struct tensor_parts *parts, const struct stat *st)
+{
+    return torch_split_is_input(parts->torch, st);
+}
+
+static const struct parts_kind of_torch = {torch_open, torch_close, torch_fill, torch_is_input};
+
 static const struct parts_kind *const kinds[N_TENSOR_KINDS] = {
+    [TENSOR_TORCH] = &of_torch,
     [TENSOR_SAFETENSORS] = &of_arrays,
     [TENSOR_NPY] = &of_arrays,
     [TENSOR_NPZ] = &of_arrays,
@@ -84,7 +148,7 @@ int tensor_parts_open(struct tensor_parts **out, const struct tensor_parts_opts 
 {
     struct tensor_parts *parts = xcalloc(1, sizeof(*parts));
     parts->opts = *opts;
-    parts->opts.by_rows = opts->by_rows || opts->kind != TENSOR_SAFETENSORS;
+    parts->by_rows = opts->by_rows || opts->kind != TENSOR_SAFETENSORS;
     parts->kind = kinds[opts->kind];
     int rc = parts->kind->open(parts, err);
     if (rc) {
@@ -112,12 +176,12 @@ const struct cut_part *tensor_parts_list(const struct tensor_parts *parts, size_
 
 static bool has_index(const struct tensor_parts *parts)
 {
-    return !parts->opts.by_rows;
+    return !parts->by_rows;
 }
 
 const char *tensor_parts_unit(const struct tensor_parts *parts)
 {
-    return parts->opts.kind == TENSOR_TORCH ? "record" : parts->opts.by_rows ? "row" : "tensor";
+    return parts->opts.kind == TENSOR_TORCH ? "record" : parts->by_rows ? "row" : "tensor";
 }
 
 /* ---- names ---- */

@@ -11,10 +11,12 @@
 struct tensor_parts_opts {
     enum tensor_kind kind;
     const char *path;
-    const char *key; /* of torch: what is cut */
-    bool by_rows;
+    const struct texts *keys; /* of torch: what is cut */
+    bool by_rows, pass_through;
     uint64_t n_parts, records_max, bytes_max; /* exactly one is not 0 */
     bool (*is_stopped)(void);
+    void (*note)(void *context, const char *text);
+    void *context;
 };
 
 struct tensor_parts;

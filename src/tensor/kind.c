@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/kind.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -44,7 +45,10 @@ int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
     char bytes[TENSOR_HEAD_BYTES];
     struct stat st;
     *kind = TENSOR_NONE;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    /* Who reads it next says that it is not there; anything else must not make records of it. */
+    if (stat(path, &st) != 0)
+        return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", path);
+    if (!S_ISREG(st.st_mode))
         return 0;
     if (safetensors_index_is_one(path)) {
         *kind = TENSOR_SAFETENSORS;

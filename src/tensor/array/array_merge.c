@@ -16,6 +16,8 @@ struct member {
 
 struct merging {
     const struct array_merge_opts *opts;
+    const char *const *paths;
+    size_t n_paths;
     struct array_set *set;
     struct array_plan *plan;
     struct member *members;
@@ -284,6 +286,17 @@ static int plan_make(struct merging *m)
 
 /* ---- the file ---- */
 
+/* An index is none of the files itself. */
+static bool is_named(const struct merging *m, const struct stat *st)
+{
+    struct stat other;
+    for (size_t i = 0; i < m->n_paths; i++)
+        if (stat(m->paths[i], &other) == 0 && other.st_ino == st->st_ino &&
+            other.st_dev == st->st_dev)
+            return true;
+    return false;
+}
+
 static int output_write(const struct merging *m, const char *out_path, uint64_t *n_bytes)
 {
     struct outfile out = OUTFILE_INIT;
@@ -292,7 +305,7 @@ static int output_write(const struct merging *m, const char *out_path, uint64_t 
     if (m->set->kind == TENSOR_NPZ && output_is_direct(out_path))
         return fail(err, ERR_USAGE,
                     "an npz cannot be written to a pipe or a device; -o names a file");
-    if (stat(out_path, &st) == 0 && array_set_has(m->set, &st))
+    if (stat(out_path, &st) == 0 && (array_set_has(m->set, &st) || is_named(m, &st)))
         return fail(err, ERR_USAGE, "the output %s is one of the files", out_path);
     int rc = outfile_open(&out, out_path, m->opts->force, err);
     if (rc == 0)
@@ -314,7 +327,8 @@ int array_merge(const struct array_merge_opts *opts, enum tensor_kind kind,
 {
     struct array_set set;
     struct array_plan plan = {.set = &set, .is_only = true};
-    struct merging merging = {.opts = opts, .set = &set, .plan = &plan, .err = err};
+    struct merging merging = {
+        .opts = opts, .paths = paths, .n_paths = n_paths, .set = &set, .plan = &plan, .err = err};
     int rc = array_set_open(&set, kind, paths, n_paths, err);
     if (rc == 0)
         rc = plan_make(&merging);

@@ -9,7 +9,7 @@
 static const char root[] = "__metadata__";
 
 struct entry {
-    char *key, *value;
+    struct buf key, value;
     size_t file;
 };
 
@@ -23,18 +23,26 @@ struct metadata {
 
 static void entry_add(struct metadata *m, size_t file, struct str key, struct str value)
 {
-    struct buf name = BUF_INIT, text = BUF_INIT;
-    json_key_to_text(key, &name);
-    json_to_text(value, &text);
+    struct entry entry = {.file = file};
+    json_key_to_text(key, &entry.key);
+    json_to_text(value, &entry.value);
     m->entries = xrealloc(m->entries, (m->n_entries + 1) * sizeof(*m->entries));
-    m->entries[m->n_entries++] = (struct entry){buf_steal(&name), buf_steal(&text), file};
+    m->entries[m->n_entries++] = entry;
 }
 
 static int key_order(const void *a, const void *b)
 {
     const struct entry *left = a, *right = b;
-    int order = strcmp(left->key, right->key);
+    size_t len = MIN(left->key.len, right->key.len);
+    int order = len > 0 ? memcmp(left->key.at, right->key.at, len) : 0;
+    if (order == 0)
+        order = (left->key.len > right->key.len) - (left->key.len < right->key.len);
     return order ? order : (left->file > right->file) - (left->file < right->file);
+}
+
+static bool bufs_equal(const struct buf *a, const struct buf *b)
+{
+    return str_equal(buf_str(a), buf_str(b));
 }
 
 static void entries_take(struct metadata *m)
@@ -55,9 +63,9 @@ static void member_put(struct metadata *m, const struct entry *entry)
     struct buf *out = &m->plan->metadata;
     if (out->len > 1)
         buf_add_char(out, ',');
-    buf_add_json(out, str_of(entry->key));
+    buf_add_json(out, buf_str(&entry->key));
     buf_add_char(out, ':');
-    buf_add_json(out, str_of(entry->value));
+    buf_add_json(out, buf_str(&entry->value));
 }
 
 /* Only rules that name it: what is said of * is said of tensors. */
@@ -79,7 +87,7 @@ static int key_merge(struct metadata *m, size_t first, size_t end)
 {
     const struct entry *entries = m->entries;
     const struct array_file *files = m->plan->set->files;
-    cleanup_free char *path = xasprintf("%s.%s", root, entries[first].key);
+    cleanup_free char *path = xasprintf("%s.%s", root, buf_text(&entries[first].key));
     const struct merge_rule *rule = rule_find(m->rules, path);
     enum merge_verb verb = rule ? rule->verb : MERGE_SAME;
     if (verb == MERGE_DROP)
@@ -90,12 +98,12 @@ static int key_merge(struct metadata *m, size_t first, size_t end)
                     "drop do",
                     path, merge_verb_name(verb));
     for (size_t i = first + 1; i < end && verb != MERGE_FIRST; i++)
-        if (strcmp(entries[i].value, entries[first].value) != 0)
+        if (!bufs_equal(&entries[i].value, &entries[first].value))
             return fail(m->err, ERR_DATA,
                         "'%s' is '%.60s' in %s and '%.60s' in %s; --rule '%s=first' keeps the "
                         "first file's, drop leaves it out",
-                        path, entries[first].value, files[entries[first].file].path,
-                        entries[i].value, files[entries[i].file].path, path);
+                        path, buf_text(&entries[first].value), files[entries[first].file].path,
+                        buf_text(&entries[i].value), files[entries[i].file].path, path);
     member_put(m, &entries[first]);
     return 0;
 }
@@ -121,14 +129,14 @@ int array_metadata_merge(struct array_plan *plan, const struct merge_rules *rule
     buf_add_char(&plan->metadata, '{');
     for (size_t first = 0, end; first < m.n_entries && rc == 0; first = end) {
         end = first + 1;
-        while (end < m.n_entries && strcmp(m.entries[end].key, m.entries[first].key) == 0)
+        while (end < m.n_entries && bufs_equal(&m.entries[end].key, &m.entries[first].key))
             end++;
         rc = key_merge(&m, first, end);
     }
     buf_add_char(&plan->metadata, '}');
     for (size_t i = 0; i < m.n_entries; i++) {
-        free(m.entries[i].key);
-        free(m.entries[i].value);
+        buf_release(&m.entries[i].key);
+        buf_release(&m.entries[i].value);
     }
     free(m.entries);
     return rc;

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "tensor/array/array_impl.h"
 #include "tensor/safetensors_index.h"
+
+enum {
+    FILES_OF_OURS = 128
+};
 
 /* Its rows would be there twice. */
 static int twice_refuse(const struct array_set *set, const struct array_file *file, struct err *err)
@@ -18,6 +23,7 @@ int array_set_add(struct array_set *set, const char *path, struct err *err)
 {
     struct array_file file;
     char *own_path = xstrdup(path);
+    (void)open_files_allow(2 * set->n_files + FILES_OF_OURS); /* each may have a spool */
     int rc = array_file_open(&file, set->kind, own_path, err);
     file.own_path = own_path;
     if (rc == 0)

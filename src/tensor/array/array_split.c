@@ -65,7 +65,8 @@ static int rows_count(struct array_split *split, struct err *err)
     }
     for (size_t i = 0; i < split->all.len && first && first->shape[0] > 0; i++) {
         const struct array *array = split->all.at[i].like;
-        if (array->n_dims > 0 && (array->bytes % first->shape[0] != 0 || array->element_bits == 0))
+        if (array->n_dims > 0 && (array->bytes % first->shape[0] != 0 ||
+                                  (array->element_bits == 0 && array->npy_version == 0)))
             return fail(err, ERR_DATA, "a row of '%.*s' is not known to be whole bytes (%.*s)",
                         (int)MIN(array->name.len, (size_t)100), array->name.at,
                         (int)MIN(array->dtype.len, (size_t)40), array->dtype.at);

@@ -21,7 +21,7 @@ enum {
 struct writing {
     struct array_plan *plan;
     struct outfile *out; /* NULL: nothing is written, only measured */
-    struct zip_out *zip; /* of npz */
+    struct zip_out zip;  /* of npz */
     uint64_t n_bytes;
     struct err *err;
 };
@@ -44,7 +44,7 @@ static int bytes_put(void *context, struct str bytes, struct err *err)
     struct writing *w = context;
     if (w->plan->is_stopped && w->plan->is_stopped())
         return fail(err, ERR_STOPPED, "stopped");
-    return w->zip ? zip_out_add(w->zip, bytes, err) : outfile_write(w->out, bytes, err);
+    return w->zip.file ? zip_out_add(&w->zip, bytes, err) : outfile_write(w->out, bytes, err);
 }
 
 static int array_put(struct writing *w, const struct array_new *made)
@@ -181,7 +181,7 @@ static int npy_write(struct writing *w)
 
 static int entry_write(struct writing *w, const struct array_new *made)
 {
-    struct zip_out *zip = w->zip;
+    struct zip_out *zip = &w->zip;
     cleanup_buf struct buf head = BUF_INIT, name = BUF_INIT;
     npy_head(made, &head);
     buf_add_str(&name, made->like->name);
@@ -203,15 +203,14 @@ static int entry_write(struct writing *w, const struct array_new *made)
 
 static int npz_write(struct writing *w)
 {
-    struct zip_out zip = {.file = w->out};
     int rc = 0;
-    w->zip = &zip;
+    w->zip.file = w->out;
     for (size_t i = 0; i < w->plan->len && rc == 0; i++)
         rc = entry_write(w, &w->plan->at[i]);
     if (w->out && rc == 0)
-        rc = zip_out_finish(&zip, w->err);
-    w->n_bytes = zip.zip.at + zip.zip.directory.len + ZIP_END_BYTES;
-    zip_out_release(&zip);
+        rc = zip_out_finish(&w->zip, w->err);
+    w->n_bytes = w->zip.zip.at + w->zip.zip.directory.len + ZIP_END_BYTES;
+    zip_out_release(&w->zip);
     return rc;
 }
 

@@ -290,3 +290,29 @@ int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out)
     *out = tensor_node(graft, ids, &first, n_rows);
     return 0;
 }
+
+bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows)
+{
+    struct plain tensor;
+    if (!is_tensor(pickle, id) || !plain_take(pickle, id, &tensor) || tensor.n_dims == 0)
+        return false;
+    *n_rows = tensor.sizes[0];
+    return true;
+}
+
+int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_rows, pickle_id *out)
+{
+    struct plain tensor;
+    if (!plain_take(graft_graph(graft, 0), id, &tensor))
+        return graft_fail(graft, "is no plain tensor");
+    const char *wrong = fit(&tensor, &tensor);
+    if (wrong)
+        return graft_fail(graft, "%s", wrong);
+    struct plain rows = tensor;
+    uint64_t row_elements = tensor.sizes[0] > 0 ? element_count(&tensor) / tensor.sizes[0] : 0;
+    rows.sizes[0] = n_rows;
+    rows.offset += first * row_elements;
+    segment_push(graft, 0, &rows);
+    *out = tensor_node(graft, &id, &tensor, n_rows);
+    return 0;
+}

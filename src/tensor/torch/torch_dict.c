@@ -259,29 +259,36 @@ static int states_same(struct dict_graft *d)
     return 0;
 }
 
-static pickle_id dict_node(struct dict_graft *d)
+pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
+                          const pickle_id *pairs, size_t n_pairs)
 {
-    struct graft *graft = d->graft;
-    const struct pickle_node *first = graft_node(graft, 0, d->ids);
     pickle_id dict;
     if (first->kind == PICKLE_DICT) {
         dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
-        for (size_t i = 0; i < d->n_members; i++)
-            pickle_add_items(&graft->made, dict,
-                             (pickle_id[]){d->members[i].key, d->members[i].value}, 2);
+        for (size_t i = 0; i < n_pairs; i++)
+            pickle_add_items(&graft->made, dict, pairs + 2 * i, 2);
         return dict;
     }
     dict = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
     struct pickle_later *later = pickle_add_later(&graft->made, dict);
     size_t at = (size_t)(later - graft->made.later);
-    for (size_t i = 0; i < d->n_members; i++)
-        pickle_add_pair(&graft->made, &graft->made.later[at].pairs, d->members[i].key,
-                        d->members[i].value);
+    for (size_t i = 0; i < n_pairs; i++)
+        pickle_add_pair(&graft->made, &graft->made.later[at].pairs, pairs[2 * i], pairs[2 * i + 1]);
     const struct pickle_later *kept = pickle_later(graft_graph(graft, 0), first);
     struct pickle_walk walk = pickle_items(&kept->states);
     for (pickle_id id; (id = pickle_next(graft_graph(graft, 0), &walk)) != 0;)
         pickle_add_state(&graft->made, &graft->made.later[at].states, graft_of(graft, 0, id));
     return dict;
+}
+
+static pickle_id dict_node(struct dict_graft *d)
+{
+    cleanup_free pickle_id *pairs = xcalloc(2 * d->n_members + 1, sizeof(*pairs));
+    for (size_t i = 0; i < d->n_members; i++) {
+        pairs[2 * i] = d->members[i].key;
+        pairs[2 * i + 1] = d->members[i].value;
+    }
+    return graft_dict_like(d->graft, graft_node(d->graft, 0, d->ids), pairs, d->n_members);
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */

@@ -85,7 +85,7 @@ static bool is_dict(const struct pickle *pickle, pickle_id id)
     return dict_pairs(pickle, id) != NULL;
 }
 
-static bool is_counter(const struct pickle *pickle, pickle_id id)
+bool is_counter(const struct pickle *pickle, pickle_id id)
 {
     const struct pickle_callable *known = call_known(pickle, pickle_node(pickle, id));
     return known && strcmp(known->name, "Counter") == 0;
@@ -205,7 +205,7 @@ static size_t callables_list(const struct graft *graft, struct buf *out)
     return n;
 }
 
-static int callables_check(const struct graft *graft, struct err *err)
+int graft_callables_check(const struct graft *graft, struct err *err)
 {
     cleanup_buf struct buf names = BUF_INIT;
     size_t n = callables_list(graft, &names);
@@ -263,7 +263,7 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
     if (rc == 0)
         rc = orders_check(graft, err);
     if (rc == 0)
-        rc = callables_check(graft, err);
+        rc = graft_callables_check(graft, err);
     return rc ? rc : mend_parts(graft);
 }
 

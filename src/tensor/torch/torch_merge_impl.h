@@ -59,12 +59,21 @@ pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids);
 /* callee(*args), its callee that of the first file's call. */
 pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, pickle_id args);
 
+/* A dictionary of the first file's kind, with its states behind it: keys and values of the new graph. */
+pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
+                          const pickle_id *pairs, size_t n_pairs);
+/* Names that are no data: an error, or said where they may pass. */
+int graft_callables_check(const struct graft *graft, struct err *err);
+
 /* The callable of a CALL, NULL for other nodes and unknown names. */
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node);
 /* The pairs of a dictionary, also of OrderedDict and Counter; NULL if it is none. */
 const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
+bool is_counter(const struct pickle *pickle, pickle_id id);
 bool is_tensor(const struct pickle *pickle, pickle_id id);
+/* Along its first dimension; false of what is no plain tensor, or has no dimension. */
+bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows);
 
 /* Below args, config and their like nothing is a count. */
 bool path_is_setting(const char *path);
@@ -74,6 +83,8 @@ void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
 /* Each sets *out to the new node; 0: nothing is put there. */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out);
+/* Of a tensor of the first file, rows [first, first + n_rows). */
+int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_rows, pickle_id *out);
 int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out);
 /* A storage of the new graph like another, of the pieces that were added since the last one. */
 void graft_segment(struct graft *graft, struct torch_segment segment);
