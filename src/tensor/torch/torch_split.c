@@ -332,7 +332,7 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
                                    .segments = graft->segments,
                                    .segment_ends = graft->segment_ends,
                                    .root = root};
-    return rc ? rc : torch_write(&what, name, out, err);
+    return rc ? rc : torch_write(&what, name, out, NULL, err);
 }
 
 /* ---- the whole ---- */

@@ -291,7 +291,8 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         free(w.are_verified[i]);
     free(w.are_verified);
     free(w.window);
-    *shared_bytes = w.shared_bytes;
+    if (shared_bytes)
+        *shared_bytes = w.shared_bytes;
     free(storages.at);
     buf_release(&w.prefix);
     zip_out_release(&w.zip);

@@ -35,6 +35,9 @@ struct torch_new {
         are_shared; /* large storages share their blocks with the inputs, unread, where that is possible */
 };
 
-/* The folder of all records is `name`, without what stands behind its last dot. */
+/*
+ * The folder of all records is `name`, without what stands behind its last dot. *shared_bytes: those that are
+ * shared with the inputs; may be NULL.
+ */
 MUST_CHECK int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
                            uint64_t *shared_bytes, struct err *err);
