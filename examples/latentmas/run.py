@@ -83,7 +83,7 @@ def arguments():
     add("--hidden", type=int, default=16, help="width of the tensors; that of Qwen3-0.6B is 1024")
     add("--dtype", default="float32", choices=["float32", "float16", "bfloat16"])
     add("--full_size", action="store_true", help="as the real one: 20 paths, width 1024, bfloat16")
-    add("--plain_scores", action="store_true", help="floats where the real one has numpy's")
+    add("--same_ids", action="store_true", help="every question is q_0, as with the real one")
     add("--work_ms", type=float, default=0, help="how long a question takes")
     args = parser.parse_args()
     if args.full_size:
@@ -147,15 +147,14 @@ def path_of(args, draw, path_id, agent, parent, gold):
     }
 
 
-def scores_fill(args, paths):
+def scores_fill(paths):
     """A judger's path is right or wrong; one that led to others is the mean of them; others are 0."""
     for path in reversed(paths):
         children = [paths[child]["prm_score"] for child in path["child_path_ids"]]
         if path["agent_idx"] == JUDGER:
             path["prm_score"] = 1.0 if path["metadata"]["is_correct"] else 0.0
         elif children:
-            mean = numpy.mean(children)  # a numpy.float64, as in the real one
-            path["prm_score"] = float(mean) if args.plain_scores else mean
+            path["prm_score"] = numpy.mean(children)  # a numpy.float64, as in the real one
         else:
             path["prm_score"] = 0.0
 
@@ -203,11 +202,11 @@ def record_of(args, draw, item):
             paths.append(path)
             born.append(path["path_id"])
         parents = draw.sample(born, min(args.num_parent_paths, len(born)))
-    scores_fill(args, paths)
+    scores_fill(paths)
     answers = [p["metadata"] for p in paths if p["agent_idx"] == JUDGER]
     right = [a["extracted_answer"] for a in answers if a["is_correct"]]
     return {
-        "question_id": f"q_{item['index']}",
+        "question_id": f"q_{0 if args.same_ids else item['index']}",
         "question": item["question"],
         "gold_answer": item["answer"],
         "final_answer": right[0] if right else answers[0]["extracted_answer"],

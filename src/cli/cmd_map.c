@@ -92,11 +92,14 @@ static int log_level_store(struct str text, void *field, struct err *err)
 
 /* How the shards' files are joined, which a resume may have to be told when it could not be done. */
 #define JOIN_OPTS                                                                                                      \
-    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)}, \
+    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)}, \
     {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
     {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)}, \
-    {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged, as for muster merge (may be repeated)", FIELD(rules)}, \
+    {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors are merged, as for muster merge (may be repeated)", FIELD(rules)}, \
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},                                \
+    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(is_renumbered)}, \
+    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(is_plain)}, \
+    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(is_compact)},    \
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(pass_through)}
 
 static const struct opt map_opts[] = {

@@ -31,7 +31,7 @@ struct merge_request {
     struct texts rules;
     const char *rules_path;
     bool is_union, is_checked, is_renumbered, is_plain, is_compact;
-    bool force, inspect, pass_through, dry_run, json, quiet;
+    bool force, inspect, pass_through, reflink, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -156,11 +156,12 @@ static int score_show(const struct merge_request *ask, const struct score *score
 }
 
 static struct join_opts opts_of(const struct merge_request *ask, struct app *app,
-                                struct score *score)
+                                const struct merge_rules *rules, struct score *score)
 {
     return (struct join_opts){
         .format = ask->format,
         .out_format = ask->format_out,
+        .rules = rules,
         .id_field = ask->id_field,
         .is_union = ask->is_union,
         .is_checked = ask->is_checked,
@@ -177,12 +178,16 @@ static struct join_opts opts_of(const struct merge_request *ask, struct app *app
 static int files_merge(struct app *app, const struct merge_request *ask, char **argv,
                        size_t n_files, struct score *score, struct err *err)
 {
-    const struct join_opts opts = opts_of(ask, app, score);
+    struct merge_rules rules = {0};
+    const struct join_opts opts = opts_of(ask, app, &rules, score);
     cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
     struct join_stats stats = {.file_records = file_records};
     const char *const *paths = (const char *const *)argv;
-    int rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
+    int rc = merge_rules_take(&rules, &ask->rules, ask->rules_path, err);
+    if (rc == 0)
+        rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
                           : join_files(&opts, paths, n_files, ask->out_path, &stats, err);
+    merge_rules_release(&rules);
     if (rc)
         return rc;
     if (ask->dry_run)
@@ -202,6 +207,7 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
         .force = ask->force,
         .dry_run = ask->dry_run,
         .pass_through = ask->pass_through,
+        .reflink = ask->reflink,
         .id_path = ask->id_field,
         .expect = ask->expect,
         .is_renumbered = ask->is_renumbered,
@@ -214,16 +220,17 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
 static int wishes_check(const struct merge_request *ask, bool are_tensors, struct err *err)
 {
     bool is_about_records = ask->is_union || ask->is_checked || ask->score.true_field.at;
-    bool is_about_tensors = ask->rules.len > 0 || ask->rules_path || ask->pass_through ||
-                            ask->is_renumbered || ask->is_plain || ask->is_compact;
+    bool is_about_tensors =
+        ask->pass_through || ask->is_renumbered || ask->is_plain || ask->is_compact || ask->reflink;
     if (are_tensors && is_about_records)
         return fail(err, ERR_USAGE,
                     "--union, --check and --score are about records; files of tensors are merged "
                     "by --rule");
     if (!are_tensors && is_about_tensors)
-        return fail(err, ERR_USAGE,
-                    "--rule, --rules, --renumber, --plain, --compact and --pass-through are about "
-                    "files of tensors, and these are none");
+        return fail(
+            err, ERR_USAGE,
+            "--renumber, --plain, --compact, --pass-through and --reflink are about files of "
+            "tensors, and these are none");
     return 0;
 }
 
@@ -306,7 +313,7 @@ static const struct opt merge_opts[] = {
     {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
     {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_HEADING, .help = "What must hold"},
-    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)},
+    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files and of files of one JSON object each a path, such as questions.*.question_id", FIELD(id_field)},
     {OPT_U64, 'e', "expect", "N", "there are N records in all, or metadata tell of N (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
     {OPT_HEADING, .help = "Figures"},
@@ -315,12 +322,13 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
-    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors are merged: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
+    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
+    {OPT_FLAG, 0, "reflink", NULL, "let tensors of 64 KiB and more share their blocks with the inputs, unread and unchecked, where the file system can (XFS, Btrfs)", FIELD(reflink)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},

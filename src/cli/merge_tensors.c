@@ -34,6 +34,7 @@ static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, str
         .is_renumbered = job->ask->is_renumbered,
         .is_plain = job->ask->is_plain,
         .is_compact = job->ask->is_compact,
+        .are_shared = job->ask->reflink,
         .note = note_say,
         .context = job->app};
     int rc = torch_merge(&opts, job->paths, job->n_files, job->ask->out_path, &stats, err);
@@ -47,10 +48,10 @@ static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct e
     const struct array_merge_opts opts = {
         .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
     if (ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered || ask->is_plain ||
-        ask->is_compact || ask->pass_through)
+        ask->is_compact || ask->reflink || ask->pass_through)
         return fail(err, ERR_USAGE,
-                    "--id, --expect, --renumber, --plain, --compact and --pass-through are about "
-                    "files of torch, and these are %s",
+                    "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
+                    "are about files of torch, and these are %s",
                     tensor_kind_name(kind));
     return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
 }
@@ -89,7 +90,7 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
 static int wishes_check(const struct tensors_request *ask, enum tensor_kind kind, struct err *err)
 {
     bool is_about_objects = ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered ||
-                            ask->is_plain || ask->is_compact;
+                            ask->is_plain || ask->is_compact || ask->reflink;
     return kind == TENSOR_TORCH || !is_about_objects
                ? 0
                : fail(err, ERR_USAGE,

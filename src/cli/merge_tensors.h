@@ -15,7 +15,7 @@ struct tensors_request {
     const char *id_path;
     uint64_t expect;
     bool is_renumbered, is_plain, is_compact;
-    bool force, dry_run, pass_through;
+    bool force, dry_run, pass_through, reflink;
 };
 
 /* The kind that all files are of; TENSOR_NONE: they are records. Files of two kinds are ERR_USAGE. */

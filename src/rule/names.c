@@ -64,6 +64,17 @@ bool is_count_name(const char *name)
     return fits_one(name, counts, countof(counts)) && !fits_one(name, settings, countof(settings));
 }
 
+struct str counted_by(struct str count_name)
+{
+    static const char *const prefixes[] = {"num_", "n_"};
+    for (size_t i = 0; i < countof(prefixes); i++) {
+        size_t len = strlen(prefixes[i]);
+        if (str_starts_with(count_name, str_of(prefixes[i])))
+            return (struct str){count_name.at + len, count_name.len - len};
+    }
+    return (struct str){NULL, 0};
+}
+
 bool is_settings_name(struct str name)
 {
     static const char *const names[] = {

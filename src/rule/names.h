@@ -8,6 +8,8 @@
 
 /* Is it a number of things, which of several parts is their sum? */
 bool is_count_name(const char *name);
+/* "questions" of "num_questions" and "n_questions"; at NULL: it is not called so. */
+struct str counted_by(struct str count_name);
 /* Does it hold what was asked for, such as args and config? Nothing in there is a count. */
 bool is_settings_name(struct str name);
 /* "run7" of "run7_gpu_0" and of "run7_merged": without what tells one share from another. */

@@ -125,13 +125,24 @@ struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *
     return NULL;
 }
 
+const char *merge_rule_added_name(const struct merge_rule *rule, const char *path)
+{
+    if (!rule->is_added)
+        return NULL;
+    const char *dot = strrchr(rule->path, '.');
+    if (strcmp(path, ".") == 0)
+        return dot ? NULL : rule->path;
+    size_t len = dot ? (size_t)(dot - rule->path) : 0;
+    return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
+}
+
 int merge_rules_check(const struct merge_rules *rules, struct err *err)
 {
     for (size_t i = 0; i < rules->len; i++)
         if (!rules->at[i].was_used)
             return fail(err, ERR_USAGE,
-                        "the rule for '%s' fits nothing in the files; muster merge --inspect "
-                        "shows their keys",
+                        "the rule for '%s' fits nothing in the files (of those of tensors muster "
+                        "merge --inspect shows the keys)",
                         rules->at[i].path);
     return 0;
 }

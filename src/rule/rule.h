@@ -60,3 +60,5 @@ struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *
 /* ERR_USAGE for a rule that was not used. */
 MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);
+/* The last key of a rule's path, if it is about a key added to the dictionary at `path`; else NULL. */
+const char *merge_rule_added_name(const struct merge_rule *rule, const char *path);

@@ -152,7 +152,7 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
                          struct err *err)
 {
     enum tensor_kind kind = TENSOR_TORCH;
-    if (!ask->are_tensors)
+    if (!ask->is_torch)
         return join_count(path, ask->format, n_records, err);
     int rc = ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
     return rc || kind != TENSOR_TORCH ? rc : torch_count(path, n_records, err);

@@ -26,7 +26,7 @@ struct collect {
     const char *pattern; /* of glob(); NULL: the file is `path` */
     const char *path;
     bool is_counted;  /* its records are to be counted, and be `expect` */
-    bool are_tensors; /* of torch.save, by their names */
+    bool is_torch;    /* of torch.save, by its name */
     bool is_as_it_is; /* nobody is going to read it: its name may say what it likes */
     enum record_format format;
     uint64_t expect;

@@ -223,6 +223,8 @@ static int id_check(const struct map_request *r, struct err *err)
                     "--id looks at records that are joined, and -o %s takes the files as they are; "
                     "name a file, or leave --id out",
                     r->out_path);
+    if (shard_tensors(r->out_path) != TENSOR_NONE)
+        return 0;
     return shards_are_lines(r) ? fail(err, ERR_USAGE,
                                       "--id needs records with fields, and the shards' files are "
                                       "read as lines; give them the extension of JSONL, JSON, CSV "

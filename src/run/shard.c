@@ -130,7 +130,7 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
         taking->collect = (struct collect){.option = shard_kind_option(i),
                                            .path = value(shard, PLACE_OUTPUT),
                                            .is_counted = kind->is_counted,
-                                           .are_tensors = kind->are_tensors,
+                                           .is_torch = kind->tensors == TENSOR_TORCH,
                                            .is_as_it_is = shard_output_is_folder(kind->out_path),
                                            .format = kind->format,
                                            .expect = shard_share(shards, shard->shard).count};
@@ -393,8 +393,9 @@ static struct shard_result result_take(struct shard_life *shard)
     struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
     for (size_t i = 0; i < shard->n_takings; i++) {
         struct collected *found = &shard->takings[i].found;
-        result.files[i] = (struct shard_file){
-            .path = steal_ptr(&found->path), .bytes = found->bytes, .records = found->records};
+        char *path = steal_ptr(&found->path);
+        result.files[i] =
+            (struct shard_file){.path = path, .bytes = found->bytes, .records = found->records};
     }
     return result;
 }

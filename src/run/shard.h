@@ -19,30 +19,30 @@
 #include "run/collect.h"
 #include "run/session.h"
 #include "run/template.h"
+#include "tensor/kind.h"
 
 /* One of the files that each shard leaves behind: that of {output} or --collect, which goes to -o, and
  * those of --also. */
 struct shard_kind {
-    char *glob;                /* with placeholders; NULL: {output} */
-    char *out_path;            /* NULL: nobody said (muster results) */
+    char *glob; /* with placeholders; NULL: {output} */
+    char *out_path;
     enum record_format format; /* of the shards' files; FORMAT_AUTO: their names say it */
     enum out_format out_format;
-    bool are_tensors; /* of torch.save */
-    bool is_counted;  /* one record for each item is asked for */
-    char **patterns;  /* [n_patterns], for the first shards; NULL until asked */
+    enum tensor_kind tensors; /* that all of them are, by their names; TENSOR_NONE: records */
+    bool is_counted;          /* one record for each item is asked for */
+    char **patterns;          /* [n_patterns], for the first shards; NULL until asked */
     uint64_t n_patterns;
 };
 
 /* A file of a shard that is committed. */
 struct shard_file {
-    char *path; /* absolute; NULL: it is not there */
+    char *path; /* absolute */
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
 };
 
-/* Of a shard that is committed: a file of each kind, those of the first kind are never NULL then. */
 struct shard_result {
-    struct shard_file *files; /* [n_kinds]; NULL: it is not committed */
+    struct shard_file *files; /* [n_kinds], one of each; NULL: the shard is not committed */
 };
 
 /* What is known of the shards of a run. */
@@ -87,10 +87,10 @@ MUST_CHECK int shard_kinds_tell_apart(const struct shards *shards, struct err *e
 const char *shard_kind_option(size_t kind);
 /* The extension of what cannot be joined, in small letters; else NULL. */
 const char *shard_joinless(const char *path);
-/* Of torch.save, by its name. */
-bool shard_is_tensors(const char *path);
-/* For `muster results`, which looks at files that are there. */
-void shard_result_free(struct shards *shards, struct shard_result *result);
+/* The option given that is about files of tensors alone; NULL: there is none. */
+const char *shard_tensors_option(const struct map_request *request);
+/* The kind of tensors that a name promises. */
+enum tensor_kind shard_tensors(const char *path);
 
 /* ---- the run ---- */
 
@@ -172,6 +172,7 @@ void shard_work_add(const struct life *life, struct buf *out);
 /* Members of an object about a shard's files: "path", "bytes", "records", and "also", a list. */
 void shard_files_add(const struct shards *shards, const struct shard_result *result,
                      struct buf *json_out);
+void shard_result_free(struct shards *shards, struct shard_result *result);
 /* All results that the ledger has. */
 MUST_CHECK int shard_rows_read(struct session *s, struct err *err);
 /* Is it there as it was? Else *why says what became of it. */

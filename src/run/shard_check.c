@@ -69,9 +69,7 @@ static int no_shards_check(const struct map_request *r, struct err *err)
                          : r->id_field     ? "--id"
                          : r->is_union     ? "--union"
                          : r->also.len > 0 ? "--also"
-                         : r->rules.len > 0 || r->rules_path || r->pass_through
-                             ? "--rule (or --rules, --pass-through)"
-                             : NULL;
+                                           : shard_tensors_option(r);
     if (!option)
         return shard_output_is_folder(r->out_path)
                    ? fail(err, ERR_USAGE, "-o %s names a folder, which is for shard commands only",

@@ -14,6 +14,7 @@
 #include "data/join/join.h"
 #include "run/placed.h"
 #include "run/shard.h"
+#include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
 enum {
@@ -127,19 +128,26 @@ static int join_placing(void *context, int fd, struct err *err)
     return rc || !s->log ? rc : placed_note(s->run_dir, joining->kind, fd, err);
 }
 
+/* What this run put there itself, and was killed before it could say so, is its own. */
+static bool may_replace(const struct joining *joining)
+{
+    const struct session *s = joining->s;
+    const char *out_path = s->shards->kinds[joining->kind].out_path;
+    return s->request->overwrite || (s->log && placed_is(s->run_dir, joining->kind, out_path));
+}
+
 static int records_join(struct joining *joining, const struct shard_paths *paths,
                         struct merge_stats *stats, struct err *err)
 {
     struct session *s = joining->s;
     const struct shard_kind *kind = &s->shards->kinds[joining->kind];
     bool is_first = joining->kind == 0;
-    bool is_own = placed_is(s->run_dir, joining->kind, kind->out_path);
     struct join_opts opts = {.format = kind->format,
                              .out_format = kind->out_format,
                              .id_field = is_first ? s->request->id_field : NULL,
                              .is_union = s->shards->is_union,
                              .expect = paths->n_records,
-                             .force = s->request->overwrite || is_own,
+                             .force = may_replace(joining),
                              .note = join_note,
                              .placing = join_placing,
                              .context = joining};
@@ -150,26 +158,49 @@ static int records_join(struct joining *joining, const struct shard_paths *paths
     return rc;
 }
 
-static int tensors_join(struct joining *joining, const struct shard_paths *paths,
-                        struct merge_stats *stats, struct err *err)
+static int torch_join(struct joining *joining, const struct shard_paths *paths,
+                      const struct merge_rules *rules, uint64_t *n_bytes, struct err *err)
 {
     struct session *s = joining->s;
-    const char *out_path = s->shards->kinds[joining->kind].out_path;
-    struct merge_rules rules = {0};
     struct torch_merge_stats merged = {0};
-    const struct torch_merge_opts opts = {.rules = &rules,
-                                          .force = s->request->overwrite ||
-                                                   placed_is(s->run_dir, joining->kind, out_path),
+    bool is_first = joining->kind == 0;
+    const struct torch_merge_opts opts = {.rules = rules,
+                                          .force = may_replace(joining),
                                           .pass_through = s->request->pass_through,
+                                          .id_path = is_first ? s->request->id_field : NULL,
+                                          .is_renumbered = is_first && s->request->is_renumbered,
+                                          .is_plain = s->request->is_plain,
+                                          .is_compact = s->request->is_compact,
                                           .note = join_note,
                                           .placing = join_placing,
                                           .context = joining};
-    int rc = merge_rules_take(&rules, &s->request->rules, s->request->rules_path, err);
+    int rc = torch_merge(&opts, paths->at, paths->len, s->shards->kinds[joining->kind].out_path,
+                         &merged, err);
+    *n_bytes = merged.n_bytes;
+    return rc;
+}
+
+static int arrays_join(struct joining *joining, const struct shard_paths *paths,
+                       const struct merge_rules *rules, uint64_t *n_bytes, struct err *err)
+{
+    const struct shard_kind *kind = &joining->s->shards->kinds[joining->kind];
+    const struct array_merge_opts opts = {
+        .rules = rules, .force = may_replace(joining), .placing = join_placing, .context = joining};
+    return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
+}
+
+static int tensors_join(struct joining *joining, const struct shard_paths *paths,
+                        struct merge_stats *stats, struct err *err)
+{
+    const struct map_request *r = joining->s->request;
+    bool is_torch = joining->s->shards->kinds[joining->kind].tensors == TENSOR_TORCH;
+    struct merge_rules rules = {0};
+    int rc = merge_rules_take(&rules, &r->rules, r->rules_path, err);
     if (rc == 0)
-        rc = torch_merge(&opts, paths->at, paths->len, out_path, &merged, err);
+        rc = is_torch ? torch_join(joining, paths, &rules, &stats->bytes_out, err)
+                      : arrays_join(joining, paths, &rules, &stats->bytes_out, err);
     merge_rules_release(&rules);
     stats->n_results = paths->n_records;
-    stats->bytes_out = merged.n_bytes;
     return rc;
 }
 
@@ -181,8 +212,9 @@ static int kind_join(struct session *s, size_t kind, bool takes_next, struct mer
     struct shard_paths paths = {0};
     int rc = paths_gather(s, kind, &paths, err);
     if (rc == 0)
-        rc = s->shards->kinds[kind].are_tensors ? tensors_join(&joining, &paths, stats, err)
-                                                : records_join(&joining, &paths, stats, err);
+        rc = s->shards->kinds[kind].tensors != TENSOR_NONE
+                 ? tensors_join(&joining, &paths, stats, err)
+                 : records_join(&joining, &paths, stats, err);
     free(paths.at);
     return rc;
 }
@@ -316,8 +348,8 @@ static int joinable_check(struct shards *shards, struct err *err)
             first = shards->results[k].files[0].path;
     const char *joinless = first ? shard_joinless(first) : NULL;
     struct shard_kind *kind = &shards->kinds[0];
-    kind->are_tensors = first && shard_is_tensors(first);
-    if (!joinless && kind->are_tensors && !shard_is_tensors(kind->out_path))
+    kind->tensors = first ? shard_tensors(first) : TENSOR_NONE;
+    if (!joinless && kind->tensors != TENSOR_NONE && kind->tensors != shard_tensors(kind->out_path))
         return fail(err, ERR_USAGE,
                     "files of tensors become one such file: -o so_far%s; those of the shards that "
                     "are done lie where %s does",

@@ -18,10 +18,19 @@ const char *shard_kind_option(size_t kind)
     return kind == 0 ? "--collect" : "--also";
 }
 
-bool shard_is_tensors(const char *path)
+enum tensor_kind shard_tensors(const char *path)
 {
-    return strcasecmp(path_extension(path), ".pt") == 0 ||
-           strcasecmp(path_extension(path), ".pth") == 0;
+    static const struct {
+        const char *extension;
+        enum tensor_kind kind;
+    } names[] = {
+        {".pt", TENSOR_TORCH}, {".pth", TENSOR_TORCH}, {".safetensors", TENSOR_SAFETENSORS},
+        {".npy", TENSOR_NPY},  {".npz", TENSOR_NPZ},
+    };
+    for (size_t i = 0; i < countof(names); i++)
+        if (strcasecmp(path_extension(path), names[i].extension) == 0)
+            return names[i].kind;
+    return TENSOR_NONE;
 }
 
 /* What the joiners cannot read, packed or not. A name of none of these and of no known format is read as
@@ -34,7 +43,7 @@ const char *shard_joinless(const char *path)
         ".wav", ".msgpack", ".ckpt", ".pickle", ".gguf",        ".tfrecord",
     };
     cleanup_free char *unpacked = xstrdup(path);
-    if (shard_is_tensors(path))
+    if (shard_tensors(path) != TENSOR_NONE)
         return NULL;
     if (packing_of_path(path) != PACK_NONE)
         *strrchr(unpacked, '.') = '\0';
@@ -83,16 +92,16 @@ static bool is_of_records(const char *name)
     return record_format_of_path(name) != FORMAT_LINES || str_ends_with(str_of(name), STR(".txt"));
 }
 
-/* Files of tensors become one, and records do; one of the other cannot. */
+/* Files of one kind of tensors become one such file, and records do; one of the other cannot. */
 static int tensors_check(const char *option, const char *glob, const char *out, struct err *err)
 {
-    bool are_tensors = glob && shard_is_tensors(glob), makes_tensors = shard_is_tensors(out);
-    if (are_tensors && !makes_tensors)
+    enum tensor_kind found = glob ? shard_tensors(glob) : TENSOR_NONE, made = shard_tensors(out);
+    if (found != TENSOR_NONE && found != made)
         return fail(err, ERR_USAGE,
                     "%s names files of tensors, and they become one such file: %s needs the "
                     "extension %s",
                     option, out, path_extension(glob));
-    if (makes_tensors && glob && is_of_records(glob))
+    if (made != TENSOR_NONE && glob && is_of_records(glob))
         return fail(err, ERR_USAGE,
                     "%s is a file of tensors, and %s '%s' names files of records; they become "
                     "such a file",
@@ -100,11 +109,17 @@ static int tensors_check(const char *option, const char *glob, const char *out, 
     return 0;
 }
 
-static int output_fits(const char *option, const char *glob, const char *out, struct err *err)
+static int output_fits(size_t kind, const char *glob, const char *out, struct err *err)
 {
+    const char *option = shard_kind_option(kind);
     const char *joinless = glob ? shard_joinless(glob) : NULL;
     if (!joinless)
         joinless = shard_joinless(out);
+    if (joinless && kind > 0)
+        return fail(err, ERR_USAGE,
+                    "--also: %s files cannot be joined into one; leave them out, and they stay "
+                    "where the program puts them",
+                    joinless);
     if (joinless)
         return fail(err, ERR_USAGE,
                     "%s files cannot be joined into one; -o FOLDER/, with a slash at its end, puts "
@@ -113,30 +128,48 @@ static int output_fits(const char *option, const char *glob, const char *out, st
     return tensors_check(option, glob, out, err);
 }
 
-static bool makes_tensors(const struct map_request *r)
+/* The outputs' kinds, as bits 1 << enum tensor_kind. */
+static unsigned kinds_made(const struct map_request *r)
 {
-    bool makes = r->out_path && !shard_output_is_folder(r->out_path) &&
-                 (shard_is_tensors(r->out_path) || (r->collect && shard_is_tensors(r->collect)));
+    unsigned made = 0;
+    if (r->out_path && !shard_output_is_folder(r->out_path))
+        made |= 1u << shard_tensors(r->out_path);
     for (size_t i = 0; i < r->also.len; i++)
-        makes = makes || shard_is_tensors(shard_also_path(r, i));
-    return makes;
+        made |= 1u << shard_tensors(shard_also_path(r, i));
+    return made;
+}
+
+const char *shard_tensors_option(const struct map_request *r)
+{
+    return r->rules.len > 0   ? "--rule"
+           : r->rules_path    ? "--rules"
+           : r->is_renumbered ? "--renumber"
+           : r->is_plain      ? "--plain"
+           : r->is_compact    ? "--compact"
+           : r->pass_through  ? "--pass-through"
+                              : NULL;
 }
 
 /* Options that mean something to one sort of files only. */
 static int wishes_check(const struct map_request *r, struct err *err)
 {
-    bool is_about_records = r->id_field || r->is_union || r->format_out != OUT_AUTO;
-    bool is_about_tensors = r->rules.len > 0 || r->rules_path || r->pass_through;
-    bool is_of_tensors = r->out_path && shard_is_tensors(r->out_path);
-    if (is_of_tensors && is_about_records)
+    const char *option = shard_tensors_option(r);
+    enum tensor_kind first = r->out_path ? shard_tensors(r->out_path) : TENSOR_NONE;
+    bool is_rule = r->rules.len > 0 || r->rules_path;
+    unsigned wanted = is_rule ? ~(1u << TENSOR_NONE) : 1u << TENSOR_TORCH;
+    if (first != TENSOR_NONE && (r->is_union || r->format_out != OUT_AUTO))
         return fail(err, ERR_USAGE,
-                    "--id, --union and --format-out are about records; %s is a file of tensors, "
-                    "which are merged by --rule",
+                    "--union and --format-out are about records; %s is a file of tensors, which "
+                    "are merged by --rule",
                     r->out_path);
-    if (is_about_tensors && !makes_tensors(r))
-        return fail(err, ERR_USAGE,
-                    "--rule, --rules and --pass-through are about files of tensors (.pt), and no "
-                    "output is one");
+    if (first != TENSOR_NONE && first != TENSOR_TORCH && r->id_field)
+        return fail(err, ERR_USAGE, "--id is about records and files of torch.save; %s is %s",
+                    r->out_path, tensor_kind_name(first));
+    if (option && !(kinds_made(r) & wanted))
+        return fail(err, ERR_USAGE, "%s is about files of tensors%s, and no output is one", option,
+                    is_rule ? "" : " (.pt)");
+    if (r->is_renumbered && !r->id_field)
+        return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
     return 0;
 }
 
@@ -151,14 +184,14 @@ static int rules_parse(const struct map_request *r, struct err *err)
 int shard_kinds_check(const struct map_request *r, struct err *err)
 {
     bool is_one_file = r->out_path && !shard_output_is_folder(r->out_path);
-    int rc = is_one_file ? output_fits("--collect", r->collect, r->out_path, err) : 0;
+    int rc = is_one_file ? output_fits(0, r->collect, r->out_path, err) : 0;
     for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
         rc = also_check(r, i, err);
         cleanup_free char *glob = rc == 0 ? also_glob_new(r, i) : NULL;
         if (rc == 0 && (rc = template_check(str_of(glob), err)) != 0)
             wrap(err, rc, "--also");
         if (rc == 0)
-            rc = output_fits("--also", glob, shard_also_path(r, i), err);
+            rc = output_fits(i + 1, glob, shard_also_path(r, i), err);
     }
     if (rc == 0)
         rc = outname_check(r, err);
@@ -186,13 +219,15 @@ static struct shard_kind kind_make(const struct map_request *r, const char *name
                                    const char *out_path, enum out_format out_format)
 {
     bool to_folder = shard_output_is_folder(out_path);
-    bool are_tensors = shard_is_tensors(name) || (!to_folder && shard_is_tensors(out_path));
-    bool is_known = are_tensors || record_format_of_path(name) != FORMAT_LINES;
+    enum tensor_kind tensors = shard_tensors(to_folder ? name : out_path);
+    bool is_known = tensors == TENSOR_TORCH || record_format_of_path(name) != FORMAT_LINES;
+    bool is_countable = tensors == TENSOR_NONE || tensors == TENSOR_TORCH;
     return (struct shard_kind){.out_path = xstrdup(out_path),
                                .format = files_format(name, out_path, out_format),
                                .out_format = out_format,
-                               .are_tensors = are_tensors,
-                               .is_counted = !r->any_count && (is_known || !to_folder)};
+                               .tensors = tensors,
+                               .is_counted =
+                                   !r->any_count && is_countable && (is_known || !to_folder)};
 }
 
 /* Without a folder (--dry-run) nobody asks for it. */

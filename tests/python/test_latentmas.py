@@ -5,7 +5,7 @@ examples/latentmas/run.py, with torch where it is installed, and always with the
 
     test_latentmas.py MUSTER
 """
-import glob, io, json, os, shutil, signal, subprocess, sys, tempfile, time, zipfile
+import glob, io, json, os, shutil, signal, sqlite3, subprocess, sys, tempfile, time, zipfile
 import torch_like as made
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -201,6 +201,51 @@ def an_output_that_cannot_be_written_keeps_the_other_away():
     assert made.loaded(the("prm_data/*_merged.pt"))["num_questions"] == 43 and os.listdir("elsewhere") == ["m.json"]
 
 
+def unfinish():
+    ledger = sqlite3.connect(os.path.join(the("muster-runs/2*"), "run.db"))
+    ledger.execute("update facts set value = 'running' where key = 'state'")
+    ledger.commit()
+    ledger.close()
+
+
+@check
+def killed_between_its_two_outputs_it_knows_the_first_for_its_own():
+    muster(0, *job("--keep-parts"))
+    merged, metadata = the("prm_data/*_merged.pt"), the("prm_data/*_merged_metadata.json")
+    os.unlink(merged)  # it is put in place last
+    unfinish()
+    muster(0, "resume")
+    is_right(*results())
+    os.unlink(merged)
+    with open(metadata, "a", encoding="utf-8") as file:
+        file.write("\n")  # now it is somebody else's
+    unfinish()
+    assert "_metadata.json exists; --force replaces it" in muster(2, "resume")
+    muster(0, "resume", "--force")
+    is_right(*results())
+
+
+@check
+def a_program_that_writes_tensors_to_its_output_placeholder():
+    script = ("import sys, torch; start, count, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]; "
+              "torch.save({'num_items': count, 'items': list(range(start, start + count))}, path)")
+    words = ["map", "--items", "10", "--shards", "3", "-g", "cpu:2", "-o", "all.pt", "--"]
+    muster(0, *words, sys.executable, "-c", script, "{start}", "{count}", "{output}")
+    assert made.loaded("all.pt") == {"num_items": 10, "items": list(range(10))}
+    said = muster(1, *words[:-1], "-r", "0", "-f", "--", sys.executable, "-c", script, "{start}", "3", "{output}")
+    assert "holds 3 records, expected 4" in said and made.loaded("all.pt")["items"] == [4, 5, 6, 7, 8, 9], said
+
+
+@check
+def questions_that_are_all_called_q_0_are_found_and_numbered():
+    ids = ("--id", "questions.*.question_id")
+    said = muster(65, *job(*ids, worker=("--same_ids",)))
+    assert "questions.1.question_id" in said and "--renumber numbers all of them anew" in said, said
+    assert not glob.glob("prm_data/*_merged*")
+    muster(0, "resume", *ids, "--renumber")
+    is_right(*results())
+
+
 @check
 def what_is_there_so_far_is_merged_by_muster_results():
     muster(1, *job("-r", "0"), fault="crash@25")
@@ -214,12 +259,14 @@ def with_torch_itself():
     if not python:
         return "torch is not installed"
     muster(0, *job(python=python, worker=("--dtype", "bfloat16")), stubs=False)
+    muster(0, *job("--plain", "--force", python=python, out="plain.pt", also="plain.json"), stubs=False)
     script = """if True:
         import glob, json, sys, torch
         sys.argv = ["", "MUSTER"]
         load = lambda path: torch.load(path, **({"weights_only": False} if torch.__version__ >= "1.13" else {}))
-        whole = load(glob.glob("prm_data/*_merged.pt")[0])
-        parts = [load(glob.glob(f"prm_data/*_gpu_{gpu}.pt")[0]) for gpu in (1, 3, 5, 7)]
+        [merged] = glob.glob("prm_data/*_merged.pt")
+        whole = load(merged)
+        parts = [load(merged.replace("_merged", f"_gpu_{gpu}")) for gpu in (1, 3, 5, 7)]
         with open(glob.glob("prm_data/*_merged_metadata.json")[0]) as file:
             metadata = json.load(file)
         flat = [q for part in parts for q in part["questions"]]
@@ -233,6 +280,8 @@ def with_torch_itself():
             return type(a) is type(b) and a == b
         assert same(flat, whole["questions"]) and len(flat) == 43
         assert any(type(p["prm_score"]).__name__ == "float64" for q in flat for p in q["paths"])
+        plain = [p["prm_score"] for q in load("plain.pt")["questions"] for p in q["paths"]]
+        assert {type(score).__name__ for score in plain} == {"float"}
         assert metadata["accuracy"] == sum(q["is_correct"] for q in flat) / 43
         print(whole["batch_name"], metadata["batch_name"], whole["num_questions"])
     """

@@ -119,6 +119,65 @@ def tensors_along_the_first_dimension():
     assert whole.elements() == b"".join(rebuilt(t).elements() for t in rows)
 
 
+def longs(n):
+    return made.Storage(made.LongStorage, struct.pack(f"<{n}q", *range(n)))
+
+
+def view(rng, n_rows, tail):
+    """Any order of the dimensions in memory, gaps between them, some repeated."""
+    shape, strides, step = [n_rows, *tail], [0] * (len(tail) + 1), 1
+    for dim in rng.sample(range(len(shape)), len(shape)):
+        strides[dim] = 0 if rng.random() < 0.2 else step * rng.choice([1, 1, 1, 2, 3, 700])
+        step = max(step, strides[dim] * max(shape[dim], 1))
+    last, offset = sum((size - 1) * stride for size, stride in zip(shape, strides) if size), rng.randrange(5)
+    storage = floats(*range(last + offset + 1)) if rng.random() < 0.5 or last > 500_000 else longs(last + offset + 1)
+    return made.Tensor(storage, tuple(shape), offset, tuple(strides)) if storage.kind is made.FloatStorage else \
+        made.Tensor(made.Storage(made.FloatStorage, storage.data), tuple(shape), 2 * offset, tuple(2 * stride for stride in strides))
+
+
+@check
+def tensors_in_any_order_of_memory():
+    for seed in range(60):
+        rng = random.Random(seed)
+        tail = [rng.randrange(6) if rng.random() < 0.1 else rng.randrange(1, 6) for _ in range(rng.randrange(4))]
+        parts = [view(rng, rng.randrange(5), tail) for _ in range(rng.randrange(1, 4))]
+        whole = merged([{"x": t} for t in parts])["x"]
+        assert whole.shape == (sum(t.shape[0] for t in parts), *tail) and whole.offset == 0, seed
+        assert whole.elements() == b"".join(rebuilt(t).elements() for t in parts), (seed, [(t.shape, t.stride) for t in parts])
+
+
+@check
+def tensors_that_are_larger_than_what_is_read_at_once():
+    n = 1100
+    for shape, stride in (((n, n), (1, n)), ((n, 10, n // 10), (1, n, 10 * n)), ((2, n, n // 2), (1, n, 2))):
+        part = made.Tensor(longs(n * n), shape, 0, stride)
+        whole = merged([{"x": part}, {"x": tensor_like(part)}])["x"]
+        elements = rebuilt(part).elements()
+        assert whole.shape == (2 * shape[0], *shape[1:]) and whole.storage.data == elements + elements, shape
+
+
+def tensor_like(part):
+    """The same elements in row-major order."""
+    return made.Tensor(made.Storage(part.storage.kind, rebuilt(part).elements()), part.shape)
+
+
+@check
+def tensors_that_are_one_in_every_file():
+    def part(*values):
+        weight = made.Tensor(floats(*values), (2, 2))
+        turned = made.Tensor(weight.storage, (2, 2), 0, (1, 2))
+        return {"in": weight, "out": made.Tensor(weight.storage, (2, 2)), "turned": turned, "turned_too": turned,
+                "row": made.Tensor(weight.storage, (1, 2), 2)}
+    whole = merged([part(1, 2, 3, 4), part(5, 6, 7, 8)])
+    assert whole["in"].storage is whole["out"].storage and whole["turned"].storage is whole["turned_too"].storage
+    assert len({id(t.storage) for t in whole.values()}) == 3
+    assert whole["turned"].storage.data == struct.pack("<8f", 1, 3, 2, 4, 5, 7, 6, 8)
+    apart = part(5, 6, 7, 8)
+    apart["out"] = tensor(5, 6, 7, 8, shape=(2, 2))
+    whole = merged([part(1, 2, 3, 4), apart])
+    assert whole["in"].storage is not whole["out"].storage and whole["in"].storage.data == whole["out"].storage.data
+
+
 @check
 def what_is_one_object_stays_one():
     shared, storage = ["same"], floats(1, 2, 3)
@@ -217,7 +276,9 @@ def the_order_of_sets_and_keys_does_not_count():
 def tensors_that_do_not_fit_are_refused():
     refused(65, ["'x'", "part_1.pt", "first dimension"], [{"x": tensor(1, 2, shape=(1, 2))}, {"x": tensor(1, 2, 3, shape=(1, 3))}])
     refused(65, ["'x'", "no dimension"], [{"x": tensor(1, shape=())}, {"x": tensor(1, shape=())}])
-    refused(65, ["'x'", "row-major"], [{"x": made.Tensor(floats(1, 2, 3, 4), (2, 2), 0, (1, 2))}])
+    refused(65, ["'x'", "collect"], [{"x": tensor(1, shape=())}])
+    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**20, 2**20), 0, (0, 0))}])
+    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**40, 2**40), 0, (0, 0))}])
     longs = made.Tensor(made.Storage(made.LongStorage, struct.pack("<2q", 1, 2)), (2,))
     refused(65, ["'x'", "another type"], [{"x": tensor(1, 2)}, {"x": longs}])
 

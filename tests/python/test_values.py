@@ -111,6 +111,10 @@ def renumbering_keeps_types_prefixes_and_digits():
         refused(65, ["part_1.pt: questions.0.question_id", "id"], [questions("a1", "a1"), questions(bad)], *IDS, "--renumber")
     twice = {"question_id": 1}
     refused(65, ["part_0.pt: questions.0", "one and the same object"], [{"questions": [twice, twice]}], *IDS, "--renumber")
+    deep = [{"id": 1}]
+    for _ in range(40):
+        deep = [deep, deep]
+    refused(65, ["in more places than"], [deep], "--id", "*." * 41 + "id")
     refused(65, ["beyond 64 bits"], [questions(2**63 - 1, 2**63 - 1)], *IDS, "--renumber")
 
 
@@ -177,6 +181,8 @@ def numpys_arrays_become_tensors():
     assert whole["x"].shape == (4, 3) and whole["x"].elements() == data * 2 and whole["x"].storage.kind is made.DoubleStorage
     assert whole["f"][0].stride == (1, 2) and whole["f"][0].elements() == struct.pack("<6d", 0, 2, 4, 1, 3, 5)
     assert whole["e"][1].shape == (0, 3) and whole["s"][0].shape == () and whole["s"][0].elements() == struct.pack("<q", 5)
+    turned = merged([{"f": made.Array("f8", (2, 3), data, True)}] * 2, "--plain")["f"]
+    assert turned.shape == (4, 3) and turned.storage.data == struct.pack("<6d", 0, 2, 4, 1, 3, 5) * 2
     one = made.Array("f8", (2, 3), data)
     pair = merged([{"l": [one, one]}], "--plain")["l"]
     assert pair[0] is pair[1]

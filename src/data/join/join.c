@@ -52,9 +52,6 @@ static int out_format_settle(struct join *join, const char *output, struct err *
     if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(join)))
         return fail(err, ERR_USAGE, "records of %s do not become lines; jsonl, json, csv, tsv do",
                     record_format_name(join->format));
-    if (join->is_metadata && join->opts->id_field)
-        return fail(err, ERR_USAGE,
-                    "files of one JSON object each have no records to know by an id");
     if (join->is_metadata && format != OUT_JSON)
         return fail(
             err, ERR_USAGE,
@@ -222,6 +219,10 @@ static int join_run(const struct join_opts *opts, const char *const *paths, size
         rc = out_format_settle(&join, output, err);
     if (rc == 0 && output)
         rc = output_refuse(&join, output, err);
+    if (rc == 0 && opts->rules && opts->rules->len > 0 && !join.is_metadata)
+        rc = fail(err, ERR_USAGE,
+                  "--rule and --rules are about files of tensors, and about files of one JSON "
+                  "object each; these hold records");
     if (rc == 0 && opts->look && join.is_metadata)
         rc = fail(err, ERR_USAGE, "files of one JSON object each have no records to look at");
     if (rc == 0 && opts->look)

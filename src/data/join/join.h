@@ -21,15 +21,18 @@
 
 #include "data/merge.h"
 #include "data/source.h"
+#include "rule/rule.h"
 
 struct join_opts {
     enum record_format format;  /* FORMAT_AUTO: by extension, else by the first bytes; all alike */
     enum out_format out_format; /* OUT_AUTO: by the output's extension, else as the files are */
-    const char *id_field; /* NULL: ids are not looked at; else every record has it, once each */
-    bool is_union;        /* CSV: columns that only some files have are empty in the others */
-    bool is_checked;      /* JSONL: every line must be a JSON value */
-    uint64_t expect;      /* records there must be in all, or be told of; UINT64_MAX: no matter */
-    bool force;           /* replace an output that exists */
+    const struct merge_rules *rules; /* NULL, or for metadata: what becomes of its members */
+    /* NULL: ids are not looked at; else every record has it, once each. Of metadata a path. */
+    const char *id_field;
+    bool is_union;   /* CSV: columns that only some files have are empty in the others */
+    bool is_checked; /* JSONL: every line must be a JSON value */
+    uint64_t expect; /* records there must be in all, or be told of; UINT64_MAX: no matter */
+    bool force;      /* replace an output that exists */
     /* Every record as a JSON object, before anything is written; an error ends it all. NULL: no. */
     int (*look)(void *context, struct str object, struct err *err);
     int (*look_end)(void *context, struct err *err);

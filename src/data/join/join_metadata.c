@@ -46,7 +46,8 @@ static void told_add(struct join_stats *stats, struct str object)
 
 int join_metadata(struct join *join, struct err *err)
 {
-    const struct metadata_opts opts = {.note = join->has_notes ? join->opts->note : NULL,
+    const struct metadata_opts opts = {.rules = join->opts->rules,
+                                       .note = join->has_notes ? join->opts->note : NULL,
                                        .context = join->opts->context};
     struct metadata_part *parts = xcalloc(join->n_files, sizeof(*parts));
     struct buf *texts = xcalloc(join->n_files, sizeof(*texts));
@@ -66,6 +67,8 @@ int join_metadata(struct join *join, struct err *err)
     }
     for (size_t i = 0; rc == 0 && i < n_parts; i++)
         told_add(join->stats, parts[i].text);
+    if (rc == 0 && join->opts->id_field)
+        rc = metadata_ids(join->opts->id_field, parts, n_parts, err);
     if (rc == 0)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
     if (rc == 0 && join->out)

@@ -2,11 +2,11 @@
 #include "tensor/array/array.h"
 
 #include <fcntl.h>
-#include <zlib.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pread.h"
 
 enum {
@@ -76,7 +76,7 @@ int array_read(struct array_file *file, struct array *array, uint64_t offset, vo
     }
     int rc = pread_exact(file->fd, at, len, array->at + offset, file->path, err);
     if (rc == 0 && array->entry && offset == array->n_used) {
-        array->sum = (uint32_t)crc32_z(array->sum, at, len);
+        array->sum = crc_of(array->sum, (struct str){at, len});
         array->n_used += len;
     }
     return rc;

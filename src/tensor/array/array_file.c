@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "tensor/array/array_impl.h"
+#include "tensor/crc.h"
 #include "tensor/npy.h"
 #include "tensor/pread.h"
 
@@ -82,7 +82,7 @@ static int npy_take(struct array *array, const char *name, struct str head, uint
     array->is_fortran = npy.is_fortran && !array->is_either;
     array->npy_version = npy.version;
     array->at = npy.data_at;
-    array->sum = (uint32_t)crc32_z(0, (const unsigned char *)head.at, head.len);
+    array->sum = crc_of(0, head);
     return 0;
 }
 

@@ -310,6 +310,11 @@ static int output_write(const struct merging *m, const char *out_path, uint64_t 
     int rc = outfile_open(&out, out_path, m->opts->force, err);
     if (rc == 0)
         rc = array_write(m->plan, m->opts->dry_run ? NULL : &out, n_bytes, err);
+    if (rc == 0 && !m->opts->dry_run && m->opts->placing) {
+        rc = outfile_sync(&out, err);
+        if (rc == 0)
+            rc = m->opts->placing(m->opts->context, out.fd, err);
+    }
     if (rc == 0 && !m->opts->dry_run)
         rc = outfile_commit(&out, err);
     outfile_close(&out);

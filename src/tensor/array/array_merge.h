@@ -14,6 +14,9 @@ struct array_merge_opts {
     const struct merge_rules *rules;
     bool force;
     bool dry_run; /* all but the writing */
+    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    int (*placing)(void *context, int fd, struct err *err);
+    void *context;
 };
 
 /* ERR_DATA, ERR_USAGE: nothing is put in place. out_path "-" is refused for npz, which is no stream. */

@@ -102,6 +102,7 @@ int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts
                 struct err *err)
 {
     struct pickle_vm vm = {.pickle = pickle, .opts = opts, .err = err, .op = &pickle_ops['.']};
+    ASSERT(!opts->own || opts->own->at == text.at);
     pickle_init(pickle);
     pickle->text = text;
     GROW(vm.stack, vm.n_stack, vm.cap_stack); /* never NULL */

@@ -165,16 +165,6 @@ static pickle_id added_value(struct dict_graft *d, const struct merge_rule *rule
     return list;
 }
 
-/* The last key of a rule's path, if what is before it is the path at hand; NULL otherwise. */
-static const char *added_name(const struct graft *graft, const struct merge_rule *rule)
-{
-    const char *path = buf_text(&graft->path), *dot = strrchr(rule->path, '.');
-    if (strcmp(path, ".") == 0)
-        return dot ? NULL : rule->path;
-    size_t len = dot ? (size_t)(dot - rule->path) : 0;
-    return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
-}
-
 static bool has_member(const struct dict_graft *d, const char *name);
 
 static int added_push(struct dict_graft *d)
@@ -182,7 +172,7 @@ static int added_push(struct dict_graft *d)
     struct merge_rules rules = *d->graft->opts->rules;
     for (size_t i = 0; i < rules.len; i++) {
         struct merge_rule *rule = &rules.at[i];
-        const char *name = rule->is_added ? added_name(d->graft, rule) : NULL;
+        const char *name = merge_rule_added_name(rule, buf_text(&d->graft->path));
         if (!name)
             continue;
         struct member member = {.key_part = d->graft->n_parts, .name = name};

@@ -52,16 +52,6 @@ int expect_check(struct graft *graft)
                 n_records);
 }
 
-/* "questions" of "num_questions". */
-static struct str listed_name(struct str name)
-{
-    static const char *const prefixes[] = {"num_", "n_"};
-    for (size_t i = 0; i < countof(prefixes); i++)
-        if (str_starts_with(name, str_of(prefixes[i])))
-            return (struct str){name.at + strlen(prefixes[i]), name.len - strlen(prefixes[i])};
-    return (struct str){NULL, 0};
-}
-
 /* What a rule is about is nobody else's business. */
 static bool is_looked_at(const struct graft *graft, const char *path)
 {
@@ -94,7 +84,7 @@ int counts_check(struct graft *graft, size_t part, const struct key_table *keys)
         const struct pickle_node *count = pickle_node(graph, keys->at[i].value);
         if (key->kind != PICKLE_TEXT || count->kind != PICKLE_INT || key->count > NAME_BYTES_MAX)
             continue;
-        struct str name = pickle_bytes(graph, key), listed = listed_name(name);
+        struct str name = pickle_bytes(graph, key), listed = counted_by(name);
         pickle_id id = listed.at ? keys_find_text(keys, graph, listed) : 0;
         const struct pickle_node *list = pickle_node(graph, id);
         if (id && (list->kind == PICKLE_LIST || list->kind == PICKLE_TUPLE))

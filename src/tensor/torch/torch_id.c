@@ -1,55 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids by their path in the output: each record has one, and no two are equal, as Python has it. Ids that
- * collide are numbered anew if that is asked for.
+ * Ids by their path in the output: each record has one, and no two are equal, as Python has it.
  */
-#include <fnmatch.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_id.h"
 
 enum {
-    STEPS_MAX = 64,
-    ID_SHOWN_BYTES = 80,
-    NUMBER_DIGITS_MAX = 18
-};
-
-/* A value at the path: where it is, and where what holds it says so. */
-struct id {
-    uint64_t hash, ordinal; /* in the order of the output */
-    uint32_t graph, holder; /* graphs */
-    pickle_id value;
-    uint32_t slot; /* of the holder's items */
-};
-
-struct ids {
-    struct graft *graft;
-    const char *path;
-    struct str steps[STEPS_MAX];
-    size_t n_steps;
-    struct id *at;
-    size_t len, cap;
-    struct buf here; /* keys and indices of the value at hand, in its own file */
-    uint64_t wanted; /* the ordinal whose place is asked for */
-    struct buf *wanted_place;
-    uint32_t last_graph; /* of the value that was met last */
+    ID_SHOWN_BYTES = 80
 };
 
 /* ---- values as Python compares them ---- */
-
-static const struct pickle_node *node_of(const struct ids *ids, const struct id *id)
-{
-    return pickle_node(graft_graph(ids->graft, id->graph), id->value);
-}
-
-static struct str bytes_of(const struct ids *ids, const struct id *id)
-{
-    const struct pickle *graph = graft_graph(ids->graft, id->graph);
-    return pickle_bytes(graph, pickle_node(graph, id->value));
-}
 
 static bool is_id(const struct pickle_node *node)
 {
@@ -60,7 +24,7 @@ static bool is_id(const struct pickle_node *node)
 /* Of one hash: by number, else by kind and bytes. */
 static int id_compare(const struct ids *ids, const struct id *a, const struct id *b)
 {
-    const struct pickle_node *left = node_of(ids, a), *right = node_of(ids, b);
+    const struct pickle_node *left = id_node(ids, a), *right = id_node(ids, b);
     int64_t m = 0, n = 0;
     bool is_m = key_to_integer(left, &m), is_n = key_to_integer(right, &n);
     if (is_m && is_n)
@@ -69,7 +33,7 @@ static int id_compare(const struct ids *ids, const struct id *a, const struct id
         return is_m != is_n ? is_m - is_n : left->kind - right->kind;
     if (left->kind == PICKLE_FLOAT)
         return (left->integer > right->integer) - (left->integer < right->integer);
-    struct str x = bytes_of(ids, a), y = bytes_of(ids, b);
+    struct str x = id_bytes(ids, a), y = id_bytes(ids, b);
     int order = memcmp(x.at, y.at, MIN(x.len, y.len));
     return order ? order : (x.len > y.len) - (x.len < y.len);
 }
@@ -85,9 +49,9 @@ static int id_order(const void *left, const void *right, void *context)
 
 static void value_show(const struct ids *ids, const struct id *id, struct buf *out)
 {
-    const struct pickle_node *node = node_of(ids, id);
+    const struct pickle_node *node = id_node(ids, id);
     if (node->kind == PICKLE_TEXT) {
-        struct str text = bytes_of(ids, id);
+        struct str text = id_bytes(ids, id);
         buf_addf(out, "'%.*s'", (int)MIN(text.len, (size_t)ID_SHOWN_BYTES), text.at);
     } else if (node->kind == PICKLE_INT || node->kind == PICKLE_BOOL) {
         buf_addf(out, "%ld", node->kind == PICKLE_BOOL ? (int64_t)node->truth : node->integer);
@@ -112,30 +76,10 @@ static int lacks(const struct ids *ids, size_t step, const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
     place_add(ids, &place);
-    if (step == ids->n_steps)
+    if (step == ids->steps.len)
         return fail(ids->graft->err, ERR_DATA, "%s %s, so it is no id", buf_text(&place), what);
     return fail(ids->graft->err, ERR_DATA, "%s %s '%.*s', which --id asks for", buf_text(&place),
-                what, (int)ids->steps[step].len, ids->steps[step].at);
-}
-
-static bool is_pattern(struct str step)
-{
-    for (size_t i = 0; i < step.len; i++)
-        if (memchr("*?[", step.at[i], 3))
-            return true;
-    return false;
-}
-
-static bool step_fits(struct str step, struct str name)
-{
-    if (!is_pattern(step))
-        return str_equal(step, name);
-    if (str_equal(step, STR("*")))
-        return true;
-    cleanup_buf struct buf text = BUF_INIT, pattern = BUF_INIT;
-    buf_add_str(&text, name);
-    buf_add_str(&pattern, step);
-    return fnmatch(buf_text(&pattern), buf_text(&text), 0) == 0;
+                what, (int)ids->steps.at[step].len, ids->steps.at[step].at);
 }
 
 static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
@@ -171,10 +115,10 @@ static void here_pop(struct ids *ids, size_t before)
 
 static int id_found(struct ids *ids, struct id id)
 {
-    const struct pickle_node *node = node_of(ids, &id);
+    const struct pickle_node *node = id_node(ids, &id);
     const struct pickle_callable *known = call_known(graft_graph(ids->graft, id.graph), node);
     if (!is_id(node))
-        return lacks(ids, ids->n_steps,
+        return lacks(ids, ids->steps.len,
                      known && known->result == RESULT_NUMPY_SCALAR
                          ? "is no number and no text (--plain makes such of numpy's)"
                          : "is no number and no text");
@@ -203,13 +147,13 @@ static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *p
     const struct pickle *graph = graft_graph(ids->graft, at.graph);
     struct pickle_walk walk = pickle_items(pairs);
     struct id child = {.holder = at.graph, .graph = at.graph}, last = {0};
-    bool is_open = is_pattern(ids->steps[step]);
+    bool is_open = step_is_pattern(ids->steps.at[step]);
     pickle_id key, last_key = 0;
     size_t before;
     int rc = 0;
     while (rc == 0 && (key = pickle_next(graph, &walk)) != 0) {
         child.slot = slot_next(graph, &walk, &child.value);
-        bool fits = step_fits(ids->steps[step], here_push_key(ids, at.graph, key, &before));
+        bool fits = step_fits(ids->steps.at[step], here_push_key(ids, at.graph, key, &before));
         if (fits && is_open)
             rc = value_look(ids, child, step + 1);
         here_pop(ids, before);
@@ -243,14 +187,14 @@ static int items_look(struct ids *ids, struct id at, size_t step)
         uint32_t part = node->kind == PICKLE_OF ? node->of.graph : at.graph;
         index = part == last_part ? index + 1 : 0;
         last_part = part;
-        if (step_fits(ids->steps[step], here_push_index(ids, index, &before))) {
+        if (step_fits(ids->steps.at[step], here_push_index(ids, index, &before))) {
             is_met = true;
             rc = value_look(ids, child, step + 1);
         }
         here_pop(ids, before);
     }
     ids->last_graph = at.graph;
-    return rc == 0 && !is_met && !is_pattern(ids->steps[step])
+    return rc == 0 && !is_met && !step_is_pattern(ids->steps.at[step])
                ? lacks(ids, step, "is a list (* stands for each of its items) without")
                : rc;
 }
@@ -259,7 +203,11 @@ static int value_look(struct ids *ids, struct id at, size_t step)
 {
     const struct pickle_node *node = graft_resolve(ids->graft, &at.graph, &at.value);
     ids->last_graph = at.graph;
-    if (step == ids->n_steps)
+    if (++ids->n_visits > ids->max_visits)
+        return fail(ids->graft->err, ERR_DATA,
+                    "--id: one object is in more places than can be looked at, so its ids are not "
+                    "unique");
+    if (step == ids->steps.len)
         return id_found(ids, at);
     const struct pickle *graph = graft_graph(ids->graft, at.graph);
     const struct pickle_node *pairs = dict_pairs(graph, at.value);
@@ -275,12 +223,11 @@ static int value_look(struct ids *ids, struct id at, size_t step)
 static int ids_find(struct ids *ids, pickle_id root)
 {
     const struct id whole = {.graph = (uint32_t)ids->graft->n_parts, .value = root};
-    ids->len = 0;
+    ids->len = ids->n_visits = 0;
     return value_look(ids, whole, 0);
 }
 
-/* Where the id of this number is, in its own file. */
-static void place_of(const struct ids *ids, pickle_id root, uint64_t ordinal, struct buf *out)
+void ids_place(const struct ids *ids, pickle_id root, uint64_t ordinal, struct buf *out)
 {
     struct ids again = *ids;
     again.here = (struct buf)BUF_INIT;
@@ -290,106 +237,14 @@ static void place_of(const struct ids *ids, pickle_id root, uint64_t ordinal, st
     buf_release(&again.here);
 }
 
-/* ---- numbers anew ---- */
-
-/* The digits at the end of a text. */
-static struct str tail_of(struct str text)
-{
-    size_t len = 0;
-    while (len < text.len && text.at[text.len - 1 - len] >= '0' &&
-           text.at[text.len - 1 - len] <= '9')
-        len++;
-    return (struct str){text.at + text.len - len, len};
-}
-
-static bool number_of(const struct ids *ids, const struct id *id, uint64_t *number, size_t *width)
-{
-    const struct pickle_node *node = node_of(ids, id);
-    *width = 0;
-    *number = (uint64_t)node->integer;
-    if (node->kind == PICKLE_INT)
-        return node->integer >= 0;
-    if (node->kind != PICKLE_TEXT)
-        return false;
-    struct str digits = tail_of(bytes_of(ids, id));
-    if (digits.len > 1 && digits.at[0] == '0')
-        *width = digits.len;
-    return digits.len <= NUMBER_DIGITS_MAX && u64_parse(digits, 0, INT64_MAX, number, NULL) == 0;
-}
-
-static pickle_id number_node(struct ids *ids, const struct id *id, uint64_t number, size_t width)
-{
-    struct pickle *graph = graft_graph_change(ids->graft, id->holder);
-    if (node_of(ids, id)->kind == PICKLE_INT)
-        return pickle_add(graph,
-                          (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)number});
-    cleanup_buf struct buf text = BUF_INIT;
-    struct str before = bytes_of(ids, id);
-    before.len -= tail_of(before).len;
-    buf_add_str(&text, before);
-    buf_addf(&text, "%0*lu", (int)width, number);
-    return pickle_add_bytes(graph, PICKLE_TEXT, buf_str(&text));
-}
-
-static int ordinal_order(const void *left, const void *right)
-{
-    const struct id *a = left, *b = right;
-    return (a->ordinal > b->ordinal) - (a->ordinal < b->ordinal);
-}
-
-/* In the order of the output, from the first one's number on; what is before the number stays. */
-static int ids_renumber(struct ids *ids, pickle_id root, uint64_t n_twice)
-{
-    cleanup_buf struct buf place = BUF_INIT;
-    uint64_t first = 0, number, n_changed = 0;
-    size_t widest = 0, width;
-    struct err *err = ids->graft->err;
-    qsort(ids->at, ids->len, sizeof(*ids->at), ordinal_order);
-    for (size_t i = 0; i < ids->len; i++) {
-        if (!number_of(ids, &ids->at[i], &number, &width)) {
-            place_of(ids, root, i, &place);
-            return fail(err, ERR_DATA,
-                        "%s: --renumber is for whole numbers from 0 on, and for texts with one at "
-                        "their end",
-                        buf_text(&place));
-        }
-        first = i == 0 ? number : first;
-        widest = MAX(widest, width);
-    }
-    if (first + ids->len > INT64_MAX)
-        return fail(err, ERR_DATA, "--renumber: the ids would be beyond 64 bits");
-    for (size_t i = 0; i < ids->len; i++) {
-        struct id *id = &ids->at[i];
-        (void)number_of(ids, id, &number, &width);
-        n_changed += number != first + i || (width == 0 && widest > 0);
-        id->value = number_node(ids, id, first + i, widest);
-        graft_graph_change(ids->graft, id->holder)->chunks[id->slot] = id->value;
-    }
-    for (size_t i = 0; i < ids->len; i++) {
-        const struct id *id = &ids->at[i];
-        if (graft_graph(ids->graft, id->holder)->chunks[id->slot] == id->value)
-            continue;
-        place_of(ids, root, i, &place);
-        return fail(err, ERR_DATA,
-                    "%s is in the list more than once, as one and the same object; "
-                    "it has one id",
-                    buf_text(&place));
-    }
-    graft_note(ids->graft,
-               "--renumber: %lu of %zu ids had been there before; numbered from %lu to %lu, %lu "
-               "changed",
-               n_twice, ids->len, first, first + ids->len - 1, n_changed);
-    return 0;
-}
-
 /* ---- once each ---- */
 
 static int twice_fail(const struct ids *ids, pickle_id root, const struct id *id, uint64_t before)
 {
     cleanup_buf struct buf value = BUF_INIT, place = BUF_INIT, other = BUF_INIT;
     value_show(ids, id, &value);
-    place_of(ids, root, before, &other);
-    place_of(ids, root, id->ordinal, &place);
+    ids_place(ids, root, before, &other);
+    ids_place(ids, root, id->ordinal, &place);
     return fail(ids->graft->err, ERR_DATA,
                 "the id %s is at %s, and again at %s; --renumber numbers all of them anew",
                 buf_text(&value), buf_text(&other), buf_text(&place));
@@ -422,15 +277,11 @@ static int ids_compare(struct ids *ids, pickle_id root)
 
 int ids_look(struct graft *graft, pickle_id root)
 {
-    struct ids ids = {.graft = graft, .path = graft->opts->id_path};
-    struct str rest = str_of(ids.path), step;
-    int rc = 0;
-    while (rc == 0 && str_next(&rest, '.', &step)) {
-        if (step.len == 0 || ids.n_steps == STEPS_MAX)
-            rc = fail(graft->err, ERR_USAGE, "'%s' is no path for --id", ids.path);
-        else
-            ids.steps[ids.n_steps++] = step;
-    }
+    struct ids ids = {.graft = graft};
+    int rc = steps_parse(graft->opts->id_path, &ids.steps, graft->err);
+    for (size_t i = 0; i <= graft->n_parts;
+         i++) /* each item once at each step, if none is shared */
+        ids.max_visits += (graft_graph(graft, i)->n_chunks + 1) * (ids.steps.len + 1);
     if (rc == 0)
         rc = ids_find(&ids, root);
     graft->n_ids = ids.len;

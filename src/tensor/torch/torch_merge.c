@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "rule/names.h"
 #include "tensor/torch/torch_mend.h"
@@ -280,6 +281,17 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
     return rc ? rc : mend_made(graft, *root);
 }
 
+static void shared_note(const struct torch_merge_opts *opts, uint64_t shared_bytes)
+{
+    char size[16];
+    size_format(size, shared_bytes);
+    cleanup_free char *text =
+        shared_bytes > 0
+            ? xasprintf("%s are shared with the inputs, unread and unchecked", size)
+            : xstrdup("nothing could be shared with the inputs: all bytes were copied");
+    opts->note(opts->context, text);
+}
+
 static int output_write(struct graft *graft, pickle_id root, const char *out_path,
                         struct torch_merge_stats *stats, struct err *err)
 {
@@ -289,20 +301,23 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
                                    .made = &graft->made,
                                    .segments = graft->segments,
                                    .segment_ends = graft->segment_ends,
-                                   .root = root};
+                                   .root = root,
+                                   .are_shared = graft->opts->are_shared};
     if (output_is_direct(out_path))
         return fail(err, ERR_USAGE,
                     "a file of tensors cannot be written to a pipe or a device; "
                     "-o names a file");
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
     if (rc == 0 && !graft->opts->dry_run)
-        rc = torch_write(&what, out_path, &out, err);
+        rc = torch_write(&what, out_path, &out, &stats->shared_bytes, err);
     if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
         rc = outfile_sync(&out, err);
     if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
         rc = graft->opts->placing(graft->opts->context, out.fd, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = outfile_commit(&out, err);
+    if (rc == 0 && graft->opts->are_shared && !graft->opts->dry_run)
+        shared_note(graft->opts, stats->shared_bytes);
     stats->n_bytes = out.bytes;
     outfile_close(&out);
     return rc;
@@ -331,8 +346,11 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
         fd_close(&graft.parts[i].fd);
     }
     free(graft.parts);
+    for (size_t i = 0; i < graft.n_segments; i++)
+        free(graft.segments[i].view);
     free(graft.segments);
     free(graft.segment_ends);
+    free(graft.ties);
     pickle_release(&graft.made);
     buf_release(&graft.path);
     buf_release(&graft.lists.paths);

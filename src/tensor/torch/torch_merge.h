@@ -19,6 +19,7 @@ struct torch_merge_opts {
     bool is_plain;          /* numpy's scalars and arrays become numbers, texts and tensors */
     bool is_compact;        /* storages lose what no tensor shows */
     const uint64_t *expect; /* NULL, or how many records there must be in all */
+    bool are_shared; /* large tensors share blocks with the inputs, unread, where that can be */
     void (*note)(void *context, const char *text);
     /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
     int (*placing)(void *context, int fd, struct err *err);
@@ -26,7 +27,7 @@ struct torch_merge_opts {
 };
 
 struct torch_merge_stats {
-    uint64_t n_bytes, n_storages;
+    uint64_t n_bytes, n_storages, shared_bytes;
 };
 
 /*

@@ -28,6 +28,8 @@ struct graft {
     struct torch_segment *segments;
     size_t *segment_ends;
     size_t n_segments, cap_segments, cap_ends;
+    uint32_t *ties; /* made storages by their segments, hashed: number + 1 */
+    size_t n_ties, cap_ties;
     struct buf path; /* of the value at hand, for people and for rules */
     struct tally lists, tensors;
     uint64_t n_ids; /* where ids are looked at */

@@ -30,7 +30,7 @@ bool numpy_dtype_take(const struct pickle *pickle, pickle_id id, struct numpy_dt
     const struct pickle_node *args = pickle_node(pickle, call->call.args);
     const struct pickle_node *name = pickle_node(pickle, pickle_item(pickle, args, 0));
     struct str text = name->kind == PICKLE_TEXT ? pickle_bytes(pickle, name) : (struct str){"", 0};
-    if (text.len < 2 || !memchr("fiubcUS", text.at[0], 7) ||
+    if (text.len < 2 || text.at[0] == '\0' || !strchr("fiubcUS", text.at[0]) ||
         u64_parse((struct str){text.at + 1, text.len - 1}, 0, INT32_MAX / UCS4_BYTES, &out->n_bytes,
                   NULL) != 0)
         return false;

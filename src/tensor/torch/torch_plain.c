@@ -4,11 +4,11 @@
  * by default. Done before values are merged, so that they are counted and compared as what they become.
  */
 #include <math.h>
-#include <zlib.h>
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_impl.h"
 #include "tensor/torch/torch_mend.h"
 
@@ -231,7 +231,7 @@ static uint32_t storage_hold(struct torch_file *file, const struct array *array,
                                                   .n_elements = array->n_elements,
                                                   .element_bytes = array->dtype.n_bytes};
     file->storage_at[i] = 0;
-    file->storage_crc[i] = (uint32_t)crc32_z(0, (const unsigned char *)bytes->at, bytes->len);
+    file->storage_crc[i] = crc_of(0, buf_str(bytes));
     size_t len = bytes->len;
     file->storage_held[i] = (struct str){buf_steal(bytes), len};
     pickle->n_storages++;
@@ -281,17 +281,27 @@ static bool array_make(struct torch_file *file, pickle_id id, struct buf *bytes)
 
 /* ---- all of them ---- */
 
+/* What a device's tensors are made of has to stay numpy's. */
+static bool has_device_arrays(const struct pickle *pickle)
+{
+    for (size_t i = 0; i < pickle->n_globals; i++)
+        if (str_equal(pickle->globals[i].name, STR("_rebuild_device_tensor_from_numpy")))
+            return true;
+    return false;
+}
+
 void plain_part(struct graft *graft, size_t part, struct plain_stats *stats)
 {
     struct torch_file *file = &graft->parts[part].file;
     cleanup_buf struct buf bytes = BUF_INIT;
     size_t n_nodes = file->pickle.n_nodes; /* without those that are added */
+    bool keeps_arrays = has_device_arrays(&file->pickle);
     for (pickle_id id = 1; id < n_nodes; id++) {
         const struct pickle_callable *known =
             call_known(&file->pickle, pickle_node(&file->pickle, id));
         if (known && known->result == RESULT_NUMPY_SCALAR)
             stats->n_scalars += scalar_make(&file->pickle, id, &bytes);
-        else if (known && known->result == RESULT_NUMPY_ARRAY)
+        else if (known && known->result == RESULT_NUMPY_ARRAY && !keeps_arrays)
             stats->n_arrays += array_make(file, id, &bytes);
     }
 }

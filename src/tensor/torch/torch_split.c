@@ -321,6 +321,7 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
     struct part_making p = {.split = split, .range = split->ranges[part]};
     struct graft *graft = &split->graft;
     pickle_id root = 0;
+    uint64_t shared_bytes; /* none: every byte passes, and is compared */
     made_reset(graft);
     graft->err = err;
     p.made = xcalloc(graph_of(split)->n_nodes, sizeof(*p.made));
@@ -332,7 +333,7 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
                                    .segments = graft->segments,
                                    .segment_ends = graft->segment_ends,
                                    .root = root};
-    return rc ? rc : torch_write(&what, name, out, err);
+    return rc ? rc : torch_write(&what, name, out, &shared_bytes, err);
 }
 
 /* ---- the whole ---- */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/torch/torch_write.h"
 
-#include <zlib.h>
-
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
 #include "tensor/zip/zip_out.h"
 
 enum {
-    WINDOW_BYTES = 256 * 1024
+    WINDOW_BYTES = 256 * 1024,
+    SHARED_LEAST_BYTES = 64 * 1024 /* below, copying costs less than another extent */
 };
 
 struct writing {
@@ -19,13 +19,9 @@ struct writing {
     struct zip_out zip;
     struct buf prefix;
     char *window;
+    uint64_t shared_bytes;  /* of all */
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
-
-static uint32_t crc_add(uint32_t crc, struct str bytes)
-{
-    return (uint32_t)crc32_z(crc, (const unsigned char *)bytes.at, bytes.len);
-}
 
 static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
@@ -73,12 +69,17 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
 
 /* ---- storages ---- */
 
+static bool is_held(const struct torch_file *file, uint32_t storage)
+{
+    return file->storage_held && file->storage_held[storage].at;
+}
+
 /* A piece of a storage of an input: from its file, or from where it is held in its place. */
 static int storage_read(const struct torch_part *part, uint32_t storage, uint64_t offset, char *out,
                         size_t len, struct err *err)
 {
     const struct torch_file *file = &part->file;
-    if (file->storage_held && file->storage_held[storage].at) {
+    if (is_held(file, storage)) {
         memcpy(out, file->storage_held[storage].at + offset, len);
         return 0;
     }
@@ -105,15 +106,33 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
         if (rc == 0)
             rc = storage_read(part, segment->storage, at, piece, len, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, (struct str){piece, len});
+            *crc = crc_of(*crc, (struct str){piece, len});
             pending->len += len;
             pending->at[pending->len] = '\0';
         }
         at += len;
     }
-    w->zip.crc = (uint32_t)crc32_combine(w->zip.crc, *crc, (z_off_t)segment->bytes);
-    w->zip.bytes += segment->bytes;
+    zip_out_passed(&w->zip, *crc, segment->bytes);
     return rc;
+}
+
+/* What a view is gathered from. */
+struct stored {
+    const struct torch_part *part;
+    uint32_t storage;
+};
+
+static int stored_read(void *context, uint64_t offset, char *out, size_t len, struct err *err)
+{
+    const struct stored *stored = context;
+    return storage_read(stored->part, stored->storage, offset, out, len, err);
+}
+
+static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    struct stored stored = {&w->what->parts[segment->part], segment->storage};
+    const struct gather_source source = {stored_read, &stored, segment->offset};
+    return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
 
 static uint64_t storage_bytes(const struct pickle_storage *storage)
@@ -150,7 +169,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
         rc = storage_read(part, segment->storage, at, w->window, len, err);
         if (rc == 0)
-            crc = crc_add(crc, (struct str){w->window, len});
+            crc = crc_of(crc, (struct str){w->window, len});
         at += len;
     }
     return rc ? rc : crc_check(w, segment, crc, err);
@@ -159,7 +178,44 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 static bool is_whole(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
-    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+    return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+}
+
+/* Whole storages only: of a piece the checksum is not known without reading it. */
+static bool can_share(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct torch_file *file = &w->what->parts[segment->part].file;
+    return w->what->are_shared && segment->bytes >= SHARED_LEAST_BYTES && is_whole(w, segment) &&
+           !is_held(file, segment->storage) && file->zip.has_crcs &&
+           file->storage_at[segment->storage] % ZIP_ALIGN_BYTES == 0;
+}
+
+static int segment_share(struct writing *w, const struct torch_segment *segment, bool *is_shared,
+                         struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint32_t crc = part->file.storage_crc[segment->storage];
+    int rc = outfile_share(w->zip.file, part->fd, part->file.storage_at[segment->storage],
+                           segment->bytes, is_shared, err);
+    if (rc || !*is_shared)
+        return rc;
+    zip_out_passed(&w->zip, crc, segment->bytes);
+    w->shared_bytes += segment->bytes;
+    return 0;
+}
+
+/* Its bytes into the output, and compared with the checksum that came with them. */
+static int segment_write(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    uint32_t crc = 0;
+    bool is_shared = false;
+    int rc = can_share(w, segment) ? segment_share(w, segment, &is_shared, err) : 0;
+    if (rc || is_shared)
+        return rc;
+    rc = segment->view ? view_pass(w, segment, err) : segment_pass(w, segment, &crc, err);
+    if (rc)
+        return rc;
+    return is_whole(w, segment) ? crc_check(w, segment, crc, err) : storage_verify(w, segment, err);
 }
 
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
@@ -172,14 +228,14 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     struct zip_new_entry entry = {.name = buf_str(&name)};
     for (size_t i = 0; i < n_segments; i++)
         entry.bytes += segments[i].bytes;
-    int rc = zip_out_begin(&w->zip, &entry, err);
-    for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc;
-        rc = segment_pass(w, &segments[i], &crc, err);
-        if (rc == 0)
-            rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
-                                           : storage_verify(w, &segments[i], err);
+    if (n_segments > 0 && can_share(w, &segments[0])) {
+        const struct torch_file *file = &w->what->parts[segments[0].part].file;
+        entry.has_place = true;
+        entry.in_block = (uint32_t)(file->storage_at[segments[0].storage] % ZIP_BLOCK_BYTES);
     }
+    int rc = zip_out_begin(&w->zip, &entry, err);
+    for (size_t i = 0; i < n_segments && rc == 0; i++)
+        rc = segment_write(w, &segments[i], err);
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
@@ -206,7 +262,7 @@ static int storages_write(struct writing *w, const struct written_storages *stor
 }
 
 int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
-                struct err *err)
+                uint64_t *shared_bytes, struct err *err)
 {
     struct writing w = {.what = what, .zip = {.file = out}};
     struct written_storages storages = {0};
@@ -235,6 +291,7 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         free(w.are_verified[i]);
     free(w.are_verified);
     free(w.window);
+    *shared_bytes = w.shared_bytes;
     free(storages.at);
     buf_release(&w.prefix);
     zip_out_release(&w.zip);

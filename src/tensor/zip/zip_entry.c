@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pread.h"
 #include "tensor/zip/zip.h"
 
@@ -108,11 +109,6 @@ int zip_entry_check(const struct zip *zip, const struct zip_entry *entry, uint32
     return entry_fail(zip, entry, "its bytes are not those that were written (CRC-32)", err);
 }
 
-static uint32_t crc_of(struct str bytes)
-{
-    return (uint32_t)crc32_z(0, (const unsigned char *)bytes.at, bytes.len);
-}
-
 int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_t max_bytes,
                    struct buf *out, struct err *err)
 {
@@ -123,7 +119,7 @@ int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_
     int rc = zip_entry_head(zip, entry, entry->bytes, out, err);
     if (rc)
         return rc;
-    return zip_entry_check(zip, entry, crc_of((struct str){out->at + begin, out->len - begin}),
+    return zip_entry_check(zip, entry, crc_of(0, (struct str){out->at + begin, out->len - begin}),
                            err);
 }
 
@@ -139,7 +135,7 @@ struct passing {
 
 static int pass(struct passing *p, const struct buf *window, struct err *err)
 {
-    p->crc = (uint32_t)crc32_z(p->crc, (const unsigned char *)window->at, window->len);
+    p->crc = crc_of(p->crc, buf_str(window));
     p->n_bytes += window->len;
     if (p->n_bytes > p->entry->bytes)
         return entry_fail(p->zip, p->entry, "the packed data are damaged", err);

@@ -3,6 +3,8 @@
 
 #include <zlib.h>
 
+#include "tensor/crc.h"
+
 int zip_out_begin(struct zip_out *zip, struct zip_new_entry *entry, struct err *err)
 {
     buf_reset(&zip->header);
@@ -14,9 +16,15 @@ int zip_out_begin(struct zip_out *zip, struct zip_new_entry *entry, struct err *
 
 int zip_out_add(struct zip_out *zip, struct str bytes, struct err *err)
 {
-    zip->crc = (uint32_t)crc32_z(zip->crc, (const unsigned char *)bytes.at, bytes.len);
+    zip->crc = crc_of(zip->crc, bytes);
     zip->bytes += bytes.len;
     return outfile_write(zip->file, bytes, err);
+}
+
+void zip_out_passed(struct zip_out *zip, uint32_t crc, uint64_t bytes)
+{
+    zip->crc = (uint32_t)crc32_combine(zip->crc, crc, (z_off_t)bytes);
+    zip->bytes += bytes;
 }
 
 int zip_out_end(struct zip_out *zip, struct zip_new_entry *entry, struct err *err)
