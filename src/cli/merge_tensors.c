@@ -48,10 +48,10 @@ static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct e
     const struct array_merge_opts opts = {
         .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
     if (ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered || ask->is_plain ||
-        ask->is_compact || ask->pass_through)
+        ask->is_compact || ask->reflink || ask->pass_through)
         return fail(err, ERR_USAGE,
-                    "--id, --expect, --renumber, --plain, --compact and --pass-through are about "
-                    "files of torch, and these are %s",
+                    "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
+                    "are about files of torch, and these are %s",
                     tensor_kind_name(kind));
     return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
 }

@@ -61,7 +61,7 @@ static bool dims_parse(struct safetensors *file, struct str array,
     tensor->dims_at = (uint32_t)file->n_dims;
     while (json_element(&array, &is_begun, &element)) {
         if (file->n_dims == file->cap_dims) {
-            file->cap_dims = MAX(file->cap_dims * 2, (size_t)64);
+            file->cap_dims *= 2;
             file->dims = xrealloc(file->dims, file->cap_dims * sizeof(*file->dims));
         }
         if (tensor->n_dims == SAFETENSORS_DIMS_MAX ||
@@ -116,6 +116,8 @@ static int tensor_fail(const char *path, struct str name, const char *what, stru
 static int header_parse(struct safetensors *file, const char *path, struct err *err)
 {
     struct json_members walk = json_members(buf_str(&file->header));
+    file->cap_dims = 64; /* there are some, though no tensor has any: they are pointed into */
+    file->dims = xcalloc(file->cap_dims, sizeof(*file->dims));
     struct str key, value;
     while (json_next(&walk, &key, &value)) {
         if (str_equal(key, STR("__metadata__"))) {
