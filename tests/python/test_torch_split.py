@@ -142,8 +142,15 @@ def rows_of_tensors_beside_their_list():
     whole = again(rows)
     assert whole["x"].elements() == found[0]["x"].elements() + found[1]["x"].elements() + found[2]["x"].elements()
     assert whole["names"] == ["a", "b", "c", "d"]
-    save({"x": view(x, 0, (3, 4), (1, 3))})
-    refused(["'x'", "contiguous"], "-n", "2")
+    save({"x": view(x, 0, (3, 4), (1, 3)), "y": view(x, 1, (3, 2), (4, 2)), "z": view(x, 5, (3, 4), (0, 1)),
+          "one": view(x, 2, (3, 0), (7, 1)), "o": view(x, 11, (3, 1), (0, 9))})
+    values = lambda part, key: struct.unpack(f"<{len(part[key].elements()) // 4}f", part[key].elements())
+    first, last = parts(split("-n", "2"))
+    assert (first["x"].shape, last["x"].shape, last["one"].shape) == ((2, 4), (1, 4), (1, 0))
+    assert values(first, "x") == (0, 3, 6, 9, 1, 4, 7, 10) and values(last, "x") == (2, 5, 8, 11), values(first, "x")
+    assert values(first, "y") == (1, 3, 5, 7) and values(last, "y") == (9, 11), values(first, "y")
+    assert values(first, "z") == (5, 6, 7, 8) * 2 and values(last, "z") == (5, 6, 7, 8)
+    assert values(first, "o") == (11, 11) and values(last, "o") == (11,)
 
 
 @check

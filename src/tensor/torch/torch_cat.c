@@ -309,9 +309,9 @@ int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_row
     if (wrong)
         return graft_fail(graft, "%s", wrong);
     struct plain rows = tensor;
-    uint64_t row_elements = tensor.sizes[0] > 0 ? element_count(&tensor) / tensor.sizes[0] : 0;
     rows.sizes[0] = n_rows;
-    rows.offset += first * row_elements;
+    if (element_count(&rows) > 0)
+        rows.offset += first * tensor.strides[0];
     segment_push(graft, 0, &rows);
     *out = tensor_node(graft, &id, &tensor, n_rows);
     return 0;

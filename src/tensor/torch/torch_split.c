@@ -312,6 +312,8 @@ static void made_reset(struct graft *graft)
 {
     pickle_release(&graft->made);
     pickle_init(&graft->made);
+    for (size_t i = 0; i < graft->n_segments; i++)
+        free(graft->segments[i].view);
     graft->n_segments = 0;
 }
 
@@ -410,6 +412,7 @@ void torch_split_close(struct torch_split *split)
         return;
     torch_release(&split->part.file);
     fd_close(&split->part.fd);
+    made_reset(&split->graft);
     pickle_release(&split->graft.made);
     free(split->graft.segments);
     free(split->graft.segment_ends);
