@@ -59,17 +59,27 @@ static int placeholders_check(const struct map_request *r, struct err *err)
     return rc;
 }
 
+/* The first option that is for shards only, NULL if there is none. */
+static const char *shards_option(const struct map_request *r)
+{
+    const struct {
+        const char *option;
+        bool is_set;
+    } wishes[] = {
+        {"--items", r->n_items > 0}, {"--shards", r->n_shards > 0}, {"--collect", r->collect},
+        {"--id", r->id_field},       {"--any-count", r->any_count}, {"--union", r->is_union},
+        {"--also", r->also.len > 0},
+    };
+    for (size_t i = 0; i < countof(wishes); i++)
+        if (wishes[i].is_set)
+            return wishes[i].option;
+    return shard_tensors_option(r);
+}
+
 /* The options for shards, with a command that is for none. */
 static int no_shards_check(const struct map_request *r, struct err *err)
 {
-    const char *option = r->n_items > 0    ? "--items"
-                         : r->n_shards > 0 ? "--shards"
-                         : r->collect      ? "--collect"
-                         : r->any_count    ? "--any-count"
-                         : r->id_field     ? "--id"
-                         : r->is_union     ? "--union"
-                         : r->also.len > 0 ? "--also"
-                                           : shard_tensors_option(r);
+    const char *option = shards_option(r);
     if (!option)
         return shard_output_is_folder(r->out_path)
                    ? fail(err, ERR_USAGE, "-o %s names a folder, which is for shard commands only",

@@ -116,11 +116,11 @@ static struct str descr_plain(const struct array *array, char *order)
 {
     struct str rest = array->dtype;
     *order = '<';
-    if (rest.len > 0 && memchr("<>|=", rest.at[0], 4)) {
+    if (rest.len > 0 && rest.at[0] && strchr("<>|=", rest.at[0])) {
         *order = rest.at[0] == '>' ? '>' : '<';
         rest = (struct str){rest.at + 1, rest.len - 1};
     }
-    if (rest.len > 0 && (array->element_bits == 8 || memchr("bSV", rest.at[0], 3)))
+    if (rest.len > 0 && (array->element_bits == 8 || (rest.at[0] && strchr("bSV", rest.at[0]))))
         *order = '|';
     return rest;
 }
