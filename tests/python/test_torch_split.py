@@ -142,6 +142,12 @@ def rows_of_tensors_beside_their_list():
     whole = again(rows)
     assert whole["x"].elements() == found[0]["x"].elements() + found[1]["x"].elements() + found[2]["x"].elements()
     assert whole["names"] == ["a", "b", "c", "d"]
+    # of one row each, repeated: what one part made must not be taken for the next one's
+    once = made.Tensor(x.storage, (4, 3), 0, (0, 1))
+    save({"a": once, "b": once, "c": x})
+    same = parts(split("-n", "2"))
+    assert all(part["a"].elements() == x.storage.data[:12] * 2 for part in same)
+    assert same[1]["c"].elements() == x.storage.data[24:]
     save({"x": view(x, 0, (3, 4), (1, 3)), "y": view(x, 1, (3, 2), (4, 2)), "z": view(x, 5, (3, 4), (0, 1)),
           "one": view(x, 2, (3, 0), (7, 1)), "o": view(x, 11, (3, 1), (0, 9))})
     values = lambda part, key: struct.unpack(f"<{len(part[key].elements()) // 4}f", part[key].elements())

@@ -315,6 +315,8 @@ static void made_reset(struct graft *graft)
     for (size_t i = 0; i < graft->n_segments; i++)
         free(graft->segments[i].view);
     graft->n_segments = 0;
+    free(steal_ptr(&graft->ties));
+    graft->n_ties = graft->cap_ties = 0;
 }
 
 int torch_split_fill(struct torch_split *split, size_t part, const char *name, struct outfile *out,
