@@ -260,6 +260,20 @@ bool path_is_executable(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
+char *program_find_beside(const char *self_path, const char *name)
+{
+    static const char *const places[] = {".", "../libexec", "../libexec/muster"};
+    cleanup_free char *folder = path_dirname(self_path);
+    for (size_t i = 0; i < countof(places); i++) {
+        char *path =
+            i == 0 ? path_join(folder, name) : xasprintf("%s/%s/%s", folder, places[i], name);
+        if (path_is_executable(path))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
 bool path_finds(const char *path_list, const char *program)
 {
     struct str rest = str_of(path_list), folder;

@@ -55,5 +55,10 @@ bool folder_exists(const char *path);
 bool folder_is_empty(const char *path);
 /* A regular file that this user may execute. */
 bool path_is_executable(const char *path);
+/*
+ * Where a program that belongs to the one at `self_path` lies: beside it, or under libexec when both are
+ * installed. A new string; NULL if it is in neither place.
+ */
+char *program_find_beside(const char *self_path, const char *name);
 /* True if a program of that name stands in a folder of the list; as in PATH, an empty one is ".". */
 bool path_finds(const char *path_list, const char *program);

@@ -198,6 +198,18 @@ int outfile_share(struct outfile *file, int fd, uint64_t offset, uint64_t len, b
     return bytes_copy(file, fd, offset + len - n_tail, n_tail, err);
 }
 
+int outfile_extend(struct outfile *file, uint64_t bytes, struct err *err)
+{
+    ASSERT(!file->is_direct);
+    int rc = flush(file, err);
+    if (rc)
+        return rc;
+    if (ftruncate(file->fd, (off_t)(file->bytes + bytes)) != 0 || lseek(file->fd, 0, SEEK_END) < 0)
+        return fail_errno(err, "%s: %lu bytes more", file->name, (unsigned long)bytes);
+    file->bytes += bytes;
+    return 0;
+}
+
 int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes, struct err *err)
 {
     ASSERT(!file->is_direct && offset + bytes.len <= file->bytes + file->pending.len);

@@ -45,6 +45,8 @@ MUST_CHECK int outfile_share(struct outfile *file, int fd, uint64_t offset, uint
 /* Write over bytes that were written before, where the file is no pipe: `offset` in the file. */
 MUST_CHECK int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes,
                              struct err *err);
+/* So many bytes more, which are patched in later; zeros until then. Not where the file is a pipe. */
+MUST_CHECK int outfile_extend(struct outfile *file, uint64_t bytes, struct err *err);
 /*
  * All that there is was added; the disk may begin, while other files are written. Parked, the
  * descriptor is given back, for more files than can be open: until it is put in place it has a name

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -14,7 +15,6 @@
 #include "cli/verbs.h"
 #include "doctor/doctor.h"
 #include "doctor/smoke.h"
-#include "proc/console_text.h"
 #include "store/runs.h"
 
 enum {
@@ -194,7 +194,7 @@ static bool is_default_of_map(const char *entry)
         char variable[OPT_VARIABLE_MAX];
         if (!opt->name)
             continue;
-        opt_variable(opt, variable);
+        opt_variable(&cmd_map, opt, variable);
         size_t len = strlen(variable);
         if (strncmp(entry, variable, len) == 0 && entry[len] == '=')
             return true;

@@ -10,11 +10,11 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/cmd.h"
 #include "device/asker.h"
 #include "device/lock.h"
 #include "device/probe.h"
 #include "device/wire.h"
+#include "opt/cmd.h"
 
 struct gpus_request {
     const char *gpus;

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "cli/cmd.h"
+#include "opt/cmd.h"
 #include "tensor/kind.h"
 
 /* What is asked for, whatever the kind. */

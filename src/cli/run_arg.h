@@ -5,7 +5,8 @@
  */
 #pragma once
 
-#include "cli/cmd.h"
+#include "opt/cmd.h"
+#include "opt/say.h"
 
 /* For a request with a field `const char *runs_dir`. */
 #define RUNS_DIR_OPT(request)                                                                     \
@@ -18,14 +19,5 @@
  * one operand. */
 MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out,
                             struct err *err);
-/* Hand finished text to stdout; ERR_SYS if it does not take it. */
-MUST_CHECK int stdout_put(struct str text, struct err *err);
-/*
- * The same behind work that is done, `done` ("the parts are in place"): a reader that has seen enough
- * is no failure, and any other is ERR_FAILED, which says so.
- */
-MUST_CHECK int stdout_put_after(struct str text, const char *done, struct err *err);
-/* A line of talk on stderr, unless --quiet. */
-void say(const struct app *app, const char *fmt, ...) PRINTF(2, 3);
 /* Between two looks at something that cannot be waited for. */
 void pause_ms(unsigned ms);

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "cli/cmd.h"
 #include "data/cut/cut_put.h"
+#include "opt/cmd.h"
 #include "tensor/kind.h"
 
 struct tensor_parts_opts {

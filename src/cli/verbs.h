@@ -4,7 +4,10 @@
  */
 #pragma once
 
-#include "cli/cmd.h"
+#include "opt/program.h"
+
+/* NULL-terminated, in the order that `muster --help` lists them. */
+extern const struct cmd *const commands[];
 
 extern const struct cmd cmd_gpus;
 extern const struct cmd cmd_merge;
@@ -18,7 +21,5 @@ extern const struct cmd cmd_results;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_split;
-extern const struct cmd cmd_completion;
-/* Hidden: run by muster itself, or by the build. */
+/* Hidden: run by muster itself. */
 extern const struct cmd cmd_device_helper;
-extern const struct cmd cmd_mdoc_page;

@@ -9,10 +9,10 @@
  */
 #include "proc/logfile.h"
 
+#include "base/console_text.h"
 #include "base/idlist.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "proc/console_text.h"
 
 enum {
     LINE_MAX_BYTES = 4096,

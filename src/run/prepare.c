@@ -404,20 +404,13 @@ static int feed_make(struct session *s, struct err *err)
     return s->feed ? 0 : fail(err, ERR_SYS, "not enough memory for the feeder");
 }
 
-/* Where muster-guard lies: beside this program, or under libexec when installed. */
 static int guard_find(struct session *s, struct err *err)
 {
-    static const char *const places[] = {"muster-guard", "../libexec/muster-guard",
-                                         "../libexec/muster/muster-guard"};
-    cleanup_free char *folder = path_dirname(s->self_path);
-    for (size_t i = 0; i < countof(places); i++) {
-        s->guard_path = path_join(folder, places[i]);
-        if (path_is_executable(s->guard_path))
-            return 0;
-        free(s->guard_path);
-        s->guard_path = NULL;
-    }
-    return fail(err, ERR_UNAVAILABLE, "muster-guard is not beside %s; install both", s->self_path);
+    s->guard_path = program_find_beside(s->self_path, "muster-guard");
+    if (!s->guard_path)
+        return fail(err, ERR_UNAVAILABLE, "muster-guard is not beside %s; install both",
+                    s->self_path);
+    return 0;
 }
 
 static void console_emit(void *context, struct str lines)

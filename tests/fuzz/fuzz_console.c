@@ -3,9 +3,9 @@
  * What workers print must be harmless on a terminal, and folding must not depend on how the bytes
  * were cut on the way.
  */
+#include "base/console_text.h"
 #include "base/json.h"
 #include "fuzz.h"
-#include "proc/console_text.h"
 #include "proc/logfile.h"
 
 static bool is_sgr(struct str text, size_t *len)

@@ -4,7 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "cli/cmd.h"
+#include "cli/verbs.h"
 #include "fuzz.h"
 
 enum {

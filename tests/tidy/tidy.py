@@ -15,8 +15,9 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-# Bodies that are compiled once for each instruction set, by a file that defines what they lack.
-TEMPLATES = {"src/data/ends/rows_kernel.h", "src/data/ends/split_kernel.h"}
+# Bodies that are compiled once for each instruction set or type, by a file that defines what they lack.
+TEMPLATES = {"src/data/ends/rows_kernel.h", "src/data/ends/split_kernel.h",
+             "engine/num/conv_kernel.h", "engine/num/ref_kernels.h"}
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
@@ -25,6 +26,7 @@ COLUMNS_MAX = 100
 # {core, device, data, tensor, proc, store} -> base, and data and tensor -> rule.
 ROOMS = {
     "base": set(),
+    "opt": {"base"},
     "core": {"base"},
     "sim": {"core", "base"},
     "device": {"base"},
@@ -36,7 +38,15 @@ ROOMS = {
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "run": {"core", "device", "data", "tensor", "rule", "proc", "store", "ui", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+}
+# The same of the engine's rooms, which may use two of the program's.
+ENGINE_ROOMS = {
+    "graph": {"base"},
+    "num": {"base"},
+    "conve": {"num", "graph", "tensor", "base"},
+    "tracin": {"conve", "num", "graph", "base"},
+    "cli": {"tracin", "conve", "num", "graph", "opt", "data", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}
@@ -79,8 +89,13 @@ def raw_lines(path):
 
 def includes(root, build):
     """Includes point from the command line down to base, and core and sim see only what is pure."""
-    for path in c_files(root, "src"):
-        room = path.relative_to(root / "src").parts[0]
+    for path in c_files(root, "src", "engine"):
+        folder, room = path.relative_to(root).parts[:2]
+        allowed = (ENGINE_ROOMS if folder == "engine" else ROOMS).get(room)
+        if allowed is None:
+            if not room.endswith(".c"):
+                yield f"{path.relative_to(root)}: {folder}/{room} is no room of the table"
+            continue
         for number, line in raw_lines(path):
             match = re.match(r'\s*#\s*include\s+(["<])([^">]+)[">]', line)
             if not match:
@@ -91,7 +106,7 @@ def includes(root, build):
                     yield f"{where}: {room} includes <{name}>, which is not pure"
                 continue
             target = name.split("/")[0] if "/" in name else None
-            if target and target != room and target not in ROOMS[room]:
+            if target and target != room and target not in allowed:
                 yield f"{where}: {room} must not include {name}"
             if room in PURE_ROOMS and target == "base" and name not in PURE_HEADERS:
                 yield f"{where}: {room} includes {name}, which is not pure"
@@ -155,7 +170,7 @@ def headers(root, build):
         first = next((line for line in run.stderr.splitlines() if "error" in line), "")
         return f"{path.relative_to(root)}: does not compile alone: {first}" if run.returncode else None
 
-    paths = [path for path in c_files(root, "src", "lib", "include")
+    paths = [path for path in c_files(root, "src", "engine", "lib", "include")
              if path.suffix == ".h" and str(path.relative_to(root)) not in TEMPLATES]
     with ThreadPoolExecutor(4) as pool:
         yield from filter(None, pool.map(compile_alone, paths))
@@ -164,7 +179,7 @@ def headers(root, build):
 def banned(root, build):
     """No function that cannot be used safely."""
     word = re.compile(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(")
-    for path in c_files(root, "src", "lib", "include", "examples"):
+    for path in c_files(root, "src", "engine", "lib", "include", "examples"):
         for number, line in code_lines(path):
             match = word.search(line)
             if match:
@@ -173,7 +188,7 @@ def banned(root, build):
 
 def sizes(root, build):
     """No function above 70 lines, no file above 700."""
-    for path in c_files(root, "src", "lib", "include", "tests", "bench", "examples"):
+    for path in c_files(root, "src", "engine", "lib", "include", "tests", "bench", "examples"):
         lines = raw_lines(path)
         if len(lines) > FILE_LINES_MAX:
             yield f"{path.relative_to(root)}: {len(lines)} lines, at most {FILE_LINES_MAX}"
@@ -191,7 +206,7 @@ def sizes(root, build):
 def columns(root, build):
     """No line is wider than 100 columns (a warning for now)."""
     files = {}
-    for path in c_files(root, "src", "lib", "include", "tests", "bench", "examples"):
+    for path in c_files(root, "src", "engine", "lib", "include", "tests", "bench", "examples"):
         wide = sum(len(line) > COLUMNS_MAX for _, line in raw_lines(path))
         if wide:
             files[path.relative_to(root)] = wide

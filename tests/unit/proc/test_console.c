@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/test.h"
 
+#include "base/console_text.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
-#include "proc/console_text.h"
 #include "proc/logfile.h"
 
 static void collect(void *context, struct str lines)

@@ -13,11 +13,11 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "cli/cmd.h"
 #include "cli/tail.h"
 #include "data/merge.h"
 #include "data/source.h"
 #include "data/unpack.h"
+#include "opt/cmd.h"
 #include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A verb is a value. Parsing, --help, the man page's option list and shell completion all come from
- * struct cmd, so they cannot disagree. One file a verb defines one `const struct cmd cmd_<verb>` and
- * adds it to the table in main.c.
+ * struct cmd, so they cannot disagree. One file a verb defines one `const struct cmd cmd_<verb>`, and
+ * each program has a table of its verbs (program.h).
  */
 #pragma once
 
@@ -14,8 +14,11 @@
 #include "base/log.h"
 #include "base/texts.h"
 
+struct program;
+
 /* Made in main and passed down: the process-wide facts. */
 struct app {
+    const struct program *program;
     struct log log;
     bool quiet;            /* -q: nothing on stderr but errors */
     bool color;            /* stderr or stdout may be coloured: terminal, NO_COLOR, TERM=dumb */
@@ -51,6 +54,7 @@ struct opt {
 
 struct cmd {
     const char *name;
+    const char *family;  /* "kge" if it is typed "muster kge NAME"; NULL for "muster NAME" */
     const char *args;    /* "[OPTION]... -o OUT INPUT... -- COMMAND [ARG]..." */
     const char *summary; /* one line, lower case, no full stop */
     const char *details; /* a paragraph for --help; may be NULL */
@@ -68,12 +72,10 @@ struct cmd {
                struct err *err);
 };
 
-/* NULL-terminated, in the order that `muster --help` lists them. */
-extern const struct cmd *const commands[];
-
 /*
  * Parse argv[1..] for cmd into request (request_size bytes, defaults applied). Every long option
- * also has the environment default MUSTER_<NAME> (dashes as underscores). Errors are ERR_USAGE
+ * also has the environment default MUSTER_<NAME> (dashes as underscores), MUSTER_<FAMILY>_<NAME> in a
+ * family. Errors are ERR_USAGE
  * with "did you mean". Operands are moved to argv[0..*argc_out).
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
@@ -89,7 +91,7 @@ enum {
 };
 
 /* "MUSTER_WORKERS_PER_GPU": what stands for the option in the environment. */
-void opt_variable(const struct opt *opt, char out[OPT_VARIABLE_MAX]);
+void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX]);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */
 void cmd_mdoc(const struct cmd *cmd, struct buf *out);

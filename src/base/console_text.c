@@ -5,7 +5,7 @@
  * up to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and fall with the
  * controls.
  */
-#include "proc/console_text.h"
+#include "base/console_text.h"
 
 enum {
     ESC = 0x1b,

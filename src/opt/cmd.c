@@ -2,7 +2,7 @@
  *
  * From a table of options to a filled request, a help text and an mdoc list.
  */
-#include "cli/cmd.h"
+#include "opt/cmd.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -10,6 +10,17 @@
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
+
+/* What stands before the verb where it is typed: "muster ", "muster kge ". */
+static const char *family_space(const struct cmd *cmd)
+{
+    return cmd->family ? " " : "";
+}
+
+static const char *family_name(const struct cmd *cmd)
+{
+    return cmd->family ? cmd->family : "";
+}
 
 static bool takes_value(const struct opt *opt)
 {
@@ -91,8 +102,8 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
     if (near)
         return fail(err, ERR_USAGE, "unknown option '--%.*s' (did you mean '--%s'?)", (int)len,
                     typed, near);
-    return fail(err, ERR_USAGE, "unknown option '--%.*s'; see muster %s --help", (int)len, typed,
-                cmd->name);
+    return fail(err, ERR_USAGE, "unknown option '--%.*s'; see muster %s%s%s --help", (int)len,
+                typed, family_name(cmd), family_space(cmd), cmd->name);
 }
 
 /* `--name=value`, `--name value`, `--name`. *at moves over a separate value. */
@@ -123,8 +134,8 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
     for (const char *letter = argv[*at] + 1; *letter; letter++) {
         const struct opt *opt = opt_by_letter(cmd, *letter);
         if (!opt)
-            return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s --help", *letter,
-                        cmd->name);
+            return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s%s%s --help", *letter,
+                        family_name(cmd), family_space(cmd), cmd->name);
         const char *value = NULL;
         if (takes_value(opt)) {
             value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
@@ -140,14 +151,14 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
     return 0;
 }
 
-void opt_variable(const struct opt *opt, char out[OPT_VARIABLE_MAX])
+void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX])
 {
-    snprintf(out, OPT_VARIABLE_MAX, "MUSTER_%s", opt->name);
+    snprintf(out, OPT_VARIABLE_MAX, "MUSTER_%s%s%s", family_name(cmd), cmd->family ? "_" : "",
+             opt->name);
     for (char *c = out; *c; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
-/* MUSTER_<NAME> stands for --<name>, dashes as underscores. */
 static int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
 {
     /* What muster tells its workers must not come back as an option of a muster inside one. */
@@ -155,11 +166,11 @@ static int environment_defaults(const struct cmd *cmd, void *request, struct err
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
         char variable[OPT_VARIABLE_MAX];
         bool skip = !opt->name;
-        for (size_t i = 0; !skip && i < countof(reserved); i++)
+        for (size_t i = 0; !skip && !cmd->family && i < countof(reserved); i++)
             skip = strcmp(opt->name, reserved[i]) == 0;
         if (skip)
             continue;
-        opt_variable(opt, variable);
+        opt_variable(cmd, opt, variable);
         const char *value = getenv(variable);
         if (!value || !*value || (!takes_value(opt) && strcmp(value, "1") != 0))
             continue;
@@ -258,7 +269,8 @@ static void option_help(const struct opt *opt, struct buf *out)
 
 void cmd_help(const struct cmd *cmd, struct buf *out)
 {
-    buf_addf(out, "usage: muster %s %s\n\n", cmd->name, cmd->args);
+    buf_addf(out, "usage: muster %s%s%s %s\n\n", family_name(cmd), family_space(cmd), cmd->name,
+             cmd->args);
     buf_addf(out, "%c%s.\n", toupper((unsigned char)cmd->summary[0]), cmd->summary + 1);
     if (cmd->details) {
         buf_add_char(out, '\n');
@@ -274,7 +286,8 @@ void cmd_help(const struct cmd *cmd, struct buf *out)
     for (const char *const *pair = cmd->examples; pair && pair[0]; pair += 2)
         buf_addf(out, "%s  # %s\n  %s\n", pair == cmd->examples ? "\nExamples\n" : "", pair[1],
                  pair[0]);
-    buf_addf(out, "\nSee muster-%s(1); exit status in muster(1).\n", cmd->name);
+    buf_addf(out, "\nSee muster-%s(1); exit status in muster(1).\n",
+             cmd->family ? cmd->family : cmd->name);
 }
 
 /* Text for mdoc: backslashes and a leading dot or quote must not be taken for markup. */

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster kge eval: how well a model answers.
+ */
+#include <assert.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "cli/eval_scorer.h"
+#include "cli/json_out.h"
+#include "cli/kge_data.h"
+#include "cli/kge_models.h"
+#include "cli/kge_verbs.h"
+
+enum {
+    SCORES_BYTES_MAX = 64 << 20
+};
+
+struct eval_request {
+    struct kge_files files;
+    const char *model_path, *valid, *backend;
+    uint64_t embedding_height, n_threads, max_test_triples;
+    enum conve_layout layout;
+    enum rank_ties ties;
+    bool tails_only, is_raw, json;
+};
+
+static int ties_store(struct str text, void *field, struct err *err)
+{
+    static const char *const names[] = {
+        [TIES_MEAN] = "mean", [TIES_PESSIMISTIC] = "pessimistic", [TIES_OPTIMISTIC] = "optimistic"};
+    for (size_t i = 0; i < countof(names); i++) {
+        if (!str_equal(text, str_of(names[i])))
+            continue;
+        *(enum rank_ties *)field = (enum rank_ties)i;
+        return 0;
+    }
+    return fail(err, ERR_USAGE, "expected mean, pessimistic or optimistic, found '%.*s'",
+                (int)text.len, text.at);
+}
+
+static int by_relation(const void *a, const void *b)
+{
+    const struct triple *x = a, *y = b;
+    return x->relation < y->relation ? -1 : x->relation > y->relation;
+}
+
+/* What is true: training, validation and test triples. */
+static int known_read(struct known *known, const struct eval_request *ask, struct kge_data *data,
+                      const struct app *app, struct err *err)
+{
+    cleanup_triples struct triples all = {0};
+    size_t n_tests = data->test.n;
+    int rc = 0;
+    for (size_t i = 0; i < data->train.n; i++)
+        triples_add(&all, data->train.at[i]);
+    if (ask->valid)
+        rc = kge_test_read(data, ask->valid, ask->files.is_lenient, app, err);
+    for (size_t i = 0; i < data->test.n; i++)
+        triples_add(&all, data->test.at[i]);
+    data->test.n = n_tests; /* those of --valid were read behind them */
+    if (rc == 0)
+        known_build(known, all.at, all.n);
+    return rc;
+}
+
+static const char *const sides[] = {
+    [SIDE_TAIL] = "tails", [SIDE_HEAD] = "heads", [SIDE_N] = "both"};
+
+static void metrics_json(struct buf *out, const char *side, const struct rank_metrics *metrics)
+{
+    static const char *const hits[] = {"hits_at_1", "hits_at_3", "hits_at_10"};
+    static_assert(countof(hits) == RANK_N_HITS, "a name for each");
+    struct json_out json = {.to = out};
+    json_out_open(&json, '{');
+    json_out_text(&json, "side", str_of(side));
+    json_out_u64(&json, "n", metrics->n);
+    json_out_double(&json, "mrr", metrics->mean_reciprocal);
+    for (size_t i = 0; i < RANK_N_HITS; i++)
+        json_out_double(&json, hits[i], metrics->hits[i]);
+    json_out_double(&json, "mean_rank", metrics->mean);
+    json_out_close(&json, '}');
+    buf_add_char(out, '\n');
+}
+
+static int metrics_print(const struct eval_request *ask,
+                         const struct rank_metrics metrics[SIDE_N + 1], struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    if (!ask->json)
+        buf_add_text(&text, "         MRR  Hits@1  Hits@3 Hits@10  mean rank  questions\n");
+    for (size_t side = 0; side <= SIDE_N; side++) {
+        const struct rank_metrics *m = &metrics[side];
+        if (m->n == 0)
+            continue;
+        if (ask->json)
+            metrics_json(&text, sides[side], m);
+        else
+            buf_addf(&text, "%-5s %6.4f  %6.4f  %6.4f  %6.4f  %9.1f  %9lu\n", sides[side],
+                     m->mean_reciprocal, m->hits[0], m->hits[1], m->hits[2], m->mean,
+                     (unsigned long)m->n);
+    }
+    return stdout_put(buf_str(&text), err);
+}
+
+static int model_rank(const struct eval_request *ask, const struct kge_data *data,
+                      const struct conve *model, const struct known *known, struct err *err)
+{
+    struct num_backend backend;
+    struct rank_metrics metrics[SIDE_N + 1];
+    size_t n_tests = data->test.n;
+    if (ask->max_test_triples > 0)
+        n_tests = MIN(n_tests, (size_t)ask->max_test_triples);
+    const struct ranks_opts opts = {
+        .n_entities = data->entities.n,
+        .known = ask->is_raw ? NULL : known,
+        .ties = ask->ties,
+        .tails_only = ask->tails_only,
+        .questions_at_once = MAX(SCORES_BYTES_MAX / (data->entities.n * sizeof(float)), 1u)};
+    int rc = num_open(&backend, ask->backend, err);
+    if (rc)
+        return rc;
+    struct eval_scorer *scorer = eval_scorer_new(model, &backend, (unsigned)ask->n_threads);
+    qsort(data->test.at, n_tests, sizeof(*data->test.at), by_relation);
+    rc = ranks_run(&opts, data->test.at, n_tests, eval_scores, scorer, metrics, err);
+    eval_scorer_free(scorer);
+    num_close(&backend);
+    return rc ? rc : metrics_print(ask, metrics, err);
+}
+
+static int eval_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
+{
+    (void)command;
+    struct eval_request *ask = request;
+    struct kge_data data = {0};
+    struct known known = {0};
+    struct conve *model = NULL;
+    const struct conve_load_opts load = {.height = (size_t)ask->embedding_height,
+                                         .layout = ask->layout};
+    if (argc > 0)
+        return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
+    if (!ask->files.test || !ask->model_path)
+        return fail(err, ERR_USAGE, "--model-path and --test are needed");
+    int rc = kge_data_read(&data, &ask->files, app, err);
+    if (rc == 0)
+        rc = known_read(&known, ask, &data, app, err);
+    if (rc == 0)
+        rc = conve_load(&model, ask->model_path, &load, err);
+    if (rc == 0)
+        rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
+    if (rc == 0)
+        rc = model_rank(ask, &data, model, &known, err);
+    conve_free(model);
+    known_release(&known);
+    kge_data_release(&data);
+    return rc;
+}
+
+#define FIELD(member) offsetof(struct eval_request, member)
+
+static const struct opt eval_opts[] = {
+    {OPT_PATH, 0, "model-path", "FILE", "checkpoint of a ConvE model, .pt or .safetensors",
+     FIELD(model_path)},
+    {OPT_FLAG, 0, "tails-only", NULL,
+     "ask for tails only, as TiePin's trainer does; heads cost a look at every entity for each relation",
+     FIELD(tails_only)},
+    {OPT_PARSE, 0, "ties", "NAME",
+     "where the answer stands among entities with the same score: mean (default), pessimistic, as "
+     "TiePin's trainer has it, or optimistic",
+     FIELD(ties), .parse = ties_store},
+    {OPT_FLAG, 0, "raw", NULL, "other true answers count against the one that is asked for",
+     FIELD(is_raw)},
+    {OPT_U64, 0, "max-test-triples", "N", "the first N test triples only", FIELD(max_test_triples),
+     1},
+    {OPT_FLAG, 0, "json", NULL, "one JSON object a line", FIELD(json)},
+    {OPT_HEADING, .help = "Data"},
+    KGE_FILES_OPTS(struct eval_request),
+    {OPT_PATH, 0, "valid", "FILE", "validation triples, which are true as well", FIELD(valid)},
+    {OPT_HEADING, .help = "Computing"},
+    {OPT_U64, 0, "embedding-height", "N",
+     "rows of an embedding as an image, where the checkpoint leaves it open",
+     FIELD(embedding_height), 1, UINT32_MAX},
+    {OPT_PARSE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
+     FIELD(layout), .parse = kge_layout_store},
+    {OPT_TEXT, 0, "backend", "NAME", "blas or ref (default: the fastest that is here)",
+     FIELD(backend)},
+    {OPT_U64, 0, "threads", "N", "so many (default: one a processor)", FIELD(n_threads), 1, 4096},
+    {.kind = OPT_END},
+};
+
+static const char *const eval_examples[] = {
+    "muster kge eval --model-path best_model.pt --train train.txt --valid valid.txt --test test.txt "
+    "--entity-to-id node_dict.txt --relation-to-id rel_dict.txt",
+    "filtered ranks of heads and tails",
+    NULL,
+};
+
+const struct cmd cmd_kge_eval = {
+    .name = "eval",
+    .family = "kge",
+    .args = "[OPTION]... --model-path FILE --train FILE --test FILE",
+    .summary = "rank the true answers among all entities",
+    .details =
+        "MRR, Hits@1, 3 and 10 and the mean rank, in the filtered setting: other answers that "
+        "are true, by the training, validation or test triples, do not count.",
+    .opts = eval_opts,
+    .examples = eval_examples,
+    .request_size = sizeof(struct eval_request),
+    .run = eval_run,
+};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/eval_scorer.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/xalloc.h"
+#include "tracin/crew.h"
+
+enum {
+    PIECE = 64 /* triples that a thread has in hand */
+};
+
+struct eval_scorer {
+    const struct num_backend *be;
+    const struct conve *model;
+    struct conve_weights weights;
+    struct conve_pass *passes; /* one a thread */
+    float *tails;              /* PIECE embeddings a thread */
+    unsigned n_threads;
+    float *
+        as_heads; /* each entity in the head's place of `relation`: n_entities x dim; NULL before the first */
+    uint32_t relation;
+};
+
+static unsigned processors_allowed(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (unsigned)CPU_COUNT(&allowed) : 1;
+}
+
+struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
+                                    unsigned n_threads)
+{
+    struct eval_scorer *scorer = xcalloc(1, sizeof(*scorer));
+    const struct conve_mode evaluation = {0};
+    scorer->be = backend;
+    scorer->model = model;
+    scorer->n_threads = n_threads > 0 ? n_threads : processors_allowed();
+    conve_weights_init(&scorer->weights, model, NUM_F32);
+    scorer->passes = xcalloc(scorer->n_threads, sizeof(*scorer->passes));
+    scorer->tails =
+        xcalloc(scorer->n_threads, PIECE * conve_dim(&model->shape) * sizeof(*scorer->tails));
+    for (unsigned i = 0; i < scorer->n_threads; i++)
+        conve_pass_init(&scorer->passes[i], backend, &scorer->weights, &evaluation, PIECE);
+    return scorer;
+}
+
+void eval_scorer_free(struct eval_scorer *scorer)
+{
+    if (!scorer)
+        return;
+    for (unsigned i = 0; i < scorer->n_threads; i++)
+        conve_pass_release(&scorer->passes[i]);
+    conve_weights_release(&scorer->weights);
+    free(scorer->passes);
+    free(scorer->tails);
+    free(scorer->as_heads);
+    free(scorer);
+}
+
+/* Questions of one side, cut into pieces. */
+struct round {
+    struct eval_scorer *scorer;
+    const struct triple *questions;
+    size_t n;
+    float *scores;
+};
+
+static size_t piece_len(const struct round *round, size_t piece)
+{
+    return MIN(round->n - piece * PIECE, (size_t)PIECE);
+}
+
+static void tails_make(void *context, unsigned thread, size_t piece)
+{
+    const struct round *round = context;
+    struct conve_pass *pass = &round->scorer->passes[thread];
+    size_t n_entities = round->scorer->model->shape.n_entities;
+    conve_forward(pass, round->questions + piece * PIECE, piece_len(round, piece));
+    conve_scores(pass, true, round->scores + piece * PIECE * n_entities);
+}
+
+static void as_heads_make(void *context, unsigned thread, size_t piece)
+{
+    const struct round *round = context;
+    struct eval_scorer *scorer = round->scorer;
+    size_t dim = conve_dim(&scorer->model->shape), n = piece_len(round, piece);
+    struct triple triples[PIECE];
+    for (size_t i = 0; i < n; i++)
+        triples[i] = (struct triple){(uint32_t)(piece * PIECE + i), scorer->relation, 0};
+    conve_forward(&scorer->passes[thread], triples, n);
+    memcpy(scorer->as_heads + piece * PIECE * dim, scorer->passes[thread].x,
+           n * dim * sizeof(float));
+}
+
+/* A tail's bias is the same for all heads, and changes no rank. */
+static void heads_make(void *context, unsigned thread, size_t piece)
+{
+    const struct round *round = context;
+    struct eval_scorer *scorer = round->scorer;
+    const struct conve_shape *shape = &scorer->model->shape;
+    size_t dim = conve_dim(shape), n = piece_len(round, piece);
+    float *tails = scorer->tails + thread * PIECE * dim;
+    for (size_t i = 0; i < n; i++)
+        memcpy(tails + i * dim,
+               scorer->model->at[PARAM_ENTITY] + round->questions[piece * PIECE + i].tail * dim,
+               dim * sizeof(float));
+    const struct num_gemm product = {.dtype = NUM_F32,
+                                     .trans_b = true,
+                                     .m = n,
+                                     .n = shape->n_entities,
+                                     .k = dim,
+                                     .lda = dim,
+                                     .ldb = dim,
+                                     .ldc = shape->n_entities,
+                                     .alpha = 1,
+                                     .a = tails,
+                                     .b = scorer->as_heads,
+                                     .c = round->scores + piece * PIECE * shape->n_entities};
+    scorer->be->gemm(scorer->be, &product);
+}
+
+static int round_run(struct round *round, void (*make)(void *, unsigned, size_t), struct err *err)
+{
+    const struct crew_work work = {
+        .context = round, .n_pieces = (round->n + PIECE - 1) / PIECE, .make = make};
+    return crew_run(round->scorer->n_threads, &work, err);
+}
+
+static int relation_take(struct eval_scorer *scorer, uint32_t relation, struct err *err)
+{
+    const struct conve_shape *shape = &scorer->model->shape;
+    if (scorer->as_heads && scorer->relation == relation)
+        return 0;
+    if (!scorer->as_heads)
+        scorer->as_heads =
+            xmalloc(shape->n_entities * conve_dim(shape) * sizeof(*scorer->as_heads));
+    scorer->relation = relation;
+    struct round round = {.scorer = scorer, .n = shape->n_entities};
+    return round_run(&round, as_heads_make, err);
+}
+
+static int heads_score(struct eval_scorer *scorer, const struct triple *questions, size_t n,
+                       float *scores, struct err *err)
+{
+    int rc = 0;
+    for (size_t first = 0, next; rc == 0 && first < n; first = next) {
+        for (next = first + 1; next < n && questions[next].relation == questions[first].relation;)
+            next++;
+        struct round round = {.scorer = scorer,
+                              .questions = questions + first,
+                              .n = next - first,
+                              .scores = scores + first * scorer->model->shape.n_entities};
+        rc = relation_take(scorer, questions[first].relation, err);
+        if (rc == 0)
+            rc = round_run(&round, heads_make, err);
+    }
+    return rc;
+}
+
+int eval_scores(void *context, enum rank_side side, const struct triple *questions, size_t n,
+                float *scores, struct err *err)
+{
+    struct eval_scorer *scorer = context;
+    struct round round = {.scorer = scorer, .questions = questions, .n = n, .scores = scores};
+    return side == SIDE_TAIL ? round_run(&round, tails_make, err)
+                             : heads_score(scorer, questions, n, scores, err);
+}

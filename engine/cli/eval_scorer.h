@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Scores of all entities as tails, and as heads, of questions: what ranks.h asks for, of a ConvE model.
+ *
+ * For a tail the model looks at head and relation once. For a head it would have to look at every entity in the
+ * head's place; that depends on the relation alone, so it is done once a relation, and a question is then one
+ * product. Ask for heads in the order of their relations.
+ */
+#pragma once
+
+#include "conve/pass.h"
+#include "graph/ranks.h"
+
+struct eval_scorer;
+
+/* Model and backend are borrowed. n_threads 0: as many as processors are allowed. */
+struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
+                                    unsigned n_threads);
+void eval_scorer_free(struct eval_scorer *scorer);
+/* A rank_score_fn; the context is the scorer. */
+int eval_scores(void *context, enum rank_side side, const struct triple *questions, size_t n,
+                float *scores, struct err *err);

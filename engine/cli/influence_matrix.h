@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All influences as one array of numpy: a row a test triple, a column a training triple, float64; NaN where a
+ * filter leaves the training triple out. Written piece by piece where it belongs, so that it is never in memory.
+ */
+#pragma once
+
+#include "base/outfile.h"
+
+struct influence_matrix {
+    struct outfile file;
+    size_t n_tests, n_train;
+    uint64_t data_at; /* where the numbers begin in the file */
+};
+
+#define INFLUENCE_MATRIX_INIT \
+    {                         \
+        .file = OUTFILE_INIT, \
+    }
+
+/* n_tests 0: an array of one dimension. ERR_USAGE for a pipe: pieces do not come in order. */
+MUST_CHECK int influence_matrix_open(struct influence_matrix *matrix, const char *path,
+                                     bool overwrite, size_t n_tests, size_t n_train,
+                                     struct err *err);
+MUST_CHECK int influence_matrix_put(struct influence_matrix *matrix, size_t test,
+                                    size_t train_begin, const double *values, size_t n,
+                                    struct err *err);
+MUST_CHECK int influence_matrix_commit(struct influence_matrix *matrix, struct err *err);
+void influence_matrix_close(struct influence_matrix *matrix);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Influences as files: the JSON and CSV of TiePin's programs, and JSON lines. Streamed: a test triple's
+ * influences are written as they come, and a file is in place when it is whole.
+ */
+#pragma once
+
+#include "base/outfile.h"
+#include "cli/json_out.h"
+#include "cli/kge_data.h"
+#include "tracin/tracin.h"
+
+/* X(ID): the forms, as the source's modes write them. */
+enum influence_form {
+    INFLUENCES_TEST,   /* one object, results without labels (mode test) */
+    INFLUENCES_SINGLE, /* an array of labelled results (mode single, and each file of a batch) */
+    INFLUENCES_PER_TRIPLE, /* one labelled object (tracin_test_<i>.json) */
+    INFLUENCES_CSV,        /* a row an influence */
+    INFLUENCES_JSONL       /* an object an influence */
+};
+
+/* What all results have in common. */
+struct influence_scene {
+    const struct kge_data *data;
+    size_t n_tests;
+    size_t top_k; /* 0: all */
+    const double *learning_rates;
+    size_t n_learning_rates;
+};
+
+/* One test triple, and what moved it. */
+struct influence_result {
+    size_t test_index; /* in its file, from 0 */
+    struct triple test;
+    double self_influence;
+    const struct tracin_influence *at;
+    size_t n;
+};
+
+struct influence_out {
+    struct outfile file;
+    enum influence_form form;
+    const struct influence_scene *scene;
+    struct json_out json;
+    struct buf scratch;
+};
+
+#define INFLUENCE_OUT_INIT    \
+    {                         \
+        .file = OUTFILE_INIT, \
+    }
+
+/* ERR_USAGE if it exists and may not be overwritten. The scene is borrowed. */
+MUST_CHECK int influence_out_open(struct influence_out *out, const char *path,
+                                  enum influence_form form, bool overwrite,
+                                  const struct influence_scene *scene, struct err *err);
+MUST_CHECK int influence_out_add(struct influence_out *out, const struct influence_result *result,
+                                 struct err *err);
+MUST_CHECK int influence_out_commit(struct influence_out *out, struct err *err);
+void influence_out_close(struct influence_out *out);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/kge_models.h"
+
+#include <math.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+
+enum {
+    LAST_DEFAULT = 2
+};
+#define LEARNING_RATE_DEFAULT "0.001"
+
+void kge_models_defaults(struct kge_models_ask *ask)
+{
+    ask->n_last = LAST_DEFAULT;
+    ask->learning_rates = LEARNING_RATE_DEFAULT;
+}
+
+struct word {
+    const char *text;
+    int value;
+};
+
+static int word_store(struct str text, const struct word *words, size_t n_words, int *value,
+                      struct err *err)
+{
+    cleanup_buf struct buf known = BUF_INIT;
+    for (size_t i = 0; i < n_words; i++) {
+        buf_addf(&known, "%s%s", i > 0 ? ", " : "", words[i].text);
+        if (!str_equal(text, str_of(words[i].text)))
+            continue;
+        *value = words[i].value;
+        return 0;
+    }
+    return fail(err, ERR_USAGE, "expected one of %s, found '%.*s'", buf_text(&known), (int)text.len,
+                text.at);
+}
+
+int kge_layout_store(struct str text, void *field, struct err *err)
+{
+    static const struct word words[] = {{"width", LAYOUT_WIDTH}, {"height", LAYOUT_HEIGHT}};
+    int value = 0, rc = word_store(text, words, countof(words), &value, err);
+    *(enum conve_layout *)field = (enum conve_layout)value;
+    return rc;
+}
+
+int kge_loss_store(struct str text, void *field, struct err *err)
+{
+    static const struct word words[] = {{"positive", TRACIN_POSITIVE},
+                                        {"one-vs-all", TRACIN_ONE_VS_ALL}};
+    int value = 0, rc = word_store(text, words, countof(words), &value, err);
+    *(enum tracin_loss *)field = (enum tracin_loss)value;
+    return rc;
+}
+
+int kge_dtype_store(struct str text, void *field, struct err *err)
+{
+    static const struct word words[] = {{"float32", NUM_F32}, {"float64", NUM_F64}};
+    int value = 0, rc = word_store(text, words, countof(words), &value, err);
+    *(enum num_dtype *)field = (enum num_dtype)value;
+    return rc;
+}
+
+static int learning_rates_parse(struct kge_models *models, const char *text, struct err *err)
+{
+    struct str rest = str_of(text), piece;
+    while (str_next(&rest, ',', &piece)) {
+        double rate = 0;
+        int rc = double_parse(str_trim(piece), &rate, err);
+        if (rc)
+            return wrap(err, rc, "--learning-rate");
+        if (!(rate > 0) || !isfinite(rate))
+            return fail(err, ERR_USAGE, "--learning-rate: expected a number above 0, found '%.*s'",
+                        (int)piece.len, piece.at);
+        models->learning_rates =
+            xrealloc(models->learning_rates,
+                     (models->n_learning_rates + 1) * sizeof(*models->learning_rates));
+        models->learning_rates[models->n_learning_rates++] = rate;
+    }
+    return 0;
+}
+
+static int device_check(const char *device, const struct app *app, struct err *err)
+{
+    if (!device || strcmp(device, "cpu") == 0)
+        return 0;
+    if (strncmp(device, "cuda", 4) != 0)
+        return fail(err, ERR_USAGE, "--device: expected cpu or cuda, found '%s'", device);
+    say(app, "--device %s: the engine computes on processors so far; the results are the same",
+        device);
+    return 0;
+}
+
+static int params_find(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
+{
+    const struct conve *model = models->at[0];
+    if (ask->layer_names)
+        return conve_params_parse(&model->shape, str_of(ask->layer_names), &models->opts.params,
+                                  err);
+    if (ask->last_only)
+        return conve_params_last(&model->shape, (size_t)ask->n_last, &models->opts.params, err);
+    models->opts.params = 0;
+    return 0;
+}
+
+static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
+{
+    int rc = 0;
+    models->opts.loss = ask->loss;
+    models->opts.dtype = ask->dtype;
+    models->opts.n_threads = (unsigned)ask->n_threads;
+    models->opts.memory_bytes = ask->memory_bytes;
+    if (ask->label_smoothing) {
+        double *smoothing = &models->opts.label_smoothing;
+        rc = double_parse(str_of(ask->label_smoothing), smoothing, err);
+        if (rc)
+            return wrap(err, rc, "--label-smoothing");
+        if (ask->loss != TRACIN_ONE_VS_ALL)
+            return fail(err, ERR_USAGE, "--label-smoothing goes with --loss one-vs-all");
+        if (!(*smoothing >= 0) || !(*smoothing < 1))
+            return fail(err, ERR_USAGE, "--label-smoothing: expected 0 or more, and less than 1");
+    }
+    if (ask->backend) {
+        rc = num_open(&models->backend, ask->backend, err);
+        models->has_backend = rc == 0;
+        models->opts.backend = rc == 0 ? &models->backend : NULL;
+    }
+    return rc ? rc : params_find(models, ask, err);
+}
+
+static int checkpoints_load(struct kge_models *models, const struct kge_models_ask *ask,
+                            const struct kge_data *data, struct err *err)
+{
+    const struct conve_load_opts opts = {.height = (size_t)ask->embedding_height,
+                                         .layout = ask->layout};
+    models->at = xcalloc(ask->paths.len, sizeof(*models->at));
+    models->checkpoints = xcalloc(ask->paths.len, sizeof(*models->checkpoints));
+    for (size_t i = 0; i < ask->paths.len; i++) {
+        int rc = conve_load(&models->at[i], ask->paths.at[i], &opts, err);
+        if (rc)
+            return rc;
+        models->n++;
+        rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
+        if (rc)
+            return rc;
+        models->checkpoints[i] = (struct tracin_checkpoint){
+            .model = models->at[i],
+            .learning_rate = models->learning_rates[models->n_learning_rates > 1 ? i : 0],
+        };
+    }
+    return 0;
+}
+
+int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
+                    const struct kge_data *data, const struct app *app, struct err *err)
+{
+    *models = (struct kge_models){0};
+    if (ask->paths.len == 0)
+        return fail(err, ERR_USAGE, "--model-path is needed: the checkpoint");
+    int rc = learning_rates_parse(models, ask->learning_rates, err);
+    if (rc == 0 && models->n_learning_rates > 1 && models->n_learning_rates != ask->paths.len)
+        return fail(err, ERR_USAGE, "--learning-rate: %zu rates for %zu checkpoint%s",
+                    models->n_learning_rates, ask->paths.len, plural(ask->paths.len));
+    if (rc == 0)
+        rc = device_check(ask->device, app, err);
+    if (rc == 0)
+        rc = checkpoints_load(models, ask, data, err);
+    return rc ? rc : opts_fill(models, ask, err);
+}
+
+void kge_models_close(struct kge_models *models)
+{
+    for (size_t i = 0; i < models->n; i++)
+        conve_free(models->at[i]);
+    free(models->at);
+    free(models->checkpoints);
+    free(models->learning_rates);
+    if (models->has_backend)
+        num_close(&models->backend);
+    *models = (struct kge_models){0};
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints, and how influences are computed with them: the options, and what they become.
+ */
+#pragma once
+
+#include "cli/kge_data.h"
+#include "tracin/tracin.h"
+
+struct kge_models_ask {
+    struct texts paths;
+    const char *learning_rates;
+    uint64_t embedding_height;
+    enum conve_layout layout;
+    bool last_only;
+    uint64_t n_last;
+    const char *layer_names;
+    enum tracin_loss loss;
+    const char *label_smoothing;
+    const char *backend, *device;
+    enum num_dtype dtype;
+    uint64_t n_threads, memory_bytes;
+};
+
+int kge_layout_store(struct str text, void *field, struct err *err);
+int kge_loss_store(struct str text, void *field, struct err *err);
+int kge_dtype_store(struct str text, void *field, struct err *err);
+
+/* Rows of an option table, for a request with a member `struct kge_models_ask models`. */
+#define KGE_MODELS_OPTS(request)                                                                   \
+    {.kind = OPT_TEXTS,                                                                            \
+     .name = "model-path",                                                                         \
+     .arg = "FILE",                                                                                \
+     .help = "checkpoint of a ConvE model, .pt or .safetensors; given several times, influences "  \
+             "are summed over them",                                                               \
+     .offset = offsetof(request, models.paths)},                                                   \
+        {.kind = OPT_TEXT,                                                                         \
+         .name = "learning-rate",                                                                  \
+         .arg = "X[,X]...",                                                                        \
+         .help = "factor of the influences: one, or one for each checkpoint (default 0.001)",      \
+         .offset = offsetof(request, models.learning_rates)},                                      \
+        {.kind = OPT_U64,                                                                          \
+         .name = "embedding-height",                                                               \
+         .arg = "N",                                                                               \
+         .help = "rows of an embedding as an image, where the checkpoint leaves it open",          \
+         .offset = offsetof(request, models.embedding_height),                                     \
+         .min = 1,                                                                                 \
+         .max = UINT32_MAX},                                                                       \
+        {.kind = OPT_PARSE,                                                                        \
+         .name = "layout",                                                                         \
+         .arg = "NAME",                                                                            \
+         .help = "head and relation side by side (width) or one below the other (height), where "  \
+                 "the checkpoint leaves it open",                                                  \
+         .offset = offsetof(request, models.layout),                                               \
+         .parse = kge_layout_store},                                                               \
+        {.kind = OPT_FLAG,                                                                         \
+         .name = "use-last-layers-only",                                                           \
+         .help = "gradients of the last layers only, --num-last-layers of them",                   \
+         .offset = offsetof(request, models.last_only)},                                           \
+        {.kind = OPT_U64,                                                                          \
+         .name = "num-last-layers",                                                                \
+         .arg = "N",                                                                               \
+         .help = "how many layers that is, counted from the score (default 2)",                    \
+         .offset = offsetof(request, models.n_last),                                               \
+         .min = 1,                                                                                 \
+         .max = 64},                                                                               \
+        {.kind = OPT_TEXT,                                                                         \
+         .name = "last-layer-names",                                                               \
+         .arg = "NAME[,NAME]...",                                                                  \
+         .help = "gradients of these parameters only: fc.weight, fc, embeddings, all",             \
+         .offset = offsetof(request, models.layer_names)},                                         \
+        {.kind = OPT_PARSE,                                                                        \
+         .name = "loss",                                                                           \
+         .arg = "NAME",                                                                            \
+         .help = "positive: of the triple alone, as TiePin has it (default); one-vs-all: against " \
+                 "all other tails, as its models are trained",                                     \
+         .offset = offsetof(request, models.loss),                                                 \
+         .parse = kge_loss_store},                                                                 \
+        {.kind = OPT_TEXT,                                                                         \
+         .name = "label-smoothing",                                                                \
+         .arg = "X",                                                                               \
+         .help = "of --loss one-vs-all (default 0)",                                               \
+         .offset = offsetof(request, models.label_smoothing)},                                     \
+        {.kind = OPT_HEADING, .help = "Computing"},                                                \
+        {.kind = OPT_TEXT,                                                                         \
+         .name = "backend",                                                                        \
+         .arg = "NAME",                                                                            \
+         .help = "blas or ref (default: the fastest that is here)",                                \
+         .offset = offsetof(request, models.backend)},                                             \
+        {.kind = OPT_TEXT,                                                                         \
+         .name = "device",                                                                         \
+         .arg = "NAME",                                                                            \
+         .help = "cpu; cuda is taken for it, with a word about it",                                \
+         .offset = offsetof(request, models.device)},                                              \
+        {.kind = OPT_PARSE,                                                                        \
+         .name = "dtype",                                                                          \
+         .arg = "NAME",                                                                            \
+         .help = "float32 (default) or float64",                                                   \
+         .offset = offsetof(request, models.dtype),                                                \
+         .parse = kge_dtype_store},                                                                \
+        {.kind = OPT_U64,                                                                          \
+         .name = "threads",                                                                        \
+         .arg = "N",                                                                               \
+         .help = "so many (default: one a processor); the results do not depend on it",            \
+         .offset = offsetof(request, models.n_threads),                                            \
+         .min = 1,                                                                                 \
+         .max = 4096},                                                                             \
+    {                                                                                              \
+        .kind = OPT_SIZE, .name = "memory", .arg = "SIZE",                                         \
+        .help = "for the work in hand, beside the model and the results (default: from what is "   \
+                "free, at most 768 MiB)",                                                          \
+        .offset = offsetof(request, models.memory_bytes)                                           \
+    }
+
+struct kge_models {
+    struct conve **at;
+    struct tracin_checkpoint *checkpoints;
+    double *learning_rates; /* n of them if the user gave several, else one */
+    size_t n, n_learning_rates;
+    struct num_backend backend;
+    bool has_backend;
+    struct tracin_opts opts; /* all but top_k and order */
+};
+
+void kge_models_defaults(struct kge_models_ask *ask);
+/* ERR_USAGE without a checkpoint; the errors of conve_load; ERR_DATA if data's dictionaries are of other sizes. */
+MUST_CHECK int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
+                               const struct kge_data *data, const struct app *app, struct err *err);
+void kge_models_close(struct kge_models *models);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verbs of muster-kge, one file each, and what several of them say.
+ */
+#pragma once
+
+#include "opt/program.h"
+
+extern const struct cmd cmd_kge_tracin;
+extern const struct cmd cmd_kge_check;
+extern const struct cmd cmd_kge_eval;
+extern const struct cmd cmd_kge_filter;
+extern const struct cmd cmd_kge_graph;

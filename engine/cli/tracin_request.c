@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tracin_request.h"
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+
+#define NO_EFFECT(member) offsetof(struct no_effect_ask, member)
+
+/* What is there anyway, or was never more than a word. */
+static const struct {
+    const char *option, *reason;
+    size_t offset;
+    bool is_number;
+} no_effects[] = {
+    {"batch-size", "tiles are as large as --memory allows", NO_EFFECT(batch_size), true},
+    {"embedding-dim", "the checkpoint has it", NO_EFFECT(embedding_dim), true},
+    {"output-channels", "the checkpoint has them", NO_EFFECT(output_channels), true},
+    {"use-optimized-tracin", "there is one way to compute", NO_EFFECT(optimized), false},
+    {"use-vectorized-gradients", "all triples of a tile are computed together",
+     NO_EFFECT(vectorized), false},
+    {"disable-vectorized-gradients", "all triples of a tile are computed together",
+     NO_EFFECT(no_vectorized), false},
+    {"cache-test-gradients", "the test side is computed once", NO_EFFECT(cached), false},
+    {"disable-test-gradient-caching", "the test side is computed once", NO_EFFECT(no_cached),
+     false},
+    {"use-torch-compile", "there is no torch", NO_EFFECT(compiled), false},
+    {"use-gradient-checkpointing", "no gradient is kept", NO_EFFECT(checkpointed), false},
+    {"disable-memory-cleanup", "memory is bounded by --memory", NO_EFFECT(no_cleanup), false},
+    {"use-mixed-precision", "the precision is that of --dtype", NO_EFFECT(mixed_precision), false},
+    {"enable-multi-gpu", "the engine computes on processors so far, on all of them",
+     NO_EFFECT(multi_gpu), false},
+};
+
+static void no_effects_say(const struct no_effect_ask *ask, const struct app *app)
+{
+    for (size_t i = 0; i < countof(no_effects); i++) {
+        const void *field = (const char *)ask + no_effects[i].offset;
+        bool is_given =
+            no_effects[i].is_number ? *(const uint64_t *)field != 0 : *(const bool *)field;
+        if (is_given)
+            say(app, "--%s has no effect: %s", no_effects[i].option, no_effects[i].reason);
+    }
+}
+
+/* Pairs that contradict each other, or of which one says nothing without the other. */
+static int batch_check(const struct tracin_request *ask, struct err *err)
+{
+    if (!ask->test_triples)
+        return fail(err, ERR_USAGE, "--output-dir is for a batch: --test-triples FILE is needed");
+    if (ask->output || ask->csv_output || ask->per_triple)
+        return fail(err, ERR_USAGE,
+                    "with --output-dir each test triple has files of its own: leave --output, "
+                    "--csv-output and --output-per-triple out");
+    if (ask->files.test || ask->test_indices || ask->mode != MODE_TEST)
+        return fail(err, ERR_USAGE,
+                    "with --output-dir the test triples are those of --test-triples, from "
+                    "--start-index on: leave --test, --test-indices and --mode out");
+    return 0;
+}
+
+static int outputs_check(const struct tracin_request *ask, struct err *err)
+{
+    const char *only_batch = ask->test_triples    ? "--test-triples"
+                             : ask->skip_existing ? "--skip-existing"
+                             : ask->skip_tracin   ? "--skip-tracin"
+                             : ask->start_index   ? "--start-index"
+                             : ask->max_triples   ? "--max-triples"
+                                                  : NULL;
+    if (only_batch)
+        return fail(err, ERR_USAGE, "%s is for a batch: --output-dir DIR is needed", only_batch);
+    if (!ask->output)
+        return fail(err, ERR_USAGE, "--output is needed: the file for the results");
+    if (ask->mode != MODE_SELF && !ask->files.test)
+        return fail(err, ERR_USAGE, "--test is needed: the file of test triples");
+    if (ask->per_triple && ask->mode != MODE_TEST)
+        return fail(err, ERR_USAGE, "--output-per-triple goes with --mode test");
+    if (ask->test_indices && ask->mode != MODE_SINGLE)
+        return fail(err, ERR_USAGE, "--test-indices goes with --mode single");
+    if (ask->filter.n_hops == 0 && kge_filter_option(&ask->filter))
+        return fail(err, ERR_USAGE, "%s is about the proximity filter: --n-hops N is needed",
+                    kge_filter_option(&ask->filter));
+    if (ask->mode == MODE_SELF && ask->is_dry)
+        return fail(err, ERR_USAGE, "--dry-run is not for --mode self");
+    if (ask->mode == MODE_SELF && (ask->csv_output || ask->top_k || ask->filter.n_hops))
+        return fail(err, ERR_USAGE,
+                    "--mode self scores every training triple: leave --csv-output, --top-k and "
+                    "--n-hops out");
+    return 0;
+}
+
+int tracin_request_check(const struct tracin_request *ask, const struct app *app, struct err *err)
+{
+    int rc = tracin_is_batch(ask) ? batch_check(ask, err) : outputs_check(ask, err);
+    if (rc == 0)
+        rc = kge_filter_check(&ask->filter, app, err);
+    if (rc)
+        return rc;
+    no_effects_say(&ask->no_effect, app);
+    if (ask->skip_filtering)
+        say(app,
+            "--skip-filtering has no effect: the filter takes less time than reading its files");
+    return 0;
+}
+
+static int place_add(struct str text, size_t n_tests, size_t **places, size_t *n_places,
+                     struct err *err)
+{
+    uint64_t place;
+    int rc = u64_parse(str_trim(text), 0, UINT64_MAX, &place, err);
+    if (rc)
+        return wrap(err, rc, "--test-indices");
+    if (place >= n_tests)
+        return fail(err, ERR_USAGE,
+                    "--test-indices: there is no test triple %lu: there are %zu, from 0",
+                    (unsigned long)place, n_tests);
+    *places = xrealloc(*places, (*n_places + 1) * sizeof(**places));
+    (*places)[(*n_places)++] = (size_t)place;
+    return 0;
+}
+
+int tracin_places_parse(const struct tracin_request *ask, int argc, char **argv, size_t n_tests,
+                        size_t **places, size_t *n_places, struct err *err)
+{
+    struct str rest = str_of(ask->test_indices ? ask->test_indices : "0"), piece;
+    int rc = 0;
+    *places = NULL;
+    *n_places = 0;
+    while (rc == 0 && str_next(&rest, ',', &piece))
+        rc = place_add(piece, n_tests, places, n_places, err);
+    for (int i = 0; rc == 0 && i < argc; i++) /* --test-indices 0 3 7 */
+        rc = place_add(str_of(argv[i]), n_tests, places, n_places, err);
+    return rc;
+}

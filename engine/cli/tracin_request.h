@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `muster kge tracin` is asked for.
+ */
+#pragma once
+
+#include "cli/kge_data.h"
+#include "cli/kge_filter.h"
+#include "cli/kge_models.h"
+
+enum tracin_mode {
+    MODE_TEST,  /* all test triples */
+    MODE_SELF,  /* the training triples on themselves */
+    MODE_SINGLE /* test triples by their places */
+};
+
+/* Options of TiePin's programs that change nothing here. */
+struct no_effect_ask {
+    uint64_t batch_size, embedding_dim, output_channels;
+    bool optimized, vectorized, no_vectorized, cached, no_cached, compiled, checkpointed;
+    bool no_cleanup, mixed_precision, multi_gpu;
+};
+
+struct tracin_request {
+    struct kge_files files;
+    struct kge_filter_ask filter;
+    struct kge_models_ask models;
+    struct no_effect_ask no_effect;
+    enum tracin_mode mode;
+    const char *test_indices; /* more of them may be operands */
+    uint64_t max_test_triples, top_k;
+    enum tracin_order order;
+    const char *output, *csv_output;
+    bool per_triple, overwrite, is_dry, quiet;
+    /* a batch */
+    const char *test_triples, *output_dir;
+    uint64_t start_index, max_triples;
+    bool skip_existing, skip_filtering, skip_tracin;
+};
+
+static inline bool tracin_is_batch(const struct tracin_request *ask)
+{
+    return ask->output_dir != NULL;
+}
+
+/* ERR_USAGE: options that do not go together. Says which have no effect. */
+MUST_CHECK int tracin_request_check(const struct tracin_request *ask, const struct app *app,
+                                    struct err *err);
+
+/* "0,3", and the operands: places below n_tests, in the order given; *places is new. */
+MUST_CHECK int tracin_places_parse(const struct tracin_request *ask, int argc, char **argv,
+                                   size_t n_tests, size_t **places, size_t *n_places,
+                                   struct err *err);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Members of JSON objects about triples, called and ordered as TiePin's programs do.
+ */
+#pragma once
+
+#include "cli/json_out.h"
+#include "cli/kge_data.h"
+
+/* PREFIX_head, PREFIX_relation, PREFIX_tail: indices. Without a prefix the bare words. */
+void triple_json_indices(struct json_out *json, const char *prefix, struct triple triple);
+/* PREFIX_head_label …: names in the files; PREFIX_head_name …: readable ones, where some were read. */
+void triple_json_labels(struct json_out *json, const char *prefix, const struct kge_data *data,
+                        struct triple triple);
+/* "KEY": ["head", "relation", "tail"]: names in the files. */
+void triple_json_names(struct json_out *json, const char *key, const struct kge_data *data,
+                       struct triple triple);

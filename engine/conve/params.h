@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameters of ConvE by name: ours, which are those of the plain PyTorch implementation, and PyKEEN's.
+ * What is trained comes first; a model's statistics behind it receive no gradient.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "conve/shape.h"
+
+/* In the order in which the plain implementation lists them; X(ID, plain name, PyKEEN's name). */
+#define CONVE_TRAINED(X)                                                                       \
+    X(ENTITY, "entity_embeddings.weight", "entity_representations.0._embeddings.weight")       \
+    X(RELATION, "relation_embeddings.weight", "relation_representations.0._embeddings.weight") \
+    X(BN0_WEIGHT, "bn0.weight", "interaction.hr2d.0.weight")                                   \
+    X(BN0_BIAS, "bn0.bias", "interaction.hr2d.0.bias")                                         \
+    X(CONV_WEIGHT, "conv1.weight", "interaction.hr2d.2.weight")                                \
+    X(CONV_BIAS, "conv1.bias", "interaction.hr2d.2.bias")                                      \
+    X(BN1_WEIGHT, "bn1.weight", "interaction.hr2d.3.weight")                                   \
+    X(BN1_BIAS, "bn1.bias", "interaction.hr2d.3.bias")                                         \
+    X(FC_WEIGHT, "fc.weight", "interaction.hr1d.0.weight")                                     \
+    X(FC_BIAS, "fc.bias", "interaction.hr1d.0.bias")                                           \
+    X(BN2_WEIGHT, "bn2.weight", "interaction.hr1d.2.weight")                                   \
+    X(BN2_BIAS, "bn2.bias", "interaction.hr1d.2.bias")                                         \
+    X(ENTITY_BIAS, "entity_bias.weight", "entity_representations.1._embeddings.weight")
+
+#define CONVE_STATISTICS(X)                                            \
+    X(BN0_MEAN, "bn0.running_mean", "interaction.hr2d.0.running_mean") \
+    X(BN0_VAR, "bn0.running_var", "interaction.hr2d.0.running_var")    \
+    X(BN1_MEAN, "bn1.running_mean", "interaction.hr2d.3.running_mean") \
+    X(BN1_VAR, "bn1.running_var", "interaction.hr2d.3.running_var")    \
+    X(BN2_MEAN, "bn2.running_mean", "interaction.hr1d.2.running_mean") \
+    X(BN2_VAR, "bn2.running_var", "interaction.hr1d.2.running_var")
+
+enum conve_param {
+#define X(id, plain, pykeen) PARAM_##id,
+    CONVE_TRAINED(X) PARAM_N_TRAINED,
+    PARAM_LAST_TRAINED = PARAM_N_TRAINED - 1,
+    CONVE_STATISTICS(X)
+#undef X
+    PARAM_N
+};
+
+enum conve_naming {
+    NAMING_PLAIN,
+    NAMING_PYKEEN,
+    NAMING_N
+};
+
+/* A set of trained parameters: bit PARAM_x. */
+typedef uint32_t conve_params;
+#define CONVE_PARAMS_ALL ((conve_params)(1u << PARAM_N_TRAINED) - 1)
+
+enum {
+    CONVE_DIMS_MAX = 4
+};
+
+struct conve_param_dims {
+    size_t at[CONVE_DIMS_MAX], n_dims, n_elements;
+};
+
+const char *conve_param_name(enum conve_param param, enum conve_naming naming);
+/* n_elements is 0 of an entity bias that the shape does not have. */
+struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum conve_param param);
+
+/*
+ * A set by names, separated by commas: a whole name of either naming ("fc.weight"), a module ("fc", "bn2"),
+ * "embeddings" (both tables and the bias), "all". ERR_USAGE lists what there is.
+ */
+MUST_CHECK int conve_params_parse(const struct conve_shape *shape, struct str text,
+                                  conve_params *out, struct err *err);
+/* The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if there are no so many. */
+MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out,
+                                 struct err *err);
+/* Their names, separated by ", ". */
+void conve_params_format(const struct conve_shape *shape, conve_params params,
+                         enum conve_naming naming, struct buf *out);

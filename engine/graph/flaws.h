@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is wrong with a file's lines: counted by kind, with the place and the words of the first one. A
+ * flaw costs its line; a note costs nothing, but should be known.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* X(ID, is a flaw, "what such lines are") */
+#define FLAWS(X)                                                                   \
+    X(FIELDS, true, "without the right number of fields")                          \
+    X(ENTITY, true, "with an entity that is not in the dictionary")                \
+    X(RELATION, true, "with a relation that is not in the dictionary")             \
+    X(INDEX, true, "with an index that is no whole number, or that nothing has")   \
+    X(REPEATED_NAME, true, "with a name that an earlier line gives another index") \
+    X(DUPLICATE, false, "repeated from earlier (each counts)")                     \
+    X(BLANK, false, "blank")                                                       \
+    X(CRLF, false, "ended with CR LF, as on Windows")                              \
+    X(MARK, false, "begun with a byte-order mark")
+
+enum flaw {
+#define X(id, is_flaw, text) FLAW_##id,
+    FLAWS(X)
+#undef X
+    FLAW_N
+};
+
+enum {
+    FLAW_EXAMPLE_MAX = 80
+};
+
+struct flaws {
+    struct flaw_count {
+        uint64_t count, line;           /* the first one's, from 1 */
+        char example[FLAW_EXAMPLE_MAX]; /* the beginning of what was found there; may be empty */
+    } of[FLAW_N];
+};
+
+void flaw_add(struct flaws *flaws, enum flaw flaw, uint64_t line, struct str found);
+/* Lines that are lost. */
+uint64_t flaws_count(const struct flaws *flaws);
+/*
+ * 0 if no line is lost, or all that are may be (is_lenient); else ERR_DATA, which names the first of every
+ * kind.
+ */
+MUST_CHECK int flaws_check(const struct flaws *flaws, const char *path, bool is_lenient,
+                           struct err *err);
+/* Notes, and what was left out, one line each: "train.tsv: 3 lines repeated from earlier …: the first is line 12\n". */
+void flaws_format(const struct flaws *flaws, const char *path, struct buf *out);

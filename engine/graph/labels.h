@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Words for people: what entities and relations are called, beside the names that stand in the files of triples.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "graph/flaws.h"
+#include "graph/names.h"
+
+/* A text for some of the indices 0 … n-1. */
+struct labels {
+    struct buf text;
+    struct label {
+        uint64_t begin; /* in text */
+        uint32_t len;
+        bool is_there;
+    } * at;
+    size_t n;
+};
+
+#define LABELS_INIT      \
+    {                    \
+        .text = BUF_INIT \
+    }
+
+void labels_release(struct labels *labels);
+#define cleanup_labels __attribute__((cleanup(labels_release)))
+/* The text; false if there is none. labels->n is 0 where no file was read. */
+bool labels_get(const struct labels *labels, size_t index, struct str *text);
+
+/* node_name_dict: lines of `readable name<TAB>index`. Names may repeat; of two for an index the last counts. */
+MUST_CHECK int labels_read_names(struct labels *labels, const char *path, size_t n_entities,
+                                 bool is_lenient, struct flaws *flaws, struct err *err);
+
+/*
+ * edge_map.json: {"<JSON text with a member predicate>": "<name of a relation>", …}; the label is the predicate.
+ * Members whose key says no predicate, or whose value is no relation of the dictionary, are counted in *n_strangers.
+ */
+MUST_CHECK int labels_read_edge_map(struct labels *labels, const char *path,
+                                    const struct names *relations, uint64_t *n_strangers,
+                                    struct err *err);
+/* The same for a text. */
+MUST_CHECK int labels_parse_edge_map(struct labels *labels, struct str text,
+                                     const struct names *relations, uint64_t *n_strangers,
+                                     struct err *err);
+/* The member `predicate` of a text that is a JSON object with one; else false. */
+bool predicate_of(struct str text, struct buf *out);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A text file line by line, read in pieces: memory is that of its longest line, which is bounded. Lines
+ * are UTF-8; their ends (LF or CRLF) and a byte-order mark at the beginning are no part of them.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "graph/flaws.h"
+
+enum {
+    LINE_BYTES_MAX = 1 << 20,
+    FIELDS_MAX = 8
+};
+
+struct lines {
+    const char *path; /* borrowed, for messages */
+    int fd;
+    struct buf pending;
+    size_t at;       /* where the next line begins in pending */
+    uint64_t number; /* of the line that was given last, from 1 */
+    uint64_t n_crlf, first_crlf;
+    bool has_mark, is_at_end;
+};
+
+#define LINES_INIT \
+    {              \
+        .fd = -1   \
+    }
+
+/* ERR_USAGE if it cannot be opened. */
+MUST_CHECK int lines_open(struct lines *lines, const char *path, struct err *err);
+void lines_close(struct lines *lines);
+#define cleanup_lines __attribute__((cleanup(lines_close)))
+/*
+ * 1 and the next line, borrowed until the next call; 0 at the end. ERR_DATA: a line of more than
+ * LINE_BYTES_MAX, or that is no UTF-8.
+ */
+MUST_CHECK int lines_next(struct lines *lines, struct str *line, struct err *err);
+/* What was to be said about the lines as a whole: their ends, the mark. */
+void lines_notes(const struct lines *lines, struct flaws *flaws);
+
+/* Cut at tabs: how many fields there are; those beyond FIELDS_MAX are counted and not stored. */
+size_t line_fields(struct str line, struct str fields[FIELDS_MAX]);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/ranks.h"
+
+#include <math.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+
+enum {
+    QUESTIONS_AT_ONCE = 256
+};
+
+static uint32_t answer_of(enum rank_side side, struct triple triple)
+{
+    return side == SIDE_TAIL ? triple.tail : triple.head;
+}
+
+/* Entities that are better than the answer, and others that are as good. */
+struct standing {
+    uint64_t n_better, n_equal;
+};
+
+static void standing_count(struct standing *standing, float score, float answer_score)
+{
+    standing->n_better += score > answer_score;
+    standing->n_equal += score == answer_score;
+}
+
+int rank_of(const float *scores, size_t n_entities, uint32_t answer, enum rank_side side,
+            struct known_answers known, enum rank_ties ties, double *rank, struct err *err)
+{
+    float answer_score = scores[answer];
+    struct standing all = {0}, passed_over = {0};
+    bool has_nan = false;
+    for (size_t e = 0; e < n_entities; e++) {
+        has_nan |= isnan(scores[e]);
+        standing_count(&all, scores[e], answer_score);
+    }
+    if (has_nan)
+        return fail(err, ERR_DATA, "a score is not a number: the model's weights are too large");
+    standing_count(&passed_over, answer_score, answer_score);
+    for (size_t i = 0; i < known.n; i++) {
+        uint32_t other = answer_of(side, known.at[i]);
+        if (other != answer)
+            standing_count(&passed_over, scores[other], answer_score);
+    }
+    double n_equal = (double)(all.n_equal - passed_over.n_equal);
+    *rank = 1 + (double)(all.n_better - passed_over.n_better) +
+            (ties == TIES_MEAN          ? n_equal / 2
+             : ties == TIES_PESSIMISTIC ? n_equal
+                                        : 0);
+    return 0;
+}
+
+/* Sums first, means at the end. */
+static void metrics_add(struct rank_metrics *metrics, double rank)
+{
+    static const unsigned hits_at[] = RANK_HITS_AT;
+    metrics->n++;
+    metrics->mean_reciprocal += 1 / rank;
+    metrics->mean += rank;
+    for (size_t i = 0; i < RANK_N_HITS; i++)
+        metrics->hits[i] += rank <= hits_at[i];
+}
+
+static void metrics_finish(struct rank_metrics *metrics)
+{
+    if (metrics->n == 0)
+        return;
+    metrics->mean_reciprocal /= (double)metrics->n;
+    metrics->mean /= (double)metrics->n;
+    for (size_t i = 0; i < RANK_N_HITS; i++)
+        metrics->hits[i] /= (double)metrics->n;
+}
+
+static struct known_answers answers_known(const struct known *known, enum rank_side side,
+                                          struct triple question)
+{
+    if (!known)
+        return (struct known_answers){0};
+    return side == SIDE_TAIL ? known_tails(known, question.head, question.relation)
+                             : known_heads(known, question.relation, question.tail);
+}
+
+static int stretch_rank(const struct ranks_opts *opts, enum rank_side side,
+                        const struct triple *tests, size_t n, const float *scores,
+                        struct rank_metrics metrics[SIDE_N + 1], struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        double rank = 0;
+        rc = rank_of(scores + i * opts->n_entities, opts->n_entities, answer_of(side, tests[i]),
+                     side, answers_known(opts->known, side, tests[i]), opts->ties, &rank, err);
+        if (rc)
+            return wrap(err, rc, "test triple (%u, %u, %u)", tests[i].head, tests[i].relation,
+                        tests[i].tail);
+        metrics_add(&metrics[side], rank);
+        metrics_add(&metrics[SIDE_N], rank);
+    }
+    return rc;
+}
+
+int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
+              rank_score_fn *score, void *context, struct rank_metrics metrics[SIDE_N + 1],
+              struct err *err)
+{
+    size_t at_once = opts->questions_at_once > 0 ? opts->questions_at_once : QUESTIONS_AT_ONCE;
+    at_once = MIN(at_once, MAX(n_tests, 1u));
+    cleanup_free float *scores = xmalloc(at_once * opts->n_entities * sizeof(*scores));
+    int rc = 0;
+    for (size_t i = 0; i <= SIDE_N; i++)
+        metrics[i] = (struct rank_metrics){0};
+    for (enum rank_side side = SIDE_TAIL; side < (opts->tails_only ? SIDE_HEAD : SIDE_N); side++) {
+        for (size_t first = 0; rc == 0 && first < n_tests; first += at_once) {
+            size_t n = MIN(at_once, n_tests - first);
+            rc = score(context, side, tests + first, n, scores, err);
+            if (rc == 0)
+                rc = stretch_rank(opts, side, tests + first, n, scores, metrics, err);
+        }
+    }
+    for (size_t i = 0; i <= SIDE_N; i++)
+        metrics_finish(&metrics[i]);
+    return rc;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the engine computes with: a table of operations, one descriptor an operation, a table a backend.
+ * `ref` is plain loops in float32 and float64, always built, and what the others are compared with. `blas`
+ * takes the products from OpenBLAS and the convolution from vector code of its own.
+ *
+ * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no input unless it
+ * says so. An operation runs on the caller's thread alone and is a function of its descriptor, so that
+ * whoever cuts work into pieces of fixed size gets the same bits for any number of threads. NaN and infinities
+ * go through as IEEE 754 has it. Bounds: tests/unit/engine/test_backend.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum num_dtype {
+    NUM_F32,
+    NUM_F64
+};
+
+static inline size_t num_bytes(enum num_dtype dtype)
+{
+    return dtype == NUM_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* Element `index` of an array. */
+static inline void *num_at(enum num_dtype dtype, void *array, size_t index)
+{
+    return (char *)array + index * num_bytes(dtype);
+}
+
+static inline const void *num_at_const(enum num_dtype dtype, const void *array, size_t index)
+{
+    return (const char *)array + index * num_bytes(dtype);
+}
+
+/* c (m x n) = alpha op(a) op(b) + beta c; op(a) is m x k. beta 0: c is not read. */
+struct num_gemm {
+    enum num_dtype dtype;
+    bool trans_a, trans_b;
+    size_t m, n, k, lda, ldb, ldc;
+    double alpha, beta;
+    const void *a, *b;
+    void *c;
+};
+
+/*
+ * Copies rows about: pieces of a row may lie apart (`pitch`), rows are taken or put by index. For each i < n,
+ * p < pieces, j < len:
+ *   to[to_row(i) to_stride + p to_pitch + j]  =  factor[i] from[from_row(i) from_stride + p from_pitch + j]
+ * row(i) is ids[i ids_stride], or i without ids. With `add` it is added; rows met twice are added in order.
+ */
+struct num_rows {
+    enum num_dtype dtype;
+    size_t n, pieces, len;
+    const void *from;
+    size_t from_stride, from_pitch;
+    const uint32_t *from_ids;
+    void *to;
+    size_t to_stride, to_pitch;
+    const uint32_t *to_ids;
+    size_t ids_stride;
+    const void *factor; /* NULL: 1 */
+    bool add;
+};
+
+/* out[i] += a[a_row(i)] . b[b_row(i)], the rows being of `len` elements. */
+struct num_dots {
+    enum num_dtype dtype;
+    size_t n, len;
+    const void *a, *b;
+    size_t a_stride, b_stride;
+    const uint32_t *a_ids, *b_ids;
+    size_t ids_stride;
+    void *out;
+};
+
+/* y = alpha a b + beta y, element by element; y may be a or b. */
+struct num_multiply {
+    enum num_dtype dtype;
+    size_t n;
+    double alpha, beta;
+    const void *a, *b;
+    void *y;
+};
+
+/* Of softplus((1 - 2 label) score) in its general form for labels in [0, 1]:
+ * loss = softplus(score) - label score, slope = sigmoid(score) - label. Exact for large |score| too. */
+struct num_logistic {
+    enum num_dtype dtype;
+    size_t n;
+    double label, factor; /* both results times factor */
+    const void *score;
+    void *loss, *slope; /* either may be NULL; slope may be score */
+};
+
+/*
+ * One image (height x width) a sample, n_filters kernels no larger than it, stride 1, no padding:
+ *   y[f] = act(scale[f] ((weight[f] * x) + bias[f]) + shift[f]),  act = max(0, .) with relu
+ * * as in networks: correlation. bias, scale, shift may be NULL: 0, 1, 0.
+ */
+struct num_conv {
+    enum num_dtype dtype;
+    size_t n, height, width, n_filters, kernel_height, kernel_width;
+    const void *x, *weight, *bias, *scale, *shift;
+    bool relu;
+    void *y; /* n x n_filters x (height - kernel_height + 1) x (width - kernel_width + 1) */
+};
+
+/*
+ * Its gradients, where z is what scale multiplies, less the scale:
+ *   dz = dy where y > 0 (all of it where y is NULL)
+ *   d_weight[f,k] = sum over places of dz[f] x,  d_sum[f] = sum of dz[f],  dx = sum over f of scale[f] weight[f] dz[f]
+ * Both sums are of one sample and lie `stride` apart, or of all samples with stride 0. dx may be NULL. Sample i's y is
+ * row y_rows[i], or i where that is NULL.
+ */
+struct num_conv_back {
+    enum num_dtype dtype;
+    size_t n, height, width, n_filters, kernel_height, kernel_width;
+    const void *x, *weight, *scale, *y, *dy;
+    const uint32_t *y_rows;
+    void *d_weight, *d_sum, *dx;
+    size_t d_weight_stride, d_sum_stride;
+};
+
+/* Batch norm: y = act((x - mean) inv_std weight + bias) by channel; x, y: n x channels x places; y may be x. */
+struct num_norm {
+    enum num_dtype dtype;
+    size_t n, channels, places;
+    const void *x, *mean, *inv_std, *weight, *bias;
+    bool relu;
+    void *y;
+};
+
+/* Mean and biased variance of each channel; inv_std = 1 / sqrt(var + eps). */
+struct num_norm_stats {
+    enum num_dtype dtype;
+    size_t n, channels, places;
+    double eps;
+    const void *x;
+    void *mean, *var, *inv_std;
+};
+
+/*
+ * dz = dy where y > 0 (all where y is NULL); xh = (x - mean) inv_std;
+ * d_bias = sum of dz, d_weight = sum of dz xh, of one sample and stride apart, or of all samples with stride 0;
+ * dx = weight inv_std dz, or with is_batch (mean and inv_std are x's own, stride 0)
+ * weight inv_std (dz - mean of dz - xh mean of dz xh). dx may be dy, or NULL.
+ */
+struct num_norm_back {
+    enum num_dtype dtype;
+    size_t n, channels, places;
+    const void *x, *mean, *inv_std, *weight, *y, *dy;
+    bool is_batch;
+    void *d_weight, *d_bias, *dx;
+    size_t d_weight_stride, d_bias_stride;
+};
+
+/*
+ * What conv_back's sums say of a convolution with batch norm (running statistics) behind it, of each sample and filter:
+ *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,  d_weight[k] = norm_weight inv_std d_weight_sum[k],
+ *   d_norm_weight = inv_std (sum over k of weight[k] d_weight_sum[k] + (bias - mean) d_sum)
+ * The output of the convolution is linear in its weights, so the norm's weight needs no look at it. Results may be
+ * NULL, and lie `stride` apart; the sums are packed.
+ */
+struct num_conv_norm {
+    enum num_dtype dtype;
+    size_t n, n_filters, kernel;
+    const void *d_weight_sum, *d_sum, *weight, *bias, *mean, *inv_std, *norm_weight;
+    void *d_weight, *d_bias, *d_norm_weight, *d_norm_bias;
+    size_t stride;
+};
+
+/* y[i,j] += alpha a[i,j] where row_ids[i ids_stride] = col_ids[j ids_stride]; a and y are packed m x n. */
+struct num_add_where {
+    enum num_dtype dtype;
+    size_t m, n;
+    double alpha;
+    const void *a;
+    const uint32_t *row_ids, *col_ids;
+    size_t ids_stride;
+    void *y;
+};
+
+/* One that is open: operations are called as be->gemm(be, &op), by any number of threads. */
+struct num_backend {
+    const char *name;
+    char description[96]; /* what it stands on: "OpenBLAS 0.3.21 ..." */
+    void *library;        /* its own */
+    void (*gemm)(const struct num_backend *be, const struct num_gemm *op);
+    void (*rows)(const struct num_backend *be, const struct num_rows *op);
+    void (*dots)(const struct num_backend *be, const struct num_dots *op);
+    void (*multiply)(const struct num_backend *be, const struct num_multiply *op);
+    void (*logistic)(const struct num_backend *be, const struct num_logistic *op);
+    void (*conv)(const struct num_backend *be, const struct num_conv *op);
+    void (*conv_back)(const struct num_backend *be, const struct num_conv_back *op);
+    void (*conv_norm)(const struct num_backend *be, const struct num_conv_norm *op);
+    void (*add_where)(const struct num_backend *be, const struct num_add_where *op);
+    void (*norm)(const struct num_backend *be, const struct num_norm *op);
+    void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
+    void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
+};
+
+/* The fastest first, ref last. */
+#define NUM_BACKENDS(X) X(blas) X(ref)
+
+/*
+ * By name; NULL: the fastest that works here. ERR_USAGE: no such backend; ERR_UNAVAILABLE: its library is not here.
+ * Not while other threads read the environment.
+ */
+MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
+void num_close(struct num_backend *be);

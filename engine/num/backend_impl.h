@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "num/backend.h"
+
+#define X(name) MUST_CHECK int num_open_##name(struct num_backend *be, struct err *err);
+NUM_BACKENDS(X)
+#undef X

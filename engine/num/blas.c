@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products by OpenBLAS, found when the program runs: without it there is ref. It is loaded here and not by
+ * the linker, because it picks its kernels while it is loaded, by a list of the processors that it knew when it
+ * was made, and for newer ones takes those of 2004: version 0.3.21 calls a Xeon of 2023 a "Prescott" and
+ * reaches 20 GFLOP/s of 110. So it is told what the processor has (OPENBLAS_CORETYPE), unless the user did.
+ * It also gets one thread: callers cut the work themselves.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/xalloc.h"
+#include "num/backend_impl.h"
+#include "num/conv_fast.h"
+
+/* Of cblas.h, which is not needed to build. */
+enum {
+    CBLAS_ROW_MAJOR = 101,
+    CBLAS_NO_TRANS = 111,
+    CBLAS_TRANS = 112
+};
+
+typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                      int ldc);
+typedef void dgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, double alpha,
+                      const double *a, int lda, const double *b, int ldb, double beta, double *c,
+                      int ldc);
+
+struct blas {
+    void *handle;
+    sgemm_fn *sgemm;
+    dgemm_fn *dgemm;
+    const struct conv_fast *conv;
+    struct num_backend ref; /* for the rest */
+};
+
+static int transposed(bool trans)
+{
+    return trans ? CBLAS_TRANS : CBLAS_NO_TRANS;
+}
+
+static void blas_gemm(const struct num_backend *be, const struct num_gemm *op)
+{
+    const struct blas *blas = be->library;
+    size_t sizes[] = {op->m, op->n, op->k, op->lda, op->ldb, op->ldc};
+    for (size_t i = 0; i < countof(sizes); i++)
+        if (sizes[i] > INT_MAX || (sizes[i] == 0 && i < 3)) {
+            blas->ref.gemm(&blas->ref, op);
+            return;
+        }
+    int trans_a = transposed(op->trans_a), trans_b = transposed(op->trans_b);
+    int m = (int)op->m, n = (int)op->n, k = (int)op->k;
+    int lda = (int)op->lda, ldb = (int)op->ldb, ldc = (int)op->ldc;
+    if (op->dtype == NUM_F64)
+        blas->dgemm(CBLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, op->alpha, op->a, lda, op->b, ldb,
+                    op->beta, op->c, ldc);
+    else
+        blas->sgemm(CBLAS_ROW_MAJOR, trans_a, trans_b, m, n, k, (float)op->alpha, op->a, lda, op->b,
+                    ldb, (float)op->beta, op->c, ldc);
+}
+
+static bool conv_fits(enum num_dtype dtype, size_t image, size_t kernel, size_t n_filters)
+{
+    return dtype == NUM_F32 && image <= CONV_FAST_IMAGE_MAX && kernel <= CONV_FAST_KERNEL_MAX &&
+           n_filters <= CONV_FAST_FILTERS_MAX;
+}
+
+static void blas_conv(const struct num_backend *be, const struct num_conv *op)
+{
+    const struct blas *blas = be->library;
+    if (conv_fits(op->dtype, op->height * op->width, op->kernel_height * op->kernel_width,
+                  op->n_filters))
+        blas->conv->conv(op);
+    else
+        blas->ref.conv(&blas->ref, op);
+}
+
+static void blas_conv_back(const struct num_backend *be, const struct num_conv_back *op)
+{
+    const struct blas *blas = be->library;
+    if (conv_fits(op->dtype, op->height * op->width, op->kernel_height * op->kernel_width,
+                  op->n_filters))
+        blas->conv->conv_back(op);
+    else
+        blas->ref.conv_back(&blas->ref, op);
+}
+
+/* For as long as the library is loaded. What the user has set stands. */
+struct lent_env {
+    const char *name, *value;
+    bool is_ours;
+};
+
+static const char *core_type(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        return "SkylakeX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return "Haswell";
+#endif
+    return NULL;
+}
+
+static void *library_load(void)
+{
+    struct lent_env lent[] = {{.name = "OPENBLAS_CORETYPE", .value = core_type()},
+                              {.name = "OPENBLAS_NUM_THREADS", .value = "1"}};
+    for (size_t i = 0; i < countof(lent); i++)
+        if (lent[i].value && !getenv(lent[i].name))
+            lent[i].is_ours = setenv(lent[i].name, lent[i].value, 0) == 0;
+    void *handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < countof(lent); i++)
+        if (lent[i].is_ours)
+            unsetenv(lent[i].name);
+    return handle;
+}
+
+int num_open_blas(struct num_backend *be, struct err *err)
+{
+    struct blas blas = {.handle = library_load(), .conv = conv_fast_choose()};
+    if (!blas.handle)
+        return fail(err, ERR_UNAVAILABLE,
+                    "OpenBLAS is not here (%s); apt-get install libopenblas0-pthread", dlerror());
+    void (*set_threads)(int) = (void (*)(int))dlsym(blas.handle, "openblas_set_num_threads");
+    char *(*config)(void) = (char *(*)(void))dlsym(blas.handle, "openblas_get_config");
+    blas.sgemm = (sgemm_fn *)dlsym(blas.handle, "cblas_sgemm");
+    blas.dgemm = (dgemm_fn *)dlsym(blas.handle, "cblas_dgemm");
+    if (!set_threads || !config || !blas.sgemm || !blas.dgemm) {
+        dlclose(blas.handle);
+        return fail(err, ERR_UNAVAILABLE,
+                    "libopenblas.so.0 lacks cblas_sgemm, cblas_dgemm or openblas_set_num_threads");
+    }
+    set_threads(1);
+    int rc = num_open_ref(&blas.ref, err);
+    *be = blas.ref;
+    be->name = "blas";
+    snprintf(be->description, sizeof(be->description), "%s", config());
+    be->gemm = blas_gemm;
+    be->conv = blas_conv;
+    be->conv_back = blas_conv_back;
+    be->library = xmalloc(sizeof(blas));
+    memcpy(be->library, &blas, sizeof(blas));
+    return rc;
+}

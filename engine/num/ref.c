@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plain loops, for both types.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "num/backend_impl.h"
+
+#define REAL         float
+#define KERNEL(name) name##_f32
+#include "num/ref_kernels.h"
+#undef REAL
+#undef KERNEL
+#define REAL         double
+#define KERNEL(name) name##_f64
+#include "num/ref_kernels.h"
+
+#define BY_DTYPE(name)                                                                \
+    static void ref_##name(const struct num_backend *be, const struct num_##name *op) \
+    {                                                                                 \
+        (void)be;                                                                     \
+        if (op->dtype == NUM_F64)                                                     \
+            name##_f64(op);                                                           \
+        else                                                                          \
+            name##_f32(op);                                                           \
+    }
+
+BY_DTYPE(gemm)
+BY_DTYPE(rows)
+BY_DTYPE(dots)
+BY_DTYPE(multiply)
+BY_DTYPE(logistic)
+BY_DTYPE(conv)
+BY_DTYPE(conv_back)
+BY_DTYPE(conv_norm)
+BY_DTYPE(add_where)
+BY_DTYPE(norm)
+BY_DTYPE(norm_stats)
+BY_DTYPE(norm_back)
+
+int num_open_ref(struct num_backend *be, struct err *err)
+{
+    (void)err;
+    *be = (struct num_backend){
+        .name = "ref",
+        .description = "plain loops",
+        .gemm = ref_gemm,
+        .rows = ref_rows,
+        .dots = ref_dots,
+        .multiply = ref_multiply,
+        .logistic = ref_logistic,
+        .conv = ref_conv,
+        .conv_back = ref_conv_back,
+        .conv_norm = ref_conv_norm,
+        .add_where = ref_add_where,
+        .norm = ref_norm,
+        .norm_stats = ref_norm_stats,
+        .norm_back = ref_norm_back,
+    };
+    return 0;
+}

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tracin/factor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/xalloc.h"
+#include "conve/pass.h"
+
+enum {
+    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t)
+};
+
+/* ---- what is needed ---- */
+
+static bool is_small(unsigned param)
+{
+    return param != PARAM_ENTITY && param != PARAM_RELATION && param != PARAM_ENTITY_BIAS &&
+           param != PARAM_FC_WEIGHT;
+}
+
+void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
+                      const struct tracin_opts *opts)
+{
+    conve_params params = opts->params ? opts->params : CONVE_PARAMS_ALL;
+    const conve_params shallow = 1u << PARAM_FC_WEIGHT | 1u << PARAM_FC_BIAS |
+                                 1u << PARAM_BN2_WEIGHT | 1u << PARAM_BN2_BIAS |
+                                 1u << PARAM_ENTITY_BIAS;
+    *plan = (struct factor_plan){
+        .shape = *shape,
+        .dtype = opts->dtype,
+        .has_fc_weight = params & 1u << PARAM_FC_WEIGHT,
+        .has_entity = params & 1u << PARAM_ENTITY,
+        .has_relation = params & 1u << PARAM_RELATION,
+        .has_bias = shape->has_entity_bias && params & 1u << PARAM_ENTITY_BIAS,
+        .is_deep = params & ~shallow,
+        .is_all = opts->loss == TRACIN_ONE_VS_ALL,
+        .label_smoothing = opts->label_smoothing,
+    };
+    for (unsigned param = 0; param < PARAM_N_TRAINED; param++) {
+        plan->small_at[param] = SIZE_MAX;
+        if (!is_small(param) || !(params & 1u << param))
+            continue;
+        plan->small_at[param] = plan->n_small;
+        plan->n_small += conve_param_dims(shape, (enum conve_param)param).n_elements;
+    }
+}
+
+/* ---- room ---- */
+
+struct room {
+    void **at;
+    size_t size; /* elements a triple; 0: not needed */
+};
+
+enum {
+    ROOMS_MAX = 12
+};
+
+static size_t factors_rooms(struct factors *f, const struct factor_plan *plan,
+                            struct room rooms[ROOMS_MAX])
+{
+    size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
+    const struct room all[] = {
+        {&f->du, dim},
+        {&f->features, conve_n_features(&plan->shape)},
+        {&f->small, plan->n_small},
+        {&f->head, plan->has_entity ? dim : 0},
+        {&f->relation, plan->has_relation ? dim : 0},
+        {&f->slope, 1},
+        {&f->tail, plan->has_entity && !plan->is_all ? dim : 0},
+        {&f->slopes, plan->is_all ? n_entities : 0},
+        {&f->x, plan->is_all ? dim : 0},
+    };
+    memcpy(rooms, all, sizeof(all));
+    return countof(all);
+}
+
+static size_t scratch_rooms(struct factor_scratch *s, const struct factor_plan *plan,
+                            struct room rooms[ROOMS_MAX])
+{
+    size_t dim = conve_dim(&plan->shape), image = conve_image_size(&plan->shape);
+    size_t filters = plan->shape.n_filters, deep = plan->is_deep;
+    const struct room all[] = {
+        {&s->image, image},
+        {&s->normed, image},
+        {&s->u, dim},
+        {&s->x, dim},
+        {&s->d, dim},
+        {&s->d_features, deep * conve_n_features(&plan->shape)},
+        {&s->d_image, deep * image},
+        {&s->sums, deep * filters * conve_kernel_size(&plan->shape)},
+        {&s->d_sum, deep * filters},
+        {&s->unused, MAX(dim, (size_t)1)},
+        {&s->scale, filters},
+        {&s->shift, filters},
+    };
+    memcpy(rooms, all, sizeof(all));
+    return countof(all);
+}
+
+static size_t rooms_bytes(const struct factor_plan *plan, const struct room *rooms, size_t n_rooms,
+                          size_t n)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n_rooms; i++)
+        bytes += rooms[i].size * n * num_bytes(plan->dtype);
+    return bytes;
+}
+
+static void rooms_make(const struct factor_plan *plan, const struct room *rooms, size_t n_rooms,
+                       size_t n)
+{
+    for (size_t i = 0; i < n_rooms; i++)
+        *rooms[i].at = rooms[i].size ? xmalloc(rooms[i].size * n * num_bytes(plan->dtype)) : NULL;
+}
+
+size_t factors_bytes(const struct factor_plan *plan, size_t n)
+{
+    struct factors factors;
+    struct room rooms[ROOMS_MAX];
+    return rooms_bytes(plan, rooms, factors_rooms(&factors, plan, rooms), n);
+}
+
+size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n)
+{
+    struct factor_scratch scratch;
+    struct room rooms[ROOMS_MAX];
+    return rooms_bytes(plan, rooms, scratch_rooms(&scratch, plan, rooms), n);
+}
+
+void factors_init(struct factors *factors, const struct factor_plan *plan, size_t n_max)
+{
+    struct room rooms[ROOMS_MAX];
+    *factors = (struct factors){.features_row = xcalloc(n_max, sizeof(uint32_t))};
+    rooms_make(plan, rooms, factors_rooms(factors, plan, rooms), n_max);
+}
+
+void factors_release(struct factors *f)
+{
+    void *arrays[] = {f->du,    f->features, f->small,  f->head, f->relation,
+                      f->slope, f->tail,     f->slopes, f->x,    f->features_row};
+    for (size_t i = 0; i < countof(arrays); i++)
+        free(arrays[i]);
+    *f = (struct factors){0};
+}
+
+void factor_scratch_init(struct factor_scratch *scratch, const struct factor_plan *plan,
+                         size_t n_max)
+{
+    struct room rooms[ROOMS_MAX];
+    *scratch = (struct factor_scratch){0};
+    rooms_make(plan, rooms, scratch_rooms(scratch, plan, rooms), n_max);
+}
+
+void factor_scratch_release(struct factor_scratch *s)
+{
+    void *arrays[] = {s->image,   s->normed, s->u,     s->x,      s->d,     s->d_features,
+                      s->d_image, s->sums,   s->d_sum, s->unused, s->scale, s->shift};
+    for (size_t i = 0; i < countof(arrays); i++)
+        free(arrays[i]);
+    *s = (struct factor_scratch){0};
+}
+
+/* ---- computing ---- */
+
+struct job {
+    const struct num_backend *be;
+    const struct factor_plan *plan;
+    const struct conve_weights *weights;
+    struct factor_scratch *scratch;
+    const struct triple *triples;
+    size_t n, first; /* row in factors */
+    struct factors *factors;
+    const uint32_t *features_row; /* of each triple, counted from the job's first */
+};
+
+/* From the first row of the job. */
+static void *rows_at(const struct job *job, void *array, size_t width)
+{
+    return array ? num_at(job->plan->dtype, array, job->first * width) : NULL;
+}
+
+/* Where gradients of a small parameter go. What nobody asked for goes to scratch, where it must go somewhere. */
+static void *small_at(const struct job *job, enum conve_param param)
+{
+    size_t at = job->plan->small_at[param];
+    return at == SIZE_MAX ? NULL
+                          : num_at(job->plan->dtype, job->factors->small,
+                                   job->first * job->plan->n_small + at);
+}
+
+static void norm_forward(const struct job *job, enum conve_norm which, const void *x, bool relu,
+                         void *y)
+{
+    const struct conve_weights *w = job->weights;
+    struct conve_norm_params params = conve_norm_params(&w->shape, which);
+    job->be->norm(job->be, &(struct num_norm){
+                               .dtype = w->dtype,
+                               .n = job->n,
+                               .channels = params.channels,
+                               .places = params.places,
+                               .x = x,
+                               .mean = w->at[params.mean],
+                               .inv_std = w->inv_std[which],
+                               .weight = w->at[params.weight],
+                               .bias = w->at[params.bias],
+                               .relu = relu,
+                               .y = y,
+                           });
+}
+
+/* Each sample's own gradients of weight and bias; d becomes that of x. */
+static void norm_backward(const struct job *job, enum conve_norm which, const void *x,
+                          const void *y, void *d)
+{
+    const struct conve_weights *w = job->weights;
+    struct conve_norm_params params = conve_norm_params(&w->shape, which);
+    void *d_weight = small_at(job, params.weight), *d_bias = small_at(job, params.bias);
+    job->be->norm_back(job->be,
+                       &(struct num_norm_back){
+                           .dtype = w->dtype,
+                           .n = job->n,
+                           .channels = params.channels,
+                           .places = params.places,
+                           .x = x,
+                           .mean = w->at[params.mean],
+                           .inv_std = w->inv_std[which],
+                           .weight = w->at[params.weight],
+                           .y = y,
+                           .dy = d,
+                           .d_weight = d_weight ? d_weight : job->scratch->unused,
+                           .d_bias = d_bias ? d_bias : job->scratch->unused,
+                           .dx = d,
+                           .d_weight_stride = d_weight ? job->plan->n_small : params.channels,
+                           .d_bias_stride = d_bias ? job->plan->n_small : params.channels,
+                       });
+}
+
+/* bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift = bias - mean scale. */
+static void bn1_fold(const struct job *job)
+{
+    const struct conve_weights *w = job->weights;
+    size_t filters = w->shape.n_filters;
+    struct num_multiply op = {
+        w->dtype, filters, 1, 0, w->at[PARAM_BN1_WEIGHT], w->inv_std[NORM_BN1]};
+    op.y = job->scratch->scale;
+    job->be->multiply(job->be, &op);
+    memcpy(job->scratch->shift, w->at[PARAM_BN1_BIAS], filters * num_bytes(w->dtype));
+    job->be->multiply(job->be,
+                      &(struct num_multiply){w->dtype, filters, -1, 1, w->at[PARAM_BN1_MEAN],
+                                             job->scratch->scale, job->scratch->shift});
+}
+
+static void features_compute(const struct job *job)
+{
+    const struct conve_weights *w = job->weights;
+    const struct conve_shape *shape = &w->shape;
+    struct factor_scratch *s = job->scratch;
+    conve_image_gather(job->be, w, job->triples, job->n, s->image);
+    norm_forward(job, NORM_BN0, s->image, false, s->normed);
+    bn1_fold(job);
+    job->be->conv(job->be, &(struct num_conv){
+                               .dtype = w->dtype,
+                               .n = job->n,
+                               .height = conve_image_height(shape),
+                               .width = conve_image_width(shape),
+                               .n_filters = shape->n_filters,
+                               .kernel_height = shape->kernel_height,
+                               .kernel_width = shape->kernel_width,
+                               .x = s->normed,
+                               .weight = w->at[PARAM_CONV_WEIGHT],
+                               .bias = w->at[PARAM_CONV_BIAS],
+                               .scale = s->scale,
+                               .shift = s->shift,
+                               .relu = true,
+                               .y = rows_at(job, job->factors->features, conve_n_features(shape)),
+                           });
+}
+
+static void x_compute(const struct job *job)
+{
+    const struct conve_weights *w = job->weights;
+    size_t dim = conve_dim(&w->shape), n_features = conve_n_features(&w->shape);
+    job->be->rows(job->be, &(struct num_rows){
+                               .dtype = w->dtype,
+                               .n = job->n,
+                               .pieces = 1,
+                               .len = dim,
+                               .from = w->at[PARAM_FC_BIAS],
+                               .to = job->scratch->u,
+                               .to_stride = dim,
+                           });
+    job->be->gemm(job->be, &(struct num_gemm){
+                               .dtype = w->dtype,
+                               .trans_b = true,
+                               .m = job->n,
+                               .n = dim,
+                               .k = n_features,
+                               .lda = n_features,
+                               .ldb = n_features,
+                               .ldc = dim,
+                               .alpha = 1,
+                               .beta = 1,
+                               .a = rows_at(job, job->factors->features, n_features),
+                               .b = w->at[PARAM_FC_WEIGHT],
+                               .c = job->scratch->u,
+                           });
+    norm_forward(job, NORM_BN2, job->scratch->u, true, job->scratch->x);
+}
+
+/* d = gradient at x. */
+static void loss_of_tail(const struct job *job, struct conve_pass *pass)
+{
+    const struct factor_plan *plan = job->plan;
+    size_t dim = conve_dim(&plan->shape);
+    void *slope = rows_at(job, job->factors->slope, 1);
+    conve_scores(pass, false, slope);
+    job->be->logistic(job->be,
+                      &(struct num_logistic){plan->dtype, job->n, 1, 1, slope, .slope = slope});
+    struct num_rows op = {
+        .dtype = plan->dtype,
+        .n = job->n,
+        .pieces = 1,
+        .len = dim,
+        .from = job->weights->at[PARAM_ENTITY],
+        .from_stride = dim,
+        .from_ids = &job->triples->tail,
+        .ids_stride = TRIPLE_IDS,
+        .factor = slope,
+        .to = job->scratch->d,
+        .to_stride = dim,
+    };
+    job->be->rows(job->be, &op);
+    if (!job->factors->tail)
+        return;
+    op.from = job->scratch->x;
+    op.from_ids = NULL;
+    op.to = rows_at(job, job->factors->tail, dim);
+    job->be->rows(job->be, &op);
+}
+
+/*
+ * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation trains. The tail's slope
+ * is computed by itself: as the other's less 1 it would lose its digits.
+ */
+static void loss_of_all(const struct job *job, struct conve_pass *pass)
+{
+    const struct factor_plan *plan = job->plan;
+    size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
+    void *slopes = rows_at(job, job->factors->slopes, n_entities);
+    double factor = 1 / (double)n_entities, label = plan->label_smoothing * factor;
+    conve_scores(pass, true, slopes);
+    for (size_t i = 0; i < job->n; i++) {
+        void *row = num_at(plan->dtype, slopes, i * n_entities);
+        void *own = num_at(plan->dtype, row, job->triples[i].tail);
+        double kept; /* room for either type */
+        job->be->logistic(job->be,
+                          &(struct num_logistic){plan->dtype, 1, label + 1 - plan->label_smoothing,
+                                                 factor, own, .slope = &kept});
+        job->be->logistic(job->be, &(struct num_logistic){plan->dtype, n_entities, label, factor,
+                                                          row, .slope = row});
+        memcpy(own, &kept, num_bytes(plan->dtype));
+    }
+    memcpy(rows_at(job, job->factors->x, dim), job->scratch->x,
+           job->n * dim * num_bytes(plan->dtype));
+    job->be->gemm(job->be, &(struct num_gemm){
+                               .dtype = plan->dtype,
+                               .m = job->n,
+                               .n = dim,
+                               .k = n_entities,
+                               .lda = n_entities,
+                               .ldb = dim,
+                               .ldc = dim,
+                               .alpha = 1,
+                               .a = slopes,
+                               .b = job->weights->at[PARAM_ENTITY],
+                               .c = job->scratch->d,
+                           });
+}
+
+static void du_keep(const struct job *job)
+{
+    size_t dim = conve_dim(&job->plan->shape);
+    size_t bytes = job->n * dim * num_bytes(job->plan->dtype);
+    memcpy(rows_at(job, job->factors->du, dim), job->scratch->d, bytes);
+    void *fc_bias = small_at(job, PARAM_FC_BIAS);
+    if (fc_bias)
+        job->be->rows(job->be, &(struct num_rows){
+                                   .dtype = job->plan->dtype,
+                                   .n = job->n,
+                                   .pieces = 1,
+                                   .len = dim,
+                                   .from = job->scratch->d,
+                                   .from_stride = dim,
+                                   .to = fc_bias,
+                                   .to_stride = job->plan->n_small,
+                               });
+}
+
+/* Through fc and the convolution, down to the rows of head and relation. */
+static void convolution_back(const struct job *job)
+{
+    const struct conve_weights *w = job->weights;
+    const struct conve_shape *shape = &w->shape;
+    struct factor_scratch *s = job->scratch;
+    size_t kernel = conve_kernel_size(shape), filters = shape->n_filters;
+    job->be->conv_back(job->be,
+                       &(struct num_conv_back){
+                           .dtype = w->dtype,
+                           .n = job->n,
+                           .height = conve_image_height(shape),
+                           .width = conve_image_width(shape),
+                           .n_filters = filters,
+                           .kernel_height = shape->kernel_height,
+                           .kernel_width = shape->kernel_width,
+                           .x = s->normed,
+                           .weight = w->at[PARAM_CONV_WEIGHT],
+                           .scale = s->scale,
+                           .y = rows_at(job, job->factors->features, conve_n_features(shape)),
+                           .y_rows = job->features_row,
+                           .dy = s->d_features,
+                           .d_weight = s->sums,
+                           .d_sum = s->d_sum,
+                           .dx = s->d_image,
+                           .d_weight_stride = filters * kernel,
+                           .d_sum_stride = filters,
+                       });
+    job->be->conv_norm(job->be, &(struct num_conv_norm){
+                                    .dtype = w->dtype,
+                                    .n = job->n,
+                                    .n_filters = filters,
+                                    .kernel = kernel,
+                                    .d_weight_sum = s->sums,
+                                    .d_sum = s->d_sum,
+                                    .weight = w->at[PARAM_CONV_WEIGHT],
+                                    .bias = w->at[PARAM_CONV_BIAS],
+                                    .mean = w->at[PARAM_BN1_MEAN],
+                                    .inv_std = w->inv_std[NORM_BN1],
+                                    .norm_weight = w->at[PARAM_BN1_WEIGHT],
+                                    .d_weight = small_at(job, PARAM_CONV_WEIGHT),
+                                    .d_bias = small_at(job, PARAM_CONV_BIAS),
+                                    .d_norm_weight = small_at(job, PARAM_BN1_WEIGHT),
+                                    .d_norm_bias = small_at(job, PARAM_BN1_BIAS),
+                                    .stride = job->plan->n_small,
+                                });
+}
+
+static void deep_back(const struct job *job)
+{
+    const struct conve_weights *w = job->weights;
+    struct factor_scratch *s = job->scratch;
+    size_t dim = conve_dim(&w->shape), n_features = conve_n_features(&w->shape);
+    job->be->gemm(job->be, &(struct num_gemm){
+                               .dtype = w->dtype,
+                               .m = job->n,
+                               .n = n_features,
+                               .k = dim,
+                               .lda = dim,
+                               .ldb = n_features,
+                               .ldc = n_features,
+                               .alpha = 1,
+                               .a = s->d,
+                               .b = w->at[PARAM_FC_WEIGHT],
+                               .c = s->d_features,
+                           });
+    convolution_back(job);
+    norm_backward(job, NORM_BN0, s->image, NULL, s->d_image);
+    if (job->factors->head)
+        conve_image_half(job->be, w, HALF_HEAD, s->d_image, job->n, NULL,
+                         rows_at(job, job->factors->head, dim));
+    if (job->factors->relation)
+        conve_image_half(job->be, w, HALF_RELATION, s->d_image, job->n, NULL,
+                         rows_at(job, job->factors->relation, dim));
+}
+
+/* ---- what is shared ---- */
+
+/* The first triple of each head and relation; its number of rows. */
+static size_t rows_share(const struct triple *triples, size_t n, struct triple *firsts,
+                         uint32_t *features_row)
+{
+    size_t n_rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct triple *last = n_rows ? &firsts[n_rows - 1] : NULL;
+        if (!last || last->head != triples[i].head || last->relation != triples[i].relation)
+            firsts[n_rows++] = triples[i];
+        features_row[i] = (uint32_t)(n_rows - 1);
+    }
+    return n_rows;
+}
+
+/* From a row each to a row a triple, in place: rows only move down. */
+static void rows_spread(const struct job *job, void *at, size_t width)
+{
+    size_t bytes = width * num_bytes(job->plan->dtype);
+    for (size_t i = job->n; i > 0; i--)
+        if (job->features_row[i - 1] != i - 1)
+            memcpy((char *)at + (i - 1) * bytes, (char *)at + job->features_row[i - 1] * bytes,
+                   bytes);
+}
+
+/* Everything up to x, once for each head and relation. */
+static void x_compute_shared(const struct job *job, const struct triple *firsts, size_t n_rows)
+{
+    struct job once = *job;
+    size_t dim = conve_dim(&job->plan->shape), image = conve_image_size(&job->plan->shape);
+    once.triples = firsts;
+    once.n = n_rows;
+    features_compute(&once);
+    x_compute(&once);
+    rows_spread(job, job->scratch->image, image);
+    rows_spread(job, job->scratch->normed, image);
+    rows_spread(job, job->scratch->u, dim);
+    rows_spread(job, job->scratch->x, dim);
+}
+
+/* From x on each triple is by itself. */
+static void gradients_compute(const struct job *job)
+{
+    /* What scores are made of, as a pass has it. */
+    struct conve_pass pass = {.be = job->be,
+                              .weights = job->weights,
+                              .triples = job->triples,
+                              .n = job->n,
+                              .x = job->scratch->x};
+    if (job->plan->is_all)
+        loss_of_all(job, &pass);
+    else
+        loss_of_tail(job, &pass);
+    norm_backward(job, NORM_BN2, job->scratch->u, job->scratch->x, job->scratch->d);
+    du_keep(job);
+    if (job->plan->is_deep)
+        deep_back(job);
+}
+
+void factors_compute(const struct num_backend *be, const struct factor_plan *plan,
+                     const struct conve_weights *weights, struct factor_scratch *scratch,
+                     struct factors *factors, size_t at, size_t n)
+{
+    struct job job = {be, plan, weights, scratch, factors->triples + at, n, at, factors, NULL};
+    for (size_t i = at; i < at + n; i++)
+        factors->features_row[i] = (uint32_t)i;
+    features_compute(&job);
+    x_compute(&job);
+    gradients_compute(&job);
+}
+
+void factors_compute_shared(const struct num_backend *be, const struct factor_plan *plan,
+                            const struct conve_weights *weights, struct factor_scratch *scratch,
+                            struct factors *factors)
+{
+    size_t n = factors->n;
+    struct triple *firsts = xmalloc(n * sizeof(*firsts));
+    struct job job = {
+        be, plan, weights, scratch, factors->triples, n, 0, factors, factors->features_row};
+    factors->n_features = rows_share(job.triples, n, firsts, factors->features_row);
+    x_compute_shared(&job, firsts, factors->n_features);
+    gradients_compute(&job);
+    free(firsts);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "opt/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/console_text.h"
+#include "base/suggest.h"
+#include "base/xalloc.h"
+#include "version.h"
+
+char *program_typed(const struct program *program)
+{
+    return program->family ? xasprintf("muster %s", program->family) : xstrdup("muster");
+}
+
+static const struct cmd *verb_find(const struct program *program, const char *name)
+{
+    for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++)
+        if (strcmp((*cmd)->name, name) == 0)
+            return *cmd;
+    return NULL;
+}
+
+static void usage_print(const struct program *program, FILE *to)
+{
+    cleanup_free char *typed = program_typed(program);
+    fprintf(to, "usage: %s VERB [OPTION]...\n\n%s\n", typed, program->about);
+    for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++)
+        if (!(*cmd)->is_hidden)
+            fprintf(to, "  %-10s %s\n", (*cmd)->name, (*cmd)->summary);
+    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+        fprintf(to, "  %-10s %s\n", verb->name, verb->summary);
+    fprintf(to,
+            "\n  %s VERB --help   options and examples\n"
+            "  %s --version\n\n"
+            "See muster%s%s(1).\n",
+            typed, typed, program->family ? "-" : "", program->family ? program->family : "");
+}
+
+static int unknown_verb(const struct program *program, const char *name)
+{
+    cleanup_free char *typed = program_typed(program);
+    const char *names[64];
+    size_t n_names = 0;
+    for (const struct cmd *const *cmd = program->verbs; *cmd && n_names < countof(names); cmd++)
+        if (!(*cmd)->is_hidden)
+            names[n_names++] = (*cmd)->name;
+    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+        if (n_names < countof(names))
+            names[n_names++] = verb->name;
+    const char *near = suggest(name, names, n_names);
+    if (near)
+        fprintf(stderr, "%s: unknown verb '%s' (did you mean '%s'?)\n", typed, name, near);
+    else
+        fprintf(stderr, "%s: unknown verb '%s'; see %s --help\n", typed, name, typed);
+    return 2;
+}
+
+static bool wants_color(void)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
+}
+
+static bool wants_help(const struct cmd *cmd, int argc, char **argv)
+{
+    for (int i = 1; i < argc && !(cmd->keeps_dashdash && strcmp(argv[i], "--") == 0); i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+/* The sentence of a failure, and its exit status. */
+static int failure_print(const struct program *program, const char *verb, const struct err *err,
+                         int rc)
+{
+    cleanup_free char *typed = program_typed(program);
+    cleanup_buf struct buf text = BUF_INIT; /* there may be words of the data in it */
+    console_text_add(&text, str_of(err->text), false);
+    if (program->family)
+        fprintf(stderr, "%s %s: %s\n", typed, verb, buf_text(&text));
+    else
+        fprintf(stderr, "%s: %s: %s\n", typed, verb, buf_text(&text));
+    return err_exit_status(rc);
+}
+
+static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **argv)
+{
+    if (wants_help(cmd, argc, argv)) {
+        cleanup_buf struct buf help = BUF_INIT;
+        cmd_help(cmd, &help);
+        fputs(buf_text(&help), stdout);
+        return 0;
+    }
+    cleanup_free void *request = xcalloc(1, cmd->request_size + 1);
+    struct err err = {0};
+    int n_operands;
+    char **operands, **command;
+    int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
+    if (cmd->keeps_dashdash) /* it runs a command: what is done is kept */
+        xalloc_cure("; a run can be resumed (muster resume)");
+    if (rc == 0)
+        rc = cmd->run(app, request, n_operands, operands, command, &err);
+    cmd_release(cmd, request);
+    return rc >= 0 ? rc : failure_print(app->program, cmd->name, &err, rc);
+}
+
+static int outer_run(const struct app *app, char **argv)
+{
+    struct err err = {0};
+    int rc = app->program->run_outer ? app->program->run_outer(app, argv, &err) : 0;
+    return rc ? failure_print(app->program, argv[0], &err, rc)
+              : unknown_verb(app->program, argv[0]);
+}
+
+static char *self_path_new(const char *argv0)
+{
+    char path[4096];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    return len > 0 ? xstrndup(path, (size_t)len) : xstrdup(argv0);
+}
+
+/*
+ * A standard descriptor that the caller closed would become the number of some file of ours, and what
+ * is meant for the user would be written into it. So it is taken by one that fails as a closed one
+ * does: nothing can be read from the first, nothing be written to the others.
+ */
+static void standard_fds_fill(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            exit(1); /* without /dev/null, and nobody to tell */
+}
+
+/* `help`, `help VERB` and the words that are no verbs; -1 if argv[1] is to be taken for one. */
+static int help_or_version(const struct program *program, int argc, char **argv)
+{
+    static char help[] = "--help";
+    if (argc < 2) {
+        usage_print(program, stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        cleanup_free char *typed = program_typed(program);
+        printf("%s %s\n", typed, MUSTER_VERSION);
+        return 0;
+    }
+    bool is_help = strcmp(argv[1], "help") == 0;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (is_help && argc == 2)) {
+        usage_print(program, stdout);
+        return 0;
+    }
+    if (is_help) {
+        argv[1] = argv[2];
+        argv[2] = help;
+    }
+    return -1;
+}
+
+int program_main(const struct program *program, int argc, char **argv)
+{
+    standard_fds_fill();
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error like a full disk */
+    json_set_alloc_funcs(xmalloc, free); /* without memory it would leave members out */
+    cleanup_free char *self_path = self_path_new(argv[0]);
+    struct app app = {.program = program,
+                      .log = LOG_INIT,
+                      .color = wants_color(),
+                      .self_path = self_path,
+                      .argv = argv,
+                      .argc = argc};
+    int status = help_or_version(program, argc, argv);
+    if (status < 0) {
+        const struct cmd *cmd = verb_find(program, argv[1]);
+        status = cmd ? verb_run(cmd, &app, argc - 1, argv + 1) : outer_run(&app, argv + 1);
+    }
+    if (fflush(stdout) != 0 && status == 0) {
+        struct err err = {0};
+        status = err_exit_status(fail_errno(&err, "write standard output"));
+        fprintf(stderr, "muster: %s\n", err.text);
+    }
+    return status;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The front door that muster and the programs beside it share: find the verb, parse its options, run
+ * it, print the one sentence of a failure. A program is a table of verbs.
+ */
+#pragma once
+
+#include "opt/cmd.h"
+
+/* A verb that is a program of its own, `muster-NAME`, as git has it. */
+struct outer_verb {
+    const char *name, *summary;
+};
+
+struct program {
+    const char
+        *family; /* "kge" of muster-kge, which is typed "muster kge"; NULL for muster itself */
+    const char *about;              /* for --help: lines, with their ends */
+    const struct cmd *const *verbs; /* NULL-terminated, in the order of --help */
+    const struct outer_verb *outer; /* listed too; ends with a row without a name; may be NULL */
+    /*
+     * For a word that is no verb: runs the program of that name, and does not return. 0 if there is
+     * none that this is about, or an error.
+     */
+    int (*run_outer)(const struct app *app, char **argv, struct err *err);
+};
+
+/* The whole of main(): an exit status. */
+int program_main(const struct program *program, int argc, char **argv);
+/* "muster", "muster kge": what its verbs are typed behind. A new string. */
+char *program_typed(const struct program *program);
+
+/* Made from the tables, for every program: shell completion, and the option list of a verb as mdoc. */
+extern const struct cmd cmd_completion;
+extern const struct cmd cmd_mdoc_options;

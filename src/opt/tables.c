@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is generated from the tables: shell completion, and the option lists of the man pages.
+ */
+#include "opt/program.h"
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+
+struct completion_request {
+    bool unused;
+};
+
+static const struct opt completion_opts[] = {
+    {OPT_END},
+};
+
+static void verbs_list(const struct program *program, struct buf *out)
+{
+    for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++)
+        if (!(*cmd)->is_hidden)
+            buf_addf(out, "%s%s", out->len > 0 ? " " : "", (*cmd)->name);
+    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+        buf_addf(out, " %s", verb->name);
+}
+
+static void options_list(const struct cmd *cmd, struct buf *out)
+{
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++)
+        if (opt->name)
+            buf_addf(out, "--%s ", opt->name);
+}
+
+/* "_muster", "_muster_kge" */
+static char *function_name(const struct program *program)
+{
+    return program->family ? xasprintf("_muster_%s", program->family) : xstrdup("_muster");
+}
+
+/* Of muster's function: `muster kge …` is for the function of muster-kge, where the shell has it. */
+static void bash_outer(const struct program *program, struct buf *out)
+{
+    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+        buf_addf(out,
+                 "    if [ \"${COMP_WORDS[1]}\" = %s ] && [ \"$COMP_CWORD\" -gt 1 ]; then\n"
+                 "        declare -F _muster_%s >/dev/null && _muster_%s; return\n"
+                 "    fi\n",
+                 verb->name, verb->name, verb->name);
+}
+
+static void bash_print(const struct program *program, struct buf *out)
+{
+    cleanup_buf struct buf verbs = BUF_INIT;
+    cleanup_free char *function = function_name(program);
+    int at = program->family ? 2 : 1; /* where the verb stands */
+    verbs_list(program, &verbs);
+    buf_addf(out,
+             "%s() {\n"
+             "    local cur=${COMP_WORDS[COMP_CWORD]} words\n",
+             function);
+    bash_outer(program, out);
+    buf_addf(out,
+             "    if [ \"$COMP_CWORD\" -eq %d ]; then words='%s'; else\n"
+             "        case ${COMP_WORDS[%d]} in\n",
+             at, buf_text(&verbs), at);
+    for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++) {
+        if ((*cmd)->is_hidden)
+            continue;
+        buf_addf(out, "        %s) words='", (*cmd)->name);
+        options_list(*cmd, out);
+        buf_add_text(out, "' ;;\n");
+    }
+    buf_addf(
+        out,
+        "        esac\n    fi\n"
+        "    case $cur in\n"
+        "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
+        "    *) if [ \"$COMP_CWORD\" -eq %d ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+        "       else COMPREPLY=($(compgen -f -- \"$cur\")); fi ;;\n"
+        "    esac\n}\n",
+        at);
+    if (!program->family)
+        buf_addf(out, "complete -o filenames -F %s muster\n", function);
+}
+
+static void zsh_print(const struct program *program, struct buf *out)
+{
+    if (!program->family)
+        buf_add_text(out, "#compdef muster\nautoload -U +X bashcompinit && bashcompinit\n");
+    bash_print(program, out);
+}
+
+/* "__fish_use_subcommand", or that of the family's own verbs. */
+static void fish_verb(const struct program *program, const char *name, const char *summary,
+                      struct buf *out)
+{
+    if (program->family)
+        buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -a %s -d '%s'\n",
+                 program->family, name, summary);
+    else
+        buf_addf(out, "complete -c muster -n __fish_use_subcommand -a %s -d '%s'\n", name, summary);
+}
+
+static void fish_print(const struct program *program, struct buf *out)
+{
+    for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++) {
+        if ((*cmd)->is_hidden)
+            continue;
+        fish_verb(program, (*cmd)->name, (*cmd)->summary, out);
+        for (const struct opt *opt = (*cmd)->opts; opt->kind != OPT_END; opt++)
+            if (opt->name)
+                buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s\n",
+                         (*cmd)->name, opt->name, opt->arg ? " -r" : "");
+    }
+    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+        fish_verb(program, verb->name, verb->summary, out);
+}
+
+static const struct {
+    const char *shell;
+    void (*print)(const struct program *program, struct buf *out);
+} shells[] = {{"bash", bash_print}, {"zsh", zsh_print}, {"fish", fish_print}};
+
+static int completion_run(struct app *app, void *request, int argc, char **argv, char **command,
+                          struct err *err)
+{
+    (void)request, (void)command;
+    for (size_t i = 0; argc == 1 && i < countof(shells); i++) {
+        if (strcmp(argv[0], shells[i].shell) != 0)
+            continue;
+        cleanup_buf struct buf out = BUF_INIT;
+        shells[i].print(app->program, &out);
+        fputs(buf_text(&out), stdout);
+        return 0;
+    }
+    return fail(err, ERR_USAGE, "expected one of bash, zsh, fish");
+}
+
+static const char *const completion_examples[] = {
+    "eval \"$(muster completion bash)\"",
+    "in this shell, or in ~/.bashrc",
+    NULL,
+};
+
+const struct cmd cmd_completion = {
+    .name = "completion",
+    .args = "bash|zsh|fish",
+    .summary = "print shell completion",
+    .opts = completion_opts,
+    .examples = completion_examples,
+    .request_size = sizeof(struct completion_request),
+    .run = completion_run,
+};
+
+static int mdoc_options_run(struct app *app, void *request, int argc, char **argv, char **command,
+                            struct err *err)
+{
+    (void)request, (void)command;
+    for (const struct cmd *const *cmd = app->program->verbs; argc == 1 && *cmd; cmd++) {
+        if (strcmp((*cmd)->name, argv[0]) != 0)
+            continue;
+        cleanup_buf struct buf out = BUF_INIT;
+        cmd_mdoc(*cmd, &out);
+        fputs(buf_text(&out), stdout);
+        return 0;
+    }
+    return fail(err, ERR_USAGE, "expected the name of a verb");
+}
+
+const struct cmd cmd_mdoc_options = {
+    .name = "mdoc-options",
+    .args = "VERB",
+    .summary = "print the option list of a man page",
+    .opts = completion_opts,
+    .is_hidden = true,
+    .request_size = sizeof(struct completion_request),
+    .run = mdoc_options_run,
+};

@@ -1,0 +1,232 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# muster kge as users meet it: what it refuses, and the words and the status with which it does. What it writes is
+# compared field by field by tests/python/test_kge.py.
+load helpers
+
+TINY=$BATS_TEST_DIRNAME/../python/tiny_kge.py
+
+setup() {
+    common_setup
+    "$PYTHON" "$TINY" .
+    DATA=(--train train.txt --entity-to-id node_dict.txt --relation-to-id rel_dict.txt)
+    MODEL=(--model-path model.pt)
+}
+
+kge() { run limited "$MUSTER" kge "$@"; }
+
+# refused STATUS WORDS OPTION…: kge tracin says these words and leaves no result.
+refused() {
+    local status_wanted=$1 words=$2
+    shift 2
+    kge tracin "$@"
+    ended_with "$status_wanted"
+    says "$words"
+    [ ! -e out.json ] || { echo "out.json was written"; return 1; }
+}
+
+@test "help names the verbs, and each verb its options" {
+    run "$MUSTER" kge --help
+    ended_with 0
+    says "usage: muster kge VERB" "tracin" "check" "filter" "graph" "See muster-kge(1)."
+    run "$MUSTER" kge tracin --help
+    ended_with 0
+    says "usage: muster kge tracin" "--entity-to-id FILE" "--top-k N" "Accepted for TiePin's sake, without effect"
+    run "$MUSTER" help kge
+    says "usage: muster kge VERB"
+    kge trace
+    ended_with 2
+    says "muster kge: unknown verb 'trace'"
+    kge tracin --top-l 3
+    ended_with 2
+    says "unknown option '--top-l' (did you mean '--top-k'?)"
+    MUSTER_KGE_TOP_K=0 kge tracin
+    ended_with 2
+    says "MUSTER_KGE_TOP_K: "
+}
+
+@test "completion knows the verbs and their options" {
+    run bash -c 'eval "$("$MUSTER" completion bash)"; eval "$("$MUSTER" kge completion bash)"
+        COMP_WORDS=(muster kge tracin --test-) COMP_CWORD=3; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster kge fi) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster kg) COMP_CWORD=1; _muster; echo "${COMPREPLY[*]}"'
+    [ "${lines[0]}" = "--test-indices --test-triples" ]
+    [ "${lines[1]}" = "filter" ]
+    [ "${lines[2]}" = "kge" ]
+}
+
+@test "the command of TiePin's guide works, and what changes nothing is said to" {
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --use-optimized-tracin --use-mixed-precision \
+        --use-torch-compile --enable-multi-gpu --batch-size 512 --device cuda
+    ended_with 0
+    says "--use-optimized-tracin has no effect" "--use-mixed-precision has no effect: the precision is that of --dtype" \
+        "--use-torch-compile has no effect: there is no torch" "--batch-size has no effect" "--enable-multi-gpu has no effect" \
+        "--device cuda: the engine computes on processors so far"
+    [ "$(jq '.results | length' out.json)" = 3 ]
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json
+    ended_with 2
+    says "out.json exists; --force replaces it"
+    kge tracin -q "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --force
+    ended_with 0
+    [ -z "$output" ]
+}
+
+@test "what is missing on the command line is named" {
+    refused 2 "--output is needed" "${MODEL[@]}" "${DATA[@]}" --test test.txt
+    refused 2 "--test is needed" "${MODEL[@]}" "${DATA[@]}" -o out.json
+    refused 2 "--train is needed" "${MODEL[@]}" --test test.txt -o out.json
+    refused 2 "--model-path is needed" "${DATA[@]}" --test test.txt -o out.json
+    refused 2 "--entity-to-id and --relation-to-id go together" "${MODEL[@]}" --train train.txt --entity-to-id node_dict.txt \
+        --test test.txt -o out.json
+    refused 2 "--test-triples FILE is needed" "${MODEL[@]}" "${DATA[@]}" --output-dir out
+}
+
+@test "options that do not go together are refused" {
+    refused 2 "--test-indices goes with --mode single" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --test-indices 1
+    refused 2 "--skip-existing is for a batch" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --skip-existing
+    refused 2 "each test triple has files of its own" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out -o out.json
+    refused 2 "--max-total-path-length goes with --path-filtering" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
+        --n-hops 2 --max-total-path-length 3
+    refused 2 "expected pyg, found 'igraph'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --n-hops 2 --filter-method igraph
+    refused 2 "--min-degree is about the proximity filter: --n-hops N is needed" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
+        -o out.json --min-degree 2
+    refused 2 "--label-smoothing goes with --loss one-vs-all" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --label-smoothing 0.1
+    refused 2 "leave --csv-output and --top-k out" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.npy --top-k 3
+    refused 2 "unexpected operand 'extra'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json extra
+}
+
+@test "numbers out of range are refused with the range" {
+    refused 2 "--top-k 13: there are only 12 training triples" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --top-k 13
+    refused 2 "--top-k" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --top-k 0
+    refused 2 "there is no test triple 3: there are 3, from 0" "${MODEL[@]}" "${DATA[@]}" --test test.txt --mode single \
+        --test-indices 0,3 -o out.json
+    refused 2 "--learning-rate: expected a number above 0, found '0'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --learning-rate 0
+    refused 2 "--learning-rate: 2 rates for 1 checkpoint" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --learning-rate 1,2
+    refused 2 "--start-index 3: test.txt has 3 test triples, from 0" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt \
+        --output-dir out --start-index 3
+}
+
+@test "lines that are no triples of the dictionary are refused with their numbers, or left out and counted" {
+    printf 'CHEBI:1\tpredicate:0\n' >>test.txt
+    printf 'CHEBI:7\tpredicate:0\tCHEBI:1\nCHEBI:1\tpredicate:9\tCHEBI:1\r\n\n' >>test.txt
+    refused 65 "test.txt: 1 line without the right number of fields: line 4" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
+    says "1 line with an entity that is not in the dictionary: line 5, 'CHEBI:7'" \
+        "1 line with a relation that is not in the dictionary: line 6, 'predicate:9'" "--lenient leaves such lines out"
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --lenient
+    ended_with 0
+    says "test.txt: left out: 1 line without the right number of fields: line 4" "train.txt: 1 line repeated from earlier" \
+        "test.txt: 1 line ended with CR LF" "test.txt: 1 line blank: line 7"
+    [ "$(jq '.results | length' out.json)" = 3 ]
+}
+
+@test "a file that is empty, of another kind or not there is refused by name" {
+    : >empty.txt
+    printf '\xff\xfeC\0H\0' >utf16.txt
+    refused 65 "empty.txt: no triple in it" "${MODEL[@]}" "${DATA[@]}" --test empty.txt -o out.json
+    refused 65 "utf16.txt: line 1 is not UTF-8" "${MODEL[@]}" "${DATA[@]}" --test utf16.txt -o out.json
+    refused 2 "open nowhere.txt: No such file" "${MODEL[@]}" "${DATA[@]}" --test nowhere.txt -o out.json
+    refused 2 "nowhere.pt" --model-path nowhere.pt "${DATA[@]}" --test test.txt -o out.json
+    refused 65 "train.txt: expected a JSON object" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --edge-map train.txt
+    refused 65 "test.txt" --model-path test.txt "${DATA[@]}" --test test.txt -o out.json
+}
+
+@test "a checkpoint that does not fit the dictionaries, or holds what is no number, is refused" {
+    refused 65 "7" --model-path other_size.pt "${DATA[@]}" --test test.txt -o out.json
+    says "9"
+    refused 65 "fc.weight" --model-path nan.pt "${DATA[@]}" --test test.txt -o out.json
+}
+
+@test "a dictionary with holes or twice the same is refused" {
+    printf 'a\t0\nb\t2\n' >holes.txt
+    refused 65 "holes.txt: 'b' has index 2, but 2 names have the indices 0 to 1" "${MODEL[@]}" --train train.txt --test test.txt \
+        --entity-to-id holes.txt --relation-to-id rel_dict.txt -o out.json
+    printf 'a\t0\nb\t0\n' >twice.txt
+    refused 65 "'a' and 'b' have the same index 0" "${MODEL[@]}" --train train.txt --test test.txt --entity-to-id twice.txt \
+        --relation-to-id rel_dict.txt -o out.json
+}
+
+@test "a place where nothing can be written is refused" {
+    refused 2 "nowhere/out.json" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o nowhere/out.json
+    ln -s /dev/null device.npy
+    refused 2 "an array is written out of order" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o device.npy
+    touch file
+    refused 1 "file" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir file
+}
+
+@test "a dry run says what would be computed, and writes nothing" {
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --dry-run
+    ended_with 0
+    says "3 test triples, 12 training triples, 36 pairs, 1 checkpoint" "memory: "
+    [ ! -e out.json ]
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --dry-run --n-hops 1
+    ended_with 0
+    says "3 test triples, 12 training triples, 6 pairs"
+    [ ! -e out ]
+}
+
+@test "check compares with gradients written out in full" {
+    kge check "${MODEL[@]}" "${DATA[@]}" --pairs 10
+    ended_with 0
+    says "10 pairs, largest relative difference" "worst: train (" "found"
+    run --separate-stderr limited "$MUSTER" kge check "${MODEL[@]}" "${DATA[@]}" --test test.txt --json
+    ended_with 0
+    [ "$(jq '.ok, .pairs' <<<"$output" | tr '\n' ' ')" = "true 64 " ]
+    kge check "${MODEL[@]}" "${DATA[@]}" --tolerance 1e-30
+    ended_with 1
+    says "the largest relative difference is" "above 1e-30"
+    kge check "${MODEL[@]}" "${DATA[@]}" --tolerance x
+    ended_with 2
+}
+
+@test "eval prints a table, and refuses what it cannot rank" {
+    run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt
+    ended_with 0
+    says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both "
+    run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --tails-only --raw --ties pessimistic
+    ended_with 0
+    says_not "heads"
+    kge eval "${MODEL[@]}" "${DATA[@]}"
+    ended_with 2
+    says "--model-path and --test are needed"
+    kge eval --model-path other_size.pt "${DATA[@]}" --test test.txt
+    ended_with 65
+    kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --ties worst
+    ended_with 2
+    says "expected mean, pessimistic or optimistic, found 'worst'"
+}
+
+@test "filter keeps what is near a test triple, in the order of the file" {
+    kge filter "${DATA[@]}" --test test.txt --n-hops 1 --min-degree 1 -o near.txt
+    ended_with 0
+    says "6 of 12 training triples are near one of 3 test triples"
+    sed -n '2,4p;6,8p' train.txt >expected.txt
+    same near.txt expected.txt
+    printf 'lonely\tpredicate:0\tlonely\n' >lonely.txt
+    kge filter "${DATA[@]}" --test lonely.txt -o none.txt
+    ended_with 65
+    says "no training triple is near a test triple"
+    [ ! -e none.txt ]
+    kge filter "${DATA[@]}" --test test.txt --strict-hop-constraint --cache x -o near2.txt
+    says "--strict-hop-constraint has no effect" "--cache has no effect"
+}
+
+@test "graph counts, and numbers names in the order in which they are first seen" {
+    run --separate-stderr limited "$MUSTER" kge graph --train train.txt --test test.txt --write-dicts dicts --json
+    ended_with 0
+    [ "$(jq -c '[.entities, .relations, .train, .train_repeated, .train_loops, .edges, .idle, .degree_max]' <<<"$output")" = "[8,2,12,1,1,10,0,4]" ]
+    [ "$(head -3 dicts/node_dict.txt | tr '\t\n' '= ')" = "CHEBI:1=0 MONDO:1=1 gene a/b=2 " ]
+    [ "$(tr '\t\n' '= ' <dicts/rel_dict.txt)" = "predicate:0=0 predicate:1=1 " ]
+    kge graph --train train.txt --entity-to-id dicts/node_dict.txt --relation-to-id dicts/rel_dict.txt --write-dicts dicts
+    ended_with 2
+    says "dicts/node_dict.txt exists; --force replaces it"
+    kge graph --train train.txt --test test.txt
+    says "           8  entities" "           1  of them lead from an entity to itself"
+}
+
+@test "a full disk leaves no result, and says what to do" {
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
+    ended_with 75
+    says "out.json" "ulimit -f"
+    [ ! -e out.json ]
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every backend does what the plain loops in float64 do: one table of operations, sizes and types. The error is
+ * the norm of the difference by that of what is expected.
+ */
+#include "unit/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "base/xalloc.h"
+#include "num/backend.h"
+#include "num/conv_fast.h"
+
+static const double bounds[] = {[NUM_F32] = 2e-6, [NUM_F64] = 1e-13};
+
+/* An operation on numbers drawn from the seed. Its results are added to out, as doubles. */
+struct trial {
+    const struct num_backend *be;
+    enum num_dtype dtype;
+    size_t a, b, c;     /* sizes, as the operation takes them */
+    bool first, second; /* variants */
+    struct rng rng;
+    struct buf out;
+    void *arrays[16];
+    size_t n_arrays;
+};
+
+static void *array_new(struct trial *t, size_t n)
+{
+    void *at = xcalloc(n + 1, num_bytes(t->dtype));
+    ASSERT(t->n_arrays < countof(t->arrays));
+    return t->arrays[t->n_arrays++] = at;
+}
+
+/* The same numbers for both types: rounded to float32. */
+static void *drawn(struct trial *t, size_t n)
+{
+    void *at = array_new(t, n);
+    for (size_t i = 0; i < n; i++) {
+        float value = (float)(2 * rng_unit(&t->rng) - 1);
+        if (t->dtype == NUM_F64)
+            ((double *)at)[i] = (double)value;
+        else
+            ((float *)at)[i] = value;
+    }
+    return at;
+}
+
+static uint32_t *ids_drawn(struct trial *t, size_t n, size_t below)
+{
+    uint32_t *ids = xcalloc(n + 1, sizeof(*ids));
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (uint32_t)rng_below(&t->rng, below);
+    ASSERT(t->n_arrays < countof(t->arrays));
+    return t->arrays[t->n_arrays++] = ids;
+}
+
+static void result(struct trial *t, const void *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double value =
+            t->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+        buf_add(&t->out, &value, sizeof(value));
+    }
+}
+
+static void gemm(struct trial *t)
+{
+    size_t m = t->a, n = t->b, k = t->c, more = 3;
+    size_t lda = (t->first ? m : k) + more, ldb = (t->second ? k : n) + more, ldc = n + more;
+    struct num_gemm op = {t->dtype, t->first, t->second, m, n, k, lda, ldb, ldc, 0.5, -2};
+    op.a = drawn(t, (t->first ? k : m) * lda);
+    op.b = drawn(t, (t->second ? n : k) * ldb);
+    op.c = drawn(t, m * ldc);
+    t->be->gemm(t->be, &op);
+    result(t, op.c, m * ldc);
+    op.beta = 0;
+    t->be->gemm(t->be, &op);
+    result(t, op.c, m * ldc);
+}
+
+static void rows(struct trial *t)
+{
+    size_t n = t->a, pieces = t->b, len = t->c, table = 7;
+    struct num_rows op = {.dtype = t->dtype, .n = n, .pieces = pieces, .len = len, .ids_stride = 2};
+    op.from_pitch = len + 1;
+    op.from_stride = op.from_pitch * pieces;
+    op.to_pitch = len + 2;
+    op.to_stride = op.to_pitch * pieces;
+    op.from = drawn(t, MAX(n, table) * op.from_stride);
+    op.to = drawn(t, MAX(n, table) * op.to_stride);
+    op.from_ids = t->first ? ids_drawn(t, 2 * n, table) : NULL;
+    op.to_ids = t->second ? ids_drawn(t, 2 * n, table) : NULL;
+    op.factor = t->first ? drawn(t, n) : NULL;
+    op.add = t->second;
+    t->be->rows(t->be, &op);
+    result(t, op.to, MAX(n, table) * op.to_stride);
+}
+
+static void dots(struct trial *t)
+{
+    size_t n = t->a, len = t->c, table = 5;
+    struct num_dots op = {.dtype = t->dtype, .n = n, .len = len, .ids_stride = 3};
+    op.a_stride = len + 1;
+    op.b_stride = len;
+    op.a = drawn(t, MAX(n, table) * op.a_stride);
+    op.b = drawn(t, MAX(n, table) * op.b_stride);
+    op.a_ids = t->first ? ids_drawn(t, 3 * n, table) : NULL;
+    op.b_ids = t->second ? ids_drawn(t, 3 * n, table) : NULL;
+    op.out = drawn(t, n);
+    t->be->dots(t->be, &op);
+    result(t, op.out, n);
+}
+
+static void multiply(struct trial *t)
+{
+    size_t n = t->a * t->b;
+    struct num_multiply op = {t->dtype, n, 0.25, t->first ? 3 : 0, drawn(t, n), drawn(t, n)};
+    op.y = drawn(t, n);
+    t->be->multiply(t->be, &op);
+    result(t, op.y, n);
+}
+
+static void logistic(struct trial *t)
+{
+    size_t n = t->a * t->b;
+    struct num_logistic op = {t->dtype, n, t->first ? 1 : 0.1, 0.5, drawn(t, n), array_new(t, n)};
+    op.slope = array_new(t, n);
+    t->be->logistic(t->be, &op);
+    result(t, op.loss, n);
+    result(t, op.slope, n);
+}
+
+static void conv(struct trial *t)
+{
+    size_t n = 3, filters = t->c, kernel = t->first ? 9 : 15, kernel_h = 3;
+    struct num_conv op = {t->dtype, n, t->a, t->b, filters, kernel_h, kernel / kernel_h};
+    size_t map = (op.height - op.kernel_height + 1) * (op.width - op.kernel_width + 1);
+    op.x = drawn(t, n * t->a * t->b);
+    op.weight = drawn(t, filters * kernel);
+    op.bias = t->second ? drawn(t, filters) : NULL;
+    op.scale = t->first ? drawn(t, filters) : NULL;
+    op.shift = t->first ? drawn(t, filters) : NULL;
+    op.relu = t->second;
+    op.y = array_new(t, n * filters * map);
+    t->be->conv(t->be, &op);
+    result(t, op.y, n * filters * map);
+}
+
+static void conv_back(struct trial *t)
+{
+    size_t n = 3, filters = t->c, kernel = t->first ? 9 : 15, kernel_h = 3, more = 2;
+    struct num_conv_back op = {t->dtype, n, t->a, t->b, filters, kernel_h, kernel / kernel_h};
+    size_t map = (op.height - op.kernel_height + 1) * (op.width - op.kernel_width + 1);
+    op.x = drawn(t, n * t->a * t->b);
+    op.weight = drawn(t, filters * kernel);
+    op.dy = drawn(t, n * filters * map);
+    op.y = t->second ? drawn(t, n * filters * map) : NULL;
+    op.scale = t->second ? drawn(t, filters) : NULL;
+    op.d_weight_stride = t->first ? filters * kernel + more : 0;
+    op.d_sum_stride = t->first ? filters + more : 0;
+    op.d_weight = array_new(t, n * (filters * kernel + more));
+    op.d_sum = array_new(t, n * (filters + more));
+    op.dx = array_new(t, n * t->a * t->b);
+    t->be->conv_back(t->be, &op);
+    result(t, op.d_weight, n * (filters * kernel + more));
+    result(t, op.d_sum, n * (filters + more));
+    result(t, op.dx, n * t->a * t->b);
+}
+
+static void norm(struct trial *t)
+{
+    size_t n = t->a, channels = t->b, places = t->c, all = n * channels * places;
+    struct num_norm_stats stats = {t->dtype, n, channels, places, 1e-5, drawn(t, all)};
+    stats.mean = array_new(t, channels);
+    stats.var = array_new(t, channels);
+    stats.inv_std = array_new(t, channels);
+    t->be->norm_stats(t->be, &stats);
+    struct num_norm op = {t->dtype, n, channels, places, stats.x};
+    op.mean = t->first ? stats.mean : drawn(t, channels);
+    op.inv_std = drawn(t, channels);
+    op.weight = drawn(t, channels);
+    op.bias = drawn(t, channels);
+    op.relu = t->second;
+    op.y = array_new(t, all);
+    t->be->norm(t->be, &op);
+    result(t, stats.mean, channels);
+    result(t, stats.var, channels);
+    result(t, op.y, all);
+}
+
+static void norm_back(struct trial *t)
+{
+    size_t n = t->a, channels = t->b, places = t->c, all = n * channels * places;
+    struct num_norm_back op = {t->dtype, n, channels, places, drawn(t, all), drawn(t, channels)};
+    op.inv_std = drawn(t, channels);
+    op.weight = drawn(t, channels);
+    op.y = t->second ? drawn(t, all) : NULL;
+    op.dy = drawn(t, all);
+    op.is_batch = t->first;
+    op.d_weight_stride = op.d_bias_stride = t->first ? 0 : channels + 1;
+    op.d_weight = array_new(t, n * (channels + 1));
+    op.d_bias = array_new(t, n * (channels + 1));
+    op.dx = array_new(t, all);
+    t->be->norm_back(t->be, &op);
+    result(t, op.d_weight, n * (channels + 1));
+    result(t, op.d_bias, n * (channels + 1));
+    result(t, op.dx, all);
+}
+
+static const struct operation {
+    const char *name;
+    void (*run)(struct trial *t);
+    struct {
+        size_t a, b, c;
+    } sizes[8];
+} operations[] = {
+    {"gemm",
+     gemm,
+     {{1, 1, 1}, {1, 200, 977}, {100, 31, 64}, {17, 19, 23}, {2, 3, 0}, {64, 64, 64}}},
+    {"rows", rows, {{1, 1, 1}, {5, 3, 7}, {13, 1, 200}, {11, 10, 20}}},
+    {"dots", dots, {{1, 1, 1}, {9, 1, 200}, {31, 1, 7}}},
+    {"multiply", multiply, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
+    {"logistic", logistic, {{1, 1, 0}, {13, 17, 0}}},
+    {"conv",
+     conv,
+     {{3, 5, 1}, {10, 40, 32}, {20, 20, 32}, {16, 4 + 1, 5}, {7, 31, 3}, {8, 8, 4}, {50, 60, 2}}},
+    {"conv_back",
+     conv_back,
+     {{3, 5, 1}, {10, 40, 32}, {20, 20, 32}, {16, 4 + 1, 5}, {7, 31, 3}, {8, 8, 4}, {50, 60, 2}}},
+    {"norm", norm, {{1, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
+    {"norm_back", norm_back, {{2, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
+};
+
+static struct trial trial_of(const struct operation *operation, size_t size, unsigned variant,
+                             const struct num_backend *be, enum num_dtype dtype)
+{
+    struct trial t = {.be = be,
+                      .dtype = dtype,
+                      .a = operation->sizes[size].a,
+                      .b = operation->sizes[size].b,
+                      .c = operation->sizes[size].c,
+                      .first = variant & 1,
+                      .second = variant & 2,
+                      .rng = {.state = 0x5eed + size}};
+    operation->run(&t);
+    for (size_t i = 0; i < t.n_arrays; i++)
+        free(t.arrays[i]);
+    return t;
+}
+
+/* ||found - expected|| / ||expected||, infinite where one of them is not a number. */
+static double error_of(const struct buf *found, const struct buf *expected)
+{
+    assert_int_equal(found->len, expected->len);
+    const double *a = (const double *)(const void *)found->at;
+    const double *b = (const double *)(const void *)expected->at;
+    double difference = 0, norm_square = 0;
+    for (size_t i = 0; i < found->len / sizeof(double); i++) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm_square += b[i] * b[i];
+    }
+    if (difference == 0)
+        return 0;
+    double error = sqrt(difference / norm_square);
+    return isfinite(error) ? error : HUGE_VAL;
+}
+
+static void backend_conforms(const struct num_backend *be)
+{
+    struct num_backend ref;
+    assert_int_equal(num_open(&ref, "ref", NULL), 0);
+    for (size_t o = 0; o < countof(operations); o++)
+        for (size_t s = 0; s < countof(operations[o].sizes) && operations[o].sizes[s].a; s++)
+            for (unsigned variant = 0; variant < 4; variant++)
+                for (enum num_dtype dtype = NUM_F32; dtype <= NUM_F64; dtype++) {
+                    struct trial found = trial_of(&operations[o], s, variant, be, dtype);
+                    struct trial expected = trial_of(&operations[o], s, variant, &ref, NUM_F64);
+                    double error = error_of(&found.out, &expected.out);
+                    if (!(error <= bounds[dtype]))
+                        fail_msg("%s of %s, sizes %zu (seed %#zx), variant %u, %s: error %g",
+                                 operations[o].name, be->name, s, 0x5eed + s, variant,
+                                 dtype == NUM_F64 ? "float64" : "float32", error);
+                    buf_release(&found.out);
+                    buf_release(&expected.out);
+                }
+    num_close(&ref);
+}
+
+static void plain_loops_conform(void **state)
+{
+    (void)state;
+    struct num_backend ref;
+    assert_int_equal(num_open(&ref, "ref", NULL), 0);
+    backend_conforms(&ref);
+    num_close(&ref);
+}
+
+static void openblas_conforms_where_it_is(void **state)
+{
+    (void)state;
+    struct num_backend blas;
+    if (num_open(&blas, "blas", NULL) != 0) {
+        print_message("# skipped: no OpenBLAS\n");
+        return;
+    }
+    print_message("# %s\n", blas.description);
+    backend_conforms(&blas);
+    num_close(&blas);
+}
+
+static const struct conv_fast *conv_under_test;
+
+static void conv_of_table(const struct num_backend *be, const struct num_conv *op)
+{
+    if (op->dtype == NUM_F32 && op->height * op->width <= CONV_FAST_IMAGE_MAX)
+        conv_under_test->conv(op);
+    else
+        ((const struct num_backend *)be->library)->conv(be, op);
+}
+
+static void conv_back_of_table(const struct num_backend *be, const struct num_conv_back *op)
+{
+    if (op->dtype == NUM_F32 && op->height * op->width <= CONV_FAST_IMAGE_MAX)
+        conv_under_test->conv_back(op);
+    else
+        ((const struct num_backend *)be->library)->conv_back(be, op);
+}
+
+static void each_instruction_set_conforms(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        const struct conv_fast *conv;
+        bool is_here;
+    } sets[] = {
+        {"any", &conv_fast_any, true},
+#if defined(__x86_64__)
+        {"avx2", &conv_fast_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+        {"avx512", &conv_fast_avx512, __builtin_cpu_supports("avx512f")},
+#endif
+    };
+    struct num_backend ref, be;
+    assert_int_equal(num_open(&ref, "ref", NULL), 0);
+    for (size_t i = 0; i < countof(sets); i++) {
+        if (!sets[i].is_here)
+            continue;
+        be = ref;
+        be.name = sets[i].name;
+        be.library = &ref;
+        be.conv = conv_of_table;
+        be.conv_back = conv_back_of_table;
+        conv_under_test = sets[i].conv;
+        backend_conforms(&be);
+    }
+    num_close(&ref);
+}
+
+static void an_unknown_backend_is_refused_by_name(void **state)
+{
+    (void)state;
+    struct num_backend be;
+    struct err err = {0};
+    assert_int_equal(num_open(&be, "cuda9", &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "'cuda9'"));
+}
+
+/* A triple that the model is sure of has a slope below the rounding of 1: it must not become 0. */
+static void the_slope_of_a_large_score_is_not_lost(void **state)
+{
+    (void)state;
+    struct num_backend ref;
+    assert_int_equal(num_open(&ref, "ref", NULL), 0);
+    float score[] = {30, -200, 200, 0}, slope[4], loss[4];
+    ref.logistic(&ref, &(struct num_logistic){NUM_F32, 4, 1, 1, score, loss, slope});
+    assert_true(fabs((double)slope[0] / -exp(-30) - 1) < 1e-6);
+    assert_true(slope[1] == -1 && loss[1] == 200);
+    assert_true(isfinite(slope[2]) && loss[2] >= 0);
+    assert_true(slope[3] == -0.5f);
+    num_close(&ref);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_loops_conform),
+        cmocka_unit_test(openblas_conforms_where_it_is),
+        cmocka_unit_test(each_instruction_set_conforms),
+        cmocka_unit_test(an_unknown_backend_is_refused_by_name),
+        cmocka_unit_test(the_slope_of_a_large_score_is_not_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
