@@ -247,7 +247,7 @@ uint64_t open_files_allow(uint64_t wanted)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 0;
+        return wanted;
     if (limit.rlim_cur >= wanted)
         return limit.rlim_cur;
     struct rlimit more = {.rlim_cur = MIN(wanted, limit.rlim_max), .rlim_max = limit.rlim_max};

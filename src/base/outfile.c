@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,8 +14,9 @@
 #include "base/xalloc.h"
 
 enum {
-    PENDING_BYTES = 256 * 1024,
-    DIRECT_BYTES = 64 * 1024, /* fewer are worth a copy */
+    PENDING_BYTES = 64 * 1024,
+    DIRECT_BYTES = 32 * 1024, /* fewer are worth a copy */
+    BLOCK_BYTES = 4096, /* a write that ends within a page makes the kernel fill the rest of it */
     WRITEBACK_BYTES = 32 << 20,
     BESIDE_TRIES = 1000
 };
@@ -135,9 +138,64 @@ int outfile_write(struct outfile *file, struct str bytes, struct err *err)
     return rc ? rc : bytes_write(file, bytes, err);
 }
 
+/* Up to the last end of a block. */
 int outfile_pump(struct outfile *file, struct err *err)
 {
-    return file->pending.len < PENDING_BYTES ? 0 : flush(file, err);
+    if (file->pending.len < PENDING_BYTES)
+        return 0;
+    size_t n_rest = (size_t)((file->bytes + file->pending.len) % BLOCK_BYTES);
+    struct str whole = {file->pending.at, file->pending.len - n_rest};
+    int rc = bytes_write(file, whole, err);
+    if (rc == 0)
+        buf_consume(&file->pending, whole.len);
+    return rc;
+}
+
+/* Bytes of another file, the usual way. */
+static int bytes_copy(struct outfile *file, int fd, uint64_t offset, size_t len, struct err *err)
+{
+    buf_reserve(&file->pending, len);
+    struct buf *pending = &file->pending;
+    for (size_t done = 0; done < len;) {
+        ssize_t got = TEMP_FAILURE_RETRY(
+            pread(fd, pending->at + pending->len, len - done, (off_t)(offset + done)));
+        if (got <= 0)
+            return got < 0 ? fail_errno(err, "%s: read what goes into it", file->name)
+                           : fail(err, ERR_DATA, "%s: an input has become shorter", file->name);
+        pending->len += (size_t)got;
+        done += (size_t)got;
+    }
+    pending->at[pending->len] = '\0';
+    return 0;
+}
+
+int outfile_share(struct outfile *file, int fd, uint64_t offset, uint64_t len, bool *is_shared,
+                  struct err *err)
+{
+    uint64_t to = file->bytes + file->pending.len;
+    size_t n_head = (size_t)(-to % BLOCK_BYTES), n_tail = (size_t)((to + len) % BLOCK_BYTES);
+    *is_shared = false;
+    if (file->is_direct || (to - offset) % BLOCK_BYTES != 0 || len < n_head + n_tail + BLOCK_BYTES)
+        return 0;
+    size_t before = file->pending.len;
+    struct file_clone_range range = {.src_fd = fd,
+                                     .src_offset = offset + n_head,
+                                     .src_length = len - n_head - n_tail,
+                                     .dest_offset = to + n_head};
+    int rc = bytes_copy(file, fd, offset, n_head, err);
+    if (rc == 0 && ioctl(file->fd, FICLONERANGE, &range) != 0) {
+        file->pending.len = before; /* another file system, or one that cannot */
+        return 0;
+    }
+    if (rc == 0)
+        rc = flush(file, err);
+    if (rc)
+        return rc;
+    file->bytes += range.src_length;
+    if (lseek(file->fd, (off_t)file->bytes, SEEK_SET) < 0)
+        return fail_errno(err, "%s: seek", file->name);
+    *is_shared = true;
+    return bytes_copy(file, fd, offset + len - n_tail, n_tail, err);
 }
 
 int outfile_extend(struct outfile *file, uint64_t bytes, struct err *err)
@@ -155,6 +213,10 @@ int outfile_extend(struct outfile *file, uint64_t bytes, struct err *err)
 int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes, struct err *err)
 {
     ASSERT(!file->is_direct && offset + bytes.len <= file->bytes + file->pending.len);
+    if (offset >= file->bytes) {
+        memcpy(file->pending.at + (offset - file->bytes), bytes.at, bytes.len);
+        return 0;
+    }
     int rc = offset + bytes.len > file->bytes ? flush(file, err) : 0;
     if (rc)
         return rc;

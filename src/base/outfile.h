@@ -35,6 +35,13 @@ MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwri
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
 /* These bytes, behind what is pending, without another copy. */
 MUST_CHECK int outfile_write(struct outfile *file, struct str bytes, struct err *err);
+/*
+ * `len` bytes of another file that are from then on in both, until one of them is written to: the file
+ * system shares blocks of 4096 bytes, and the bytes that do not fill one are written. *is_shared says whether
+ * it could; if not, nothing was added.
+ */
+MUST_CHECK int outfile_share(struct outfile *file, int fd, uint64_t offset, uint64_t len,
+                             bool *is_shared, struct err *err);
 /* Write over bytes that were written before, where the file is no pipe: `offset` in the file. */
 MUST_CHECK int outfile_patch(struct outfile *file, uint64_t offset, struct str bytes,
                              struct err *err);

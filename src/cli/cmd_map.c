@@ -92,9 +92,15 @@ static int log_level_store(struct str text, void *field, struct err *err)
 
 /* How the shards' files are joined, which a resume may have to be told when it could not be done. */
 #define JOIN_OPTS                                                                                                      \
-    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it", FIELD(id_field)}, \
+    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)}, \
     {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
-    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)}
+    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)}, \
+    {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors are merged, as for muster merge (may be repeated)", FIELD(rules)}, \
+    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},                                \
+    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(is_renumbered)}, \
+    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(is_plain)}, \
+    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(is_compact)},    \
+    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(pass_through)}
 
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
@@ -110,7 +116,8 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Shard commands"},
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
-    {OPT_TEXT, 0, "collect", "GLOB", "the one file that each shard leaves behind, with placeholders", FIELD(collect)},
+    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(collect)},
+    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind, with placeholders, and where all of these go, merged as those of -o are (may be repeated)", FIELD(also)},
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
     {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},
@@ -230,6 +237,15 @@ static char **words_copy(const char *const *words, size_t n_words)
     return copy;
 }
 
+/* Those that came later stand in for the first ones, if there are any. */
+static void texts_replace(struct texts *texts, size_t n_first)
+{
+    if (texts->len == n_first)
+        return;
+    texts->len -= n_first;
+    memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
+}
+
 /*
  * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
  * resume is parsed a second time into the same request, which leaves what it does not name alone.
@@ -248,7 +264,10 @@ static int options_replay(struct map_options *options, char **old, size_t n_old,
     options->request.inputs = (const char *const *)operands;
     options->request.n_inputs = (size_t)n_operands;
     options->request.command = (const char *const *)command;
-    return cmd_overlay(&cmd_resume, n_again - 1, again + 1, options, err);
+    size_t n_rules = options->request.rules.len;
+    rc = cmd_overlay(&cmd_resume, n_again - 1, again + 1, options, err);
+    texts_replace(&options->request.rules, n_rules);
+    return rc;
 }
 
 static bool keeps_parts(const struct manifest *manifest)
@@ -314,9 +333,11 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     if (typed->request.retry_failed)
         options.request.overwrite = true; /* the output that lacks the failed ones is its own */
     options.request.dry_run = false;
-    return rc ? rc
-              : map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
-                        &options.request, err);
+    if (rc == 0)
+        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
+                     &options.request, err);
+    cmd_release(&cmd_map, &options);
+    return rc;
 }
 
 static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,

@@ -11,11 +11,11 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
+#include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "data/join/join.h"
 #include "data/join/score.h"
 #include "tensor/inspect.h"
-#include "tensor/torch/torch_merge.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -30,7 +30,8 @@ struct merge_request {
     struct score_opts score;
     struct texts rules;
     const char *rules_path;
-    bool is_union, is_checked, force, inspect, pass_through, dry_run, json, quiet;
+    bool is_union, is_checked, is_renumbered, is_plain, is_compact;
+    bool force, inspect, pass_through, reflink, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -155,11 +156,12 @@ static int score_show(const struct merge_request *ask, const struct score *score
 }
 
 static struct join_opts opts_of(const struct merge_request *ask, struct app *app,
-                                struct score *score)
+                                const struct merge_rules *rules, struct score *score)
 {
     return (struct join_opts){
         .format = ask->format,
         .out_format = ask->format_out,
+        .rules = rules,
         .id_field = ask->id_field,
         .is_union = ask->is_union,
         .is_checked = ask->is_checked,
@@ -176,12 +178,16 @@ static struct join_opts opts_of(const struct merge_request *ask, struct app *app
 static int files_merge(struct app *app, const struct merge_request *ask, char **argv,
                        size_t n_files, struct score *score, struct err *err)
 {
-    const struct join_opts opts = opts_of(ask, app, score);
+    struct merge_rules rules = {0};
+    const struct join_opts opts = opts_of(ask, app, &rules, score);
     cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
     struct join_stats stats = {.file_records = file_records};
     const char *const *paths = (const char *const *)argv;
-    int rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
+    int rc = merge_rules_take(&rules, &ask->rules, ask->rules_path, err);
+    if (rc == 0)
+        rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
                           : join_files(&opts, paths, n_files, ask->out_path, &stats, err);
+    merge_rules_release(&rules);
     if (rc)
         return rc;
     if (ask->dry_run)
@@ -192,75 +198,39 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
 
 /* ---- files of tensors ---- */
 
-static int rules_take(const struct merge_request *ask, struct merge_rules *rules, struct err *err)
+static struct tensors_request tensors_wanted(const struct merge_request *ask)
 {
-    int rc = 0;
-    for (size_t i = 0; i < ask->rules.len && rc == 0; i++)
-        rc = merge_rule_add(rules, str_of(ask->rules.at[i]), err);
-    if (rc == 0 && ask->rules_path)
-        rc = merge_rules_read(rules, ask->rules_path, err);
-    return rc;
-}
-
-static int tensors_merge(struct app *app, const struct merge_request *ask, char **argv,
-                         size_t n_files, struct err *err)
-{
-    struct merge_rules rules = {0};
-    struct torch_merge_stats stats = {0};
-    char size[16];
-    const struct torch_merge_opts opts = {.rules = &rules,
-                                          .force = ask->force,
-                                          .dry_run = ask->dry_run,
-                                          .pass_through = ask->pass_through,
-                                          .note = note_say,
-                                          .context = app};
-    int rc = rules_take(ask, &rules, err);
-    if (rc == 0)
-        rc = torch_merge(&opts, (const char *const *)argv, n_files, ask->out_path, &stats, err);
-    merge_rules_release(&rules);
-    if (rc)
-        return rc;
-    size_format(size, stats.n_bytes);
-    if (ask->dry_run)
-        say(app, "%zu files of tensors would go into %s", n_files, ask->out_path);
-    else
-        say(app, "%zu files of tensors into %s (%s)", n_files, ask->out_path, size);
-    return 0;
+    return (struct tensors_request){
+        .out_path = ask->out_path,
+        .rules = &ask->rules,
+        .rules_path = ask->rules_path,
+        .force = ask->force,
+        .dry_run = ask->dry_run,
+        .pass_through = ask->pass_through,
+        .reflink = ask->reflink,
+        .id_path = ask->id_field,
+        .expect = ask->expect,
+        .is_renumbered = ask->is_renumbered,
+        .is_plain = ask->is_plain,
+        .is_compact = ask->is_compact,
+    };
 }
 
 /* What records are asked for means nothing to tensors, and the other way round. */
 static int wishes_check(const struct merge_request *ask, bool are_tensors, struct err *err)
 {
-    bool is_about_records = ask->id_field || ask->is_union || ask->is_checked ||
-                            ask->expect != UINT64_MAX || ask->score.true_field.at;
-    bool is_about_tensors = ask->rules.len > 0 || ask->rules_path || ask->pass_through;
+    bool is_about_records = ask->is_union || ask->is_checked || ask->score.true_field.at;
+    bool is_about_tensors =
+        ask->pass_through || ask->is_renumbered || ask->is_plain || ask->is_compact || ask->reflink;
     if (are_tensors && is_about_records)
         return fail(err, ERR_USAGE,
-                    "--id, --union, --check, --expect and --score are about records; files of "
-                    "tensors are merged by --rule");
+                    "--union, --check and --score are about records; files of tensors are merged "
+                    "by --rule");
     if (!are_tensors && is_about_tensors)
-        return fail(err, ERR_USAGE,
-                    "--rule, --rules and --pass-through are about files of tensors, and these are "
-                    "none");
-    return 0;
-}
-
-/* Are they all? Some of each kind is an error. */
-static int tensors_look(char **paths, size_t n_files, bool *are_tensors, struct err *err)
-{
-    size_t n_tensors = 0, last[2] = {0};
-    for (size_t i = 0; i < n_files; i++) {
-        bool is_one = false;
-        int rc = strcmp(paths[i], "-") == 0 ? 0 : torch_is_one(paths[i], &is_one, err);
-        if (rc)
-            return rc;
-        n_tensors += is_one;
-        last[is_one] = i;
-    }
-    *are_tensors = n_tensors > 0;
-    if (n_tensors > 0 && n_tensors < n_files)
-        return fail(err, ERR_USAGE, "%s is a file of tensors, %s is none", paths[last[true]],
-                    paths[last[false]]);
+        return fail(
+            err, ERR_USAGE,
+            "--renumber, --plain, --compact, --pass-through and --reflink are about files of "
+            "tensors, and these are none");
     return 0;
 }
 
@@ -300,14 +270,17 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
     if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
         return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
+    if (ask->is_renumbered && !ask->id_field)
+        return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
-    bool are_tensors;
-    int rc = tensors_look(argv, n_files, &are_tensors, err);
+    enum tensor_kind kind;
+    const struct tensors_request tensors = tensors_wanted(ask);
+    int rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)
-        rc = wishes_check(ask, are_tensors, err);
-    if (rc || are_tensors)
-        return rc ? rc : tensors_merge(app, ask, argv, n_files, err);
+        rc = wishes_check(ask, kind != TENSOR_NONE, err);
+    if (rc || kind != TENSOR_NONE)
+        return rc ? rc : tensors_merge(app, &tensors, kind, argv, n_files, err);
     struct score_opts wanted = ask->score;
     wanted.by_field = ask->by_field;
     wanted.positive = ask->positive;
@@ -340,8 +313,8 @@ static const struct opt merge_opts[] = {
     {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
     {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
     {OPT_HEADING, .help = "What must hold"},
-    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it", FIELD(id_field)},
-    {OPT_U64, 'e', "expect", "N", "there are N records in all (else exit status 1)", FIELD(expect)},
+    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files and of files of one JSON object each a path, such as questions.*.question_id", FIELD(id_field)},
+    {OPT_U64, 'e', "expect", "N", "there are N records in all, or metadata tell of N (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
     {OPT_HEADING, .help = "Figures"},
     {OPT_PARSE, 's', "score", "TRUE=PREDICTED", "compare these two fields: accuracy, precision, recall, F1, false positives and negatives", FIELD(score), .parse = score_store},
@@ -349,9 +322,13 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
-    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path when .pt files are merged: concat, cat0, sum, sum-by-key, same, first, max, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
+    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
+    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
+    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
+    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
+    {OPT_FLAG, 0, "reflink", NULL, "let tensors of 64 KiB and more share their blocks with the inputs, unread and unchecked, where the file system can (XFS, Btrfs)", FIELD(reflink)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "json", NULL, "tables as one JSON object a line", FIELD(json)},

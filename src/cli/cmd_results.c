@@ -13,6 +13,7 @@
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/merge.h"
+#include "data/unpack.h"
 #include "run/rows.h"
 #include "run/shard.h"
 #include "store/manifest.h"
@@ -120,6 +121,8 @@ static bool is_merged(const char *dir)
 
 static int output_check(const char *path, struct err *err)
 {
+    if (packing_of_path(path) != PACK_NONE)
+        return fail(err, ERR_USAGE, "-o %s: the results are not packed; pack them from -o -", path);
     if (!str_ends_with(str_of(path), STR("/")) && !folder_exists(path))
         return 0;
     return fail(err, ERR_USAGE, "-o %s names a folder; the results go into one file", path);

@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
+#include "cli/split_tensors.h"
 #include "data/cut/cut.h"
 
 enum {
@@ -21,29 +22,34 @@ enum {
 struct split_request {
     uint64_t n_parts, records_max, bytes_max, digits;
     const char *output;
+    struct texts keys;
     enum record_format format;
-    bool force, is_dry, json, quiet;
+    bool by_rows, pass_through, force, is_dry, json, quiet;
 };
 
 /* What a cut is made of, released together. */
 struct split_job {
-    struct cut *cut;
+    struct cut *cut;              /* of records */
+    struct tensor_parts *tensors; /* or of tensors */
+    struct cut_source source;     /* of those */
     struct cut_names names;
-    char **paths; /* of the parts */
-    size_t n_parts;
+    char **paths; /* of the parts; behind them of what goes with them */
+    size_t n_parts, n_paths;
     struct cut_list strangers, leftovers; /* files there that look like parts, or like half ones */
     const struct cut_part *parts;
+    const char *kind; /* for people */
 };
 
 static void job_release(struct split_job *job)
 {
-    for (size_t i = 0; job->paths && i < job->n_parts; i++)
+    for (size_t i = 0; job->paths && i < job->n_paths; i++)
         free(job->paths[i]);
     free(job->paths);
     cut_list_release(&job->strangers);
     cut_list_release(&job->leftovers);
     cut_names_release(&job->names);
     cut_close(job->cut);
+    tensor_parts_close(job->tensors);
 }
 
 /* 0 is no size, and not the same as none that was said. */
@@ -66,27 +72,6 @@ static int request_check(const struct split_request *ask, int n_inputs, struct e
                     "into how many parts? say -n PARTS, --records N or --size BYTES");
     if (n_ways > 1)
         return fail(err, ERR_USAGE, "-n, --records and --size exclude each other");
-    return 0;
-}
-
-static int job_open(struct split_job *job, const struct split_request *ask, int argc, char **argv,
-                    struct err *err)
-{
-    const struct cut_opts opts = {.paths = (const char *const *)argv,
-                                  .n_paths = (size_t)argc,
-                                  .format = ask->format,
-                                  .n_parts = ask->n_parts,
-                                  .records_max = ask->records_max,
-                                  .bytes_max = ask->bytes_max};
-    int rc = cut_names_init(&job->names, ask->output, &opts, ask->digits, err);
-    if (rc == 0)
-        rc = cut_open(&job->cut, &opts, err);
-    if (rc)
-        return rc;
-    job->parts = cut_parts(job->cut, &job->n_parts);
-    job->paths = xcalloc(job->n_parts, sizeof(*job->paths));
-    for (size_t i = 0; i < job->n_parts; i++)
-        job->paths[i] = cut_name_new(&job->names, i, job->n_parts);
     return 0;
 }
 
@@ -116,12 +101,90 @@ static bool signal_waits(void)
     return !sigisemptyset(&pending);
 }
 
+static int records_open(struct split_job *job, const struct split_request *ask, int argc,
+                        char **argv, struct err *err)
+{
+    const struct cut_opts opts = {.paths = (const char *const *)argv,
+                                  .n_paths = (size_t)argc,
+                                  .format = ask->format,
+                                  .n_parts = ask->n_parts,
+                                  .records_max = ask->records_max,
+                                  .bytes_max = ask->bytes_max};
+    int rc = cut_names_init(&job->names, ask->output, &opts, ask->digits, err);
+    if (rc == 0)
+        rc = cut_open(&job->cut, &opts, err);
+    if (rc)
+        return rc;
+    job->kind = record_format_name(cut_format(job->cut));
+    job->parts = cut_parts(job->cut, &job->n_parts);
+    job->n_paths = job->n_parts;
+    job->paths = xcalloc(job->n_parts, sizeof(*job->paths));
+    for (size_t i = 0; i < job->n_parts; i++)
+        job->paths[i] = cut_name_new(&job->names, i, job->n_parts);
+    return 0;
+}
+
+static void note_say(void *context, const char *text)
+{
+    say(context, "%s", text);
+}
+
+static int tensors_open(struct app *app, struct split_job *job, const struct split_request *ask,
+                        enum tensor_kind kind, const char *path, struct err *err)
+{
+    const struct tensor_parts_opts opts = {.kind = kind,
+                                           .path = path,
+                                           .keys = &ask->keys,
+                                           .pass_through = ask->pass_through,
+                                           .note = note_say,
+                                           .context = app,
+                                           .by_rows = ask->by_rows,
+                                           .n_parts = ask->n_parts,
+                                           .records_max = ask->records_max,
+                                           .bytes_max = ask->bytes_max,
+                                           .is_stopped = signal_waits};
+    int rc = tensor_parts_open(&job->tensors, &opts, err);
+    if (rc)
+        return rc;
+    job->kind = tensor_kind_name(kind);
+    job->parts = tensor_parts_list(job->tensors, &job->n_parts);
+    rc = tensor_parts_names(job->tensors, ask->output, ask->digits, &job->names, &job->paths,
+                            &job->n_paths, err);
+    if (rc == 0)
+        job->source = tensor_parts_source(job->tensors, job->paths, job->n_paths);
+    return rc;
+}
+
+/* By what the first input is; one file of tensors is cut, and it stands alone. */
+static int job_open(struct app *app, struct split_job *job, const struct split_request *ask,
+                    int argc, char **argv, struct err *err)
+{
+    enum tensor_kind kind = TENSOR_NONE;
+    int rc = 0;
+    for (int i = 0; i < argc && rc == 0 && kind == TENSOR_NONE; i++)
+        rc = strcmp(argv[i], "-") == 0 ? 0 : tensor_kind_of(argv[i], &kind, err);
+    if (rc)
+        return rc;
+    if (kind == TENSOR_NONE && (ask->by_rows || ask->keys.len > 0 || ask->pass_through))
+        return fail(err, ERR_USAGE,
+                    "--rows, --key and --pass-through are about files of tensors, and %s is none",
+                    argv[0]);
+    if (kind == TENSOR_NONE)
+        return records_open(job, ask, argc, argv, err);
+    if (ask->format != FORMAT_AUTO)
+        return fail(err, ERR_USAGE, "--format is about records, and these are tensors");
+    return argc == 1 ? tensors_open(app, job, ask, kind, argv[0], err)
+                     : fail(err, ERR_USAGE,
+                            "one file of tensors is cut at a time; muster merge makes one of "
+                            "several");
+}
+
 static int parts_write(const struct split_job *job, const struct cut_target *target,
                        struct err *err)
 {
     sigset_t ends = ends_of(), before;
     sigprocmask(SIG_BLOCK, &ends, &before);
-    int rc = cut_write(job->cut, target, err);
+    int rc = job->cut ? cut_write(job->cut, target, err) : cut_put(&job->source, target, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -164,24 +227,27 @@ static void leftovers_say(const struct app *app, const struct cut_list *leftover
 static void summary_say(const struct app *app, const struct split_job *job,
                         const struct split_request *ask)
 {
-    uint64_t n_records = cut_n_records(job->cut), n_empty = 0;
+    const char *unit = job->cut ? "record" : tensor_parts_unit(job->tensors);
+    uint64_t n_records = 0, n_empty = 0;
     char records[32];
-    for (size_t i = 0; i < job->n_parts; i++)
+    for (size_t i = 0; i < job->n_parts; i++) {
+        n_records += job->parts[i].n_records;
         n_empty += job->parts[i].n_records == 0;
+    }
     count_format(records, n_records);
-    say(app, "%s record%s (%s) in %zu part%s%s", records, plural(n_records),
-        record_format_name(cut_format(job->cut)), job->n_parts, plural(job->n_parts),
-        ask->is_dry ? "; nothing was written (--dry-run)" : "");
+    say(app, "%s %s%s (%s) in %zu part%s%s", records, unit, plural(n_records), job->kind,
+        job->n_parts, plural(job->n_parts), ask->is_dry ? "; nothing was written (--dry-run)" : "");
     if (n_empty > 0)
-        say(app, "%lu of the parts %s no record: there are fewer records than parts", n_empty,
-            n_empty == 1 ? "has" : "have");
-    if (cut_n_mended(job->cut) > 0)
+        say(app, "%lu of the parts %s no %s: there are fewer %ss than parts", n_empty,
+            n_empty == 1 ? "has" : "have", unit, unit);
+    if (job->cut && cut_n_mended(job->cut) > 0)
         say(app, "a last line had no end, and got one");
     leftovers_say(app, &job->leftovers);
 }
 
 static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
 {
+    ASSERT(job->paths);
     cleanup_free char *folder = path_dirname(job->paths[0]);
     struct cut_target target = {.names = (const char *const *)job->paths,
                                 .folder = folder,
@@ -194,8 +260,14 @@ static int parts_make(struct split_job *job, const struct split_request *ask, st
     target.strangers = job->strangers;
     if (!ask->is_dry)
         return parts_write(job, &target, err);
-    rc = cut_target_check(job->cut, &target, err);
-    return rc ? rc : cut_check(job->cut, err);
+    if (job->cut) {
+        rc = cut_target_check(job->cut, &target, err);
+        return rc ? rc : cut_check(job->cut, err);
+    }
+    rc = cut_put_check(&job->source, &target, err);
+    for (size_t i = 0; i < job->n_paths && rc == 0; i++)
+        rc = job->source.fill(job->source.context, i, NULL, err);
+    return rc;
 }
 
 static int job_run(struct split_job *job, const struct split_request *ask, struct err *err)
@@ -204,7 +276,7 @@ static int job_run(struct split_job *job, const struct split_request *ask, struc
     int rc = parts_make(job, ask, err);
     for (size_t i = 0; i < job->n_parts; i++)
         sum += job->parts[i].n_records;
-    ASSERT(sum == cut_n_records(job->cut));
+    ASSERT(!job->cut || sum == cut_n_records(job->cut));
     return rc;
 }
 
@@ -218,7 +290,7 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
     int rc = request_check(ask, argc, err);
     (void)open_files_allow((uint64_t)argc + FILES_OF_OURS); /* each packed input has a spool */
     if (rc == 0)
-        rc = job_open(&job, ask, argc, argv, err);
+        rc = job_open(app, &job, ask, argc, argv, err);
     if (rc == 0)
         rc = job_run(&job, ask, err);
     if (rc == 0) {
@@ -260,6 +332,21 @@ static const struct opt split_opts[] = {
              "larger record has a part to itself",
      .offset = offsetof(struct split_request, bytes_max),
      .parse = part_size_store},
+    {OPT_HEADING, .help = "Files of tensors"},
+    {.kind = OPT_FLAG,
+     .name = "rows",
+     .help = "of safetensors: every tensor along its first dimension, instead of whole tensors",
+     .offset = offsetof(struct split_request, by_rows)},
+    {.kind = OPT_TEXTS,
+     .name = "key",
+     .arg = "PATH",
+     .help = "of .pt: the list or tensor that is cut, by its keys from the root, joined by dots "
+             "(default: the root, or all lists and tensors in it; may be repeated)",
+     .offset = offsetof(struct split_request, keys)},
+    {.kind = OPT_FLAG,
+     .name = "pass-through",
+     .help = "of .pt: carry over objects of classes that are no data, unseen",
+     .offset = offsetof(struct split_request, pass_through)},
     {OPT_HEADING, .help = "Where to"},
     {.kind = OPT_TEXT,
      .letter = 'o',
@@ -318,7 +405,8 @@ const struct cmd cmd_split = {
     .details =
         "Lines, JSONL, JSON arrays, CSV and TSV; also .gz, .zst and '-' for stdin. Every record is "
         "in exactly one part, in order and unchanged. Each CSV part has the header, each JSON part "
-        "is an array. Nothing is left if anything is wrong.",
+        "is an array. Files of torch.save by their list of records, npy and npz by rows, safetensors "
+        "by whole tensors with their index, or by rows. Nothing is left if anything is wrong.",
     .opts = split_opts,
     .examples = split_examples,
     .request_size = sizeof(struct split_request),

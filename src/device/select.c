@@ -3,7 +3,6 @@
  * Choosing among the devices that are there. What a person asked for by name is given, with a
  * warning; what muster picks by itself must be fit and free.
  */
-#include <ctype.h>
 #include <pwd.h>
 #include <strings.h>
 

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/texts.h"
 
 struct program;
 
@@ -38,11 +39,6 @@ enum opt_kind {
     OPT_SIZE,     /* uint64_t field in bytes */
     OPT_DURATION, /* uint64_t field in ms */
     OPT_PARSE,    /* parse() stores into the field itself */
-};
-
-struct texts {
-    const char **at;
-    size_t len;
 };
 
 struct opt {

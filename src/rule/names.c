@@ -39,6 +39,15 @@ static const char *const counts[] = {
     "*_samples",
 };
 
+const char *const record_count_names[] = {
+    "num_questions", "num_samples", "num_items", "num_records", "num_examples", "num_results", NULL,
+};
+
+const char *counted_name(const char *record_count_name)
+{
+    return record_count_name + strlen("num_");
+}
+
 /* Settings such as max_samples are no counts. */
 static const char *const settings[] = {"max_*", "min_*"};
 
@@ -53,6 +62,17 @@ static bool fits_one(const char *name, const char *const *patterns, size_t n_pat
 bool is_count_name(const char *name)
 {
     return fits_one(name, counts, countof(counts)) && !fits_one(name, settings, countof(settings));
+}
+
+struct str counted_by(struct str count_name)
+{
+    static const char *const prefixes[] = {"num_", "n_"};
+    for (size_t i = 0; i < countof(prefixes); i++) {
+        size_t len = strlen(prefixes[i]);
+        if (str_starts_with(count_name, str_of(prefixes[i])))
+            return (struct str){count_name.at + len, count_name.len - len};
+    }
+    return (struct str){NULL, 0};
 }
 
 bool is_settings_name(struct str name)
@@ -72,10 +92,18 @@ struct str share_stem(struct str name)
     static const char *const suffixes[] = {"_gpu_",  "_cpu_",  "_shard_",
                                            "_part_", "_rank_", "_worker_"};
     struct str stem = name;
+    if (str_ends_with(name, STR("_merged")))
+        return (struct str){name.at, name.len - strlen("_merged")};
     while (stem.len > 0 && stem.at[stem.len - 1] >= '0' && stem.at[stem.len - 1] <= '9')
         stem.len--;
     for (size_t i = 0; stem.len < name.len && i < countof(suffixes); i++)
         if (str_ends_with(stem, str_of(suffixes[i])))
             return (struct str){stem.at, stem.len - strlen(suffixes[i])};
     return name;
+}
+
+void merged_name_add(struct str stem, struct buf *out)
+{
+    buf_add_str(out, stem);
+    buf_add_text(out, "_merged");
 }

@@ -93,6 +93,15 @@ int merge_rules_read(struct merge_rules *rules, const char *path, struct err *er
     return rc;
 }
 
+int merge_rules_take(struct merge_rules *rules, const struct texts *typed, const char *path,
+                     struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < typed->len && rc == 0; i++)
+        rc = merge_rule_add(rules, str_of(typed->at[i]), err);
+    return rc || !path ? rc : merge_rules_read(rules, path, err);
+}
+
 void merge_rules_release(struct merge_rules *rules)
 {
     for (size_t i = 0; i < rules->len; i++) {
@@ -114,4 +123,26 @@ struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *
         }
     }
     return NULL;
+}
+
+const char *merge_rule_added_name(const struct merge_rule *rule, const char *path)
+{
+    if (!rule->is_added)
+        return NULL;
+    const char *dot = strrchr(rule->path, '.');
+    if (strcmp(path, ".") == 0)
+        return dot ? NULL : rule->path;
+    size_t len = dot ? (size_t)(dot - rule->path) : 0;
+    return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
+}
+
+int merge_rules_check(const struct merge_rules *rules, struct err *err)
+{
+    for (size_t i = 0; i < rules->len; i++)
+        if (!rules->at[i].was_used)
+            return fail(err, ERR_USAGE,
+                        "the rule for '%s' fits nothing in the files (of those of tensors muster "
+                        "merge --inspect shows the keys)",
+                        rules->at[i].path);
+    return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/texts.h"
 
 #define MERGE_VERBS(X)                                                                     \
     X(CONCAT, "concat", "lists one behind the other")                                      \
@@ -18,6 +19,7 @@
     X(SAME, "same", "all files must have the same")                                        \
     X(FIRST, "first", "the first file's")                                                  \
     X(MAX, "max", "the greatest number, the last text")                                    \
+    X(MERGED, "merged", "texts: what they share before _gpu_N and its like, and _merged")  \
     X(COLLECT, "collect", "a list of each file's")                                         \
     X(UNION, "union", "dictionaries with different keys; the same key must have the same") \
     X(DEEP, "deep", "dictionaries with the same keys, each by a rule of its own")          \
@@ -49,7 +51,14 @@ struct merge_rules {
 MUST_CHECK int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err);
 /* A rule a line; # and blank lines are skipped. */
 MUST_CHECK int merge_rules_read(struct merge_rules *rules, const char *path, struct err *err);
+/* Those that were typed, then those of a file, if there is one. */
+MUST_CHECK int merge_rules_take(struct merge_rules *rules, const struct texts *typed,
+                                const char *path, struct err *err);
 void merge_rules_release(struct merge_rules *rules);
 /* NULL if none is about this path. */
 struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path);
+/* ERR_USAGE for a rule that was not used. */
+MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);
+/* The last key of a rule's path, if it is about a key added to the dictionary at `path`; else NULL. */
+const char *merge_rule_added_name(const struct merge_rule *rule, const char *path);

@@ -10,6 +10,8 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join/join.h"
+#include "tensor/kind.h"
+#include "tensor/torch/torch_merge.h"
 
 static void trace_of(const struct stat *st, struct file_trace *out)
 {
@@ -96,11 +98,11 @@ static int none_found(const struct collect *ask, const char *old, struct err *er
 {
     if (old)
         return fail(err, ERR_DATA,
-                    "it wrote nothing that --collect names: %s was there before it began; move it "
+                    "it wrote nothing that %s names: %s was there before it began; move it "
                     "away, or let the name hold {run}",
-                    old);
+                    ask->option, old);
     if (ask->pattern)
-        return fail(err, ERR_DATA, "it left no file that matches --collect, here '%s'",
+        return fail(err, ERR_DATA, "it left no file that matches %s, here '%s'", ask->option,
                     ask->pattern);
     return fail(err, ERR_DATA, "it did not write the file %s, which {output} names", ask->path);
 }
@@ -126,9 +128,9 @@ static int one_choose(const struct collect *ask, const struct file_traces *befor
     if (n_new == 1)
         return 0;
     return fail(err, ERR_DATA,
-                "%zu new files match --collect, here '%s', where one is expected: %s, %s%s; "
+                "%zu new files match %s, here '%s', where one is expected: %s, %s%s; "
                 "let the pattern say more",
-                n_new, ask->pattern, first, second, n_new > 2 ? " …" : "");
+                n_new, ask->option, ask->pattern, first, second, n_new > 2 ? " …" : "");
 }
 
 /* On disk, content and name: a row is about to say that it is there. */
@@ -146,13 +148,23 @@ static int file_settle(const char *path, uint64_t *bytes, struct err *err)
     return fsync_parent(path, err);
 }
 
+static int records_count(const struct collect *ask, const char *path, uint64_t *n_records,
+                         struct err *err)
+{
+    enum tensor_kind kind = TENSOR_TORCH;
+    if (!ask->is_torch)
+        return join_count(path, ask->format, n_records, err);
+    int rc = ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
+    return rc || kind != TENSOR_TORCH ? rc : torch_count(path, n_records, err);
+}
+
 static int records_check(const struct collect *ask, struct collected *out, struct err *err)
 {
     out->records = UINT64_MAX;
     if (!ask->is_counted)
         return 0;
-    int rc = join_count(out->path, ask->format, &out->records, err);
-    if (rc || out->records == ask->expect)
+    int rc = records_count(ask, out->path, &out->records, err);
+    if (rc || out->records == ask->expect || out->records == UINT64_MAX)
         return rc;
     return fail(
         err, ERR_DATA,

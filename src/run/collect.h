@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one file that a shard leaves behind: which it is, whether it is new, how many records it holds.
+ * A file that a shard leaves behind: which it is, whether it is new, how many records it holds.
  * Knows nothing of sessions, and may run on any thread.
  */
 #pragma once
@@ -22,9 +22,12 @@ struct file_traces {
 void file_traces_release(struct file_traces *traces);
 
 struct collect {
+    const char *option;  /* "--collect", for messages */
     const char *pattern; /* of glob(); NULL: the file is `path` */
     const char *path;
-    bool is_counted; /* its records are to be counted, and be `expect` */
+    bool is_counted;  /* its records are to be counted, and be `expect` */
+    bool is_torch;    /* of torch.save, by its name */
+    bool is_as_it_is; /* nobody is going to read it: its name may say what it likes */
     enum record_format format;
     uint64_t expect;
 };

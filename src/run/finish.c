@@ -170,7 +170,7 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     else if (s->shards)
         fprintf(stderr,
                 "muster: every shard's file is safe; muster resume %s joins them again, also with "
-                "another --union, --id or --any-count; muster merge joins any files\n",
+                "another --rule, --union, --id or --any-count; muster merge joins any files\n",
                 run);
     else if (rc == ERR_DATA)
         fprintf(stderr,

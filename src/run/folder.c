@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "run/outname.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "store/runs.h"
@@ -58,9 +59,12 @@ int run_folder_take(struct session *s, struct err *err)
         s->made_run = rc == 0;
         s->folder_stays = path_absolute(root);
     }
-    if (rc == 0)
+    if (rc == 0) {
         s->run_id = xstrdup(path_basename(s->run_dir));
-    else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
+        s->named = *r;
+        rc = outname_settle(&s->named, s->run_dir, &s->output_name, err);
+        s->request = &s->named;
+    } else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
         rc = run_folder_refused(err);
     return rc;
 }

@@ -15,6 +15,7 @@ enum {
     PART_BUFFER_BYTES = 64 * 1024,
     INTERVAL_MS = 1000,
     PROMPT_MS = 50, /* at least between commits that are prompt: many small shards share one */
+    WAITING_SOON_BYTES = 32 * 1024, /* of rows: their commit is not put off any longer */
     WAITING_MAX_BYTES = 32 << 20
 };
 
@@ -479,11 +480,13 @@ static void crowded_set(struct ledger *ledger, bool is_crowded)
 /* The row itself may not be whole yet: a commit that is due before its time begins with the next turn. */
 static void waits(struct ledger *ledger, size_t bytes)
 {
+    uint64_t max_bytes = ledger->opts.waiting_max_bytes;
     ledger->waiting_bytes += bytes;
-    if (ledger->waiting_bytes <= ledger->opts.waiting_max_bytes || ledger->has_failed)
+    if (ledger->has_failed || ledger->waiting_bytes <= MIN(max_bytes, (uint64_t)WAITING_SOON_BYTES))
         return;
     if (ledger->job_runs) {
-        crowded_set(ledger, true);
+        if (ledger->waiting_bytes > max_bytes)
+            crowded_set(ledger, true);
         return;
     }
     ledger->timer_runs = true;

@@ -22,6 +22,8 @@
 
 enum {
     READ_BYTES = 128 * 1024,
+    ROOM_BYTES =
+        64 * 1024, /* asked of the feeder at a time: what waits for a worker is in memory */
     READS_AT_ONCE = 4,
     PIPE_BYTES = 1 << 20,
     BROKEN_GRACE_MS = 2000,
@@ -102,7 +104,7 @@ static uint64_t room_items(const struct session *s)
 {
     uint64_t known = MAX(source_known(s->source), (uint64_t)1);
     uint64_t each = MAX(source_bytes_scanned(s->source) / known, (uint64_t)1);
-    return MAX(READ_BYTES / each, (uint64_t)1);
+    return MAX(ROOM_BYTES / each, (uint64_t)1);
 }
 
 void life_ask_for_room(struct life *life)

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "run/outname.h"
 #include "run/placed.h"
 #include "run/prepare.h"
 #include "run/session.h"
@@ -40,9 +41,16 @@ static bool are_same_inputs(const struct map_request *r, const char *const *inpu
     return inputs && !inputs[r->n_inputs];
 }
 
-static bool is_same_work(const struct map_request *r, const struct manifest *m)
+/* As the run in `dir` would call it. */
+static char *output_of_run_new(const struct map_request *r, const char *dir)
 {
-    cleanup_free char *output = output_name_new(r->out_path);
+    cleanup_free char *name = outname_has_run(r) ? outname_new(r->out_path, dir) : NULL;
+    return output_name_new(name ? name : r->out_path);
+}
+
+static bool is_same_work(const struct map_request *r, const char *dir, const struct manifest *m)
+{
+    cleanup_free char *output = output_of_run_new(r, dir);
     cleanup_buf struct buf options = BUF_INIT;
     request_work(r, &options);
     return m->output && m->options_json && strcmp(m->output, output) == 0 &&
@@ -80,7 +88,7 @@ static int open_run_compare(const struct map_request *r, char **dir,
                     "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
                     "or name another output",
                     path_basename(*dir), r->out_path, run_typed(*dir, r->usual_root));
-    if (!is_running && !*unfinished && is_same_work(r, manifest))
+    if (!is_running && !*unfinished && is_same_work(r, *dir, manifest))
         *unfinished = steal_ptr(dir);
     return 0;
 }
@@ -258,8 +266,11 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     int rc = session_files_check(err);
     if (rc == 0)
         rc = earlier_find(&r, &again, err);
-    if (r.resume_dir && r.out_path &&
-        (placed_is(r.resume_dir, r.out_path) || shard_folder_is_begun(r.resume_dir)))
+    cleanup_free char *named = NULL;
+    if (rc == 0 && r.resume_dir && r.out_path)
+        rc = outname_settle(&r, r.resume_dir, &named, err);
+    if (rc == 0 && r.resume_dir && r.out_path &&
+        (placed_is(r.resume_dir, 0, r.out_path) || shard_folder_is_begun(r.resume_dir)))
         r.overwrite =
             true; /* put there by the run itself, which was killed before it could say so */
     if (rc == 0)

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/xalloc.h"
 
 enum {
     NOTE_MAX_BYTES = 256
@@ -18,9 +19,16 @@ static void identity_add(const struct stat *st, struct buf *out)
              st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 }
 
-int placed_note(const char *run_dir, int fd, struct err *err)
+/* A run may have several outputs. */
+static char *note_path_new(const char *run_dir, size_t output)
 {
-    cleanup_free char *path = path_join(run_dir, "output.id");
+    return output == 0 ? path_join(run_dir, "output.id")
+                       : xasprintf("%s/output-%zu.id", run_dir, output);
+}
+
+int placed_note(const char *run_dir, size_t output, int fd, struct err *err)
+{
+    cleanup_free char *path = note_path_new(run_dir, output);
     cleanup_buf struct buf text = BUF_INIT;
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -29,9 +37,9 @@ int placed_note(const char *run_dir, int fd, struct err *err)
     return file_replace_fast(path, buf_str(&text), err);
 }
 
-bool placed_is(const char *run_dir, const char *path)
+bool placed_is(const char *run_dir, size_t output, const char *path)
 {
-    cleanup_free char *note = path_join(run_dir, "output.id");
+    cleanup_free char *note = note_path_new(run_dir, output);
     cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
     struct stat st;
     if (stat(path, &st) != 0 || file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)

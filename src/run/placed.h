@@ -7,10 +7,12 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/err.h"
 
-/* Note the file behind fd, whole and on disk, as the output of the run in run_dir. */
-MUST_CHECK int placed_note(const char *run_dir, int fd, struct err *err);
+/* Note the file behind fd, whole and on disk, as output number `output` of the run in run_dir: 0 is that
+ * of -o. */
+MUST_CHECK int placed_note(const char *run_dir, size_t output, int fd, struct err *err);
 /* Is `path` the very file that was noted, and unchanged since? */
-bool placed_is(const char *run_dir, const char *path);
+bool placed_is(const char *run_dir, size_t output, const char *path);

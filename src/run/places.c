@@ -3,11 +3,11 @@
  * Which devices there are for a run, and a place for each worker on them; and how many files all this
  * keeps open.
  */
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "run/prepare.h"
 #include "run/session.h"
@@ -75,17 +75,13 @@ enum {
 
 int session_files_check(struct err *err)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_LEAST)
-        return 0;
-    rlim_t found = limit.rlim_cur;
-    limit.rlim_cur = MIN((rlim_t)FILES_LEAST, limit.rlim_max);
-    if (limit.rlim_cur >= FILES_LEAST && setrlimit(RLIMIT_NOFILE, &limit) == 0)
+    uint64_t allowed = open_files_allow(FILES_LEAST);
+    if (allowed >= FILES_LEAST)
         return 0;
     return fail(err, ERR_UNAVAILABLE,
                 "only %lu files may be open at a time, and a run needs %d; raise the limit (ulimit "
                 "-n %d, in a shell whose ulimit -Hn allows that)",
-                (unsigned long)found, FILES_LEAST, FILES_LEAST);
+                allowed, FILES_LEAST, FILES_LEAST);
 }
 
 /*
@@ -98,17 +94,14 @@ static void files_allow(struct session *s)
         FILES_OF_A_WORKER = 12,
         FILES_OF_OURS = 128
     };
-    rlim_t wanted = FILES_OF_OURS + FILES_OF_A_WORKER * (rlim_t)s->n_places;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = MIN(wanted, limit.rlim_max);
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+    uint64_t wanted = FILES_OF_OURS + FILES_OF_A_WORKER * (uint64_t)s->n_places;
+    uint64_t allowed = open_files_allow(wanted);
+    if (allowed < wanted)
         log_add(
             s->log, LOG_WARN, "map",
             "%u workers need about %lu open files, and %lu are allowed; some may not be started "
             "(ulimit -Hn)",
-            s->n_places, (unsigned long)wanted, (unsigned long)limit.rlim_cur);
+            s->n_places, wanted, allowed);
 }
 
 static int seats_take(struct session *s, struct err *err)

@@ -129,6 +129,11 @@ void request_work(const struct map_request *r, struct buf *json_out)
                  ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
                  r->n_shards, r->any_count ? "true" : "false");
         buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
+        for (size_t i = 0; i < r->also.len; i++) {
+            buf_add_text(json_out, i == 0 ? ",\"also\":[" : ",");
+            buf_add_json(json_out, str_of(r->also.at[i]));
+            buf_add_text(json_out, i + 1 == r->also.len ? "]" : "");
+        }
     }
     if (r->format != FORMAT_AUTO)
         buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));
@@ -506,6 +511,7 @@ void session_plan_release(struct session *s)
     shards_free(s->shards);
     free(s->run_dir);
     free(s->run_id);
+    free(s->output_name);
     device_locks_release(&s->locks);
     device_list_release(&s->devices);
     free(s->places);

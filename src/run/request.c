@@ -12,6 +12,9 @@
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
+#include "data/unpack.h"
+#include "run/outname.h"
+#include "run/placed.h"
 #include "run/prepare.h"
 #include "run/shard.h"
 
@@ -25,12 +28,8 @@ static int command_check(const char *program, struct err *err)
                                          : "not there");
     }
     const char *path = getenv("PATH");
-    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
-    while (str_next(&rest, ':', &folder)) {
-        cleanup_free char *at = xasprintf("%.*s/%s", (int)folder.len, folder.at, program);
-        if (path_is_executable(at))
-            return 0;
-    }
+    if (path_finds(path ? path : "/usr/local/bin:/usr/bin:/bin", program))
+        return 0;
     return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
 }
 
@@ -118,6 +117,8 @@ static int inputs_differ(const struct map_request *r, struct err *err)
             continue;
         if (!is_stdout)
             rc = input_check(r->inputs[i], r->out_path, err);
+        for (size_t k = 0; rc == 0 && k < r->also.len; k++)
+            rc = input_check(r->inputs[i], shard_also_path(r, k), err);
         if (rc == 0 && shard_output_is_folder(r->out_path))
             rc = input_check_folder(r->inputs[i], r->out_path, err);
         if (rc == 0 && r->run_dir)
@@ -148,9 +149,31 @@ static int folder_check(const struct map_request *r, struct err *err)
     return 0;
 }
 
-static int output_check(const struct map_request *r, struct err *err)
+/* Can a file be put there? */
+static int place_check(const char *path, bool overwrite, struct err *err)
 {
     struct stat st;
+    if (packing_of_path(path) != PACK_NONE)
+        return fail(err, ERR_USAGE,
+                    "%s: the output is not packed; name it without %s and pack it afterwards, or "
+                    "from -o -",
+                    path, path_extension(path));
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output %s is a folder", path);
+    if (output_is_direct(path)) /* /dev/null, a pipe: nothing is replaced */
+        return 0;
+    if (!overwrite && path_exists(path))
+        return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", path);
+    cleanup_free char *folder = path_dirname(path);
+    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output's folder %s is a file", folder);
+    if (access(folder, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
+    return 0;
+}
+
+static int output_check(const struct map_request *r, struct err *err)
+{
     if (!r->out_path || !r->out_path[0])
         return fail(err, ERR_USAGE,
                     "no output: say where the results go with -o FILE (- is standard output)");
@@ -163,18 +186,21 @@ static int output_check(const struct map_request *r, struct err *err)
         return rc;
     if (shard_output_is_folder(r->out_path))
         return folder_check(r, err);
-    if (stat(r->out_path, &st) == 0 && S_ISDIR(st.st_mode))
-        return fail(err, ERR_USAGE, "the output %s is a folder", r->out_path);
-    if (output_is_direct(r->out_path)) /* /dev/null, a pipe: nothing is replaced */
-        return 0;
-    if (!r->overwrite && path_exists(r->out_path))
-        return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", r->out_path);
-    cleanup_free char *folder = path_dirname(r->out_path);
-    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
-        return fail(err, ERR_USAGE, "the output's folder %s is a file", folder);
-    if (access(folder, W_OK) != 0)
-        return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
-    return 0;
+    return place_check(r->out_path, r->overwrite, err);
+}
+
+/* What the run itself put there, before it was killed, is its own to replace. */
+static int also_outputs_check(const struct map_request *r, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+        cleanup_free char *named =
+            r->resume_dir ? outname_new(shard_also_path(r, i), r->resume_dir) : NULL;
+        const char *path = named ? named : shard_also_path(r, i);
+        bool is_own = r->resume_dir && placed_is(r->resume_dir, i + 1, path);
+        rc = place_check(path, r->overwrite || is_own, err);
+    }
+    return rc;
 }
 
 static bool shards_are_lines(const struct map_request *r)
@@ -197,6 +223,8 @@ static int id_check(const struct map_request *r, struct err *err)
                     "--id looks at records that are joined, and -o %s takes the files as they are; "
                     "name a file, or leave --id out",
                     r->out_path);
+    if (shard_tensors(r->out_path) != TENSOR_NONE)
+        return 0;
     return shards_are_lines(r) ? fail(err, ERR_USAGE,
                                       "--id needs records with fields, and the shards' files are "
                                       "read as lines; give them the extension of JSONL, JSON, CSV "
@@ -229,5 +257,7 @@ int request_check(const struct map_request *r, struct err *err)
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
     rc = command_check(r->command[0], err);
-    return rc ? rc : output_check(r, err);
+    if (rc == 0)
+        rc = output_check(r, err);
+    return rc ? rc : also_outputs_check(r, err);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "base/texts.h"
 #include "data/merge.h"
 #include "data/source.h"
 #include "device/seat.h"
@@ -25,12 +26,19 @@ struct map_request {
     const char *key_field;
 
     /* shards (run/shard.h): whether the command is for them follows from its words */
-    uint64_t n_items;     /* 0: the input's records are counted */
-    uint64_t n_shards;    /* 0: one for each worker */
-    const char *collect;  /* NULL: {output} */
-    bool is_union;        /* CSV: columns that only some shards have are empty elsewhere */
-    const char *id_field; /* every record has it, each value once; NULL: not looked at */
-    bool any_count;       /* a shard's file need not hold one record an item */
+    uint64_t n_items;    /* 0: the input's records are counted */
+    uint64_t n_shards;   /* 0: one for each worker */
+    const char *collect; /* NULL: {output} */
+    bool is_union;       /* CSV: columns that only some shards have are empty elsewhere */
+    const char
+        *id_field;      /* every record has it, each value once; of tensors a path; NULL: not looked
+                             at */
+    bool any_count;     /* a shard's file need not hold one record an item */
+    struct texts also;  /* GLOB=FILE: what else each shard leaves behind, and where that goes */
+    struct texts rules; /* PATH=VERB, of files of tensors */
+    const char *rules_path;
+    bool pass_through;                        /* what is no data in them is carried over unseen */
+    bool is_renumbered, is_plain, is_compact; /* as torch_merge_opts has them */
 
     /* where */
     const char *gpus; /* SPEC, NULL = free */

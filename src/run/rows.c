@@ -45,5 +45,5 @@ int merge_rows_aside(void *context, uint64_t *item, struct err *err)
 int merge_rows_placing(void *context, int fd, struct err *err)
 {
     const struct merge_rows *rows = context;
-    return placed_note(store_dir(rows->store), fd, err);
+    return placed_note(store_dir(rows->store), 0, fd, err);
 }

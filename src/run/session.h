@@ -135,6 +135,9 @@ struct at_hand {
 
 struct session {
     const struct map_request *request;
+    struct map_request
+        named;         /* the same when the run's folder is there, and so the output's name */
+    char *output_name; /* that name, where it was filled in */
     struct log *log;
     const char *self_path;
     char *guard_path;

@@ -26,6 +26,14 @@ enum shard_phase {
     SHARD_SETTLED
 };
 
+/* A file that is to be there at the end. */
+struct shard_taking {
+    struct buf pattern;
+    struct collect collect;
+    struct file_traces before;
+    struct collected found;
+};
+
 struct shard_life {
     enum shard_phase phase;
     uint64_t shard, batch;
@@ -34,10 +42,8 @@ struct shard_life {
     struct template_values values;
     struct buf text; /* holds them */
     char **command;
-    struct buf pattern;
-    struct collect collect;
-    struct file_traces before;
-    struct collected found;
+    struct shard_taking *takings; /* by kind */
+    size_t n_takings;
     uv_work_t work;
     int rc; /* of the pool's work */
     struct err err;
@@ -57,12 +63,16 @@ void shard_life_free(struct shard_life *shard)
 {
     if (!shard)
         return;
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        struct shard_taking *taking = &shard->takings[i];
+        buf_release(&taking->pattern);
+        file_traces_release(&taking->before);
+        free(taking->found.path);
+        free(taking->found.name);
+    }
+    free(shard->takings);
     buf_release(&shard->text);
-    buf_release(&shard->pattern);
     shard_command_free(shard->command);
-    file_traces_release(&shard->before);
-    free(shard->found.path);
-    free(shard->found.name);
     free(shard);
 }
 
@@ -111,15 +121,33 @@ static const char *value(const struct shard_life *shard, enum placeholder which)
 
 static void collect_plan(const struct session *s, struct shard_life *shard)
 {
-    const struct map_request *r = s->request;
-    shard->collect = (struct collect){.path = value(shard, PLACE_OUTPUT),
-                                      .is_counted = s->shards->is_counted,
-                                      .format = s->shards->format,
-                                      .expect = shard_share(s->shards, shard->shard).count};
-    if (!r->collect)
-        return;
-    template_fill_glob(str_of(r->collect), &shard->values, &shard->pattern);
-    shard->collect.pattern = buf_text(&shard->pattern);
+    const struct shards *shards = s->shards;
+    shard->n_takings = shards->n_kinds;
+    shard->takings = xcalloc(shard->n_takings, sizeof(*shard->takings));
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        const struct shard_kind *kind = &shards->kinds[i];
+        struct shard_taking *taking = &shard->takings[i];
+        taking->collect = (struct collect){.option = shard_kind_option(i),
+                                           .path = value(shard, PLACE_OUTPUT),
+                                           .is_counted = kind->is_counted,
+                                           .is_torch = kind->tensors == TENSOR_TORCH,
+                                           .is_as_it_is = shard_output_is_folder(kind->out_path),
+                                           .format = kind->format,
+                                           .expect = shard_share(shards, shard->shard).count};
+        if (!kind->glob)
+            continue;
+        template_fill_glob(str_of(kind->glob), &shard->values, &taking->pattern);
+        taking->collect.pattern = buf_text(&taking->pattern);
+    }
+}
+
+static int output_clear(const struct shards *shards, struct shard_life *shard)
+{
+    const char *path = value(shard, PLACE_OUTPUT);
+    int rc = mkdir_parents(shards->output_dir, 0777, &shard->err);
+    if (rc == 0 && unlink(path) != 0 && errno != ENOENT)
+        rc = fail_errno(&shard->err, "remove %s", path);
+    return rc;
 }
 
 static void prepare_run(uv_work_t *work)
@@ -127,17 +155,13 @@ static void prepare_run(uv_work_t *work)
     struct life *life = work->data;
     struct shard_life *shard = life->shard;
     const struct shards *shards = life->session->shards;
-    shard->rc = 0;
-    if (shards->uses & 1u << PLACE_OUTPUT) {
-        shard->rc = mkdir_parents(shards->output_dir, 0777, &shard->err);
-        if (shard->rc == 0 && unlink(shard->collect.path) != 0 && errno != ENOENT)
-            shard->rc = fail_errno(&shard->err, "remove %s", shard->collect.path);
-    }
+    shard->rc = shards->uses & 1u << PLACE_OUTPUT ? output_clear(shards, shard) : 0;
     if (shard->rc == 0 && shards->uses & 1u << PLACE_INPUT)
         shard->rc =
             shard_input_write(life->session, shard->shard, value(shard, PLACE_INPUT), &shard->err);
-    if (shard->rc == 0)
-        shard->rc = collect_before(&shard->collect, &shard->before, &shard->err);
+    for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++)
+        shard->rc =
+            collect_before(&shard->takings[i].collect, &shard->takings[i].before, &shard->err);
 }
 
 static void start(struct life *life)
@@ -238,7 +262,11 @@ static void collect_run(uv_work_t *work)
 {
     struct life *life = work->data;
     struct shard_life *shard = life->shard;
-    shard->rc = collect_find(&shard->collect, &shard->before, &shard->found, &shard->err);
+    shard->rc = 0;
+    for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++) {
+        struct shard_taking *taking = &shard->takings[i];
+        shard->rc = collect_find(&taking->collect, &taking->before, &taking->found, &shard->err);
+    }
 }
 
 static void on_collected(uv_work_t *work, int status)
@@ -281,53 +309,51 @@ void shard_oom_tell(struct life *life)
             (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
 }
 
-/* What --collect names for the first shards, whoever works on them: as many as are compared with. */
-static void patterns_fill(const struct session *s)
+/* What a pattern names for the first shards, whoever works on them: as many as are compared with. */
+static void patterns_fill(const struct session *s, struct shard_kind *kind)
 {
-    struct shards *shards = s->shards;
-    shards->n_patterns = MIN(shards->n_shards, COMPARED_MAX);
-    shards->patterns = xcalloc(shards->n_patterns, sizeof(*shards->patterns));
-    for (uint64_t k = 0; k < shards->n_patterns; k++) {
+    kind->n_patterns = MIN(s->shards->n_shards, COMPARED_MAX);
+    kind->patterns = xcalloc(kind->n_patterns, sizeof(*kind->patterns));
+    for (uint64_t k = 0; k < kind->n_patterns; k++) {
         cleanup_buf struct buf text = BUF_INIT;
         struct buf pattern = BUF_INIT;
         struct template_values values;
         shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
-        template_fill_glob(str_of(s->request->collect), &values, &pattern);
-        shards->patterns[k] = buf_steal(&pattern);
+        template_fill_glob(str_of(kind->glob), &values, &pattern);
+        kind->patterns[k] = buf_steal(&pattern);
     }
 }
 
 /* Does another shard's pattern match the file as well, or is it another's already? UINT64_MAX: no. */
-static uint64_t other_owner(const struct session *s, const struct shard_life *shard)
+static uint64_t other_owner(const struct session *s, uint64_t own, size_t of_kind,
+                            const struct shard_taking *taking)
 {
     const struct shards *shards = s->shards;
-    if (!shard->collect.pattern)
+    struct shard_kind *kind = &shards->kinds[of_kind];
+    if (!taking->collect.pattern)
         return UINT64_MAX;
     for (uint64_t k = 0; k < shards->n_shards; k++) {
-        const char *path = shards->results[k].path;
-        if (path && strcmp(path, shard->found.path) == 0)
+        const struct shard_file *files = shards->results[k].files;
+        if (files && strcmp(files[of_kind].path, taking->found.path) == 0)
             return k;
     }
-    if (!shards->patterns)
-        patterns_fill(s);
-    for (uint64_t k = 0; k < shards->n_patterns; k++)
-        if (k != shard->shard &&
-            fnmatch(shards->patterns[k], shard->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
+    if (!kind->patterns)
+        patterns_fill(s, kind);
+    for (uint64_t k = 0; k < kind->n_patterns; k++)
+        if (k != own &&
+            fnmatch(kind->patterns[k], taking->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
             return k;
     return UINT64_MAX;
 }
 
-static void result_describe(struct life *life, struct buf *out)
+static void result_describe(struct life *life, const struct shard_result *result, struct buf *out)
 {
     const struct shard_life *shard = life->shard;
     const struct session *s = life->session;
     buf_add_char(out, '{');
     shard_members_add(s->shards, shard->shard, out);
-    buf_add_text(out, ",\"path\":");
-    shard_path_add(shard->found.path, out);
-    buf_addf(out, ",\"bytes\":%lu", shard->found.bytes);
-    if (shard->found.records != UINT64_MAX)
-        buf_addf(out, ",\"records\":%lu", shard->found.records);
+    buf_add_char(out, ',');
+    shard_files_add(s->shards, result, out);
     buf_add_text(out, ",\"device\":");
     buf_add_json(out, str_of(life_label(life)));
     buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
@@ -348,13 +374,30 @@ static bool is_refused(struct life *life, char *how, size_t how_size)
         snprintf(how, how_size, "%s", shard->err.text);
         return true;
     }
-    uint64_t owner = other_owner(life->session, shard);
-    if (owner != UINT64_MAX)
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        const struct shard_taking *taking = &shard->takings[i];
+        uint64_t owner = other_owner(life->session, shard->shard, i, taking);
+        if (owner == UINT64_MAX)
+            continue;
         snprintf(how, how_size,
-                 "%s, which --collect names, may be shard %lu's as well; let the pattern tell them "
-                 "apart",
-                 shard->found.name, owner);
-    return owner != UINT64_MAX;
+                 "%s, which %s names, may be shard %lu's as well; let the pattern tell them apart",
+                 taking->found.name, shard_kind_option(i), owner);
+        return true;
+    }
+    return false;
+}
+
+/* The result's own from now on. */
+static struct shard_result result_take(struct shard_life *shard)
+{
+    struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        struct collected *found = &shard->takings[i].found;
+        char *path = steal_ptr(&found->path);
+        result.files[i] =
+            (struct shard_file){.path = path, .bytes = found->bytes, .records = found->records};
+    }
+    return result;
 }
 
 static void items_count(struct session *s, uint32_t seat, uint64_t n_items)
@@ -380,10 +423,9 @@ bool shard_result_give(struct life *life, char *how, size_t how_size)
     cleanup_buf struct buf line = BUF_INIT;
     if (is_refused(life, how, how_size) || !life_part_ready(life))
         return false;
-    result_describe(life, &line);
-    s->shards->results[shard->shard] = (struct shard_result){
-        .path = shard->found.path, .bytes = shard->found.bytes, .records = shard->found.records};
-    shard->found.path = NULL;
+    struct shard_result *result = &s->shards->results[shard->shard];
+    *result = result_take(shard);
+    result_describe(life, result, &line);
     items_count(s, life->seat, shard_share(s->shards, shard->shard).count);
     metrics_give(s, shard_progress_of(life));
     life_answered(life, 1);

@@ -7,7 +7,8 @@
  *
  *   template.c     {start}, {count} …           shard_plan.c   how many shards, what is filled in
  *   shard_check.c  what is refused              shard_input.c  the file at {input}
- *   shard.c        one life of one shard        collect.c      the file that it leaves behind
+ *   shard.c        one life of one shard        collect.c      the files that it leaves behind
+ *   shard_kind.c   which files those are        shard_rows.c   what is kept about them
  *   shard_join.c   the files of all, in one
  *
  * Committed is a line about the file (struct shard_result), the file itself before that.
@@ -18,12 +19,30 @@
 #include "run/collect.h"
 #include "run/session.h"
 #include "run/template.h"
+#include "tensor/kind.h"
 
-/* The file of a shard that is committed. */
-struct shard_result {
-    char *path; /* absolute; NULL: it is not committed */
+/* One of the files that each shard leaves behind: that of {output} or --collect, which goes to -o, and
+ * those of --also. */
+struct shard_kind {
+    char *glob; /* with placeholders; NULL: {output} */
+    char *out_path;
+    enum record_format format; /* of the shards' files; FORMAT_AUTO: their names say it */
+    enum out_format out_format;
+    enum tensor_kind tensors; /* that all of them are, by their names; TENSOR_NONE: records */
+    bool is_counted;          /* one record for each item is asked for */
+    char **patterns;          /* [n_patterns], for the first shards; NULL until asked */
+    uint64_t n_patterns;
+};
+
+/* A file of a shard that is committed. */
+struct shard_file {
+    char *path; /* absolute */
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
+};
+
+struct shard_result {
+    struct shard_file *files; /* [n_kinds], one of each; NULL: the shard is not committed */
 };
 
 /* What is known of the shards of a run. */
@@ -36,14 +55,12 @@ struct shards {
     char stamp[20];                       /* {run} */
     char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir;         /* in the run's folder */
-    enum record_format format;    /* of the shards' files; FORMAT_AUTO: their names say it */
+    struct shard_kind *kinds;             /* the first is that of -o */
+    size_t n_kinds;
     bool is_union;                /* columns that only some of the files have are put together */
-    bool is_counted;              /* one record for each item is asked for */
     const char *extension;        /* of {output}, with its dot; "" for none */
-    struct shard_result *results; /* [n_shards]; those committed have a path */
-    char **patterns; /* [n_patterns], of --collect for the first ones; NULL until asked */
-    uint64_t n_patterns;
-    uv_mutex_t source_lock; /* inputs are written by threads of the pool, one at a time */
+    struct shard_result *results; /* [n_shards] */
+    uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
 };
 
 /* ---- what is asked ---- */
@@ -54,8 +71,26 @@ bool shard_is_asked(const struct map_request *request);
 MUST_CHECK int shard_check(const struct map_request *request, struct err *err);
 /* -o names a folder, by the slash at its end: the shards' files go there as they are. */
 bool shard_output_is_folder(const char *out_path);
+
+/* ---- the files of a shard ---- */
+
+/* ERR_USAGE for an --also that is none, or files that cannot be joined: it would be said at the end. */
+MUST_CHECK int shard_kinds_check(const struct map_request *request, struct err *err);
+/* All of the request's; give them back with shard_kinds_free. */
+void shard_kinds_make(const struct session *s, const char *extension, struct shards *shards);
+void shard_kinds_free(struct shards *shards);
+/* Where the files of --also number `index` go; borrowed. NULL: it is malformed. */
+const char *shard_also_path(const struct map_request *request, size_t index);
+/* ERR_USAGE if what --collect or --also names is one file for all shards. */
+MUST_CHECK int shard_kinds_tell_apart(const struct shards *shards, struct err *err);
+/* As --collect or --also names them, for messages. */
+const char *shard_kind_option(size_t kind);
 /* The extension of what cannot be joined, in small letters; else NULL. */
 const char *shard_joinless(const char *path);
+/* The option given that is about files of tensors alone; NULL: there is none. */
+const char *shard_tensors_option(const struct map_request *request);
+/* The kind of tensors that a name promises. */
+enum tensor_kind shard_tensors(const char *path);
 
 /* ---- the run ---- */
 
@@ -132,10 +167,19 @@ void shard_environment(const struct life *life, struct env_list *env);
 /* What it is or was at work on, for messages: " at shard 3 (items 30 to 39)". */
 void shard_work_add(const struct life *life, struct buf *out);
 
+/* ---- what is kept (shard_rows.c) ---- */
+
+/* Members of an object about a shard's files: "path", "bytes", "records", and "also", a list. */
+void shard_files_add(const struct shards *shards, const struct shard_result *result,
+                     struct buf *json_out);
+void shard_result_free(struct shards *shards, struct shard_result *result);
+/* All results that the ledger has. */
+MUST_CHECK int shard_rows_read(struct session *s, struct err *err);
+/* Is it there as it was? Else *why says what became of it. */
+bool shard_file_is_intact(const struct shard_file *file, struct buf *why);
+
 /* ---- the end ---- */
 
-/* A path as a JSON value: {"bytes": "<hex>"} where it is not UTF-8. */
-void shard_path_add(const char *path, struct buf *json_out);
 /*
  * Prove that each shard is there once, and make one file or one folder of theirs: the output. None of
  * them there: nothing is made. stats->n_results are records, UINT64_MAX if they cannot be counted.

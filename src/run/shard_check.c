@@ -4,12 +4,7 @@
  */
 #include <stddef.h>
 #include <string.h>
-#include <strings.h>
 
-#include "base/cleanup.h"
-#include "base/fs.h"
-#include "base/xalloc.h"
-#include "data/unpack.h"
 #include "run/shard.h"
 
 bool shard_is_asked(const struct map_request *r)
@@ -64,16 +59,27 @@ static int placeholders_check(const struct map_request *r, struct err *err)
     return rc;
 }
 
+/* The first option that is for shards only, NULL if there is none. */
+static const char *shards_option(const struct map_request *r)
+{
+    const struct {
+        const char *option;
+        bool is_set;
+    } wishes[] = {
+        {"--items", r->n_items > 0}, {"--shards", r->n_shards > 0}, {"--collect", r->collect},
+        {"--id", r->id_field},       {"--any-count", r->any_count}, {"--union", r->is_union},
+        {"--also", r->also.len > 0},
+    };
+    for (size_t i = 0; i < countof(wishes); i++)
+        if (wishes[i].is_set)
+            return wishes[i].option;
+    return shard_tensors_option(r);
+}
+
 /* The options for shards, with a command that is for none. */
 static int no_shards_check(const struct map_request *r, struct err *err)
 {
-    const char *option = r->n_items > 0    ? "--items"
-                         : r->n_shards > 0 ? "--shards"
-                         : r->collect      ? "--collect"
-                         : r->any_count    ? "--any-count"
-                         : r->id_field     ? "--id"
-                         : r->is_union     ? "--union"
-                                           : NULL;
+    const char *option = shards_option(r);
     if (!option)
         return shard_output_is_folder(r->out_path)
                    ? fail(err, ERR_USAGE, "-o %s names a folder, which is for shard commands only",
@@ -125,43 +131,6 @@ static int inputs_check(const struct map_request *r, struct err *err)
     return 0;
 }
 
-/* What the joiner cannot read, packed or not. A name of none of these and of no known format is read as
- * the output is written. */
-const char *shard_joinless(const char *path)
-{
-    static const char *const joinless[] = {
-        ".pt",  ".pth",     ".npy",  ".npz",    ".safetensors", ".parquet",  ".arrow", ".feather",
-        ".pkl", ".bin",     ".h5",   ".hdf5",   ".tar",         ".zip",      ".xz",    ".png",
-        ".wav", ".msgpack", ".ckpt", ".pickle", ".gguf",        ".tfrecord",
-    };
-    cleanup_free char *unpacked = xstrdup(path);
-    if (packing_of_path(path) != PACK_NONE)
-        *strrchr(unpacked, '.') = '\0';
-    for (size_t i = 0; i < countof(joinless); i++)
-        if (strcasecmp(path_extension(unpacked), joinless[i]) == 0)
-            return joinless[i];
-    return NULL;
-}
-
-/* Said now: the joiner would say it when all the work is done. */
-static int formats_check(const struct map_request *r, struct err *err)
-{
-    if (!r->out_path || shard_output_is_folder(r->out_path))
-        return 0;
-    const char *joinless = r->collect ? shard_joinless(r->collect) : NULL;
-    if (!joinless)
-        joinless = shard_joinless(r->out_path);
-    if (joinless)
-        return fail(err, ERR_USAGE,
-                    "%s files cannot be joined into one; -o FOLDER/, with a slash at its end, puts "
-                    "the shards' files there as they are",
-                    joinless);
-    if (packing_of_path(r->out_path) != PACK_NONE)
-        return fail(err, ERR_USAGE,
-                    "%s: the output is not packed; pack it afterwards, or from -o -", r->out_path);
-    return 0;
-}
-
 int shard_check(const struct map_request *r, struct err *err)
 {
     if (!shard_is_asked(r))
@@ -173,5 +142,5 @@ int shard_check(const struct map_request *r, struct err *err)
         rc = inputs_check(r, err);
     if (rc == 0)
         rc = options_check(r, err);
-    return rc ? rc : formats_check(r, err);
+    return rc ? rc : shard_kinds_check(r, err);
 }

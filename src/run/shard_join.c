@@ -9,156 +9,17 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/hex.h"
-#include "base/json.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "data/join/join.h"
 #include "run/placed.h"
 #include "run/shard.h"
+#include "tensor/array/array_merge.h"
+#include "tensor/torch/torch_merge.h"
 
 enum {
-    LINES_MAX_BYTES = 64 << 20, /* of the lines about files in one part */
     COPY_BYTES = 1 << 20
 };
-
-/* ---- the lines about them ---- */
-
-void shard_path_add(const char *path, struct buf *out)
-{
-    if (utf8_is_valid(str_of(path))) {
-        buf_add_json(out, str_of(path));
-        return;
-    }
-    buf_add_text(out, "{\"bytes\":\"");
-    buf_add_hex(out, str_of(path));
-    buf_add_text(out, "\"}");
-}
-
-static bool path_read(struct str value, struct buf *out)
-{
-    struct str bytes;
-    cleanup_buf struct buf hex = BUF_INIT;
-    if (json_kind_of(value) == JSON_STRING)
-        return json_to_text(value, out);
-    return json_get(value, "bytes", &bytes) && json_to_text(bytes, &hex) &&
-           buf_add_unhex(out, buf_str(&hex));
-}
-
-static bool result_read(struct str line, uint64_t *shard, struct shard_result *out)
-{
-    struct str value;
-    cleanup_buf struct buf path = BUF_INIT;
-    *out = (struct shard_result){.records = UINT64_MAX};
-    if (!json_get(line, "shard", &value) || !json_to_u64(value, shard) ||
-        !json_get(line, "bytes", &value) || !json_to_u64(value, &out->bytes) ||
-        !json_get(line, "path", &value) || !path_read(value, &path))
-        return false;
-    if (json_get(line, "records", &value) && !json_to_u64(value, &out->records))
-        return false;
-    out->path = buf_steal(&path);
-    return true;
-}
-
-static int row_damaged(const struct session *s, const struct range_row *row, struct err *err)
-{
-    return fail(err, ERR_DATA, "%s/parts/%u.part is damaged: no file of shard %lu stands there",
-                s->run_dir, row->part, row->first);
-}
-
-/* A shard has a row of its own, of one line: it had a process of its own, and so a part. */
-static int row_read(struct session *s, const struct range_row *row, struct err *err)
-{
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->run_dir, row->part);
-    cleanup_buf struct buf bytes = BUF_INIT;
-    struct shard_result result;
-    uint64_t shard = UINT64_MAX;
-    if (row->count != 1 || row->first >= s->shards->n_shards)
-        return fail(err, ERR_DATA, "%s/run.db is damaged: a result of %lu shards from shard %lu",
-                    s->run_dir, row->count, row->first);
-    int rc = file_read(path, LINES_MAX_BYTES, &bytes, err);
-    if (rc)
-        return rc;
-    if (row->offset > bytes.len || row->bytes > bytes.len - row->offset)
-        return row_damaged(s, row, err);
-    struct str rest = {buf_text(&bytes) + row->offset, row->bytes}, line;
-    if (!str_next(&rest, '\n', &line) || !result_read(line, &shard, &result))
-        return row_damaged(s, row, err);
-    if (shard != row->first || rest.len > 0) {
-        free(result.path);
-        return row_damaged(s, row, err);
-    }
-    free(s->shards->results[shard].path);
-    s->shards->results[shard] = result;
-    return 0;
-}
-
-static int rows_read(struct session *s, struct err *err)
-{
-    struct row_reader *reader;
-    struct range_row row;
-    int rc = range_reader_open(&reader, s->store, RANGES_BY_ITEM, err);
-    if (rc)
-        return rc;
-    while ((rc = range_reader_next(reader, &row, err)) > 0) {
-        rc = row_read(s, &row, err);
-        if (rc)
-            break;
-    }
-    row_reader_close(reader);
-    return rc;
-}
-
-/* Is it there as it was? Else *why says what became of it. */
-static bool is_intact(const struct shard_result *result, struct buf *why)
-{
-    struct stat st;
-    if (stat(result->path, &st) != 0)
-        buf_addf(why, "%s is gone", result->path);
-    else if ((uint64_t)st.st_size != result->bytes)
-        buf_addf(why, "%s has %ld bytes, and had %lu", result->path, st.st_size, result->bytes);
-    return why->len == 0;
-}
-
-/* Those given up earlier stay so, unless they are to be tried again. */
-static int asides_read(struct session *s, struct err *err)
-{
-    struct row_reader *reader;
-    struct aside_row row;
-    if (s->request->retry_failed)
-        return 0;
-    int rc = aside_reader_open(&reader, s->store, err);
-    if (rc)
-        return rc;
-    while ((rc = aside_reader_next(reader, &row, err)) > 0)
-        if (row.item < s->shards->n_shards)
-            shard_set_aside(s->shards, row.item);
-    row_reader_close(reader);
-    return rc;
-}
-
-int shards_restore(struct session *s, struct err *err)
-{
-    struct shards *shards = s->shards;
-    int rc = rows_read(s, err);
-    if (rc == 0)
-        rc = asides_read(s, err);
-    for (uint64_t k = 0; rc == 0 && k < shards->n_shards; k++) {
-        struct shard_result *result = &shards->results[k];
-        cleanup_buf struct buf name = BUF_INIT, why = BUF_INIT;
-        bool is_there = result->path && is_intact(result, &why);
-        if (is_there)
-            shards->n_items_done += shard_share(shards, k).count;
-        if (!result->path || is_there)
-            continue;
-        shard_name(shards, k, &name);
-        log_add(s->log, LOG_WARN, "map", "%s is run again: its file %s", buf_text(&name),
-                buf_text(&why));
-        free(steal_ptr(&result->path));
-        rc = store_forget(s->store, k, err);
-    }
-    return rc;
-}
 
 /* ---- the proof ---- */
 
@@ -206,62 +67,155 @@ static int shards_prove(struct session *s, struct err *err)
 
 /* ---- one file ---- */
 
-/* What the shards left, in their order; the strings are borrowed, the array is the caller's. */
-struct shard_files {
-    const char **paths;
+/* What the shards left of a kind, in their order; the strings are borrowed, the array is the caller's. */
+struct shard_paths {
+    const char **at;
     size_t len;
     uint64_t n_records; /* UINT64_MAX: not all were counted */
 };
 
-static int files_gather(struct session *s, struct shard_files *out, struct err *err)
+static int paths_gather(struct session *s, size_t kind, struct shard_paths *out, struct err *err)
 {
     const struct shards *shards = s->shards;
-    *out = (struct shard_files){.paths = xcalloc(shards->n_shards + 1, sizeof(*out->paths))};
+    *out = (struct shard_paths){.at = xcalloc(shards->n_shards + 1, sizeof(*out->at))};
     for (uint64_t k = 0; k < shards->n_shards; k++) {
-        const struct shard_result *result = &shards->results[k];
         cleanup_buf struct buf name = BUF_INIT, why = BUF_INIT;
-        if (!result->path)
+        if (!shards->results[k].files)
             continue;
-        if (!is_intact(result, &why)) {
+        const struct shard_file *file = &shards->results[k].files[kind];
+        if (!shard_file_is_intact(file, &why)) {
             shard_name(shards, k, &name);
             return fail(err, ERR_FAILED, "the file of %s, %s; the shard is run again by a resume",
                         buf_text(&name), buf_text(&why));
         }
-        out->paths[out->len++] = result->path;
-        bool is_counted = result->records != UINT64_MAX && out->n_records != UINT64_MAX;
-        out->n_records = is_counted ? out->n_records + result->records : UINT64_MAX;
+        out->at[out->len++] = file->path;
+        bool is_counted = file->records != UINT64_MAX && out->n_records != UINT64_MAX;
+        out->n_records = is_counted ? out->n_records + file->records : UINT64_MAX;
     }
     return 0;
 }
 
+/* One kind's files on their way to become one, and those kinds that are put in place before it. */
+struct joining {
+    struct session *s;
+    size_t kind;
+    bool takes_next; /* the kinds behind it too */
+};
+
+static int kind_join(struct session *s, size_t kind, bool takes_next, struct merge_stats *stats,
+                     struct err *err);
+
 static void join_note(void *context, const char *text)
 {
-    struct session *s = context;
-    log_add(s->log, LOG_WARN, "map", "%s", text);
+    const struct joining *joining = context;
+    if (joining->s->log) /* muster results has none */
+        log_add(joining->s->log, LOG_WARN, "map", "%s", text);
 }
 
+/*
+ * This output is whole and on disk, but has no name yet. The next ones are made first: only when all
+ * are there are they put in place, the last one first and that of -o last, by renames alone.
+ */
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as there are --also */
 static int join_placing(void *context, int fd, struct err *err)
 {
-    const struct session *s = context;
-    return placed_note(s->run_dir, fd, err);
+    const struct joining *joining = context;
+    struct session *s = joining->s;
+    struct merge_stats stats = {0};
+    int rc = 0;
+    if (joining->takes_next && joining->kind + 1 < s->shards->n_kinds)
+        rc = kind_join(s, joining->kind + 1, true, &stats, err);
+    return rc || !s->log ? rc : placed_note(s->run_dir, joining->kind, fd, err);
 }
 
-static int files_write(struct session *s, const struct shard_files *files,
-                       struct merge_stats *stats, struct err *err)
+/* What this run put there itself, and was killed before it could say so, is its own. */
+static bool may_replace(const struct joining *joining)
 {
-    struct join_opts opts = {.format = s->shards->format,
-                             .out_format = s->request->format_out,
-                             .id_field = s->request->id_field,
+    const struct session *s = joining->s;
+    const char *out_path = s->shards->kinds[joining->kind].out_path;
+    return s->request->overwrite || (s->log && placed_is(s->run_dir, joining->kind, out_path));
+}
+
+static int records_join(struct joining *joining, const struct shard_paths *paths,
+                        struct merge_stats *stats, struct err *err)
+{
+    struct session *s = joining->s;
+    const struct shard_kind *kind = &s->shards->kinds[joining->kind];
+    bool is_first = joining->kind == 0;
+    struct join_opts opts = {.format = kind->format,
+                             .out_format = kind->out_format,
+                             .id_field = is_first ? s->request->id_field : NULL,
                              .is_union = s->shards->is_union,
-                             .expect = files->n_records,
-                             .force = s->request->overwrite,
-                             .note = s->log ? join_note : NULL,
-                             .placing = s->log ? join_placing : NULL, /* the run's own output */
-                             .context = s};
+                             .expect = paths->n_records,
+                             .force = may_replace(joining),
+                             .note = join_note,
+                             .placing = join_placing,
+                             .context = joining};
     struct join_stats joined = {0};
-    int rc = join_files(&opts, files->paths, files->len, s->request->out_path, &joined, err);
-    stats->n_results = joined.n_records;
+    int rc = join_files(&opts, paths->at, paths->len, kind->out_path, &joined, err);
+    stats->n_results = joined.is_metadata ? joined.n_told : joined.n_records;
     stats->bytes_out = joined.n_bytes;
+    return rc;
+}
+
+static int torch_join(struct joining *joining, const struct shard_paths *paths,
+                      const struct merge_rules *rules, uint64_t *n_bytes, struct err *err)
+{
+    struct session *s = joining->s;
+    struct torch_merge_stats merged = {0};
+    bool is_first = joining->kind == 0;
+    const struct torch_merge_opts opts = {.rules = rules,
+                                          .force = may_replace(joining),
+                                          .pass_through = s->request->pass_through,
+                                          .id_path = is_first ? s->request->id_field : NULL,
+                                          .is_renumbered = is_first && s->request->is_renumbered,
+                                          .is_plain = s->request->is_plain,
+                                          .is_compact = s->request->is_compact,
+                                          .note = join_note,
+                                          .placing = join_placing,
+                                          .context = joining};
+    int rc = torch_merge(&opts, paths->at, paths->len, s->shards->kinds[joining->kind].out_path,
+                         &merged, err);
+    *n_bytes = merged.n_bytes;
+    return rc;
+}
+
+static int arrays_join(struct joining *joining, const struct shard_paths *paths,
+                       const struct merge_rules *rules, uint64_t *n_bytes, struct err *err)
+{
+    const struct shard_kind *kind = &joining->s->shards->kinds[joining->kind];
+    const struct array_merge_opts opts = {
+        .rules = rules, .force = may_replace(joining), .placing = join_placing, .context = joining};
+    return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
+}
+
+static int tensors_join(struct joining *joining, const struct shard_paths *paths,
+                        struct merge_stats *stats, struct err *err)
+{
+    const struct map_request *r = joining->s->request;
+    bool is_torch = joining->s->shards->kinds[joining->kind].tensors == TENSOR_TORCH;
+    struct merge_rules rules = {0};
+    int rc = merge_rules_take(&rules, &r->rules, r->rules_path, err);
+    if (rc == 0)
+        rc = is_torch ? torch_join(joining, paths, &rules, &stats->bytes_out, err)
+                      : arrays_join(joining, paths, &rules, &stats->bytes_out, err);
+    merge_rules_release(&rules);
+    stats->n_results = paths->n_records;
+    return rc;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
+static int kind_join(struct session *s, size_t kind, bool takes_next, struct merge_stats *stats,
+                     struct err *err)
+{
+    struct joining joining = {s, kind, takes_next};
+    struct shard_paths paths = {0};
+    int rc = paths_gather(s, kind, &paths, err);
+    if (rc == 0)
+        rc = s->shards->kinds[kind].tensors != TENSOR_NONE
+                 ? tensors_join(&joining, &paths, stats, err)
+                 : records_join(&joining, &paths, stats, err);
+    free(paths.at);
     return rc;
 }
 
@@ -272,12 +226,12 @@ static int by_name(const void *a, const void *b)
     return strcmp(path_basename(*(const char *const *)a), path_basename(*(const char *const *)b));
 }
 
-static int names_differ(const struct shard_files *files, struct err *err)
+static int names_differ(const struct shard_paths *paths, struct err *err)
 {
-    cleanup_free const char **sorted = xcalloc(files->len + 1, sizeof(*sorted));
-    memcpy(sorted, files->paths, files->len * sizeof(*sorted));
-    qsort(sorted, files->len, sizeof(*sorted), by_name);
-    for (size_t i = 1; i < files->len; i++)
+    cleanup_free const char **sorted = xcalloc(paths->len + 1, sizeof(*sorted));
+    memcpy(sorted, paths->at, paths->len * sizeof(*sorted));
+    qsort(sorted, paths->len, sizeof(*sorted), by_name);
+    for (size_t i = 1; i < paths->len; i++)
         if (by_name(&sorted[i - 1], &sorted[i]) == 0)
             return fail(err, ERR_FAILED,
                         "%s and %s have the same name, and cannot both be put into one folder; let "
@@ -323,18 +277,18 @@ static int file_put(const struct session *s, const char *from, uint64_t *bytes, 
     return rc;
 }
 
-static int files_put(struct session *s, const struct shard_files *files, struct merge_stats *stats,
+static int files_put(struct session *s, const struct shard_paths *paths, struct merge_stats *stats,
                      struct err *err)
 {
     cleanup_free char *note = path_join(s->run_dir, "folder.begun");
-    int rc = names_differ(files, err);
+    int rc = names_differ(paths, err);
     if (rc == 0)
         rc = mkdir_parents(s->request->out_path, 0777, err);
     if (rc == 0) /* from now on, what is in the folder is ours to replace */
         rc = file_replace(note, STR(""), err);
-    for (size_t i = 0; rc == 0 && i < files->len; i++)
-        rc = file_put(s, files->paths[i], &stats->bytes_out, err);
-    stats->n_results = files->n_records;
+    for (size_t i = 0; rc == 0 && i < paths->len; i++)
+        rc = file_put(s, paths->at[i], &stats->bytes_out, err);
+    stats->n_results = paths->n_records;
     return rc;
 }
 
@@ -344,30 +298,68 @@ bool shard_folder_is_begun(const char *run_dir)
     return path_exists(note);
 }
 
-int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
+static int folder_join(struct session *s, struct merge_stats *stats, struct err *err)
 {
-    struct shard_files files = {0};
-    bool to_folder = shard_output_is_folder(s->request->out_path);
-    int rc = shards_prove(s, err);
+    struct shard_paths paths = {0};
+    int rc = paths_gather(s, 0, &paths, err);
     if (rc == 0)
-        rc = files_gather(s, &files, err);
-    if (rc == 0 && files.len > 0)
-        rc = to_folder ? files_put(s, &files, stats, err) : files_write(s, &files, stats, err);
-    stats->n_asides = s->shards->n_shards - files.len;
-    free(files.paths);
+        rc = files_put(s, &paths, stats, err);
+    free(paths.at);
     return rc;
 }
 
-/* Files of any kind are put into a folder, and only those of records into one file. */
-static int joinable_check(const struct shard_files *files, struct err *err)
+/* What cannot be taken back, a folder's files or what a pipe has got, comes last. */
+static int kinds_join(struct session *s, struct merge_stats *stats, struct err *err)
 {
-    const char *joinless = files->len > 0 ? shard_joinless(files->paths[0]) : NULL;
+    const char *out_path = s->request->out_path;
+    bool to_folder = shard_output_is_folder(out_path);
+    bool is_single = to_folder || output_is_direct(out_path);
+    struct merge_stats others = {0};
+    int rc = is_single && s->shards->n_kinds > 1 ? kind_join(s, 1, true, &others, err) : 0;
+    if (rc)
+        return rc;
+    return to_folder ? folder_join(s, stats, err) : kind_join(s, 0, !is_single, stats, err);
+}
+
+static uint64_t results_count(const struct shards *shards)
+{
+    uint64_t n = 0;
+    for (uint64_t k = 0; k < shards->n_shards; k++)
+        n += shards->results[k].files != NULL;
+    return n;
+}
+
+int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
+{
+    uint64_t n_results = results_count(s->shards);
+    int rc = shards_prove(s, err);
+    if (rc == 0 && n_results > 0)
+        rc = kinds_join(s, stats, err);
+    stats->n_asides = s->shards->n_shards - n_results;
+    return rc;
+}
+
+/* Files of any kind are put into a folder, and only some can become one. */
+static int joinable_check(struct shards *shards, struct err *err)
+{
+    const char *first = NULL;
+    for (uint64_t k = 0; !first && k < shards->n_shards; k++)
+        if (shards->results[k].files)
+            first = shards->results[k].files[0].path;
+    const char *joinless = first ? shard_joinless(first) : NULL;
+    struct shard_kind *kind = &shards->kinds[0];
+    kind->tensors = first ? shard_tensors(first) : TENSOR_NONE;
+    if (!joinless && kind->tensors != TENSOR_NONE && kind->tensors != shard_tensors(kind->out_path))
+        return fail(err, ERR_USAGE,
+                    "files of tensors become one such file: -o so_far%s; those of the shards that "
+                    "are done lie where %s does",
+                    path_extension(first), first);
     if (!joinless)
         return 0;
     return fail(err, ERR_USAGE,
                 "%s files cannot be joined into one; those of the shards that are done lie where "
                 "%s does",
-                joinless, files->paths[0]);
+                joinless, first);
 }
 
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
@@ -375,19 +367,18 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
 {
     struct session s = {
         .request = request, .store = store, .run_dir = (char *)(uintptr_t)store_dir(store)};
-    struct shard_files files = {0};
+    uint64_t n_results = 0;
     int rc = shards_reopen(&s, are_there, err);
     if (rc == 0 && *are_there)
-        rc = rows_read(&s, err);
+        rc = shard_rows_read(&s, err);
     if (rc == 0 && *are_there)
-        rc = files_gather(&s, &files, err);
-    if (rc == 0)
-        rc = joinable_check(&files, err);
-    if (rc == 0 && *are_there && files.len > 0)
-        rc = files_write(&s, &files, stats, err);
+        rc = joinable_check(s.shards, err);
+    if (rc == 0 && *are_there)
+        n_results = results_count(s.shards);
+    if (n_results > 0)
+        rc = kind_join(&s, 0, false, stats, err);
     if (*are_there)
-        stats->n_asides = s.shards->n_shards - files.len;
-    free(files.paths);
+        stats->n_asides = s.shards->n_shards - n_results;
     shards_free(s.shards);
     return rc;
 }
@@ -411,7 +402,7 @@ static void missing_add(const struct shards *shards, struct buf *out)
 {
     uint64_t n_missing = 0;
     for (uint64_t k = 0; k < shards->n_shards; k++) {
-        if (shards->results[k].path || n_missing++ >= MISSING_NAMED)
+        if (shards->results[k].files || n_missing++ >= MISSING_NAMED)
             continue;
         buf_add_text(out, n_missing == 1 ? "  missing    " : ", ");
         shard_name(shards, k, out);
@@ -425,10 +416,8 @@ static void missing_add(const struct shards *shards, struct buf *out)
 void shard_summary_add(struct session *s, const struct merge_stats *stats, struct buf *out)
 {
     const struct shards *shards = s->shards;
-    uint64_t n_items = shards->n_items_done, n_missing = 0;
-    for (uint64_t k = 0; k < shards->n_shards; k++)
-        n_missing += !shards->results[k].path;
-    uint64_t n_done = shards->n_shards - n_missing;
+    uint64_t n_items = shards->n_items_done, n_done = results_count(shards);
+    uint64_t n_missing = shards->n_shards - n_done;
     if (stats && n_done == 0)
         buf_addf(out, "nothing was collected: none of the %lu shards left its file\n",
                  shards->n_shards);
@@ -439,6 +428,8 @@ void shard_summary_add(struct session *s, const struct merge_stats *stats, struc
         buf_addf(out, "%s%s%lu of %lu items, %lu of %lu shards\n",
                  stats ? s->request->out_path : "", stats ? ": " : "", n_items, shards->n_items,
                  n_done, shards->n_shards);
+    for (size_t i = 1; stats && n_done > 0 && i < shards->n_kinds; i++)
+        buf_addf(out, "  also       %s\n", shards->kinds[i].out_path);
     if (n_done > 0)
         missing_add(shards, out);
 }

@@ -3,7 +3,6 @@
  * Into how many shards the items go, what they are called, and what is filled in for them. What is
  * decided once for a run is kept among its facts, for a resume on other devices.
  */
-#include <ctype.h>
 #include <inttypes.h>
 
 #include "base/cleanup.h"
@@ -12,6 +11,7 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "run/outname.h"
 #include "run/shard.h"
 
 enum {
@@ -57,13 +57,9 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 }
 
 /* The run's folder has it in its name, unless the user named the folder. */
-static void stamp_make(const struct session *s, char out[20])
+static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
-    const char *name = s->run_id ? s->run_id : "";
-    size_t len = strspn(name, "0123456789_");
-    if (len == STAMP_LEN && name[8] == '_')
-        snprintf(out, 20, "%.*s", STAMP_LEN, name);
-    else
+    if (!s->run_dir || !run_stamp_read(s->run_dir, out))
         clock_stamp(out, clock_wall_ms());
 }
 
@@ -159,7 +155,7 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
 /* How the files are read: by whoever joins them, which may be a muster that knows of no request. */
 static int reading_write(struct session *s, const struct shards *shards, struct err *err)
 {
-    int rc = store_set(s->store, "shard_format", record_format_name(shards->format), err);
+    int rc = store_set(s->store, "shard_format", record_format_name(shards->kinds[0].format), err);
     return rc ? rc : store_set(s->store, "shard_union", shards->is_union ? "1" : "0", err);
 }
 
@@ -170,7 +166,8 @@ static int reading_read(struct session *s, struct shards *shards, struct err *er
     int rc = store_get(s->store, "shard_format", &format, err);
     if (rc == 0)
         rc = store_get(s->store, "shard_union", &is_union, err);
-    if (rc == 0 && format && record_format_parse(str_of(format), &shards->format, NULL) != 0)
+    if (rc == 0 && format &&
+        record_format_parse(str_of(format), &shards->kinds[0].format, NULL) != 0)
         rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", s->run_dir);
     shards->is_union = is_union && strcmp(is_union, "1") == 0;
     return rc;
@@ -193,29 +190,6 @@ static int shards_resume(struct session *s, struct shards *shards, bool *is_ther
     return rc ? rc : items_compare(shards->n_items, n_items, err);
 }
 
-/* As the shards' files are called: by their name, where it says something, else as the output. */
-static enum record_format files_format(const struct map_request *r, const char *name)
-{
-    static const enum record_format same[] = {
-        [OUT_AUTO] = FORMAT_AUTO, [OUT_JSONL] = FORMAT_JSONL, [OUT_JSON] = FORMAT_JSON,
-        [OUT_CSV] = FORMAT_CSV,   [OUT_TSV] = FORMAT_TSV,     [OUT_LINES] = FORMAT_LINES,
-    };
-    bool is_said =
-        record_format_of_path(name) != FORMAT_LINES || str_ends_with(str_of(name), STR(".txt"));
-    if (is_said || shard_output_is_folder(r->out_path))
-        return FORMAT_AUTO;
-    return same[r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out];
-}
-
-static void format_choose(const struct map_request *r, struct shards *shards)
-{
-    cleanup_free char *name =
-        r->collect ? xstrdup(r->collect) : xasprintf("output%s", shards->extension);
-    bool is_known = record_format_of_path(name) != FORMAT_LINES;
-    shards->format = files_format(r, name);
-    shards->is_counted = !r->any_count && (is_known || !shard_output_is_folder(r->out_path));
-}
-
 static const char *output_extension(const struct map_request *r)
 {
     static const char *const extensions[] = {
@@ -227,18 +201,12 @@ static const char *output_extension(const struct map_request *r)
     return shard_output_is_folder(r->out_path) ? "" : path_extension(r->out_path);
 }
 
-static int names_check(const struct session *s, const struct shards *shards, struct err *err)
+static int names_check(const struct shards *shards, struct err *err)
 {
-    const char *collect = s->request->collect;
     if (shards->n_shards > SHARDS_MAX)
         return fail(err, ERR_USAGE, "%lu shards are too many, the most is %d", shards->n_shards,
                     SHARDS_MAX);
-    if (!collect || shards->n_shards == 1 || template_tells_apart(template_uses(str_of(collect))))
-        return 0;
-    return fail(err, ERR_USAGE,
-                "--collect '%s' names the same file for all %lu shards; let the program put "
-                "{suffix}, {shard} or {start} into its file's name, and here",
-                collect, shards->n_shards);
+    return shard_kinds_tell_apart(shards, err);
 }
 
 int shards_match(struct session *s, struct err *err)
@@ -263,6 +231,7 @@ int shards_reopen(struct session *s, bool *are_there, struct err *err)
 {
     struct shards *shards = s->shards = xcalloc(1, sizeof(*shards));
     uv_mutex_init(&shards->source_lock);
+    shard_kinds_make(s, "", shards);
     int rc = facts_read(s, shards, are_there, err);
     if (rc == 0)
         rc = reading_read(s, shards, err);
@@ -307,14 +276,14 @@ int shards_begin(struct session *s, struct err *err)
     shards->uses = template_uses_all(s->request->command);
     shards->extension = output_extension(s->request);
     shards->is_union = s->request->is_union;
-    format_choose(s->request, shards);
+    shard_kinds_make(s, shards->extension, shards);
     shards->input_dir = path_join(s->run_dir, "shard-input");
     shards->output_dir = path_join(s->run_dir, "shard-output");
     int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;
     if (rc == 0 && !is_there)
         rc = shards_size(s, shards, err);
     if (rc == 0)
-        rc = names_check(s, shards, err);
+        rc = names_check(shards, err);
     if (rc == 0 && !is_there && s->store)
         rc = facts_write(s, shards, err);
     if (rc == 0 && s->store)
@@ -330,10 +299,8 @@ void shards_free(struct shards *shards)
     if (!shards)
         return;
     for (uint64_t k = 0; shards->results && k < shards->n_shards; k++)
-        free(shards->results[k].path);
-    for (uint64_t k = 0; k < shards->n_patterns; k++)
-        free(shards->patterns[k]);
-    free(shards->patterns);
+        shard_result_free(shards, &shards->results[k]);
+    shard_kinds_free(shards);
     suffixes_free(shards);
     free(shards->results);
     free(shards->seat_items);

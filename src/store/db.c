@@ -68,8 +68,7 @@ int db_fail(const struct store *store, struct err *err, const char *doing)
         return fail(err, ERR_STOPPED, "%s %s/run.db: out of memory", doing, dir);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return fail(err, ERR_DATA,
-                    "%s %s/run.db: it is damaged (%s); put a copy in its place, or start over by "
-                    "muster map --fresh",
+                    "%s %s/run.db: it is damaged (%s); put a copy in its place, or " START_OVER,
                     doing, dir, sqlite3_errmsg(store->db));
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return fail(err, ERR_UNAVAILABLE, "%s %s/run.db: another process is using it%s", doing, dir,

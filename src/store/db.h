@@ -8,6 +8,7 @@
 #include <sqlite3.h>
 
 #include "store/lock.h"
+#include "store/manifest.h"
 #include "store/store.h"
 
 /* What runs often, prepared when first used: opening a run must cost nothing it does not need. */

@@ -15,6 +15,9 @@ enum {
     MANIFEST_VERSION = 1
 };
 
+/* The cure for a folder that is damaged beyond repair. --fresh takes a new one of the usual name. */
+#define START_OVER "start over by muster map --fresh, or with another --run-dir"
+
 struct manifest_device {
     const char *name, *uuid;
     uint32_t index;

@@ -135,8 +135,8 @@ int manifest_read(const char *dir, struct manifest *out, struct err *err)
     json_t *root = json_loadb(buf_text(&text), text.len, 0, &why);
     if (!root)
         return fail(err, ERR_DATA,
-                    "%s is damaged (line %d: %s); start over by muster map --fresh (muster results "
-                    "prints what is done)",
+                    "%s is damaged (line %d: %s); " START_OVER " (muster results prints what is "
+                    "done)",
                     path, why.line, why.text);
     struct owner *owner = xcalloc(1, sizeof(*owner));
     owner->root = root;

@@ -228,7 +228,7 @@ int store_done(struct store *store, struct item_span **out, size_t *n_out, struc
 
 static int part_check(struct store *store, uint32_t part, uint64_t bytes_min, struct err *err)
 {
-    static const char cure[] = "put it back, or start over by muster map --fresh";
+    static const char cure[] = "put it back, or " START_OVER;
     cleanup_free char *path = xasprintf("%s/parts/%u.part", store_dir(store), part);
     struct stat st;
     if (stat(path, &st) != 0 && errno == ENOENT)

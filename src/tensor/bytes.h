@@ -21,25 +21,25 @@ static inline void le_put(char *at, uint64_t value, size_t n_bytes)
         at[i] = (char)(value >> (8 * i));
 }
 
+/* Spelt out, compilers make one load of each. */
 static inline uint16_t le16_get(const char *at)
 {
-    return (uint16_t)le_get(at, 2);
+    const unsigned char *b = (const unsigned char *)at;
+    return (uint16_t)(b[0] | b[1] << 8);
 }
 
 static inline uint32_t le32_get(const char *at)
 {
-    return (uint32_t)le_get(at, 4);
+    const unsigned char *b = (const unsigned char *)at;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
 static inline uint64_t le64_get(const char *at)
 {
-    return le_get(at, 8);
+    return le32_get(at) | (uint64_t)le32_get(at + 4) << 32;
 }
 
 static inline uint64_t be64_get(const char *at)
 {
-    uint64_t value = 0;
-    for (size_t i = 0; i < 8; i++)
-        value = value << 8 | (unsigned char)at[i];
-    return value;
+    return __builtin_bswap64(le64_get(at));
 }

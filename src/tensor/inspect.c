@@ -8,15 +8,12 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "tensor/kind.h"
 #include "tensor/npy.h"
 #include "tensor/pickle/pickle_callable.h"
 #include "tensor/pread.h"
 #include "tensor/safetensors.h"
 #include "tensor/torch/torch.h"
-
-enum {
-    HEAD_BYTES = 64
-};
 
 struct inspection {
     const char *path;
@@ -296,39 +293,37 @@ static int npz_show(const struct inspection *in, const struct zip *zip, struct e
 
 /* ---- which of them ---- */
 
-static bool is_numpy(const struct zip *zip)
-{
-    for (size_t i = 0; i < zip->n_entries; i++)
-        if (!str_ends_with(zip->entries[i].name, STR(".npy")))
-            return false;
-    return zip->n_entries > 0;
-}
-
-static int zip_show(const struct inspection *in, struct err *err)
+static int zip_show(const struct inspection *in, bool is_numpy, struct err *err)
 {
     struct zip zip;
     int rc = zip_read(&zip, in->path, in->fd, in->file_bytes, err);
     if (rc == 0)
-        rc = is_numpy(&zip) ? npz_show(in, &zip, err) : torch_show(in, &zip, err);
+        rc = is_numpy ? npz_show(in, &zip, err) : torch_show(in, &zip, err);
     zip_release(&zip);
     return rc;
 }
 
 static int show(const struct inspection *in, struct err *err)
 {
-    char bytes[HEAD_BYTES];
+    char bytes[TENSOR_HEAD_BYTES];
     struct str head = {bytes, (size_t)MIN(in->file_bytes, (uint64_t)sizeof(bytes))};
     int rc = pread_exact(in->fd, bytes, head.len, 0, in->path, err);
     if (rc)
         return rc;
-    if (torch_is_legacy(head))
-        return torch_show(in, NULL, err);
-    if (zip_is_one(head))
-        return zip_show(in, err);
-    if (npy_is_one(head))
+    enum tensor_kind kind = tensor_kind_of_head(head, in->file_bytes);
+    switch (kind) {
+    case TENSOR_TORCH:
+        return zip_is_one(head) ? zip_show(in, false, err) : torch_show(in, NULL, err);
+    case TENSOR_NPZ:
+        return zip_show(in, true, err);
+    case TENSOR_NPY:
         return npy_show(in, head, err);
-    if (safetensors_is_one(head, in->file_bytes))
+    case TENSOR_SAFETENSORS:
         return safetensors_show(in, err);
+    case TENSOR_NONE:
+    case N_TENSOR_KINDS:
+        break;
+    }
     return fail(err, ERR_DATA,
                 "%s is none of .pt, .safetensors, .npy and .npz (records of text: muster merge -n)",
                 in->path);

@@ -7,7 +7,8 @@
 enum {
     MAGIC_BYTES = 6,
     SHORT_HEAD_BYTES = 10, /* version 1.0: two bytes of length */
-    LONG_HEAD_BYTES = 12
+    LONG_HEAD_BYTES = 12,
+    FIELDS_DEPTH_MAX = 32
 };
 
 static const char magic[] = "\x93NUMPY";
@@ -160,12 +161,8 @@ static bool dictionary_parse(struct str rest, struct npy *npy)
 /* ---- sizes ---- */
 
 /* "<f8": order, kind, bytes of an element; of U four bytes a character. False for what is not known. */
-static bool descr_bytes(struct str descr, uint64_t *bytes)
+static bool scalar_bytes(struct str descr, uint64_t *bytes)
 {
-    if (descr.len > 0 && descr.at[0] == '[') {
-        *bytes = 0;
-        return true;
-    }
     bool has_order = descr.len > 0 && is_one_of(descr.at[0], "<>|=");
     struct str rest = {descr.at + has_order, descr.len - has_order};
     if (rest.len < 2 || !is_one_of(rest.at[0], "biufcSUVMm"))
@@ -180,12 +177,70 @@ static bool descr_bytes(struct str descr, uint64_t *bytes)
     return true;
 }
 
+/* 'name', or ('title', 'name'). */
+static bool field_name_skip(struct str *rest)
+{
+    struct str name;
+    if (!skip(rest, '('))
+        return quoted(rest, &name);
+    return quoted(rest, &name) && skip(rest, ',') && quoted(rest, &name) && skip(rest, ')');
+}
+
+static bool fields_bytes(struct str *rest, unsigned depth, uint64_t *bytes);
+
+/* ('name', '<f4'), ('name', '<f4', (3,)) or ('name', [...]); without its "(". */
+/* NOLINTNEXTLINE(misc-no-recursion): at most FIELDS_DEPTH_MAX deep */
+static bool field_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
+{
+    struct npy inner = {0};
+    struct str type;
+    if (!field_name_skip(rest) || !skip(rest, ','))
+        return false;
+    bool is_list = skip(rest, '[');
+    if (is_list ? !fields_bytes(rest, depth + 1, bytes)
+                : !quoted(rest, &type) || !scalar_bytes(type, bytes))
+        return false;
+    if (skip(rest, ',') && (rest->len == 0 || rest->at[0] != ')') && !shape_parse(rest, &inner))
+        return false;
+    for (size_t i = 0; i < inner.n_dims; i++)
+        if (__builtin_mul_overflow(*bytes, inner.shape[i], bytes))
+            return false;
+    return skip(rest, ')');
+}
+
+/* Of a structured type, the sum of its fields; without its "[". */
+/* NOLINTNEXTLINE(misc-no-recursion): see above */
+static bool fields_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
+{
+    *bytes = 0;
+    if (depth > FIELDS_DEPTH_MAX)
+        return false;
+    while (!skip(rest, ']')) {
+        uint64_t field;
+        if (!skip(rest, '(') || !field_bytes(rest, depth, &field) ||
+            __builtin_add_overflow(*bytes, field, bytes))
+            return false;
+        if (!skip(rest, ',') && (rest->len == 0 || rest->at[0] != ']'))
+            return false;
+    }
+    return true;
+}
+
+static bool descr_bytes(struct str descr, uint64_t *bytes)
+{
+    struct str rest = descr;
+    if (!skip(&rest, '['))
+        return scalar_bytes(descr, bytes);
+    return fields_bytes(&rest, 0, bytes) && rest.len == 0;
+}
+
 int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
               struct err *err)
 {
     size_t begin =
         npy_head_bytes(head) && head.at[MAGIC_BYTES] == 1 ? SHORT_HEAD_BYTES : LONG_HEAD_BYTES;
     *npy = (struct npy){.data_at = npy_head_bytes(head)};
+    npy->version = npy->data_at ? (uint8_t)head.at[MAGIC_BYTES] : 0;
     if (npy->data_at == 0 || npy->data_at > file_bytes || npy->data_at > head.len)
         return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
                     name);
@@ -205,7 +260,7 @@ int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_
     for (size_t i = 0; i < npy->n_dims; i++)
         if (__builtin_mul_overflow(bytes, npy->shape[i], &bytes))
             return fail(err, ERR_DATA, "%s: a shape beyond 64 bits", name);
-    if (npy->descr.at[0] != '[' && bytes != npy->data_bytes)
+    if (bytes != npy->data_bytes)
         return fail(err, ERR_DATA, "%s: its shape asks for %lu bytes, %lu are there", name, bytes,
                     npy->data_bytes);
     return 0;

@@ -20,9 +20,10 @@ struct npy {
     struct str descr; /* "<f8", or the whole list of a structured type; borrowed from the head */
     uint64_t shape[NPY_DIMS_MAX];
     size_t n_dims;
-    uint64_t element_bytes; /* 0: a structured type */
+    uint64_t element_bytes;
     uint64_t data_at, data_bytes;
     bool is_fortran;
+    uint8_t version; /* 1 to 3 */
 };
 
 bool npy_is_one(struct str head);

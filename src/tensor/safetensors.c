@@ -12,23 +12,30 @@ enum {
 };
 
 /* clang-format off */
+/* In the order of the reference writer's, which places the last first. */
 static const struct {
     const char *name;
     unsigned bits;
 } dtypes[] = {
-    {"BOOL", 8}, {"U8", 8}, {"I8", 8}, {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},
-    {"I16", 16}, {"U16", 16}, {"F16", 16}, {"BF16", 16}, {"I32", 32}, {"U32", 32}, {"F32", 32},
-    {"F64", 64}, {"I64", 64}, {"U64", 64}, {"C64", 64}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6},
+    {"BOOL", 8}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8}, {"I8", 8}, {"F8_E5M2", 8},
+    {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16}, {"U16", 16},
+    {"F16", 16}, {"BF16", 16}, {"I32", 32}, {"U32", 32}, {"F32", 32}, {"C64", 64}, {"F64", 64},
+    {"I64", 64}, {"U64", 64},
 };
 /* clang-format on */
 
-/* 0 for one that is not known: then its size cannot be checked. */
-static unsigned dtype_bits(struct str name)
+unsigned safetensors_dtype_rank(struct str name)
 {
-    for (size_t i = 0; i < countof(dtypes); i++)
+    for (unsigned i = 0; i < countof(dtypes); i++)
         if (str_equal(name, str_of(dtypes[i].name)))
-            return dtypes[i].bits;
+            return i + 1;
     return 0;
+}
+
+unsigned safetensors_dtype_bits(struct str name)
+{
+    unsigned rank = safetensors_dtype_rank(name);
+    return rank > 0 ? dtypes[rank - 1].bits : 0;
 }
 
 bool safetensors_is_one(struct str head, uint64_t file_bytes)
@@ -54,7 +61,7 @@ static bool dims_parse(struct safetensors *file, struct str array,
     tensor->dims_at = (uint32_t)file->n_dims;
     while (json_element(&array, &is_begun, &element)) {
         if (file->n_dims == file->cap_dims) {
-            file->cap_dims = MAX(file->cap_dims * 2, (size_t)64);
+            file->cap_dims *= 2;
             file->dims = xrealloc(file->dims, file->cap_dims * sizeof(*file->dims));
         }
         if (tensor->n_dims == SAFETENSORS_DIMS_MAX ||
@@ -88,7 +95,7 @@ static const char *tensor_parse(struct safetensors *file, struct str value,
         return "has no shape";
     if (!json_get(value, "data_offsets", &field) || !offsets_parse(field, tensor))
         return "has no data_offsets";
-    uint64_t bits = dtype_bits(tensor->dtype);
+    uint64_t bits = safetensors_dtype_bits(tensor->dtype);
     if (bits == 0)
         return NULL;
     for (uint32_t i = 0; i < tensor->n_dims; i++)
@@ -109,6 +116,8 @@ static int tensor_fail(const char *path, struct str name, const char *what, stru
 static int header_parse(struct safetensors *file, const char *path, struct err *err)
 {
     struct json_members walk = json_members(buf_str(&file->header));
+    file->cap_dims = 64; /* there are some, though no tensor has any: they are pointed into */
+    file->dims = xcalloc(file->cap_dims, sizeof(*file->dims));
     struct str key, value;
     while (json_next(&walk, &key, &value)) {
         if (str_equal(key, STR("__metadata__"))) {

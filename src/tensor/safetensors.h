@@ -32,6 +32,10 @@ struct safetensors {
     uint64_t data_at; /* in the file */
 };
 
+/* Of an element; 0 for a type that is not known, of which the size cannot be checked. */
+unsigned safetensors_dtype_bits(struct str name);
+/* Where the reference writer places it: the greatest first; 0 for one that is not known. */
+unsigned safetensors_dtype_rank(struct str name);
 bool safetensors_is_one(struct str head, uint64_t file_bytes);
 /* ERR_DATA naming the path and the tensor. Release also after a failure. */
 MUST_CHECK int safetensors_read(struct safetensors *file, const char *path, int fd,

@@ -580,6 +580,41 @@ metadata() {
     refuses 65 "beyond 64 bits" -- d.json e.json
 }
 
+@test "metadata: rules say what becomes of a member, num_gpus among them" {
+    echo '{"gpu":0,"tags":["a"],"hist":{"x":1},"num_correct":1,"num_questions":4,"num_gpus":1}' >a.json
+    echo '{"gpu":1,"tags":["b","c"],"hist":{"x":2,"y":1},"num_correct":2,"num_questions":4,"num_gpus":1}' >b.json
+    printf '# how\ntags=concat\nhist=sum-by-key\n' >how.rules
+    merge a.json b.json -o out.json --rule gpu=drop --rules how.rules --rule +share=num_correct/num_questions \
+        --rule gpu_metadata=drop --rule num_gpus=max
+    ended_with 0
+    [ "$(jq -c . out.json)" = '{"tags":["a","b","c"],"hist":{"x":3,"y":1},"num_correct":3,"num_questions":8,"num_gpus":1,"share":0.375}' ]
+    refuses 65 "'gpu' differs between a.json and b.json" -- a.json b.json --rule gpu=same
+    refuses 2 "cat0 is about tensors" -- a.json b.json --rule tags=cat0
+    refuses 2 "the rule for 'nowhere' fits nothing" -- a.json b.json --rule nowhere=sum
+    echo 1 >lines.txt
+    refuses 2 "these hold records" -- lines.txt --rule a=sum
+}
+
+@test "metadata: ids by their path are there once each" {
+    echo '{"q":[{"id":"a"},{"id":1}],"name":"x"}' >a.json
+    echo '{"q":[{"id":"b"},{"id":1.0}],"name":"y"}' >b.json
+    merge a.json b.json -o out.json --id name
+    ended_with 0
+    [ "$(jq -c .name out.json)" = '["x","y"]' ]
+    refuses 65 "the id '1' is at a.json: q.1.id, and again at b.json: q.1.id" -- a.json b.json --id 'q.*.id'
+    refuses 65 "a.json: q.0 has no 'x', which --id asks for" -- a.json b.json --id 'q.*.x'
+    refuses 65 "a.json: q is an array (* stands for each of its elements) without 'id'" -- a.json b.json --id q.id
+    refuses 65 "a.json: name is neither an object nor an array, and has no 'x'" -- a.json b.json --id name.x
+    refuses 65 "a.json: q.0 is no text and no number, so it is no id" -- a.json b.json --id 'q.*'
+    refuses 2 "'q..id' is no path" -- a.json b.json --id q..id
+    merge a.json b.json -o out2.json --id 'q.0.[a-i]d'
+    ended_with 0
+    echo '{"q":[{"id":"a"},{"id":2},{"id":null}]}' >c.json
+    refuses 65 "c.json: q.2.id is no text and no number" -- c.json --id 'q.*.id'
+    echo '{"q":[{"id":"\u0061"},{"id":"1"}]}' >d.json
+    refuses 65 "the id 'a' is at a.json: q.0.id, and again at d.json: q.0.id" -- a.json d.json --id 'q.*.id'
+}
+
 @test "objects one a line in a .json file: the cure is said" {
     printf '{"a":1}\n{"a":2}\n' >a.json
     refuses 65 "a.json is not one JSON object; if it has one value a line, say --format jsonl" -- a.json

@@ -470,7 +470,7 @@ printf '%s\n1,2\n3,4\n' $names >"$2"
 END
     map -g cpu:1 --items 4 --shards 2 -o out.csv -- ./columns {shard} {output}
     ended_with 65
-    says "--union leaves such cells empty" "muster resume" "also with another --union"
+    says "--union leaves such cells empty" "muster resume" "also with another --rule, --union"
     resume --union
     ended_with 0
     [ "$(head -1 out.csv)" = a,b,c ]

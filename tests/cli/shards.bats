@@ -595,6 +595,9 @@ END
     ended_with 2
     says "-o so-far/ names a folder; the results go into one file"
     [ ! -e so-far ]
+    run "$MUSTER" results -o so-far.csv.gz
+    ended_with 2
+    says "-o so-far.csv.gz: the results are not packed; pack them from -o -"
     kill -TERM "$PID"
     map_end
 }
@@ -603,7 +606,7 @@ END
     some_begin -o out/ --collect 'x{shard}.pt' -- ./some {shard} x{shard}.pt b
     run "$MUSTER" results
     ended_with 2
-    says ".pt files cannot be joined into one; those of the shards that are done lie where $PWD/x0.pt does"
+    says "files of tensors become one such file: -o so_far.pt; those of the shards that are done lie where $PWD/x0.pt does"
     kill -TERM "$PID"
     map_end
 }
@@ -622,6 +625,25 @@ END
     map --items 5 -g cpu:2 -r 0 -o 4.jsonl --collect 'x{shard}.zst' -- ./packed {start} 2 zstd x{shard}.zst
     ended_with 1
     says "x0.zst holds 2 records, expected 3"
+}
+
+@test "arrays of the shards become one file, one behind the other" {
+    pyworker arrays.py <<'END'
+import struct, sys
+start, count, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+head = repr({"descr": "<i8", "fortran_order": False, "shape": (count,)}).encode()
+head += b" " * (-(len(head) + 11) % 64) + b"\n"
+with open(path, "wb") as out:
+    out.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + struct.pack("<%dq" % count, *range(start, start + count)))
+END
+    map --items 7 --shards 3 -g cpu:2 -o all.npy -- ./arrays.py {start} {count} {output}
+    ended_with 0
+    says "all.npy: 7 items in 3 shards, complete"
+    [ "$(tail -c 56 all.npy | od -An -td8 -v | tr -s ' \n' ' ')" = " 0 1 2 3 4 5 6 " ]
+    map --items 7 --shards 3 -g cpu:2 -f --rule '.=same' -o all.npy -- ./arrays.py {start} {count} {output}
+    ended_with 65
+    says "the results are not merged" "also with another --rule"
+    [ "$(tail -c 56 all.npy | od -An -td8 -v | tr -s ' \n' ' ')" = " 0 1 2 3 4 5 6 " ]
 }
 
 refused() {
@@ -654,10 +676,32 @@ refused() {
         refused "--items is for shard commands, but the command holds no {start}" --items 4 -o o.txt -- ./ranger
         refused "--collect is for shard commands" in.txt --collect 'x*' -o o.txt -- cat
         refused "-o out/ names a folder, which is for shard commands only" in.txt -o out/ -- cat
-        refused ".pt files cannot be joined into one; -o FOLDER/" --items 4 -o merged.pt --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused "--collect names files of tensors, and they become one such file: o.jsonl needs the extension .pt" --items 4 -o o.jsonl --collect 'x{shard}.pt' -- ./ranger {start} {count} x
+        refused "o.pt is a file of tensors, and --collect 'x{shard}.csv' names files of records" --items 4 -o o.pt --collect 'x{shard}.csv' -- ./ranger {start} {count} x
+        refused "--union and --format-out are about records; o.pt is a file of tensors" --items 4 --union -o o.pt $run
+        refused "--plain is about files of tensors (.pt), and no output is one" --items 4 --plain -o o.txt $run
+        refused "'a=plus' is no rule" --items 4 --rule a=plus -o o.pt $run
+        refused "--renumber is about the ids of --id, which is missing" --items 4 --renumber -o o.pt $run
+        refused "--rule is for shard commands" in.txt --rule a=sum -o o.txt -- cat
+        refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
+        refused "--also 'x{shard}' says not where its files go; it is GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
+        refused "--also 'x{shard}=y/': y/ is no file" --items 4 --also 'x{shard}=y/' -o o.txt $run
+        refused "o.jsonl.gz: the output is not packed; name it without .gz" in.txt -o o.jsonl.gz -- cat
+        refused "y.json.zst: the output is not packed" --items 4 --also 'x{shard}=y.json.zst' -o o.txt $run
+        refused "o_{shard}.txt: all shards become this one file, so {run} alone can stand in its name" --items 4 -o 'o_{shard}.txt' $run
+        refused "--run-dir names another; say the output's name as well" --items 4 --run-dir d -o 'o_{run}.txt' $run
+        refused "--also: .png files cannot be joined into one; leave them out" --items 4 --also 'x{shard}.png=y.png' -o o.txt $run
+        refused "two outputs are called o.txt" --items 4 --also 'x{shard}=o.txt' -o o.txt $run
+        refused "--also: unknown placeholder {sufix} (did you mean {suffix}?" --items 4 --also 'x{sufix}=y.txt' -o o.txt $run
+        refused "the output in.txt exists; --force replaces it" --items 4 --also 'x{shard}=in.txt' -o o.txt $run
+        refused "the input in.txt is the output as well" in.txt -f --also 'x{shard}=in.txt' -o o.txt $run
         refused "o.jsonl.gz: the output is not packed" --items 4 -o o.jsonl.gz $run
         refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.NPY.gz' -- ./ranger {start} {count} x
-        refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
+        refused "--collect names files of tensors, and they become one such file: o.txt needs the extension .npy" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
+        refused "o.pt needs the extension .npy" --items 4 -o o.pt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
+        refused "--id is about records and files of torch.save; o.npy is npy" --items 4 --id q -o o.npy $run
+        refused "--plain is about files of tensors (.pt), and no output is one" --items 4 --plain -o o.npz $run
+        refused ".parquet files cannot be joined into one; -o FOLDER/" --items 4 -o o.parquet $run
         refused "--join is not for shard commands" in.txt -j -o o.txt $run
         refused "--start-timeout is not for shard commands: --timeout is the limit for a whole shard" in.txt --start-timeout 1s -o o.txt $run
         refused "in.txt is a file, not a folder" --items 4 -o in.txt/ $run
@@ -665,6 +709,9 @@ refused() {
     map --items 4 -g cpu:2 -o o.txt --collect 'x_{run}.txt' -- ./ranger {start} {count} x
     ended_with 2
     says "names the same file for all 2 shards"
+    map --items 4 -g cpu:2 -o o.txt --also 'x_{run}=y.txt' -- ./ranger {start} {count} {output}
+    ended_with 2
+    says "--also 'x_{run}' names the same file for all 2 shards"
     : >empty.txt
     map empty.txt -g cpu:2 -o o.txt -- ./ranger {start} {count} {output}
     ended_with 2

@@ -42,7 +42,7 @@ STATUSES = {0, 1, 2, 65, 69, 75, 124}
 COUNTS = struct.Struct("QQQQ256s")
 
 RUN_FILES = {"lock", "logs", "manifest.json", "orchestrator.log", "run.db", "run.db-shm", "run.db-wal",
-             "status.json", "output.id", "parts", "input", "run.db-journal", "shard-input", "shard-output"}  # fmt: skip
+             "status.json", "output.id", "output-1.id", "parts", "input", "run.db-journal", "shard-input", "shard-output"}  # fmt: skip
 
 
 class Fault(NamedTuple):
@@ -226,11 +226,19 @@ class Bench:
                 stdin.close()
 
     def output(self) -> Optional[bytes]:
+        """Of two outputs both."""
         try:
             with open(self.path(self.scene.out), "rb") as file:
-                return b"".join(sorted(file)) if self.scene.any_order else file.read()
+                output = b"".join(sorted(file)) if self.scene.any_order else file.read()
         except FileNotFoundError:
             return None
+        if not self.scene.also:
+            return output
+        try:
+            with open(self.path(self.scene.also), "rb") as file:
+                return output + b"\0" + file.read()
+        except FileNotFoundError:
+            raise Broken(f"{self.scene.out} is in place, and {self.scene.also} is not") from None
 
     def found(self) -> Tuple[int, int, str]:
         with open(self.counts, "rb") as file:

@@ -46,6 +46,12 @@ SHARD = r"""#!/bin/sh
 while read -r n; do echo "$n" >>ran; echo "r$n"; done <"$1" >"$2"
 """
 
+# The same, and another file beside it.
+SHARD_TWO = r"""#!/bin/sh
+mkdir -p side
+while read -r n; do echo "$n" >>ran; echo "r$n"; echo "s$n" >&3; done <"$1" >"$2" 3>"side/$3"
+"""
+
 # Item 7 fails whatever is tried.
 REFUSAL = r"""
     if [ "$n" = 7 ]; then
@@ -105,6 +111,7 @@ class Scene(NamedTuple):
     has_gpus: bool = False  # two, one of them in use, played by the stand-in for NVML
     kinds: AbstractSet[str] = frozenset()  # none: all
     files: AbstractSet[str] = frozenset()  # that it makes, beside the output
+    also: str = ""  # another output, which is in place before that one
 
     def prepare(self, bench: Bench) -> None:
         text = "".join(map(self.item, range(N_ITEMS))).encode()
@@ -166,6 +173,8 @@ SCENES = [
     scene("socket", "--channel-path", worker=PYTHON, out="out.jsonl", kinds={"pipe", "send", "recv", "unlink"}),
     scene("run-dir", "--run-dir", "muster-runs/here", run_dir="muster-runs/here"),
     Scene("shards", [*map_argv("in.txt", "out.txt", "--shards", "8"), "{input}", "{output}"], worker=SHARD),
+    Scene("shards of two files", [*map_argv("in.txt", "out.txt", "--shards", "4", "--also", "side/{shard}=also.txt"), "{input}", "{output}", "{shard}"],
+          worker=SHARD_TWO, also="also.txt", files={"also.txt", "side"}),
     scene("detach", "--detach", detaches=True),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv"}),

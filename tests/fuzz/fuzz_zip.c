@@ -18,11 +18,15 @@ static void entry_check(const struct zip *zip, const struct zip_entry *entry)
 {
     struct buf out = BUF_INIT;
     struct err err = {0};
-    ASSERT(entry->header_at < entry->data_at);
-    ASSERT(entry->data_at <= zip->file_bytes &&
-           entry->packed_bytes <= zip->file_bytes - entry->data_at);
+    uint64_t data_at;
+    size_t place = entry->name.len; /* any */
+    ASSERT(entry->header_at < entry->end_at && entry->end_at <= zip->file_bytes);
     ASSERT(zip_find(zip, entry->name) == entry);
-    int rc = zip_entry_read(zip, entry, READ_MAX_BYTES, &out, &err);
+    ASSERT(zip_find_next(zip, entry->name, &place) == entry);
+    int rc = zip_entry_locate(zip, entry, &data_at, &err);
+    ASSERT(rc == 0 ? data_at > entry->header_at && data_at + entry->packed_bytes <= entry->end_at
+                   : rc == ERR_DATA && err.text[0] != '\0');
+    rc = zip_entry_read(zip, entry, READ_MAX_BYTES, &out, &err);
     ASSERT(rc == 0 ? out.len == entry->bytes : rc == ERR_DATA && err.text[0] != '\0');
     buf_release(&out);
 }
@@ -38,9 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; rc == 0 && i < zip.n_entries; i++) {
         entry_check(&zip, &zip.entries[i]);
         for (size_t k = 0; k < i; k++)
-            ASSERT(
-                zip.entries[k].data_at + zip.entries[k].packed_bytes <= zip.entries[i].header_at ||
-                zip.entries[i].data_at + zip.entries[i].packed_bytes <= zip.entries[k].header_at);
+            ASSERT(zip.entries[k].end_at <= zip.entries[i].header_at ||
+                   zip.entries[i].end_at <= zip.entries[k].header_at);
     }
     ASSERT(rc || !zip_find(&zip, STR("no such name\n")));
     zip_release(&zip);

@@ -72,6 +72,30 @@ def lists_counts_and_what_is_the_same():
 
 
 @check
+def the_parts_of_a_batch_are_called_by_what_they_share():
+    def part(name, n=2):
+        return {"batch_name": name, "num_questions": n, "questions": [{"t": tensor(1.0)}] * n}
+    assert merged([part(f"gsm8k_x_2025_gpu_{k}") for k in (1, 3, 12)])["batch_name"] == "gsm8k_x_2025_merged"
+    assert merged([part("gsm8k_x_merged"), part("gsm8k_x_shard_7")])["batch_name"] == "gsm8k_x_merged"
+    assert merged([part("x"), part("x")])["batch_name"] == "x_merged"
+    assert merged([part("a_gpu_0"), part("b_gpu_1")], *rules("batch_name=first"))["batch_name"] == "a_gpu_0"
+    runs = [{"meta": {"run": f"r_rank_{k}"}} for k in range(2)]
+    assert merged(runs, *rules("meta.run=merged"))["meta"]["run"] == "r_merged"
+    refused(65, ["'batch_name' is not of one job in part_0.pt and part_1.pt", "--rule 'batch_name=first'"],
+            [part("a_gpu_0"), part("b_gpu_1")])
+    refused(65, ["'meta.run' is no text in part_1.pt"], [{"meta": {"run": "r_gpu_0"}}, {"meta": {"run": 4}}], *rules("meta.run=merged"))
+
+
+@check
+def a_part_holds_as_many_as_it_says():
+    def part(said, held):
+        return {"num_questions": said, "questions": [{"t": tensor(1.0)}] * held, "num_samples": 9}
+    assert merged([part(2, 2), part(3, 3)])["num_questions"] == 5
+    refused(65, ["part_1.pt: 'num_questions' says 3, and 'questions' holds 2", "--rule 'num_questions=sum'"], [part(2, 2), part(3, 2)])
+    assert merged([part(2, 2), part(3, 2)], *rules("num_questions=sum"))["num_questions"] == 5
+
+
+@check
 def every_verb():
     parts = [{"l": [k], "t": tensor(k, k), "n": k, "f": k + 0.5, "first": k, "max": k * 2, "all": {"k": k}, "gone": k,
               "hist": collections.Counter({f"k{k}": 1, "both": 2}), "d": {"a": k, "common": 1}, "u": {f"only{k}": k, "all": 7},
@@ -93,6 +117,65 @@ def tensors_along_the_first_dimension():
     whole = merged([{"x": t} for t in rows])["x"]
     assert whole.shape == (6, 3) and whole.offset == 0 and whole.stride == (3, 1)
     assert whole.elements() == b"".join(rebuilt(t).elements() for t in rows)
+
+
+def longs(n):
+    return made.Storage(made.LongStorage, struct.pack(f"<{n}q", *range(n)))
+
+
+def view(rng, n_rows, tail):
+    """Any order of the dimensions in memory, gaps between them, some repeated."""
+    shape, strides, step = [n_rows, *tail], [0] * (len(tail) + 1), 1
+    for dim in rng.sample(range(len(shape)), len(shape)):
+        strides[dim] = 0 if rng.random() < 0.2 else step * rng.choice([1, 1, 1, 2, 3, 700])
+        step = max(step, strides[dim] * max(shape[dim], 1))
+    last, offset = sum((size - 1) * stride for size, stride in zip(shape, strides) if size), rng.randrange(5)
+    storage = floats(*range(last + offset + 1)) if rng.random() < 0.5 or last > 500_000 else longs(last + offset + 1)
+    return made.Tensor(storage, tuple(shape), offset, tuple(strides)) if storage.kind is made.FloatStorage else \
+        made.Tensor(made.Storage(made.FloatStorage, storage.data), tuple(shape), 2 * offset, tuple(2 * stride for stride in strides))
+
+
+@check
+def tensors_in_any_order_of_memory():
+    for seed in range(60):
+        rng = random.Random(seed)
+        tail = [rng.randrange(6) if rng.random() < 0.1 else rng.randrange(1, 6) for _ in range(rng.randrange(4))]
+        parts = [view(rng, rng.randrange(5), tail) for _ in range(rng.randrange(1, 4))]
+        whole = merged([{"x": t} for t in parts])["x"]
+        assert whole.shape == (sum(t.shape[0] for t in parts), *tail) and whole.offset == 0, seed
+        assert whole.elements() == b"".join(rebuilt(t).elements() for t in parts), (seed, [(t.shape, t.stride) for t in parts])
+
+
+@check
+def tensors_that_are_larger_than_what_is_read_at_once():
+    n = 1100
+    for shape, stride in (((n, n), (1, n)), ((n, 10, n // 10), (1, n, 10 * n)), ((2, n, n // 2), (1, n, 2))):
+        part = made.Tensor(longs(n * n), shape, 0, stride)
+        whole = merged([{"x": part}, {"x": tensor_like(part)}])["x"]
+        elements = rebuilt(part).elements()
+        assert whole.shape == (2 * shape[0], *shape[1:]) and whole.storage.data == elements + elements, shape
+
+
+def tensor_like(part):
+    """The same elements in row-major order."""
+    return made.Tensor(made.Storage(part.storage.kind, rebuilt(part).elements()), part.shape)
+
+
+@check
+def tensors_that_are_one_in_every_file():
+    def part(*values):
+        weight = made.Tensor(floats(*values), (2, 2))
+        turned = made.Tensor(weight.storage, (2, 2), 0, (1, 2))
+        return {"in": weight, "out": made.Tensor(weight.storage, (2, 2)), "turned": turned, "turned_too": turned,
+                "row": made.Tensor(weight.storage, (1, 2), 2)}
+    whole = merged([part(1, 2, 3, 4), part(5, 6, 7, 8)])
+    assert whole["in"].storage is whole["out"].storage and whole["turned"].storage is whole["turned_too"].storage
+    assert len({id(t.storage) for t in whole.values()}) == 3
+    assert whole["turned"].storage.data == struct.pack("<8f", 1, 3, 2, 4, 5, 7, 6, 8)
+    apart = part(5, 6, 7, 8)
+    apart["out"] = tensor(5, 6, 7, 8, shape=(2, 2))
+    whole = merged([part(1, 2, 3, 4), apart])
+    assert whole["in"].storage is not whole["out"].storage and whole["in"].storage.data == whole["out"].storage.data
 
 
 @check
@@ -176,10 +259,26 @@ def what_has_no_rule_is_refused():
 
 
 @check
+def the_order_of_sets_and_keys_does_not_count():
+    ways = [[{0, 8}, {8, 0}], [frozenset([0, 8]), frozenset([8, 0])], [{"a": {1: [2]}, "b": {0, 8}}, {"b": {8, 0}, "a": {1: [2]}}],
+            [collections.Counter(a=1, b=2), collections.Counter(b=2, a=1)], [{(0, frozenset([8, 0])): 1}, {(0, frozenset([0, 8])): 1}],
+            [{k: -k for k in range(3000)}, {k: -k for k in reversed(range(3000))}]]
+    for protocol in (2, 4):
+        for a, b in ways:
+            assert merged([made.saved({"x": [a]}, protocol), made.saved({"x": [b]}, protocol)], *rules("x=same"))["x"] == [a], (a, b)
+    differ = [[{0, 8}, {8, 1}], [{0, 8}, {0, 8, 1}], [{0}, frozenset([0])], [{"a": 1, "b": 2}, {"b": 1, "a": 2}], [{"a": 1}, {"b": 1}],
+              [collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)], [collections.Counter(a=1, b=2), collections.Counter(b=1, a=2)]]
+    for a, b in differ:
+        refused(65, ["'x'", "differs"], [{"x": [a]}, {"x": [b]}], *rules("x=same"))
+
+
+@check
 def tensors_that_do_not_fit_are_refused():
     refused(65, ["'x'", "part_1.pt", "first dimension"], [{"x": tensor(1, 2, shape=(1, 2))}, {"x": tensor(1, 2, 3, shape=(1, 3))}])
     refused(65, ["'x'", "no dimension"], [{"x": tensor(1, shape=())}, {"x": tensor(1, shape=())}])
-    refused(65, ["'x'", "row-major"], [{"x": made.Tensor(floats(1, 2, 3, 4), (2, 2), 0, (1, 2))}])
+    refused(65, ["'x'", "collect"], [{"x": tensor(1, shape=())}])
+    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**20, 2**20), 0, (0, 0))}])
+    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**40, 2**40), 0, (0, 0))}])
     longs = made.Tensor(made.Storage(made.LongStorage, struct.pack("<2q", 1, 2)), (2,))
     refused(65, ["'x'", "another type"], [{"x": tensor(1, 2)}, {"x": longs}])
 
@@ -240,7 +339,7 @@ def damage_is_found():
     refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
     refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
     refused(2, ["part_0.pt is a file of tensors, part_1.pt is none"], [good, b"{}\n"])
-    refused(2, ["--id"], [good], "--id", "x")
+    refused(2, ["--union"], [good], "--union")
     refused(2, ["--rule"], [b"1\n"], "--rule", "x=sum", "--format", "lines")
 
 

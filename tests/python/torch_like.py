@@ -18,13 +18,56 @@ def _rebuild_tensor_v2(*args):
 
 class FloatStorage: pass
 class LongStorage: pass
+class DoubleStorage: pass
 class Strange: pass
 
 
-module("torch", FloatStorage=FloatStorage, LongStorage=LongStorage)
+module("torch", FloatStorage=FloatStorage, LongStorage=LongStorage, DoubleStorage=DoubleStorage)
 module("torch._utils", _rebuild_tensor_v2=_rebuild_tensor_v2)
 module("somewhere", Strange=Strange)
-SIZES = {FloatStorage: 4, LongStorage: 8}
+SIZES = {FloatStorage: 4, LongStorage: 8, DoubleStorage: 8}
+
+
+def scalar(*args):
+    raise AssertionError("nothing is to be built")
+
+
+def _reconstruct(*args):
+    raise AssertionError("nothing is to be built")
+
+
+class ndarray: pass
+
+
+class dtype:
+    """numpy's, as it is pickled."""
+    def __init__(self, name, order="<"):
+        self.name, self.order = name, order
+
+    def __reduce__(self):
+        return dtype, (self.name, False, True), (3, self.order, None, None, None, -1, -1, 0)
+
+
+module("numpy", dtype=dtype, ndarray=ndarray)
+module("numpy.core")
+module("numpy.core.multiarray", scalar=scalar, _reconstruct=_reconstruct)
+
+
+class Scalar:
+    """A scalar of numpy."""
+    def __init__(self, kind, data, order="<"):
+        self.kind, self.data, self.order = kind, data, order
+
+    def __reduce__(self):
+        return scalar, (dtype(self.kind, self.order), self.data)
+
+
+class Array:
+    def __init__(self, kind, shape, data, fortran=False, order="<"):
+        self.state = 1, shape, dtype(kind, order), fortran, data
+
+    def __reduce__(self):
+        return _reconstruct, (ndarray, (0,), b"b"), self.state
 
 
 class Storage:
@@ -126,7 +169,7 @@ class Rebuilt:
 
 
 class Unpickler(pickle.Unpickler):
-    allowed = {("collections", "OrderedDict"), ("collections", "Counter"), ("torch", "FloatStorage"), ("torch", "LongStorage"),
+    allowed = {("collections", "OrderedDict"), ("collections", "Counter"), ("torch", "FloatStorage"), ("torch", "LongStorage"), ("torch", "DoubleStorage"),
                ("_codecs", "encode"), ("__builtin__", "bytes"), ("__builtin__", "set"), ("builtins", "set"), ("__builtin__", "bytearray"),
                ("__builtin__", "frozenset"), ("builtins", "frozenset"), ("builtins", "bytearray"), ("somewhere", "Strange")}
 

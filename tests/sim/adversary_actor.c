@@ -372,7 +372,10 @@ static void on_stop(struct world *w, const struct future *f)
     step(w, (struct feed_event){.kind = EV_STOP, .flag = f->count > 0});
 }
 
-/* Facts that were told before, or that mean nothing: nobody may be confused by them. */
+/*
+ * Facts that were told before, or that mean nothing: nobody may be confused by them. One that hangs says
+ * nothing: it would be taken to have answered what it holds, and nobody would wait for it any more.
+ */
 static void on_echo(struct world *w, const struct future *f)
 {
     struct actor *a = &w->actors[f->worker];
@@ -385,7 +388,7 @@ static void on_echo(struct world *w, const struct future *f)
         {.kind = EV_DONE, .worker = f->worker, .item = below(w, 2 * w->n_items + 1)},
         {.kind = EV_FAIL, .worker = f->worker, .item = w->n_items + below(w, 9), .flag = true},
     };
-    bool is_plain = a->kind < A_KEYED || !a->alive || !a->answered;
+    bool is_plain = a->kind < A_KEYED || !a->alive || !a->answered || a->hangs;
     struct feed_event echo = echoes[below(w, is_plain ? 3 : a->kind == A_KEYED ? 4 : 7)];
     if (echo.kind == EV_DONE && echo.item < w->n_items)
         w->items[echo.item].worked |= 1u << f->worker;

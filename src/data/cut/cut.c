@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/cut/cut.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/cut/cut_impl.h"
-
-enum {
-    OTHER_FILES = 128 /* open beside the parts and the inputs' spools */
-};
+#include "data/cut/cut_put.h"
 
 int cut_open(struct cut **out, const struct cut_opts *opts, struct err *err)
 {
@@ -91,135 +82,43 @@ int cut_check(struct cut *cut, struct err *err)
     return rc;
 }
 
-static const struct input *input_at(const struct cut *cut, const struct stat *st)
+/* ---- the parts as files ---- */
+
+static bool is_input(const void *context, const struct stat *st)
 {
+    const struct cut *cut = context;
     for (size_t i = 0; i < cut->source->n_files; i++) {
         const struct input *input = &cut->source->files[i].input;
         if (input->st.st_ino == st->st_ino && input->st.st_dev == st->st_dev)
-            return input;
+            return true;
     }
-    return NULL;
+    return false;
 }
 
-/* A part in the place of the input would be the end of it. */
-static int name_check(const struct cut *cut, const struct cut_target *target, size_t part,
-                      struct err *err)
+static int part_fill(void *context, size_t part, struct outfile *file, struct err *err)
 {
-    const char *name = target->names[part];
-    struct stat st;
-    if (stat(name, &st) != 0)
-        return 0;
-    if (!target->force)
-        return fail(err, ERR_USAGE, "%s exists; --force replaces it", name);
-    if (input_at(cut, &st))
-        return fail(err, ERR_USAGE, "part %zu would replace the input %s", part, name);
-    return S_ISREG(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is no regular file", name);
+    struct cut *cut = context;
+    return cut_copy(cut, &cut->parts[part], file, err);
 }
 
-/* Parts of an earlier cut would be taken for parts of this one. */
-static int stranger_check(const struct cut *cut, const struct cut_target *target, const char *name,
-                          struct err *err)
+static struct cut_source source_of(struct cut *cut)
 {
-    struct stat st;
-    bool is_there = stat(name, &st) == 0;
-    if (is_there && input_at(cut, &st))
-        return fail(err, ERR_USAGE,
-                    "the input %s looks like one of its %zu parts; give them another name (-o)",
-                    name, cut->n_parts);
-    if (!target->force)
-        return fail(err, ERR_USAGE,
-                    "%s is there from another cut and looks like one of these %zu parts; "
-                    "--force removes it",
-                    name, cut->n_parts);
-    if (is_there && S_ISDIR(st.st_mode))
-        return fail(err, ERR_USAGE, "%s is a folder and looks like one of these %zu parts", name,
-                    cut->n_parts);
-    return 0;
+    return (struct cut_source){.n_parts = cut->n_parts,
+                               .n_open = cut->source->n_files,
+                               .is_input = is_input,
+                               .fill = part_fill,
+                               .context = cut};
 }
 
-int cut_target_check(const struct cut *cut, const struct cut_target *target, struct err *err)
+int cut_target_check(struct cut *cut, const struct cut_target *target, struct err *err)
 {
-    int rc = 0;
-    for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
-        rc = name_check(cut, target, i, err);
-    for (size_t i = 0; i < target->strangers.n_paths && rc == 0; i++)
-        rc = stranger_check(cut, target, target->strangers.paths[i], err);
-    return rc;
-}
-
-static int parts_write(struct cut *cut, const struct cut_target *target, struct outfile *files,
-                       struct err *err)
-{
-    /* Open until all are there they need no names meanwhile, which kill -9 would leave behind. */
-    uint64_t n_open = cut->n_parts + cut->source->n_files + OTHER_FILES;
-    bool is_parked = open_files_allow(n_open) < n_open;
-    int rc = 0;
-    for (size_t i = 0; i < cut->n_parts && rc == 0; i++) {
-        rc = outfile_open(&files[i], target->names[i], target->force, err);
-        if (rc == 0)
-            rc = cut_copy(cut, &cut->parts[i], &files[i], err);
-        if (rc == 0)
-            rc = outfile_finish(&files[i], is_parked, err);
-    }
-    /* After all are written: then the first sync does most of the others' work. */
-    for (size_t i = 0; i < cut->n_parts && rc == 0; i++)
-        rc = outfile_sync(&files[i], err);
-    return rc;
-}
-
-/* All of them, or none where nothing was replaced. */
-static int parts_place(struct cut *cut, const struct cut_target *target, struct outfile *files,
-                       struct err *err)
-{
-    cleanup_fd int folder = -1;
-    size_t n_placed = 0;
-    int rc = parent_open(target->names[0], &folder, err);
-    while (n_placed < cut->n_parts && rc == 0) {
-        rc = outfile_place(&files[n_placed], err);
-        n_placed += rc == 0;
-    }
-    if (rc == 0)
-        rc = parent_sync(folder, target->names[0], err);
-    for (size_t i = 0; i < n_placed && rc && !target->force; i++)
-        unlink(target->names[i]);
-    return rc;
-}
-
-static int files_make(struct cut *cut, const struct cut_target *target, struct err *err)
-{
-    struct outfile *files = xcalloc(cut->n_parts, sizeof(*files));
-    for (size_t i = 0; i < cut->n_parts; i++)
-        files[i] = (struct outfile)OUTFILE_INIT;
-    cut->is_stopped = target->is_stopped;
-    int rc = parts_write(cut, target, files, err);
-    if (rc == 0)
-        rc = parts_place(cut, target, files, err);
-    for (size_t i = 0; i < cut->n_parts; i++)
-        outfile_close(&files[i]);
-    free(files);
-    return rc;
-}
-
-static int strangers_remove(const struct cut_target *target, struct err *err)
-{
-    for (size_t i = 0; i < target->strangers.n_paths; i++)
-        if (unlink(target->strangers.paths[i]) != 0 && errno != ENOENT)
-            return fail_errno(err, "remove %s", target->strangers.paths[i]);
-    return 0;
+    const struct cut_source source = source_of(cut);
+    return cut_put_check(&source, target, err);
 }
 
 int cut_write(struct cut *cut, const struct cut_target *target, struct err *err)
 {
-    cleanup_buf struct buf folders = BUF_INIT;
-    int rc = cut_target_check(cut, target, err);
-    if (rc)
-        return rc;
-    rc = folders_make(target->folder, 0777, &folders, err);
-    if (rc == ERR_SYS) /* a place that the user named, and cannot have */
-        rc = ERR_USAGE;
-    if (rc == 0)
-        rc = files_make(cut, target, err);
-    if (rc)
-        folders_unmake(&folders);
-    return rc ? rc : strangers_remove(target, err);
+    const struct cut_source source = source_of(cut);
+    cut->is_stopped = target->is_stopped;
+    return cut_put(&source, target, err);
 }

@@ -63,8 +63,7 @@ struct cut_target {
 };
 
 /* May the parts be put there? ERR_USAGE if one or a stranger exists, or is the input itself. */
-MUST_CHECK int cut_target_check(const struct cut *cut, const struct cut_target *target,
-                                struct err *err);
+MUST_CHECK int cut_target_check(struct cut *cut, const struct cut_target *target, struct err *err);
 
 /*
  * Look at every record: the rows of CSV have as many fields as the header, the elements of an array

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join/join_impl.h"
+#include "rule/names.h"
 
 static enum out_format out_of_record(enum record_format format)
 {
@@ -51,9 +52,6 @@ static int out_format_settle(struct join *join, const char *output, struct err *
     if (format == OUT_LINES && (own != OUT_LINES || !is_uniform(join)))
         return fail(err, ERR_USAGE, "records of %s do not become lines; jsonl, json, csv, tsv do",
                     record_format_name(join->format));
-    if (join->is_metadata && join->opts->id_field)
-        return fail(err, ERR_USAGE,
-                    "files of one JSON object each have no records to know by an id");
     if (join->is_metadata && format != OUT_JSON)
         return fail(
             err, ERR_USAGE,
@@ -145,11 +143,15 @@ static int pass(struct join *join, struct err *err)
 
 static int expect_check(const struct join *join, struct err *err)
 {
-    const struct join_opts *opts = join->opts;
-    if (opts->expect == UINT64_MAX || opts->expect == join->stats->n_records)
+    uint64_t expect = join->opts->expect;
+    uint64_t found = join->is_metadata ? join->stats->n_told : join->stats->n_records;
+    if (expect == UINT64_MAX || expect == found)
         return 0;
-    return fail(err, ERR_FAILED, "expected %lu records, found %lu", opts->expect,
-                join->stats->n_records);
+    if (found == UINT64_MAX)
+        return fail(err, ERR_FAILED,
+                    "expected %lu records, and some file does not tell of how many it is (%s …)",
+                    expect, record_count_names[0]);
+    return fail(err, ERR_FAILED, "expected %lu records, found %lu", expect, found);
 }
 
 static bool is_converted(const struct join *join)
@@ -217,6 +219,10 @@ static int join_run(const struct join_opts *opts, const char *const *paths, size
         rc = out_format_settle(&join, output, err);
     if (rc == 0 && output)
         rc = output_refuse(&join, output, err);
+    if (rc == 0 && opts->rules && opts->rules->len > 0 && !join.is_metadata)
+        rc = fail(err, ERR_USAGE,
+                  "--rule and --rules are about files of tensors, and about files of one JSON "
+                  "object each; these hold records");
     if (rc == 0 && opts->look && join.is_metadata)
         rc = fail(err, ERR_USAGE, "files of one JSON object each have no records to look at");
     if (rc == 0 && opts->look)
@@ -244,6 +250,6 @@ int join_count(const char *path, enum record_format format, uint64_t *n_records,
     const struct join_opts opts = {.format = format, .expect = UINT64_MAX};
     struct join_stats stats = {0};
     int rc = join_run(&opts, &path, 1, NULL, true, &stats, err);
-    *n_records = stats.n_records;
+    *n_records = stats.is_metadata ? stats.n_told : stats.n_records;
     return rc;
 }

@@ -21,15 +21,18 @@
 
 #include "data/merge.h"
 #include "data/source.h"
+#include "rule/rule.h"
 
 struct join_opts {
     enum record_format format;  /* FORMAT_AUTO: by extension, else by the first bytes; all alike */
     enum out_format out_format; /* OUT_AUTO: by the output's extension, else as the files are */
-    const char *id_field; /* NULL: ids are not looked at; else every record has it, once each */
-    bool is_union;        /* CSV: columns that only some files have are empty in the others */
-    bool is_checked;      /* JSONL: every line must be a JSON value */
-    uint64_t expect;      /* records there must be in all; UINT64_MAX: no matter */
-    bool force;           /* replace an output that exists */
+    const struct merge_rules *rules; /* NULL, or for metadata: what becomes of its members */
+    /* NULL: ids are not looked at; else every record has it, once each. Of metadata a path. */
+    const char *id_field;
+    bool is_union;   /* CSV: columns that only some files have are empty in the others */
+    bool is_checked; /* JSONL: every line must be a JSON value */
+    uint64_t expect; /* records there must be in all, or be told of; UINT64_MAX: no matter */
+    bool force;      /* replace an output that exists */
     /* Every record as a JSON object, before anything is written; an error ends it all. NULL: no. */
     int (*look)(void *context, struct str object, struct err *err);
     int (*look_end)(void *context, struct err *err);
@@ -46,11 +49,12 @@ struct join_stats {
     enum out_format out_format; /* and made */
     bool is_metadata;           /* objects that became one */
     uint64_t n_records;         /* metadata: files */
-    uint64_t n_bytes;           /* of the output */
-    uint64_t *file_records;     /* n_paths; NULL, or an array of the caller's */
+    uint64_t n_told;  /* metadata: of how many records it tells, by num_questions or the like */
+    uint64_t n_bytes; /* of the output */
+    uint64_t *file_records; /* n_paths; NULL, or an array of the caller's */
 };
 
-/* Records of one file. ERR_DATA with line or element where it is malformed. */
+/* Records of one file; of metadata, of how many it tells, UINT64_MAX if it does not. ERR_DATA with line or element where it is malformed. */
 MUST_CHECK int join_count(const char *path, enum record_format format, uint64_t *n_records,
                           struct err *err);
 /*

@@ -2,9 +2,11 @@
  *
  * Files that hold one JSON object each: read whole, they are small.
  */
+#include "base/json.h"
 #include "base/xalloc.h"
 #include "data/join/join_impl.h"
 #include "data/join/metadata.h"
+#include "rule/names.h"
 
 enum {
     OBJECT_BYTES_MAX = 64 << 20
@@ -22,15 +24,37 @@ static int object_read(struct input *input, struct buf *out, struct err *err)
     return rc;
 }
 
+/* UINT64_MAX: it does not say. */
+static uint64_t told_by(struct str object)
+{
+    struct str value;
+    uint64_t count;
+    for (const char *const *name = record_count_names; *name; name++)
+        if (json_get(object, *name, &value) && json_to_u64(value, &count))
+            return count;
+    return UINT64_MAX;
+}
+
+/* What one does not tell, all do not. */
+static void told_add(struct join_stats *stats, struct str object)
+{
+    uint64_t told = told_by(object);
+    if (stats->n_told == UINT64_MAX || told == UINT64_MAX ||
+        __builtin_add_overflow(stats->n_told, told, &stats->n_told))
+        stats->n_told = UINT64_MAX;
+}
+
 int join_metadata(struct join *join, struct err *err)
 {
-    const struct metadata_opts opts = {.note = join->has_notes ? join->opts->note : NULL,
+    const struct metadata_opts opts = {.rules = join->opts->rules,
+                                       .note = join->has_notes ? join->opts->note : NULL,
                                        .context = join->opts->context};
     struct metadata_part *parts = xcalloc(join->n_files, sizeof(*parts));
     struct buf *texts = xcalloc(join->n_files, sizeof(*texts));
     cleanup_buf struct buf merged = BUF_INIT;
     size_t n_parts = 0;
     int rc = 0;
+    join->stats->n_told = 0;
     for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
         struct input *input = &join->files[i].head.input;
         rc = object_read(input, &texts[i], err);
@@ -41,6 +65,10 @@ int join_metadata(struct join *join, struct err *err)
         else
             join_note(join, "%s has nothing in it", input->name);
     }
+    for (size_t i = 0; rc == 0 && i < n_parts; i++)
+        told_add(join->stats, parts[i].text);
+    if (rc == 0 && join->opts->id_field)
+        rc = metadata_ids(join->opts->id_field, parts, n_parts, err);
     if (rc == 0)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
     if (rc == 0 && join->out)

@@ -19,11 +19,15 @@
  * are merged ones count with what they list.
  *
  * Numbers and texts stay as they are written, unless they are worked out.
+ *
+ * Rules by path (rule/rule.h) come before all that. A member that a rule is about must be in every file, but
+ * for drop, collect (null stands for it) and ratios; with a rule for ".", num_gpus and gpu_metadata are not added.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "rule/rule.h"
 
 struct metadata_part {
     const char *name; /* for messages */
@@ -31,14 +35,22 @@ struct metadata_part {
 };
 
 struct metadata_opts {
+    const struct merge_rules *rules; /* NULL: none */
     /* What the user should look at: a member that some files lack, a ratio without counts. */
     void (*note)(void *context, const char *text);
     void *context;
 };
 
 /*
- * Adds the object, indented by two, with a newline at its end. ERR_DATA if a part is no object, has
- * a member twice, or if a sum does not fit into 64 bits.
+ * Every file has a text or a number at this path (rule/steps.h), and no two are equal: ERR_DATA with both places
+ * otherwise.
+ */
+MUST_CHECK int metadata_ids(const char *path, const struct metadata_part *parts, size_t n_parts,
+                            struct err *err);
+/*
+ * Adds the value, an object unless a rule says otherwise, indented by two, with a newline at its end. ERR_DATA
+ * if a part is no object, has a member twice, holds fewer questions than its num_questions says, if a sum does
+ * not fit into 64 bits, or if a rule does not fit its values; ERR_USAGE for a rule that is about nothing.
  */
 MUST_CHECK int metadata_merge(const struct metadata_opts *opts, const struct metadata_part *parts,
                               size_t n_parts, struct buf *out, struct err *err);

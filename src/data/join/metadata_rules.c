@@ -98,8 +98,7 @@ bool metadata_is_settings(struct str key)
     return is_settings_name(key);
 }
 
-/* Whole numbers only, signed. */
-static bool value_to_i64(struct str value, int64_t *out)
+bool metadata_to_i64(struct str value, int64_t *out)
 {
     bool is_negative = value.len > 1 && value.at[0] == '-';
     uint64_t digits;
@@ -116,7 +115,7 @@ int metadata_sum(const struct level *level, struct str key, const struct str *va
 {
     int64_t sum = 0, one;
     for (size_t i = 0; i < level->n_parts; i++)
-        if (values[i].at && !value_to_i64(values[i], &one))
+        if (values[i].at && !metadata_to_i64(values[i], &one))
             return 0;
     for (size_t i = 0; i < level->n_parts; i++) {
         if (!values[i].at) {
@@ -124,7 +123,7 @@ int metadata_sum(const struct level *level, struct str key, const struct str *va
                        (int)MIN(key.len, (size_t)60), key.at);
             continue;
         }
-        (void)value_to_i64(values[i], &one);
+        (void)metadata_to_i64(values[i], &one);
         if (__builtin_add_overflow(sum, one, &sum))
             return fail(err, ERR_DATA, "%s: the sum of '%.*s' is beyond 64 bits",
                         level->parts[i].name, (int)MIN(key.len, (size_t)60), key.at);
@@ -140,7 +139,7 @@ static bool terms_sum(const struct members *members, const char *const terms[TER
     *out = 0;
     for (size_t i = 0; i < TERMS_MAX && terms[i]; i++) {
         int64_t count;
-        if (!value_to_i64(member_get(members, str_of(terms[i])), &count) || count < 0)
+        if (!metadata_to_i64(member_get(members, str_of(terms[i])), &count) || count < 0)
             return false;
         *out += (double)count;
     }
@@ -224,8 +223,9 @@ int metadata_batch_name(const struct level *level, const struct str *values, str
             return 0;
         stem = here;
     }
-    buf_addf(out, "\"%.*s%s\"", (int)stem.len, stem.at,
-             str_ends_with(stem, STR("_merged")) ? "" : "_merged");
+    buf_add_char(out, '"');
+    merged_name_add(stem, out);
+    buf_add_char(out, '"');
     return 1;
 }
 

@@ -26,18 +26,21 @@ struct str pickle_bytes(const struct pickle *pickle, const struct pickle_node *n
 
 struct pickle_walk pickle_items(const struct pickle_node *node)
 {
-    return (struct pickle_walk){.chunk = node->chunks.first};
+    if (node->chunks.last == 0)
+        return (struct pickle_walk){.at = node->chunks.first, .n_left = node->count};
+    return (struct pickle_walk){.next = node->chunks.first};
 }
 
 pickle_id pickle_next(const struct pickle *pickle, struct pickle_walk *walk)
 {
-    if (walk->chunk == 0)
-        return 0;
-    const uint32_t *chunk = &pickle->chunks[walk->chunk];
-    pickle_id id = chunk[2 + walk->index++];
-    if (walk->index == chunk[1])
-        *walk = (struct pickle_walk){.chunk = chunk[0]};
-    return id;
+    if (walk->n_left == 0) {
+        if (walk->next == 0)
+            return 0;
+        const uint32_t *chunk = &pickle->chunks[walk->next];
+        *walk = (struct pickle_walk){.at = walk->next + 2, .n_left = chunk[1], .next = chunk[0]};
+    }
+    walk->n_left--;
+    return pickle->chunks[walk->at++];
 }
 
 pickle_id pickle_get(const struct pickle *pickle, pickle_id dict, const char *key)

@@ -29,12 +29,15 @@ enum pickle_kind {
     PICKLE_CALL,    /* REDUCE: callable(*args) */
     PICKLE_NEW,     /* NEWOBJ: class.__new__(class, *args) */
     PICKLE_STORAGE, /* a persistent id of torch */
-    PICKLE_OF       /* only in a graph that was made here: a node of another one */
+    PICKLE_OF       /* only in a graph that was made or changed here: a node of another one */
 };
 
 typedef uint32_t pickle_id; /* of a node; 0 is none */
 
-/* 16 bytes: a pickle of 200 MB of records has five million of them. */
+/*
+ * 16 bytes: a pickle of 200 MB of records has five million of them. Equal numbers, None, truths and empty
+ * tuples of a file may be one node, which Python cannot tell from several.
+ */
 struct pickle_node {
     uint8_t kind; /* enum pickle_kind */
     bool truth;   /* BOOL */
@@ -48,7 +51,7 @@ struct pickle_node {
         uint32_t storage;
         struct {
             uint32_t first, last;
-        } chunks; /* of the items */
+        } chunks; /* of the items; last 0: they all stand at first */
         struct {
             pickle_id callee, args;
         } call;
@@ -96,6 +99,7 @@ struct pickle_opts {
     const char *name; /* for messages: "part.pt: data.pkl" */
     bool has_more;    /* something may follow the pickle */
     bool is_legacy;   /* persistent ids as torch wrote them before 1.6 */
+    struct buf *own;  /* the text's buffer, to be overwritten: only what nodes need of it is kept */
 };
 
 /* ERR_DATA naming the byte and the reason. Borrows text. Release also after a failure. */
@@ -113,7 +117,8 @@ struct str pickle_bytes(const struct pickle *pickle, const struct pickle_node *n
 
 /* Walks items; of a DICT key, value, key, value… */
 struct pickle_walk {
-    uint32_t chunk, index;
+    uint32_t at, n_left; /* in the chunk at hand */
+    uint32_t next;       /* chunk */
 };
 struct pickle_walk pickle_items(const struct pickle_node *node);
 /* 0 when there are no more. */
@@ -126,12 +131,22 @@ pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tup
 bool pickle_to_u64(const struct pickle *pickle, pickle_id id, uint64_t *out);
 const struct pickle_later *pickle_later(const struct pickle *pickle,
                                         const struct pickle_node *call);
+/* What of its storage a tensor's call shows: elements `begin` to before `end`, none if they are equal. */
+struct pickle_view {
+    uint32_t storage;
+    uint64_t begin, end, element_bytes;
+};
+/* False if the node makes no tensor, or one whose storage has been replaced. */
+bool pickle_view_take(const struct pickle *pickle, const struct pickle_node *node,
+                      struct pickle_view *out);
 
 /* ---- making a graph: release it with pickle_release() ---- */
 
 /* An empty one. */
 void pickle_init(struct pickle *pickle);
 pickle_id pickle_add(struct pickle *pickle, struct pickle_node node);
+/* A callable or class; the names are borrowed. */
+pickle_id pickle_add_global(struct pickle *pickle, struct str module, struct str name);
 /* A text of its own; of BYTES and LONG too. */
 pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct str bytes);
 /* Behind what a container holds; of a DICT key, value, key, value… */

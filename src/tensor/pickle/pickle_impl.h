@@ -4,8 +4,15 @@
  */
 #pragma once
 
+#include "base/xalloc.h"
 #include "tensor/pickle/pickle.h"
 #include "tensor/pickle/pickle_callable.h"
+
+enum {
+    SHARED_INTS = 1024 /* a power of two */
+};
+
+struct pickle_op;
 
 struct pickle_vm {
     struct pickle *pickle;
@@ -18,9 +25,11 @@ struct pickle_vm {
     size_t cap_slots;    /* a power of two */
     uint32_t n_memoized; /* MEMOIZE counts by itself */
     size_t at, op_at;    /* in the text: behind the operand, and of the opcode */
-    const char *op_name;
+    const struct pickle_op *op;
     uint64_t number; /* the opcode's operand */
     struct str operand;
+    size_t n_kept; /* bytes of the text that are still needed, moved to its beginning */
+    pickle_id none, truths[2], empty_tuple, ints[SHARED_INTS]; /* one node for all, 0: none yet */
     bool is_done;
 };
 
@@ -61,24 +70,47 @@ extern const struct pickle_op pickle_ops[256];
 /* ERR_DATA with the name of the pickle, the byte and the opcode. */
 int vm_fail(struct pickle_vm *vm, const char *what);
 pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node);
-void vm_push(struct pickle_vm *vm, pickle_id id);
-/* Do `n` objects stand above the last mark? */
-bool vm_has(const struct pickle_vm *vm, size_t n);
 int vm_underflow(struct pickle_vm *vm);
-pickle_id vm_pop(struct pickle_vm *vm);
+/* Bytes of the operand for good, wherever they then are. */
+struct str vm_keep(struct pickle_vm *vm, struct str bytes);
 /* Takes what stands above the last mark, and the mark. The ids are the stack's until the next push. */
 int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids);
 /* The topmost object is to be found under this number. */
 int vm_memo_put(struct pickle_vm *vm, uint64_t index);
+/* All that a tuple or frozenset will ever hold. */
+void items_set(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
+               size_t n_ids);
 /* Put these behind the container's. */
 void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
                size_t n_ids);
 
+static inline void vm_push(struct pickle_vm *vm, pickle_id id)
+{
+    GROW(vm->stack, vm->n_stack, vm->cap_stack);
+    vm->stack[vm->n_stack++] = id;
+}
+
+static inline pickle_id vm_pop(struct pickle_vm *vm)
+{
+    return vm->stack[--vm->n_stack];
+}
+
+/* Do `n` objects stand above the last mark? */
+static inline bool vm_has(const struct pickle_vm *vm, size_t n)
+{
+    size_t floor = vm->n_marks > 0 ? vm->marks[vm->n_marks - 1] : 0;
+    return vm->n_stack - floor >= n;
+}
+
+/* Room for so many bytes of decoded text more. */
+void decoded_reserve(struct pickle *pickle, size_t more);
 /* `'…'` of protocol 0 and the raw-unicode-escape of 'V', decoded: a node of TEXT, 0 if malformed. */
 pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text);
 pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text);
 /* UTF-8 as Python reads it with "surrogatepass". */
 bool text_is_python(struct str text);
+/* A code point as UTF-8, surrogates too. */
+void text_point_add(struct buf *out, uint32_t point);
 
 /* The tuple ('storage', class, key, location, elements) as a node, 0 after an error. */
 pickle_id vm_storage(struct pickle_vm *vm, pickle_id tuple);

@@ -95,19 +95,35 @@ static int op_get_text(struct pickle_vm *vm)
 
 /* ---- values ---- */
 
+/* Half of the objects of records and tensors are these; *shared is the node for all of them. */
+static int push_shared(struct pickle_vm *vm, pickle_id *shared, struct pickle_node node)
+{
+    if (*shared == 0)
+        *shared = vm_node(vm, node);
+    vm_push(vm, *shared);
+    return 0;
+}
+
 static int op_none(struct pickle_vm *vm)
 {
-    return push_node(vm, (struct pickle_node){.kind = PICKLE_NONE});
+    return push_shared(vm, &vm->none, (struct pickle_node){.kind = PICKLE_NONE});
 }
 
 static int op_bool(struct pickle_vm *vm)
 {
-    return push_node(vm, (struct pickle_node){.kind = PICKLE_BOOL, .truth = vm->number != 0});
+    bool truth = vm->number != 0;
+    return push_shared(vm, &vm->truths[truth],
+                       (struct pickle_node){.kind = PICKLE_BOOL, .truth = truth});
 }
 
+/* Of those that fall on one place the last is the one that is shared. */
 static int op_int(struct pickle_vm *vm)
 {
-    return push_node(vm, (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)vm->number});
+    int64_t value = (int64_t)vm->number;
+    pickle_id *shared = &vm->ints[vm->number * 0x9e3779b97f4a7c15 >> 32 & (SHARED_INTS - 1)];
+    if (*shared != 0 && pickle_node(vm->pickle, *shared)->integer != value)
+        *shared = 0;
+    return push_shared(vm, shared, (struct pickle_node){.kind = PICKLE_INT, .integer = value});
 }
 
 static int op_float(struct pickle_vm *vm)
@@ -121,10 +137,10 @@ static int bytes_push(struct pickle_vm *vm, enum pickle_kind kind)
 {
     if (vm->operand.len > UINT32_MAX)
         return vm_fail(vm, "more than 4 GiB in one object");
-    return push_node(vm,
-                     (struct pickle_node){.kind = (uint8_t)kind,
-                                          .at = (uint64_t)(vm->operand.at - vm->pickle->text.at),
-                                          .count = (uint32_t)vm->operand.len});
+    struct str kept = vm_keep(vm, vm->operand);
+    return push_node(vm, (struct pickle_node){.kind = (uint8_t)kind,
+                                              .at = (uint64_t)(kept.at - vm->pickle->text.at),
+                                              .count = (uint32_t)kept.len});
 }
 
 /* Little-endian two's complement; up to 8 bytes it is an int like others. */
@@ -234,13 +250,18 @@ static int container_push(struct pickle_vm *vm, enum pickle_kind kind, const pic
         keys_check(vm, ids, n_ids, has_pairs ? 2 : 1) != 0)
         return ERR_DATA;
     node.count = (uint32_t)(has_pairs ? n_ids / 2 : n_ids);
-    items_add(vm->pickle, &node, ids, n_ids);
+    if (kind == PICKLE_TUPLE || kind == PICKLE_FROZENSET)
+        items_set(vm->pickle, &node, ids, n_ids);
+    else
+        items_add(vm->pickle, &node, ids, n_ids);
     return push_node(vm, node);
 }
 
 static int op_empty(struct pickle_vm *vm)
 {
-    return container_push(vm, (enum pickle_kind)vm->number, NULL, 0);
+    struct pickle_node node = {.kind = (uint8_t)vm->number};
+    return node.kind == PICKLE_TUPLE ? push_shared(vm, &vm->empty_tuple, node)
+                                     : push_node(vm, node);
 }
 
 static int op_from_mark(struct pickle_vm *vm)
@@ -351,7 +372,7 @@ static int global_push(struct pickle_vm *vm, struct str module, struct str name)
 /* The operand is "module\nname". */
 static int op_global(struct pickle_vm *vm)
 {
-    struct str module, rest = vm->operand;
+    struct str module, rest = vm_keep(vm, vm->operand);
     str_next(&rest, '\n', &module);
     return global_push(vm, module, rest);
 }

@@ -2,6 +2,9 @@
  *
  * Opcode by opcode: the operand is taken off the text, and the table says what to do.
  */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
 #include "tensor/pickle/pickle_impl.h"
@@ -50,7 +53,11 @@ static bool operand_read(struct pickle_vm *vm, enum pickle_operand kind)
     }
     if (!take(vm, forms[kind].n_bytes, &bytes))
         return false;
-    vm->number = forms[kind].is_big ? be64_get(bytes.at) : le_get(bytes.at, bytes.len);
+    vm->number = bytes.len == 1       ? (unsigned char)bytes.at[0]
+                 : bytes.len == 2     ? le16_get(bytes.at)
+                 : bytes.len == 4     ? le32_get(bytes.at)
+                 : forms[kind].is_big ? be64_get(bytes.at)
+                                      : le64_get(bytes.at);
     if (forms[kind].is_signed)
         vm->number = (uint64_t)(int64_t)(int32_t)vm->number;
     return !forms[kind].is_counted || take(vm, vm->number, &vm->operand);
@@ -58,25 +65,44 @@ static bool operand_read(struct pickle_vm *vm, enum pickle_operand kind)
 
 static int step(struct pickle_vm *vm)
 {
-    struct str code;
+    static const struct pickle_op end = {.name = "end"};
+    const struct str *text = &vm->pickle->text;
     vm->op_at = vm->at;
-    vm->op_name = "end";
-    if (!take(vm, 1, &code))
+    vm->op = &end;
+    if (vm->at >= text->len)
         return vm_fail(vm, "the pickle was cut off");
-    const struct pickle_op *op = &pickle_ops[(unsigned char)code.at[0]];
-    vm->op_name = op->name ? op->name : "?";
+    const struct pickle_op *op = &pickle_ops[(unsigned char)text->at[vm->at++]];
+    vm->op = op;
     if (!op->run)
         return vm_fail(vm, "an opcode that is not known");
     vm->number = op->argument;
-    if (op->operand != NO_OPERAND && !operand_read(vm, op->operand))
+    bool is_byte = op->operand == UINT_1 && vm->at < text->len;
+    if (is_byte)
+        vm->number = (unsigned char)text->at[vm->at++];
+    else if (op->operand != NO_OPERAND && !operand_read(vm, op->operand))
         return vm_fail(vm, "the pickle was cut off");
     return op->run(vm);
+}
+
+/* The rest of an overwritten text. Decoded texts are counted from its end, so then that stays where it is. */
+static void rest_free(struct pickle_vm *vm)
+{
+    struct pickle *pickle = vm->pickle;
+    struct buf *own = vm->opts->own;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)own->at + vm->n_kept + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)own->at + own->len) & ~(page - 1);
+    if (end > begin)
+        (void)madvise(own->at + (begin - (uintptr_t)own->at), end - begin, MADV_DONTNEED);
+    if (pickle->decoded.len == 0)
+        pickle->text.len = own->len = vm->n_kept;
 }
 
 int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
                 struct err *err)
 {
-    struct pickle_vm vm = {.pickle = pickle, .opts = opts, .err = err, .op_name = ""};
+    struct pickle_vm vm = {.pickle = pickle, .opts = opts, .err = err, .op = &pickle_ops['.']};
+    ASSERT(!opts->own || opts->own->at == text.at);
     pickle_init(pickle);
     pickle->text = text;
     GROW(vm.stack, vm.n_stack, vm.cap_stack); /* never NULL */
@@ -88,6 +114,8 @@ int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts
         vm.op_at = vm.at;
         rc = vm_fail(&vm, "something follows the end");
     }
+    if (rc == 0 && opts->own)
+        rest_free(&vm);
     free(vm.stack);
     free(vm.memo);
     free(vm.marks);

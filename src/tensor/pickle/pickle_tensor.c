@@ -44,11 +44,14 @@ static const char *storage_parse(const struct pickle *pickle, const struct pickl
     return NULL;
 }
 
-/* The slot of this number: an index plus one, or 0 where it would go. */
+/*
+ * The slot of this number: an index plus one, or 0 where it would go. torch counts from 0, and once took
+ * addresses.
+ */
 static uint32_t *slot_find(struct pickle_vm *vm, uint64_t number)
 {
     size_t mask = vm->cap_slots - 1;
-    size_t i = (size_t)(number * 0x9e3779b97f4a7c15 >> 20) & mask;
+    size_t i = number <= mask ? (size_t)number : (size_t)(number * 0x9e3779b97f4a7c15 >> 20) & mask;
     while (vm->slots[i] != 0 && vm->pickle->storages[vm->slots[i] - 1].number != number)
         i = (i + 1) & mask;
     return &vm->slots[i];
@@ -173,6 +176,28 @@ static uint64_t element_bytes_of(const struct pickle *pickle,
         return dtype->kind == PICKLE_GLOBAL ? dtype_bytes(pickle->globals[dtype->global].name) : 0;
     }
     return storage->kind == PICKLE_STORAGE ? pickle->storages[storage->storage].element_bytes : 1;
+}
+
+bool pickle_view_take(const struct pickle *pickle, const struct pickle_node *node,
+                      struct pickle_view *out)
+{
+    if (node->kind != PICKLE_CALL)
+        return false;
+    const struct pickle_callable *known =
+        pickle->globals[pickle_node(pickle, node->call.callee)->global].known;
+    const struct pickle_node *args = pickle_node(pickle, node->call.args);
+    const struct pickle_node *storage = pickle_node(pickle, pickle_item(pickle, args, 0));
+    const struct pickle_node *sizes = tuple_of(pickle, pickle_item(pickle, args, 2));
+    const struct pickle_node *strides = tuple_of(pickle, pickle_item(pickle, args, 3));
+    if (!known || known->result != RESULT_TENSOR || storage->kind != PICKLE_STORAGE || !sizes ||
+        !strides || !pickle_to_u64(pickle, pickle_item(pickle, args, 1), &out->begin) ||
+        !view_end(pickle, sizes, strides, out->begin, &out->end))
+        return false;
+    out->storage = storage->storage;
+    out->element_bytes = element_bytes_of(pickle, known, args);
+    if (out->end == 0)
+        out->end = out->begin;
+    return true;
 }
 
 int vm_tensor_check(struct pickle_vm *vm, const struct pickle_callable *callable, pickle_id args)

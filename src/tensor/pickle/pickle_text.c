@@ -47,7 +47,7 @@ bool text_is_python(struct str text)
     return true;
 }
 
-static void point_add(struct buf *out, uint32_t point)
+void text_point_add(struct buf *out, uint32_t point)
 {
     if (point < 0x80) {
         buf_add_char(out, (char)point);
@@ -89,6 +89,7 @@ pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text)
 {
     struct buf *out = &vm->pickle->decoded;
     size_t begin = out->len;
+    decoded_reserve(vm->pickle, 2 * text.len); /* a byte is a character of two at most */
     for (size_t i = 0; i < text.len; i++) {
         uint32_t point = (unsigned char)text.at[i];
         char kind = point == '\\' && i + 1 < text.len ? text.at[i + 1] : '\0';
@@ -98,7 +99,7 @@ pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text)
                 return 0;
             i += 1 + n_digits;
         }
-        point_add(out, point);
+        text_point_add(out, point);
     }
     return decoded_node(vm, begin);
 }
@@ -109,6 +110,7 @@ pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text)
     static const char names[] = "\\'\"nrtabfv", values[] = "\\'\"\n\r\t\a\b\f\v";
     struct buf *out = &vm->pickle->decoded;
     size_t begin = out->len;
+    decoded_reserve(vm->pickle, 2 * text.len); /* a byte is a character of two at most */
     if (text.len < 2 || (text.at[0] != '\'' && text.at[0] != '"') ||
         text.at[text.len - 1] != text.at[0])
         return 0;
@@ -128,7 +130,7 @@ pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text)
                 return 0;
             }
         }
-        point_add(out, point);
+        text_point_add(out, point);
     }
     return decoded_node(vm, begin);
 }

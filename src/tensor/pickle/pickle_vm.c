@@ -7,8 +7,8 @@
 
 int vm_fail(struct pickle_vm *vm, const char *what)
 {
-    return fail(vm->err, ERR_DATA, "%s: byte %zu (%s): %s", vm->opts->name, vm->op_at, vm->op_name,
-                what);
+    return fail(vm->err, ERR_DATA, "%s: byte %zu (%s): %s", vm->opts->name, vm->op_at,
+                vm->op->name ? vm->op->name : "?", what);
 }
 
 /* ---- nodes ---- */
@@ -18,29 +18,22 @@ pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node)
     return pickle_add(vm->pickle, node);
 }
 
-void vm_push(struct pickle_vm *vm, pickle_id id)
+/* What is kept is never more than what was read: it fits in front of the opcode at hand. */
+struct str vm_keep(struct pickle_vm *vm, struct str bytes)
 {
-    GROW(vm->stack, vm->n_stack, vm->cap_stack);
-    vm->stack[vm->n_stack++] = id;
+    if (!vm->opts->own)
+        return bytes;
+    char *to = vm->opts->own->at + vm->n_kept;
+    memmove(to, bytes.at, bytes.len);
+    vm->n_kept += bytes.len;
+    return (struct str){to, bytes.len};
 }
 
 /* ---- the stack ---- */
 
-/* Whether `n` objects stand above the last mark. */
-bool vm_has(const struct pickle_vm *vm, size_t n)
-{
-    size_t floor = vm->n_marks > 0 ? vm->marks[vm->n_marks - 1] : 0;
-    return vm->n_stack - floor >= n;
-}
-
 int vm_underflow(struct pickle_vm *vm)
 {
     return vm_fail(vm, "there are too few objects on the stack");
-}
-
-pickle_id vm_pop(struct pickle_vm *vm)
-{
-    return vm->stack[--vm->n_stack];
 }
 
 /* Takes what stands above the last mark, and the mark. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/pickle/pickle_write.h"
 
+#include <endian.h>
+
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
@@ -169,30 +171,40 @@ static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
 
 /* ---- bytes ---- */
 
-static void code(struct pickle_writer *w, char opcode)
+/* Adds up to 8 bytes, the last one first: most of a pickle is made of such small things. */
+static inline void le_add(struct pickle_writer *w, uint64_t value, size_t n_bytes)
 {
-    buf_add_char(&w->out, opcode);
+    struct buf *out = &w->out;
+    if (out->cap - out->len <= sizeof(value))
+        buf_reserve(out, FLUSH_BYTES);
+    value = htole64(value);
+    memcpy(out->at + out->len, &value, sizeof(value));
+    out->len += n_bytes;
+    out->at[out->len] = '\0';
 }
 
-static void le_add(struct pickle_writer *w, uint64_t value, size_t n_bytes)
+static inline void code(struct pickle_writer *w, char opcode)
 {
-    char bytes[8];
-    le_put(bytes, value, n_bytes);
-    buf_add(&w->out, bytes, n_bytes);
+    le_add(w, (unsigned char)opcode, 1);
+}
+
+/* An opcode with the number of an object in the memo. */
+static void memo_add(struct pickle_writer *w, char opcode_1, char opcode_4, uint32_t memo)
+{
+    bool is_small = memo < 256;
+    le_add(w, (unsigned char)(is_small ? opcode_1 : opcode_4) | (uint64_t)memo << 8,
+           is_small ? 2 : 5);
 }
 
 static void get_add(struct pickle_writer *w, uint32_t memo)
 {
-    code(w, memo < 256 ? 'h' : 'j');
-    le_add(w, memo, memo < 256 ? 1 : 4);
+    memo_add(w, 'h', 'j', memo);
 }
 
 static uint32_t put_add(struct pickle_writer *w)
 {
-    uint32_t memo = w->n_memo++;
-    code(w, memo < 256 ? 'q' : 'r');
-    le_add(w, memo, memo < 256 ? 1 : 4);
-    return memo;
+    memo_add(w, 'q', 'r', w->n_memo);
+    return w->n_memo++;
 }
 
 static void int_add(struct pickle_writer *w, int64_t value)
@@ -218,8 +230,7 @@ static void double_add(struct pickle_writer *w, double value)
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     code(w, 'G');
-    for (size_t i = 8; i > 0; i--)
-        code(w, (char)(bits >> (8 * (i - 1))));
+    le_add(w, __builtin_bswap64(bits), sizeof(bits));
 }
 
 static void text_add(struct pickle_writer *w, struct str text)
@@ -390,8 +401,8 @@ static int scalar_write(struct pickle_writer *w, uint32_t file, const struct pic
 static bool wants_memo(const struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const struct pickle_node *node = pickle_node(w->files[file], id);
-    bool is_small = node->kind <= PICKLE_INT || node->kind == PICKLE_FLOAT ||
-                    node->kind == PICKLE_GLOBAL || node->kind == PICKLE_STORAGE ||
+    bool is_small = node->kind <= PICKLE_INT || node->kind == PICKLE_GLOBAL ||
+                    node->kind == PICKLE_STORAGE ||
                     (node->kind == PICKLE_TUPLE && node->count == 0);
     return !is_small && (w->seen[file].met[id] & OFTEN || (w->has_cycles && !is_scalar(node)));
 }

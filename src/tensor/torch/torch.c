@@ -2,6 +2,7 @@
 #include "tensor/torch/torch.h"
 
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
 #include "tensor/pread.h"
@@ -91,10 +92,12 @@ static int storage_fail(const struct torch_file *file, const struct pickle_stora
                 storage->key.at, what);
 }
 
-static int storages_find(struct torch_file *file, struct err *err)
+/* With `are_located` also where in the file they are. */
+static int storages_find(struct torch_file *file, bool are_located, struct err *err)
 {
     const struct pickle *pickle = &file->pickle;
     cleanup_buf struct buf name = BUF_INIT;
+    size_t place = 0;
     file->storage_at = xcalloc(pickle->n_storages, sizeof(*file->storage_at));
     file->storage_crc = xcalloc(pickle->n_storages, sizeof(*file->storage_crc));
     for (size_t i = 0; i < pickle->n_storages; i++) {
@@ -103,13 +106,15 @@ static int storages_find(struct torch_file *file, struct err *err)
         buf_add_str(&name, prefix_of(&file->zip));
         buf_add_text(&name, "data/");
         buf_add_str(&name, storage->key);
-        const struct zip_entry *entry = zip_find(&file->zip, buf_str(&name));
+        const struct zip_entry *entry = zip_find_next(&file->zip, buf_str(&name), &place);
         if (!entry)
             return storage_fail(file, storage, "is missing", err);
         if (entry->bytes != storage->n_elements * storage->element_bytes)
             return storage_fail(file, storage, "is not as long as the pickle says", err);
-        file->storage_at[i] = entry->data_at;
         file->storage_crc[i] = entry->crc;
+        int rc = are_located ? zip_entry_locate(&file->zip, entry, &file->storage_at[i], err) : 0;
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -125,7 +130,7 @@ static int stored_check(const struct torch_file *file, struct err *err)
     return 0;
 }
 
-int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
+static int zip_take(struct torch_file *file, struct zip *zip, bool are_located, struct err *err)
 {
     *file = (struct torch_file){.path = zip->path, .file_bytes = zip->file_bytes, .zip = *zip};
     *zip = (struct zip){.fd = -1};
@@ -142,9 +147,18 @@ int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
                             &file->text, err);
     cleanup_free char *name = xasprintf("%s: data.pkl", file->path);
     if (rc == 0)
-        rc = pickle_read(&file->pickle, buf_str(&file->text), &(struct pickle_opts){.name = name},
-                         err);
-    return rc ? rc : storages_find(file, err);
+        rc = pickle_read(&file->pickle, buf_str(&file->text),
+                         &(struct pickle_opts){.name = name, .own = &file->text}, err);
+    if (rc == 0)
+        rc = storages_find(file, are_located, err);
+    if (rc == 0)
+        zip_release(&file->zip); /* as large as all the rest where there are many storages */
+    return rc;
+}
+
+int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
+{
+    return zip_take(file, zip, false, err);
 }
 
 /* ---- the five pickles ---- */
@@ -183,12 +197,42 @@ static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
     return rc;
 }
 
-static int storage_of_key(const struct torch_file *file, struct str key, size_t *index)
+static int number_order(const void *a, const void *b, void *context)
 {
-    for (*index = 0; *index < file->pickle.n_storages; ++*index)
-        if (str_equal(file->pickle.storages[*index].key, key))
-            return 0;
-    return -1;
+    const struct pickle_storage *storages = context;
+    uint64_t left = storages[*(const uint32_t *)a].number;
+    uint64_t right = storages[*(const uint32_t *)b].number;
+    return (left > right) - (left < right);
+}
+
+/* Indices of the storages, by their numbers. */
+static uint32_t *storages_sorted(const struct pickle *pickle)
+{
+    uint32_t *sorted = xmalloc(pickle->n_storages * sizeof(*sorted));
+    for (size_t i = 0; i < pickle->n_storages; i++)
+        sorted[i] = (uint32_t)i;
+    if (pickle->n_storages > 0)
+        qsort_r(sorted, pickle->n_storages, sizeof(*sorted), number_order, pickle->storages);
+    return sorted;
+}
+
+/* The index of the storage with this key; false if there is none. */
+static bool storage_of_key(const struct pickle *pickle, const uint32_t *sorted, struct str key,
+                           uint32_t *index)
+{
+    size_t low = 0, high = pickle->n_storages;
+    uint64_t number;
+    if (u64_parse(key, 0, UINT64_MAX, &number, NULL) != 0)
+        return false;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pickle->storages[sorted[middle]].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *index = low < pickle->n_storages ? sorted[low] : 0;
+    return low < pickle->n_storages && str_equal(pickle->storages[*index].key, key);
 }
 
 /* Behind the list of keys stand, for each, the number of elements and the elements. */
@@ -202,11 +246,13 @@ static int legacy_storages(struct torch_file *file, int fd, const struct pickle 
         return fail(err, ERR_DATA, "%s: its list of storages is not that of its tensors",
                     file->path);
     file->storage_at = xcalloc(n_storages, sizeof(*file->storage_at));
+    cleanup_free uint32_t *sorted = storages_sorted(&file->pickle);
     struct pickle_walk walk = pickle_items(list);
     for (pickle_id id; (id = pickle_next(keys, &walk)) != 0;) {
         const struct pickle_node *key = pickle_node(keys, id);
-        size_t i;
-        if (key->kind != PICKLE_TEXT || storage_of_key(file, pickle_bytes(keys, key), &i) != 0 ||
+        uint32_t i;
+        if (key->kind != PICKLE_TEXT ||
+            !storage_of_key(&file->pickle, sorted, pickle_bytes(keys, key), &i) ||
             file->storage_at[i] != 0)
             return fail(err, ERR_DATA, "%s: its list of storages is not that of its tensors",
                         file->path);
@@ -279,13 +325,16 @@ int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_
         return legacy_load(file, fd, err);
     rc = zip_read(&zip, path, fd, file_bytes, err);
     if (rc == 0)
-        return torch_read_zip(file, &zip, err);
+        return zip_take(file, &zip, true, err);
     zip_release(&zip);
     return rc;
 }
 
 void torch_release(struct torch_file *file)
 {
+    for (size_t i = 0; file->storage_held && i < file->pickle.n_storages; i++)
+        free((char *)(uintptr_t)file->storage_held[i].at);
+    free(steal_ptr(&file->storage_held));
     pickle_release(&file->pickle);
     zip_release(&file->zip);
     buf_release(&file->text);

@@ -17,11 +17,13 @@ enum {
 struct torch_file {
     const char *path; /* borrowed */
     uint64_t file_bytes;
-    struct zip zip; /* no entries: legacy */
+    struct zip zip; /* of its entries nothing is kept */
     struct buf text;
     struct pickle pickle;
     uint64_t *storage_at;  /* offset in the file, for each of pickle.storages */
     uint32_t *storage_crc; /* where zip.has_crcs */
+    struct str *
+        storage_held; /* NULL, or by storage: bytes of our own in place of the file's; at NULL: none */
     bool is_legacy, is_big_endian;
 };
 
@@ -33,6 +35,6 @@ bool torch_is_legacy(struct str head);
  */
 MUST_CHECK int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
                           struct err *err);
-/* The same of a zip that was read already, which it takes. */
+/* The same of a zip that was read already, which it takes; where its storages are is not looked up. */
 MUST_CHECK int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err);
 void torch_release(struct torch_file *file);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensors one behind the other along their first dimension: where they lie in row-major order their
- * bytes follow one another as they are.
+ * bytes follow one another as they are, else their elements are gathered. Tensors that in every file are
+ * one view of one storage are so in the output too.
  */
 #include "base/xalloc.h"
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
-    DIMS_MAX = 64
+    DIMS_MAX = 64,
+    REPEATED_BYTES_MAX = INT32_MAX /* of a tensor that is larger than its storage */
 };
 
 /* A plain tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks). */
@@ -63,24 +65,37 @@ static bool is_row_major(const struct plain *tensor)
     for (uint32_t i = tensor->n_dims; i > 0; i--) {
         if (tensor->sizes[i - 1] > 1 && tensor->strides[i - 1] != expected)
             return false;
-        expected *= tensor->sizes[i - 1]; /* within the storage, or 0 */
+        expected *= tensor->sizes[i - 1];
     }
     return true;
 }
 
+/* UINT64_MAX if there is no number for it: a tensor that repeats its elements. */
 static uint64_t element_count(const struct plain *tensor)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < tensor->n_dims; i++)
-        n = tensor->sizes[i] == 0 ? 0 : n * tensor->sizes[i];
+        if (tensor->sizes[i] == 0)
+            return 0;
+    for (uint32_t i = 0; i < tensor->n_dims; i++)
+        if (__builtin_mul_overflow(n, tensor->sizes[i], &n))
+            return UINT64_MAX;
     return n;
+}
+
+/* A few bytes that stand for all of a disk: an accident, or a trap. */
+static bool is_repeated_too_often(const struct plain *tensor)
+{
+    uint64_t n = element_count(tensor);
+    return n > tensor->storage->n_elements &&
+           n > REPEATED_BYTES_MAX / tensor->storage->element_bytes;
 }
 
 /* What is wrong with putting `tensor` behind `first`, or NULL. */
 static const char *fit(const struct plain *first, const struct plain *tensor)
 {
     if (tensor->n_dims == 0)
-        return "has no dimension to go along";
+        return "is a single number, with no dimension to go along: collect makes a list of them";
     if (!str_equal(tensor->storage->type, first->storage->type))
         return "has elements of another type";
     if (tensor->n_dims != first->n_dims ||
@@ -91,28 +106,35 @@ static const char *fit(const struct plain *first, const struct plain *tensor)
         return "is on another device; load and save it with map_location='cpu'";
     if (tensor->requires_grad != first->requires_grad)
         return "differs in requires_grad";
-    if (element_count(tensor) > 0 && !is_row_major(tensor))
-        return "is not in row-major order; save it with .contiguous()";
+    if (is_repeated_too_often(tensor))
+        return "repeats the elements of its storage (expand) over more than 2 GiB";
     return NULL;
 }
 
-static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+void graft_segment(struct graft *graft, struct torch_segment segment)
 {
-    uint64_t element_bytes = tensor->storage->element_bytes;
     if (graft->n_segments == graft->cap_segments) {
         graft->cap_segments = MAX(graft->cap_segments * 2, (size_t)16);
         graft->segments = xrealloc(graft->segments, graft->cap_segments * sizeof(*graft->segments));
     }
-    graft->segments[graft->n_segments++] =
-        (struct torch_segment){.part = (uint32_t)part,
-                               .storage = tensor->storage_index,
-                               .offset = tensor->offset * element_bytes,
-                               .bytes = element_count(tensor) * element_bytes};
+    graft->segments[graft->n_segments++] = segment;
 }
 
-/* The storage of the new graph whose segments were pushed last. */
-static uint32_t storage_push(struct graft *graft, const struct pickle_storage *like,
-                             uint64_t n_elements)
+static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+{
+    uint64_t element_bytes = tensor->storage->element_bytes, n = element_count(tensor);
+    bool is_plain = n == 0 || is_row_major(tensor);
+    graft_segment(graft, (struct torch_segment){
+                             .part = (uint32_t)part,
+                             .storage = tensor->storage_index,
+                             .offset = tensor->offset * element_bytes,
+                             .bytes = n * element_bytes,
+                             .view = is_plain ? NULL
+                                              : torch_view_new(tensor->sizes, tensor->strides,
+                                                               tensor->n_dims, element_bytes)});
+}
+
+uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements)
 {
     struct pickle *made = &graft->made;
     ASSERT(like);
@@ -128,6 +150,85 @@ static uint32_t storage_push(struct graft *graft, const struct pickle_storage *l
     graft->segment_ends[made->n_storages] = graft->n_segments;
     return (uint32_t)made->n_storages++;
 }
+
+/* ---- tensors that are one in every file ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    return ((hash ^ value) * 0x9e3779b97f4a7c15) ^ (hash >> 29);
+}
+
+static uint64_t segments_hash(const struct torch_segment *segments, size_t n_segments)
+{
+    uint64_t hash = 1;
+    for (size_t i = 0; i < n_segments; i++) {
+        hash = mix(mix(hash, segments[i].storage), segments[i].offset);
+        hash = mix(hash, segments[i].bytes);
+    }
+    return hash;
+}
+
+static size_t segments_begin(const struct graft *graft, uint32_t storage)
+{
+    return storage > 0 ? graft->segment_ends[storage - 1] : 0;
+}
+
+static bool segments_equal(const struct torch_segment *a, const struct torch_segment *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a[i].part != b[i].part || a[i].storage != b[i].storage || a[i].offset != b[i].offset ||
+            a[i].bytes != b[i].bytes || !torch_views_equal(a[i].view, b[i].view))
+            return false;
+    return true;
+}
+
+/* Where in the table the storage with these segments stands, as number + 1, or would stand. */
+static uint32_t *tie_find(const struct graft *graft, const struct torch_segment *segments)
+{
+    size_t mask = graft->cap_ties - 1;
+    size_t i = (size_t)segments_hash(segments, graft->n_parts) & mask;
+    for (; graft->ties[i] != 0; i = (i + 1) & mask) {
+        uint32_t storage = graft->ties[i] - 1;
+        if (segments_equal(graft->segments + segments_begin(graft, storage), segments,
+                           graft->n_parts))
+            break;
+    }
+    return &graft->ties[i];
+}
+
+static void ties_grow(struct graft *graft)
+{
+    uint32_t *old = graft->ties;
+    size_t n_old = graft->cap_ties;
+    if (graft->n_ties * 2 < graft->cap_ties)
+        return;
+    graft->cap_ties = MAX(n_old * 2, (size_t)64);
+    graft->ties = xcalloc(graft->cap_ties, sizeof(*graft->ties));
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i] != 0)
+            *tie_find(graft, graft->segments + segments_begin(graft, old[i] - 1)) = old[i];
+    free(old);
+}
+
+/* The storage of the segments that were pushed last: a new one, or one that has the same. */
+static uint32_t storage_tied(struct graft *graft, const struct pickle_storage *like,
+                             uint64_t n_elements)
+{
+    size_t begin = graft->n_segments - graft->n_parts;
+    ties_grow(graft);
+    uint32_t *tie = tie_find(graft, graft->segments + begin);
+    if (*tie == 0) {
+        uint32_t storage = graft_storage(graft, like, n_elements);
+        *tie = storage + 1;
+        graft->n_ties++;
+        return storage;
+    }
+    while (graft->n_segments > begin)
+        free(graft->segments[--graft->n_segments].view);
+    return *tie - 1;
+}
+
+/* ---- the tensor ---- */
 
 static pickle_id number(struct graft *graft, uint64_t value)
 {
@@ -154,7 +255,7 @@ static pickle_id tensor_node(struct graft *graft, value_ids ids, const struct pl
         whole.strides[i - 1] = step;
         step *= MAX(whole.sizes[i - 1], (uint64_t)1);
     }
-    uint32_t storage = storage_push(graft, first->storage, element_count(&whole));
+    uint32_t storage = storage_tied(graft, first->storage, element_count(&whole));
     pickle_id hooks =
         pickle_item(graft_graph(graft, 0), pickle_node(graft_graph(graft, 0), call->call.args), 5);
     const pickle_id args[] = {
@@ -182,9 +283,36 @@ int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out)
         if (wrong)
             return graft_fail(graft, "in %s %s", graft_file_name(graft, i), wrong);
         if (__builtin_add_overflow(n_rows, tensor.sizes[0], &n_rows) || n_rows > INT64_MAX)
-            return graft_fail(graft, "would be too long");
+            return graft_fail(graft, "would have more rows than there are numbers for");
         segment_push(graft, i, &tensor);
     }
+    tally_add(graft, &graft->tensors, n_rows);
     *out = tensor_node(graft, ids, &first, n_rows);
+    return 0;
+}
+
+bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows)
+{
+    struct plain tensor;
+    if (!is_tensor(pickle, id) || !plain_take(pickle, id, &tensor) || tensor.n_dims == 0)
+        return false;
+    *n_rows = tensor.sizes[0];
+    return true;
+}
+
+int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_rows, pickle_id *out)
+{
+    struct plain tensor;
+    if (!plain_take(graft_graph(graft, 0), id, &tensor))
+        return graft_fail(graft, "is no plain tensor");
+    const char *wrong = fit(&tensor, &tensor);
+    if (wrong)
+        return graft_fail(graft, "%s", wrong);
+    struct plain rows = tensor;
+    rows.sizes[0] = n_rows;
+    if (element_count(&rows) > 0)
+        rows.offset += first * tensor.strides[0];
+    segment_push(graft, 0, &rows);
+    *out = tensor_node(graft, &id, &tensor, n_rows);
     return 0;
 }

@@ -4,7 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
 enum {
     DEPTH_MAX = 64
@@ -165,16 +165,6 @@ static pickle_id added_value(struct dict_graft *d, const struct merge_rule *rule
     return list;
 }
 
-/* The last key of a rule's path, if what is before it is the path at hand; NULL otherwise. */
-static const char *added_name(const struct graft *graft, const struct merge_rule *rule)
-{
-    const char *path = buf_text(&graft->path), *dot = strrchr(rule->path, '.');
-    if (strcmp(path, ".") == 0)
-        return dot ? NULL : rule->path;
-    size_t len = dot ? (size_t)(dot - rule->path) : 0;
-    return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
-}
-
 static bool has_member(const struct dict_graft *d, const char *name);
 
 static int added_push(struct dict_graft *d)
@@ -182,7 +172,7 @@ static int added_push(struct dict_graft *d)
     struct merge_rules rules = *d->graft->opts->rules;
     for (size_t i = 0; i < rules.len; i++) {
         struct merge_rule *rule = &rules.at[i];
-        const char *name = rule->is_added ? added_name(d->graft, rule) : NULL;
+        const char *name = merge_rule_added_name(rule, buf_text(&d->graft->path));
         if (!name)
             continue;
         struct member member = {.key_part = d->graft->n_parts, .name = name};
@@ -269,29 +259,36 @@ static int states_same(struct dict_graft *d)
     return 0;
 }
 
-static pickle_id dict_node(struct dict_graft *d)
+pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
+                          const pickle_id *pairs, size_t n_pairs)
 {
-    struct graft *graft = d->graft;
-    const struct pickle_node *first = graft_node(graft, 0, d->ids);
     pickle_id dict;
     if (first->kind == PICKLE_DICT) {
         dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
-        for (size_t i = 0; i < d->n_members; i++)
-            pickle_add_items(&graft->made, dict,
-                             (pickle_id[]){d->members[i].key, d->members[i].value}, 2);
+        for (size_t i = 0; i < n_pairs; i++)
+            pickle_add_items(&graft->made, dict, pairs + 2 * i, 2);
         return dict;
     }
     dict = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
     struct pickle_later *later = pickle_add_later(&graft->made, dict);
     size_t at = (size_t)(later - graft->made.later);
-    for (size_t i = 0; i < d->n_members; i++)
-        pickle_add_pair(&graft->made, &graft->made.later[at].pairs, d->members[i].key,
-                        d->members[i].value);
+    for (size_t i = 0; i < n_pairs; i++)
+        pickle_add_pair(&graft->made, &graft->made.later[at].pairs, pairs[2 * i], pairs[2 * i + 1]);
     const struct pickle_later *kept = pickle_later(graft_graph(graft, 0), first);
     struct pickle_walk walk = pickle_items(&kept->states);
     for (pickle_id id; (id = pickle_next(graft_graph(graft, 0), &walk)) != 0;)
         pickle_add_state(&graft->made, &graft->made.later[at].states, graft_of(graft, 0, id));
     return dict;
+}
+
+static pickle_id dict_node(struct dict_graft *d)
+{
+    cleanup_free pickle_id *pairs = xcalloc(2 * d->n_members + 1, sizeof(*pairs));
+    for (size_t i = 0; i < d->n_members; i++) {
+        pairs[2 * i] = d->members[i].key;
+        pairs[2 * i + 1] = d->members[i].value;
+    }
+    return graft_dict_like(d->graft, graft_node(d->graft, 0, d->ids), pairs, d->n_members);
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
@@ -311,6 +308,8 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
     }
     if (rc == 0)
         rc = states_same(&d);
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
+        rc = counts_check(graft, i, &d.tables[i]);
     if (rc == 0)
         rc = members_add(&d);
     if (rc == 0) {

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dictionaries of a pickle: their pairs, whatever made them, and their keys by hash; and when two
- * values of different files are the same.
+ * Dictionaries of a pickle: their pairs, whatever made them, and their keys by hash.
  */
 #include <math.h>
 
 #include "base/xalloc.h"
 #include "tensor/torch/torch_merge_impl.h"
-
-enum {
-    EQUAL_DEPTH_MAX = 500,
-    COMPARED_MAX = 100 * 1000 * 1000 /* then they count as different: a few bytes can make 2^40 */
-};
 
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node)
@@ -44,120 +38,11 @@ bool is_tensor(const struct pickle *pickle, pickle_id id)
     return known && known->result == RESULT_TENSOR;
 }
 
-/* ---- equality ---- */
+static const double WHOLE_END = 9223372036854775808.0; /* 2^63 */
 
-/* NOLINTBEGIN(misc-no-recursion): at most EQUAL_DEPTH_MAX deep */
-
-static bool items_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                        size_t part_b, const struct pickle_node *b, unsigned depth)
+bool key_to_integer(const struct pickle_node *key, int64_t *out)
 {
-    struct pickle_walk walk_a = pickle_items(a), walk_b = pickle_items(b);
-    pickle_id id_a, id_b;
-    if (a->count != b->count)
-        return false;
-    while ((id_a = pickle_next(graft_graph(graft, part_a), &walk_a)) != 0) {
-        id_b = pickle_next(graft_graph(graft, part_b), &walk_b);
-        if (!values_equal(graft, part_a, id_a, part_b, id_b, depth + 1))
-            return false;
-    }
-    return true;
-}
-
-static bool globals_equal(const struct pickle *a, uint32_t global_a, const struct pickle *b,
-                          uint32_t global_b)
-{
-    return str_equal(a->globals[global_a].name, b->globals[global_b].name) &&
-           str_equal(a->globals[global_a].module, b->globals[global_b].module);
-}
-
-/* By checksum; where a file has none, storages are not the same. */
-static bool storages_equal(const struct graft *graft, size_t part_a, uint32_t a, size_t part_b,
-                           uint32_t b)
-{
-    const struct torch_file *file_a = &graft->parts[part_a].file;
-    const struct torch_file *file_b = &graft->parts[part_b].file;
-    const struct pickle_storage *left = &file_a->pickle.storages[a];
-    const struct pickle_storage *right = &file_b->pickle.storages[b];
-    return file_a->zip.has_crcs && file_b->zip.has_crcs && str_equal(left->type, right->type) &&
-           left->n_elements == right->n_elements && str_equal(left->location, right->location) &&
-           file_a->storage_crc[a] == file_b->storage_crc[b];
-}
-
-static bool calls_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                        size_t part_b, const struct pickle_node *b, unsigned depth)
-{
-    const struct pickle *graph_a = graft_graph(graft, part_a),
-                        *graph_b = graft_graph(graft, part_b);
-    const struct pickle_later *later_a = pickle_later(graph_a, a);
-    const struct pickle_later *later_b = pickle_later(graph_b, b);
-    return values_equal(graft, part_a, a->call.callee, part_b, b->call.callee, depth + 1) &&
-           values_equal(graft, part_a, a->call.args, part_b, b->call.args, depth + 1) &&
-           items_equal(graft, part_a, &later_a->items, part_b, &later_b->items, depth) &&
-           items_equal(graft, part_a, &later_a->pairs, part_b, &later_b->pairs, depth) &&
-           items_equal(graft, part_a, &later_a->states, part_b, &later_b->states, depth);
-}
-
-bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size_t part_b,
-                  pickle_id id_b, unsigned depth)
-{
-    const struct pickle *graph_a = graft_graph(graft, part_a),
-                        *graph_b = graft_graph(graft, part_b);
-    const struct pickle_node *a = pickle_node(graph_a, id_a), *b = pickle_node(graph_b, id_b);
-    if (a->kind != b->kind || depth > EQUAL_DEPTH_MAX || ++*graft->n_compared > COMPARED_MAX)
-        return false;
-    switch ((enum pickle_kind)a->kind) {
-    case PICKLE_NONE:
-        return true;
-    case PICKLE_BOOL:
-        return a->truth == b->truth;
-    case PICKLE_INT:
-    case PICKLE_FLOAT: /* by its bits: NaN is NaN */
-        return a->integer == b->integer;
-    case PICKLE_LONG:
-    case PICKLE_TEXT:
-    case PICKLE_BYTES:
-    case PICKLE_BYTEARRAY:
-        return str_equal(pickle_bytes(graph_a, a), pickle_bytes(graph_b, b));
-    case PICKLE_GLOBAL:
-        return globals_equal(graph_a, a->global, graph_b, b->global);
-    case PICKLE_TUPLE:
-    case PICKLE_LIST:
-    case PICKLE_DICT:
-    case PICKLE_SET:
-    case PICKLE_FROZENSET:
-        return items_equal(graft, part_a, a, part_b, b, depth);
-    case PICKLE_CALL:
-    case PICKLE_NEW:
-        return calls_equal(graft, part_a, a, part_b, b, depth);
-    case PICKLE_STORAGE:
-        return storages_equal(graft, part_a, a->storage, part_b, b->storage);
-    case PICKLE_OF:
-        break;
-    }
-    BUG("kind %d", a->kind);
-}
-
-bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
-                 const struct pickle_node *node)
-{
-    if (first->kind != node->kind || node->kind != PICKLE_CALL)
-        return first->kind == node->kind;
-    return values_equal(graft, 0, first->call.callee, part, node->call.callee, 0) &&
-           items_equal(graft, 0, &pickle_later(graft_graph(graft, 0), first)->states, part,
-                       &pickle_later(graft_graph(graft, part), node)->states, 0);
-}
-
-/* NOLINTEND(misc-no-recursion) */
-
-/* ---- keys ---- */
-
-static const double WHOLE_MAX =
-    9007199254740992; /* 2^53: above, a double knows no single numbers */
-
-/* As Python has it, True and 1.0 are the key 1. */
-static bool key_to_integer(const struct pickle_node *key, int64_t *out)
-{
-    bool is_whole = key->kind == PICKLE_FLOAT && fabs(key->real) <= WHOLE_MAX &&
+    bool is_whole = key->kind == PICKLE_FLOAT && fabs(key->real) < WHOLE_END &&
                     (double)(int64_t)key->real == key->real;
     if (key->kind == PICKLE_INT)
         *out = key->integer;
@@ -173,20 +58,24 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * 0x9e3779b97f4a7c15;
 }
 
-static uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
+static uint64_t text_hash(struct str text)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < text.len; i++) /* FNV-1a */
+        hash = (hash ^ (unsigned char)text.at[i]) * 0x100000001b3;
+    return hash;
+}
+
+uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
 {
     int64_t integer;
-    uint64_t hash = 0xcbf29ce484222325;
     if (key_to_integer(key, &integer))
         return mix(1, (uint64_t)integer);
     if (key->kind == PICKLE_FLOAT)
         return mix(2, (uint64_t)key->integer); /* its bits */
     if (key->kind != PICKLE_TEXT && key->kind != PICKLE_BYTES && key->kind != PICKLE_LONG)
         return key->kind;
-    struct str text = pickle_bytes(pickle, key);
-    for (size_t i = 0; i < text.len; i++) /* FNV-1a */
-        hash = (hash ^ (unsigned char)text.at[i]) * 0x100000001b3;
-    return hash;
+    return text_hash(pickle_bytes(pickle, key));
 }
 
 /* Equal keys have equal hashes. Of a tuple the scalars in it count, of what else it has the kind. */
@@ -201,8 +90,7 @@ static uint64_t key_hash(const struct pickle *pickle, const struct pickle_node *
     return hash;
 }
 
-static bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
-                       pickle_id b)
+bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b)
 {
     int64_t left, right;
     if (key_to_integer(pickle_node(graft_graph(graft, part_a), a), &left) &&
@@ -225,7 +113,7 @@ void keys_take(struct key_table *table, const struct pickle *pickle,
     table->len = 0;
     table->at = xcalloc(pairs->count, sizeof(*table->at));
     for (pickle_id key; (key = pickle_next(pickle, &walk)) != 0;) {
-        pickle_id value = pickle_next(pickle, &walk);
+        pickle_id value = pairs->kind == PICKLE_DICT ? pickle_next(pickle, &walk) : key;
         uint64_t hash = key_hash(pickle, pickle_node(pickle, key));
         table->at[table->len++] = (struct key_entry){hash, key, value};
     }
@@ -233,11 +121,8 @@ void keys_take(struct key_table *table, const struct pickle *pickle,
         qsort(table->at, table->len, sizeof(*table->at), hash_order);
 }
 
-pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
-                    size_t key_part, pickle_id key)
+static size_t hash_find(const struct key_table *table, uint64_t hash)
 {
-    const struct pickle *graph = graft_graph(graft, key_part);
-    uint64_t hash = key_hash(graph, pickle_node(graph, key));
     size_t low = 0, high = table->len;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -246,7 +131,28 @@ pickle_id keys_find(const struct graft *graft, const struct key_table *table, si
         else
             high = middle;
     }
-    for (; low < table->len && table->at[low].hash == hash; low++)
+    return low;
+}
+
+pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
+                         struct str name)
+{
+    uint64_t hash = text_hash(name);
+    for (size_t i = hash_find(table, hash); i < table->len && table->at[i].hash == hash; i++) {
+        const struct pickle_node *key = pickle_node(pickle, table->at[i].key);
+        if (key->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, key), name))
+            return table->at[i].value;
+    }
+    return 0;
+}
+
+pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
+                    size_t key_part, pickle_id key)
+{
+    const struct pickle *graph = graft_graph(graft, key_part);
+    uint64_t hash = key_hash(graph, pickle_node(graph, key));
+    for (size_t low = hash_find(table, hash); low < table->len && table->at[low].hash == hash;
+         low++)
         if (keys_equal(graft, part, table->at[low].key, key_part, key))
             return table->at[low].value;
     return 0;

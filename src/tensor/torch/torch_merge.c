@@ -7,10 +7,10 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "rule/names.h"
-#include "tensor/pread.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
 enum {
     CALLABLES_SHOWN = 3
@@ -44,18 +44,6 @@ pickle_id graft_of(struct graft *graft, size_t part, pickle_id id)
         (struct pickle_node){.kind = PICKLE_OF, .of = {.graph = (uint32_t)part, .id = id}});
 }
 
-pickle_id graft_global(struct graft *graft, struct str module, struct str name)
-{
-    struct pickle *made = &graft->made;
-    if (made->n_globals == made->cap_globals) {
-        made->cap_globals = MAX(made->cap_globals * 2, (size_t)16);
-        made->globals = xrealloc(made->globals, made->cap_globals * sizeof(*made->globals));
-    }
-    made->globals[made->n_globals] = (struct pickle_global){.module = module, .name = name};
-    return pickle_add(
-        made, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)made->n_globals++});
-}
-
 pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids)
 {
     pickle_id tuple = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_TUPLE});
@@ -68,7 +56,7 @@ pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, p
     const struct pickle *first = graft_graph(graft, 0);
     const struct pickle_global *callee =
         &first->globals[pickle_node(first, call->call.callee)->global];
-    pickle_id global = graft_global(graft, callee->module, callee->name);
+    pickle_id global = pickle_add_global(&graft->made, callee->module, callee->name);
     return pickle_add(&graft->made,
                       (struct pickle_node){.kind = PICKLE_CALL, .call = {global, args}});
 }
@@ -97,14 +85,13 @@ static bool is_dict(const struct pickle *pickle, pickle_id id)
     return dict_pairs(pickle, id) != NULL;
 }
 
-static bool is_counter(const struct pickle *pickle, pickle_id id)
+bool is_counter(const struct pickle *pickle, pickle_id id)
 {
     const struct pickle_callable *known = call_known(pickle, pickle_node(pickle, id));
     return known && strcmp(known->name, "Counter") == 0;
 }
 
-/* Below args, config and their like nothing is a count. */
-static bool path_is_setting(const char *path)
+bool path_is_setting(const char *path)
 {
     struct str rest = str_of(path), key;
     while (str_next(&rest, '.', &key))
@@ -133,6 +120,8 @@ static enum merge_verb verb_by_kind(const struct graft *graft, value_ids ids)
         return MERGE_SUM;
     if (strcmp(name, "timestamp") == 0)
         return MERGE_MAX;
+    if (strcmp(name, "batch_name") == 0 && all_have(graft, ids, PICKLE_TEXT))
+        return MERGE_MERGED;
     return MERGE_SAME;
 }
 
@@ -168,6 +157,8 @@ int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
         return 0;
     case MERGE_MAX:
         return graft_max(graft, ids, out);
+    case MERGE_MERGED:
+        return graft_merged_name(graft, ids, out);
     case MERGE_COLLECT:
         return collect(graft, ids, out);
     case MERGE_UNION:
@@ -194,23 +185,6 @@ static int file_begin(const char *path, int *fd, struct stat *st, struct err *er
     return 0;
 }
 
-/* A pipe is not opened twice, so it is not looked into. */
-int torch_is_one(const char *path, bool *is_one, struct err *err)
-{
-    char bytes[16];
-    struct stat st;
-    *is_one = false;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return 0;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    struct str head = {bytes, (size_t)MIN((uint64_t)st.st_size, (uint64_t)sizeof(bytes))};
-    int rc = pread_exact(fd, bytes, head.len, 0, path, err);
-    *is_one = rc == 0 && (torch_is_legacy(head) || zip_is_one(head));
-    return rc;
-}
-
 /* Names of what is no data, of all files, each once. */
 static size_t callables_list(const struct graft *graft, struct buf *out)
 {
@@ -231,7 +205,7 @@ static size_t callables_list(const struct graft *graft, struct buf *out)
     return n;
 }
 
-static int callables_check(const struct graft *graft, struct err *err)
+int graft_callables_check(const struct graft *graft, struct err *err)
 {
     cleanup_buf struct buf names = BUF_INIT;
     size_t n = callables_list(graft, &names);
@@ -254,17 +228,6 @@ static int orders_check(const struct graft *graft, struct err *err)
         if (graft->parts[i].file.is_big_endian != graft->parts[0].file.is_big_endian)
             return fail(err, ERR_DATA, "%s and %s have their numbers in different byte orders",
                         graft_file_name(graft, 0), graft_file_name(graft, i));
-    return 0;
-}
-
-static int rules_check(const struct merge_rules *rules, struct err *err)
-{
-    for (size_t i = 0; i < rules->len; i++)
-        if (!rules->at[i].was_used)
-            return fail(err, ERR_USAGE,
-                        "the rule for '%s' fits nothing in the files; muster merge --inspect "
-                        "shows their keys",
-                        rules->at[i].path);
     return 0;
 }
 
@@ -299,7 +262,9 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
     }
     if (rc == 0)
         rc = orders_check(graft, err);
-    return rc ? rc : callables_check(graft, err);
+    if (rc == 0)
+        rc = graft_callables_check(graft, err);
+    return rc ? rc : mend_parts(graft);
 }
 
 static int root_make(struct graft *graft, pickle_id *root, struct err *err)
@@ -311,7 +276,20 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
     int rc = graft_value(graft, ids, root);
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");
-    return rc ? rc : rules_check(graft->opts->rules, err);
+    if (rc == 0)
+        rc = merge_rules_check(graft->opts->rules, err);
+    return rc ? rc : mend_made(graft, *root);
+}
+
+static void shared_note(const struct torch_merge_opts *opts, uint64_t shared_bytes)
+{
+    char size[16];
+    size_format(size, shared_bytes);
+    cleanup_free char *text =
+        shared_bytes > 0
+            ? xasprintf("%s are shared with the inputs, unread and unchecked", size)
+            : xstrdup("nothing could be shared with the inputs: all bytes were copied");
+    opts->note(opts->context, text);
 }
 
 static int output_write(struct graft *graft, pickle_id root, const char *out_path,
@@ -323,16 +301,23 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
                                    .made = &graft->made,
                                    .segments = graft->segments,
                                    .segment_ends = graft->segment_ends,
-                                   .root = root};
+                                   .root = root,
+                                   .are_shared = graft->opts->are_shared};
     if (output_is_direct(out_path))
         return fail(err, ERR_USAGE,
                     "a file of tensors cannot be written to a pipe or a device; "
                     "-o names a file");
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
     if (rc == 0 && !graft->opts->dry_run)
-        rc = torch_write(&what, out_path, &out, err);
+        rc = torch_write(&what, out_path, &out, &stats->shared_bytes, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = outfile_sync(&out, err);
+    if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
+        rc = graft->opts->placing(graft->opts->context, out.fd, err);
     if (rc == 0 && !graft->opts->dry_run)
         rc = outfile_commit(&out, err);
+    if (rc == 0 && graft->opts->are_shared && !graft->opts->dry_run)
+        shared_note(graft->opts, stats->shared_bytes);
     stats->n_bytes = out.bytes;
     outfile_close(&out);
     return rc;
@@ -361,9 +346,14 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
         fd_close(&graft.parts[i].fd);
     }
     free(graft.parts);
+    for (size_t i = 0; i < graft.n_segments; i++)
+        free(graft.segments[i].view);
     free(graft.segments);
     free(graft.segment_ends);
+    free(graft.ties);
     pickle_release(&graft.made);
     buf_release(&graft.path);
+    buf_release(&graft.lists.paths);
+    buf_release(&graft.tensors.paths);
     return rc;
 }

@@ -12,19 +12,33 @@
 struct torch_merge_opts {
     const struct merge_rules *rules;
     bool force;
-    bool dry_run;      /* all but the writing */
-    bool pass_through; /* callables that are no data are carried over unseen */
+    bool dry_run;           /* all but the writing */
+    bool pass_through;      /* callables that are no data are carried over unseen */
+    const char *id_path;    /* NULL, or of values that every record has, no two of them equal */
+    bool is_renumbered;     /* ids that are not are numbered anew */
+    bool is_plain;          /* numpy's scalars and arrays become numbers, texts and tensors */
+    bool is_compact;        /* storages lose what no tensor shows */
+    const uint64_t *expect; /* NULL, or how many records there must be in all */
+    bool are_shared; /* large tensors share blocks with the inputs, unread, where that can be */
     void (*note)(void *context, const char *text);
+    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
 
 struct torch_merge_stats {
-    uint64_t n_bytes, n_storages;
+    uint64_t n_bytes, n_storages, shared_bytes;
 };
 
-/* True if the file begins as torch's do, or is a zip. What is no file is for others to judge. */
-MUST_CHECK int torch_is_one(const char *path, bool *is_one, struct err *err);
-/* ERR_DATA, ERR_USAGE: nothing is put in place. out_path "-" is refused: a zip is not written to a pipe. */
+/*
+ * How many records a file holds: what its num_questions or the like says, the length of a list;
+ * UINT64_MAX where neither is there. ERR_DATA where it says one thing and holds another.
+ */
+MUST_CHECK int torch_count(const char *path, uint64_t *n_records, struct err *err);
+/*
+ * ERR_DATA, ERR_USAGE, ERR_FAILED for another number of records: nothing is put in place. out_path "-" is
+ * refused: a zip is not written to a pipe.
+ */
 MUST_CHECK int torch_merge(const struct torch_merge_opts *opts, const char *const *paths,
                            size_t n_paths, const char *out_path, struct torch_merge_stats *stats,
                            struct err *err);

@@ -11,6 +11,13 @@
 /* By file: the value at the path at hand; 0 where the file has none. */
 typedef const pickle_id *value_ids;
 
+/* What was put behind one another. */
+struct tally {
+    uint64_t length; /* of the first one */
+    bool differs;    /* another one's is another */
+    struct buf paths;
+};
+
 struct graft {
     const struct torch_merge_opts *opts;
     const char *out_path;
@@ -21,14 +28,19 @@ struct graft {
     struct torch_segment *segments;
     size_t *segment_ends;
     size_t n_segments, cap_segments, cap_ends;
+    uint32_t *ties; /* made storages by their segments, hashed: number + 1 */
+    size_t n_ties, cap_ties;
     struct buf path; /* of the value at hand, for people and for rules */
+    struct tally lists, tensors;
+    uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
     struct err *err;
 };
 
+/* Number n_parts is that of the output. */
 static inline const struct pickle *graft_graph(const struct graft *graft, size_t part)
 {
-    return &graft->parts[part].file.pickle;
+    return part == graft->n_parts ? &graft->made : &graft->parts[part].file.pickle;
 }
 
 static inline const struct pickle_node *graft_node(const struct graft *graft, size_t part,
@@ -43,26 +55,44 @@ const char *graft_file_name(const struct graft *graft, size_t part);
 
 /* A node that stands for that of a file. */
 pickle_id graft_of(struct graft *graft, size_t part, pickle_id id);
-/* A name as a node of the new graph. */
-pickle_id graft_global(struct graft *graft, struct str module, struct str name);
 pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids);
 /* callee(*args), its callee that of the first file's call. */
 pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, pickle_id args);
+
+/* A dictionary of the first file's kind, with its states behind it: keys and values of the new graph. */
+pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
+                          const pickle_id *pairs, size_t n_pairs);
+/* Names that are no data: an error, or said where they may pass. */
+int graft_callables_check(const struct graft *graft, struct err *err);
 
 /* The callable of a CALL, NULL for other nodes and unknown names. */
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node);
 /* The pairs of a dictionary, also of OrderedDict and Counter; NULL if it is none. */
 const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
+bool is_counter(const struct pickle *pickle, pickle_id id);
 bool is_tensor(const struct pickle *pickle, pickle_id id);
+/* Along its first dimension; false of what is no plain tensor, or has no dimension. */
+bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows);
+
+/* Below args, config and their like nothing is a count. */
+bool path_is_setting(const char *path);
+/* The value at the path at hand is made of so many items or rows. */
+void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
 
 /* Each sets *out to the new node; 0: nothing is put there. */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out);
+/* Of a tensor of the first file, rows [first, first + n_rows). */
+int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_rows, pickle_id *out);
 int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out);
+/* A storage of the new graph like another, of the pieces that were added since the last one. */
+void graft_segment(struct graft *graft, struct torch_segment segment);
+uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements);
 int graft_sum(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_max(struct graft *graft, value_ids ids, pickle_id *out);
+int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
 
@@ -74,6 +104,11 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t 
 bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
                  const struct pickle_node *node);
 
+/* As Python has it, True and 1.0 are the key 1. */
+bool key_to_integer(const struct pickle_node *key, int64_t *out);
+/* Of equal keys the same. */
+uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key);
+
 /* The keys of a dictionary, to be found. */
 struct key_entry {
     uint64_t hash;
@@ -83,8 +118,14 @@ struct key_table {
     struct key_entry *at; /* sorted by hash */
     size_t len;
 };
+/* Of pairs; of other items each is its own value. free() table->at. */
 void keys_take(struct key_table *table, const struct pickle *pickle,
                const struct pickle_node *pairs);
+/* As Python has it: 1, True and 1.0 are one key. */
+bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b);
+/* The value of this key, 0 if there is none. */
+pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
+                         struct str name);
 /* The value of a key of another graph, 0 if there is none. */
 pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
                     size_t key_part, pickle_id key);

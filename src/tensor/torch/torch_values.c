@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "rule/names.h"
 #include "tensor/torch/torch_merge_impl.h"
 
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
@@ -18,6 +19,29 @@ int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
                 "collect, drop, max or sum",
                 graft_file_name(graft, 0), graft_file_name(graft, i), buf_text(&graft->path));
     *out = graft_of(graft, 0, ids[0]);
+    return 0;
+}
+
+int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    struct str stem = {NULL, 0};
+    cleanup_buf struct buf name = BUF_INIT;
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        const struct pickle_node *node = graft_node(graft, i, ids);
+        if (node->kind != PICKLE_TEXT)
+            return graft_fail(graft, "is no text in %s, so it names no share of anything",
+                              graft_file_name(graft, i));
+        struct str here = share_stem(pickle_bytes(graft_graph(graft, i), node));
+        if (i > 0 && !str_equal(stem, here))
+            return graft_fail(graft,
+                              "is not of one job in %s and %s; say what becomes of it: "
+                              "--rule '%s=first', collect or drop",
+                              graft_file_name(graft, 0), graft_file_name(graft, i),
+                              buf_text(&graft->path));
+        stem = here;
+    }
+    merged_name_add(stem, &name);
+    *out = pickle_add_bytes(&graft->made, PICKLE_TEXT, buf_str(&name));
     return 0;
 }
 
@@ -38,6 +62,7 @@ int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
             pickle_add_items(&graft->made, *out, &of, 1);
         }
     }
+    tally_add(graft, &graft->lists, pickle_node(&graft->made, *out)->count);
     return 0;
 }
 

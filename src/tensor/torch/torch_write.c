@@ -1,62 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/torch/torch_write.h"
 
-#include <zlib.h>
-
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
-#include "tensor/zip/zip_write.h"
+#include "tensor/zip/zip_out.h"
 
 enum {
-    WINDOW_BYTES = 256 * 1024
+    WINDOW_BYTES = 256 * 1024,
+    SHARED_LEAST_BYTES = 64 * 1024 /* below, copying costs less than another extent */
 };
 
 struct writing {
     const struct torch_new *what;
-    struct outfile *out;
-    struct zip_writer zip;
-    struct buf prefix, header;
+    struct zip_out zip;
+    struct buf prefix;
     char *window;
-    uint32_t crc;           /* of the entry at hand */
-    uint64_t bytes;         /* of it, so far */
+    uint64_t shared_bytes;  /* of all */
     uint8_t **are_verified; /* by part and storage: its checksum was compared */
 };
-
-static uint32_t crc_add(uint32_t crc, struct str bytes)
-{
-    return (uint32_t)crc32_z(crc, (const unsigned char *)bytes.at, bytes.len);
-}
 
 static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
     struct writing *w = context;
-    w->crc = crc_add(w->crc, bytes);
-    w->bytes += bytes.len;
-    return outfile_write(w->out, bytes, err);
-}
-
-static int header_write(struct writing *w, struct zip_new_entry *entry, struct err *err)
-{
-    buf_reset(&w->header);
-    zip_header_add(&w->zip, entry, &w->header);
-    w->crc = 0;
-    w->bytes = 0;
-    return outfile_write(w->out, buf_str(&w->header), err);
-}
-
-/* Its CRC goes into the header now; its size as well where that was not known. */
-static int entry_end(struct writing *w, struct zip_new_entry *entry, bool is_sized, struct err *err)
-{
-    char patch[ZIP_PATCH_BYTES];
-    entry->crc = w->crc;
-    entry->bytes = w->bytes;
-    zip_header_patch(entry, patch);
-    zip_entry_done(&w->zip, entry, w->header.len);
-    return outfile_patch(w->out, entry->header_at + ZIP_PATCH_AT,
-                         (struct str){patch, is_sized ? sizeof(entry->crc) : sizeof(patch)}, err);
+    return zip_out_add(&w->zip, bytes, err);
 }
 
 static void name_make(const struct writing *w, const char *record, struct buf *name)
@@ -70,10 +40,10 @@ static int record_write(struct writing *w, const char *record, struct str conten
     cleanup_buf struct buf name = BUF_INIT;
     name_make(w, record, &name);
     struct zip_new_entry entry = {.name = buf_str(&name), .bytes = content.len};
-    int rc = header_write(w, &entry, err);
+    int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
-        rc = bytes_pass(w, content, err);
-    return rc ? rc : entry_end(w, &entry, true, err);
+        rc = zip_out_add(&w->zip, content, err);
+    return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
 static int pickle_record(struct writing *w, struct written_storages *storages, struct err *err)
@@ -87,40 +57,82 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
     name_make(w, "data.pkl", &name);
     struct zip_new_entry entry = {.name = buf_str(&name)};
     const struct pickle_sink sink = {bytes_pass, w};
-    int rc = header_write(w, &entry, err);
+    int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
         rc = pickle_write((const struct pickle *const *)graphs, what->n_parts + 1,
                           (uint32_t)what->n_parts, what->root, &sink, storages, err);
-    if (rc == 0 && w->bytes > TORCH_PICKLE_BYTES_MAX)
-        rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->out->name);
+    if (rc == 0 && w->zip.bytes > TORCH_PICKLE_BYTES_MAX)
+        rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->zip.file->name);
     free(graphs);
-    return rc ? rc : entry_end(w, &entry, false, err);
+    return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
 /* ---- storages ---- */
 
-/* Passes a piece of an input on; *crc becomes that of these bytes alone. */
+static bool is_held(const struct torch_file *file, uint32_t storage)
+{
+    return file->storage_held && file->storage_held[storage].at;
+}
+
+/* A piece of a storage of an input: from its file, or from where it is held in its place. */
+static int storage_read(const struct torch_part *part, uint32_t storage, uint64_t offset, char *out,
+                        size_t len, struct err *err)
+{
+    const struct torch_file *file = &part->file;
+    if (is_held(file, storage)) {
+        memcpy(out, file->storage_held[storage].at + offset, len);
+        return 0;
+    }
+    return pread_exact(part->fd, out, len, file->storage_at[storage] + offset, file->path, err);
+}
+
+/*
+ * Passes a piece of an input on; *crc becomes that of these bytes alone. They are read to where they are
+ * written from; what is pending is written before, so that a small entry's header is still there to be patched.
+ */
 static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
                         struct err *err)
 {
     const struct torch_part *part = &w->what->parts[segment->part];
-    uint64_t at = part->file.storage_at[segment->storage] + segment->offset;
-    uint64_t end = at + segment->bytes;
+    uint64_t at = segment->offset, end = at + segment->bytes;
     int rc = 0;
     *crc = 0;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
-        struct str bytes = {w->window, len};
+        struct buf *pending = &w->zip.file->pending;
+        rc = outfile_pump(w->zip.file, err);
+        buf_reserve(pending, len);
+        char *piece = pending->at + pending->len;
+        if (rc == 0)
+            rc = storage_read(part, segment->storage, at, piece, len, err);
         if (rc == 0) {
-            *crc = crc_add(*crc, bytes);
-            rc = outfile_write(w->out, bytes, err);
+            *crc = crc_of(*crc, (struct str){piece, len});
+            pending->len += len;
+            pending->at[pending->len] = '\0';
         }
         at += len;
     }
-    w->crc = (uint32_t)crc32_combine(w->crc, *crc, (z_off_t)segment->bytes);
-    w->bytes += segment->bytes;
+    zip_out_passed(&w->zip, *crc, segment->bytes);
     return rc;
+}
+
+/* What a view is gathered from. */
+struct stored {
+    const struct torch_part *part;
+    uint32_t storage;
+};
+
+static int stored_read(void *context, uint64_t offset, char *out, size_t len, struct err *err)
+{
+    const struct stored *stored = context;
+    return storage_read(stored->part, stored->storage, offset, out, len, err);
+}
+
+static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    struct stored stored = {&w->what->parts[segment->part], segment->storage};
+    const struct gather_source source = {stored_read, &stored, segment->offset};
+    return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
 
 static uint64_t storage_bytes(const struct pickle_storage *storage)
@@ -147,8 +159,7 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 {
     const struct torch_part *part = &w->what->parts[segment->part];
     uint8_t *is_verified = &w->are_verified[segment->part][segment->storage];
-    uint64_t at = part->file.storage_at[segment->storage];
-    uint64_t end = at + storage_bytes(&part->file.pickle.storages[segment->storage]);
+    uint64_t at = 0, end = storage_bytes(&part->file.pickle.storages[segment->storage]);
     uint32_t crc = 0;
     int rc = 0;
     if (*is_verified || !part->file.zip.has_crcs)
@@ -156,9 +167,9 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
     *is_verified = 1;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        rc = pread_exact(part->fd, w->window, len, at, part->file.path, err);
+        rc = storage_read(part, segment->storage, at, w->window, len, err);
         if (rc == 0)
-            crc = crc_add(crc, (struct str){w->window, len});
+            crc = crc_of(crc, (struct str){w->window, len});
         at += len;
     }
     return rc ? rc : crc_check(w, segment, crc, err);
@@ -167,7 +178,44 @@ static int storage_verify(struct writing *w, const struct torch_segment *segment
 static bool is_whole(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
-    return segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+    return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+}
+
+/* Whole storages only: of a piece the checksum is not known without reading it. */
+static bool can_share(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct torch_file *file = &w->what->parts[segment->part].file;
+    return w->what->are_shared && segment->bytes >= SHARED_LEAST_BYTES && is_whole(w, segment) &&
+           !is_held(file, segment->storage) && file->zip.has_crcs &&
+           file->storage_at[segment->storage] % ZIP_ALIGN_BYTES == 0;
+}
+
+static int segment_share(struct writing *w, const struct torch_segment *segment, bool *is_shared,
+                         struct err *err)
+{
+    const struct torch_part *part = &w->what->parts[segment->part];
+    uint32_t crc = part->file.storage_crc[segment->storage];
+    int rc = outfile_share(w->zip.file, part->fd, part->file.storage_at[segment->storage],
+                           segment->bytes, is_shared, err);
+    if (rc || !*is_shared)
+        return rc;
+    zip_out_passed(&w->zip, crc, segment->bytes);
+    w->shared_bytes += segment->bytes;
+    return 0;
+}
+
+/* Its bytes into the output, and compared with the checksum that came with them. */
+static int segment_write(struct writing *w, const struct torch_segment *segment, struct err *err)
+{
+    uint32_t crc = 0;
+    bool is_shared = false;
+    int rc = can_share(w, segment) ? segment_share(w, segment, &is_shared, err) : 0;
+    if (rc || is_shared)
+        return rc;
+    rc = segment->view ? view_pass(w, segment, err) : segment_pass(w, segment, &crc, err);
+    if (rc)
+        return rc;
+    return is_whole(w, segment) ? crc_check(w, segment, crc, err) : storage_verify(w, segment, err);
 }
 
 static int storage_write(struct writing *w, size_t number, const struct torch_segment *segments,
@@ -180,15 +228,15 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     struct zip_new_entry entry = {.name = buf_str(&name)};
     for (size_t i = 0; i < n_segments; i++)
         entry.bytes += segments[i].bytes;
-    int rc = header_write(w, &entry, err);
-    for (size_t i = 0; i < n_segments && rc == 0; i++) {
-        uint32_t crc;
-        rc = segment_pass(w, &segments[i], &crc, err);
-        if (rc == 0)
-            rc = is_whole(w, &segments[i]) ? crc_check(w, &segments[i], crc, err)
-                                           : storage_verify(w, &segments[i], err);
+    if (n_segments > 0 && can_share(w, &segments[0])) {
+        const struct torch_file *file = &w->what->parts[segments[0].part].file;
+        entry.has_place = true;
+        entry.in_block = (uint32_t)(file->storage_at[segments[0].storage] % ZIP_BLOCK_BYTES);
     }
-    return rc ? rc : entry_end(w, &entry, true, err);
+    int rc = zip_out_begin(&w->zip, &entry, err);
+    for (size_t i = 0; i < n_segments && rc == 0; i++)
+        rc = segment_write(w, &segments[i], err);
+    return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
 static int storages_write(struct writing *w, const struct written_storages *storages,
@@ -214,9 +262,9 @@ static int storages_write(struct writing *w, const struct written_storages *stor
 }
 
 int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
-                struct err *err)
+                uint64_t *shared_bytes, struct err *err)
 {
-    struct writing w = {.what = what, .out = out};
+    struct writing w = {.what = what, .zip = {.file = out}};
     struct written_storages storages = {0};
     const char *stem = path_basename(name), *extension = path_extension(name);
     buf_add(&w.prefix, stem, strlen(stem) - strlen(extension));
@@ -237,17 +285,16 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         rc = storages_write(&w, &storages, err);
     if (rc == 0)
         rc = record_write(&w, "version", STR("3\n"), err);
-    buf_reset(&w.header);
-    zip_end_add(&w.zip, &w.header);
     if (rc == 0)
-        rc = outfile_write(out, buf_str(&w.header), err);
+        rc = zip_out_finish(&w.zip, err);
     for (size_t i = 0; i < what->n_parts; i++)
         free(w.are_verified[i]);
     free(w.are_verified);
     free(w.window);
+    if (shared_bytes)
+        *shared_bytes = w.shared_bytes;
     free(storages.at);
     buf_release(&w.prefix);
-    buf_release(&w.header);
-    zip_writer_release(&w.zip);
+    zip_out_release(&w.zip);
     return rc;
 }

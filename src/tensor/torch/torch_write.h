@@ -8,6 +8,7 @@
 
 #include "base/outfile.h"
 #include "tensor/torch/torch.h"
+#include "tensor/torch/torch_gather.h"
 
 /* An input; its number is that of its graph. */
 struct torch_part {
@@ -15,10 +16,11 @@ struct torch_part {
     int fd;
 };
 
-/* A piece of a storage of an input. */
+/* A piece of a storage of an input; with a view its elements from `offset` on, in row-major order. */
 struct torch_segment {
     uint32_t part, storage;
-    uint64_t offset, bytes;
+    uint64_t offset, bytes;  /* bytes of the output */
+    struct torch_view *view; /* NULL: as they lie there */
 };
 
 /* What is to be written: `made` is graph number n_parts, its storages are made of segments. */
@@ -29,8 +31,13 @@ struct torch_new {
     const struct torch_segment *segments; /* of all made storages, in their order */
     const size_t *segment_ends;           /* by made storage: where its segments end */
     pickle_id root;
+    bool
+        are_shared; /* large storages share their blocks with the inputs, unread, where that is possible */
 };
 
-/* The folder of all records is `name`, without what stands behind its last dot. */
+/*
+ * The folder of all records is `name`, without what stands behind its last dot. *shared_bytes: those that are
+ * shared with the inputs; may be NULL.
+ */
 MUST_CHECK int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
-                           struct err *err);
+                           uint64_t *shared_bytes, struct err *err);

@@ -39,6 +39,14 @@ bool zip_is_one(struct str head)
     return head.len >= 4 && le32_get(head.at) == LOCAL_MARK;
 }
 
+struct str zip_first_name(struct str head)
+{
+    size_t len = zip_is_one(head) && head.len >= LOCAL_BYTES ? le16_get(head.at + 26) : 0;
+    if (len > head.len - MIN(head.len, (size_t)LOCAL_BYTES))
+        len = 0;
+    return len > 0 ? (struct str){head.at + LOCAL_BYTES, len} : STR("");
+}
+
 /* ---- where the directory is ---- */
 
 static int end64_read(const struct zip *zip, uint64_t locator_at, const char *locator,
@@ -211,13 +219,17 @@ static int directory_read(struct zip *zip, const struct directory *where, struct
 
 /* ---- the entries ---- */
 
+static int name_compare(struct str left, struct str right)
+{
+    if (left.len != right.len)
+        return left.len < right.len ? -1 : 1;
+    return memcmp(left.at, right.at, left.len);
+}
+
 static int name_order(const void *a, const void *b, void *context)
 {
     const struct zip_entry *entries = context;
-    struct str left = entries[*(const uint32_t *)a].name,
-               right = entries[*(const uint32_t *)b].name;
-    int order = memcmp(left.at, right.at, MIN(left.len, right.len));
-    return order ? order : (left.len > right.len) - (left.len < right.len);
+    return name_compare(entries[*(const uint32_t *)a].name, entries[*(const uint32_t *)b].name);
 }
 
 static int place_order(const void *a, const void *b, void *context)
@@ -228,19 +240,36 @@ static int place_order(const void *a, const void *b, void *context)
     return (left > right) - (left < right);
 }
 
-static uint32_t *indices_sorted(const struct zip *zip,
-                                int (*order)(const void *, const void *, void *))
+static void indices_sort(const struct zip *zip, uint32_t *indices,
+                         int (*order)(const void *, const void *, void *))
+{
+    for (size_t i = 1; i < zip->n_entries; i++) {
+        if (order(&indices[i - 1], &indices[i], zip->entries) <= 0)
+            continue;
+        qsort_r(indices, zip->n_entries, sizeof(*indices), order, zip->entries);
+        return;
+    }
+}
+
+/* By the lengths of names: of those with as many digits, in whichever way they were counted, torch keeps the order. */
+static uint32_t *indices_by_length(const struct zip *zip)
 {
     uint32_t *indices = xmalloc(zip->n_entries * sizeof(*indices));
+    uint32_t *ends = xcalloc(NAME_MAX_BYTES + 2, sizeof(*ends));
     for (size_t i = 0; i < zip->n_entries; i++)
-        indices[i] = (uint32_t)i;
-    qsort_r(indices, zip->n_entries, sizeof(*indices), order, zip->entries);
+        ends[zip->entries[i].name.len + 1]++;
+    for (size_t len = 1; len <= NAME_MAX_BYTES; len++)
+        ends[len] += ends[len - 1];
+    for (size_t i = 0; i < zip->n_entries; i++)
+        indices[ends[zip->entries[i].name.len]++] = (uint32_t)i;
+    free(ends);
     return indices;
 }
 
 static int names_check(struct zip *zip, struct err *err)
 {
-    zip->by_name = indices_sorted(zip, name_order);
+    zip->by_name = indices_by_length(zip);
+    indices_sort(zip, zip->by_name, name_order);
     for (size_t i = 1; i < zip->n_entries; i++) {
         const struct zip_entry *entry = &zip->entries[zip->by_name[i]];
         if (str_equal(entry->name, zip->entries[zip->by_name[i - 1]].name))
@@ -250,45 +279,55 @@ static int names_check(struct zip *zip, struct err *err)
     return 0;
 }
 
-/* The header in front of the data: its name has to be the directory's; its sizes may be anything. */
-static const char *local_check(struct zip_entry *entry, const char *header, uint64_t end)
+static int entry_fail(const struct zip *zip, const struct zip_entry *entry, const char *what,
+                      struct err *err)
 {
-    size_t name_len = le16_get(header + 26), extra_len = le16_get(header + 28);
-    if (le32_get(header) != LOCAL_MARK)
-        return "there is no entry where the zip's directory has one";
-    if (name_len != entry->name.len || memcmp(header + LOCAL_BYTES, entry->name.at, name_len) != 0)
-        return "the entry has two names";
-    entry->data_at = entry->header_at + LOCAL_BYTES + name_len + extra_len;
-    if (entry->data_at > end || entry->packed_bytes > end - entry->data_at)
-        return "the entry is longer than its place";
-    return NULL;
+    return fail(err, ERR_DATA, "%s: byte %lu, entry %.*s: %s", zip->path, entry->header_at,
+                (int)entry->name.len, entry->name.at, what);
 }
 
+/* One behind the other, with room for header, name and data. */
 static int places_check(struct zip *zip, uint64_t directory_at, struct err *err)
 {
-    uint32_t *by_place = indices_sorted(zip, place_order);
-    char header[LOCAL_BYTES + NAME_MAX_BYTES];
+    uint32_t *by_place = xmalloc(zip->n_entries * sizeof(*by_place));
     int rc = 0;
+    for (size_t i = 0; i < zip->n_entries; i++)
+        by_place[i] = (uint32_t)i;
+    indices_sort(zip, by_place, place_order);
     for (size_t i = 0; i < zip->n_entries && rc == 0; i++) {
         struct zip_entry *entry = &zip->entries[by_place[i]];
-        uint64_t end =
+        uint64_t head_bytes = LOCAL_BYTES + entry->name.len;
+        entry->end_at =
             i + 1 < zip->n_entries ? zip->entries[by_place[i + 1]].header_at : directory_at;
-        size_t len = LOCAL_BYTES + entry->name.len;
-        const char *wrong = NULL;
         if (i == 0 && entry->header_at != 0)
-            wrong = "something stands before the first entry";
-        else if (entry->header_at > end || len > end - entry->header_at)
-            wrong = "entries overlap";
-        if (!wrong)
-            rc = pread_exact(zip->fd, header, len, entry->header_at, zip->path, err);
-        if (!wrong && rc == 0)
-            wrong = local_check(entry, header, end);
-        if (wrong)
-            rc = fail(err, ERR_DATA, "%s: byte %lu, entry %.*s: %s", zip->path, entry->header_at,
-                      (int)entry->name.len, entry->name.at, wrong);
+            rc = entry_fail(zip, entry, "something stands before the first entry", err);
+        else if (entry->header_at > entry->end_at || head_bytes > entry->end_at - entry->header_at)
+            rc = entry_fail(zip, entry, "entries overlap", err);
+        else if (entry->packed_bytes > entry->end_at - entry->header_at - head_bytes)
+            rc = entry_fail(zip, entry, "the entry is longer than its place", err);
     }
     free(by_place);
     return rc;
+}
+
+/* Its name has to be the directory's; its sizes may be anything. */
+int zip_entry_locate(const struct zip *zip, const struct zip_entry *entry, uint64_t *data_at,
+                     struct err *err)
+{
+    char header[LOCAL_BYTES + NAME_MAX_BYTES];
+    int rc = pread_exact(zip->fd, header, LOCAL_BYTES + entry->name.len, entry->header_at,
+                         zip->path, err);
+    if (rc)
+        return rc;
+    size_t name_len = le16_get(header + 26), extra_len = le16_get(header + 28);
+    if (le32_get(header) != LOCAL_MARK)
+        return entry_fail(zip, entry, "there is no entry where the zip's directory has one", err);
+    if (name_len != entry->name.len || memcmp(header + LOCAL_BYTES, entry->name.at, name_len) != 0)
+        return entry_fail(zip, entry, "the entry has two names", err);
+    *data_at = entry->header_at + LOCAL_BYTES + name_len + extra_len;
+    if (*data_at > entry->end_at || entry->packed_bytes > entry->end_at - *data_at)
+        return entry_fail(zip, entry, "the entry is longer than its place", err);
+    return 0;
 }
 
 int zip_read(struct zip *zip, const char *path, int fd, uint64_t file_bytes, struct err *err)
@@ -313,19 +352,27 @@ void zip_release(struct zip *zip)
     zip->n_entries = 0;
 }
 
-const struct zip_entry *zip_find(const struct zip *zip, struct str name)
+const struct zip_entry *zip_find_next(const struct zip *zip, struct str name, size_t *place)
 {
-    size_t low = 0, high = zip->n_entries;
+    size_t low = 0, high = zip->n_entries, middle = *place;
     while (low < high) {
-        size_t middle = low + (high - low) / 2;
+        middle = middle >= low && middle < high ? middle : low + (high - low) / 2;
         const struct zip_entry *entry = &zip->entries[zip->by_name[middle]];
-        int order = memcmp(entry->name.at, name.at, MIN(entry->name.len, name.len));
-        if (order == 0 && entry->name.len == name.len)
+        int order = name_compare(entry->name, name);
+        *place = middle + 1;
+        if (order == 0)
             return entry;
-        if (order < 0 || (order == 0 && entry->name.len < name.len))
+        if (order < 0)
             low = middle + 1;
         else
             high = middle;
+        middle = zip->n_entries; /* only the first try is a guess */
     }
     return NULL;
+}
+
+const struct zip_entry *zip_find(const struct zip *zip, struct str name)
+{
+    size_t place = zip->n_entries;
+    return zip_find_next(zip, name, &place);
 }

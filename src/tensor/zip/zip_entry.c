@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "base/xalloc.h"
+#include "tensor/crc.h"
 #include "tensor/pread.h"
 #include "tensor/zip/zip.h"
 
@@ -24,14 +25,13 @@ struct unpacking {
     const struct zip_entry *entry;
     z_stream stream;
     unsigned char *window;
-    uint64_t at; /* in the file */
-    int state;   /* zlib's */
+    uint64_t at, end; /* in the file */
+    int state;        /* zlib's */
 };
 
 static int window_fill(struct unpacking *u, struct err *err)
 {
-    uint64_t end = u->entry->data_at + u->entry->packed_bytes;
-    size_t len = (size_t)MIN(end - u->at, (uint64_t)WINDOW_BYTES);
+    size_t len = (size_t)MIN(u->end - u->at, (uint64_t)WINDOW_BYTES);
     int rc = pread_exact(u->zip->fd, u->window, len, u->at, u->zip->path, err);
     u->stream.next_in = u->window;
     u->stream.avail_in = (unsigned)len;
@@ -65,19 +65,19 @@ static bool can_unpack_to(const struct zip_entry *entry)
 }
 
 /* One byte more than there should be is asked for, so that a longer entry is seen. */
-static int inflate_head(const struct zip *zip, const struct zip_entry *entry, uint64_t len,
-                        struct buf *out, struct err *err)
+static int inflate_head(const struct zip *zip, const struct zip_entry *entry, uint64_t data_at,
+                        uint64_t len, struct buf *out, struct err *err)
 {
-    struct unpacking u = {.zip = zip, .entry = entry, .at = entry->data_at};
+    struct unpacking u = {.zip = zip, .entry = entry, .at = data_at, .end = data_at};
     size_t begin = out->len;
     bool is_whole = len == entry->bytes;
+    u.end += entry->packed_bytes;
     if (!can_unpack_to(entry) || inflateInit2(&u.stream, -MAX_WBITS) != Z_OK)
         return entry_fail(zip, entry, "the packed data are damaged", err);
     u.window = xmalloc(WINDOW_BYTES);
     int rc = unpack(&u, len + is_whole, out, err);
     uint64_t got = out->len - begin;
-    bool is_ended = u.state == Z_STREAM_END && u.stream.avail_in == 0 &&
-                    u.at == entry->data_at + entry->packed_bytes;
+    bool is_ended = u.state == Z_STREAM_END && u.stream.avail_in == 0 && u.at == u.end;
     inflateEnd(&u.stream);
     free(u.window);
     if (rc == 0 && (got != len || (is_whole && !is_ended)))
@@ -88,18 +88,25 @@ static int inflate_head(const struct zip *zip, const struct zip_entry *entry, ui
 int zip_entry_head(const struct zip *zip, const struct zip_entry *entry, uint64_t len,
                    struct buf *out, struct err *err)
 {
+    uint64_t data_at;
+    int rc = zip_entry_locate(zip, entry, &data_at, err);
+    if (rc)
+        return rc;
     len = MIN(len, entry->bytes);
     if (entry->is_deflated)
-        return inflate_head(zip, entry, len, out, err);
+        return inflate_head(zip, entry, data_at, len, out, err);
     buf_reserve(out, len);
-    int rc = pread_exact(zip->fd, out->at + out->len, len, entry->data_at, zip->path, err);
+    rc = pread_exact(zip->fd, out->at + out->len, len, data_at, zip->path, err);
     out->len += rc ? 0 : len;
     return rc;
 }
 
-static uint32_t crc_of(struct str bytes)
+int zip_entry_check(const struct zip *zip, const struct zip_entry *entry, uint32_t crc,
+                    struct err *err)
 {
-    return (uint32_t)crc32_z(0, (const unsigned char *)bytes.at, bytes.len);
+    if (!zip->has_crcs || crc == entry->crc)
+        return 0;
+    return entry_fail(zip, entry, "its bytes are not those that were written (CRC-32)", err);
 }
 
 int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_t max_bytes,
@@ -112,7 +119,74 @@ int zip_entry_read(const struct zip *zip, const struct zip_entry *entry, uint64_
     int rc = zip_entry_head(zip, entry, entry->bytes, out, err);
     if (rc)
         return rc;
-    if (zip->has_crcs && crc_of((struct str){out->at + begin, out->len - begin}) != entry->crc)
-        return entry_fail(zip, entry, "its bytes are not those that were written (CRC-32)", err);
-    return 0;
+    return zip_entry_check(zip, entry, crc_of(0, (struct str){out->at + begin, out->len - begin}),
+                           err);
+}
+
+/* ---- a window at a time ---- */
+
+struct passing {
+    const struct zip *zip;
+    const struct zip_entry *entry;
+    const struct zip_sink *sink;
+    uint64_t data_at, n_bytes;
+    uint32_t crc;
+};
+
+static int pass(struct passing *p, const struct buf *window, struct err *err)
+{
+    p->crc = crc_of(p->crc, buf_str(window));
+    p->n_bytes += window->len;
+    if (p->n_bytes > p->entry->bytes)
+        return entry_fail(p->zip, p->entry, "the packed data are damaged", err);
+    return p->sink->put(p->sink->context, buf_str(window), err);
+}
+
+static int stored_pass(struct passing *p, struct buf *window, struct err *err)
+{
+    int rc = 0;
+    while (rc == 0 && p->n_bytes < p->entry->bytes) {
+        size_t len = (size_t)MIN(p->entry->bytes - p->n_bytes, (uint64_t)WINDOW_BYTES);
+        rc = pread_exact(p->zip->fd, window->at, len, p->data_at + p->n_bytes, p->zip->path, err);
+        window->len = len;
+        if (rc == 0)
+            rc = pass(p, window, err);
+    }
+    return rc;
+}
+
+static int deflated_pass(struct passing *p, struct buf *window, struct err *err)
+{
+    struct unpacking u = {.zip = p->zip, .entry = p->entry, .at = p->data_at};
+    u.end = u.at + p->entry->packed_bytes;
+    if (!can_unpack_to(p->entry) || inflateInit2(&u.stream, -MAX_WBITS) != Z_OK)
+        return entry_fail(p->zip, p->entry, "the packed data are damaged", err);
+    u.window = xmalloc(WINDOW_BYTES);
+    int rc = 0;
+    while (rc == 0 && u.state == Z_OK) {
+        buf_reset(window);
+        rc = unpack(&u, WINDOW_BYTES, window, err);
+        if (rc == 0)
+            rc = pass(p, window, err);
+    }
+    bool is_ended = u.state == Z_STREAM_END && u.stream.avail_in == 0 && u.at == u.end;
+    inflateEnd(&u.stream);
+    free(u.window);
+    if (rc == 0 && (!is_ended || p->n_bytes != p->entry->bytes))
+        rc = entry_fail(p->zip, p->entry, "the packed data are damaged", err);
+    return rc;
+}
+
+int zip_entry_pass(const struct zip *zip, const struct zip_entry *entry,
+                   const struct zip_sink *sink, struct err *err)
+{
+    struct passing p = {zip, entry, sink, 0, 0, 0};
+    struct buf window = BUF_INIT;
+    int rc = zip_entry_locate(zip, entry, &p.data_at, err);
+    if (rc)
+        return rc;
+    buf_reserve(&window, WINDOW_BYTES);
+    rc = (entry->is_deflated ? deflated_pass : stored_pass)(&p, &window, err);
+    buf_release(&window);
+    return rc ? rc : zip_entry_check(zip, entry, p.crc, err);
 }

@@ -52,7 +52,8 @@ void zip_header_add(const struct zip_writer *writer, struct zip_new_entry *entry
     bool is_zip64 = is_wide(entry->bytes);
     size_t zip64_bytes = is_zip64 ? EXTRA_HEAD_BYTES + 16 : 0;
     uint64_t least = writer->at + LOCAL_BYTES + entry->name.len + zip64_bytes + EXTRA_HEAD_BYTES;
-    size_t padding = (size_t)(-least % ZIP_ALIGN_BYTES);
+    size_t padding = entry->has_place ? (size_t)((entry->in_block - least) % ZIP_BLOCK_BYTES)
+                                      : (size_t)(-least % ZIP_ALIGN_BYTES);
     entry->header_at = writer->at;
     le_add(out, 0x04034b50, 4);
     common_add(entry, is_zip64, zip64_bytes + EXTRA_HEAD_BYTES + padding, out);

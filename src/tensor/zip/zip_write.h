@@ -11,7 +11,9 @@
 #include "base/buf.h"
 
 enum {
-    ZIP_ALIGN_BYTES = 64
+    ZIP_ALIGN_BYTES = 64,
+    ZIP_BLOCK_BYTES = 4096,      /* of file systems that share blocks among files */
+    ZIP_END_BYTES = 56 + 20 + 22 /* of the end records, behind the directory */
 };
 
 struct zip_writer {
@@ -24,6 +26,8 @@ struct zip_new_entry {
     struct str name;
     uint64_t bytes;
     uint32_t crc;
+    bool has_place; /* its data begin as far into a block as in_block says: a multiple of 64 */
+    uint32_t in_block;
     uint64_t header_at; /* filled in: for zip_header_patch() */
 };
 

@@ -80,6 +80,93 @@ static void members_become_what_their_names_say(void **state)
     }
 }
 
+/* {a, b, rules with a blank between, what it becomes, or what the error says} */
+static const char *const ruled[][4] = {
+    {"{\"m\":{\"n\":1},\"x\":0}", "{\"m\":{\"n\":2},\"x\":1}", "m.n=sum x=drop",
+     "{\"m\":{\"n\":3}}"},
+    {"{\"n\":1}", "{\"n\":2.5}", "n=sum", "{\"n\":3.5}"},
+    {"{\"n\":9223372036854775807}", "{\"n\":1}", "n=sum", "more than 64 bits"},
+    {"{\"n\":1}", "{\"n\":\"1\"}", "n=sum", "'n' is no number in b"},
+    {"{\"l\":[1, 1.50]}", "{\"l\":[ ]}", "l=concat", "{\"l\":[1,1.50]}"},
+    {"{\"l\":[]}", "{\"l\":[[2],\"]\"]}", "l=concat", "{\"l\":[[2],\"]\"]}"},
+    {"{\"l\":[1]}", "{\"l\":{}}", "l=concat", "'l' is no array in b"},
+    {"{\"l\":[1]}", "{}", "l=concat", "'l' is in a, and missing in b"},
+    {"{}", "{\"l\":[1]}", "l=first", "'l' is in b, and missing in a"},
+    {"{\"t\":[1]}", "{\"t\":[2]}", "t=cat0", "cat0 is about tensors"},
+    {"{\"h\":{\"a\":1,\"b\":2.50}}", "{\"h\":{\"c\":12345678901234567890.5,\"a\":4}}",
+     "h=sum-by-key", "{\"h\":{\"a\":5,\"b\":2.50,\"c\":12345678901234567890.5}}"},
+    {"{\"h\":{\"a\":1}}", "{\"h\":[]}", "h=sum-by-key", "'h' is no object in b"},
+    {"{\"s\":1}", "{\"s\":2}", "s=same", "'s' differs between a and b"},
+    {"{\"s\":[1,2]}", "{\"s\":[1, 2]}", "s=same", "{\"s\":[1,2]}"},
+    {"{\"s\":12345678901234567890123}", "{\"s\":2}", "s=first", "{\"s\":12345678901234567890123}"},
+    {"{\"s\":2}", "{\"s\":10}", "s=max", "{\"s\":10}"},
+    {"{\"s\":\"2\"}", "{\"s\":\"10\"}", "s=max", "{\"s\":\"2\"}"},
+    {"{\"s\":9007199254740993}", "{\"s\":9007199254740992}", "s=max", "{\"s\":9007199254740993}"},
+    {"{\"s\":1e400}", "{\"s\":1}", "s=max", "neither a number"},
+    {"{\"s\":1}", "{}", "s=collect", "{\"s\":[1,null]}"},
+    {"{\"s\":1}", "{\"s\":1}", "s=collect", "{\"s\":[1,1]}"},
+    {"{\"u\":{\"a\":1,\"c\":7}}", "{\"u\":{\"b\":2,\"c\":7}}", "u=union",
+     "{\"u\":{\"a\":1,\"c\":7,\"b\":2}}"},
+    {"{\"u\":{\"a\":1}}", "{\"u\":{\"a\":2}}", "u=union",
+     "'u.a' is in a and in b, and not the same"},
+    {"{\"u\":{\"a\":1}}", "{\"u\":{\"a\":2,\"b\":3}}", "u=union u.a=sum",
+     "{\"u\":{\"a\":3,\"b\":3}}"},
+    {"{\"u\":{\"a\":1}}", "{\"u\":{\"b\":2}}", "u=deep", "'u.a' is in a, and missing in b"},
+    {"{\"u\":{\"n_items\":1}}", "{\"u\":{\"n_items\":2}}", "u=deep", "{\"u\":{\"n_items\":3}}"},
+    {"{\"u\":1}", "{\"u\":1}", "u=deep", "'u' is no object in a"},
+    {"{\"n\":\"x_gpu_1\"}", "{\"n\":\"x_gpu_2\"}", "n=merged", "{\"n\":\"x_merged\"}"},
+    {"{\"n\":\"x_gpu_1\"}", "{\"n\":\"y_gpu_2\"}", "n=merged", "'n' is not the name of one job"},
+    {"{\"a\":1,\"b\":4}", "{\"a\":2,\"b\":8}", "a=sum b=sum +r=a/b",
+     "{\"a\":3,\"b\":12,\"r\":0.25}"},
+    {"{\"r\":1,\"total\":0,\"n_items\":0}", "{\"r\":1,\"total\":0,\"n_items\":0}",
+     "r=total/n_items", "{\"r\":null,\"total\":0,\"n_items\":0}"},
+    {"{\"a\":1}", "{\"a\":1}", "+r=a/b", "no numbers 'a' and 'b'"},
+    {"{\"a\":1}", "{\"a\":1}", "+a=count", "has a key 'a' already"},
+    {"{\"m\":{\"a\":1}}", "{\"m\":{\"a\":1}}", "+m.n=count +m.all=collect",
+     "{\"m\":{\"a\":1,\"n\":2,\"all\":[{\"a\":1},{\"a\":1}]}}"},
+    {"{\"a\":1}", "{\"a\":1}", "b=first", "the rule for 'b' fits nothing"},
+    {"{\"a\":1}", "{\"a\":1}", "gpu_metadata=first", "the rule for 'gpu_metadata' fits nothing"},
+    {"{\"a\\u002e\":1}", "{\"a.\":2}", "a.=sum", "{\"a\\u002e\":3}"},
+    {"{\"a\":1}", "{\"b\":2}", ".=union", "{\"a\":1,\"b\":2}"},
+    {"{\"a\":1}", "{\"a\":1,\"b\":2}", ".=deep", "'b' is in b, and missing in a"},
+    {"{\"a\":1,\"data_file\":\"f\"}", "{\"a\":1,\"data_file\":\"f\"}", ".=deep",
+     "{\"a\":1,\"data_file\":\"f\"}"},
+    {"{\"a\":1}", "{\"b\":2}", ".=collect", "[{\"a\":1},{\"b\":2}]"},
+    {"{\"a\":1}", "{\"b\":2}", ".=drop", "drop everything"},
+    {"{\"num_questions\":2,\"questions\":[1]}", "{\"num_questions\":1,\"questions\":[1]}",
+     "questions=concat", "a: 'num_questions' says 2, and 'questions' holds 1"},
+    {"{\"num_questions\":2,\"questions\":[1]}", "{\"num_questions\":1,\"questions\":[1]}",
+     "questions=concat num_questions=sum", "{\"num_questions\":3,\"questions\":[1,1]}"},
+};
+
+static void rules_go_before_names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(ruled); i++) {
+        cleanup_buf struct buf out = BUF_INIT, compact = BUF_INIT;
+        struct merge_rules rules = {0};
+        struct err err = {0};
+        struct str rest = str_of(ruled[i][2]), rule;
+        bool is_root = str_starts_with(rest, STR(".="));
+        while (str_next(&rest, ' ', &rule))
+            assert_int_equal(merge_rule_add(&rules, rule, &err), 0);
+        if (!is_root) {
+            assert_int_equal(merge_rule_add(&rules, STR("num_gpus=drop"), &err), 0);
+            assert_int_equal(merge_rule_add(&rules, STR("gpu_metadata=drop"), &err), 0);
+        }
+        const struct metadata_opts opts = {.rules = &rules};
+        const struct metadata_part parts[] = {{"a", str_of(ruled[i][0])},
+                                              {"b", str_of(ruled[i][1])}};
+        int rc = metadata_merge(&opts, parts, 2, &out, &err);
+        buf_add_json_compact(&compact, buf_str(&out));
+        const char *found = rc ? err.text : buf_text(&compact);
+        if (rc ? !strstr(found, ruled[i][3]) : strcmp(found, ruled[i][3]) != 0)
+            fail_msg("%s %s %s\ngives %s\nnot   %s", ruled[i][0], ruled[i][1], ruled[i][2], found,
+                     ruled[i][3]);
+        merge_rules_release(&rules);
+    }
+}
+
 static void values_are_indented_as_python_does(void **state)
 {
     (void)state;
@@ -95,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_accuracy_is_cut_off),
         cmocka_unit_test(members_become_what_their_names_say),
+        cmocka_unit_test(rules_go_before_names),
         cmocka_unit_test(values_are_indented_as_python_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

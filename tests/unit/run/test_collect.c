@@ -51,8 +51,11 @@ static int find_after(const struct collect *ask, const char *folder, const char 
 static void the_new_file_is_found_among_old_ones(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "x_*"), *expected = path_join(*state, "x_new");
-    const struct collect ask = {
-        .pattern = pattern, .is_counted = true, .format = FORMAT_LINES, .expect = 2};
+    const struct collect ask = {.option = "--collect",
+                                .pattern = pattern,
+                                .is_counted = true,
+                                .format = FORMAT_LINES,
+                                .expect = 2};
     struct collected found;
     put(*state, "x_old", "old\n");
     assert_int_equal(find_after(&ask, *state, "x_new", &found, NULL), 0);
@@ -66,7 +69,7 @@ static void the_new_file_is_found_among_old_ones(void **state)
 static void a_folder_that_is_not_there_yet_or_not_for_us_has_no_files(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "*/x"), *locked = path_join(*state, "locked");
-    const struct collect ask = {.pattern = pattern};
+    const struct collect ask = {.option = "--collect", .pattern = pattern};
     struct collected found;
     struct err err = {0};
     put(*state, "a-file", "");
@@ -80,7 +83,7 @@ static void a_folder_that_is_not_there_yet_or_not_for_us_has_no_files(void **sta
 static void a_folder_that_cannot_be_read_is_not_one_without_files(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "x_*"), *plain = path_join(*state, "x_1");
-    const struct collect asks[] = {{.pattern = pattern}, {.path = plain}};
+    const struct collect asks[] = {{.option = "--collect", .pattern = pattern}, {.path = plain}};
     struct file_traces traces;
     struct rlimit before;
     struct err err = {0};

@@ -16,6 +16,7 @@
 #include "cli/tail.h"
 #include "data/merge.h"
 #include "data/source.h"
+#include "data/unpack.h"
 #include "opt/cmd.h"
 #include "run/shard.h"
 #include "store/manifest.h"
@@ -38,6 +39,12 @@ int record_format_parse(struct str text, enum record_format *out, struct err *er
 {
     (void)text, (void)out;
     return fail(err, ERR_USAGE, "no verb about runs has it");
+}
+
+enum packing packing_of_path(const char *path)
+{
+    (void)path;
+    return PACK_NONE;
 }
 
 /* These runs are none of shards; tests/cli/shards.bats has such. */

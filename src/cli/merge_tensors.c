@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/merge_tensors.h"
+
+#include "base/parse.h"
+#include "cli/run_arg.h"
+#include "tensor/array/array_merge.h"
+#include "tensor/torch/torch_merge.h"
+
+struct tensors_job {
+    struct app *app;
+    const struct tensors_request *ask;
+    const char *const *paths;
+    size_t n_files;
+    struct merge_rules rules;
+    uint64_t n_bytes; /* of the output */
+};
+
+static void note_say(void *context, const char *text)
+{
+    say(context, "merge: %s", text);
+}
+
+static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
+{
+    (void)kind;
+    struct torch_merge_stats stats = {0};
+    const struct torch_merge_opts opts = {
+        .rules = &job->rules,
+        .force = job->ask->force,
+        .dry_run = job->ask->dry_run,
+        .pass_through = job->ask->pass_through,
+        .id_path = job->ask->id_path,
+        .expect = job->ask->expect == UINT64_MAX ? NULL : &job->ask->expect,
+        .is_renumbered = job->ask->is_renumbered,
+        .is_plain = job->ask->is_plain,
+        .is_compact = job->ask->is_compact,
+        .are_shared = job->ask->reflink,
+        .note = note_say,
+        .context = job->app};
+    int rc = torch_merge(&opts, job->paths, job->n_files, job->ask->out_path, &stats, err);
+    job->n_bytes = stats.n_bytes;
+    return rc;
+}
+
+static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
+{
+    const struct tensors_request *ask = job->ask;
+    const struct array_merge_opts opts = {
+        .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
+    if (ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered || ask->is_plain ||
+        ask->is_compact || ask->reflink || ask->pass_through)
+        return fail(err, ERR_USAGE,
+                    "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
+                    "are about files of torch, and these are %s",
+                    tensor_kind_name(kind));
+    return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
+}
+
+static int (*const merges[N_TENSOR_KINDS])(struct tensors_job *job, enum tensor_kind kind,
+                                           struct err *err) = {
+    [TENSOR_TORCH] = torch_files_merge,
+    [TENSOR_SAFETENSORS] = arrays_merge,
+    [TENSOR_NPY] = arrays_merge,
+    [TENSOR_NPZ] = arrays_merge,
+};
+
+int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct err *err)
+{
+    enum tensor_kind first = TENSOR_NONE;
+    for (size_t i = 0; i < n_files; i++) {
+        enum tensor_kind found = TENSOR_NONE;
+        int rc = strcmp(paths[i], "-") == 0 ? 0 : tensor_kind_of(paths[i], &found, err);
+        if (rc)
+            return rc;
+        if (i > 0 && found != first) {
+            bool is_first = first != TENSOR_NONE;
+            return found != TENSOR_NONE && is_first
+                       ? fail(err, ERR_USAGE, "%s is %s, %s is %s", paths[0],
+                              tensor_kind_name(first), paths[i], tensor_kind_name(found))
+                       : fail(err, ERR_USAGE, "%s is a file of tensors, %s is none",
+                              paths[is_first ? 0 : i], paths[is_first ? i : 0]);
+        }
+        first = found;
+    }
+    *kind = first;
+    return 0;
+}
+
+/* The others have neither records nor objects. */
+static int wishes_check(const struct tensors_request *ask, enum tensor_kind kind, struct err *err)
+{
+    bool is_about_objects = ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered ||
+                            ask->is_plain || ask->is_compact || ask->reflink;
+    return kind == TENSOR_TORCH || !is_about_objects
+               ? 0
+               : fail(err, ERR_USAGE,
+                      "--id, --expect, --renumber, --plain and --compact are about files of "
+                      "torch.save, and these are %s",
+                      tensor_kind_name(kind));
+}
+
+int tensors_merge(struct app *app, const struct tensors_request *ask, enum tensor_kind kind,
+                  char **paths, size_t n_files, struct err *err)
+{
+    struct tensors_job job = {
+        .app = app, .ask = ask, .paths = (const char *const *)paths, .n_files = n_files};
+    char size[16];
+    int rc = wishes_check(ask, kind, err);
+    if (rc == 0)
+        rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
+    if (rc == 0)
+        rc = merges[kind](&job, kind, err);
+    merge_rules_release(&job.rules);
+    if (rc)
+        return rc;
+    size_format(size, job.n_bytes);
+    if (ask->dry_run)
+        say(app, "%zu file%s of tensors would go into %s", n_files, plural(n_files), ask->out_path);
+    else
+        say(app, "%zu file%s of tensors into %s (%s)", n_files, plural(n_files), ask->out_path,
+            size);
+    return 0;
+}

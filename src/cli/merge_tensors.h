@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster merge of files of tensors: one row a kind, each with its way to make one file of several.
+ */
+#pragma once
+
+#include "opt/cmd.h"
+#include "tensor/kind.h"
+
+/* What is asked for, whatever the kind. */
+struct tensors_request {
+    const char *out_path;
+    const struct texts *rules; /* PATH=VERB */
+    const char *rules_path;
+    const char *id_path;
+    uint64_t expect;
+    bool is_renumbered, is_plain, is_compact;
+    bool force, dry_run, pass_through, reflink;
+};
+
+/* The kind that all files are of; TENSOR_NONE: they are records. Files of two kinds are ERR_USAGE. */
+MUST_CHECK int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct err *err);
+/* Says what became of them. */
+MUST_CHECK int tensors_merge(struct app *app, const struct tensors_request *ask,
+                             enum tensor_kind kind, char **paths, size_t n_files, struct err *err);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/outname.h"
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "run/shard.h"
+
+enum {
+    STAMP_LEN = 15
+};
+
+bool run_stamp_read(const char *run_dir, char out[RUN_STAMP_BYTES])
+{
+    const char *name = path_basename(run_dir);
+    if (strspn(name, "0123456789_") != STAMP_LEN || name[8] != '_')
+        return false;
+    snprintf(out, RUN_STAMP_BYTES, "%.*s", STAMP_LEN, name);
+    return true;
+}
+
+/* Of the outputs, that of -o first; NULL behind the last. */
+static const char *output_at(const struct map_request *r, size_t index)
+{
+    if (index == 0)
+        return r->out_path ? r->out_path : "";
+    return index <= r->also.len ? shard_also_path(r, index - 1) : NULL;
+}
+
+bool outname_has_run(const struct map_request *r)
+{
+    uint32_t uses = 0;
+    const char *path;
+    for (size_t i = 0; shard_is_asked(r) && (path = output_at(r, i)) != NULL; i++)
+        uses |= template_uses(str_of(path));
+    return uses & 1u << PLACE_RUN;
+}
+
+int outname_check(const struct map_request *r, struct err *err)
+{
+    const char *path;
+    for (size_t i = 0; (path = output_at(r, i)) != NULL; i++) {
+        int rc = template_check(str_of(path), err);
+        if (rc)
+            return rc;
+        if (template_uses(str_of(path)) & ~(1u << PLACE_RUN))
+            return fail(err, ERR_USAGE,
+                        "%s: all shards become this one file, so {run} alone can stand in its name",
+                        path);
+    }
+    if (outname_has_run(r) && r->run_dir)
+        return fail(err, ERR_USAGE,
+                    "{run} in an output's name is the time in the name of the run's folder, and "
+                    "--run-dir names another; say the output's name as well");
+    return 0;
+}
+
+char *outname_new(const char *path, const char *run_dir)
+{
+    char stamp[RUN_STAMP_BYTES];
+    struct template_values values = {0};
+    struct buf name = BUF_INIT;
+    if (!(template_uses(str_of(path)) & 1u << PLACE_RUN))
+        return xstrdup(path);
+    if (!run_stamp_read(run_dir, stamp))
+        return NULL;
+    values.of[PLACE_RUN] = str_of(stamp);
+    template_fill(str_of(path), &values, &name);
+    return buf_steal(&name);
+}
+
+int outname_settle(struct map_request *r, const char *run_dir, char **name, struct err *err)
+{
+    char stamp[RUN_STAMP_BYTES];
+    *name = NULL;
+    if (!outname_has_run(r))
+        return 0;
+    if (!run_stamp_read(run_dir, stamp))
+        return fail(err, ERR_USAGE,
+                    "the name of the run's folder, %s, does not begin with the time that {run} in "
+                    "its outputs' names stands for; give it back its name",
+                    run_dir);
+    r->out_path = *name = outname_new(r->out_path, run_dir);
+    return 0;
+}

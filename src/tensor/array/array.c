@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/array/array.h"
+
+#include <fcntl.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "tensor/crc.h"
+#include "tensor/pread.h"
+
+enum {
+    WINDOW_BYTES = 256 * 1024
+};
+
+static int name_order(struct str a, struct str b)
+{
+    int order = memcmp(a.at, b.at, MIN(a.len, b.len));
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+struct array *array_find(const struct array_file *file, struct str name)
+{
+    size_t low = 0, high = file->n_arrays;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        struct array *array = &file->arrays[file->by_name[middle]];
+        int order = name_order(array->name, name);
+        if (order == 0)
+            return array;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* ---- bytes ---- */
+
+/* The data follow the head of the array in its entry, which is unpacked as a whole. */
+static int spool_put(void *context, struct str bytes, struct err *err)
+{
+    const struct array *array = context;
+    int rc = write_all(array->spool_fd, bytes.at, bytes.len, err);
+    return rc ? wrap(err, rc, "unpack an array into TMPDIR") : 0;
+}
+
+static int array_unpack(const struct array_file *file, struct array *array, struct err *err)
+{
+    const char *folder = getenv("TMPDIR");
+    folder = folder ? folder : "/tmp";
+    array->spool_fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (array->spool_fd < 0)
+        return fail_errno(err, "make a spool in %s", folder);
+    const struct zip_sink sink = {spool_put, array};
+    int rc = zip_entry_pass(&file->zip, array->entry, &sink, err);
+    if (rc)
+        array_rest(array);
+    return rc;
+}
+
+void array_rest(struct array *array)
+{
+    fd_close(&array->spool_fd);
+}
+
+int array_read(struct array_file *file, struct array *array, uint64_t offset, void *at, size_t len,
+               struct err *err)
+{
+    ASSERT(offset <= array->bytes && len <= array->bytes - offset);
+    bool is_packed = array->entry && array->entry->is_deflated;
+    if (is_packed) {
+        int rc = array->spool_fd < 0 ? array_unpack(file, array, err) : 0;
+        return rc ? rc : pread_exact(array->spool_fd, at, len, array->at + offset, file->path, err);
+    }
+    int rc = pread_exact(file->fd, at, len, array->at + offset, file->path, err);
+    if (rc == 0 && array->entry && offset == array->n_used) {
+        array->sum = crc_of(array->sum, (struct str){at, len});
+        array->n_used += len;
+    }
+    return rc;
+}
+
+static int nothing_put(void *context, struct str bytes, struct err *err)
+{
+    (void)context, (void)bytes, (void)err;
+    return 0;
+}
+
+int array_verify(struct array_file *file, struct array *array, struct err *err)
+{
+    cleanup_free char *window = NULL;
+    const struct zip_sink nowhere = {nothing_put, NULL};
+    if (!array->entry)
+        return 0;
+    if (array->entry->is_deflated) /* unpacking it has compared it */
+        return array->spool_fd >= 0 ? 0 : zip_entry_pass(&file->zip, array->entry, &nowhere, err);
+    if (!file->zip.has_crcs)
+        return 0;
+    if (array->n_used < array->bytes)
+        window = xmalloc(WINDOW_BYTES);
+    while (array->n_used < array->bytes) {
+        size_t len = (size_t)MIN(array->bytes - array->n_used, (uint64_t)WINDOW_BYTES);
+        int rc = array_read(file, array, array->n_used, window, len, err);
+        if (rc)
+            return rc;
+    }
+    return zip_entry_check(&file->zip, array->entry, array->sum, err);
+}
+
+/* ---- comparing ---- */
+
+/* One byte has no order, and "=" is that of the machine. */
+static struct str descr_plain(const struct array *array, char *order)
+{
+    struct str rest = array->dtype;
+    *order = '<';
+    if (rest.len > 0 && rest.at[0] && strchr("<>|=", rest.at[0])) {
+        *order = rest.at[0] == '>' ? '>' : '<';
+        rest = (struct str){rest.at + 1, rest.len - 1};
+    }
+    if (rest.len > 0 && (array->element_bits == 8 || (rest.at[0] && strchr("bSV", rest.at[0]))))
+        *order = '|';
+    return rest;
+}
+
+static bool is_ascii(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if ((unsigned char)text.at[i] >= 0x80)
+            return false;
+    return true;
+}
+
+bool array_types_equal(const struct array *a, const struct array *b)
+{
+    if (str_equal(a->dtype, b->dtype))
+        return (a->npy_version == 3) == (b->npy_version == 3) || is_ascii(a->dtype);
+    if (a->npy_version == 0)
+        return false;
+    char order_a, order_b;
+    struct str plain_a = descr_plain(a, &order_a), plain_b = descr_plain(b, &order_b);
+    return order_a == order_b && str_equal(plain_a, plain_b);
+}
+
+bool array_shapes_equal(const struct array *a, const struct array *b, size_t from_dim)
+{
+    if (a->n_dims != b->n_dims)
+        return false;
+    for (size_t i = from_dim; i < a->n_dims; i++)
+        if (a->shape[i] != b->shape[i])
+            return false;
+    return true;
+}
+
+bool array_order_is_free(const uint64_t *shape, size_t n_dims)
+{
+    size_t n_long = 0;
+    for (size_t i = 0; i < n_dims; i++) {
+        if (shape[i] == 0)
+            return true;
+        n_long += shape[i] > 1;
+    }
+    return n_long <= 1;
+}
+
+void array_shape_add(struct buf *out, const uint64_t *shape, size_t n_dims)
+{
+    buf_add_char(out, '(');
+    for (size_t i = 0; i < n_dims; i++)
+        buf_addf(out, i > 0 ? ", %lu" : "%lu", shape[i]);
+    buf_add_text(out, n_dims == 1 ? ",)" : ")");
+}

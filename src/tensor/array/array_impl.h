@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening files of arrays:
+ *   array_file.c   what a file of each kind holds
+ *   array_set.c    all of them, none twice
+ *   array_index.c  model.safetensors.index.json and its shards
+ */
+#pragma once
+
+#include "tensor/array/array.h"
+
+/* `path` is borrowed. */
+MUST_CHECK int array_file_open(struct array_file *file, enum tensor_kind kind, const char *path,
+                               struct err *err);
+void array_file_release(struct array_file *file);
+/* Adds the file to the set, where it is not there already. */
+MUST_CHECK int array_set_add(struct array_set *set, const char *path, struct err *err);
+/* The shards of an index are added, and are as it says. */
+MUST_CHECK int array_index_add(struct array_set *set, const char *path, struct err *err);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/kind.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "tensor/npy.h"
+#include "tensor/pread.h"
+#include "tensor/safetensors.h"
+#include "tensor/safetensors_index.h"
+#include "tensor/torch/torch.h"
+
+const char *tensor_kind_name(enum tensor_kind kind)
+{
+    static const char *const names[N_TENSOR_KINDS] = {
+        [TENSOR_NONE] = "none", [TENSOR_TORCH] = "torch", [TENSOR_SAFETENSORS] = "safetensors",
+        [TENSOR_NPY] = "npy",   [TENSOR_NPZ] = "npz",
+    };
+    return names[kind];
+}
+
+/* Arrays have names that end so; the first record of torch's is data.pkl, .format_version or its like. */
+static enum tensor_kind zip_kind(struct str head)
+{
+    return str_ends_with(zip_first_name(head), STR(".npy")) ? TENSOR_NPZ : TENSOR_TORCH;
+}
+
+enum tensor_kind tensor_kind_of_head(struct str head, uint64_t file_bytes)
+{
+    if (torch_is_legacy(head))
+        return TENSOR_TORCH;
+    if (zip_is_one(head))
+        return zip_kind(head);
+    if (npy_is_one(head))
+        return TENSOR_NPY;
+    if (safetensors_is_one(head, file_bytes))
+        return TENSOR_SAFETENSORS;
+    return TENSOR_NONE;
+}
+
+int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
+{
+    char bytes[TENSOR_HEAD_BYTES];
+    struct stat st;
+    *kind = TENSOR_NONE;
+    /* Who reads it next says that it is not there; anything else must not make records of it. */
+    if (stat(path, &st) != 0)
+        return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", path);
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    if (safetensors_index_is_one(path)) {
+        *kind = TENSOR_SAFETENSORS;
+        return 0;
+    }
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    struct str head = {bytes, (size_t)MIN((uint64_t)st.st_size, (uint64_t)sizeof(bytes))};
+    int rc = pread_exact(fd, bytes, head.len, 0, path, err);
+    if (rc == 0)
+        *kind = tensor_kind_of_head(head, (uint64_t)st.st_size);
+    return rc;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Storages without what lies before and behind all that the output's tensors show of them. Tensors that
+ * shared a storage still do. Done when the output is made: only what is in it counts.
+ */
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "tensor/torch/torch_mend.h"
+
+enum {
+    ELEMENT_BYTES_MAX = 16 /* and a multiple of all others */
+};
+
+/* Bytes of a storage that are shown. */
+struct span {
+    uint64_t begin, end;
+    bool is_shown;  /* by a tensor of the output */
+    bool is_whole;  /* something else than a tensor holds it */
+    bool is_mixed;  /* shown as elements of another size than its own */
+    pickle_id kept; /* of the new graph, 0: it stays as it is */
+};
+
+struct view {
+    uint32_t part;
+    pickle_id id;
+};
+
+struct compaction {
+    struct graft *graft;
+    struct span **spans; /* by part and storage */
+    struct view *views;
+    size_t n_views, cap_views;
+    uint64_t n_storages, n_bytes; /* that became smaller, and by how much */
+};
+
+static uint64_t storage_bytes(const struct pickle_storage *storage)
+{
+    return storage->n_elements * storage->element_bytes;
+}
+
+static void view_note(struct compaction *c, uint32_t part, pickle_id id,
+                      const struct pickle_view *view)
+{
+    struct span *span = &c->spans[part][view->storage];
+    const struct pickle *graph = graft_graph(c->graft, part);
+    span->is_shown = true;
+    span->is_mixed |= view->element_bytes != graph->storages[view->storage].element_bytes;
+    if (view->begin < view->end) {
+        span->begin = MIN(span->begin, view->begin * view->element_bytes);
+        span->end = MAX(span->end, view->end * view->element_bytes);
+    }
+    if (c->n_views == c->cap_views) {
+        c->cap_views = MAX(c->cap_views * 2, (size_t)64);
+        c->views = xrealloc(c->views, c->cap_views * sizeof(*c->views));
+    }
+    c->views[c->n_views++] = (struct view){part, id};
+}
+
+/* Is the storage at hand the first argument of a tensor's call? */
+static bool is_of_tensor(const struct graft_walk *walk)
+{
+    if (walk->n_frames < 3)
+        return false;
+    const struct walk_frame *args = &walk->frames[walk->n_frames - 2], *call = args - 1;
+    const struct pickle *graph = graft_graph(walk->graft, call->graph);
+    return args->index == 1 && is_tensor(graph, call->id) &&
+           pickle_node(graph, call->id)->call.args == args->id;
+}
+
+static void views_find(struct compaction *c, pickle_id root)
+{
+    const struct walk_frame *frame;
+    struct graft_walk walk;
+    walk_begin(&walk, c->graft, root);
+    while ((frame = walk_next(&walk)) != NULL) {
+        const struct pickle *graph = graft_graph(c->graft, frame->graph);
+        const struct pickle_node *node = pickle_node(graph, frame->id);
+        struct pickle_view view;
+        if (frame->graph == c->graft->n_parts)
+            continue; /* made by cat0: as large as it needs to be */
+        if (node->kind == PICKLE_STORAGE && !is_of_tensor(&walk))
+            c->spans[frame->graph][node->storage].is_whole = true;
+        else if (pickle_view_take(graph, node, &view))
+            view_note(c, frame->graph, frame->id, &view);
+    }
+    walk_end(&walk);
+}
+
+static void storage_compact(struct compaction *c, uint32_t part, uint32_t index)
+{
+    const struct pickle_storage *storage = &graft_graph(c->graft, part)->storages[index];
+    struct span *span = &c->spans[part][index];
+    uint64_t has = storage_bytes(storage);
+    if (span->begin > span->end)
+        span->begin = span->end = 0; /* shown by empty tensors alone */
+    if (span->is_mixed) {
+        span->begin -= span->begin % ELEMENT_BYTES_MAX;
+        span->end +=
+            (storage->element_bytes - span->end % storage->element_bytes) % storage->element_bytes;
+    }
+    if (!span->is_shown || span->is_whole || span->end - span->begin >= has)
+        return;
+    graft_segment(c->graft, (struct torch_segment){.part = part,
+                                                   .storage = index,
+                                                   .offset = span->begin,
+                                                   .bytes = span->end - span->begin});
+    uint32_t made =
+        graft_storage(c->graft, storage, (span->end - span->begin) / storage->element_bytes);
+    span->kept =
+        pickle_add(&c->graft->made, (struct pickle_node){.kind = PICKLE_STORAGE, .storage = made});
+    c->n_storages++;
+    c->n_bytes += has - (span->end - span->begin);
+}
+
+/* The same call with the new storage and an offset within it. Its arguments may be others' as well. */
+static void view_move(struct compaction *c, struct view at)
+{
+    struct pickle *graph = &c->graft->parts[at.part].file.pickle;
+    struct pickle_view view;
+    if (!pickle_view_take(graph, pickle_node(graph, at.id), &view))
+        return;
+    const struct span *span = &c->spans[at.part][view.storage];
+    if (span->kept == 0)
+        return;
+    uint64_t begin = view.begin * view.element_bytes;
+    uint64_t offset = view.begin == view.end ? 0 : (begin - span->begin) / view.element_bytes;
+    struct pickle_walk walk =
+        pickle_items(pickle_node(graph, pickle_node(graph, at.id)->call.args));
+    pickle_id tuple = pickle_add(graph, (struct pickle_node){.kind = PICKLE_TUPLE});
+    pickle_id args[2] = {
+        pickle_add(graph, (struct pickle_node){.kind = PICKLE_OF,
+                                               .of = {(uint32_t)c->graft->n_parts, span->kept}}),
+        pickle_add(graph, (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)offset}),
+    };
+    pickle_add_items(graph, tuple, args, countof(args));
+    pickle_id id = pickle_next(graph, &walk);
+    id = pickle_next(graph, &walk);
+    while ((id = pickle_next(graph, &walk)) != 0)
+        pickle_add_items(graph, tuple, &id, 1);
+    graph->nodes[at.id].call.args = tuple;
+}
+
+int compact_make(struct graft *graft, pickle_id root)
+{
+    struct compaction c = {.graft = graft};
+    c.spans = xcalloc(graft->n_parts, sizeof(*c.spans));
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        size_t n_storages = graft_graph(graft, i)->n_storages;
+        c.spans[i] = xcalloc(n_storages, sizeof(**c.spans));
+        for (size_t k = 0; k < n_storages; k++)
+            c.spans[i][k].begin = UINT64_MAX;
+    }
+    views_find(&c, root);
+    for (size_t i = 0; i < graft->n_parts; i++)
+        for (size_t k = 0; k < graft_graph(graft, i)->n_storages; k++)
+            storage_compact(&c, (uint32_t)i, (uint32_t)k);
+    for (size_t i = 0; i < c.n_views; i++)
+        view_move(&c, c.views[i]);
+    char size[16];
+    size_format(size, c.n_bytes);
+    graft_note(graft, "--compact: %lu storage%s became smaller, by %s in all", c.n_storages,
+               plural(c.n_storages), size);
+    for (size_t i = 0; i < graft->n_parts; i++)
+        free(c.spans[i]);
+    free(c.spans);
+    free(c.views);
+    return 0;
+}

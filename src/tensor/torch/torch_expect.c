@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numbers that have to agree: a count and the list beside it, the records and what the user was promised.
+ */
+#include "base/cleanup.h"
+#include "rule/names.h"
+#include "tensor/torch/torch_mend.h"
+
+enum {
+    NAME_BYTES_MAX = 200,
+    PATHS_SHOWN_BYTES = 200
+};
+
+void tally_add(struct graft *graft, struct tally *tally, uint64_t length)
+{
+    if (tally->paths.len == 0)
+        tally->length = length;
+    tally->differs = tally->differs || tally->length != length;
+    if (tally->paths.len < PATHS_SHOWN_BYTES)
+        buf_addf(&tally->paths, "%s%s", tally->paths.len > 0 ? ", " : "", buf_text(&graft->path));
+}
+
+/* One number for all that was put together, from lists if there are any, else from tensors. */
+static int records_count(const struct graft *graft, uint64_t *out)
+{
+    const struct tally *tally = graft->lists.paths.len > 0 ? &graft->lists : &graft->tensors;
+    if (graft->opts->id_path) {
+        *out = graft->n_ids;
+        return 0;
+    }
+    if (tally->paths.len == 0)
+        return fail(graft->err, ERR_USAGE,
+                    "--expect: nothing was put behind one another, so there is nothing to count; "
+                    "--id says what the records are");
+    if (tally->differs)
+        return fail(graft->err, ERR_USAGE,
+                    "--expect: not all of %s are of one length; --id says what the records are",
+                    buf_text(&tally->paths));
+    *out = tally->length;
+    return 0;
+}
+
+int expect_check(struct graft *graft)
+{
+    uint64_t n_records = 0;
+    if (!graft->opts->expect)
+        return 0;
+    int rc = records_count(graft, &n_records);
+    if (rc || n_records == *graft->opts->expect)
+        return rc;
+    return fail(graft->err, ERR_FAILED, "expected %lu records, found %lu", *graft->opts->expect,
+                n_records);
+}
+
+/* What a rule is about is nobody else's business. */
+static bool is_looked_at(const struct graft *graft, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return is_count_name(dot ? dot + 1 : path) && !path_is_setting(path) &&
+           !merge_rule_find(graft->opts->rules, path);
+}
+
+static int count_check(struct graft *graft, size_t part, struct str name, int64_t count,
+                       struct str listed, uint32_t n_listed)
+{
+    cleanup_buf struct buf path = BUF_INIT;
+    if (graft->depth > 1)
+        buf_addf(&path, "%s.", buf_text(&graft->path));
+    buf_add_str(&path, name);
+    if (count == n_listed || !is_looked_at(graft, buf_text(&path)))
+        return 0;
+    return fail(graft->err, ERR_DATA,
+                "%s: '%s' says %ld, and '%.*s' holds %u; --rule '%s=sum' takes them as they are",
+                graft_file_name(graft, part), buf_text(&path), count, (int)listed.len, listed.at,
+                n_listed, buf_text(&path));
+}
+
+int counts_check(struct graft *graft, size_t part, const struct key_table *keys)
+{
+    const struct pickle *graph = graft_graph(graft, part);
+    int rc = 0;
+    for (size_t i = 0; i < keys->len && rc == 0; i++) {
+        const struct pickle_node *key = pickle_node(graph, keys->at[i].key);
+        const struct pickle_node *count = pickle_node(graph, keys->at[i].value);
+        if (key->kind != PICKLE_TEXT || count->kind != PICKLE_INT || key->count > NAME_BYTES_MAX)
+            continue;
+        struct str name = pickle_bytes(graph, key), listed = counted_by(name);
+        pickle_id id = listed.at ? keys_find_text(keys, graph, listed) : 0;
+        const struct pickle_node *list = pickle_node(graph, id);
+        if (id && (list->kind == PICKLE_LIST || list->kind == PICKLE_TUPLE))
+            rc = count_check(graft, part, name, count->integer, listed, list->count);
+    }
+    return rc;
+}

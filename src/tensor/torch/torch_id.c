@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ids by their path in the output: each record has one, and no two are equal, as Python has it.
+ */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "tensor/torch/torch_id.h"
+
+enum {
+    ID_SHOWN_BYTES = 80
+};
+
+/* ---- values as Python compares them ---- */
+
+static bool is_id(const struct pickle_node *node)
+{
+    return node->kind == PICKLE_TEXT || node->kind == PICKLE_INT || node->kind == PICKLE_LONG ||
+           node->kind == PICKLE_FLOAT || node->kind == PICKLE_BOOL;
+}
+
+/* Of one hash: by number, else by kind and bytes. */
+static int id_compare(const struct ids *ids, const struct id *a, const struct id *b)
+{
+    const struct pickle_node *left = id_node(ids, a), *right = id_node(ids, b);
+    int64_t m = 0, n = 0;
+    bool is_m = key_to_integer(left, &m), is_n = key_to_integer(right, &n);
+    if (is_m && is_n)
+        return (m > n) - (m < n);
+    if (is_m != is_n || left->kind != right->kind)
+        return is_m != is_n ? is_m - is_n : left->kind - right->kind;
+    if (left->kind == PICKLE_FLOAT)
+        return (left->integer > right->integer) - (left->integer < right->integer);
+    struct str x = id_bytes(ids, a), y = id_bytes(ids, b);
+    int order = memcmp(x.at, y.at, MIN(x.len, y.len));
+    return order ? order : (x.len > y.len) - (x.len < y.len);
+}
+
+static int id_order(const void *left, const void *right, void *context)
+{
+    const struct id *a = left, *b = right;
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    int order = id_compare(context, a, b);
+    return order ? order : (a->ordinal > b->ordinal) - (a->ordinal < b->ordinal);
+}
+
+static void value_show(const struct ids *ids, const struct id *id, struct buf *out)
+{
+    const struct pickle_node *node = id_node(ids, id);
+    if (node->kind == PICKLE_TEXT) {
+        struct str text = id_bytes(ids, id);
+        buf_addf(out, "'%.*s'", (int)MIN(text.len, (size_t)ID_SHOWN_BYTES), text.at);
+    } else if (node->kind == PICKLE_INT || node->kind == PICKLE_BOOL) {
+        buf_addf(out, "%ld", node->kind == PICKLE_BOOL ? (int64_t)node->truth : node->integer);
+    } else if (node->kind == PICKLE_FLOAT) {
+        buf_addf(out, "%.17g", node->real);
+    } else {
+        buf_add_text(out, "beyond 64 bits");
+    }
+}
+
+/* ---- finding them ---- */
+
+static void place_add(const struct ids *ids, struct buf *out)
+{
+    if (ids->last_graph < ids->graft->n_parts)
+        buf_addf(out, "%s: ", graft_file_name(ids->graft, ids->last_graph));
+    buf_add_text(out, ids->here.len > 0 ? buf_text(&ids->here) : ".");
+}
+
+/* ERR_DATA: the value at hand `what`, which is why it has no such key or is no id. */
+static int lacks(const struct ids *ids, size_t step, const char *what)
+{
+    cleanup_buf struct buf place = BUF_INIT;
+    place_add(ids, &place);
+    if (step == ids->steps.len)
+        return fail(ids->graft->err, ERR_DATA, "%s %s, so it is no id", buf_text(&place), what);
+    return fail(ids->graft->err, ERR_DATA, "%s %s '%.*s', which --id asks for", buf_text(&place),
+                what, (int)ids->steps.at[step].len, ids->steps.at[step].at);
+}
+
+static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
+{
+    *id = pickle_next(graph, walk);
+    return walk->at - 1;
+}
+
+/* The place becomes that of a key, or of an index. Its name is there until it is popped. */
+static struct str here_push_key(struct ids *ids, uint32_t graph, pickle_id key, size_t *before)
+{
+    *before = ids->here.len;
+    buf_add_text(&ids->here, *before > 0 ? "." : "");
+    size_t begin = ids->here.len;
+    graft_key_add(ids->graft, graph, key, &ids->here);
+    return (struct str){ids->here.at + begin, ids->here.len - begin};
+}
+
+static struct str here_push_index(struct ids *ids, uint64_t index, size_t *before)
+{
+    *before = ids->here.len;
+    buf_addf(&ids->here, "%s%lu", *before > 0 ? "." : "", index);
+    size_t begin = *before + (*before > 0);
+    return (struct str){ids->here.at + begin, ids->here.len - begin};
+}
+
+static void here_pop(struct ids *ids, size_t before)
+{
+    ids->here.len = before;
+    if (ids->here.at)
+        ids->here.at[before] = '\0';
+}
+
+static int id_found(struct ids *ids, struct id id)
+{
+    const struct pickle_node *node = id_node(ids, &id);
+    const struct pickle_callable *known = call_known(graft_graph(ids->graft, id.graph), node);
+    if (!is_id(node))
+        return lacks(ids, ids->steps.len,
+                     known && known->result == RESULT_NUMPY_SCALAR
+                         ? "is no number and no text (--plain makes such of numpy's)"
+                         : "is no number and no text");
+    if (ids->wanted_place) {
+        if (ids->wanted == ids->len)
+            place_add(ids, ids->wanted_place);
+        ids->len++;
+        return 0;
+    }
+    if (ids->len == ids->cap) {
+        ids->cap = MAX(ids->cap * 2, (size_t)256);
+        ids->at = xrealloc(ids->at, ids->cap * sizeof(*ids->at));
+    }
+    id.ordinal = ids->len;
+    id.hash = scalar_hash(graft_graph(ids->graft, id.graph), node);
+    ids->at[ids->len++] = id;
+    return 0;
+}
+
+/* NOLINTBEGIN(misc-no-recursion): STEPS_MAX deep */
+
+static int value_look(struct ids *ids, struct id at, size_t step);
+
+static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *pairs, size_t step)
+{
+    const struct pickle *graph = graft_graph(ids->graft, at.graph);
+    struct pickle_walk walk = pickle_items(pairs);
+    struct id child = {.holder = at.graph, .graph = at.graph}, last = {0};
+    bool is_open = step_is_pattern(ids->steps.at[step]);
+    pickle_id key, last_key = 0;
+    size_t before;
+    int rc = 0;
+    while (rc == 0 && (key = pickle_next(graph, &walk)) != 0) {
+        child.slot = slot_next(graph, &walk, &child.value);
+        bool fits = step_fits(ids->steps.at[step], here_push_key(ids, at.graph, key, &before));
+        if (fits && is_open)
+            rc = value_look(ids, child, step + 1);
+        here_pop(ids, before);
+        ids->last_graph = at.graph;
+        last = fits ? child : last; /* of equal keys the last counts */
+        last_key = fits ? key : last_key;
+    }
+    if (rc || is_open)
+        return rc;
+    if (!last_key)
+        return lacks(ids, step, "has no");
+    (void)here_push_key(ids, at.graph, last_key, &before);
+    rc = value_look(ids, last, step + 1);
+    here_pop(ids, before);
+    return rc;
+}
+
+/* What several files' lists were put into says of each item whose it is: it counts as in its file. */
+static int items_look(struct ids *ids, struct id at, size_t step)
+{
+    const struct pickle *graph = graft_graph(ids->graft, at.graph);
+    struct pickle_walk walk = pickle_items(pickle_node(graph, at.value));
+    struct id child = {.holder = at.graph, .graph = at.graph};
+    uint32_t last_part = UINT32_MAX;
+    uint64_t index = 0;
+    bool is_met = false;
+    size_t before;
+    int rc = 0;
+    while (rc == 0 && (child.slot = slot_next(graph, &walk, &child.value), child.value != 0)) {
+        const struct pickle_node *node = pickle_node(graph, child.value);
+        uint32_t part = node->kind == PICKLE_OF ? node->of.graph : at.graph;
+        index = part == last_part ? index + 1 : 0;
+        last_part = part;
+        if (step_fits(ids->steps.at[step], here_push_index(ids, index, &before))) {
+            is_met = true;
+            rc = value_look(ids, child, step + 1);
+        }
+        here_pop(ids, before);
+    }
+    ids->last_graph = at.graph;
+    return rc == 0 && !is_met && !step_is_pattern(ids->steps.at[step])
+               ? lacks(ids, step, "is a list (* stands for each of its items) without")
+               : rc;
+}
+
+static int value_look(struct ids *ids, struct id at, size_t step)
+{
+    const struct pickle_node *node = graft_resolve(ids->graft, &at.graph, &at.value);
+    ids->last_graph = at.graph;
+    if (++ids->n_visits > ids->max_visits)
+        return fail(ids->graft->err, ERR_DATA,
+                    "--id: one object is in more places than can be looked at, so its ids are not "
+                    "unique");
+    if (step == ids->steps.len)
+        return id_found(ids, at);
+    const struct pickle *graph = graft_graph(ids->graft, at.graph);
+    const struct pickle_node *pairs = dict_pairs(graph, at.value);
+    if (pairs)
+        return pairs_look(ids, at, pairs, step);
+    if (node->kind == PICKLE_LIST || node->kind == PICKLE_TUPLE)
+        return items_look(ids, at, step);
+    return lacks(ids, step, "is neither a dictionary nor a list, and has no");
+}
+
+/* NOLINTEND(misc-no-recursion) */
+
+static int ids_find(struct ids *ids, pickle_id root)
+{
+    const struct id whole = {.graph = (uint32_t)ids->graft->n_parts, .value = root};
+    ids->len = ids->n_visits = 0;
+    return value_look(ids, whole, 0);
+}
+
+void ids_place(const struct ids *ids, pickle_id root, uint64_t ordinal, struct buf *out)
+{
+    struct ids again = *ids;
+    again.here = (struct buf)BUF_INIT;
+    again.wanted = ordinal;
+    again.wanted_place = out;
+    (void)ids_find(&again, root);
+    buf_release(&again.here);
+}
+
+/* ---- once each ---- */
+
+static int twice_fail(const struct ids *ids, pickle_id root, const struct id *id, uint64_t before)
+{
+    cleanup_buf struct buf value = BUF_INIT, place = BUF_INIT, other = BUF_INIT;
+    value_show(ids, id, &value);
+    ids_place(ids, root, before, &other);
+    ids_place(ids, root, id->ordinal, &place);
+    return fail(ids->graft->err, ERR_DATA,
+                "the id %s is at %s, and again at %s; --renumber numbers all of them anew",
+                buf_text(&value), buf_text(&other), buf_text(&place));
+}
+
+static int ids_compare(struct ids *ids, pickle_id root)
+{
+    uint64_t n_twice = 0, before = 0;
+    const struct id *second = NULL;
+    if (ids->len > 0)
+        qsort_r(ids->at, ids->len, sizeof(*ids->at), id_order, ids);
+    for (size_t i = 1; i < ids->len; i++) {
+        const struct id *id = &ids->at[i], *last = id - 1;
+        if (id->hash != last->hash || id_compare(ids, last, id) != 0)
+            continue;
+        n_twice++;
+        if (!second || id->ordinal < second->ordinal) {
+            second = id;
+            before = last->ordinal;
+        }
+    }
+    if (n_twice > 0)
+        return ids->graft->opts->is_renumbered ? ids_renumber(ids, root, n_twice)
+                                               : twice_fail(ids, root, second, before);
+    if (ids->graft->opts->is_renumbered)
+        graft_note(ids->graft, "--renumber: all %zu ids are there once, so none is changed",
+                   ids->len);
+    return 0;
+}
+
+int ids_look(struct graft *graft, pickle_id root)
+{
+    struct ids ids = {.graft = graft};
+    int rc = steps_parse(graft->opts->id_path, &ids.steps, graft->err);
+    for (size_t i = 0; i <= graft->n_parts;
+         i++) /* each item once at each step, if none is shared */
+        ids.max_visits += (graft_graph(graft, i)->n_chunks + 1) * (ids.steps.len + 1);
+    if (rc == 0)
+        rc = ids_find(&ids, root);
+    graft->n_ids = ids.len;
+    if (rc == 0)
+        rc = ids_compare(&ids, root);
+    buf_release(&ids.here);
+    free(ids.at);
+    return rc;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ids that were found in the output, for those who compare and who change them.
+ */
+#pragma once
+
+#include "rule/steps.h"
+#include "tensor/torch/torch_mend.h"
+
+/* A value at the path: where it is, and where what holds it says so. */
+struct id {
+    uint64_t hash, ordinal; /* in the order of the output */
+    uint32_t graph, holder; /* graphs */
+    pickle_id value;
+    uint32_t slot; /* of the holder's items */
+};
+
+struct ids {
+    struct graft *graft;
+    struct steps steps;
+    struct id *at;
+    size_t len, cap;
+    struct buf here; /* keys and indices of the value at hand, in its own file */
+    uint64_t n_visits, max_visits;
+    uint64_t wanted; /* the ordinal whose place is asked for */
+    struct buf *wanted_place;
+    uint32_t last_graph; /* of the value that was met last */
+};
+
+static inline const struct pickle_node *id_node(const struct ids *ids, const struct id *id)
+{
+    return pickle_node(graft_graph(ids->graft, id->graph), id->value);
+}
+
+static inline struct str id_bytes(const struct ids *ids, const struct id *id)
+{
+    const struct pickle *graph = graft_graph(ids->graft, id->graph);
+    return pickle_bytes(graph, pickle_node(graph, id->value));
+}
+
+/* Where the id of this number is, in its own file. */
+void ids_place(const struct ids *ids, pickle_id root, uint64_t ordinal, struct buf *out);
+/*
+ * All of them in the order of the output, from the first one's number on; what is before the number stays.
+ * ERR_DATA where there is none.
+ */
+int ids_renumber(struct ids *ids, pickle_id root, uint64_t n_twice);

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/torch/torch_split.h"
+
+#include <fcntl.h>
+
+#include "base/cleanup.h"
+#include "base/share.h"
+#include "base/xalloc.h"
+#include "rule/names.h"
+#include "tensor/torch/torch_merge_impl.h"
+
+enum {
+    DEPTH_MAX = 64,
+    KEPT_SHOWN = 3
+};
+
+/* What the parts of a dictionary show of it. */
+enum {
+    LOOK_NOT_YET,
+    LOOK_NOTHING, /* it is the same in all parts, or is being looked at */
+    LOOK_CHANGES  /* something within it is cut or counts */
+};
+
+struct target {
+    pickle_id id;
+    char *name;
+};
+
+struct torch_split {
+    struct torch_split_opts opts;
+    struct torch_merge_opts graft_opts;
+    struct graft graft; /* of one file; what is made is a part's */
+    struct torch_part part;
+    struct target *targets; /* what is cut */
+    size_t n_targets;
+    uint64_t n_records;
+    uint8_t *looks;  /* by node: LOOK_… */
+    struct buf kept; /* rules for what a merge of the parts would otherwise put together */
+    size_t n_kept;
+    struct torch_range *ranges;
+    size_t n_ranges;
+};
+
+/* A part in the making. */
+struct part_making {
+    struct torch_split *split;
+    struct torch_range range;
+    pickle_id *made; /* by node of the file: what stands for it, if that is another one */
+};
+
+static const struct pickle *graph_of(const struct torch_split *split)
+{
+    return &split->part.file.pickle;
+}
+
+/* ---- what is cut ---- */
+
+/* Items of a list or tuple, rows of a tensor. */
+static bool length_of(const struct torch_split *split, pickle_id id, uint64_t *length)
+{
+    const struct pickle_node *node = pickle_node(graph_of(split), id);
+    *length = node->count;
+    return node->kind == PICKLE_LIST || node->kind == PICKLE_TUPLE ||
+           tensor_n_rows(graph_of(split), id, length);
+}
+
+/* NULL: it is not cut. */
+static const struct target *target_of(const struct torch_split *split, pickle_id id)
+{
+    for (size_t i = 0; i < split->n_targets; i++)
+        if (split->targets[i].id == id)
+            return &split->targets[i];
+    return NULL;
+}
+
+/* `name` is for people. */
+static int target_add(struct torch_split *split, pickle_id id, const char *name, struct err *err)
+{
+    uint64_t length;
+    if (!length_of(split, id, &length))
+        return fail(err, ERR_DATA, "%s: '%s' is no list and no tensor with rows",
+                    split->part.file.path, name);
+    if (split->n_targets > 0 && length != split->n_records)
+        return fail(err, ERR_DATA,
+                    "%s: '%s' has %lu of what others that would be cut have %lu; --key PATH says "
+                    "which is cut",
+                    split->part.file.path, name, length, split->n_records);
+    split->targets = xrealloc(split->targets, (split->n_targets + 1) * sizeof(*split->targets));
+    split->targets[split->n_targets++] = (struct target){id, xstrdup(name)};
+    split->n_records = length;
+    return 0;
+}
+
+/* The value of the last pair with this text as its key, 0 if there is none. */
+static pickle_id dict_get(const struct pickle *pickle, pickle_id dict, struct str key)
+{
+    struct pickle_walk walk = pickle_items(dict_pairs(pickle, dict));
+    pickle_id found = 0, id;
+    while ((id = pickle_next(pickle, &walk)) != 0) {
+        pickle_id value = pickle_next(pickle, &walk);
+        const struct pickle_node *node = pickle_node(pickle, id);
+        if (node->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, node), key))
+            found = value;
+    }
+    return found;
+}
+
+/* The value of a path below `id`, 0 if there is none; a key may have dots itself. */
+/* NOLINTNEXTLINE(misc-no-recursion): a path has as many keys as dots */
+static pickle_id path_find(const struct torch_split *split, pickle_id id, const char *path)
+{
+    const struct pickle *graph = graph_of(split);
+    if (!dict_pairs(graph, id))
+        return 0;
+    pickle_id found = dict_get(graph, id, str_of(path));
+    for (const char *dot = strchr(path, '.'); dot && !found; dot = strchr(dot + 1, '.')) {
+        pickle_id inner = dict_get(graph, id, (struct str){path, (size_t)(dot - path)});
+        found = inner ? path_find(split, inner, dot + 1) : 0;
+    }
+    return found;
+}
+
+static int targets_of_keys(struct torch_split *split, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < split->opts.n_keys && rc == 0; i++) {
+        const char *key = split->opts.keys[i];
+        pickle_id root = graph_of(split)->root;
+        pickle_id id = strcmp(key, ".") == 0 ? root : path_find(split, root, key);
+        if (!id)
+            return fail(err, ERR_USAGE, "%s has no '%s'; muster merge --inspect shows its keys",
+                        split->part.file.path, key);
+        rc = target_add(split, id, key, err);
+    }
+    return rc;
+}
+
+/* Lists and tensors that stand in the dictionary at the root; tuples there are shapes and their like. */
+static int targets_of_root(struct torch_split *split, struct err *err)
+{
+    const struct pickle *graph = graph_of(split);
+    const struct pickle_node *pairs = dict_pairs(graph, graph->root);
+    uint64_t length;
+    int rc = 0;
+    if (!pairs)
+        return target_add(split, graph->root, ".", err);
+    struct pickle_walk walk = pickle_items(pairs);
+    for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;) {
+        pickle_id value = pickle_next(graph, &walk);
+        const struct pickle_node *node = pickle_node(graph, key);
+        struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("(key)");
+        cleanup_free char *text = xstrndup(name.at, name.len);
+        bool is_tuple = pickle_node(graph, value)->kind == PICKLE_TUPLE;
+        if (!is_settings_name(name) && !is_tuple && length_of(split, value, &length))
+            rc = target_add(split, value, text, err);
+    }
+    if (rc == 0 && split->n_targets == 0)
+        rc = fail(err, ERR_DATA,
+                  "%s has no list and no tensor at its root; --key PATH says what is cut, and "
+                  "muster merge --inspect shows its keys",
+                  split->part.file.path);
+    return rc;
+}
+
+/* ---- what changes with it, and what does not ---- */
+
+static bool is_count(const struct torch_split *split, struct str name, pickle_id value)
+{
+    const struct pickle_node *node = pickle_node(graph_of(split), value);
+    cleanup_free char *text = xstrndup(name.at, name.len);
+    return node->kind == PICKLE_INT && is_count_name(text) &&
+           node->integer == (int64_t)split->n_records;
+}
+
+/* A merge would put it together once more, or give it another name. */
+static void kept_add(struct torch_split *split, struct str name, pickle_id value)
+{
+    const struct pickle_node *node = pickle_node(graph_of(split), value);
+    cleanup_free char *text = xstrndup(name.at, name.len);
+    uint64_t length;
+    bool is_put = is_counter(graph_of(split), value) ||
+                  (node->kind != PICKLE_TUPLE && length_of(split, value, &length));
+    bool is_summed = node->kind == PICKLE_INT && is_count_name(text) && node->integer != 0;
+    bool is_renamed = node->kind == PICKLE_TEXT && strcmp(text, "batch_name") == 0;
+    if (!is_put && !is_summed && !is_renamed)
+        return;
+    struct buf *path = &split->graft.path;
+    if (split->n_kept++ < KEPT_SHOWN)
+        buf_addf(&split->kept, " --rule '%.*s%s%s=same'", (int)path->len, path->len ? path->at : "",
+                 path->len > 0 ? "." : "", text);
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): at most DEPTH_MAX dictionaries deep */
+static bool look(struct torch_split *split, pickle_id id, unsigned depth)
+{
+    const struct pickle *graph = graph_of(split);
+    const struct pickle_node *pairs = dict_pairs(graph, id);
+    if (target_of(split, id))
+        return true;
+    if (!pairs || is_counter(graph, id) || depth > DEPTH_MAX || split->looks[id] != LOOK_NOT_YET)
+        return split->looks[id] == LOOK_CHANGES;
+    split->looks[id] = LOOK_NOTHING;
+    struct pickle_walk walk = pickle_items(pairs);
+    for (pickle_id key; (key = pickle_next(graph, &walk)) != 0;) {
+        pickle_id value = pickle_next(graph, &walk);
+        const struct pickle_node *node = pickle_node(graph, key);
+        struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("");
+        if (is_settings_name(name))
+            continue;
+        size_t before = split->graft.path.len;
+        if (is_count(split, name, value)) {
+            split->looks[id] = LOOK_CHANGES;
+            continue;
+        }
+        if (before > 0)
+            buf_add_char(&split->graft.path, '.');
+        buf_add_str(&split->graft.path, name);
+        bool changes = look(split, value, depth + 1);
+        split->graft.path.len = before;
+        if (changes)
+            split->looks[id] = LOOK_CHANGES;
+        else
+            kept_add(split, name, value);
+    }
+    return split->looks[id] == LOOK_CHANGES;
+}
+
+/* ---- a part ---- */
+
+static pickle_id items_cut(struct part_making *p, pickle_id id)
+{
+    struct graft *graft = &p->split->graft;
+    const struct pickle *graph = graph_of(p->split);
+    const struct pickle_node *node = pickle_node(graph, id);
+    pickle_id made = pickle_add(&graft->made, (struct pickle_node){.kind = node->kind});
+    struct pickle_walk walk = pickle_items(node);
+    uint64_t end = p->range.first + p->range.n_records, i = 0;
+    for (pickle_id item; i < end && (item = pickle_next(graph, &walk)) != 0; i++) {
+        if (i < p->range.first)
+            continue;
+        pickle_id of = graft_of(graft, 0, item);
+        pickle_add_items(&graft->made, made, &of, 1);
+    }
+    return made;
+}
+
+static int target_cut(struct part_making *p, const struct target *target, pickle_id *out)
+{
+    struct graft *graft = &p->split->graft;
+    if (!is_tensor(graph_of(p->split), target->id)) {
+        *out = items_cut(p, target->id);
+        return 0;
+    }
+    buf_reset(&graft->path);
+    buf_add_text(&graft->path, target->name);
+    return graft_rows(graft, target->id, p->range.first, p->range.n_records, out);
+}
+
+static int value_make(struct part_making *p, pickle_id id, pickle_id *out);
+
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as look() went */
+static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
+{
+    struct torch_split *split = p->split;
+    const struct pickle *graph = graph_of(split);
+    const struct pickle_node *pairs = dict_pairs(graph, id);
+    pickle_id *made = xcalloc(2 * (size_t)pairs->count + 2, sizeof(*made));
+    struct pickle_walk walk = pickle_items(pairs);
+    size_t n = 0;
+    int rc = 0;
+    for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0; n += 2) {
+        pickle_id value = pickle_next(graph, &walk);
+        const struct pickle_node *node = pickle_node(graph, key);
+        struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("");
+        made[n] = graft_of(&split->graft, 0, key);
+        if (is_settings_name(name))
+            made[n + 1] = graft_of(&split->graft, 0, value);
+        else if (is_count(split, name, value))
+            made[n + 1] = pickle_add(
+                &split->graft.made,
+                (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)p->range.n_records});
+        else
+            rc = value_make(p, value, &made[n + 1]);
+    }
+    if (rc == 0)
+        *out = graft_dict_like(&split->graft, pickle_node(graph, id), made, n / 2);
+    free(made);
+    return rc;
+}
+
+/* What was one object stays one. */
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as look() went */
+static int value_make(struct part_making *p, pickle_id id, pickle_id *out)
+{
+    struct torch_split *split = p->split;
+    const struct target *target = target_of(split, id);
+    int rc = 0;
+    if (p->made[id])
+        *out = p->made[id];
+    else if (target)
+        rc = target_cut(p, target, out);
+    else if (split->looks[id] == LOOK_CHANGES)
+        rc = dict_make(p, id, out);
+    else
+        *out = graft_of(&split->graft, 0, id);
+    if (rc == 0)
+        p->made[id] = *out;
+    return rc;
+}
+
+static void made_reset(struct graft *graft)
+{
+    pickle_release(&graft->made);
+    pickle_init(&graft->made);
+    for (size_t i = 0; i < graft->n_segments; i++)
+        free(graft->segments[i].view);
+    graft->n_segments = 0;
+    free(steal_ptr(&graft->ties));
+    graft->n_ties = graft->cap_ties = 0;
+}
+
+int torch_split_fill(struct torch_split *split, size_t part, const char *name, struct outfile *out,
+                     struct err *err)
+{
+    struct part_making p = {.split = split, .range = split->ranges[part]};
+    struct graft *graft = &split->graft;
+    pickle_id root = 0;
+    made_reset(graft);
+    graft->err = err;
+    p.made = xcalloc(graph_of(split)->n_nodes, sizeof(*p.made));
+    int rc = value_make(&p, graph_of(split)->root, &root);
+    free(p.made);
+    const struct torch_new what = {.parts = graft->parts,
+                                   .n_parts = 1,
+                                   .made = &graft->made,
+                                   .segments = graft->segments,
+                                   .segment_ends = graft->segment_ends,
+                                   .root = root};
+    return rc ? rc : torch_write(&what, name, out, NULL, err);
+}
+
+/* ---- the whole ---- */
+
+static int file_open(struct torch_split *split, const char *path, struct err *err)
+{
+    struct stat st;
+    split->part.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (split->part.fd < 0 || fstat(split->part.fd, &st) != 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    int rc = torch_read(&split->part.file, path, split->part.fd, (uint64_t)st.st_size, err);
+    return rc ? rc : graft_callables_check(&split->graft, err);
+}
+
+static int ranges_make(struct torch_split *split, struct err *err)
+{
+    const struct torch_split_opts *opts = &split->opts;
+    uint64_t n = split->n_records, n_parts = opts->n_parts;
+    if (n_parts == 0)
+        n_parts = MAX(n / opts->records_max + (n % opts->records_max != 0), (uint64_t)1);
+    if (n_parts > TORCH_PARTS_MAX)
+        return fail(err, ERR_USAGE, "that would make more than %d parts", TORCH_PARTS_MAX);
+    split->ranges = xcalloc(n_parts, sizeof(*split->ranges));
+    split->n_ranges = n_parts;
+    for (uint64_t i = 0; i < n_parts; i++) {
+        struct share share = share_of(n, n_parts, i);
+        uint64_t first = i * opts->records_max;
+        split->ranges[i] = opts->n_parts
+                               ? (struct torch_range){share.start, share.count}
+                               : (struct torch_range){first, MIN(opts->records_max, n - first)};
+    }
+    return 0;
+}
+
+static void kept_say(const struct torch_split *split)
+{
+    if (split->n_kept == 0 || !split->opts.note)
+        return;
+    cleanup_free char *text =
+        xasprintf("what is not cut is in every part; to merge them again:%s%s", split->kept.at,
+                  split->n_kept > KEPT_SHOWN ? " and so on" : "");
+    split->opts.note(split->opts.context, text);
+}
+
+int torch_split_open(struct torch_split **out, const char *path,
+                     const struct torch_split_opts *opts, struct err *err)
+{
+    struct torch_split *split = xcalloc(1, sizeof(*split));
+    split->opts = *opts;
+    split->graft_opts = (struct torch_merge_opts){
+        .pass_through = opts->pass_through, .note = opts->note, .context = opts->context};
+    split->part.fd = -1;
+    split->graft =
+        (struct graft){.opts = &split->graft_opts, .parts = &split->part, .n_parts = 1, .err = err};
+    pickle_init(&split->graft.made);
+    int rc = file_open(split, path, err);
+    if (rc == 0)
+        rc = (opts->n_keys > 0 ? targets_of_keys : targets_of_root)(split, err);
+    if (rc == 0)
+        rc = ranges_make(split, err);
+    if (rc) {
+        torch_split_close(split);
+        return rc;
+    }
+    split->looks = xcalloc(graph_of(split)->n_nodes, 1);
+    look(split, graph_of(split)->root, 0);
+    kept_say(split);
+    *out = split;
+    return 0;
+}
+
+void torch_split_close(struct torch_split *split)
+{
+    if (!split)
+        return;
+    torch_release(&split->part.file);
+    fd_close(&split->part.fd);
+    made_reset(&split->graft);
+    pickle_release(&split->graft.made);
+    free(split->graft.segments);
+    free(split->graft.segment_ends);
+    buf_release(&split->graft.path);
+    buf_release(&split->kept);
+    for (size_t i = 0; i < split->n_targets; i++)
+        free(split->targets[i].name);
+    free(split->targets);
+    free(split->looks);
+    free(split->ranges);
+    free(split);
+}
+
+const struct torch_range *torch_split_parts(const struct torch_split *split, size_t *n_parts)
+{
+    *n_parts = split->n_ranges;
+    return split->ranges;
+}
+
+bool torch_split_is_input(const struct torch_split *split, const struct stat *st)
+{
+    struct stat own;
+    return fstat(split->part.fd, &own) == 0 && own.st_ino == st->st_ino && own.st_dev == st->st_dev;
+}

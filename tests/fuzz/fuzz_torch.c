@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two files of torch.save, their pickles any bytes, parted by "\xff\xfe" (one alone: with itself), merged by
+ * a rule: refused with a sentence and nothing in place, or a file that is read without a flaw, and shows the
+ * same when it is merged once more.
+ *
+ *   byte 0   the rule, pass-through
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "fuzz.h"
+#include "tensor/crc.h"
+#include "tensor/inspect.h"
+#include "tensor/torch/torch.h"
+#include "tensor/torch/torch_merge.h"
+#include "tensor/zip/zip_write.h"
+
+enum {
+    STORED_MAX_BYTES = 1 << 16
+};
+
+static const char *const rules[] = {
+    NULL,     ".=first", ".=same", ".=union", ".=concat",  ".=collect", ".=cat0", ".=sum-by-key",
+    "*=same", "*=cat0",  "*=sum",  "*=max",   "*=collect", "*=union",   "*=drop", "+n=count"};
+
+static void entry_add(struct zip_writer *zip, const char *record, struct str content,
+                      struct buf *out)
+{
+    cleanup_free char *name = xasprintf("f/%s", record);
+    struct zip_new_entry entry = {
+        .name = str_of(name), .bytes = content.len, .crc = crc_of(0, content)};
+    size_t begin = out->len;
+    zip_header_add(zip, &entry, out);
+    zip_entry_done(zip, &entry, out->len - begin);
+    buf_add_str(out, content);
+}
+
+/* Storages as large as the pickle wants them, if it is one and wants not much. */
+static void file_make(struct str text, struct buf *out)
+{
+    struct zip_writer zip = {0};
+    struct pickle pickle;
+    struct err err = {0};
+    uint64_t bytes = 0;
+    char record[64];
+    int rc = pickle_read(&pickle, text, &(struct pickle_opts){.name = "fuzz"}, &err);
+    entry_add(&zip, "data.pkl", text, out);
+    for (size_t i = 0; rc == 0 && i < pickle.n_storages; i++) {
+        const struct pickle_storage *storage = &pickle.storages[i];
+        char content[STORED_MAX_BYTES];
+        uint64_t len = storage->n_elements * storage->element_bytes;
+        bytes += MIN(len, (uint64_t)STORED_MAX_BYTES + 1);
+        if (bytes > STORED_MAX_BYTES || storage->key.len > 20)
+            break;
+        memset(content, (int)i, len);
+        snprintf(record, sizeof(record), "data/%.*s", (int)storage->key.len, storage->key.at);
+        entry_add(&zip, record, (struct str){content, len}, out);
+    }
+    entry_add(&zip, "version", STR("3\n"), out);
+    zip_end_add(&zip, out);
+    zip_writer_release(&zip);
+    pickle_release(&pickle);
+}
+
+static void note_ignore(void *context, const char *text)
+{
+    (void)context;
+    ASSERT(text[0] != '\0');
+}
+
+static int merge(const char *rule, bool pass_through, const char *const *paths, size_t n_paths,
+                 const char *out, struct err *err)
+{
+    struct merge_rules wanted = {0};
+    struct torch_merge_stats stats;
+    const struct torch_merge_opts opts = {
+        .rules = &wanted, .pass_through = pass_through, .note = note_ignore};
+    int rc = rule ? merge_rule_add(&wanted, str_of(rule), err) : 0;
+    ASSERT(rc == 0);
+    rc = torch_merge(&opts, paths, n_paths, out, &stats, err);
+    merge_rules_release(&wanted);
+    return rc;
+}
+
+/* What is in it, with its storages looked up and their checksums compared. */
+static void file_show(const char *path, struct buf *out)
+{
+    struct torch_file file;
+    struct tree tree = {.out = out};
+    struct stat st;
+    struct err err = {0};
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ASSERT(fd >= 0 && fstat(fd, &st) == 0);
+    if (torch_read(&file, path, fd, (uint64_t)st.st_size, &err))
+        BUG("what was merged is refused: %s", err.text);
+    ASSERT(file.pickle.protocol == 2);
+    torch_tree(&file, &tree);
+    buf_addf(out, "%zu storages\n", file.pickle.n_storages);
+    torch_release(&file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const names[] = {"a.pt", "b.pt"};
+    struct str input = {(const char *)data, size}, texts[2];
+    unsigned choice = fuzz_choice(&input);
+    cleanup_free char *out = xasprintf("%s/out.pt", fuzz_folder());
+    cleanup_free char *again = xasprintf("%s/again.pt", fuzz_folder());
+    const char *split = size > 2 ? memmem(input.at, input.len, "\xff\xfe", 2) : NULL;
+    size_t len = split ? (size_t)(split - input.at) : input.len;
+    char *paths[2];
+    struct err err = {0};
+    texts[0] = (struct str){input.at, len};
+    texts[1] = split ? (struct str){split + 2, input.len - len - 2} : texts[0];
+    for (size_t i = 0; i < 2; i++) {
+        cleanup_buf struct buf file = BUF_INIT;
+        file_make(texts[i], &file);
+        paths[i] = xstrdup(fuzz_file(names[i], buf_str(&file)));
+    }
+    unlink(out);
+    unlink(again);
+    int rc = merge(rules[choice % countof(rules)], choice & 64, (const char *const *)paths, 2, out,
+                   &err);
+    if (rc == 0) {
+        cleanup_buf struct buf first = BUF_INIT, second = BUF_INIT;
+        file_show(out, &first);
+        if (merge(".=first", true, (const char *const *)&out, 1, again, &err))
+            BUG("what was merged cannot be merged: %s", err.text);
+        file_show(again, &second);
+        ASSERT(str_equal(buf_str(&first), buf_str(&second)));
+    } else if (path_exists(out) || !err.text[0]) {
+        BUG("refused, with an output: %s", err.text);
+    }
+    free(paths[0]);
+    free(paths[1]);
+    return 0;
+}

@@ -1,0 +1,266 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `muster merge` asks of values and changes in them: ids, counts, numpy's scalars and arrays, storages that
+are larger than what tensors show of them. Files are written with Python's own modules; where torch is
+installed, it says what comes out (torch_values.py).
+
+    test_values.py MUSTER
+"""
+import math, os, struct, subprocess, sys, tempfile
+import torch_like as made
+
+MUSTER = os.path.abspath(sys.argv[1])
+HERE = os.path.dirname(os.path.abspath(__file__))
+IDS = ("--id", "questions.*.question_id")
+checks = []
+
+
+def check(function):
+    checks.append(function)
+    return function
+
+
+def run(parts, *options):
+    names = []
+    for i, part in enumerate(parts):
+        names.append(f"part_{i}.pt")
+        with open(names[-1], "wb") as file:
+            file.write(part if isinstance(part, bytes) else made.saved(part))
+    if os.path.exists("out.pt"):
+        os.unlink("out.pt")
+    return subprocess.run([MUSTER, "merge", *names, "-o", "out.pt", *options], capture_output=True, text=True, timeout=60)
+
+
+def merged(parts, *options, says=()):
+    ended = run(parts, *options)
+    assert ended.returncode == 0 and ended.stdout == "", ended
+    assert all(words in ended.stderr for words in says), ended.stderr
+    return made.loaded("out.pt")
+
+
+def refused(status, words, parts, *options):
+    ended = run(parts, *options)
+    assert ended.returncode == status and not os.path.exists("out.pt"), ended
+    assert all(word in ended.stderr for word in words), ended.stderr
+
+
+def questions(*ids):
+    return {"questions": [{"question_id": id, "n": i} for i, id in enumerate(ids)], "num_questions": len(ids)}
+
+
+def ids_of(whole):
+    return [question["question_id"] for question in whole["questions"]]
+
+
+@check
+def ids_that_are_unique_are_left_alone():
+    parts = [questions("q_7", "q_3", 5), questions("5", 2**70)]
+    assert ids_of(merged(parts, *IDS)) == ["q_7", "q_3", 5, "5", 2**70]
+    assert ids_of(merged(parts, *IDS, "--renumber", says=["all 5 ids are there once"])) == ["q_7", "q_3", 5, "5", 2**70]
+    assert merged([questions(), questions()], *IDS) == {"questions": [], "num_questions": 0}
+
+
+@check
+def an_id_that_is_there_twice_is_shown_with_both_places():
+    refused(65, ["'q_0'", "part_0.pt: questions.0.question_id", "part_1.pt: questions.1.question_id"],
+            [questions("q_0", "q_1"), questions("q_2", "q_0")], *IDS)
+    refused(65, ["'b'", "part_0.pt: questions.1.question_id", "part_0.pt: questions.2.question_id"],
+            [questions("a", "b", "b"), questions("a")], *IDS)
+    for one, other in [(1, 1.0), (1, True), (2**62, float(2**62)), (2**70, 2**70), (0.5, 0.5)]:
+        refused(65, ["part_0.pt: questions.0.", "part_1.pt: questions.0."], [questions(one), questions(other)], *IDS)
+    assert ids_of(merged([questions(2**62), questions(float(2**62) * 1.5), questions(2**62 + 1)], *IDS))[2] == 2**62 + 1
+
+
+@check
+def a_record_without_an_id_is_shown():
+    lacking = questions("a", "b")
+    del lacking["questions"][1]["question_id"]
+    refused(65, ["part_1.pt: questions.1 has no 'question_id'"], [questions("c"), lacking], *IDS)
+    refused(65, ["part_1.pt: questions.1.question_id is no number and no text"], [questions("c"), questions("a", None)], *IDS)
+    refused(65, ["part_0.pt: questions.0.question_id", "--plain"], [questions(made.Scalar("i8", b"\5" + bytes(7)))], *IDS)
+    refused(65, ["has no 'question'"], [questions("c")], "--id", "question.*.id")
+    refused(65, ["questions is a list"], [questions("c")], "--id", "questions.question_id")
+    refused(65, ["questions.0.n is neither"], [questions("c")], "--id", "questions.*.n.x")
+    refused(2, ["no path"], [questions("c")], "--id", "questions..x")
+    refused(2, ["--renumber", "--id"], [questions("c")], "--renumber")
+
+
+@check
+def paths_go_through_dictionaries_tuples_and_patterns():
+    parts = [{"by": {"math": [{"id": 1}], "law": ({"id": 2}, {"id": 3})}}, {"by": {"math": [{"id": 4}], "law": ({"id": 2},)}}]
+    union = ("--rule", "by.law=concat")
+    refused(65, ["part_0.pt: by.law.0.id", "part_1.pt: by.law.0.id"], parts, "--id", "by.*.*.id", *union)
+    assert merged(parts, "--id", "by.m?th.*.id", *union)["by"]["math"] == [{"id": 1}, {"id": 4}]
+    assert merged(parts, "--id", "by.*.*.id", "--renumber", *union)["by"] == {"math": [{"id": 1}, {"id": 2}],
+                                                                           "law": ({"id": 3}, {"id": 4}, {"id": 5})}
+    refused(65, ["part_0.pt: 0.id", "part_1.pt: 1.id"], [[{"id": 1}], [{"id": 2}, {"id": 1}]], "--id", "*.id")
+    refused(65, ["the id 5", "part_1.pt: ids.1"], [{"ids": [5]}, {"ids": [6, 5]}], "--id", "ids.*")
+    assert merged([{"ids": [5]}, {"ids": [6, 5]}], "--id", "ids.*", "--renumber") == {"ids": [5, 6, 7]}
+
+
+@check
+def renumbering_keeps_types_prefixes_and_digits():
+    says = ["2 of 4 ids had been there before; numbered from 0 to 3, 2 changed"]
+    assert ids_of(merged([questions("q_0", "q_1")] * 2, *IDS, "--renumber", says=says)) == ["q_0", "q_1", "q_2", "q_3"]
+    assert ids_of(merged([questions(4, 4), questions("7", "x08")], *IDS, "--renumber")) == [4, 5, "06", "x07"]
+    assert ids_of(merged([questions("a8", "a8", "b8")], *IDS, "--renumber")) == ["a8", "a9", "b10"]
+    same = "q_0"
+    part = {"questions": [{"question_id": same, "of": same}, {"question_id": same, "of": same}]}
+    assert merged([part], *IDS, "--renumber")["questions"] == [{"question_id": "q_0", "of": "q_0"}, {"question_id": "q_1", "of": "q_0"}]
+    for bad in ("x", -1, 1.5, None, 2**70, "q_" + "9" * 30):
+        refused(65, ["part_1.pt: questions.0.question_id", "id"], [questions("a1", "a1"), questions(bad)], *IDS, "--renumber")
+    twice = {"question_id": 1}
+    refused(65, ["part_0.pt: questions.0", "one and the same object"], [{"questions": [twice, twice]}], *IDS, "--renumber")
+    deep = [{"id": 1}]
+    for _ in range(40):
+        deep = [deep, deep]
+    refused(65, ["in more places than"], [deep], "--id", "*." * 41 + "id")
+    refused(65, ["beyond 64 bits"], [questions(2**63 - 1, 2**63 - 1)], *IDS, "--renumber")
+
+
+@check
+def the_records_are_counted():
+    parts = [questions("a", "b"), questions("c")]
+    assert ids_of(merged(parts, "--expect", "3")) == ids_of(merged(parts, "--expect", "3", *IDS)) == ["a", "b", "c"]
+    refused(1, ["expected 4 records, found 3"], parts, "--expect", "4")
+    refused(1, ["expected 2 records, found 3"], parts, "--expect", "2", *IDS)
+    assert merged([[1], [2, 3]], "--expect", "3") == [1, 2, 3]
+    two = [{"a": [1], "b": [1, 2]}, {"a": [1], "b": [1]}]
+    refused(2, ["a, b", "--id"], two, "--expect", "3")
+    merged(two, "--expect", "2", "--id", "a.*", "--renumber")
+    merged([{"a": [1], "b": [2]}] * 2, "--expect", "2")
+    rows = {"x": made.Tensor(made.Storage(made.FloatStorage, bytes(24)), (2, 3)), "y": made.Tensor(made.Storage(made.FloatStorage, bytes(8)), (2,))}
+    merged([rows] * 3, "--expect", "6")
+    refused(1, ["expected 5"], [rows] * 3, "--expect", "5")
+    refused(2, ["nothing"], [{"x": 1}], "--expect", "1")
+
+
+@check
+def a_count_and_its_list_agree():
+    wrong = questions("b", "c") | {"num_questions": 3}
+    refused(65, ["part_1.pt", "'num_questions' says 3", "'questions' holds 2"], [questions("a"), wrong])
+    refused(65, ["part_0.pt", "'m.n_items' says 1"], [{"m": {"n_items": 1, "items": []}}])
+    assert merged([questions("a"), wrong], "--rule", "num_questions=sum")["num_questions"] == 4
+    assert merged([questions("a"), wrong], "--rule", "num_questions=first")["num_questions"] == 1
+    for fine in ({"num_layers": 4, "layers": [1]}, {"args": {"num_samples": 4, "samples": [1]}}, {"num_items": 2, "items": {}}):
+        assert merged([fine]) == fine
+
+
+def scalars():
+    f8, number = made.Scalar("f8", struct.pack("<d", 0.1)), struct.pack
+    return [(f8, 0.1), (made.Scalar("f4", number("<f", 0.1)), struct.unpack("<f", number("<f", 0.1))[0]),
+            (made.Scalar("f2", number("<e", -0.3)), struct.unpack("<e", number("<e", -0.3))[0]),
+            (made.Scalar("f2", number("<e", 2**-24)), 2**-24), (made.Scalar("f2", number("<e", math.inf)), math.inf),
+            (made.Scalar("f8", number(">d", 1.5), ">"), 1.5), (made.Scalar("i4", number(">i", -7), ">"), -7),
+            (made.Scalar("i8", number("<q", -2**63)), -2**63), (made.Scalar("u8", number("<Q", 2**64 - 1)), 2**64 - 1),
+            (made.Scalar("i1", b"\xff"), -1), (made.Scalar("u1", b"\xff"), 255), (made.Scalar("b1", b"\1", "|"), True),
+            (made.Scalar("U3", "h\xe9\U0001f600".encode("utf-32-le")), "hé\U0001f600"), (made.Scalar("U0", b""), ""),
+            (made.Scalar("U2", "a".encode("utf-32-be") + bytes(4), ">"), "a"), (made.Scalar("S4", b"a\xff\0\0", "|"), b"a\xff")]
+
+
+@check
+def numpys_scalars_become_plain():
+    whole = merged([{"all": [s for s, _ in scalars()]}] * 2, "--plain", says=["32 scalars and 0 arrays"])["all"]
+    want = [plain for _, plain in scalars()] * 2
+    assert whole == want and [type(v) for v in whole] == [type(v) for v in want], whole
+    nan = merged([{"n": made.Scalar("f2", struct.pack("<e", math.nan))}], "--plain")["n"]
+    assert math.isnan(nan)
+    shared = made.Scalar("f8", struct.pack("<d", 3.25))
+    x = merged([{"l": [shared, [shared]]}], "--plain")["l"]
+    assert x[0] is x[1][0] and x == [3.25, [3.25]]
+    three = made.Scalar("i8", struct.pack("<q", 3))
+    assert merged([{"num_questions": three, made.Scalar("i8", bytes(8)): 1}] * 2, "--plain", "--rule", "0=sum") == {"num_questions": 6, 0: 2}
+
+
+@check
+def numpys_arrays_become_tensors():
+    data = struct.pack("<6d", *range(6))
+    parts = [{"x": made.Array("f8", (2, 3), data), "f": [made.Array("f8", (2, 3), data, True)], "e": [made.Array("f4", (0, 3), b"")],
+              "s": [made.Array("i8", (), struct.pack("<q", 5))]}] * 2
+    whole = merged(parts, "--plain", says=["0 scalars and 8 arrays"])
+    assert whole["x"].shape == (4, 3) and whole["x"].elements() == data * 2 and whole["x"].storage.kind is made.DoubleStorage
+    assert whole["f"][0].stride == (1, 2) and whole["f"][0].elements() == struct.pack("<6d", 0, 2, 4, 1, 3, 5)
+    assert whole["e"][1].shape == (0, 3) and whole["s"][0].shape == () and whole["s"][0].elements() == struct.pack("<q", 5)
+    turned = merged([{"f": made.Array("f8", (2, 3), data, True)}] * 2, "--plain")["f"]
+    assert turned.shape == (4, 3) and turned.storage.data == struct.pack("<6d", 0, 2, 4, 1, 3, 5) * 2
+    one = made.Array("f8", (2, 3), data)
+    pair = merged([{"l": [one, one]}], "--plain")["l"]
+    assert pair[0] is pair[1]
+    for bad in (made.Array("f8", (2, 3), data, order=">"), made.Array("O8", (1,), [1]), made.Array("u4", (1,), bytes(4)),
+                made.Array("f8", (2, 4), data), made.Scalar("M8", bytes(8)), made.Scalar("f8", bytes(4)), made.Array("f8", (2**40, 2**40, 0), b"")):
+        refused(65, ["'l.0.a' of part_1.pt", "no plain form"], [{"l": []}, {"l": [{"a": bad}]}], "--plain")
+        refused(0, [], [{"l": [], "b": 1}, {"l": [{"a": bad}], "b": 1}], "--plain", "--rule", "l=drop", "-n")
+
+
+def floats(*values):
+    return made.Storage(made.FloatStorage, struct.pack(f"<{len(values)}f", *values))
+
+
+@check
+def storages_lose_what_is_not_shown():
+    big = floats(*range(10000))
+    views = [made.Tensor(big, (10,), 100), made.Tensor(big, (5,), 105, (3,)), made.Tensor(big, (0, 3), 7), made.Tensor(big, (3, 2), 110, (1, 3))]
+    plain = [made.Rebuilt(t.storage, t.offset, t.shape, t.stride, False, {}) for t in views]
+    whole = merged([{"l": views}] * 2, "--compact", says=["2 storages became smaller, by 78.0 KiB"])["l"]
+    assert whole == plain * 2 and [t.stride for t in whole] == [t.stride for t in views] * 2
+    assert [t.storage for t in whole[:4]] == [whole[0].storage] * 4 and whole[0].storage is not whole[4].storage
+    assert len(whole[0].storage.data) == 4 * 18 and [t.offset for t in whole[:4]] == [0, 5, 0, 10]
+    empty = merged([{"l": [made.Tensor(floats(1, 2, 3), (0,), 2)]}], "--compact", says=["1 storage became"])["l"][0]
+    assert empty.storage.data == b"" and empty.offset == 0 and empty.shape == (0,)
+    merged([{"l": [made.Tensor(floats(1, 2, 3), (3,))]}], "--compact", says=["0 storages"])
+    whole = merged([{"x": made.Tensor(big, (2,), 7), "l": [made.Tensor(big, (1,), 8)]}] * 2, "--compact")
+    assert whole["x"].elements() == struct.pack("<4f", 7, 8, 7, 8) and [t.elements() for t in whole["l"]] == [struct.pack("<f", 8)] * 2
+    raw = merged([{"l": [big, made.Tensor(big, (2,), 7)]}], "--compact", says=["0 storages"])["l"]
+    assert raw[0] is raw[1].storage
+
+
+@check
+def what_is_left_out_was_looked_at():
+    good = made.saved({"l": [made.Tensor(floats(*range(1000)), (3,), 10)]})
+    at = good.index(struct.pack("<2f", 500, 501))
+    refused(65, ["part_0.pt", "CRC-32"], [good[:at] + b"\x01" + good[at + 1:]], "--compact")
+
+
+@check
+def records_have_no_such_options():
+    with open("a.jsonl", "w") as file:
+        file.write("{}\n")
+    for option in ("--plain", "--compact"):
+        ended = subprocess.run([MUSTER, "merge", "a.jsonl", "-o", "b.jsonl", option], capture_output=True, text=True)
+        assert ended.returncode == 2 and option in ended.stderr, ended
+
+
+def python_with_torch():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if os.path.exists(python) and subprocess.run([python, "-c", "import numpy, torch"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def torch_loads_what_was_saved():
+    """As torch has it."""
+    ended = subprocess.run([python_with_torch(), os.path.join(HERE, "torch_values.py"), MUSTER], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+
+
+def main():
+    failed = 0
+    print(f"1..{len(checks) + 1}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for i, function in enumerate([*checks, torch_loads_what_was_saved], 1):
+            name = function.__name__.replace("_", " ")
+            if function is torch_loads_what_was_saved and not python_with_torch():
+                print(f"ok {i} - {name} # SKIP no torch")
+                continue
+            try:
+                function()
+                print(f"ok {i} - {name}", flush=True)
+            except Exception as error:
+                failed += 1
+                text = repr(error)[:1500].replace("\n", "\n# ")
+                print(f"not ok {i} - {name}\n# {text}", flush=True)
+    return failed > 0
+
+
+sys.exit(main())
