@@ -75,6 +75,8 @@ int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts, s
                         budget >> 20, (costs.test + costs.thread + (1 << 20) - 1) >> 20);
     }
     uint64_t fit = (budget - tests * costs.test) / costs.thread;
+    size_t n_tiles = (MAX(tests, n_train) + tile - 1) / tile;
+    fit = MIN(fit, MAX(n_tiles, (size_t)1));
     *cut = (struct cut){.tests_at_once = tests,
                         .train_tile = tile,
                         .n_threads = (unsigned)MIN((uint64_t)wanted, fit)};
