@@ -201,6 +201,13 @@ static void what_is_no_number_is_found_by_place(void **state)
     assert_non_null(strstr(err.text, "bn1.running_var[1]"));
     assert_int_equal(conve_check_dictionaries(model, 11, 4, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "3 relations and the dictionary names 4"));
+    assert_int_equal(conve_check_dictionaries(model, 11, 3, &err), 0);
+    struct conve_shape doubled = kit_shapes[1];
+    doubled.n_relations = 6;
+    conve_free(model);
+    model = kit_model(&doubled, 2);
+    assert_int_equal(conve_check_dictionaries(model, 11, 3, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "reciprocal"));
     conve_free(model);
 }
 
