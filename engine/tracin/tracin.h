@@ -8,7 +8,7 @@
  * over the parameters that are asked for. No gradient is ever formed: that of fc.weight is a product of two
  * vectors and those of the tables touch three rows, so the inner product falls apart into a few small ones
  * (factor.h), which are matrix products over tiles of training triples. The training side is streamed, the
- * test side stays; memory does not depend on the number of training triples.
+ * test side stays: beside the triples, memory grows by four bytes with each.
  *
  * The results are the same bits for any number of threads.
  */
