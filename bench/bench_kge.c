@@ -2,9 +2,10 @@
  *
  *     bench_kge MODEL TRAIN TESTS THREADS [gemm]
  *
- * TracIn over files of uint32 triples, the 100 best of each test triple; prints seconds and processor seconds,
- * loading not counted, and the sum over the best. With `gemm`, on one thread: the processor seconds in matrix products,
- * and what OpenBLAS takes for the same ones alone, its operands at hand.
+ * TracIn over files of uint32 triples, the 100 best of each test triple; prints seconds and
+ * processor seconds, loading not counted, and the sum over the best. With `gemm`, on one thread:
+ * the processor seconds in matrix products, and what OpenBLAS takes for the same ones alone, its
+ * operands at hand.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -28,7 +28,10 @@ static void *rows_at(const struct job *job, void *array, size_t width)
     return array ? num_at(job->plan->dtype, array, job->first * width) : NULL;
 }
 
-/* Where gradients of a small parameter go. What nobody asked for goes to scratch, where it must go somewhere. */
+/*
+ * Where gradients of a small parameter go. What nobody asked for goes to scratch, where it must go
+ * somewhere.
+ */
 static void *small_at(const struct job *job, enum conve_param param)
 {
     size_t at = job->plan->small_at[param];
@@ -84,7 +87,10 @@ static void norm_backward(const struct job *job, enum conve_norm which, const vo
                        });
 }
 
-/* bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift = bias - mean scale. */
+/*
+ * bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift = bias
+ * - mean scale.
+ */
 static void bn1_fold(const struct job *job)
 {
     const struct conve_weights *w = job->weights;
@@ -188,8 +194,8 @@ static void loss_of_tail(const struct job *job, struct conve_pass *pass)
 }
 
 /*
- * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation trains. The tail's slope
- * is computed by itself: as the other's less 1 it would lose its digits.
+ * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation
+ * trains. The tail's slope is computed by itself: as the other's less 1 it would lose its digits.
  */
 static void loss_of_all(const struct job *job, struct conve_pass *pass)
 {

@@ -11,8 +11,7 @@
 #include "base/parse.h"
 
 enum {
-    TILE =
-        256, /* training triples; products of it run at nine tenths of what OpenBLAS reaches at all */
+    TILE = 256, /* training triples; its products reach nine tenths of OpenBLAS's best */
     TESTS_AT_ONCE_MAX = 4096,
     MEMORY_MIB_MAX = 768,
     MEMORY_MIB_MIN = 64

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests x training triples. As many tests as fit stay in memory, and the training triples go by in tiles: a thread
- * computes a tile's factors and its products with all tests, and tiles are handed over in order.
+ * Tests x training triples. As many tests as fit stay in memory, and the training triples go by in
+ * tiles: a thread computes a tile's factors and its products with all tests, and tiles are handed
+ * over in order.
  */
 #include <math.h>
 #include <stdint.h>
@@ -35,8 +36,9 @@ struct run {
     const struct triple *train;
     size_t n_train;
     /*
-     * The training triples that any test of the block wants, those of one head and relation next to each other: they
-     * share half of the work. NULL: all as they come, for sinks that take rows.
+     * The training triples that any test of the block wants, those of one head and relation next
+     * to each other: they share half of the work. NULL: all as they come, for sinks that take
+     * rows.
      */
     const uint32_t *used;
     size_t n_used;

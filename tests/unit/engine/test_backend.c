@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every backend does what the plain loops in float64 do: one table of operations, sizes and types. The error is
- * the norm of the difference by that of what is expected.
+ * Every backend does what the plain loops in float64 do: one table of operations, sizes and types.
+ * The error is the norm of the difference by that of what is expected.
  */
 #include "unit/test.h"
 

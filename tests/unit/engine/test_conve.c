@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model's gradients against differences of its own loss, in float64; names and sizes of parameters.
+ * The model's gradients against differences of its own loss, in float64; names and sizes of
+ * parameters.
  */
 #include "unit/test.h"
 
@@ -131,7 +132,9 @@ static void dropout_depends_on_the_seed_alone(void **state)
     scene_end(&scene);
 }
 
-/* 200 x (N + R) + 1,946,586 of the plain implementation's defaults; PyKEEN's map is 32 x 18 x 18. */
+/*
+ * 200 x (N + R) + 1,946,586 of the plain implementation's defaults; PyKEEN's map is 32 x 18 x 18.
+ */
 static void sizes_are_those_of_the_sources(void **state)
 {
     (void)state;
