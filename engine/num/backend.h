@@ -122,9 +122,9 @@ struct num_conv {
  *   dz = dy where y > 0 (all of it where y is NULL)
  *   d_weight[f,k] = sum over places of dz[f] x,  d_sum[f] = sum of dz[f],
  *   dx = sum over f of scale[f] weight[f] dz[f]
- * Both sums are of one sample and lie `stride` apart, or of all samples with stride 0. dx may be
- * NULL. Sample i's y is row y_rows[i], or i where that is NULL. (weight's gradient is scale d_weight,
- * bias's scale d_sum.)
+ * weight's gradient is scale d_weight, bias's scale d_sum. Both sums are of one sample and lie
+ * `stride` apart, or of all samples with stride 0. dx may be NULL. Sample i's y is row y_rows[i],
+ * or i where that is NULL.
  */
 struct num_conv_back {
     enum num_dtype dtype;
