@@ -114,13 +114,13 @@ static bool is_ruled(const struct level *level, const char *name)
     for (size_t i = 0; rules && i < rules->len; i++)
         if (rules->at[i].is_added && strcmp(rules->at[i].path, name) == 0)
             return true;
-    struct merge_rule *rule = rules ? merge_rule_find(rules, name) : NULL;
     bool is_there = false;
     for (size_t i = 0; i < level->n_parts; i++)
         is_there = is_there || member_get(&level->objects[i], str_of(name)).at;
-    if (rule && !is_there && rule->verb != MERGE_DROP && strcmp(rule->path, name) == 0)
-        rule->was_used = false; /* no value to do it to */
-    return rule;
+    for (size_t i = 0; rules && !is_there && i < rules->len; i++)
+        if (rules->at[i].verb != MERGE_DROP && strcmp(rules->at[i].path, name) == 0)
+            return true; /* but it was not used: there was no value to do it to */
+    return rules && merge_rule_find(rules, name);
 }
 
 static void whole_add(const struct level *level, struct buf *out)
