@@ -196,6 +196,16 @@ def damage_is_found_and_nothing_is_left():
     refused(["bad.pt", "CRC-32"], "-n", "2", "--dry-run", name="bad.pt")
 
 
+@check
+def a_dry_run_writes_nothing_that_has_a_name():
+    save({"questions": [{"h": tensor(i)} for i in range(6)]})
+    wanted = split("-n", "2")
+    os.mkfifo("muster-split.pt")  # opened for writing, it waits for a reader
+    ended = subprocess.run([MUSTER, "split", "--json", "--dry-run", "in.pt", "-o", "parts/", "--force", "-n", "2"], capture_output=True, text=True,
+                           timeout=20, env=dict(os.environ, TMPDIR=os.getcwd()))
+    assert ended.returncode == 0 and [json.loads(line) for line in ended.stdout.splitlines()] == wanted, ended
+
+
 def main():
     failed = 0
     print(f"1..{len(checks)}")
