@@ -233,8 +233,7 @@ static int npy_show(const struct inspection *in, struct str head, struct err *er
     struct npy npy;
     uint64_t len = npy_head_bytes(head);
     if (len == 0 || len > in->file_bytes || len > NPY_HEADER_BYTES_MAX)
-        return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
-                    in->path);
+        return npy_head_fail(in->path, err);
     buf_reserve(&text, len);
     int rc = pread_exact(in->fd, text.at, len, 0, in->path, err);
     text.len = rc ? 0 : len;

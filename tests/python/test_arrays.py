@@ -646,6 +646,31 @@ def the_library_of_safetensors_agrees():
     assert merged(["a.safetensors", "b.safetensors"]) == library.save(a | b, {"format": "np"})
 
 
+@check
+def more_packed_arrays_than_files_may_be_open():
+    rng = random.Random(9)
+    arrays = {f"a{i}": drawn(rng, "<i4", (4, 2), 4) for i in range(300)}
+    with open("in.npz", "wb") as file:
+        file.write(npz(arrays, zipfile.ZIP_DEFLATED))
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))}
+    for command in (["split", "-n", "2", "in.npz", "-o", "{n}.npz"], ["merge", "00.npz", "01.npz", "-o", "out.npz"],
+                    ["merge", "in.npz", "-o", "one.npz"]):
+        ended = subprocess.run([MUSTER, *command], capture_output=True, text=True, **few)
+        assert ended.returncode == 0, ended
+    for path in ("out.npz", "one.npz"):
+        assert npz_read(path) == {name + ".npy": npy(array) for name, array in arrays.items()}
+
+
+@check
+def shards_have_as_many_digits_as_are_asked_for():
+    with open("m.safetensors", "wb") as file:
+        file.write(safetensors({f"t{i}": drawn(random.Random(i), "F32", (3,), 4) for i in range(4)}))
+    rows = split("m.safetensors", "-n", "2", "--digits", "7", "-o", "out/")
+    assert [row["path"] for row in rows[:2]] == ["out/m-0000001-of-0000002.safetensors", "out/m-0000002-of-0000002.safetensors"], rows
+    rows = split("m.safetensors", "-n", "2", "--digits", "3", "-o", "few/")
+    assert rows[0]["path"] == "few/m-00001-of-00002.safetensors", rows
+
+
 def main():
     failed = 0
     print(f"1..{len(checks)}")

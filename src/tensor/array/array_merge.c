@@ -112,7 +112,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
         rc = array_verify(&m->set->files[a->file], left, m->err);
     if (rc == 0)
         rc = array_verify(&m->set->files[b->file], right, m->err);
-    array_rest(right);
+    array_rest(&m->set->files[b->file], right);
     return rc;
 }
 
@@ -153,7 +153,7 @@ static int same_add(struct merging *m, const struct group *group)
             (int)MIN(name.len, (size_t)100), name.at);
         rc = group_fail(m, group, text);
     }
-    array_rest(array_of(m, group->at));
+    array_rest(&m->set->files[group->at->file], array_of(m, group->at));
     if (rc)
         return rc;
     array_plan_add(m->plan, array_of(m, group->at));

@@ -33,8 +33,9 @@ static int pieces_rest(const struct array_plan *plan, const struct array_new *ma
     for (size_t i = 0; i < made->n_pieces && rc == 0; i++) {
         const struct array_piece *piece = &plan->pieces[made->first_piece + i];
         struct array *array = array_of_piece(plan, piece);
-        rc = array_verify(&plan->set->files[piece->file], array, err);
-        array_rest(array);
+        struct array_file *file = &plan->set->files[piece->file];
+        rc = array_verify(file, array, err);
+        array_rest(file, array);
     }
     return rc;
 }
