@@ -93,11 +93,6 @@ enum metadata_rule metadata_rule_of(struct str key)
     return is_count_name(name) ? RULE_SUM : RULE_KEEP;
 }
 
-bool metadata_is_settings(struct str key)
-{
-    return is_settings_name(key);
-}
-
 bool metadata_to_i64(struct str value, int64_t *out)
 {
     bool is_negative = value.len > 1 && value.at[0] == '-';
