@@ -671,6 +671,31 @@ def shards_have_as_many_digits_as_are_asked_for():
     assert rows[0]["path"] == "few/m-00001-of-00002.safetensors", rows
 
 
+def bytes_read():
+    """By this process and those that it has waited for."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        return int(file.readline().split()[1])
+
+
+@check
+def a_turned_array_is_read_about_once():
+    n_rows, n_columns = 60000, 1000
+    with open("f.npy", "wb") as file:
+        file.write(npy_head(Array("|i1", (n_rows, n_columns), [], True)))
+        head_bytes = file.tell()
+        for k in (0, 1, n_columns - 1):
+            file.seek(head_bytes + k * n_rows + n_rows - 1)
+            file.write(bytes((k % 100 + 1,)))
+    with open("c.npy", "wb") as file:
+        file.write(npy(Array("|i1", (2, n_columns), [b"\7"] * 2 * n_columns)))
+    before = bytes_read()
+    assert muster("merge", "-q", "c.npy", "f.npy", "-o", "out.npy").returncode == 0
+    assert bytes_read() - before < 2 * n_rows * n_columns, bytes_read() - before
+    with open("out.npy", "rb") as file:
+        rows = file.read()[-n_columns * 2:]
+    assert rows == bytes(n_columns) + bytes((1, 2)) + bytes(n_columns - 3) + bytes((100,))
+
+
 def main():
     failed = 0
     print(f"1..{len(checks)}")
