@@ -662,6 +662,16 @@ def more_packed_arrays_than_files_may_be_open():
 
 
 @check
+def what_is_about_files_of_torch_is_refused():
+    with open("a.npy", "wb") as file:
+        file.write(npy(drawn(random.Random(1), "<i4", (4,), 4)))
+    for option in (["--id", "x"], ["--expect", "4"], ["--plain"], ["--compact"], ["--reflink"], ["--pass-through"], ["--id", "x", "--renumber"]):
+        ended = muster("merge", "a.npy", "-o", "out.npy", *option)
+        words = "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through are about files of torch, and these are "
+        assert ended.returncode == 2 and words in str(ended.stderr) and not os.path.exists("out.npy"), ended
+
+
+@check
 def shards_have_as_many_digits_as_are_asked_for():
     with open("m.safetensors", "wb") as file:
         file.write(safetensors({f"t{i}": drawn(random.Random(i), "F32", (3,), 4) for i in range(4)}))
