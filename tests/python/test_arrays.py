@@ -392,6 +392,7 @@ def damaged_npz_is_named_with_its_entry():
         bad[5000] ^= 4
         write("b.npz", bad)
         refused(["b.npz: entry x.npy"], ["a.npz", "b.npz"])
+        refused(["b.npz: entry x.npy"], ["a.npz", "b.npz"], "--dry-run")
         refused(["b.npz: entry x.npy"], ["a.npz", "b.npz"], *rules("*=same"))
         write("b.npz", good[:-30])
         refused(["b.npz"], ["a.npz", "b.npz"])
