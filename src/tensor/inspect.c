@@ -69,15 +69,8 @@ static void end(const struct inspection *in)
 static int global_order(const void *a, const void *b)
 {
     const struct pickle_global *left = a, *right = b;
-    struct str pairs[2][2] = {{left->module, right->module}, {left->name, right->name}};
-    for (size_t i = 0; i < 2; i++) {
-        int order = memcmp(pairs[i][0].at, pairs[i][1].at, MIN(pairs[i][0].len, pairs[i][1].len));
-        if (order == 0)
-            order = (pairs[i][0].len > pairs[i][1].len) - (pairs[i][0].len < pairs[i][1].len);
-        if (order != 0)
-            return order;
-    }
-    return 0;
+    int order = str_compare(left->module, right->module);
+    return order ? order : str_compare(left->name, right->name);
 }
 
 static bool is_loaded_by_default(const struct pickle_global *global)

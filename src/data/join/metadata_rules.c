@@ -232,8 +232,7 @@ int metadata_latest(const struct level *level, const struct str *values, struct 
             continue;
         if (json_kind_of(values[i]) != JSON_STRING)
             return 0;
-        size_t len = MIN(latest.len, values[i].len);
-        if (!latest.at || memcmp(values[i].at, latest.at, len) > 0)
+        if (!latest.at || str_compare(values[i], latest) > 0)
             latest = values[i];
     }
     buf_add_str(out, latest);

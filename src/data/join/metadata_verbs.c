@@ -208,8 +208,7 @@ static bool is_greater(struct str a, struct str b, bool *out)
     if (json_kind_of(a) != JSON_STRING || json_kind_of(b) != JSON_STRING ||
         !json_to_text(a, &left) || !json_to_text(b, &right))
         return false;
-    int order = memcmp(buf_text(&left), buf_text(&right), MIN(left.len, right.len));
-    *out = order != 0 ? order > 0 : left.len > right.len;
+    *out = str_compare(buf_str(&left), buf_str(&right)) > 0;
     return true;
 }
 

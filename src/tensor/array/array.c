@@ -13,19 +13,13 @@ enum {
     WINDOW_BYTES = 256 * 1024
 };
 
-static int name_order(struct str a, struct str b)
-{
-    int order = memcmp(a.at, b.at, MIN(a.len, b.len));
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 struct array *array_find(const struct array_file *file, struct str name)
 {
     size_t low = 0, high = file->n_arrays;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         struct array *array = &file->arrays[file->by_name[middle]];
-        int order = name_order(array->name, name);
+        int order = str_compare(array->name, name);
         if (order == 0)
             return array;
         if (order < 0)

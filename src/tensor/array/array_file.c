@@ -151,9 +151,7 @@ static int npz_open(struct array_file *file, struct err *err)
 static int index_order(const void *a, const void *b, void *context)
 {
     const struct array *arrays = context;
-    struct str left = arrays[*(const uint32_t *)a].name, right = arrays[*(const uint32_t *)b].name;
-    int order = memcmp(left.at, right.at, MIN(left.len, right.len));
-    return order ? order : (left.len > right.len) - (left.len < right.len);
+    return str_compare(arrays[*(const uint32_t *)a].name, arrays[*(const uint32_t *)b].name);
 }
 
 /* What differs in its escapes only is one name. */

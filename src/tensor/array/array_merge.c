@@ -43,17 +43,11 @@ static const char *path_of(const struct merging *m, const struct member *member)
 
 /* ---- names ---- */
 
-static int name_compare(struct str a, struct str b)
-{
-    int order = memcmp(a.at, b.at, MIN(a.len, b.len));
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static int member_order(const void *a, const void *b, void *context)
 {
     const struct merging *m = context;
     const struct member *left = a, *right = b;
-    int order = name_compare(array_of(m, left)->name, array_of(m, right)->name);
+    int order = str_compare(array_of(m, left)->name, array_of(m, right)->name);
     return order ? order : (left->order > right->order) - (left->order < right->order);
 }
 
