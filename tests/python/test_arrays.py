@@ -5,20 +5,13 @@ files are byte for byte what their libraries would write, and what does not fit 
 
     test_arrays.py MUSTER
 """
-import io, itertools, json, os, random, resource, shutil, struct, subprocess, sys, tempfile, zipfile
+import io, itertools, json, os, random, resource, shutil, struct, subprocess, sys, zipfile
+from checks import check, run_checks
 
 MUSTER = os.path.abspath(sys.argv[1])
 SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "I16": 2, "F16": 2, "BF16": 2, "I32": 4, "F32": 4, "F64": 8,
          "I64": 8, "U64": 8}
 RANKS = list(SIZES)
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 class Array:
     """Elements in row-major order, each as its bytes."""
 
@@ -707,23 +700,4 @@ def a_turned_array_is_read_about_once():
     assert rows == bytes(n_columns) + bytes((1, 2)) + bytes(n_columns - 3) + bytes((100,))
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks)}")
-    for i, function in enumerate(checks, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            name = function.__name__.replace("_", " ")
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except ImportError as missing:
-                print(f"ok {i} - {name} # SKIP {missing.name} is not here", flush=True)
-            except Exception as error:
-                failed += 1
-                print(f"not ok {i} - {name}\n# line {error.__traceback__.tb_next and error.__traceback__.tb_next.tb_lineno}: {error!r}"[:2000], flush=True)
-            os.chdir("/")
-    return failed > 0
-
-
-sys.exit(main())
+sys.exit(run_checks())

@@ -5,18 +5,11 @@ the storages that it needs, and `muster merge` of the parts gives back the value
 
     test_torch_split.py MUSTER
 """
-import collections, json, os, struct, subprocess, sys, tempfile, zipfile
+import collections, json, os, struct, subprocess, sys, zipfile
+from checks import check, run_checks
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 def tensor(*values, shape=None):
     storage = made.Storage(made.FloatStorage, struct.pack(f"<{len(values)}f", *values))
     return made.Tensor(storage, shape if shape is not None else (len(values),))
@@ -206,22 +199,4 @@ def a_dry_run_writes_nothing_that_has_a_name():
     assert ended.returncode == 0 and [json.loads(line) for line in ended.stdout.splitlines()] == wanted, ended
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks)}")
-    for i, function in enumerate(checks, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            name = function.__name__.replace("_", " ")
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except Exception as error:
-                failed += 1
-                line = error.__traceback__.tb_next and error.__traceback__.tb_next.tb_lineno
-                print(f"not ok {i} - {name}\n# line {line}: {error!r}"[:2000], flush=True)
-            os.chdir("/")
-    return failed > 0
-
-
-sys.exit(main())
+sys.exit(run_checks())
