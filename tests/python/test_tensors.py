@@ -338,9 +338,13 @@ def damage_is_found():
     at = good.index(struct.pack("<2f", 50, 51))
     refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
     refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
-    refused(2, ["part_0.pt is a file of tensors, part_1.pt is none"], [good, b"{}\n"])
+    refused(65, ["part_1.pt is named as a file of tensors, and is none"], [good, b"{}\n"])
     refused(2, ["--union"], [good], "--union")
-    refused(2, ["--rule"], [b"1\n"], "--rule", "x=sum", "--format", "lines")
+    with open("lines.txt", "w") as file:
+        file.write("1\n")
+    for names, words in ((["part_0.pt", "lines.txt"], "part_0.pt is a file of tensors, lines.txt is none"), (["lines.txt"], "--rule")):
+        ended = subprocess.run([MUSTER, "merge", *names, "-o", "out", "--rule", "x=sum"], capture_output=True, text=True)
+        assert ended.returncode == 2 and words in ended.stderr and not os.path.exists("out"), ended
 
 
 @check

@@ -6,7 +6,7 @@ installed, it says what comes out (torch_values.py).
 
     test_values.py MUSTER
 """
-import math, os, struct, subprocess, sys, tempfile
+import io, math, os, pickle, struct, subprocess, sys, tempfile
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
@@ -235,6 +235,29 @@ def python_with_torch():
         if os.path.exists(python) and subprocess.run([python, "-c", "import numpy, torch"], capture_output=True).returncode == 0:
             return python
     return None
+
+
+def legacy(obj, protocol):
+    """As torch.save writes it with _use_new_zipfile_serialization=False: five pickles and the storages."""
+    machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    out = io.BytesIO()
+    pickler = made.LegacyPickler(out, protocol)
+    pickler.dump(obj)
+    head = [pickle.dumps(one, protocol) for one in (0x1950A86A20F9469CFC6C, 1001, machine)]
+    keys = pickle.dumps([str(i) for i in range(len(pickler.storages))], protocol)
+    rest = [struct.pack("<q", len(one.data) // made.SIZES[one.kind]) + one.data for one in pickler.storages]
+    return b"".join([*head, out.getvalue(), keys, *rest])
+
+
+@check
+def files_of_before_torch_1_6_are_known_in_every_protocol():
+    words = {"of": ["a", 2**40, 0.5, None]}
+    for protocol in range(6):
+        assert merged([legacy(words, protocol)] * 2, "--rule", "of=first") == words, protocol
+    for protocol in range(1, 6):
+        tensor = made.Tensor(made.Storage(made.LongStorage, struct.pack("<3q", 7, 8, 9)), (3,))
+        whole = merged([legacy({"x": tensor}, protocol)] * 2)["x"]
+        assert (whole.shape, whole.storage.data) == ((6,), struct.pack("<6q", 7, 8, 9, 7, 8, 9)), protocol
 
 
 def torch_loads_what_was_saved():
