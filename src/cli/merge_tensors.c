@@ -55,6 +55,11 @@ static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct e
                     "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
                     "are about files of torch, and these are %s",
                     tensor_kind_name(kind));
+    if (kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
+        int rc = merge_rule_add(&job->rules, STR(".=first"), err); /* it has nothing to fit to */
+        if (rc)
+            return rc;
+    }
     return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
 }
 

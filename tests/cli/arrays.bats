@@ -191,3 +191,11 @@ killed() {
     done
     only in.npy
 }
+
+@test "a single number of npy goes over as it stands" {
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f8', 'fortran_order': False, 'shape': (), }" >one.npy
+    printf 'abcdefgh' >>one.npy
+    merge one.npy -o out.npy
+    ended_with 0
+    same one.npy out.npy
+}

@@ -34,6 +34,7 @@ struct graft {
     struct tally lists, tensors;
     uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
+    uint8_t *met; /* dictionaries of a single file, by node */
     struct err *err;
 };
 
