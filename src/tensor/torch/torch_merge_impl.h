@@ -107,6 +107,12 @@ bool dicts_alike(const struct graft *graft, const struct pickle_node *first, siz
 
 /* As Python has it, True and 1.0 are the key 1. */
 bool key_to_integer(const struct pickle_node *key, int64_t *out);
+enum {
+    WIDE_BYTES_MAX = 136 /* the greatest float has 1024 bits */
+};
+/* Of whole numbers beyond 64 bits, int or float: two's complement, as short as it can be. */
+bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
+                   char room[WIDE_BYTES_MAX], struct str *out);
 /* Of equal keys the same. */
 uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key);
 
