@@ -242,6 +242,15 @@ static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, 
     return 0;
 }
 
+static int formats_check(const struct merge_request *ask, enum tensor_kind kind, struct err *err)
+{
+    bool is_said = ask->format != FORMAT_AUTO || ask->format_out != OUT_AUTO;
+    if (kind != TENSOR_NONE && is_said)
+        return fail(err, ERR_USAGE,
+                    "--format and --format-out are about records, and these are tensors");
+    return tensors_output_check(kind, ask->out_path, err);
+}
+
 /* What can be shown is shown, also of the files behind one that is damaged. */
 static int files_inspect(const struct merge_request *ask, char **paths, size_t n_files,
                          struct err *err)
@@ -272,6 +281,10 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     app->quiet = ask->quiet;
     if (n_files == 0)
         return fail(err, ERR_USAGE, "no files are named");
+    if (ask->inspect && (ask->out_path || ask->rules.len > 0 || ask->rules_path))
+        return fail(err, ERR_USAGE,
+                    "--inspect shows what is in the files and merges nothing: leave out -o, --rule "
+                    "and --rules");
     if (ask->inspect)
         return files_inspect(ask, argv, n_files, err);
     if (!ask->out_path)
@@ -287,6 +300,8 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     int rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)
         rc = wishes_check(ask, kind, err);
+    if (rc == 0)
+        rc = formats_check(ask, kind, err);
     if (rc || kind != TENSOR_NONE)
         return rc ? rc : tensors_merge(app, &tensors, kind, argv, n_files, err);
     struct score_opts wanted = ask->score;
@@ -315,7 +330,7 @@ static void merge_defaults(void *request)
 /* clang-format off */
 static const struct opt merge_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
-    {OPT_TEXT, 'o', "output", "FILE", "where the merged records go; - is standard output", FIELD(out_path)},
+    {OPT_TEXT, 'o', "output", "FILE", "where the merged records or tensors go; - is standard output, of records only", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(force)},
     {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = record_format_store},
     {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},

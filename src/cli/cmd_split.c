@@ -162,7 +162,7 @@ static int job_open(struct app *app, struct split_job *job, const struct split_r
     enum tensor_kind kind = TENSOR_NONE;
     int rc = 0;
     for (int i = 0; i < argc && rc == 0 && kind == TENSOR_NONE; i++)
-        rc = strcmp(argv[i], "-") == 0 ? 0 : tensor_kind_of(argv[i], &kind, err);
+        rc = strcmp(argv[i], "-") == 0 ? 0 : tensor_kind_of_input(argv[i], &kind, err);
     if (rc)
         return rc;
     if (kind == TENSOR_NONE && (ask->by_rows || ask->keys.len > 0 || ask->pass_through))

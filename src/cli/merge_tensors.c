@@ -3,6 +3,8 @@
 
 #include "base/parse.h"
 #include "cli/run_arg.h"
+#include "data/merge.h"
+#include "data/unpack.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -47,6 +49,11 @@ static int arrays_merge(struct tensors_job *job, struct err *err)
     const struct tensors_request *ask = job->ask;
     const struct array_merge_opts opts = {
         .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
+    if (job->kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
+        int rc = merge_rule_add(&job->rules, STR(".=first"), err); /* it has nothing to fit to */
+        if (rc)
+            return rc;
+    }
     return array_merge(&opts, job->kind, job->paths, job->n_files, ask->out_path, &job->n_bytes,
                        err);
 }
@@ -63,7 +70,7 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
     enum tensor_kind first = TENSOR_NONE;
     for (size_t i = 0; i < n_files; i++) {
         enum tensor_kind found = TENSOR_NONE;
-        int rc = strcmp(paths[i], "-") == 0 ? 0 : tensor_kind_of(paths[i], &found, err);
+        int rc = strcmp(paths[i], "-") == 0 ? 0 : tensor_kind_of_input(paths[i], &found, err);
         if (rc)
             return rc;
         if (i > 0 && found != first) {
@@ -77,6 +84,24 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
         first = found;
     }
     *kind = first;
+    return 0;
+}
+
+int tensors_output_check(enum tensor_kind kind, const char *path, struct err *err)
+{
+    enum tensor_kind named = tensor_kind_of_name(path);
+    bool are_records = out_format_of_path(path) != OUT_LINES || packing_of_path(path) != PACK_NONE;
+    if (kind == TENSOR_NONE)
+        return named == TENSOR_NONE
+                   ? 0
+                   : fail(err, ERR_USAGE,
+                          "the output %s is named as a file of tensors (%s), and the files are "
+                          "records",
+                          path, tensor_kind_name(named));
+    if (are_records || (named != TENSOR_NONE && named != kind))
+        return fail(err, ERR_USAGE,
+                    "the files are %s, and so is what they become; %s is named as another format",
+                    tensor_kind_name(kind), path);
     return 0;
 }
 

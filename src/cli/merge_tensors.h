@@ -20,6 +20,8 @@ struct tensors_request {
 
 /* The kind that all files are of; TENSOR_NONE: they are records. Files of two kinds are ERR_USAGE. */
 MUST_CHECK int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct err *err);
+/* ERR_USAGE where the output's extension is that of another format than it will have. */
+MUST_CHECK int tensors_output_check(enum tensor_kind kind, const char *path, struct err *err);
 /* Says what became of them. */
 MUST_CHECK int tensors_merge(struct app *app, const struct tensors_request *ask,
                              enum tensor_kind kind, char **paths, size_t n_files, struct err *err);

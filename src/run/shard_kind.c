@@ -20,17 +20,7 @@ const char *shard_kind_option(size_t kind)
 
 enum tensor_kind shard_tensors(const char *path)
 {
-    static const struct {
-        const char *extension;
-        enum tensor_kind kind;
-    } names[] = {
-        {".pt", TENSOR_TORCH}, {".pth", TENSOR_TORCH}, {".safetensors", TENSOR_SAFETENSORS},
-        {".npy", TENSOR_NPY},  {".npz", TENSOR_NPZ},
-    };
-    for (size_t i = 0; i < countof(names); i++)
-        if (strcasecmp(path_extension(path), names[i].extension) == 0)
-            return names[i].kind;
-    return TENSOR_NONE;
+    return tensor_kind_of_name(path);
 }
 
 /* What the joiners cannot read, packed or not. A name of none of these and of no known format is read as

@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "tensor/npy.h"
 #include "tensor/pread.h"
 #include "tensor/safetensors.h"
@@ -19,6 +22,21 @@ const char *tensor_kind_name(enum tensor_kind kind)
         [TENSOR_NPY] = "npy",   [TENSOR_NPZ] = "npz",
     };
     return names[kind];
+}
+
+enum tensor_kind tensor_kind_of_name(const char *path)
+{
+    static const struct {
+        const char *extension;
+        enum tensor_kind kind;
+    } names[] = {
+        {".pt", TENSOR_TORCH}, {".pth", TENSOR_TORCH}, {".safetensors", TENSOR_SAFETENSORS},
+        {".npy", TENSOR_NPY},  {".npz", TENSOR_NPZ},
+    };
+    for (size_t i = 0; i < countof(names); i++)
+        if (strcasecmp(path_extension(path), names[i].extension) == 0)
+            return names[i].kind;
+    return TENSOR_NONE;
 }
 
 /* Arrays have names that end so; the first record of torch's is data.pkl, .format_version or its like. */
@@ -62,4 +80,19 @@ int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
     if (rc == 0)
         *kind = tensor_kind_of_head(head, (uint64_t)st.st_size);
     return rc;
+}
+
+int tensor_kind_of_input(const char *path, enum tensor_kind *kind, struct err *err)
+{
+    int rc = tensor_kind_of(path, kind, err);
+    if (rc || *kind != TENSOR_NONE)
+        return rc;
+    if (access(path, F_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    return tensor_kind_of_name(path) == TENSOR_NONE
+               ? 0
+               : fail(err, ERR_DATA,
+                      "%s is named as a file of tensors, and is none: it does not begin as one of "
+                      "torch.save, safetensors, npy or npz does",
+                      path);
 }

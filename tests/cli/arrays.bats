@@ -129,3 +129,73 @@ killed() {
     says "red"
     ! grep -q "$(printf '\033')" <<<"$output" || return 1
 }
+
+@test "what is named as tensors and is none is never cut or joined as text" {
+    printf 'a\nb\n' >text.pt
+    : >empty.PTH
+    printf '{"a":1}\n' >a.safetensors
+    printf 'a\n' >a.npy
+    printf 'stub\nPK\3\4' >stub.npz
+    for name in text.pt empty.PTH a.safetensors a.npy stub.npz; do
+        split -n 2 "$name" -o parts/
+        ended_with 65
+        says "$name is named as a file of tensors, and is none"
+        merge "$name" -o out
+        ended_with 65
+        says "$name is named as a file of tensors, and is none"
+    done
+    only text.pt empty.PTH a.safetensors a.npy stub.npz
+}
+
+@test "the output's extension is that of what is in it" {
+    npy in.npy 4
+    printf 'a\nb\n' >a.txt
+    for name in o.pt o.safetensors o.npz o.csv o.jsonl o.npy.gz; do
+        merge in.npy -o "$name"
+        ended_with 2
+        says "the files are npy" "$name"
+    done
+    merge a.txt -o o.pt
+    ended_with 2
+    says "o.pt is named as a file of tensors (torch), and the files are records"
+    merge in.npy -o o.npy --format csv
+    ended_with 2
+    says "--format and --format-out are about records"
+    merge in.npy -o o.npy --format-out csv
+    ended_with 2
+    only a.txt in.npy
+    merge in.npy -o o.bin
+    ended_with 0
+    same in.npy o.bin
+}
+
+@test "a file that is not there is said to be so, beside which files it may be" {
+    npy in.npy 4
+    merge in.npy nothere.npy -o out.npy
+    ended_with 2
+    says "open nothere.npy: No such file or directory"
+    merge nothere.txt in.npy -o out.npy
+    ended_with 2
+    says "open nothere.txt: No such file or directory"
+    split -n 2 nothere.npy
+    ended_with 2
+    says "open nothere.npy: No such file or directory"
+}
+
+@test "--inspect takes no option that only a merge can obey" {
+    npy in.npy 4
+    for option in "-o out.npy" "--rule .=first" "--rules rules.txt"; do
+        merge --inspect in.npy $option
+        ended_with 2
+        says "--inspect shows what is in the files and merges nothing"
+    done
+    only in.npy
+}
+
+@test "a single number of npy goes over as it stands" {
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '<f8', 'fortran_order': False, 'shape': (), }" >one.npy
+    printf 'abcdefgh' >>one.npy
+    merge one.npy -o out.npy
+    ended_with 0
+    same one.npy out.npy
+}

@@ -256,7 +256,9 @@ def an_index_stands_for_its_shards_and_is_checked():
     write("more.safetensors", safetensors(more))
     assert merged(["more.safetensors", path]) == safetensors(a | b | more, {"format": "pt"})
     refused(["same file"], [path, "m/m-1.safetensors"], status=2)
-    refused(["is one of the files"], [path], "--force", status=2, out=path)
+    os.link(path, "m/again.safetensors")
+    refused(["is one of the files"], [path], "--force", status=2, out="m/again.safetensors")
+    refused([path, "another format"], [path], "--force", status=2, out=path)
     index("m", parts, metadata={"total_size": 27})
     refused([path, "total_size is 27", "24 bytes"], [path])
     right = {"x": "m-1.safetensors", "y": "m-1.safetensors", "z": "m-2.safetensors"}

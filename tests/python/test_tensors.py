@@ -204,7 +204,7 @@ def tensors_in_any_order_of_memory():
     for seed in range(60):
         rng = random.Random(seed)
         tail = [rng.randrange(6) if rng.random() < 0.1 else rng.randrange(1, 6) for _ in range(rng.randrange(4))]
-        parts = [view(rng, rng.randrange(5), tail) for _ in range(rng.randrange(1, 4))]
+        parts = [view(rng, rng.randrange(5), tail) for _ in range(rng.randrange(2, 5))]
         whole = merged([{"x": t} for t in parts])["x"]
         assert whole.shape == (sum(t.shape[0] for t in parts), *tail) and whole.offset == 0, seed
         assert whole.elements() == b"".join(rebuilt(t).elements() for t in parts), (seed, [(t.shape, t.stride) for t in parts])
@@ -340,11 +340,34 @@ def the_order_of_sets_and_keys_does_not_count():
 def tensors_that_do_not_fit_are_refused():
     refused(65, ["'x'", "part_1.pt", "first dimension"], [{"x": tensor(1, 2, shape=(1, 2))}, {"x": tensor(1, 2, 3, shape=(1, 3))}])
     refused(65, ["'x'", "no dimension"], [{"x": tensor(1, shape=())}, {"x": tensor(1, shape=())}])
-    refused(65, ["'x'", "collect"], [{"x": tensor(1, shape=())}])
-    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**20, 2**20), 0, (0, 0))}])
-    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**40, 2**40), 0, (0, 0))}])
+    refused(65, ["'x'", "collect"], [{"x": tensor(1, shape=())}] * 2)
+    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**20, 2**20), 0, (0, 0))}] * 2)
+    refused(65, ["'x'", "expand", "2 GiB"], [{"x": made.Tensor(floats(1), (2**40, 2**40), 0, (0, 0))}] * 2)
     longs = made.Tensor(made.Storage(made.LongStorage, struct.pack("<2q", 1, 2)), (2,))
     refused(65, ["'x'", "another type"], [{"x": tensor(1, 2)}, {"x": longs}])
+
+
+@check
+def a_single_file_goes_over_as_it_stands():
+    norm = collections.OrderedDict(weight=tensor(1, 2), steps=tensor(7, shape=()))
+    for options in ((), ("--compact",), ("--plain",), rules("more=drop")):
+        whole = merged([{"model": norm, "more": {"lr": 0.5}}], *options)
+        assert (whole["model"]["steps"].shape, whole["model"]["steps"].elements()) == ((), struct.pack("<f", 7)), options
+        assert ("more" in whole) == (options != rules("more=drop"))
+    across = made.Tensor(floats(*range(6)), (2, 2), 1, (1, 2))
+    whole = merged([{"x": across}])["x"]
+    assert (whole.offset, whole.stride, whole.storage.data) == (1, (1, 2), across.storage.data)
+    assert merged([{"batch_name": "b_gpu_0", "n": 2**70, "t": (1,)}]) == {"batch_name": "b_gpu_0", "n": 2**70, "t": (1,)}
+    itself = {"x": [1, 2]}
+    itself["a"] = itself["b"] = itself
+    whole = merged([itself], "--expect", "2")
+    assert whole["a"] is whole and whole["b"] is whole and whole["x"] == [1, 2]
+    refused(1, ["expected 3 records, found 2"], [itself], "--expect", "3")
+    deep = {"x": 1}
+    for _ in range(100):
+        deep = {"d": deep}
+    assert merged([deep]) == deep
+    refused(65, ["'a.num_questions' says 3, and 'questions' holds 1"], [{"a": {"questions": [1], "num_questions": 3}}])
 
 
 @check
@@ -402,9 +425,13 @@ def damage_is_found():
     at = good.index(struct.pack("<2f", 50, 51))
     refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
     refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
-    refused(2, ["part_0.pt is a file of tensors, part_1.pt is none"], [good, b"{}\n"])
+    refused(65, ["part_1.pt is named as a file of tensors, and is none"], [good, b"{}\n"])
     refused(2, ["--union"], [good], "--union")
-    refused(2, ["--rule"], [b"1\n"], "--rule", "x=sum", "--format", "lines")
+    with open("lines.txt", "w") as file:
+        file.write("1\n")
+    for names, words in ((["part_0.pt", "lines.txt"], "part_0.pt is a file of tensors, lines.txt is none"), (["lines.txt"], "--rule")):
+        ended = subprocess.run([MUSTER, "merge", *names, "-o", "out", "--rule", "x=sum"], capture_output=True, text=True)
+        assert ended.returncode == 2 and words in ended.stderr and not os.path.exists("out"), ended
 
 
 @check

@@ -6,7 +6,7 @@ installed, it says what comes out (torch_values.py).
 
     test_values.py MUSTER
 """
-import math, os, struct, subprocess, sys
+import io, math, os, pickle, struct, subprocess, sys
 from checks import Skip, check, run_checks
 import torch_like as made
 
@@ -59,9 +59,28 @@ def an_id_that_is_there_twice_is_shown_with_both_places():
             [questions("q_0", "q_1"), questions("q_2", "q_0")], *IDS)
     refused(65, ["'b'", "part_0.pt: questions.1.question_id", "part_0.pt: questions.2.question_id"],
             [questions("a", "b", "b"), questions("a")], *IDS)
-    for one, other in [(1, 1.0), (2**62, float(2**62)), (2**70, 2**70), (0.5, 0.5)]:
+    for one, other in [(1, 1.0), (2**62, float(2**62)), (2**70, 2**70), (0.5, 0.5),
+                       (2.0**64, 2**64), (-2.0**63 * 3, -2**63 * 3), (1e300, int(1e300)), (-(2.0**64), -(2**64)), (2.0**63, 2**63), (-(2.0**63), -(2**63)),
+                       (-1.7e308, int(-1.7e308))]:
         refused(65, ["part_0.pt: questions.0.", "part_1.pt: questions.0."], [questions(one), questions(other)], *IDS)
     assert ids_of(merged([questions(2**62), questions(float(2**62) * 1.5), questions(2**62 + 1)], *IDS))[2] == 2**62 + 1
+
+
+@check
+def ids_beyond_64_bits_differ_where_python_says_so():
+    ids = [2.0**64, 2**64 + 1, -(2.0**64), 2**71, 2.0**70, float("inf"), -float("inf"), "2", -(2**64) + 1, 1e300, int(1e300) + 1]
+    assert ids_of(merged([questions(*ids), questions(2**72)], *IDS)) == [*ids, 2**72]
+    assert merged([{2.0**64: 1, "a": {2**64: [1]}}, {2**64: 1, "a": {2.0**64: [2]}}]) == {2**64: 1, "a": {2**64: [1, 2]}}
+
+
+@check
+def the_greatest_is_found_exactly():
+    top = 2**63 - 1
+    for greater, less in [(2.0**63, top), (top, 2.0**62), (2**53 + 1, 2.0**53), (2.0**53 + 2, 2**53 + 1), (-0.5, -1), (1, 0.5),
+                          (-(2**63), -2.0**64), (float("inf"), top), (-(2**53), -(2.0**53) - 2), (0, -0.5)]:
+        for pair in ((greater, less), (less, greater)):
+            found = merged([{"x": one} for one in pair], "--rule", "x=max")["x"]
+            assert repr(found) == repr(greater) == repr(max(pair)), (pair, found)
 
 
 @check
@@ -228,6 +247,29 @@ def python_with_torch():
         if os.path.exists(python) and subprocess.run([python, "-c", "import numpy, torch"], capture_output=True).returncode == 0:
             return python
     return None
+
+
+def legacy(obj, protocol):
+    """As torch.save writes it with _use_new_zipfile_serialization=False: five pickles and the storages."""
+    machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    out = io.BytesIO()
+    pickler = made.LegacyPickler(out, protocol)
+    pickler.dump(obj)
+    head = [pickle.dumps(one, protocol) for one in (0x1950A86A20F9469CFC6C, 1001, machine)]
+    keys = pickle.dumps([str(i) for i in range(len(pickler.storages))], protocol)
+    rest = [struct.pack("<q", len(one.data) // made.SIZES[one.kind]) + one.data for one in pickler.storages]
+    return b"".join([*head, out.getvalue(), keys, *rest])
+
+
+@check
+def files_of_before_torch_1_6_are_known_in_every_protocol():
+    words = {"of": ["a", 2**40, 0.5, None]}
+    for protocol in range(6):
+        assert merged([legacy(words, protocol)] * 2, "--rule", "of=first") == words, protocol
+    for protocol in range(1, 6):
+        tensor = made.Tensor(made.Storage(made.LongStorage, struct.pack("<3q", 7, 8, 9)), (3,))
+        whole = merged([legacy({"x": tensor}, protocol)] * 2)["x"]
+        assert (whole.shape, whole.storage.data) == ((6,), struct.pack("<6q", 7, 8, 9, 7, 8, 9)), protocol
 
 
 @check

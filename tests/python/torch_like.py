@@ -100,6 +100,13 @@ class Pickler(pickle.Pickler):
         return "storage", obj.kind, str(self.storages.index(obj)), "cpu", len(obj.data) // SIZES[obj.kind]
 
 
+class LegacyPickler(Pickler):
+    """Of before torch 1.6, whose storages may be views of others."""
+    def persistent_id(self, obj):
+        said = super().persistent_id(obj)
+        return said and (*said, None)
+
+
 def pickled(obj, protocol=2):
     out = io.BytesIO()
     pickler = Pickler(out, protocol)

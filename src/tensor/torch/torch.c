@@ -11,15 +11,32 @@ enum {
     SMALL_RECORD_BYTES = 64,
     LEGACY_FIRST_BYTES = 1 << 20,
     LEGACY_COUNT_BYTES = 8,
-    LEGACY_PROTOCOL = 1001
+    LEGACY_PROTOCOL = 1001,
+    LEGACY_HEAD_BYTES = 32, /* at least as long as its first pickle */
+    PROTO_BYTES = 2,
+    FRAME_BYTES = 9
 };
 
-/* 0x1950a86a20f9469cfc6c, as LONG1 in a pickle of protocol 2 writes it */
-static const char legacy_magic[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+/* 0x1950a86a20f9469cfc6c, as LONG1 in a pickle of protocol 2 and newer writes it, and LONG before */
+static const char magic_binary[] = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+static const char magic_text[] = "L119547037146038801333356L\n.";
+
+/* Bytes of the pickle of the magic number; 0 where there is none. */
+static size_t legacy_magic_len(struct str head)
+{
+    size_t at = PROTO_BYTES;
+    if (str_starts_with(head, STR(magic_text)))
+        return sizeof(magic_text) - 1;
+    if (!str_starts_with(head, STR("\x80")) || head.len < PROTO_BYTES + FRAME_BYTES)
+        return 0;
+    at += head.at[at] == '\x95' ? FRAME_BYTES : 0; /* from protocol 4 on */
+    struct str rest = {head.at + at, head.len - at};
+    return str_starts_with(rest, STR(magic_binary)) ? at + sizeof(magic_binary) - 1 : 0;
+}
 
 bool torch_is_legacy(struct str head)
 {
-    return str_starts_with(head, (struct str){legacy_magic, sizeof(legacy_magic) - 1});
+    return legacy_magic_len(head) > 0;
 }
 
 /* Up to and with the slash of the first entry's name. */
@@ -177,11 +194,10 @@ static int next_read(const struct torch_file *file, size_t *at, bool is_legacy,
 /* The protocol's number and the machine's description; only the byte order matters. */
 static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
 {
-    struct pickle magic = {0}, protocol = {0}, machine = {0};
+    struct pickle protocol = {0}, machine = {0};
     uint64_t number = 0;
-    int rc = next_read(file, at, false, &magic, err);
-    if (rc == 0)
-        rc = next_read(file, at, false, &protocol, err);
+    *at = legacy_magic_len(buf_str(&file->text)); /* beyond 64 bits, so not read as a number */
+    int rc = next_read(file, at, false, &protocol, err);
     if (rc == 0 && (!pickle_to_u64(&protocol, protocol.root, &number) || number != LEGACY_PROTOCOL))
         rc = fail(err, ERR_DATA, "%s: a legacy file of torch with another protocol than %d",
                   file->path, LEGACY_PROTOCOL);
@@ -192,7 +208,6 @@ static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
             pickle_get(&machine, pickle_node(&machine, machine.root), STR("little_endian"));
         file->is_big_endian = little && !pickle_node(&machine, little)->truth;
     }
-    pickle_release(&magic);
     pickle_release(&protocol);
     pickle_release(&machine);
     return rc;
@@ -313,7 +328,7 @@ static int legacy_load(struct torch_file *file, int fd, struct err *err)
 int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
                struct err *err)
 {
-    char head[sizeof(legacy_magic) - 1];
+    char head[LEGACY_HEAD_BYTES];
     size_t len = (size_t)MIN(file_bytes, (uint64_t)sizeof(head));
     struct zip zip;
     *file = (struct torch_file){.path = path, .file_bytes = file_bytes};

@@ -2,6 +2,7 @@
  *
  * Dictionaries of a pickle: their pairs, whatever made them, and their keys by hash.
  */
+#include <float.h>
 #include <math.h>
 
 #include "base/xalloc.h"
@@ -42,7 +43,7 @@ static const double WHOLE_END = 9223372036854775808.0; /* 2^63 */
 
 bool key_to_integer(const struct pickle_node *key, int64_t *out)
 {
-    bool is_whole = key->kind == PICKLE_FLOAT && fabs(key->real) < WHOLE_END &&
+    bool is_whole = key->kind == PICKLE_FLOAT && key->real >= -WHOLE_END && key->real < WHOLE_END &&
                     (double)(int64_t)key->real == key->real;
     if (key->kind == PICKLE_INT)
         *out = key->integer;
@@ -51,6 +52,45 @@ bool key_to_integer(const struct pickle_node *key, int64_t *out)
     else if (is_whole)
         *out = (int64_t)key->real;
     return key->kind == PICKLE_INT || key->kind == PICKLE_BOOL || is_whole;
+}
+
+/* Its digits in two's complement, the lowest first, as LONG has them. */
+static struct str float_digits(double real, char room[WIDE_BYTES_MAX])
+{
+    int exponent;
+    uint64_t mantissa = (uint64_t)(int64_t)ldexp(frexp(fabs(real), &exponent), DBL_MANT_DIG);
+    size_t shift = (size_t)(exponent - DBL_MANT_DIG), at = shift / 8;
+    __extension__ unsigned __int128 bits = (unsigned __int128)mantissa << (shift % 8);
+    unsigned carry = real < 0; /* -x is ~x + 1 */
+    memset(room, 0, WIDE_BYTES_MAX);
+    for (; bits > 0; bits >>= 8)
+        room[at++] = (char)(bits & 0xff);
+    for (size_t i = 0; real < 0 && i < WIDE_BYTES_MAX; i++) {
+        carry += (unsigned char)~room[i];
+        room[i] = (char)(carry & 0xff);
+        carry >>= 8;
+    }
+    return (struct str){room, WIDE_BYTES_MAX};
+}
+
+bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
+                   char room[WIDE_BYTES_MAX], struct str *out)
+{
+    if (key->kind == PICKLE_LONG)
+        *out = pickle_bytes(pickle, key);
+    else if (key->kind == PICKLE_FLOAT && isfinite(key->real) &&
+             (key->real >= WHOLE_END || key->real < -WHOLE_END))
+        *out = float_digits(key->real, room);
+    else
+        return false;
+    while (out->len > 1) { /* digits that only repeat the sign */
+        unsigned char last = (unsigned char)out->at[out->len - 1];
+        bool is_below = (out->at[out->len - 2] & 0x80) != 0;
+        if (last != (is_below ? 0xff : 0))
+            break;
+        out->len--;
+    }
+    return true;
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -69,11 +109,15 @@ static uint64_t text_hash(struct str text)
 uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
 {
     int64_t integer;
+    char room[WIDE_BYTES_MAX];
+    struct str digits;
     if (key_to_integer(key, &integer))
         return mix(1, (uint64_t)integer);
+    if (key_to_digits(pickle, key, room, &digits))
+        return text_hash(digits);
     if (key->kind == PICKLE_FLOAT)
         return mix(2, (uint64_t)key->integer); /* its bits */
-    if (key->kind != PICKLE_TEXT && key->kind != PICKLE_BYTES && key->kind != PICKLE_LONG)
+    if (key->kind != PICKLE_TEXT && key->kind != PICKLE_BYTES)
         return key->kind;
     return text_hash(pickle_bytes(pickle, key));
 }
@@ -92,10 +136,15 @@ static uint64_t key_hash(const struct pickle *pickle, const struct pickle_node *
 
 bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b)
 {
+    const struct pickle *pickle = graft_graph(graft, part_a), *other = graft_graph(graft, part_b);
+    const struct pickle_node *one = pickle_node(pickle, a), *two = pickle_node(other, b);
+    char room[WIDE_BYTES_MAX], other_room[WIDE_BYTES_MAX];
+    struct str x, y;
     int64_t left, right;
-    if (key_to_integer(pickle_node(graft_graph(graft, part_a), a), &left) &&
-        key_to_integer(pickle_node(graft_graph(graft, part_b), b), &right))
+    if (key_to_integer(one, &left) && key_to_integer(two, &right))
         return left == right;
+    if (key_to_digits(pickle, one, room, &x) && key_to_digits(other, two, other_room, &y))
+        return str_equal(x, y);
     return values_equal(graft, part_a, a, part_b, b, 0);
 }
 

@@ -14,8 +14,8 @@
 
 enum {
     CALLABLES_SHOWN = 3,
-    PAIRS_SHARED_MAX =
-        1000 * 1000 /* of dictionaries in several places: a few bytes can make 2^64 */
+    PAIRS_SHARED_MAX = 1000 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
+    SINGLE_DEPTH_MAX = 60           /* less than graft_deep() goes */
 };
 
 int graft_fail(struct graft *graft, const char *fmt, ...)
@@ -57,6 +57,7 @@ void graft_release(struct graft *graft)
     pickle_release(&graft->made);
     free(graft->segments);
     free(graft->segment_ends);
+    free(graft->met);
     buf_release(&graft->path);
     buf_release(&graft->lists.paths);
     buf_release(&graft->tensors.paths);
@@ -162,12 +163,45 @@ static int collect(struct graft *graft, value_ids ids, pickle_id *out)
     return 0;
 }
 
+/* ---- a single file ---- */
+
+/* Without rules nothing is made of it, so what is in several places is looked at once. */
+static bool is_looked_into(struct graft *graft, pickle_id id)
+{
+    if (graft->opts->rules->len > 0)
+        return true;
+    if (!graft->met)
+        graft->met = xcalloc(graft_graph(graft, 0)->n_nodes, 1);
+    bool is_new = !graft->met[id] && graft->depth < SINGLE_DEPTH_MAX;
+    graft->met[id] = 1;
+    return is_new;
+}
+
+/* It has nothing to agree with: what no rule is about goes over as it stands, and is counted. */
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as graft_deep() lets it */
+static int value_carry(struct graft *graft, value_ids ids, pickle_id *out)
+{
+    const struct pickle *graph = graft_graph(graft, 0);
+    enum merge_verb verb = verb_by_kind(graft, ids);
+    uint64_t n_rows;
+    if (verb == MERGE_DEEP && is_looked_into(graft, ids[0]))
+        return graft_deep(graft, ids, false, out);
+    if (verb == MERGE_CONCAT)
+        tally_add(graft, &graft->lists, pickle_node(graph, ids[0])->count);
+    else if (verb == MERGE_CAT0 && tensor_n_rows(graph, ids[0], &n_rows))
+        tally_add(graft, &graft->tensors, n_rows);
+    *out = graft_of(graft, 0, ids[0]);
+    return 0;
+}
+
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as graft_deep() lets it */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
 {
     const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
-    enum merge_verb verb = rule ? rule->verb : verb_by_kind(graft, ids);
     *out = 0;
+    if (!rule && graft->n_parts == 1)
+        return value_carry(graft, ids, out);
+    enum merge_verb verb = rule ? rule->verb : verb_by_kind(graft, ids);
     switch (verb) {
     case MERGE_CONCAT:
         return graft_concat(graft, ids, out);
@@ -304,6 +338,8 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
         graft->max_pairs += graft_graph(graft, i)->n_chunks; /* each once */
     buf_add_char(&graft->path, '.');
     int rc = graft_value(graft, ids, root);
+    if (rc == 0 && graft->n_parts == 1 && graft->opts->rules->len == 0)
+        *root = graft_of(graft, 0, ids[0]); /* what was one object stays one */
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");
     if (rc == 0)

@@ -35,6 +35,7 @@ struct graft {
     uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
     uint64_t n_pairs, max_pairs; /* gone through: a dictionary in many places comes as often */
+    uint8_t *met;                /* dictionaries of a single file, by node */
     struct err *err;
 };
 
@@ -112,6 +113,12 @@ bool dicts_alike(const struct graft *graft, const struct pickle_node *first, siz
 
 /* As Python has it, True and 1.0 are the key 1. */
 bool key_to_integer(const struct pickle_node *key, int64_t *out);
+enum {
+    WIDE_BYTES_MAX = 136 /* the greatest float has 1024 bits */
+};
+/* Of whole numbers beyond 64 bits, int or float: two's complement, as short as it can be. */
+bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
+                   char room[WIDE_BYTES_MAX], struct str *out);
 /* Of equal keys the same. */
 uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key);
 

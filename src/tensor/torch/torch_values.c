@@ -111,6 +111,18 @@ int graft_sum(struct graft *graft, value_ids ids, pickle_id *out)
     return rc;
 }
 
+/* Exactly: not every integer is a float. */
+static int integer_order(int64_t integer, double real)
+{
+    if (real >= 0x1p63 || real < -0x1p63)
+        return real < 0 ? 1 : -1;
+    int64_t whole = (int64_t)real; /* towards 0 */
+    double rest = real - (double)whole;
+    if (integer != whole)
+        return integer > whole ? 1 : -1;
+    return (rest < 0) - (rest > 0);
+}
+
 /* Numbers by size, texts by their bytes. */
 static int order_of(struct graft *graft, size_t part_a, const struct pickle_node *a, size_t part_b,
                     const struct pickle_node *b, int *order)
@@ -131,10 +143,12 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
                           "is neither a number nor a text in all files, so none is greatest");
     if ((a->kind == PICKLE_FLOAT && isnan(a->real)) || (b->kind == PICKLE_FLOAT && isnan(b->real)))
         return graft_fail(graft, "is NaN in some file, which is neither greater nor less");
-    double left = a->kind == PICKLE_INT ? (double)a->integer : a->real;
-    double right = b->kind == PICKLE_INT ? (double)b->integer : b->real;
-    *order = is_int ? (a->integer > b->integer) - (a->integer < b->integer)
-                    : (left > right) - (left < right);
+    if (is_int || (a->kind == PICKLE_FLOAT && b->kind == PICKLE_FLOAT))
+        *order = is_int ? (a->integer > b->integer) - (a->integer < b->integer)
+                        : (a->real > b->real) - (a->real < b->real);
+    else
+        *order = a->kind == PICKLE_INT ? integer_order(a->integer, b->real)
+                                       : -integer_order(b->integer, a->real);
     return 0;
 }
 
