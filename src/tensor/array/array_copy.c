@@ -187,6 +187,7 @@ static int rows_turn(const struct array_plan *plan, const struct array_piece *pi
 {
     const struct array *array = array_of_piece(plan, piece);
     uint64_t row_bytes = array_row_bytes(array);
+    ASSERT(row_bytes > 0); /* an array of no bytes has no order */
     if (row_bytes > BLOCK_BYTES)
         return fail(err, ERR_DATA,
                     "%s: a row of %lu bytes, column by column, is too large to be turned into "

@@ -92,7 +92,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
                          bool *are_equal)
 {
     struct array *left = array_of(m, a), *right = array_of(m, b);
-    cleanup_free char *window = xmalloc(2 * WINDOW_BYTES);
+    cleanup_free char *window = xmalloc((size_t)2 * WINDOW_BYTES);
     int rc = 0;
     for (uint64_t at = 0; at < left->bytes && *are_equal && rc == 0; at += WINDOW_BYTES) {
         size_t len = (size_t)MIN(left->bytes - at, (uint64_t)WINDOW_BYTES);
