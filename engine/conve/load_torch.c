@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors of a torch file by name, wherever they are in it: in dictionaries under any key, and in pickled
- * modules, whose parameters have the names that state_dict() would give them. Nothing is run.
+ * The tensors of a torch file by name, wherever they are in it: in dictionaries under any key, and
+ * in pickled modules, whose parameters have the names that state_dict() would give them. Nothing
+ * is run.
  */
 #include <stdlib.h>
 

@@ -5,18 +5,11 @@ torch.load takes by default; what cannot be merged is refused with its path and 
 
     test_tensors.py MUSTER
 """
-import collections, os, random, resource, struct, subprocess, sys, tempfile
+import collections, os, random, resource, struct, subprocess, sys
+from checks import check, run_checks
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 def floats(*values):
     return made.Storage(made.FloatStorage, struct.pack(f"<{len(values)}f", *values))
 
@@ -446,21 +439,4 @@ def a_limit_on_files_leaves_nothing():
     assert ended.returncode == 75 and set(os.listdir()) == before, (ended, set(os.listdir()) - before)
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks)}")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for i, function in enumerate(checks, 1):
-            name = function.__name__.replace("_", " ")
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except Exception as error:
-                failed += 1
-                text = repr(error)[:1500].replace("\n", "\n# ")
-                print(f"not ok {i} - {name}\n# {text}", flush=True)
-    return failed > 0
-
-
-sys.exit(main())
+sys.exit(run_checks())

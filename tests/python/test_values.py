@@ -6,20 +6,13 @@ installed, it says what comes out (torch_values.py).
 
     test_values.py MUSTER
 """
-import math, os, struct, subprocess, sys, tempfile
+import math, os, struct, subprocess, sys
+from checks import Skip, check, run_checks
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 IDS = ("--id", "questions.*.question_id")
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 def run(parts, *options):
     names = []
     for i, part in enumerate(parts):
@@ -237,30 +230,14 @@ def python_with_torch():
     return None
 
 
+@check
 def torch_loads_what_was_saved():
     """As torch has it."""
-    ended = subprocess.run([python_with_torch(), os.path.join(HERE, "torch_values.py"), MUSTER], capture_output=True, text=True, timeout=120)
+    python = python_with_torch()
+    if not python:
+        raise Skip("no torch")
+    ended = subprocess.run([python, os.path.join(HERE, "torch_values.py"), MUSTER], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks) + 1}")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for i, function in enumerate([*checks, torch_loads_what_was_saved], 1):
-            name = function.__name__.replace("_", " ")
-            if function is torch_loads_what_was_saved and not python_with_torch():
-                print(f"ok {i} - {name} # SKIP no torch")
-                continue
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except Exception as error:
-                failed += 1
-                text = repr(error)[:1500].replace("\n", "\n# ")
-                print(f"not ok {i} - {name}\n# {text}", flush=True)
-    return failed > 0
-
-
-sys.exit(main())
+sys.exit(run_checks())
