@@ -37,10 +37,9 @@ const char *graft_file_name(const struct graft *graft, size_t part)
     return graft->parts[part].file.path;
 }
 
-void graft_reset(struct graft *graft)
+static void made_release(struct graft *graft)
 {
     pickle_release(&graft->made);
-    pickle_init(&graft->made);
     for (size_t i = 0; i < graft->n_segments; i++)
         free(graft->segments[i].view);
     graft->n_segments = 0;
@@ -48,13 +47,18 @@ void graft_reset(struct graft *graft)
     graft->n_ties = graft->cap_ties = 0;
 }
 
+void graft_reset(struct graft *graft)
+{
+    made_release(graft);
+    pickle_init(&graft->made);
+}
+
 void graft_release(struct graft *graft)
 {
     for (size_t i = 0; i < graft->n_parts; i++)
         torch_part_close(&graft->parts[i]);
     free(graft->parts);
-    graft_reset(graft);
-    pickle_release(&graft->made);
+    made_release(graft); /* without another allocation: the output is in its place */
     free(graft->segments);
     free(graft->segment_ends);
     free(graft->met);
