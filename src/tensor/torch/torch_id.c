@@ -33,9 +33,7 @@ static int id_compare(const struct ids *ids, const struct id *a, const struct id
         return is_m != is_n ? is_m - is_n : left->kind - right->kind;
     if (left->kind == PICKLE_FLOAT)
         return (left->integer > right->integer) - (left->integer < right->integer);
-    struct str x = id_bytes(ids, a), y = id_bytes(ids, b);
-    int order = memcmp(x.at, y.at, MIN(x.len, y.len));
-    return order ? order : (x.len > y.len) - (x.len < y.len);
+    return str_compare(id_bytes(ids, a), id_bytes(ids, b));
 }
 
 static int id_order(const void *left, const void *right, void *context)
