@@ -11,6 +11,7 @@
 #include "cli/kge_data.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
+#include "cli/word_arg.h"
 
 enum {
     SCORES_BYTES_MAX = 64 << 20
@@ -27,16 +28,11 @@ struct eval_request {
 
 static int ties_store(struct str text, void *field, struct err *err)
 {
-    static const char *const names[] = {
-        [TIES_MEAN] = "mean", [TIES_PESSIMISTIC] = "pessimistic", [TIES_OPTIMISTIC] = "optimistic"};
-    for (size_t i = 0; i < countof(names); i++) {
-        if (!str_equal(text, str_of(names[i])))
-            continue;
-        *(enum rank_ties *)field = (enum rank_ties)i;
-        return 0;
-    }
-    return fail(err, ERR_USAGE, "expected mean, pessimistic or optimistic, found '%.*s'",
-                (int)text.len, text.at);
+    static const struct word_arg words[] = {
+        {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
+    *(enum rank_ties *)field = (enum rank_ties)value;
+    return rc;
 }
 
 static int by_relation(const void *a, const void *b)
@@ -185,7 +181,7 @@ static const struct opt eval_opts[] = {
      FIELD(layout), .parse = kge_layout_store},
     {OPT_TEXT, 0, "backend", "NAME", "blas or ref (default: the fastest that is here)",
      FIELD(backend)},
-    {OPT_U64, 0, "threads", "N", "so many (default: one a processor)", FIELD(n_threads), 1, 4096},
+    {OPT_U64, 0, "threads", "N", "so many (default: one a processor)", FIELD(n_threads), 1, 256},
     {.kind = OPT_END},
 };
 

@@ -10,6 +10,7 @@
 #include "cli/tracin_job.h"
 #include "cli/tracin_request.h"
 #include "cli/tracin_self.h"
+#include "cli/word_arg.h"
 
 static void tracin_defaults(void *request)
 {
@@ -20,26 +21,20 @@ static void tracin_defaults(void *request)
 
 static int mode_store(struct str text, void *field, struct err *err)
 {
-    static const char *const modes[] = {
-        [MODE_TEST] = "test", [MODE_SELF] = "self", [MODE_SINGLE] = "single"};
-    for (size_t i = 0; i < countof(modes); i++) {
-        if (!str_equal(text, str_of(modes[i])))
-            continue;
-        *(enum tracin_mode *)field = (enum tracin_mode)i;
-        return 0;
-    }
-    return fail(err, ERR_USAGE, "expected test, self or single, found '%.*s'", (int)text.len,
-                text.at);
+    static const struct word_arg words[] = {
+        {"test", MODE_TEST}, {"self", MODE_SELF}, {"single", MODE_SINGLE}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
+    *(enum tracin_mode *)field = (enum tracin_mode)value;
+    return rc;
 }
 
 static int order_store(struct str text, void *field, struct err *err)
 {
-    bool by_value = str_equal(text, STR("value"));
-    if (!by_value && !str_equal(text, STR("magnitude")))
-        return fail(err, ERR_USAGE, "expected magnitude or value, found '%.*s'", (int)text.len,
-                    text.at);
-    *(enum tracin_order *)field = by_value ? TRACIN_BY_VALUE : TRACIN_BY_MAGNITUDE;
-    return 0;
+    static const struct word_arg words[] = {{"magnitude", TRACIN_BY_MAGNITUDE},
+                                            {"value", TRACIN_BY_VALUE}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
+    *(enum tracin_order *)field = (enum tracin_order)value;
+    return rc;
 }
 
 /* ---- where the results go ---- */

@@ -101,7 +101,7 @@ static void heads_make(void *context, unsigned thread, size_t piece)
     struct eval_scorer *scorer = round->scorer;
     const struct conve_shape *shape = &scorer->model->shape;
     size_t dim = conve_dim(shape), n = piece_len(round, piece);
-    float *tails = scorer->tails + thread * PIECE * dim;
+    float *tails = scorer->tails + (size_t)thread * PIECE * dim;
     for (size_t i = 0; i < n; i++)
         memcpy(tails + i * dim,
                scorer->model->at[PARAM_ENTITY] + round->questions[piece * PIECE + i].tail * dim,

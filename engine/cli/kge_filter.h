@@ -70,7 +70,7 @@ enum {
          .offset = offsetof(request, filter.strict_paths)},                                       \
     {                                                                                             \
         .kind = OPT_PATH, .name = "cache", .arg = "FILE",                                         \
-        .help = "no effect: the graph is built in memory, in less than reading it would take",    \
+        .help = "no effect: the graph is built once, in memory",                                  \
         .offset = offsetof(request, filter.cache)                                                 \
     }
 

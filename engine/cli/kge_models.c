@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/word_arg.h"
 
 enum {
     LAST_DEFAULT = 2
@@ -18,47 +19,27 @@ void kge_models_defaults(struct kge_models_ask *ask)
     ask->learning_rates = LEARNING_RATE_DEFAULT;
 }
 
-struct word {
-    const char *text;
-    int value;
-};
-
-static int word_store(struct str text, const struct word *words, size_t n_words, int *value,
-                      struct err *err)
-{
-    cleanup_buf struct buf known = BUF_INIT;
-    for (size_t i = 0; i < n_words; i++) {
-        buf_addf(&known, "%s%s", i > 0 ? ", " : "", words[i].text);
-        if (!str_equal(text, str_of(words[i].text)))
-            continue;
-        *value = words[i].value;
-        return 0;
-    }
-    return fail(err, ERR_USAGE, "expected one of %s, found '%.*s'", buf_text(&known), (int)text.len,
-                text.at);
-}
-
 int kge_layout_store(struct str text, void *field, struct err *err)
 {
-    static const struct word words[] = {{"width", LAYOUT_WIDTH}, {"height", LAYOUT_HEIGHT}};
-    int value = 0, rc = word_store(text, words, countof(words), &value, err);
+    static const struct word_arg words[] = {{"width", LAYOUT_WIDTH}, {"height", LAYOUT_HEIGHT}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
     *(enum conve_layout *)field = (enum conve_layout)value;
     return rc;
 }
 
 int kge_loss_store(struct str text, void *field, struct err *err)
 {
-    static const struct word words[] = {{"positive", TRACIN_POSITIVE},
-                                        {"one-vs-all", TRACIN_ONE_VS_ALL}};
-    int value = 0, rc = word_store(text, words, countof(words), &value, err);
+    static const struct word_arg words[] = {{"positive", TRACIN_POSITIVE},
+                                            {"one-vs-all", TRACIN_ONE_VS_ALL}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
     *(enum tracin_loss *)field = (enum tracin_loss)value;
     return rc;
 }
 
 int kge_dtype_store(struct str text, void *field, struct err *err)
 {
-    static const struct word words[] = {{"float32", NUM_F32}, {"float64", NUM_F64}};
-    int value = 0, rc = word_store(text, words, countof(words), &value, err);
+    static const struct word_arg words[] = {{"float32", NUM_F32}, {"float64", NUM_F64}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
     *(enum num_dtype *)field = (enum num_dtype)value;
     return rc;
 }

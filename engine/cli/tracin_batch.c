@@ -279,9 +279,10 @@ static int folders_prepare(const struct batch *batch, struct err *err)
 
 static void done_mark(struct batch *batch, const struct tracin_job *job)
 {
+    ASSERT(batch->entries);
     for (size_t i = 0; i < job->n_tests; i++)
         if (job->tests[i].is_done)
-            batch->entries[job->tests[i].index - batch->entries[0].index].fate = FATE_DONE;
+            batch->entries[job->tests[i].index - batch->ask->start_index].fate = FATE_DONE;
 }
 
 static int batch_compute(struct batch *batch, struct kge_models *models, const size_t *places,

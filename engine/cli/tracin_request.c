@@ -43,50 +43,64 @@ static void no_effects_say(const struct no_effect_ask *ask, const struct app *ap
     }
 }
 
-/* Pairs that contradict each other, or of which one says nothing without the other. */
+/* What may not be asked for together, and the sentence about it. */
+struct rule {
+    bool is_broken;
+    const char *sentence;
+};
+
+static int rules_check(const struct rule *rules, size_t n_rules, struct err *err)
+{
+    for (size_t i = 0; i < n_rules; i++)
+        if (rules[i].is_broken)
+            return fail(err, ERR_USAGE, "%s", rules[i].sentence);
+    return 0;
+}
+
 static int batch_check(const struct tracin_request *ask, struct err *err)
 {
-    if (!ask->test_triples)
-        return fail(err, ERR_USAGE, "--output-dir is for a batch: --test-triples FILE is needed");
-    if (ask->output || ask->csv_output || ask->per_triple)
-        return fail(err, ERR_USAGE,
-                    "with --output-dir each test triple has files of its own: leave --output, "
-                    "--csv-output and --output-per-triple out");
-    if (ask->files.test || ask->test_indices || ask->mode != MODE_TEST)
-        return fail(err, ERR_USAGE,
-                    "with --output-dir the test triples are those of --test-triples, from "
-                    "--start-index on: leave --test, --test-indices and --mode out");
-    return 0;
+    const struct rule rules[] = {
+        {!ask->test_triples, "--output-dir is for a batch: --test-triples FILE is needed"},
+        {ask->output || ask->csv_output || ask->per_triple,
+         "with --output-dir each test triple has files of its own: leave --output, --csv-output and "
+         "--output-per-triple out"},
+        {ask->files.test || ask->test_indices || ask->mode != MODE_TEST,
+         "with --output-dir the test triples are those of --test-triples, from --start-index on: "
+         "leave --test, --test-indices and --mode out"},
+    };
+    return rules_check(rules, countof(rules), err);
+}
+
+/* An option that says nothing outside a batch. */
+static const char *batch_option(const struct tracin_request *ask)
+{
+    return ask->test_triples    ? "--test-triples"
+           : ask->skip_existing ? "--skip-existing"
+           : ask->skip_tracin   ? "--skip-tracin"
+           : ask->start_index   ? "--start-index"
+           : ask->max_triples   ? "--max-triples"
+                                : NULL;
 }
 
 static int outputs_check(const struct tracin_request *ask, struct err *err)
 {
-    const char *only_batch = ask->test_triples    ? "--test-triples"
-                             : ask->skip_existing ? "--skip-existing"
-                             : ask->skip_tracin   ? "--skip-tracin"
-                             : ask->start_index   ? "--start-index"
-                             : ask->max_triples   ? "--max-triples"
-                                                  : NULL;
-    if (only_batch)
-        return fail(err, ERR_USAGE, "%s is for a batch: --output-dir DIR is needed", only_batch);
-    if (!ask->output)
-        return fail(err, ERR_USAGE, "--output is needed: the file for the results");
-    if (ask->mode != MODE_SELF && !ask->files.test)
-        return fail(err, ERR_USAGE, "--test is needed: the file of test triples");
-    if (ask->per_triple && ask->mode != MODE_TEST)
-        return fail(err, ERR_USAGE, "--output-per-triple goes with --mode test");
-    if (ask->test_indices && ask->mode != MODE_SINGLE)
-        return fail(err, ERR_USAGE, "--test-indices goes with --mode single");
+    bool is_self = ask->mode == MODE_SELF;
+    const struct rule rules[] = {
+        {!ask->output, "--output is needed: the file for the results"},
+        {!is_self && !ask->files.test, "--test is needed: the file of test triples"},
+        {ask->per_triple && ask->mode != MODE_TEST, "--output-per-triple goes with --mode test"},
+        {ask->test_indices && ask->mode != MODE_SINGLE, "--test-indices goes with --mode single"},
+        {is_self && ask->is_dry, "--dry-run is not for --mode self"},
+        {is_self && (ask->csv_output || ask->top_k || ask->filter.n_hops),
+         "--mode self scores every training triple: leave --csv-output, --top-k and --n-hops out"},
+    };
+    if (batch_option(ask))
+        return fail(err, ERR_USAGE, "%s is for a batch: --output-dir DIR is needed",
+                    batch_option(ask));
     if (ask->filter.n_hops == 0 && kge_filter_option(&ask->filter))
         return fail(err, ERR_USAGE, "%s is about the proximity filter: --n-hops N is needed",
                     kge_filter_option(&ask->filter));
-    if (ask->mode == MODE_SELF && ask->is_dry)
-        return fail(err, ERR_USAGE, "--dry-run is not for --mode self");
-    if (ask->mode == MODE_SELF && (ask->csv_output || ask->top_k || ask->filter.n_hops))
-        return fail(err, ERR_USAGE,
-                    "--mode self scores every training triple: leave --csv-output, --top-k and "
-                    "--n-hops out");
-    return 0;
+    return rules_check(rules, countof(rules), err);
 }
 
 int tracin_request_check(const struct tracin_request *ask, const struct app *app, struct err *err)
@@ -98,8 +112,7 @@ int tracin_request_check(const struct tracin_request *ask, const struct app *app
         return rc;
     no_effects_say(&ask->no_effect, app);
     if (ask->skip_filtering)
-        say(app,
-            "--skip-filtering has no effect: the filter takes less time than reading its files");
+        say(app, "--skip-filtering has no effect: the filter is applied in memory");
     return 0;
 }
 

@@ -99,25 +99,14 @@ static void tails_back(const struct conve_pass *pass, const void *slope,
     pass->be->rows(pass->be, &op);
 }
 
-/* c (m x n) = or += op(a) b, all packed. */
-static void product(const struct conve_pass *pass, bool trans_a, size_t m, size_t n, size_t k,
-                    const void *a, const void *b, bool add, void *c)
+/* Of packed arrays: dtype, leading dimensions and alpha are filled in. */
+static void product(const struct conve_pass *pass, struct num_gemm op)
 {
-    pass->be->gemm(pass->be, &(struct num_gemm){
-                                 .dtype = pass->weights->dtype,
-                                 .trans_a = trans_a,
-                                 .m = m,
-                                 .n = n,
-                                 .k = k,
-                                 .lda = trans_a ? m : k,
-                                 .ldb = n,
-                                 .ldc = n,
-                                 .alpha = 1,
-                                 .beta = add ? 1 : 0,
-                                 .a = a,
-                                 .b = b,
-                                 .c = c,
-                             });
+    op.dtype = pass->weights->dtype;
+    op.lda = op.trans_a ? op.m : op.k;
+    op.ldb = op.ldc = op.n;
+    op.alpha = 1;
+    pass->be->gemm(pass->be, &op);
 }
 
 /* Scores of all entities. */
@@ -126,12 +115,22 @@ static void all_back(const struct conve_pass *pass, const void *slope,
 {
     const struct conve_weights *weights = pass->weights;
     size_t dim = conve_dim(&weights->shape), n_entities = weights->shape.n_entities;
-    product(pass, false, pass->n, dim, n_entities, slope, weights->at[PARAM_ENTITY], false, dx);
-    product(pass, true, n_entities, dim, pass->n, slope, pass->x, true,
-            gradients->at[PARAM_ENTITY]);
-    if (gradients->at[PARAM_ENTITY_BIAS])
-        product(pass, true, n_entities, 1, pass->n, slope, pass->ones, true,
-                gradients->at[PARAM_ENTITY_BIAS]);
+    product(pass, (struct num_gemm){.m = pass->n,
+                                    .n = dim,
+                                    .k = n_entities,
+                                    .a = slope,
+                                    .b = weights->at[PARAM_ENTITY],
+                                    .c = dx});
+    struct num_gemm op = {
+        .trans_a = true, .m = n_entities, .n = dim, .k = pass->n, .beta = 1, .a = slope};
+    op.b = pass->x;
+    op.c = gradients->at[PARAM_ENTITY];
+    product(pass, op);
+    op.n = 1;
+    op.b = pass->ones;
+    op.c = gradients->at[PARAM_ENTITY_BIAS];
+    if (op.c)
+        product(pass, op);
 }
 
 static void conv_back(const struct conve_pass *pass, const void *d_maps,
@@ -161,11 +160,20 @@ static void fc_back(const struct conve_pass *pass, const void *du,
 {
     const struct conve_weights *weights = pass->weights;
     size_t dim = conve_dim(&weights->shape), n_features = conve_n_features(&weights->shape);
-    product(pass, true, dim, n_features, pass->n, du, pass->features, false,
-            gradients->at[PARAM_FC_WEIGHT]);
-    product(pass, true, dim, 1, pass->n, du, pass->ones, false, gradients->at[PARAM_FC_BIAS]);
-    product(pass, false, pass->n, n_features, dim, du, weights->at[PARAM_FC_WEIGHT], false,
-            d_features);
+    struct num_gemm op = {.trans_a = true, .m = dim, .n = n_features, .k = pass->n, .a = du};
+    op.b = pass->features;
+    op.c = gradients->at[PARAM_FC_WEIGHT];
+    product(pass, op);
+    op.n = 1;
+    op.b = pass->ones;
+    op.c = gradients->at[PARAM_FC_BIAS];
+    product(pass, op);
+    product(pass, (struct num_gemm){.m = pass->n,
+                                    .n = n_features,
+                                    .k = dim,
+                                    .a = du,
+                                    .b = weights->at[PARAM_FC_WEIGHT],
+                                    .c = d_features});
 }
 
 void conve_backward(const struct conve_pass *pass, bool is_all, const void *slope,

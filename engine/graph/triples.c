@@ -50,7 +50,7 @@ static void seen_grow(struct seen *seen, const struct triples *triples)
 {
     if (seen->n_slots > 2 * (triples->n - seen->begin))
         return;
-    seen->n_slots = seen->n_slots > 0 ? seen->n_slots * 4 : 4 * CAP_MIN;
+    seen->n_slots = seen->n_slots > 0 ? seen->n_slots * 4 : (size_t)4 * CAP_MIN;
     free(seen->slots);
     seen->slots = xcalloc(seen->n_slots, sizeof(*seen->slots));
     for (size_t i = seen->begin; i < triples->n; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * num_conv and num_conv_back in float32 by vectors of LANES, built once an instruction set: whoever includes
- * this defines LANES and CONV_KERNEL, the name of the result.
+ * num_conv and num_conv_back in float32 by vectors of LANES, built once an instruction set:
+ * whoever includes this defines LANES and CONV_KERNEL, the name of the result.
  *
- * An image is taken as one long row. Where kernel element k meets place p of the image is then p + offset[k],
- * whatever the row; the places between the end of a map's row and the end of the image's row are computed
- * with the rest and left out when rows are put together. With a 3 x 3 kernel that is a twentieth more to do,
- * and no loop is shorter than the image.
+ * An image is taken as one long row. Where kernel element k meets place p of the image is then p +
+ * offset[k], whatever the row; the places between the end of a map's row and the end of the
+ * image's row are computed with the rest and left out when rows are put together. With a 3 x 3
+ * kernel that is a twentieth more to do, and no loop is shorter than the image.
  */
 #include <stdint.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static struct places places_of(size_t height, size_t width, size_t kernel_h, siz
     return at;
 }
 
-/* Weights times scale; filters up to a multiple of FILTERS are zeros. */
+/* Weights times scale; what is behind the last is zero. */
 struct filters {
     float weight[CONV_FAST_FILTERS_MAX + FILTERS][CONV_FAST_KERNEL_MAX];
 };
@@ -77,7 +77,6 @@ struct filters {
 static void filters_scale(struct filters *filters, const float *weight, const float *scale,
                           size_t n, size_t kernel)
 {
-    memset(filters->weight[n], 0, sizeof(filters->weight[n]) * FILTERS);
     for (size_t f = 0; f < n; f++)
         for (size_t k = 0; k < kernel; k++)
             filters->weight[f][k] = weight[f * kernel + k] * (scale ? scale[f] : 1);
@@ -124,7 +123,7 @@ static void conv(const struct num_conv *op)
 {
     struct places at = places_of(op->height, op->width, op->kernel_height, op->kernel_width);
     const float *bias = op->bias, *scale = op->scale, *shift = op->shift;
-    struct filters filters;
+    struct filters filters = {0};
     filters_scale(&filters, op->weight, scale, op->n_filters, at.kernel);
     float b[CONV_FAST_FILTERS_MAX + FILTERS] = {0};
     for (size_t f = 0; f < op->n_filters; f++)
@@ -167,7 +166,10 @@ static inline float dz_spread(const struct places *at, const float *dy, const fl
     return rest + sum_of(sum);
 }
 
-/* d_weight[f][k] += sum over p of dz[f][p] x[p + offset[k]], for up to TAPS elements of the kernel. */
+/*
+ * d_weight[f][k] += sum over p of dz[f][p] x[p + offset[k]], for up to TAPS elements of the
+ * kernel.
+ */
 static inline void weight_sums(const struct places *at, const float *x, float (*dz)[SPREAD_MAX],
                                size_t k, size_t n_filters, float *d_weight)
 {

@@ -11,159 +11,6 @@ enum {
     TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t)
 };
 
-/* ---- what is needed ---- */
-
-static bool is_small(unsigned param)
-{
-    return param != PARAM_ENTITY && param != PARAM_RELATION && param != PARAM_ENTITY_BIAS &&
-           param != PARAM_FC_WEIGHT;
-}
-
-void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
-                      const struct tracin_opts *opts)
-{
-    conve_params params = opts->params ? opts->params : CONVE_PARAMS_ALL;
-    const conve_params shallow = 1u << PARAM_FC_WEIGHT | 1u << PARAM_FC_BIAS |
-                                 1u << PARAM_BN2_WEIGHT | 1u << PARAM_BN2_BIAS |
-                                 1u << PARAM_ENTITY_BIAS;
-    *plan = (struct factor_plan){
-        .shape = *shape,
-        .dtype = opts->dtype,
-        .has_fc_weight = params & 1u << PARAM_FC_WEIGHT,
-        .has_entity = params & 1u << PARAM_ENTITY,
-        .has_relation = params & 1u << PARAM_RELATION,
-        .has_bias = shape->has_entity_bias && params & 1u << PARAM_ENTITY_BIAS,
-        .is_deep = params & ~shallow,
-        .is_all = opts->loss == TRACIN_ONE_VS_ALL,
-        .label_smoothing = opts->label_smoothing,
-    };
-    for (unsigned param = 0; param < PARAM_N_TRAINED; param++) {
-        plan->small_at[param] = SIZE_MAX;
-        if (!is_small(param) || !(params & 1u << param))
-            continue;
-        plan->small_at[param] = plan->n_small;
-        plan->n_small += conve_param_dims(shape, (enum conve_param)param).n_elements;
-    }
-}
-
-/* ---- room ---- */
-
-struct room {
-    void **at;
-    size_t size; /* elements a triple; 0: not needed */
-};
-
-enum {
-    ROOMS_MAX = 12
-};
-
-static size_t factors_rooms(struct factors *f, const struct factor_plan *plan,
-                            struct room rooms[ROOMS_MAX])
-{
-    size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
-    const struct room all[] = {
-        {&f->du, dim},
-        {&f->features, conve_n_features(&plan->shape)},
-        {&f->small, plan->n_small},
-        {&f->head, plan->has_entity ? dim : 0},
-        {&f->relation, plan->has_relation ? dim : 0},
-        {&f->slope, 1},
-        {&f->tail, plan->has_entity && !plan->is_all ? dim : 0},
-        {&f->slopes, plan->is_all ? n_entities : 0},
-        {&f->x, plan->is_all ? dim : 0},
-    };
-    memcpy(rooms, all, sizeof(all));
-    return countof(all);
-}
-
-static size_t scratch_rooms(struct factor_scratch *s, const struct factor_plan *plan,
-                            struct room rooms[ROOMS_MAX])
-{
-    size_t dim = conve_dim(&plan->shape), image = conve_image_size(&plan->shape);
-    size_t filters = plan->shape.n_filters, deep = plan->is_deep;
-    const struct room all[] = {
-        {&s->image, image},
-        {&s->normed, image},
-        {&s->u, dim},
-        {&s->x, dim},
-        {&s->d, dim},
-        {&s->d_features, deep * conve_n_features(&plan->shape)},
-        {&s->d_image, deep * image},
-        {&s->sums, deep * filters * conve_kernel_size(&plan->shape)},
-        {&s->d_sum, deep * filters},
-        {&s->unused, MAX(dim, (size_t)1)},
-        {&s->scale, filters},
-        {&s->shift, filters},
-    };
-    memcpy(rooms, all, sizeof(all));
-    return countof(all);
-}
-
-static size_t rooms_bytes(const struct factor_plan *plan, const struct room *rooms, size_t n_rooms,
-                          size_t n)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < n_rooms; i++)
-        bytes += rooms[i].size * n * num_bytes(plan->dtype);
-    return bytes;
-}
-
-static void rooms_make(const struct factor_plan *plan, const struct room *rooms, size_t n_rooms,
-                       size_t n)
-{
-    for (size_t i = 0; i < n_rooms; i++)
-        *rooms[i].at = rooms[i].size ? xmalloc(rooms[i].size * n * num_bytes(plan->dtype)) : NULL;
-}
-
-size_t factors_bytes(const struct factor_plan *plan, size_t n)
-{
-    struct factors factors;
-    struct room rooms[ROOMS_MAX];
-    return rooms_bytes(plan, rooms, factors_rooms(&factors, plan, rooms), n);
-}
-
-size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n)
-{
-    struct factor_scratch scratch;
-    struct room rooms[ROOMS_MAX];
-    return rooms_bytes(plan, rooms, scratch_rooms(&scratch, plan, rooms), n);
-}
-
-void factors_init(struct factors *factors, const struct factor_plan *plan, size_t n_max)
-{
-    struct room rooms[ROOMS_MAX];
-    *factors = (struct factors){.features_row = xcalloc(n_max, sizeof(uint32_t))};
-    rooms_make(plan, rooms, factors_rooms(factors, plan, rooms), n_max);
-}
-
-void factors_release(struct factors *f)
-{
-    void *arrays[] = {f->du,    f->features, f->small,  f->head, f->relation,
-                      f->slope, f->tail,     f->slopes, f->x,    f->features_row};
-    for (size_t i = 0; i < countof(arrays); i++)
-        free(arrays[i]);
-    *f = (struct factors){0};
-}
-
-void factor_scratch_init(struct factor_scratch *scratch, const struct factor_plan *plan,
-                         size_t n_max)
-{
-    struct room rooms[ROOMS_MAX];
-    *scratch = (struct factor_scratch){0};
-    rooms_make(plan, rooms, scratch_rooms(scratch, plan, rooms), n_max);
-}
-
-void factor_scratch_release(struct factor_scratch *s)
-{
-    void *arrays[] = {s->image,   s->normed, s->u,     s->x,      s->d,     s->d_features,
-                      s->d_image, s->sums,   s->d_sum, s->unused, s->scale, s->shift};
-    for (size_t i = 0; i < countof(arrays); i++)
-        free(arrays[i]);
-    *s = (struct factor_scratch){0};
-}
-
-/* ---- computing ---- */
-
 struct job {
     const struct num_backend *be;
     const struct factor_plan *plan;
@@ -181,7 +28,10 @@ static void *rows_at(const struct job *job, void *array, size_t width)
     return array ? num_at(job->plan->dtype, array, job->first * width) : NULL;
 }
 
-/* Where gradients of a small parameter go. What nobody asked for goes to scratch, where it must go somewhere. */
+/*
+ * Where gradients of a small parameter go. What nobody asked for goes to scratch, where it must go
+ * somewhere.
+ */
 static void *small_at(const struct job *job, enum conve_param param)
 {
     size_t at = job->plan->small_at[param];
@@ -237,7 +87,10 @@ static void norm_backward(const struct job *job, enum conve_norm which, const vo
                        });
 }
 
-/* bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift = bias - mean scale. */
+/*
+ * bn1 as a factor and a summand of the convolution's output: scale = weight inv_std, shift = bias
+ * - mean scale.
+ */
 static void bn1_fold(const struct job *job)
 {
     const struct conve_weights *w = job->weights;
@@ -341,8 +194,8 @@ static void loss_of_tail(const struct job *job, struct conve_pass *pass)
 }
 
 /*
- * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation trains. The tail's slope
- * is computed by itself: as the other's less 1 it would lose its digits.
+ * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation
+ * trains. The tail's slope is computed by itself: as the other's less 1 it would lose its digits.
  */
 static void loss_of_all(const struct job *job, struct conve_pass *pass)
 {
@@ -354,7 +207,7 @@ static void loss_of_all(const struct job *job, struct conve_pass *pass)
     for (size_t i = 0; i < job->n; i++) {
         void *row = num_at(plan->dtype, slopes, i * n_entities);
         void *own = num_at(plan->dtype, row, job->triples[i].tail);
-        double kept; /* room for either type */
+        double kept = 0; /* room for either type */
         job->be->logistic(job->be,
                           &(struct num_logistic){plan->dtype, 1, label + 1 - plan->label_smoothing,
                                                  factor, own, .slope = &kept});

@@ -85,6 +85,7 @@ static int torch_open(struct tensor_parts *parts, struct err *err)
                                           .pass_through = ask->pass_through,
                                           .note = ask->note,
                                           .context = ask->context,
+                                          .is_stopped = ask->is_stopped,
                                           .n_parts = ask->n_parts,
                                           .records_max = ask->records_max};
     if (ask->bytes_max)

@@ -93,6 +93,9 @@ refused() {
         -o out.json --min-degree 2
     refused 2 "--label-smoothing goes with --loss one-vs-all" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --label-smoothing 0.1
     refused 2 "leave --csv-output and --top-k out" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.npy --top-k 3
+    refused 2 "--mode: expected test, self or single, found 'all'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --mode all
+    refused 2 "--order: expected magnitude or value, found 'size'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --order size
+    refused 2 "--dtype: expected float32 or float64" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --dtype bf16
     refused 2 "unexpected operand 'extra'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json extra
 }
 

@@ -152,6 +152,47 @@ def rows_of_tensors_beside_their_list():
     assert values(first, "o") == (11, 11) and values(last, "o") == (11,)
 
 
+def views(storage, n_tensors, n_rows):
+    """Tensors of so many rows and two columns, by turns: as they lie, transposed, with gaps, one row over and over, one
+    column over and over, a single column."""
+    ways = [(2, (2, 1)), (2, (1, n_rows)), (2, (4, 3)), (2, (0, 1)), (2, (1, 0)), (1, (3, 1))]
+    for i in range(n_tensors):
+        n_columns, stride = ways[i % len(ways)]
+        yield made.Tensor(storage, (n_rows, n_columns), i // len(ways), stride)
+
+
+@check
+def tensors_parts_rows_and_strides():
+    table = [(t, p, r) for t in (1, 2, 6, 13, 32) for p in range(2, 9) for r in (4, 12)] + [(7, 2, 25000), (7, 8, 25000)]
+    for n_tensors, n_parts, n_rows in table:
+        floats = range(4 * n_rows + 16)
+        storage = made.Storage(made.FloatStorage, struct.pack(f"<{len(floats)}f", *floats))
+        whole = {f"t{i}": t for i, t in enumerate(views(storage, n_tensors, n_rows))}
+        save(whole)
+        rows = split("-n", str(n_parts))
+        found, joined = parts(rows), again(rows)
+        for name, t in whole.items():
+            want = made.Rebuilt(t.storage, t.offset, t.shape, t.stride, False, {}).elements()
+            case = n_tensors, n_parts, n_rows, name
+            assert b"".join(part[name].elements() for part in found) == want, case
+            assert joined[name].shape == t.shape and joined[name].elements() == want, case
+
+
+def bytes_read():
+    """By this process and those that it has waited for."""
+    with open("/proc/self/io") as file:
+        return int(file.readline().split()[1])
+
+
+@check
+def a_storage_is_proven_once_for_all_parts():
+    save({"x": tensor(*range(200_000), shape=(200, 1000))})
+    before = bytes_read()
+    split("-n", "100", "--dry-run")
+    used = bytes_read() - before
+    assert used < 4 << 20, used # of 800,000; each time anew they would be 80 MB
+
+
 @check
 def a_part_has_the_storages_that_it_refers_to():
     records = [{"h": tensor(*[i] * 1000)} for i in range(6)]

@@ -285,7 +285,7 @@ static bool is_looked_at(const struct level *level, struct str key)
     size_t before = path_push(level, key);
     bool is_ruled = rule_find(level) != NULL;
     path_pop(level, before);
-    return !is_ruled && !level->is_settings && metadata_rule_of(key) == RULE_SUM;
+    return !is_ruled && !level->is_settings;
 }
 
 /* num_questions beside questions is their number. */
