@@ -152,15 +152,15 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
                          struct err *err)
 {
     enum tensor_kind kind = TENSOR_TORCH;
-    if (!ask->is_torch)
-        return join_count(path, ask->format, n_records, err);
-    int rc = ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
+    /* What fits nothing here may fit another file. */
+    struct merge_rules rules = {.is_shared = true, .n_more = 1};
+    int rc = ask->is_torch && ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
     if (rc || kind != TENSOR_TORCH)
         return rc;
-    struct merge_rules rules = {0};
-    rc = merge_rules_take(&rules, ask->rules, ask->rules_path, err);
+    rc = ask->rules ? merge_rules_take(&rules, ask->rules, ask->rules_path, err) : 0;
     if (rc == 0)
-        rc = torch_count(path, &rules, n_records, err);
+        rc = ask->is_torch ? torch_count(path, &rules, n_records, err)
+                           : join_count(path, ask->format, &rules, n_records, err);
     merge_rules_release(&rules);
     return rc;
 }

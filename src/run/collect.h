@@ -29,7 +29,7 @@ struct collect {
     bool is_counted;           /* its records are to be counted, and be `expect` */
     bool is_torch;             /* of torch.save, by its name */
     bool is_as_it_is;          /* nobody is going to read it: its name may say what it likes */
-    const struct texts *rules; /* PATH=VERB: where is_torch, of counts that are taken as they are */
+    const struct texts *rules; /* PATH=VERB: of counts that are taken as they are; NULL: none */
     const char *rules_path;    /* NULL, or of a file of more */
     enum record_format format;
     uint64_t expect;

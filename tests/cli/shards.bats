@@ -681,6 +681,16 @@ END
         --items 3 --rule a=sum -o o.txt -- ./seeds.py {shard} {output}
 }
 
+@test "a rule for a count is heard when a shard's metadata are counted" {
+    worker more_than_it_has <<'END'
+#!/bin/sh
+echo '{"num_questions": 3, "questions": [1]}' >"$1"
+END
+    map --items 6 --shards 2 -g cpu:2 -r 0 --rule num_questions=sum -o o.json -- ./more_than_it_has {output}
+    ended_with 0
+    [ "$(jq .num_questions o.json)" = 6 ]
+}
+
 @test "no output is in place where files of one name cannot go into one folder" {
     seeds
     map --items 2 --shards 2 -g cpu:2 -o outf/ --collect 'd{shard}/a.npy' --also 'd{shard}/m.json=m.json' -- ./seeds.py {shard} d{shard}

@@ -253,9 +253,10 @@ int join_check(const struct join_opts *opts, const char *const *paths, size_t n_
     return join_run(opts, paths, n_paths, output, true, stats, err);
 }
 
-int join_count(const char *path, enum record_format format, uint64_t *n_records, struct err *err)
+int join_count(const char *path, enum record_format format, const struct merge_rules *rules,
+               uint64_t *n_records, struct err *err)
 {
-    const struct join_opts opts = {.format = format, .expect = UINT64_MAX};
+    const struct join_opts opts = {.format = format, .rules = rules, .expect = UINT64_MAX};
     struct join_stats stats = {0};
     int rc = join_run(&opts, &path, 1, NULL, true, &stats, err);
     *n_records = stats.is_metadata ? stats.n_told : stats.n_records;

@@ -54,9 +54,13 @@ struct join_stats {
     uint64_t *file_records; /* n_paths; NULL, or an array of the caller's */
 };
 
-/* Records of one file; of metadata, of how many it tells, UINT64_MAX if it does not. ERR_DATA with line or element where it is malformed. */
-MUST_CHECK int join_count(const char *path, enum record_format format, uint64_t *n_records,
-                          struct err *err);
+/*
+ * Records of one file; of metadata, of how many it tells, UINT64_MAX if it does not. `rules`, or NULL: of
+ * metadata, what they are about is not compared with what it counts. ERR_DATA with line or element where
+ * it is malformed.
+ */
+MUST_CHECK int join_count(const char *path, enum record_format format,
+                          const struct merge_rules *rules, uint64_t *n_records, struct err *err);
 /*
  * Into `output`: beside it, synced, renamed; "-" is stdout, which gets its first byte when all
  * files have been looked through. On any error nothing is put in place.

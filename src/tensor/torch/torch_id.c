@@ -21,12 +21,6 @@ static bool is_id(const struct pickle_node *node)
            node->kind == PICKLE_FLOAT;
 }
 
-static int bytes_order(struct str a, struct str b)
-{
-    int order = memcmp(a.at, b.at, MIN(a.len, b.len));
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* Of one hash: by number, else by kind and bytes. */
 static int id_compare(const struct ids *ids, const struct id *a, const struct id *b)
 {
@@ -40,14 +34,14 @@ static int id_compare(const struct ids *ids, const struct id *a, const struct id
     bool is_x = key_to_digits(graft_graph(ids->graft, a->graph), left, m_room, &x);
     bool is_y = key_to_digits(graft_graph(ids->graft, b->graph), right, n_room, &y);
     if (is_x && is_y)
-        return bytes_order(x, y);
+        return str_compare(x, y);
     if (is_x != is_y)
         return is_x - is_y;
     if (is_m != is_n || left->kind != right->kind)
         return is_m != is_n ? is_m - is_n : left->kind - right->kind;
     if (left->kind == PICKLE_FLOAT)
         return (left->integer > right->integer) - (left->integer < right->integer);
-    return bytes_order(id_bytes(ids, a), id_bytes(ids, b));
+    return str_compare(id_bytes(ids, a), id_bytes(ids, b));
 }
 
 static int id_order(const void *left, const void *right, void *context)

@@ -130,9 +130,7 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
     if (a->kind == PICKLE_TEXT && b->kind == PICKLE_TEXT) {
         struct str left = pickle_bytes(graft_graph(graft, part_a), a);
         struct str right = pickle_bytes(graft_graph(graft, part_b), b);
-        *order = memcmp(left.at, right.at, MIN(left.len, right.len));
-        if (*order == 0)
-            *order = (left.len > right.len) - (left.len < right.len);
+        *order = str_compare(left, right);
         return 0;
     }
     bool is_int = a->kind == PICKLE_INT && b->kind == PICKLE_INT;

@@ -183,16 +183,18 @@ static void records_of_one_file_are_counted(void **state)
     (void)state;
     struct err err = {0};
     uint64_t n = 0;
-    assert_int_equal(
-        join_count(scratch_file("n.csv", STR("a,b\n1,\"x\ny\"\n\n2,z")), FORMAT_AUTO, &n, &err), 0);
+    assert_int_equal(join_count(scratch_file("n.csv", STR("a,b\n1,\"x\ny\"\n\n2,z")), FORMAT_AUTO,
+                                NULL, &n, &err),
+                     0);
     assert_int_equal(n, 2);
-    assert_int_equal(join_count(scratch_file("n.json", STR("[1,[2,3],{}]")), FORMAT_AUTO, &n, &err),
+    assert_int_equal(
+        join_count(scratch_file("n.json", STR("[1,[2,3],{}]")), FORMAT_AUTO, NULL, &n, &err), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(join_count(scratch_file("n.txt", STR("\n\nx")), FORMAT_AUTO, NULL, &n, &err),
                      0);
     assert_int_equal(n, 3);
-    assert_int_equal(join_count(scratch_file("n.txt", STR("\n\nx")), FORMAT_AUTO, &n, &err), 0);
-    assert_int_equal(n, 3);
-    assert_int_equal(join_count(scratch_file("m.csv", STR("a,b\n1\n")), FORMAT_AUTO, &n, &err),
-                     ERR_DATA);
+    assert_int_equal(
+        join_count(scratch_file("m.csv", STR("a,b\n1\n")), FORMAT_AUTO, NULL, &n, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "m.csv line 2"));
 }
 
