@@ -24,7 +24,10 @@ static const double bn_eps_default = 1e-5; /* torch's, which both sources leave 
 
 /* ---- the names ---- */
 
-/* What stands before the name of the entities' table, empty or up to a dot; NULL if it is another's. free() it. */
+/*
+ * What stands before the name of the entities' table, empty or up to a dot; NULL if it is
+ * another's. free() it.
+ */
 static char *prefix_new(const char *name, enum conve_naming naming)
 {
     struct str whole = str_of(name);
@@ -181,8 +184,8 @@ static int shapes_many(const struct found *found, const struct conve_shape *fits
 }
 
 /*
- * What is asked for, what the file says, what is usual of such files, in this order. PyKEEN knows one layout; plain
- * names are also what its models are converted to.
+ * What is asked for, what the file says, what is usual of such files, in this order. PyKEEN knows
+ * one layout; plain names are also what its models are converted to.
  */
 static int shape_find(const struct found *found, const struct conve_load_opts *opts,
                       struct conve_shape *shape, struct err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ours: plain names, and in __metadata__ what the sizes do not say. Others' are read too, as torch's state dicts are.
+ * Ours: plain names, and in __metadata__ what the sizes do not say. Others' are read too, as
+ * torch's state dicts are.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors of a torch file by name, wherever they are in it: in dictionaries under any key, and in pickled
- * modules, whose parameters have the names that state_dict() would give them. Nothing is run.
+ * The tensors of a torch file by name, wherever they are in it: in dictionaries under any key, and
+ * in pickled modules, whose parameters have the names that state_dict() would give them. Nothing
+ * is run.
  */
 #include <stdlib.h>
 
@@ -147,7 +148,8 @@ static void object_visit(struct walk *walk, const struct pickle_node *call, unsi
             state = pickle_item(walk->pickle, pickle_node(walk->pickle, state), 0);
         const struct pickle_node *pairs = dict_pairs(walk->pickle, state);
         if (pairs)
-            pairs_visit(walk, pairs, pickle_get(walk->pickle, state, "_parameters") != 0, depth);
+            pairs_visit(walk, pairs, pickle_get(walk->pickle, pairs, STR("_parameters")) != 0,
+                        depth);
     }
 }
 

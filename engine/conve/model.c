@@ -71,6 +71,12 @@ int conve_check_dictionaries(const struct conve *model, size_t n_entities, size_
         {"entities", model->shape.n_entities, n_entities},
         {"relations", model->shape.n_relations, n_relations},
     };
+    if (model->shape.n_entities == n_entities && model->shape.n_relations == 2 * n_relations)
+        return fail(
+            err, ERR_DATA,
+            "%s has %zu relations, twice those of the dictionary: it was trained with reciprocal "
+            "ones; give both their own numbers in dictionary and triples (PyKEEN: 2 r, 2 r + 1)",
+            model->path, model->shape.n_relations);
     for (size_t i = 0; i < countof(tables); i++)
         if (tables[i].rows != tables[i].names)
             return fail(err, ERR_DATA,

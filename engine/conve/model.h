@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A ConvE model in memory: read from safetensors (ours) or from torch's files (a state dict under any key, as
- * the plain implementation or PyKEEN names it, or a whole pickled PyKEEN model, read as data), and written as
- * safetensors with all that is needed to build it again.
+ * A ConvE model in memory: read from safetensors (ours) or from torch's files (a state dict under
+ * any key, as the plain implementation or PyKEEN names it, or a whole pickled PyKEEN model, read
+ * as data), and written as safetensors with all that is needed to build it again.
  */
 #pragma once
 
@@ -17,14 +17,18 @@ struct conve {
 };
 
 struct conve_load_opts {
-    /* What the file does not say and its sizes leave open; 0 and LAYOUT_AUTO: find out, or say what is possible. */
+    /*
+     * What the file does not say and its sizes leave open; 0 and LAYOUT_AUTO: find out, or say
+     * what is possible.
+     */
     size_t height;
     enum conve_layout layout;
 };
 
 /*
  * ERR_USAGE: it cannot be opened, or more than one shape fits and none is asked for.
- * ERR_DATA: no such model, tensors that do not fit each other, a weight that is not finite (names tensor and place).
+ * ERR_DATA: no such model, tensors that do not fit each other, a weight that is not finite (names
+ * tensor and place).
  */
 MUST_CHECK int conve_load(struct conve **out, const char *path, const struct conve_load_opts *opts,
                           struct err *err);
@@ -38,6 +42,9 @@ MUST_CHECK int conve_check_finite(const struct conve *model, struct err *err);
 
 /* Sum over what is trained. */
 uint64_t conve_n_parameters(const struct conve_shape *shape);
-/* ERR_DATA if the tables have other sizes than the dictionaries: both figures, and what they count. */
+/*
+ * ERR_DATA if the tables have other sizes than the dictionaries: both figures, and what they
+ * count.
+ */
 MUST_CHECK int conve_check_dictionaries(const struct conve *model, size_t n_entities,
                                         size_t n_relations, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters of ConvE by name: ours, which are those of the plain PyTorch implementation, and PyKEEN's.
- * What is trained comes first; a model's statistics behind it receive no gradient.
+ * The parameters of ConvE by name: ours, which are those of the plain PyTorch implementation, and
+ * PyKEEN's. What is trained comes first; a model's statistics behind it receive no gradient.
  */
 #pragma once
 
@@ -68,12 +68,15 @@ const char *conve_param_name(enum conve_param param, enum conve_naming naming);
 struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum conve_param param);
 
 /*
- * A set by names, separated by commas: a whole name of either naming ("fc.weight"), a module ("fc", "bn2"),
- * "embeddings" (both tables and the bias), "all". ERR_USAGE lists what there is.
+ * A set by names, separated by commas: a whole name of either naming ("fc.weight"), a module
+ * ("fc", "bn2"), "embeddings" (both tables and the bias), "all". ERR_USAGE lists what there is.
  */
 MUST_CHECK int conve_params_parse(const struct conve_shape *shape, struct str text,
                                   conve_params *out, struct err *err);
-/* The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if there are no so many. */
+/*
+ * The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if
+ * there are no so many.
+ */
 MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out,
                                  struct err *err);
 /* Their names, separated by ", ". */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch of triples through the model, and its gradients back: dense, of every parameter, as training wants them.
- * In training batch norm uses the batch's own statistics, and dropout draws from the seed alone.
+ * A batch of triples through the model, and its gradients back: dense, of every parameter, as
+ * training wants them. In training batch norm uses the batch's own statistics, and dropout draws
+ * from the seed alone.
  */
 #pragma once
 
@@ -56,12 +57,16 @@ void conve_gradients_init(struct conve_gradients *gradients, const struct conve_
 void conve_gradients_release(struct conve_gradients *gradients);
 
 /*
- * From d loss / d score as conve_scores() gives scores. Rows of the tables are added to, all else is set.
+ * From d loss / d score as conve_scores() gives scores. Rows of the tables are added to, all else
+ * is set.
  */
 void conve_backward(const struct conve_pass *pass, bool is_all, const void *slope,
                     struct conve_gradients *gradients);
 
-/* The images of heads and relations of triples, n x image; and from gradients of such to rows of dim numbers. */
+/*
+ * The images of heads and relations of triples, n x image; and from gradients of such to rows of
+ * dim numbers.
+ */
 void conve_image_gather(const struct num_backend *be, const struct conve_weights *weights,
                         const struct triple *triples, size_t n, void *image);
 enum conve_half {

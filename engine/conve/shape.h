@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sizes of a ConvE model, and what follows from them. Source: Dettmers, Minervini, Stenetorp, Riedel,
- * "Convolutional 2D Knowledge Graph Embeddings", AAAI 2018, arXiv 1707.01476.
+ * The sizes of a ConvE model, and what follows from them. Source: Dettmers, Minervini, Stenetorp,
+ * Riedel, "Convolutional 2D Knowledge Graph Embeddings", AAAI 2018, arXiv 1707.01476.
  *
- * An embedding of dim = height x width numbers is an image, row-major. The images of head and relation
- * are put side by side (LAYOUT_WIDTH: height x 2 width) or one below the other (LAYOUT_HEIGHT:
- * 2 height x width, as in the paper and in PyKEEN); then
+ * An embedding of dim = height x width numbers is an image, row-major. The images of head and
+ * relation are put side by side (LAYOUT_WIDTH: height x 2 width) or one below the other
+ * (LAYOUT_HEIGHT: 2 height x width, as in the paper and in PyKEEN); then
  *
  *   bn0, conv (n_filters, kernel_height x kernel_width, stride 1, no padding), bn1, ReLU,
  *   fc (n_features -> dim), bn2, ReLU = x;  score(t) = x . E[t] (+ b[t])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file holds, whichever kind it is: named tensors with their places, and the few numbers beside them that say
- * how a model is built.
+ * What a file holds, whichever kind it is: named tensors with their places, and the few numbers
+ * beside them that say how a model is built.
  */
 #pragma once
 

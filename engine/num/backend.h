@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the engine computes with: a table of operations, one descriptor an operation, a table a backend.
- * `ref` is plain loops in float32 and float64, always built, and what the others are compared with. `blas`
- * takes the products from OpenBLAS and the convolution from vector code of its own.
+ * What the engine computes with: a table of operations, one descriptor an operation, a table a
+ * backend. `ref` is plain loops in float32 and float64, always built, and what the others are
+ * compared with. `blas` takes the products from OpenBLAS and the convolution from vector code of
+ * its own.
  *
- * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no input unless it
- * says so. An operation runs on the caller's thread alone and is a function of its descriptor, so that
- * whoever cuts work into pieces of fixed size gets the same bits for any number of threads. NaN and infinities
- * go through as IEEE 754 has it. Bounds: tests/unit/engine/test_backend.c.
+ * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no
+ * input unless it says so. An operation runs on the caller's thread alone and is a function of its
+ * descriptor, so that whoever cuts work into pieces of fixed size gets the same bits for any
+ * number of threads. NaN and infinities go through as IEEE 754 has it. Bounds:
+ * tests/unit/engine/test_backend.c.
  */
 #pragma once
 
@@ -49,10 +51,12 @@ struct num_gemm {
 };
 
 /*
- * Copies rows about: pieces of a row may lie apart (`pitch`), rows are taken or put by index. For each i < n,
- * p < pieces, j < len:
- *   to[to_row(i) to_stride + p to_pitch + j]  =  factor[i] from[from_row(i) from_stride + p from_pitch + j]
- * row(i) is ids[i ids_stride], or i without ids. With `add` it is added; rows met twice are added in order.
+ * Copies rows about: pieces of a row may lie apart (`pitch`), rows are taken or put by index. For
+ * each i < n, p < pieces, j < len:
+ *   to[to_row(i) to_stride + p to_pitch + j]
+ *       =  factor[i] from[from_row(i) from_stride + p from_pitch + j]
+ * row(i) is ids[i ids_stride], or i without ids. With `add` it is added; rows met twice are added
+ * in order.
  */
 struct num_rows {
     enum num_dtype dtype;
@@ -88,8 +92,10 @@ struct num_multiply {
     void *y;
 };
 
-/* Of softplus((1 - 2 label) score) in its general form for labels in [0, 1]:
- * loss = softplus(score) - label score, slope = sigmoid(score) - label. Exact for large |score| too. */
+/*
+ * Binary cross entropy of a score's sigmoid, for labels in [0, 1]: loss = softplus(score) - label
+ * score, slope = sigmoid(score) - label, exact for large |score| too.
+ */
 struct num_logistic {
     enum num_dtype dtype;
     size_t n;
@@ -112,11 +118,13 @@ struct num_conv {
 };
 
 /*
- * Its gradients, where z is what scale multiplies, less the scale:
+ * What its gradients are made of, dz being that of act's argument:
  *   dz = dy where y > 0 (all of it where y is NULL)
- *   d_weight[f,k] = sum over places of dz[f] x,  d_sum[f] = sum of dz[f],  dx = sum over f of scale[f] weight[f] dz[f]
- * Both sums are of one sample and lie `stride` apart, or of all samples with stride 0. dx may be NULL. Sample i's y is
- * row y_rows[i], or i where that is NULL.
+ *   d_weight[f,k] = sum over places of dz[f] x,  d_sum[f] = sum of dz[f],
+ *   dx = sum over f of scale[f] weight[f] dz[f]
+ * weight's gradient is scale d_weight, bias's scale d_sum. Both sums are of one sample and lie
+ * `stride` apart, or of all samples with stride 0. dx may be NULL. Sample i's y is row y_rows[i],
+ * or i where that is NULL.
  */
 struct num_conv_back {
     enum num_dtype dtype;
@@ -127,7 +135,10 @@ struct num_conv_back {
     size_t d_weight_stride, d_sum_stride;
 };
 
-/* Batch norm: y = act((x - mean) inv_std weight + bias) by channel; x, y: n x channels x places; y may be x. */
+/*
+ * Batch norm: y = act((x - mean) inv_std weight + bias) by channel; x, y: n x channels x places; y
+ * may be x.
+ */
 struct num_norm {
     enum num_dtype dtype;
     size_t n, channels, places;
@@ -147,8 +158,8 @@ struct num_norm_stats {
 
 /*
  * dz = dy where y > 0 (all where y is NULL); xh = (x - mean) inv_std;
- * d_bias = sum of dz, d_weight = sum of dz xh, of one sample and stride apart, or of all samples with stride 0;
- * dx = weight inv_std dz, or with is_batch (mean and inv_std are x's own, stride 0)
+ * d_bias = sum of dz, d_weight = sum of dz xh, of one sample and stride apart, or of all samples
+ * with stride 0; dx = weight inv_std dz, or with is_batch (mean and inv_std are x's own, stride 0)
  * weight inv_std (dz - mean of dz - xh mean of dz xh). dx may be dy, or NULL.
  */
 struct num_norm_back {
@@ -161,11 +172,13 @@ struct num_norm_back {
 };
 
 /*
- * What conv_back's sums say of a convolution with batch norm (running statistics) behind it, of each sample and filter:
- *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,  d_weight[k] = norm_weight inv_std d_weight_sum[k],
+ * What conv_back's sums say of a convolution with batch norm (running statistics) behind it, of
+ * each sample and filter:
+ *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,
+ *   d_weight[k] = norm_weight inv_std d_weight_sum[k],
  *   d_norm_weight = inv_std (sum over k of weight[k] d_weight_sum[k] + (bias - mean) d_sum)
- * The output of the convolution is linear in its weights, so the norm's weight needs no look at it. Results may be
- * NULL, and lie `stride` apart; the sums are packed.
+ * The output of the convolution is linear in its weights, so the norm's weight needs no look at
+ * it. Results may be NULL, and lie `stride` apart; the sums are packed.
  */
 struct num_conv_norm {
     enum num_dtype dtype;
@@ -175,7 +188,10 @@ struct num_conv_norm {
     size_t stride;
 };
 
-/* y[i,j] += alpha a[i,j] where row_ids[i ids_stride] = col_ids[j ids_stride]; a and y are packed m x n. */
+/*
+ * y[i,j] += alpha a[i,j] where row_ids[i ids_stride] = col_ids[j ids_stride]; a and y are packed m
+ * x n.
+ */
 struct num_add_where {
     enum num_dtype dtype;
     size_t m, n;
@@ -209,8 +225,8 @@ struct num_backend {
 #define NUM_BACKENDS(X) X(blas) X(ref)
 
 /*
- * By name; NULL: the fastest that works here. ERR_USAGE: no such backend; ERR_UNAVAILABLE: its library is not here.
- * Not while other threads read the environment.
+ * By name; NULL: the fastest that works here. ERR_USAGE: no such backend; ERR_UNAVAILABLE: its
+ * library is not here. Not while other threads read the environment.
  */
 MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
 void num_close(struct num_backend *be);

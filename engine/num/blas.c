@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products by OpenBLAS, found when the program runs: without it there is ref. It is loaded here and not by
- * the linker, because it picks its kernels while it is loaded, by a list of the processors that it knew when it
- * was made, and for newer ones takes those of 2004: version 0.3.21 calls a Xeon of 2023 a "Prescott" and
- * reaches 20 GFLOP/s of 110. So it is told what the processor has (OPENBLAS_CORETYPE), unless the user did.
- * It also gets one thread: callers cut the work themselves.
+ * Products by OpenBLAS, found when the program runs: without it there is ref. It is loaded here
+ * and not by the linker, because it picks its kernels while it is loaded, by a list of the
+ * processors that it knew when it was made, and for newer ones takes those of 2004: version 0.3.21
+ * calls a Xeon of 2023 a "Prescott" and reaches 20 GFLOP/s of 110. So it is told what the
+ * processor has (OPENBLAS_CORETYPE), unless the user did. It also gets one thread: callers cut the
+ * work themselves.
  */
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * num_conv and num_conv_back in float32 by vectors of LANES, built once an instruction set: whoever includes
- * this defines LANES and CONV_KERNEL, the name of the result.
+ * num_conv and num_conv_back in float32 by vectors of LANES, built once an instruction set:
+ * whoever includes this defines LANES and CONV_KERNEL, the name of the result.
  *
- * An image is taken as one long row. Where kernel element k meets place p of the image is then p + offset[k],
- * whatever the row; the places between the end of a map's row and the end of the image's row are computed
- * with the rest and left out when rows are put together. With a 3 x 3 kernel that is a twentieth more to do,
- * and no loop is shorter than the image.
+ * An image is taken as one long row. Where kernel element k meets place p of the image is then p +
+ * offset[k], whatever the row; the places between the end of a map's row and the end of the
+ * image's row are computed with the rest and left out when rows are put together. With a 3 x 3
+ * kernel that is a twentieth more to do, and no loop is shorter than the image.
  */
 #include <stdint.h>
 #include <string.h>
@@ -166,7 +166,10 @@ static inline float dz_spread(const struct places *at, const float *dy, const fl
     return rest + sum_of(sum);
 }
 
-/* d_weight[f][k] += sum over p of dz[f][p] x[p + offset[k]], for up to TAPS elements of the kernel. */
+/*
+ * d_weight[f][k] += sum over p of dz[f][p] x[p + offset[k]], for up to TAPS elements of the
+ * kernel.
+ */
 static inline void weight_sums(const struct places *at, const float *x, float (*dz)[SPREAD_MAX],
                                size_t k, size_t n_filters, float *d_weight)
 {

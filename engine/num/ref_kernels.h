@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of backend.h as plain loops over REAL; names end as KERNEL() has it. Sums over many terms are
- * kept in double, so that the float32 form is a good one too.
+ * The operations of backend.h as plain loops over REAL; names end as KERNEL() has it. Sums over
+ * many terms are kept in double, so that the float32 form is a good one too.
  */
 
 static void KERNEL(gemm)(const struct num_gemm *op)
@@ -79,7 +79,10 @@ static void KERNEL(logistic)(const struct num_logistic *op)
     for (size_t i = 0; i < op->n; i++) {
         double s = (double)score[i], e = exp(-fabs(s));
         double sigmoid = s < 0 ? e / (1 + e) : 1 / (1 + e);
-        /* sigmoid - 1 as -sigmoid(-s): the slope of a triple that the model is sure of is not lost in 1 - 1. */
+        /*
+         * sigmoid - 1 as -sigmoid(-s): the slope of a triple that the model is sure of is not lost
+         * in 1 - 1.
+         */
         double other = s < 0 ? 1 / (1 + e) : e / (1 + e);
         if (op->loss)
             ((REAL *)op->loss)[i] = (REAL)(op->factor * (fmax(s, 0) + log1p(e) - op->label * s));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The factorised influences against what they stand for: the gradient of every single parameter, by the model's own
- * backward pass and plain loops in float64, multiplied out. Nothing of factor.c or product.c is used for that.
+ * The factorised influences against what they stand for: the gradient of every single parameter,
+ * by the model's own backward pass and plain loops in float64, multiplied out. Nothing of factor.c
+ * or product.c is used for that.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,10 @@ enum {
     PROBES = 1000 /* to find a training triple that shares a row with a test triple */
 };
 
-/* Gradients are nearly orthogonal at times. Below this share of their lengths' product, that is what counts. */
+/*
+ * Gradients are nearly orthogonal at times. Below this share of their lengths' product, that is
+ * what counts.
+ */
 static const double near_zero = 1e-2;
 
 struct explicit
@@ -98,7 +102,9 @@ static bool share_a_row(struct triple a, struct triple b)
     return a.head == b.head || a.tail == b.tail || a.head == b.tail || a.tail == b.head;
 }
 
-/* Every other pair shares an entity, where one is soon found: among strangers most terms are zero. */
+/*
+ * Every other pair shares an entity, where one is soon found: among strangers most terms are zero.
+ */
 static void pairs_draw(struct checked *checked, size_t n_pairs, uint64_t seed, size_t n_train,
                        size_t n_tests)
 {
@@ -125,7 +131,10 @@ static int found_take(void *context, size_t test, double self_influence,
     return 0;
 }
 
-/* Each pair as a test triple with a filter that leaves one training triple: what users run is what is checked. */
+/*
+ * Each pair as a test triple with a filter that leaves one training triple: what users run is what
+ * is checked.
+ */
 static int found_compute(struct checked *checked, size_t n_pairs,
                          const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                          const struct tracin_opts *opts, size_t n_train, struct err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that take pieces of work in their order, and hand what came of them over in that order: results, and the
- * piece that fails first, are the same for any number of threads.
+ * Threads that take pieces of work in their order, and hand what came of them over in that order:
+ * results, and the piece that fails first, are the same for any number of threads.
  */
 #pragma once
 

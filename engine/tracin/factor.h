@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gradient of one triple's loss, taken apart. With a the features, u = fc's output, x what tails are
- * compared with, c = d loss / d score, and the gradients g_h and g_r that reach the rows of head and relation:
+ * The gradient of one triple's loss, taken apart. With a the features, u = fc's output, x what
+ * tails are compared with, c = d loss / d score, and the gradients g_h and g_r that reach the rows
+ * of head and relation:
  *
  *   fc.weight    du a^T: its inner product with another is (du . du') (a . a')
  *   small        bn2, fc.bias, bn1, conv1, bn0, as they are: a thousand numbers
- *   tables       g_h at row h, g_r at row r, and at row t: c x, c of an entity's bias. They meet where rows are
- *                the same: [h=h'] g_h g_h' + [t=t'] g_t g_t' + [h=t'] g_h g_t' + [t=h'] g_t g_h' + [r=r'] g_r g_r'
- *   one vs all   all rows get s_j x, s being the slopes of all scores: (s . s') (x . x'), and what meets g_h
+ *   tables       g_h at row h, g_r at row r, and at row t: c x, c of an entity's bias. They meet
+ *                where rows are the same: [h=h'] g_h g_h' + [t=t'] g_t g_t' + [h=t'] g_h g_t' +
+ *                [t=h'] g_t g_h' + [r=r'] g_r g_r'
+ *   one vs all   all rows get s_j x, s being the slopes of all scores: (s . s') (x . x'), and what
+ *                meets g_h
  *
  * Nothing is as large as the tables, but s where all entities are scored.
  */
@@ -31,8 +34,8 @@ void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
                       const struct tracin_opts *opts);
 
 /*
- * Of up to n_max triples, rows of n; NULL what the plan does not need. Up to x a triple is its head and relation, so
- * features may be shared.
+ * Of up to n_max triples, rows of n; NULL what the plan does not need. Up to x a triple is its
+ * head and relation, so features may be shared.
  */
 struct factors {
     const struct triple *triples;
@@ -58,7 +61,10 @@ void factor_scratch_init(struct factor_scratch *scratch, const struct factor_pla
                          size_t n_max);
 void factor_scratch_release(struct factor_scratch *scratch);
 
-/* Rows [at, at + n) of factors, none shared: n_features is the caller's n. Triples stay the caller's. */
+/*
+ * Rows [at, at + n) of factors, none shared: n_features is the caller's n. Triples stay the
+ * caller's.
+ */
 void factors_compute(const struct num_backend *be, const struct factor_plan *plan,
                      const struct conve_weights *weights, struct factor_scratch *scratch,
                      struct factors *factors, size_t at, size_t n);

@@ -11,8 +11,7 @@
 #include "base/parse.h"
 
 enum {
-    TILE =
-        256, /* training triples; products of it run at nine tenths of what OpenBLAS reaches at all */
+    TILE = 256, /* training triples; its products reach nine tenths of OpenBLAS's best */
     TESTS_AT_ONCE_MAX = 4096,
     MEMORY_MIB_MAX = 768,
     MEMORY_MIB_MIN = 64
@@ -75,6 +74,8 @@ int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts, s
                         budget >> 20, (costs.test + costs.thread + (1 << 20) - 1) >> 20);
     }
     uint64_t fit = (budget - tests * costs.test) / costs.thread;
+    size_t n_tiles = (MAX(tests, n_train) + tile - 1) / tile;
+    fit = MIN(fit, MAX(n_tiles, (size_t)1));
     *cut = (struct cut){.tests_at_once = tests,
                         .train_tile = tile,
                         .n_threads = (unsigned)MIN((uint64_t)wanted, fit)};

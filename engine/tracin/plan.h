@@ -13,8 +13,8 @@ struct cut {
 };
 
 /*
- * The tile does not depend on the number of threads, so that results do not. n_tests 0: self-influences.
- * ERR_USAGE if not even one thread with a tile of one fits.
+ * The tile does not depend on the number of threads, so that results do not. n_tests 0:
+ * self-influences. ERR_USAGE if not even one thread with a tile of one fits.
  */
 MUST_CHECK int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts,
                           size_t n_checkpoints, size_t n_tests, size_t n_train, struct cut *cut,

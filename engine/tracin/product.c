@@ -55,7 +55,9 @@ static void add_product(const struct pairs *p)
                            });
 }
 
-/* (a . a') (du . du'), where training triples that share a row of features share its product too. */
+/*
+ * (a . a') (du . du'), where training triples that share a row of features share its product too.
+ */
 static void fc_weight(const struct pairs *p)
 {
     const struct factors *train = p->train;

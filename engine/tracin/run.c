@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests x training triples. As many tests as fit stay in memory, and the training triples go by in tiles: a thread
- * computes a tile's factors and its products with all tests, and tiles are handed over in order.
+ * Tests x training triples. As many tests as fit stay in memory, and the training triples go by in
+ * tiles: a thread computes a tile's factors and its products with all tests, and tiles are handed
+ * over in order.
  */
 #include <math.h>
 #include <stdint.h>
@@ -35,8 +36,9 @@ struct run {
     const struct triple *train;
     size_t n_train;
     /*
-     * The training triples that any test of the block wants, those of one head and relation next to each other: they
-     * share half of the work. NULL: all as they come, for sinks that take rows.
+     * The training triples that any test of the block wants, those of one head and relation next
+     * to each other: they share half of the work. NULL: all as they come, for sinks that take
+     * rows.
      */
     const uint32_t *used;
     size_t n_used;
@@ -173,28 +175,20 @@ static int by_head_and_relation(const void *a, const void *b, void *train)
     return by_index(a, b);
 }
 
-/* Ascending, each once; NULL if a test wants all. */
-static uint32_t *union_new(const struct run *run, size_t *n_used)
+/* By training triple; NULL if a test wants all. free() it. */
+static bool *wanted_new(const struct run *run)
 {
-    size_t n = 0;
-    for (size_t test = 0; test < run->n_tests; test++) {
-        if (!run->tests[run->first_test + test].train_indices)
-            return NULL;
-        n += n_wanted(run, test);
-    }
-    uint32_t *used = xmalloc(n * sizeof(*used));
-    n = 0;
+    bool *is_wanted = xcalloc(run->n_train, sizeof(*is_wanted));
     for (size_t test = 0; test < run->n_tests; test++) {
         const struct tracin_test *of = &run->tests[run->first_test + test];
-        memcpy(used + n, of->train_indices, of->n_train_indices * sizeof(*used));
-        n += of->n_train_indices;
+        if (!of->train_indices) {
+            free(is_wanted);
+            return NULL;
+        }
+        for (size_t i = 0; i < of->n_train_indices; i++)
+            is_wanted[of->train_indices[i]] = true;
     }
-    qsort(used, n, sizeof(*used), by_index);
-    *n_used = 0;
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || used[i] != used[i - 1])
-            used[(*n_used)++] = used[i];
-    return used;
+    return is_wanted;
 }
 
 /* free() it. */
@@ -203,12 +197,13 @@ static uint32_t *used_new(const struct run *run, size_t *n_used)
     *n_used = run->n_train;
     if (run->sink->row)
         return NULL;
-    uint32_t *used = union_new(run, n_used);
-    if (!used) {
-        used = xmalloc(run->n_train * sizeof(*used));
-        for (size_t i = 0; i < run->n_train; i++)
-            used[i] = (uint32_t)i;
-    }
+    bool *is_wanted = wanted_new(run);
+    uint32_t *used = xmalloc(run->n_train * sizeof(*used));
+    *n_used = 0;
+    for (size_t i = 0; i < run->n_train; i++)
+        if (!is_wanted || is_wanted[i])
+            used[(*n_used)++] = (uint32_t)i;
+    free(is_wanted);
     qsort_r(used, *n_used, sizeof(*used), by_head_and_relation, (void *)(uintptr_t)run->train);
     return used;
 }
@@ -240,9 +235,8 @@ static int tops_hand_over(struct run *run, struct err *err)
 static int block_run(struct run *run, struct err *err)
 {
     size_t tile = run->cut.train_tile;
-    for (size_t test = 0; test < run->n_tests; test++) {
+    for (size_t test = 0; test < run->n_tests; test++)
         run->test_triples[test] = run->tests[run->first_test + test].triple;
-    }
     for (size_t c = 0; c < run->n_checkpoints; c++) {
         run->test_factors[c].triples = run->test_triples;
         run->test_factors[c].n = run->test_factors[c].n_features = run->n_tests;

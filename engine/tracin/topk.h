@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The k best influences of those that came by: a heap with the worst on top. Which they are, and their order, does
- * not depend on the order in which they came: equals go by training index.
+ * The k best influences of those that came by: a heap with the worst on top. Which they are, and
+ * their order, does not depend on the order in which they came: equals go by training index.
  */
 #pragma once
 

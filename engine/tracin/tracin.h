@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much a training triple moved the model's loss on a test triple. Source: Pruthi, Liu, Sundararajan, Kale,
- * "Estimating Training Data Influence by Tracing Gradient Descent", NeurIPS 2020, arXiv 2002.08484 (TracInCP):
+ * How much a training triple moved the model's loss on a test triple. Source: Pruthi, Liu,
+ * Sundararajan, Kale, "Estimating Training Data Influence by Tracing Gradient Descent", NeurIPS
+ * 2020, arXiv 2002.08484 (TracInCP):
  *
  *   influence(z, z') = sum over checkpoints i of  learning_rate_i * (grad L_i(z) . grad L_i(z'))
  *
- * over the parameters that are asked for. No gradient is ever formed: that of fc.weight is a product of two
- * vectors and those of the tables touch three rows, so the inner product falls apart into a few small ones
- * (factor.h), which are matrix products over tiles of training triples. The training side is streamed, the
- * test side stays; memory does not depend on the number of training triples.
+ * over the parameters that are asked for. No gradient is ever formed: that of fc.weight is a
+ * product of two vectors and those of the tables touch three rows, so the inner product falls
+ * apart into a few small ones (factor.h), which are matrix products over tiles of training
+ * triples. The training side is streamed, the test side stays: beside the triples, memory grows by
+ * four bytes with each.
  *
  * The results are the same bits for any number of threads.
  */
@@ -19,8 +21,8 @@
 #include "num/backend.h"
 
 enum tracin_loss {
-    TRACIN_POSITIVE, /* softplus(-score): the triple is true, nothing else enters */
-    TRACIN_ONE_VS_ALL /* mean over all entities of the binary cross entropy, the tail alone positive */
+    TRACIN_POSITIVE,  /* softplus(-score): the triple is true, nothing else enters */
+    TRACIN_ONE_VS_ALL /* binary cross entropy, mean over all entities, the tail alone positive */
 };
 
 enum tracin_order {
@@ -57,15 +59,22 @@ struct tracin_influence {
     double value;
 };
 
-/* Any may be NULL. What is not 0 ends the run, and is what it returns. Calls come one at a time, on any thread. */
+/*
+ * Any may be NULL. What is not 0 ends the run, and is what it returns. Calls come one at a time,
+ * on any thread.
+ */
 struct tracin_sink {
     void *context;
-    /* Once a test triple, in their order: its top_k (fewer only where its train_indices are fewer), best first,
-     * equals by train_index. self_influence is the test triple's own. */
+    /*
+     * Once a test triple, in their order: its top_k (fewer only where its train_indices are fewer),
+     * best first, equals by train_index. self_influence is the test triple's own.
+     */
     int (*top)(void *context, size_t test, double self_influence, const struct tracin_influence *at,
                size_t n, struct err *err);
-    /* Influences of training triples [train_begin, train_begin + n) on a test triple; NaN where they do not count.
-     * A test's pieces come in order of train_begin. */
+    /*
+     * Influences of training triples [train_begin, train_begin + n) on a test triple; NaN where
+     * they do not count. A test's pieces come in order of train_begin.
+     */
     int (*row)(void *context, size_t test, size_t train_begin, const double *values, size_t n,
                struct err *err);
     /* Now and then. */
@@ -84,9 +93,9 @@ MUST_CHECK int tracin_plan(const struct tracin_checkpoint *checkpoints, size_t n
                            struct tracin_plan *plan, struct err *err);
 
 /*
- * ERR_USAGE: nothing to do (no checkpoint, no test, no training triple, a test whose train_indices are empty),
- * top_k above n_train, a parameter that the model lacks. ERR_DATA: a triple outside the model's tables,
- * checkpoints of different shapes, a result that is not finite.
+ * ERR_USAGE: nothing to do (no checkpoint, no test, no training triple, a test whose train_indices
+ * are empty), top_k above n_train, a parameter that the model lacks. ERR_DATA: a triple outside
+ * the model's tables, checkpoints of different shapes, a result that is not finite.
  */
 MUST_CHECK int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                           const struct tracin_opts *opts, const struct triple *train,

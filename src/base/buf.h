@@ -28,6 +28,9 @@ static inline bool str_equal(struct str a, struct str b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* Less, equal or greater by their bytes; what another begins with comes before it. */
+int str_compare(struct str a, struct str b);
+
 static inline bool str_starts_with(struct str s, struct str prefix)
 {
     return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.at, prefix.at, prefix.len) == 0);

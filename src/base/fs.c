@@ -166,6 +166,13 @@ int parent_sync(int fd, const char *path, struct err *err)
     return wrap(err, rc, "%s", folder);
 }
 
+int spool_open(int *fd, struct err *err)
+{
+    const char *named = getenv("TMPDIR"), *folder = named && *named ? named : "/tmp";
+    *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return *fd < 0 ? fail_errno(err, "make a spool in %s", folder) : 0;
+}
+
 int fsync_parent(const char *path, struct err *err)
 {
     cleanup_fd int fd = -1;

@@ -31,6 +31,8 @@ MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, st
 /* Every byte or an error; retries short writes and EINTR. */
 MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
+/* A file of no name in TMPDIR, or in /tmp: it is gone when it is closed. */
+MUST_CHECK int spool_open(int *fd, struct err *err);
 /* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
 MUST_CHECK int fsync_parent(const char *path, struct err *err);
 /* The same in two steps: what can fail for want of a descriptor comes before the rename. */

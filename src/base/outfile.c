@@ -99,6 +99,12 @@ int outfile_open(struct outfile *file, const char *path, bool overwrite, struct 
     return beside_open(file, err);
 }
 
+int outfile_open_nameless(struct outfile *file, struct err *err)
+{
+    *file = (struct outfile){.fd = -1, .name = "a spool"};
+    return spool_open(&file->fd, err);
+}
+
 /* The disk works while the merge goes on; the sync at the end then waits for little. */
 static void writeback_begin(struct outfile *file, uint64_t bytes_min)
 {

@@ -31,6 +31,8 @@ bool output_is_direct(const char *path);
 /* ERR_USAGE if something is there and may not be overwritten. */
 MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite,
                             struct err *err);
+/* One that never gets a name, to see how large it would be. */
+MUST_CHECK int outfile_open_nameless(struct outfile *file, struct err *err);
 /* Write what is pending if there is much of it. Add to file->pending, then call this. */
 MUST_CHECK int outfile_pump(struct outfile *file, struct err *err);
 /* These bytes, behind what is pending, without another copy. */

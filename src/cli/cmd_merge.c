@@ -216,21 +216,29 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
     };
 }
 
-/* What records are asked for means nothing to tensors, and the other way round. */
-static int wishes_check(const struct merge_request *ask, bool are_tensors, struct err *err)
+/* What is asked of records means nothing to tensors, and the other way round; of tensors, those of
+ * torch alone have records and objects. */
+static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, struct err *err)
 {
-    bool is_about_records = ask->is_union || ask->is_checked || ask->score.true_field.at;
-    bool is_about_tensors =
+    bool is_about_lines = ask->is_union || ask->is_checked || ask->score.true_field.at;
+    bool is_about_torch =
         ask->pass_through || ask->is_renumbered || ask->is_plain || ask->is_compact || ask->reflink;
-    if (are_tensors && is_about_records)
+    bool is_about_records = ask->id_field || ask->expect != UINT64_MAX;
+    if (kind == TENSOR_NONE)
+        return !is_about_torch
+                   ? 0
+                   : fail(err, ERR_USAGE,
+                          "--renumber, --plain, --compact, --pass-through and --reflink are about "
+                          "files of tensors, and these are none");
+    if (is_about_lines)
         return fail(err, ERR_USAGE,
                     "--union, --check and --score are about records; files of tensors are merged "
                     "by --rule");
-    if (!are_tensors && is_about_tensors)
-        return fail(
-            err, ERR_USAGE,
-            "--renumber, --plain, --compact, --pass-through and --reflink are about files of "
-            "tensors, and these are none");
+    if (kind != TENSOR_TORCH && (is_about_torch || is_about_records))
+        return fail(err, ERR_USAGE,
+                    "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
+                    "are about files of torch, and these are %s",
+                    tensor_kind_name(kind));
     return 0;
 }
 
@@ -291,7 +299,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     const struct tensors_request tensors = tensors_wanted(ask);
     int rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)
-        rc = wishes_check(ask, kind != TENSOR_NONE, err);
+        rc = wishes_check(ask, kind, err);
     if (rc == 0)
         rc = formats_check(ask, kind, err);
     if (rc || kind != TENSOR_NONE)

@@ -11,6 +11,7 @@
 struct tensors_job {
     struct app *app;
     const struct tensors_request *ask;
+    enum tensor_kind kind;
     const char *const *paths;
     size_t n_files;
     struct merge_rules rules;
@@ -22,9 +23,8 @@ static void note_say(void *context, const char *text)
     say(context, "merge: %s", text);
 }
 
-static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
+static int torch_files_merge(struct tensors_job *job, struct err *err)
 {
-    (void)kind;
     struct torch_merge_stats stats = {0};
     const struct torch_merge_opts opts = {
         .rules = &job->rules,
@@ -44,27 +44,21 @@ static int torch_files_merge(struct tensors_job *job, enum tensor_kind kind, str
     return rc;
 }
 
-static int arrays_merge(struct tensors_job *job, enum tensor_kind kind, struct err *err)
+static int arrays_merge(struct tensors_job *job, struct err *err)
 {
     const struct tensors_request *ask = job->ask;
     const struct array_merge_opts opts = {
         .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
-    if (ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered || ask->is_plain ||
-        ask->is_compact || ask->reflink || ask->pass_through)
-        return fail(err, ERR_USAGE,
-                    "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
-                    "are about files of torch, and these are %s",
-                    tensor_kind_name(kind));
-    if (kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
+    if (job->kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
         int rc = merge_rule_add(&job->rules, STR(".=first"), err); /* it has nothing to fit to */
         if (rc)
             return rc;
     }
-    return array_merge(&opts, kind, job->paths, job->n_files, ask->out_path, &job->n_bytes, err);
+    return array_merge(&opts, job->kind, job->paths, job->n_files, ask->out_path, &job->n_bytes,
+                       err);
 }
 
-static int (*const merges[N_TENSOR_KINDS])(struct tensors_job *job, enum tensor_kind kind,
-                                           struct err *err) = {
+static int (*const merges[N_TENSOR_KINDS])(struct tensors_job *job, struct err *err) = {
     [TENSOR_TORCH] = torch_files_merge,
     [TENSOR_SAFETENSORS] = arrays_merge,
     [TENSOR_NPY] = arrays_merge,
@@ -111,30 +105,18 @@ int tensors_output_check(enum tensor_kind kind, const char *path, struct err *er
     return 0;
 }
 
-/* The others have neither records nor objects. */
-static int wishes_check(const struct tensors_request *ask, enum tensor_kind kind, struct err *err)
-{
-    bool is_about_objects = ask->id_path || ask->expect != UINT64_MAX || ask->is_renumbered ||
-                            ask->is_plain || ask->is_compact || ask->reflink;
-    return kind == TENSOR_TORCH || !is_about_objects
-               ? 0
-               : fail(err, ERR_USAGE,
-                      "--id, --expect, --renumber, --plain and --compact are about files of "
-                      "torch.save, and these are %s",
-                      tensor_kind_name(kind));
-}
-
 int tensors_merge(struct app *app, const struct tensors_request *ask, enum tensor_kind kind,
                   char **paths, size_t n_files, struct err *err)
 {
-    struct tensors_job job = {
-        .app = app, .ask = ask, .paths = (const char *const *)paths, .n_files = n_files};
+    struct tensors_job job = {.app = app,
+                              .ask = ask,
+                              .kind = kind,
+                              .paths = (const char *const *)paths,
+                              .n_files = n_files};
     char size[16];
-    int rc = wishes_check(ask, kind, err);
+    int rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
     if (rc == 0)
-        rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
-    if (rc == 0)
-        rc = merges[kind](&job, kind, err);
+        rc = merges[kind](&job, err);
     merge_rules_release(&job.rules);
     if (rc)
         return rc;

@@ -85,6 +85,7 @@ static int torch_open(struct tensor_parts *parts, struct err *err)
                                           .pass_through = ask->pass_through,
                                           .note = ask->note,
                                           .context = ask->context,
+                                          .is_stopped = ask->is_stopped,
                                           .n_parts = ask->n_parts,
                                           .records_max = ask->records_max};
     if (ask->bytes_max)
@@ -114,9 +115,7 @@ static int torch_fill(struct tensor_parts *parts, size_t part, struct outfile *f
                       struct err *err)
 {
     struct outfile nowhere = OUTFILE_INIT;
-    const char *folder = getenv("TMPDIR");
-    cleanup_free char *path = path_join(folder ? folder : "/tmp", "muster-split.pt");
-    int rc = file ? 0 : outfile_open(&nowhere, path, true, err);
+    int rc = file ? 0 : outfile_open_nameless(&nowhere, err);
     struct outfile *out = file ? file : &nowhere;
     if (rc == 0 && parts->opts.is_stopped && parts->opts.is_stopped())
         rc = fail(err, ERR_STOPPED, "stopped");
@@ -195,13 +194,13 @@ static char *whole_name_new(const char *path)
 }
 
 /* "model.part_" and ".safetensors" become "model-" and "-of-{parts}.safetensors". */
-static void names_of_shards(struct cut_names *names)
+static void names_of_shards(struct cut_names *names, uint64_t digits_min)
 {
     size_t stem = strlen(names->before) - strlen(part_end);
     char *before = xasprintf("%.*s-", (int)stem, names->before);
     char *after = xasprintf("-of-{parts}%s", names->after);
     cut_names_release(names);
-    *names = (struct cut_names){before, after, true, SHARD_DIGITS};
+    *names = (struct cut_names){before, after, true, MAX(digits_min, (uint64_t)SHARD_DIGITS)};
 }
 
 /* In the parts' folder, called by the input. */
@@ -225,7 +224,7 @@ int tensor_parts_names(struct tensor_parts *parts, const char *output, uint64_t 
         return rc;
     bool are_shards = has_index(parts) && !names->has_parts;
     if (are_shards)
-        names_of_shards(names);
+        names_of_shards(names, digits_min);
     *n_paths = parts->n_parts + has_index(parts);
     *paths = xcalloc(*n_paths, sizeof(**paths));
     for (size_t i = 0; i < parts->n_parts; i++)

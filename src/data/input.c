@@ -56,11 +56,8 @@ static int plain_reopen(struct input *input, struct err *err)
  */
 static int spool_create(struct input *input, const char *folder, struct err *err)
 {
-    if (!folder) {
-        const char *tmp = getenv("TMPDIR");
-        input->text_fd = open(tmp ? tmp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        return input->text_fd < 0 ? fail_errno(err, "make a spool in %s", tmp ? tmp : "/tmp") : 0;
-    }
+    if (!folder)
+        return spool_open(&input->text_fd, err);
     int rc = mkdir_parents(folder, 0777, err);
     if (rc)
         return rc;
@@ -92,8 +89,8 @@ static int spool_reuse(struct input *input, bool *is_reused, struct err *err)
     return 0;
 }
 
-static int spool_open(struct input *input, const struct source_opts *opts, size_t path_index,
-                      struct err *err)
+static int spool_begin(struct input *input, const struct source_opts *opts, size_t path_index,
+                       struct err *err)
 {
     bool is_reused = false;
     if (opts->spool_dir) {
@@ -147,7 +144,7 @@ int input_open(struct input *input, const struct source_opts *opts, size_t path_
         if (rc)
             return rc;
     }
-    return input->raw_fd >= 0 ? spool_open(input, opts, path_index, err) : 0;
+    return input->raw_fd >= 0 ? spool_begin(input, opts, path_index, err) : 0;
 }
 
 static void raw_close(struct input *input)

@@ -3,6 +3,10 @@
 
 #include <fnmatch.h>
 
+enum {
+    NAME_BYTES_MAX = 200 /* no count is called by a longer one */
+};
+
 static const char *const counts[] = {
     "num_questions",
     "num_samples",
@@ -43,11 +47,6 @@ const char *const record_count_names[] = {
     "num_questions", "num_samples", "num_items", "num_records", "num_examples", "num_results", NULL,
 };
 
-const char *counted_name(const char *record_count_name)
-{
-    return record_count_name + strlen("num_");
-}
-
 /* Settings such as max_samples are no counts. */
 static const char *const settings[] = {"max_*", "min_*"};
 
@@ -64,13 +63,18 @@ bool is_count_name(const char *name)
     return fits_one(name, counts, countof(counts)) && !fits_one(name, settings, countof(settings));
 }
 
-struct str counted_by(struct str count_name)
+struct str counted_by(struct str name)
 {
     static const char *const prefixes[] = {"num_", "n_"};
-    for (size_t i = 0; i < countof(prefixes); i++) {
+    char text[NAME_BYTES_MAX + 1];
+    for (size_t i = 0; i < countof(prefixes) && name.len < sizeof(text); i++) {
         size_t len = strlen(prefixes[i]);
-        if (str_starts_with(count_name, str_of(prefixes[i])))
-            return (struct str){count_name.at + len, count_name.len - len};
+        if (!str_starts_with(name, str_of(prefixes[i])))
+            continue;
+        memcpy(text, name.at, name.len);
+        text[name.len] = '\0';
+        return is_count_name(text) ? (struct str){name.at + len, name.len - len}
+                                   : (struct str){NULL, 0};
     }
     return (struct str){NULL, 0};
 }

@@ -8,8 +8,9 @@
 
 /* Is it a number of things, which of several parts is their sum? */
 bool is_count_name(const char *name);
-/* "questions" of "num_questions" and "n_questions"; at NULL: it is not called so. */
-struct str counted_by(struct str count_name);
+/* "questions" of "num_questions", "samples" of "n_samples": what such a count is the number of; at NULL: it is
+ * the name of no count, or of one that does not say of what. */
+struct str counted_by(struct str name);
 /* Does it hold what was asked for, such as args and config? Nothing in there is a count. */
 bool is_settings_name(struct str name);
 /* "run7" of "run7_gpu_0" and of "run7_merged": without what tells one share from another. */
@@ -20,5 +21,3 @@ void merged_name_add(struct str stem, struct buf *out);
 /* What says how many records there are, the likeliest first: num_questions and its like. NULL behind
  * the last. */
 extern const char *const record_count_names[];
-/* "questions" of "num_questions": what is counted, where it stands beside. */
-const char *counted_name(const char *record_count_name);

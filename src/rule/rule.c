@@ -77,7 +77,7 @@ int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err)
     return 0;
 }
 
-int merge_rules_read(struct merge_rules *rules, const char *path, struct err *err)
+static int rules_read(struct merge_rules *rules, const char *path, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
     int rc = file_read(path, RULES_BYTES_MAX, &text, err);
@@ -99,7 +99,7 @@ int merge_rules_take(struct merge_rules *rules, const struct texts *typed, const
     int rc = 0;
     for (size_t i = 0; i < typed->len && rc == 0; i++)
         rc = merge_rule_add(rules, str_of(typed->at[i]), err);
-    return rc || !path ? rc : merge_rules_read(rules, path, err);
+    return rc || !path ? rc : rules_read(rules, path, err);
 }
 
 void merge_rules_release(struct merge_rules *rules)
@@ -138,7 +138,7 @@ const char *merge_rule_added_name(const struct merge_rule *rule, const char *pat
 
 int merge_rules_check(const struct merge_rules *rules, struct err *err)
 {
-    for (size_t i = 0; i < rules->len; i++)
+    for (size_t i = 0; rules->n_more == 0 && i < rules->len; i++)
         if (!rules->at[i].was_used)
             return fail(err, ERR_USAGE,
                         "the rule for '%s' fits nothing in the files (of those of tensors muster "

@@ -45,19 +45,20 @@ struct merge_rule {
 struct merge_rules {
     struct merge_rule *at;
     size_t len;
+    bool is_shared; /* several merges take them, one after the other */
+    size_t n_more;  /* of those are still to come: a rule that fits nothing yet may fit there */
 };
 
 /* ERR_USAGE with the verbs there are. */
 MUST_CHECK int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err);
-/* A rule a line; # and blank lines are skipped. */
-MUST_CHECK int merge_rules_read(struct merge_rules *rules, const char *path, struct err *err);
-/* Those that were typed, then those of a file, if there is one. */
+/* Those that were typed, then those of a file, if there is one: a rule a line; # and blank lines are
+ * skipped. */
 MUST_CHECK int merge_rules_take(struct merge_rules *rules, const struct texts *typed,
                                 const char *path, struct err *err);
 void merge_rules_release(struct merge_rules *rules);
 /* NULL if none is about this path. */
 struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path);
-/* ERR_USAGE for a rule that was not used. */
+/* ERR_USAGE for a rule that was not used, by the last merge that takes them. */
 MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);
 /* The last key of a rule's path, if it is about a key added to the dictionary at `path`; else NULL. */

@@ -155,7 +155,14 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
     if (!ask->is_torch)
         return join_count(path, ask->format, n_records, err);
     int rc = ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
-    return rc || kind != TENSOR_TORCH ? rc : torch_count(path, n_records, err);
+    if (rc || kind != TENSOR_TORCH)
+        return rc;
+    struct merge_rules rules = {0};
+    rc = merge_rules_take(&rules, ask->rules, ask->rules_path, err);
+    if (rc == 0)
+        rc = torch_count(path, &rules, n_records, err);
+    merge_rules_release(&rules);
+    return rc;
 }
 
 static int records_check(const struct collect *ask, struct collected *out, struct err *err)

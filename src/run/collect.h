@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/texts.h"
 #include "data/source.h"
 
 /* A file as it was at one moment: when it is written to, or another takes its name, this changes. */
@@ -25,9 +26,11 @@ struct collect {
     const char *option;  /* "--collect", for messages */
     const char *pattern; /* of glob(); NULL: the file is `path` */
     const char *path;
-    bool is_counted;  /* its records are to be counted, and be `expect` */
-    bool is_torch;    /* of torch.save, by its name */
-    bool is_as_it_is; /* nobody is going to read it: its name may say what it likes */
+    bool is_counted;           /* its records are to be counted, and be `expect` */
+    bool is_torch;             /* of torch.save, by its name */
+    bool is_as_it_is;          /* nobody is going to read it: its name may say what it likes */
+    const struct texts *rules; /* PATH=VERB: where is_torch, of counts that are taken as they are */
+    const char *rules_path;    /* NULL, or of a file of more */
     enum record_format format;
     uint64_t expect;
 };

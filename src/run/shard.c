@@ -132,6 +132,8 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
                                            .is_counted = kind->is_counted,
                                            .is_torch = kind->tensors == TENSOR_TORCH,
                                            .is_as_it_is = shard_output_is_folder(kind->out_path),
+                                           .rules = &s->request->rules,
+                                           .rules_path = s->request->rules_path,
                                            .format = kind->format,
                                            .expect = shard_share(shards, shard->shard).count};
         if (!kind->glob)

@@ -98,12 +98,13 @@ static int paths_gather(struct session *s, size_t kind, struct shard_paths *out,
 /* One kind's files on their way to become one, and those kinds that are put in place before it. */
 struct joining {
     struct session *s;
+    struct merge_rules *rules; /* of all kinds: what one uses need not fit another */
     size_t kind;
     bool takes_next; /* the kinds behind it too */
+    bool is_dry;     /* looked through, and nothing written */
 };
 
-static int kind_join(struct session *s, size_t kind, bool takes_next, struct merge_stats *stats,
-                     struct err *err);
+static int kind_join(const struct joining *joining, struct merge_stats *stats, struct err *err);
 
 static void join_note(void *context, const char *text)
 {
@@ -121,10 +122,12 @@ static int join_placing(void *context, int fd, struct err *err)
 {
     const struct joining *joining = context;
     struct session *s = joining->s;
+    struct joining next = *joining;
     struct merge_stats stats = {0};
     int rc = 0;
-    if (joining->takes_next && joining->kind + 1 < s->shards->n_kinds)
-        rc = kind_join(s, joining->kind + 1, true, &stats, err);
+    next.kind++;
+    if (joining->takes_next && next.kind < s->shards->n_kinds)
+        rc = kind_join(&next, &stats, err);
     return rc || !s->log ? rc : placed_note(s->run_dir, joining->kind, fd, err);
 }
 
@@ -136,7 +139,7 @@ static bool may_replace(const struct joining *joining)
     return s->request->overwrite || (s->log && placed_is(s->run_dir, joining->kind, out_path));
 }
 
-static int records_join(struct joining *joining, const struct shard_paths *paths,
+static int records_join(const struct joining *joining, const struct shard_paths *paths,
                         struct merge_stats *stats, struct err *err)
 {
     struct session *s = joining->s;
@@ -144,77 +147,75 @@ static int records_join(struct joining *joining, const struct shard_paths *paths
     bool is_first = joining->kind == 0;
     struct join_opts opts = {.format = kind->format,
                              .out_format = kind->out_format,
+                             .rules = joining->rules,
                              .id_field = is_first ? s->request->id_field : NULL,
                              .is_union = s->shards->is_union,
                              .expect = paths->n_records,
                              .force = may_replace(joining),
-                             .note = join_note,
+                             .note = joining->is_dry ? NULL : join_note,
                              .placing = join_placing,
-                             .context = joining};
+                             .context = (void *)(uintptr_t)joining};
     struct join_stats joined = {0};
-    int rc = join_files(&opts, paths->at, paths->len, kind->out_path, &joined, err);
+    int rc = (joining->is_dry ? join_check : join_files)(&opts, paths->at, paths->len,
+                                                         kind->out_path, &joined, err);
     stats->n_results = joined.is_metadata ? joined.n_told : joined.n_records;
     stats->bytes_out = joined.n_bytes;
     return rc;
 }
 
-static int torch_join(struct joining *joining, const struct shard_paths *paths,
-                      const struct merge_rules *rules, uint64_t *n_bytes, struct err *err)
+static int torch_join(const struct joining *joining, const struct shard_paths *paths,
+                      uint64_t *n_bytes, struct err *err)
 {
     struct session *s = joining->s;
     struct torch_merge_stats merged = {0};
     bool is_first = joining->kind == 0;
-    const struct torch_merge_opts opts = {.rules = rules,
+    const struct torch_merge_opts opts = {.rules = joining->rules,
                                           .force = may_replace(joining),
+                                          .dry_run = joining->is_dry,
                                           .pass_through = s->request->pass_through,
                                           .id_path = is_first ? s->request->id_field : NULL,
                                           .is_renumbered = is_first && s->request->is_renumbered,
                                           .is_plain = s->request->is_plain,
                                           .is_compact = s->request->is_compact,
-                                          .note = join_note,
+                                          .note = joining->is_dry ? NULL : join_note,
                                           .placing = join_placing,
-                                          .context = joining};
+                                          .context = (void *)(uintptr_t)joining};
     int rc = torch_merge(&opts, paths->at, paths->len, s->shards->kinds[joining->kind].out_path,
                          &merged, err);
     *n_bytes = merged.n_bytes;
     return rc;
 }
 
-static int arrays_join(struct joining *joining, const struct shard_paths *paths,
-                       const struct merge_rules *rules, uint64_t *n_bytes, struct err *err)
+static int arrays_join(const struct joining *joining, const struct shard_paths *paths,
+                       uint64_t *n_bytes, struct err *err)
 {
     const struct shard_kind *kind = &joining->s->shards->kinds[joining->kind];
-    const struct array_merge_opts opts = {
-        .rules = rules, .force = may_replace(joining), .placing = join_placing, .context = joining};
+    const struct array_merge_opts opts = {.rules = joining->rules,
+                                          .force = may_replace(joining),
+                                          .dry_run = joining->is_dry,
+                                          .placing = join_placing,
+                                          .context = (void *)(uintptr_t)joining};
     return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
 }
 
-static int tensors_join(struct joining *joining, const struct shard_paths *paths,
+static int tensors_join(const struct joining *joining, const struct shard_paths *paths,
                         struct merge_stats *stats, struct err *err)
 {
-    const struct map_request *r = joining->s->request;
     bool is_torch = joining->s->shards->kinds[joining->kind].tensors == TENSOR_TORCH;
-    struct merge_rules rules = {0};
-    int rc = merge_rules_take(&rules, &r->rules, r->rules_path, err);
-    if (rc == 0)
-        rc = is_torch ? torch_join(joining, paths, &rules, &stats->bytes_out, err)
-                      : arrays_join(joining, paths, &rules, &stats->bytes_out, err);
-    merge_rules_release(&rules);
     stats->n_results = paths->n_records;
-    return rc;
+    return (is_torch ? torch_join : arrays_join)(joining, paths, &stats->bytes_out, err);
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
-static int kind_join(struct session *s, size_t kind, bool takes_next, struct merge_stats *stats,
-                     struct err *err)
+static int kind_join(const struct joining *joining, struct merge_stats *stats, struct err *err)
 {
-    struct joining joining = {s, kind, takes_next};
     struct shard_paths paths = {0};
-    int rc = paths_gather(s, kind, &paths, err);
+    bool are_tensors = joining->s->shards->kinds[joining->kind].tensors != TENSOR_NONE;
+    int rc = paths_gather(joining->s, joining->kind, &paths, err);
+    if (joining->rules->n_more > 0)
+        joining->rules->n_more--;
     if (rc == 0)
-        rc = s->shards->kinds[kind].tensors != TENSOR_NONE
-                 ? tensors_join(&joining, &paths, stats, err)
-                 : records_join(&joining, &paths, stats, err);
+        rc = (are_tensors ? tensors_join : records_join)(joining, &paths, stats, err);
     free(paths.at);
     return rc;
 }
@@ -281,9 +282,7 @@ static int files_put(struct session *s, const struct shard_paths *paths, struct 
                      struct err *err)
 {
     cleanup_free char *note = path_join(s->run_dir, "folder.begun");
-    int rc = names_differ(paths, err);
-    if (rc == 0)
-        rc = mkdir_parents(s->request->out_path, 0777, err);
+    int rc = mkdir_parents(s->request->out_path, 0777, err);
     if (rc == 0) /* from now on, what is in the folder is ours to replace */
         rc = file_replace(note, STR(""), err);
     for (size_t i = 0; rc == 0 && i < paths->len; i++)
@@ -298,27 +297,59 @@ bool shard_folder_is_begun(const char *run_dir)
     return path_exists(note);
 }
 
-static int folder_join(struct session *s, struct merge_stats *stats, struct err *err)
+/*
+ * What cannot be taken back, a folder's files or what a pipe has got, comes last. So it is looked
+ * through before any other output is put in place.
+ */
+static int folder_join(struct joining *joining, struct merge_stats *stats, struct err *err)
 {
+    struct joining others = *joining;
+    struct merge_stats of_others = {0};
     struct shard_paths paths = {0};
-    int rc = paths_gather(s, 0, &paths, err);
+    others.kind = 1;
+    int rc = paths_gather(joining->s, 0, &paths, err);
     if (rc == 0)
-        rc = files_put(s, &paths, stats, err);
+        rc = names_differ(&paths, err);
+    if (rc == 0 && joining->s->shards->n_kinds > 1)
+        rc = kind_join(&others, &of_others, err);
+    if (rc == 0)
+        rc = files_put(joining->s, &paths, stats, err);
     free(paths.at);
     return rc;
 }
 
-/* What cannot be taken back, a folder's files or what a pipe has got, comes last. */
-static int kinds_join(struct session *s, struct merge_stats *stats, struct err *err)
+static int pipe_join(struct joining *joining, struct merge_stats *stats, struct err *err)
+{
+    struct joining others = *joining, look = *joining;
+    struct merge_stats of_others = {0};
+    others.kind = 1;
+    look.is_dry = true;
+    joining->takes_next = false;
+    int rc = 0;
+    if (joining->s->shards->n_kinds > 1) {
+        rc = kind_join(&look, &of_others, err);
+        if (rc == 0)
+            rc = kind_join(&others, &of_others, err);
+    }
+    return rc ? rc : kind_join(joining, stats, err);
+}
+
+static int kinds_join(struct session *s, bool takes_next, struct merge_stats *stats,
+                      struct err *err)
 {
     const char *out_path = s->request->out_path;
     bool to_folder = shard_output_is_folder(out_path);
-    bool is_single = to_folder || output_is_direct(out_path);
-    struct merge_stats others = {0};
-    int rc = is_single && s->shards->n_kinds > 1 ? kind_join(s, 1, true, &others, err) : 0;
-    if (rc)
-        return rc;
-    return to_folder ? folder_join(s, stats, err) : kind_join(s, 0, !is_single, stats, err);
+    struct merge_rules rules = {.is_shared = true, .n_more = s->shards->n_kinds - to_folder};
+    struct joining joining = {.s = s, .rules = &rules, .takes_next = takes_next};
+    int rc = merge_rules_take(&rules, &s->request->rules, s->request->rules_path, err);
+    if (rc == 0 && takes_next && to_folder)
+        rc = folder_join(&joining, stats, err);
+    else if (rc == 0 && takes_next && output_is_direct(out_path))
+        rc = pipe_join(&joining, stats, err);
+    else if (rc == 0)
+        rc = kind_join(&joining, stats, err);
+    merge_rules_release(&rules);
+    return rc;
 }
 
 static uint64_t results_count(const struct shards *shards)
@@ -334,7 +365,7 @@ int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
     uint64_t n_results = results_count(s->shards);
     int rc = shards_prove(s, err);
     if (rc == 0 && n_results > 0)
-        rc = kinds_join(s, stats, err);
+        rc = kinds_join(s, true, stats, err);
     stats->n_asides = s->shards->n_shards - n_results;
     return rc;
 }
@@ -376,7 +407,7 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
     if (rc == 0 && *are_there)
         n_results = results_count(s.shards);
     if (n_results > 0)
-        rc = kind_join(&s, 0, false, stats, err);
+        rc = kinds_join(&s, false, stats, err);
     if (*are_there)
         stats->n_asides = s.shards->n_shards - n_results;
     shards_free(s.shards);

@@ -140,6 +140,15 @@ const char *shard_tensors_option(const struct map_request *r)
                               : NULL;
 }
 
+/* Files of one JSON object each take rules too. */
+static bool makes_json(const struct map_request *r)
+{
+    bool is_made = r->out_path && out_format_of_path(r->out_path) == OUT_JSON;
+    for (size_t i = 0; i < r->also.len; i++)
+        is_made = is_made || out_format_of_path(shard_also_path(r, i)) == OUT_JSON;
+    return is_made;
+}
+
 /* Options that mean something to one sort of files only. */
 static int wishes_check(const struct map_request *r, struct err *err)
 {
@@ -155,9 +164,9 @@ static int wishes_check(const struct map_request *r, struct err *err)
     if (first != TENSOR_NONE && first != TENSOR_TORCH && r->id_field)
         return fail(err, ERR_USAGE, "--id is about records and files of torch.save; %s is %s",
                     r->out_path, tensor_kind_name(first));
-    if (option && !(kinds_made(r) & wanted))
+    if (option && !(kinds_made(r) & wanted) && !(is_rule && makes_json(r)))
         return fail(err, ERR_USAGE, "%s is about files of tensors%s, and no output is one", option,
-                    is_rule ? "" : " (.pt)");
+                    is_rule ? ", and of one JSON object each (.json)" : " (.pt)");
     if (r->is_renumbered && !r->id_field)
         return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
     return 0;

@@ -69,15 +69,8 @@ static void end(const struct inspection *in)
 static int global_order(const void *a, const void *b)
 {
     const struct pickle_global *left = a, *right = b;
-    struct str pairs[2][2] = {{left->module, right->module}, {left->name, right->name}};
-    for (size_t i = 0; i < 2; i++) {
-        int order = memcmp(pairs[i][0].at, pairs[i][1].at, MIN(pairs[i][0].len, pairs[i][1].len));
-        if (order == 0)
-            order = (pairs[i][0].len > pairs[i][1].len) - (pairs[i][0].len < pairs[i][1].len);
-        if (order != 0)
-            return order;
-    }
-    return 0;
+    int order = str_compare(left->module, right->module);
+    return order ? order : str_compare(left->name, right->name);
 }
 
 static bool is_loaded_by_default(const struct pickle_global *global)
@@ -233,8 +226,7 @@ static int npy_show(const struct inspection *in, struct str head, struct err *er
     struct npy npy;
     uint64_t len = npy_head_bytes(head);
     if (len == 0 || len > in->file_bytes || len > NPY_HEADER_BYTES_MAX)
-        return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
-                    in->path);
+        return npy_head_fail(in->path, err);
     buf_reserve(&text, len);
     int rc = pread_exact(in->fd, text.at, len, 0, in->path, err);
     text.len = rc ? 0 : len;

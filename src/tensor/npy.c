@@ -234,6 +234,12 @@ static bool descr_bytes(struct str descr, uint64_t *bytes)
     return fields_bytes(&rest, 0, bytes) && rest.len == 0;
 }
 
+int npy_head_fail(const char *name, struct err *err)
+{
+    return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
+                name);
+}
+
 int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
               struct err *err)
 {
@@ -242,8 +248,7 @@ int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_
     *npy = (struct npy){.data_at = npy_head_bytes(head)};
     npy->version = npy->data_at ? (uint8_t)head.at[MAGIC_BYTES] : 0;
     if (npy->data_at == 0 || npy->data_at > file_bytes || npy->data_at > head.len)
-        return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
-                    name);
+        return npy_head_fail(name, err);
     if (!dictionary_parse((struct str){head.at + begin, (size_t)npy->data_at - begin}, npy))
         return fail(err, ERR_DATA, "%s: the head of the array is not one that numpy writes", name);
     if (str_ends_with(npy->descr, STR("O")) ||

@@ -29,6 +29,8 @@ struct npy {
 bool npy_is_one(struct str head);
 /* How many bytes at the beginning npy_parse() needs; 0 if this is no head, of which it wants NPY_VERSION_BYTES. */
 uint64_t npy_head_bytes(struct str head);
+/* ERR_DATA: npy_head_bytes() are none, or not there. */
+int npy_head_fail(const char *name, struct err *err);
 /* `head` is the file's beginning, npy_head_bytes() of it; ERR_DATA naming `name` and the reason. */
 MUST_CHECK int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
                          struct err *err);

@@ -147,9 +147,7 @@ static int place_order(const void *a, const void *b)
 
 static int name_order(const void *a, const void *b)
 {
-    const struct str *left = a, *right = b;
-    int order = memcmp(left->at, right->at, MIN(left->len, right->len));
-    return order ? order : (left->len > right->len) - (left->len < right->len);
+    return str_compare(*(const struct str *)a, *(const struct str *)b);
 }
 
 static int names_check(const struct safetensors *file, const char *path, struct err *err)

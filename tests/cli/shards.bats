@@ -646,6 +646,63 @@ END
     [ "$(tail -c 56 all.npy | od -An -td8 -v | tr -s ' \n' ' ')" = " 0 1 2 3 4 5 6 " ]
 }
 
+# seeds SHARD FOLDER: an array, and metadata with a seed of its own.
+seeds() {
+    pyworker seeds.py <<'END'
+import os, struct, sys
+k, folder = int(sys.argv[1]), sys.argv[2]
+os.makedirs(folder, exist_ok=True)
+head = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}"
+head += b" " * (-(len(head) + 11) % 64) + b"\n"
+with open(folder + "/a.npy", "wb") as out:
+    out.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + struct.pack("<q", k))
+with open(folder + "/m.json", "w") as out:
+    out.write('{"num_items": 1, "seed": %d}' % (k + 7))
+END
+}
+
+@test "rules are about all outputs together, metadata among them" {
+    seeds
+    local run='--items 3 --shards 3 -g cpu:2 -f --collect d{shard}/a.npy'
+    # shellcheck disable=SC2086
+    map $run --rule seed=first -o all.npy --also 'd{shard}/m.json=m.json' -- ./seeds.py {shard} d{shard}
+    ended_with 0
+    [ "$(tail -c 24 all.npy | od -An -td8 -v | tr -s ' \n' ' ')" = " 0 1 2 " ]
+    [ "$(jq -c '[.seed, .num_items]' m.json)" = "[7,3]" ]
+    # shellcheck disable=SC2086
+    map $run --rule seed=first --rule no=sum -o all.npy --also 'd{shard}/m.json=n.json' -- ./seeds.py {shard} d{shard}
+    says "the rule for 'no' fits nothing"
+    [ ! -e n.json ]
+    map --items 3 --shards 3 -g cpu:2 --rule seed=max --collect 'e{shard}/m.json' -o o.json -- ./seeds.py {shard} e{shard}
+    ended_with 0
+    [ "$(jq -c .seed o.json)" = 9 ]
+    rm -r muster-runs
+    refused "--rule is about files of tensors, and of one JSON object each (.json), and no output is one" \
+        --items 3 --rule a=sum -o o.txt -- ./seeds.py {shard} {output}
+}
+
+@test "no output is in place where files of one name cannot go into one folder" {
+    seeds
+    map --items 2 --shards 2 -g cpu:2 -o outf/ --collect 'd{shard}/a.npy' --also 'd{shard}/m.json=m.json' -- ./seeds.py {shard} d{shard}
+    ended_with 1
+    says "have the same name, and cannot both be put into one folder"
+    [ ! -e m.json ]
+}
+
+@test "no output is in place where a pipe's cannot be made" {
+    seeds
+    run --separate-stderr "$MUSTER" map -r 0 --items 2 --shards 2 -g cpu:2 -o - --collect 'd{shard}/m.json' --format-out json \
+        --rule seed=same --also 'd{shard}/a.npy=a.npy' -- ./seeds.py {shard} d{shard}
+    [ "$status" -ne 0 ]
+    [ -z "$output" ]
+    [ "$(grep -c "'seed' differs" <<<"$stderr")" -gt 0 ]
+    [ ! -e a.npy ]
+    run --separate-stderr "$MUSTER" map -r 0 --items 2 --shards 2 -g cpu:2 -o - --collect 'd{shard}/m.json' --format-out json \
+        --rule seed=max --also 'd{shard}/a.npy=a.npy' -- ./seeds.py {shard} d{shard}
+    [ "$(jq -c .seed <<<"$output")" = 8 ]
+    [ -s a.npy ]
+}
+
 refused() {
     local words=$1
     shift

@@ -18,7 +18,7 @@ MUSTER, LIBFAULT = map(os.path.abspath, sys.argv[1:3])
 N_PARTS = int(sys.argv[3]) if len(sys.argv) > 3 else 3
 STEP = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 FULL = {"write", "pwrite"}
-KINDS = ["write", "sync", "rename", "create", "open", "mkdir", "unlink", "stat", "read"]
+KINDS = ["write", "sync", "rename", "create", "open", "mkdir", "stat", "read"]
 SCENE = sys.argv[5] if len(sys.argv) > 5 else "csv"
 TEXT = "a,b\n" + "".join(f'{i},"x\n{i}"\n' for i in range(500))
 FAULTS_MAX = 2000
@@ -36,6 +36,7 @@ def npz(path, rows, method):
 
 class Csv:
     """Rows of a file, in parts."""
+    kinds = KINDS
     command, n_files, whole = ["split", "-q", "-n", str(N_PARTS), "-o", "parts/", "in.csv"], N_PARTS, TEXT
 
     def make(self, folder):
@@ -52,6 +53,7 @@ class Csv:
 
 class Npz:
     """Rows of an array that is packed, in parts that are not."""
+    kinds = KINDS
     command, n_files = ["split", "-q", "-n", str(N_PARTS), "-o", "parts/", "in.npz"], N_PARTS
     whole = b"".join(struct.pack("<50q", *[row] * 50) for row in range(500))
 
@@ -67,7 +69,8 @@ class Npz:
 
 
 class Merge(Npz):
-    """The same array of two files, one of them packed, in one."""
+    """The same array of two files, one of them packed, in one, in a folder that is there."""
+    kinds = [kind for kind in KINDS if kind != "mkdir"]
     command, n_files = ["merge", "-q", "a.npz", "b.npz", "-o", "parts/all.npz"], 1
 
     def make(self, folder):
@@ -122,8 +125,8 @@ class Try:
 
 def main():
     bad = n_tries = 0
-    print(f"1..{len(KINDS)}")
-    for point, kind in enumerate(KINDS, 1):
+    print(f"1..{len(scene.kinds)}")
+    for point, kind in enumerate(scene.kinds, 1):
         flaws = []
         for number in range(1, FAULTS_MAX, STEP):
             one = Try(kind, number)
@@ -133,6 +136,8 @@ def main():
             flaw = one.flaw()
             if flaw:
                 flaws.append(f"# {kind} {number}: {flaw}: {one.done.stderr.strip()}")
+        if number == 1:  # and a kind that is never called proves nothing
+            flaws.append("# no call failed")
         bad += bool(flaws)
         print(f"{'not ok' if flaws else 'ok'} {point} - {kind}: {number - 1} calls", *flaws, sep="\n", flush=True)
     print(f"# {n_tries} faults")

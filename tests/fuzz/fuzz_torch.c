@@ -14,58 +14,14 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "fuzz.h"
-#include "tensor/crc.h"
 #include "tensor/inspect.h"
 #include "tensor/torch/torch.h"
 #include "tensor/torch/torch_merge.h"
-#include "tensor/zip/zip_write.h"
-
-enum {
-    STORED_MAX_BYTES = 1 << 16
-};
+#include "torch_file.h"
 
 static const char *const rules[] = {
     NULL,     ".=first", ".=same", ".=union", ".=concat",  ".=collect", ".=cat0", ".=sum-by-key",
     "*=same", "*=cat0",  "*=sum",  "*=max",   "*=collect", "*=union",   "*=drop", "+n=count"};
-
-static void entry_add(struct zip_writer *zip, const char *record, struct str content,
-                      struct buf *out)
-{
-    cleanup_free char *name = xasprintf("f/%s", record);
-    struct zip_new_entry entry = {
-        .name = str_of(name), .bytes = content.len, .crc = crc_of(0, content)};
-    size_t begin = out->len;
-    zip_header_add(zip, &entry, out);
-    zip_entry_done(zip, &entry, out->len - begin);
-    buf_add_str(out, content);
-}
-
-/* Storages as large as the pickle wants them, if it is one and wants not much. */
-static void file_make(struct str text, struct buf *out)
-{
-    struct zip_writer zip = {0};
-    struct pickle pickle;
-    struct err err = {0};
-    uint64_t bytes = 0;
-    char record[64];
-    int rc = pickle_read(&pickle, text, &(struct pickle_opts){.name = "fuzz"}, &err);
-    entry_add(&zip, "data.pkl", text, out);
-    for (size_t i = 0; rc == 0 && i < pickle.n_storages; i++) {
-        const struct pickle_storage *storage = &pickle.storages[i];
-        char content[STORED_MAX_BYTES];
-        uint64_t len = storage->n_elements * storage->element_bytes;
-        bytes += MIN(len, (uint64_t)STORED_MAX_BYTES + 1);
-        if (bytes > STORED_MAX_BYTES || storage->key.len > 20)
-            break;
-        memset(content, (int)i, len);
-        snprintf(record, sizeof(record), "data/%.*s", (int)storage->key.len, storage->key.at);
-        entry_add(&zip, record, (struct str){content, len}, out);
-    }
-    entry_add(&zip, "version", STR("3\n"), out);
-    zip_end_add(&zip, out);
-    zip_writer_release(&zip);
-    pickle_release(&pickle);
-}
 
 static void note_ignore(void *context, const char *text)
 {
@@ -119,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     texts[1] = split ? (struct str){split + 2, input.len - len - 2} : texts[0];
     for (size_t i = 0; i < 2; i++) {
         cleanup_buf struct buf file = BUF_INIT;
-        file_make(texts[i], &file);
+        torch_file_make(texts[i], &file);
         paths[i] = xstrdup(fuzz_file(names[i], buf_str(&file)));
     }
     unlink(out);

@@ -5,20 +5,13 @@ files are byte for byte what their libraries would write, and what does not fit 
 
     test_arrays.py MUSTER
 """
-import io, itertools, json, os, random, resource, shutil, struct, subprocess, sys, tempfile, zipfile
+import io, itertools, json, os, random, resource, shutil, struct, subprocess, sys, zipfile
+from checks import check, run_checks
 
 MUSTER = os.path.abspath(sys.argv[1])
 SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "I16": 2, "F16": 2, "BF16": 2, "I32": 4, "F32": 4, "F64": 8,
          "I64": 8, "U64": 8}
 RANKS = list(SIZES)
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 class Array:
     """Elements in row-major order, each as its bytes."""
 
@@ -394,6 +387,7 @@ def damaged_npz_is_named_with_its_entry():
         bad[5000] ^= 4
         write("b.npz", bad)
         refused(["b.npz: entry x.npy"], ["a.npz", "b.npz"])
+        refused(["b.npz: entry x.npy"], ["a.npz", "b.npz"], "--dry-run")
         refused(["b.npz: entry x.npy"], ["a.npz", "b.npz"], *rules("*=same"))
         write("b.npz", good[:-30])
         refused(["b.npz"], ["a.npz", "b.npz"])
@@ -648,23 +642,64 @@ def the_library_of_safetensors_agrees():
     assert merged(["a.safetensors", "b.safetensors"]) == library.save(a | b, {"format": "np"})
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks)}")
-    for i, function in enumerate(checks, 1):
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            name = function.__name__.replace("_", " ")
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except ImportError as missing:
-                print(f"ok {i} - {name} # SKIP {missing.name} is not here", flush=True)
-            except Exception as error:
-                failed += 1
-                print(f"not ok {i} - {name}\n# line {error.__traceback__.tb_next and error.__traceback__.tb_next.tb_lineno}: {error!r}"[:2000], flush=True)
-            os.chdir("/")
-    return failed > 0
+@check
+def more_packed_arrays_than_files_may_be_open():
+    rng = random.Random(9)
+    arrays = {f"a{i}": drawn(rng, "<i4", (4, 2), 4) for i in range(300)}
+    with open("in.npz", "wb") as file:
+        file.write(npz(arrays, zipfile.ZIP_DEFLATED))
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))}
+    for command in (["split", "-n", "2", "in.npz", "-o", "{n}.npz"], ["merge", "00.npz", "01.npz", "-o", "out.npz"],
+                    ["merge", "in.npz", "-o", "one.npz"]):
+        ended = subprocess.run([MUSTER, *command], capture_output=True, text=True, **few)
+        assert ended.returncode == 0, ended
+    for path in ("out.npz", "one.npz"):
+        assert npz_read(path) == {name + ".npy": npy(array) for name, array in arrays.items()}
 
 
-sys.exit(main())
+@check
+def what_is_about_files_of_torch_is_refused():
+    with open("a.npy", "wb") as file:
+        file.write(npy(drawn(random.Random(1), "<i4", (4,), 4)))
+    for option in (["--id", "x"], ["--expect", "4"], ["--plain"], ["--compact"], ["--reflink"], ["--pass-through"], ["--id", "x", "--renumber"]):
+        ended = muster("merge", "a.npy", "-o", "out.npy", *option)
+        words = "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through are about files of torch, and these are "
+        assert ended.returncode == 2 and words in str(ended.stderr) and not os.path.exists("out.npy"), ended
+
+
+@check
+def shards_have_as_many_digits_as_are_asked_for():
+    with open("m.safetensors", "wb") as file:
+        file.write(safetensors({f"t{i}": drawn(random.Random(i), "F32", (3,), 4) for i in range(4)}))
+    rows = split("m.safetensors", "-n", "2", "--digits", "7", "-o", "out/")
+    assert [row["path"] for row in rows[:2]] == ["out/m-0000001-of-0000002.safetensors", "out/m-0000002-of-0000002.safetensors"], rows
+    rows = split("m.safetensors", "-n", "2", "--digits", "3", "-o", "few/")
+    assert rows[0]["path"] == "few/m-00001-of-00002.safetensors", rows
+
+
+def bytes_read():
+    """By this process and those that it has waited for."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        return int(file.readline().split()[1])
+
+
+@check
+def a_turned_array_is_read_about_once():
+    n_rows, n_columns = 60000, 1000
+    with open("f.npy", "wb") as file:
+        file.write(npy_head(Array("|i1", (n_rows, n_columns), [], True)))
+        head_bytes = file.tell()
+        for k in (0, 1, n_columns - 1):
+            file.seek(head_bytes + k * n_rows + n_rows - 1)
+            file.write(bytes((k % 100 + 1,)))
+    with open("c.npy", "wb") as file:
+        file.write(npy(Array("|i1", (2, n_columns), [b"\7"] * 2 * n_columns)))
+    before = bytes_read()
+    assert muster("merge", "-q", "c.npy", "f.npy", "-o", "out.npy").returncode == 0
+    assert bytes_read() - before < 2 * n_rows * n_columns, bytes_read() - before
+    with open("out.npy", "rb") as file:
+        rows = file.read()[-n_columns * 2:]
+    assert rows == bytes(n_columns) + bytes((1, 2)) + bytes(n_columns - 3) + bytes((100,))
+
+
+sys.exit(run_checks())

@@ -5,20 +5,13 @@ reason, what two readers could understand in two ways.
 
     test_inspect.py MUSTER [FOLDER]     FOLDER: pt-corpus, pt-hostile and pt-real-newer with their manifests
 """
-import collections, json, os, pickle, resource, struct, subprocess, sys, tempfile, time, zipfile
+import collections, json, os, pickle, resource, struct, subprocess, sys, time, zipfile
+from checks import Skip, check, run_checks
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
-DATA = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(__file__), "../../../shared/data")
+DATA = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(__file__), "../../../shared/data"))
 FLOATS = struct.pack("<6f", *range(6))
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 def limit_memory():
     """Beyond which hostile files must not make it go. AddressSanitizer's own map of memory is larger."""
     if not os.environ.get("IS_SANITIZED"):
@@ -265,7 +258,7 @@ def one_damaged_file_does_not_hide_the_others():
 def kept(folder):
     path = os.path.join(DATA, folder)
     if not os.path.isdir(path):
-        raise FileNotFoundError(folder)
+        raise Skip(f"{folder} is not here")
     return sorted(os.path.join(path, name) for name in os.listdir(path) if name.endswith(".pt"))
 
 
@@ -290,22 +283,4 @@ def corpus_of_hostile_files():
         assert run.returncode == 0 or os.path.basename(path) in run.stderr.decode()
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks)}")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for i, function in enumerate(checks, 1):
-            try:
-                function()
-                print(f"ok {i} - {function.__name__.replace('_', ' ')}", flush=True)
-            except FileNotFoundError as missing:
-                print(f"ok {i} - {function.__name__.replace('_', ' ')} # SKIP {missing} is not here", flush=True)
-            except Exception as error:
-                failed += 1
-                print(f"not ok {i} - {function.__name__.replace('_', ' ')}\n# {error!r}"[:2000], flush=True)
-    return failed > 0
-
-
-DATA = os.path.abspath(DATA)
-sys.exit(main())
+sys.exit(run_checks())

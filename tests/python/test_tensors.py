@@ -5,18 +5,11 @@ torch.load takes by default; what cannot be merged is refused with its path and 
 
     test_tensors.py MUSTER
 """
-import collections, os, random, resource, struct, subprocess, sys, tempfile
+import collections, os, random, resource, struct, subprocess, sys
+from checks import check, run_checks
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 def floats(*values):
     return made.Storage(made.FloatStorage, struct.pack(f"<{len(values)}f", *values))
 
@@ -93,6 +86,77 @@ def a_part_holds_as_many_as_it_says():
     assert merged([part(2, 2), part(3, 3)])["num_questions"] == 5
     refused(65, ["part_1.pt: 'num_questions' says 3, and 'questions' holds 2", "--rule 'num_questions=sum'"], [part(2, 2), part(3, 2)])
     assert merged([part(2, 2), part(3, 2)], *rules("num_questions=sum"))["num_questions"] == 5
+
+
+@check
+def a_shard_holds_as_many_as_it_says():
+    def mapped(status, said, *options, of=dict, count="num_questions", listed="questions"):
+        write([of([(count, n), (listed, [1] * 2)]) for n in (2, said)])
+        ended = subprocess.run([MUSTER, "map", "-q", "--fresh", "-f", "--items", "4", "--shards", "2", "-g", "cpu:2", "-r", "0", "-o", "all.pt", *options,
+                                "--", "cp", os.path.abspath("part_{shard}.pt"), "{output}"], capture_output=True, text=True, timeout=60)
+        assert ended.returncode == status, ended
+        if status == 0:
+            return None
+        assert "set aside" in ended.stderr, ended
+        with open("all.pt.failed.jsonl") as file:
+            return file.read()
+    ways = {"of": dict}, {"of": collections.OrderedDict}, {"count": "n_samples", "listed": "samples"}
+    for way in ways: # found when the shard is done, not when all are joined
+        count = way.get("count", "num_questions")
+        said = mapped(1, 3, **way)
+        assert f"'{count}' says 3" in said, said
+        mapped(0, 2, **way)
+    mapped(0, 2, "--rule", "num_questions=sum")
+    mapped(0, 1, "--rule", "n_samples=sum", count="n_samples", listed="samples")
+    assert made.loaded("all.pt") == {"n_samples": 3, "samples": [1] * 4}
+    with open("rules", "w") as file:
+        file.write("n_*=sum\n")
+    mapped(0, 1, "--rules", "rules", count="n_samples", listed="samples")
+    said = mapped(1, 1, "--rule", "num_questions=sum")
+    assert "holds 1 record, expected 2" in said, said
+    mapped(0, 1, "--rule", "num_questions=sum", "--any-count")
+    assert made.loaded("all.pt") == {"num_questions": 3, "questions": [1] * 4}
+
+
+@check
+def a_key_that_is_set_twice_has_its_last_value():
+    def part(*pairs):
+        text = b"".join(b"X\x01\0\0\0" + key + value for key, value in pairs)
+        return made.zipped({"data.pkl": b"\x80\x02}(" + text + b"u.", "version": b"3\n"})
+    many = [(key, b"]K" + bytes([i]) + b"a") for i in range(9) for key in (b"a", b"b", b"c")]
+    whole = merged([part(*many), part((b"b", b"]"), (b"a", b"]"), (b"b", b"]K\x01a"), (b"c", b"]"))])
+    assert whole == {"a": [8], "b": [8, 1], "c": [8]}, whole
+    with open("out.pt", "rb") as file:
+        assert file.read().count(b"X\x01\0\0\0b") == 1
+
+
+@check
+def a_truth_is_no_id():
+    refused(65, ["part_0.pt: questions.0.id is no number and no text"], [{"questions": [{"id": True}]}], "--id", "questions.*.id")
+
+
+@check
+def dictionaries_in_very_many_places():
+    def nested(depth):
+        inner = {"x": 1}
+        for _ in range(depth):
+            inner = {"a": inner, "b": inner}
+        return inner
+    merged([nested(12)] * 2)
+    refused(65, ["after 1000", "more places than can be gone through"], [nested(40)] * 2)
+    assert merged([nested(6)] * 2, *rules("a=first", "b=first")) == nested(6)
+
+
+@check
+def a_dry_run_reads_what_would_be_copied():
+    parts = [made.saved({"x": tensor(*[k + 0.5] * 100), "t": [tensor(1, 2)]}) for k in range(2)]
+    damaged = bytearray(parts[1])
+    at = damaged.index(struct.pack("<f", 1.5) * 50)
+    damaged[at + 9] ^= 1
+    ended = run(parts, "--dry-run")
+    assert ended.returncode == 0 and not os.path.exists("out.pt"), ended
+    refused(65, ["part_1.pt", "CRC-32"], [parts[0], bytes(damaged)], "--dry-run")
+    refused(65, ["part_1.pt", "CRC-32"], [parts[0], bytes(damaged)])
 
 
 @check
@@ -402,21 +466,4 @@ def a_limit_on_files_leaves_nothing():
     assert ended.returncode == 75 and set(os.listdir()) == before, (ended, set(os.listdir()) - before)
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks)}")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for i, function in enumerate(checks, 1):
-            name = function.__name__.replace("_", " ")
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except Exception as error:
-                failed += 1
-                text = repr(error)[:1500].replace("\n", "\n# ")
-                print(f"not ok {i} - {name}\n# {text}", flush=True)
-    return failed > 0
-
-
-sys.exit(main())
+sys.exit(run_checks())

@@ -6,20 +6,13 @@ installed, it says what comes out (torch_values.py).
 
     test_values.py MUSTER
 """
-import io, math, os, pickle, struct, subprocess, sys, tempfile
+import io, math, os, pickle, struct, subprocess, sys
+from checks import Skip, check, run_checks
 import torch_like as made
 
 MUSTER = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 IDS = ("--id", "questions.*.question_id")
-checks = []
-
-
-def check(function):
-    checks.append(function)
-    return function
-
-
 def run(parts, *options):
     names = []
     for i, part in enumerate(parts):
@@ -66,7 +59,7 @@ def an_id_that_is_there_twice_is_shown_with_both_places():
             [questions("q_0", "q_1"), questions("q_2", "q_0")], *IDS)
     refused(65, ["'b'", "part_0.pt: questions.1.question_id", "part_0.pt: questions.2.question_id"],
             [questions("a", "b", "b"), questions("a")], *IDS)
-    for one, other in [(1, 1.0), (1, True), (2**62, float(2**62)), (2**70, 2**70), (0.5, 0.5),
+    for one, other in [(1, 1.0), (2**62, float(2**62)), (2**70, 2**70), (0.5, 0.5),
                        (2.0**64, 2**64), (-2.0**63 * 3, -2**63 * 3), (1e300, int(1e300)), (-(2.0**64), -(2**64)), (2.0**63, 2**63), (-(2.0**63), -(2**63)),
                        (-1.7e308, int(-1.7e308))]:
         refused(65, ["part_0.pt: questions.0.", "part_1.pt: questions.0."], [questions(one), questions(other)], *IDS)
@@ -299,30 +292,14 @@ def files_of_before_torch_1_6_are_known_in_every_protocol():
         assert (whole.shape, whole.storage.data) == ((6,), struct.pack("<6q", 7, 8, 9, 7, 8, 9)), protocol
 
 
+@check
 def torch_loads_what_was_saved():
     """As torch has it."""
-    ended = subprocess.run([python_with_torch(), os.path.join(HERE, "torch_values.py"), MUSTER], capture_output=True, text=True, timeout=120)
+    python = python_with_torch()
+    if not python:
+        raise Skip("no torch")
+    ended = subprocess.run([python, os.path.join(HERE, "torch_values.py"), MUSTER], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
 
 
-def main():
-    failed = 0
-    print(f"1..{len(checks) + 1}")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for i, function in enumerate([*checks, torch_loads_what_was_saved], 1):
-            name = function.__name__.replace("_", " ")
-            if function is torch_loads_what_was_saved and not python_with_torch():
-                print(f"ok {i} - {name} # SKIP no torch")
-                continue
-            try:
-                function()
-                print(f"ok {i} - {name}", flush=True)
-            except Exception as error:
-                failed += 1
-                text = repr(error)[:1500].replace("\n", "\n# ")
-                print(f"not ok {i} - {name}\n# {text}", flush=True)
-    return failed > 0
-
-
-sys.exit(main())
+sys.exit(run_checks())

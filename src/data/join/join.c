@@ -208,6 +208,16 @@ static int output_write(struct join *join, const char *output, struct err *err)
     return rc;
 }
 
+/* Nothing in records fits a rule; where other files take the rules too, all may have been used. */
+static int rules_refuse(const struct merge_rules *rules, struct err *err)
+{
+    if (rules->len == 0 || rules->is_shared)
+        return merge_rules_check(rules, err);
+    return fail(err, ERR_USAGE,
+                "--rule and --rules are about files of tensors, and about files of one JSON "
+                "object each; these hold records");
+}
+
 static int join_run(const struct join_opts *opts, const char *const *paths, size_t n_paths,
                     const char *output, bool is_dry, struct join_stats *stats, struct err *err)
 {
@@ -219,10 +229,8 @@ static int join_run(const struct join_opts *opts, const char *const *paths, size
         rc = out_format_settle(&join, output, err);
     if (rc == 0 && output)
         rc = output_refuse(&join, output, err);
-    if (rc == 0 && opts->rules && opts->rules->len > 0 && !join.is_metadata)
-        rc = fail(err, ERR_USAGE,
-                  "--rule and --rules are about files of tensors, and about files of one JSON "
-                  "object each; these hold records");
+    if (rc == 0 && opts->rules && !join.is_metadata)
+        rc = rules_refuse(opts->rules, err);
     if (rc == 0 && opts->look && join.is_metadata)
         rc = fail(err, ERR_USAGE, "files of one JSON object each have no records to look at");
     if (rc == 0 && opts->look)

@@ -34,39 +34,6 @@ int level_fail(const struct level *level, struct err *err, const char *fmt, ...)
     return fail(err, ERR_DATA, "'%s' %s", buf_text(level->path), text);
 }
 
-struct str member_get(const struct members *members, struct str name)
-{
-    for (size_t i = 0; i < members->len; i++)
-        if (json_key_equal(members->at[i].key, name))
-            return members->at[i].value;
-    return (struct str){NULL, 0};
-}
-
-struct str member_like(const struct members *members, struct str key)
-{
-    for (size_t i = 0; i < members->len; i++)
-        if (json_keys_equal(members->at[i].key, key))
-            return members->at[i].value;
-    return (struct str){NULL, 0};
-}
-
-int members_read(const char *name, struct str object, struct members *out, struct err *err)
-{
-    struct json_members walk = json_members(object);
-    struct str key, value;
-    while (json_next(&walk, &key, &value)) {
-        if (member_like(out, key).at)
-            return fail(err, ERR_DATA, "%s has '%.*s' twice", name, (int)MIN(key.len, (size_t)60),
-                        key.at);
-        out->at = xrealloc(out->at, (out->len + 1) * sizeof(*out->at));
-        out->at[out->len++] = (struct member){key, value};
-    }
-    if (!walk.malformed)
-        return 0;
-    return fail(err, ERR_DATA,
-                "%s is not one JSON object; if it has one value a line, say --format jsonl", name);
-}
-
 bool metadata_is_same(struct str a, struct str b)
 {
     cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
@@ -114,13 +81,13 @@ static bool is_ruled(const struct level *level, const char *name)
     for (size_t i = 0; rules && i < rules->len; i++)
         if (rules->at[i].is_added && strcmp(rules->at[i].path, name) == 0)
             return true;
-    struct merge_rule *rule = rules ? merge_rule_find(rules, name) : NULL;
     bool is_there = false;
     for (size_t i = 0; i < level->n_parts; i++)
         is_there = is_there || member_get(&level->objects[i], str_of(name)).at;
-    if (rule && !is_there && rule->verb != MERGE_DROP && strcmp(rule->path, name) == 0)
-        rule->was_used = false; /* no value to do it to */
-    return rule;
+    for (size_t i = 0; rules && !is_there && i < rules->len; i++)
+        if (rules->at[i].verb != MERGE_DROP && strcmp(rules->at[i].path, name) == 0)
+            return true; /* but it was not used: there was no value to do it to */
+    return rules && merge_rule_find(rules, name);
 }
 
 static void whole_add(const struct level *level, struct buf *out)
@@ -184,7 +151,7 @@ int metadata_merge(const struct metadata_opts *opts, const struct metadata_part 
         buf_add_char(out, '\n');
     }
     for (size_t i = 0; i < n_parts; i++)
-        free(objects[i].at);
+        members_release(&objects[i]);
     free(objects);
     free(texts);
     return rc;

@@ -137,8 +137,8 @@ static int parts_look(struct search *s, const struct metadata_part *parts, size_
 
 static int id_compare(const struct search *s, const struct id *a, const struct id *b)
 {
-    int order = memcmp(s->values.at + a->at, s->values.at + b->at, MIN(a->len, b->len));
-    return order ? order : (a->len > b->len) - (a->len < b->len);
+    return str_compare((struct str){s->values.at + a->at, a->len},
+                       (struct str){s->values.at + b->at, b->len});
 }
 
 static int id_order(const void *a, const void *b, void *context)

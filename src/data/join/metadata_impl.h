@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of metadata: metadata_level.c walks the members, metadata_rules.c knows what becomes of
- * each by its name, metadata_verbs.c what the user's rules ask for.
+ * The inside of metadata: metadata_members.c reads an object, metadata_level.c walks the members,
+ * metadata_rules.c knows what becomes of each by its name, metadata_verbs.c what the user's rules ask
+ * for.
  */
 #pragma once
 
@@ -23,11 +24,16 @@ struct member {
     struct str key, value; /* as written; the key without its quotes */
 };
 
-/* The members of one object; NULL where a file lacks it. */
+/* The members of one object; empty where a file lacks it. No two keys stand for the same. */
 struct members {
     struct member *at;
     size_t len;
+    uint32_t *slots; /* a hash table: 0, or the member's number + 1; half of them are free */
+    size_t n_slots;
 };
+/* False, and nothing is added, if its key is there. */
+bool members_add(struct members *members, struct str key, struct str value);
+void members_release(struct members *members);
 /* at == NULL: there is none. */
 struct str member_get(const struct members *members, struct str name);
 
@@ -44,8 +50,6 @@ struct level {
     bool is_below;    /* the top */
     bool is_settings; /* what the parts were told, not what they counted: nothing is added up */
 };
-/* Members of this name hold settings. */
-bool metadata_is_settings(struct str key);
 void level_note(const struct level *level, const char *fmt, ...) PRINTF(2, 3);
 /* ERR_DATA with the path in front. */
 int level_fail(const struct level *level, struct err *err, const char *fmt, ...) PRINTF(3, 4);

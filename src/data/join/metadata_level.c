@@ -41,14 +41,14 @@ int metadata_below(const struct level *level, struct str key, const struct str *
     below.texts = values;
     below.is_below = true;
     below.by = by;
-    below.is_settings = level->is_settings || metadata_is_settings(key);
+    below.is_settings = level->is_settings || is_settings_name(key);
     for (size_t i = 0; rc == 0 && i < level->n_parts; i++)
         if (values[i].at)
             rc = members_read(level->parts[i].name, values[i], &objects[i], err);
     if (rc == 0)
         rc = level_merge(&below, out, err);
     for (size_t i = 0; i < level->n_parts; i++)
-        free(objects[i].at);
+        members_release(&objects[i]);
     free(objects);
     return rc;
 }
@@ -90,15 +90,6 @@ static bool is_written(const struct level *level, struct str key)
     enum metadata_rule rule = metadata_rule_of(key);
     return level->is_below || level->by != MERGE_BY_KIND ||
            (rule != RULE_DROP && rule != RULE_WHOLE);
-}
-
-/* Was the key among those of an earlier part? */
-static bool is_done(const struct level *level, size_t part, struct str key)
-{
-    for (size_t i = 0; i < part; i++)
-        if (member_like(&level->objects[i], key).at)
-            return true;
-    return false;
 }
 
 /* ---- members of the output ---- */
@@ -294,7 +285,7 @@ static bool is_looked_at(const struct level *level, struct str key)
     size_t before = path_push(level, key);
     bool is_ruled = rule_find(level) != NULL;
     path_pop(level, before);
-    return !is_ruled && !level->is_settings && metadata_rule_of(key) == RULE_SUM;
+    return !is_ruled && !level->is_settings;
 }
 
 /* num_questions beside questions is their number. */
@@ -325,16 +316,18 @@ static int count_check(const struct level *level, size_t part, struct err *err)
 int level_merge(const struct level *level, struct buf *out, struct err *err)
 {
     struct made_list list = {0};
+    struct members done = {0};
     int rc = 0;
     for (size_t part = 0; part < level->n_parts; part++) {
         if (rc == 0)
             rc = count_check(level, part, err);
         for (size_t i = 0; rc == 0 && i < level->objects[part].len; i++) {
-            struct str key = level->objects[part].at[i].key;
-            if (!is_done(level, part, key))
-                rc = member_add(level, key, &list, err);
+            const struct member *member = &level->objects[part].at[i];
+            if (members_add(&done, member->key, member->value))
+                rc = member_add(level, member->key, &list, err);
         }
     }
+    members_release(&done);
     if (rc == 0)
         rc = added_push(level, &list, err);
     if (rc == 0)

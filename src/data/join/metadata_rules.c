@@ -93,11 +93,6 @@ enum metadata_rule metadata_rule_of(struct str key)
     return is_count_name(name) ? RULE_SUM : RULE_KEEP;
 }
 
-bool metadata_is_settings(struct str key)
-{
-    return is_settings_name(key);
-}
-
 bool metadata_to_i64(struct str value, int64_t *out)
 {
     bool is_negative = value.len > 1 && value.at[0] == '-';
@@ -237,8 +232,7 @@ int metadata_latest(const struct level *level, const struct str *values, struct 
             continue;
         if (json_kind_of(values[i]) != JSON_STRING)
             return 0;
-        size_t len = MIN(latest.len, values[i].len);
-        if (!latest.at || memcmp(values[i].at, latest.at, len) > 0)
+        if (!latest.at || str_compare(values[i], latest) > 0)
             latest = values[i];
     }
     buf_add_str(out, latest);

@@ -154,16 +154,16 @@ static int key_sum(const struct ask *ask, const struct members *objects, struct 
 
 static int keys_sum(const struct ask *ask, const struct members *objects)
 {
+    struct members done = {0};
     int rc = 0;
     for (size_t part = 0; part < ask->level->n_parts; part++) {
         for (size_t i = 0; i < objects[part].len && rc == 0; i++) {
-            struct str key = objects[part].at[i].key;
-            bool is_done = false;
-            for (size_t k = 0; k < part && !is_done; k++)
-                is_done = member_like(&objects[k], key).at != NULL;
-            rc = is_done ? 0 : key_sum(ask, objects, key);
+            const struct member *member = &objects[part].at[i];
+            if (members_add(&done, member->key, member->value))
+                rc = key_sum(ask, objects, member->key);
         }
     }
+    members_release(&done);
     return rc;
 }
 
@@ -186,7 +186,7 @@ static int sum_by_key(const struct ask *ask)
         rc = keys_sum(ask, objects);
     buf_add_char(ask->out, '}');
     for (size_t i = 0; i < n_parts; i++)
-        free(objects[i].at);
+        members_release(&objects[i]);
     free(objects);
     return rc;
 }
@@ -208,8 +208,7 @@ static bool is_greater(struct str a, struct str b, bool *out)
     if (json_kind_of(a) != JSON_STRING || json_kind_of(b) != JSON_STRING ||
         !json_to_text(a, &left) || !json_to_text(b, &right))
         return false;
-    int order = memcmp(buf_text(&left), buf_text(&right), MIN(left.len, right.len));
-    *out = order != 0 ? order > 0 : left.len > right.len;
+    *out = str_compare(buf_str(&left), buf_str(&right)) > 0;
     return true;
 }
 

@@ -245,10 +245,8 @@ static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *
 static int by_name(const void *a, const void *b, void *context)
 {
     const struct names *names = context;
-    struct str left = names_get(names, *(const uint32_t *)a),
-               right = names_get(names, *(const uint32_t *)b);
-    int order = memcmp(left.at, right.at, MIN(left.len, right.len));
-    return order != 0 ? order : (left.len > right.len) - (left.len < right.len);
+    return str_compare(names_get(names, *(const uint32_t *)a),
+                       names_get(names, *(const uint32_t *)b));
 }
 
 /* Numbers of names in the order of the alphabet; free() it. */

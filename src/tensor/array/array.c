@@ -13,19 +13,13 @@ enum {
     WINDOW_BYTES = 256 * 1024
 };
 
-static int name_order(struct str a, struct str b)
-{
-    int order = memcmp(a.at, b.at, MIN(a.len, b.len));
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 struct array *array_find(const struct array_file *file, struct str name)
 {
     size_t low = 0, high = file->n_arrays;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         struct array *array = &file->arrays[file->by_name[middle]];
-        int order = name_order(array->name, name);
+        int order = str_compare(array->name, name);
         if (order == 0)
             return array;
         if (order < 0)
@@ -38,31 +32,34 @@ struct array *array_find(const struct array_file *file, struct str name)
 
 /* ---- bytes ---- */
 
-/* The data follow the head of the array in its entry, which is unpacked as a whole. */
 static int spool_put(void *context, struct str bytes, struct err *err)
 {
-    const struct array *array = context;
-    int rc = write_all(array->spool_fd, bytes.at, bytes.len, err);
+    struct array_file *file = context;
+    int rc = pwrite_all(file->spool_fd, bytes.at, bytes.len, (off_t)file->spool_bytes, err);
+    file->spool_bytes += bytes.len;
     return rc ? wrap(err, rc, "unpack an array into TMPDIR") : 0;
 }
 
-static int array_unpack(const struct array_file *file, struct array *array, struct err *err)
+/* The data follow the head of the array in its entry, which is unpacked as a whole. */
+static int array_unpack(struct array_file *file, struct array *array, struct err *err)
 {
-    const char *folder = getenv("TMPDIR");
-    folder = folder ? folder : "/tmp";
-    array->spool_fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (array->spool_fd < 0)
-        return fail_errno(err, "make a spool in %s", folder);
-    const struct zip_sink sink = {spool_put, array};
-    int rc = zip_entry_pass(&file->zip, array->entry, &sink, err);
-    if (rc)
-        array_rest(array);
+    const struct zip_sink sink = {spool_put, file};
+    int rc = file->spool_fd < 0 ? spool_open(&file->spool_fd, err) : 0;
+    array->spool_at = file->spool_bytes;
+    if (rc == 0)
+        rc = zip_entry_pass(&file->zip, array->entry, &sink, err);
+    array->is_unpacked = rc == 0;
     return rc;
 }
 
-void array_rest(struct array *array)
+void array_rest(struct array_file *file, struct array *array)
 {
-    fd_close(&array->spool_fd);
+    if (!array->is_unpacked)
+        return;
+    array->is_unpacked = false;
+    /* Where the file system cannot do that, the room is given back with the file's. */
+    (void)fallocate(file->spool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    (off_t)array->spool_at, (off_t)(array->at + array->bytes));
 }
 
 int array_read(struct array_file *file, struct array *array, uint64_t offset, void *at, size_t len,
@@ -71,8 +68,9 @@ int array_read(struct array_file *file, struct array *array, uint64_t offset, vo
     ASSERT(offset <= array->bytes && len <= array->bytes - offset);
     bool is_packed = array->entry && array->entry->is_deflated;
     if (is_packed) {
-        int rc = array->spool_fd < 0 ? array_unpack(file, array, err) : 0;
-        return rc ? rc : pread_exact(array->spool_fd, at, len, array->at + offset, file->path, err);
+        int rc = array->is_unpacked ? 0 : array_unpack(file, array, err);
+        uint64_t from = array->spool_at + array->at + offset;
+        return rc ? rc : pread_exact(file->spool_fd, at, len, from, file->path, err);
     }
     int rc = pread_exact(file->fd, at, len, array->at + offset, file->path, err);
     if (rc == 0 && array->entry && offset == array->n_used) {
@@ -95,7 +93,7 @@ int array_verify(struct array_file *file, struct array *array, struct err *err)
     if (!array->entry)
         return 0;
     if (array->entry->is_deflated) /* unpacking it has compared it */
-        return array->spool_fd >= 0 ? 0 : zip_entry_pass(&file->zip, array->entry, &nowhere, err);
+        return array->is_unpacked ? 0 : zip_entry_pass(&file->zip, array->entry, &nowhere, err);
     if (!file->zip.has_crcs)
         return 0;
     if (array->n_used < array->bytes)

@@ -27,7 +27,8 @@ struct array {
     uint64_t at;     /* of its data in the file; of a packed one in what it is unpacked to */
     uint64_t n_used; /* of its bytes, from the first on, were added up in order */
     uint32_t sum;    /* CRC-32 of those, and of what stands before the data in the entry */
-    int spool_fd;    /* what it is unpacked to, -1 until then */
+    bool is_unpacked;
+    uint64_t spool_at;             /* where in the file's spool its entry is unpacked to */
     const struct zip_entry *entry; /* of npz */
     char *text;                    /* its own: what name or dtype borrow */
     uint64_t *dims;                /* its own */
@@ -39,6 +40,8 @@ struct array_file {
     int fd;
     uint64_t ino, dev;
     uint64_t file_bytes;
+    int spool_fd; /* of all that was unpacked, one behind the other; -1 while there is nothing */
+    uint64_t spool_bytes;
     struct array *arrays; /* in the file's order */
     size_t n_arrays;
     uint32_t *by_name;
@@ -85,7 +88,7 @@ MUST_CHECK int array_read(struct array_file *file, struct array *array, uint64_t
 /* What was used of it is what was written: goes through it where it was not read in order. */
 MUST_CHECK int array_verify(struct array_file *file, struct array *array, struct err *err);
 /* It is not needed any more: what it was unpacked to goes. */
-void array_rest(struct array *array);
+void array_rest(struct array_file *file, struct array *array);
 
 /* Of the same type, however it is written. */
 bool array_types_equal(const struct array *a, const struct array *b);

@@ -13,7 +13,9 @@ enum {
     WINDOW_BYTES = 256 * 1024,
     WINDOWS_BYTES = 4 << 20, /* of all pieces together */
     WINDOW_BYTES_MIN = 1024,
-    BLOCK_BYTES = 4 << 20 /* of rows that are turned */
+    BLOCK_BYTES = 4 << 20, /* of rows that are turned */
+    AHEAD_BYTES = 4096,    /* of a column: to read it costs no more than another call */
+    AHEAD_MAX = 4          /* times what is wanted */
 };
 
 /* ---- row-major ---- */
@@ -75,7 +77,9 @@ static struct columns columns_of(const struct array_plan *plan, const struct arr
 /* Beyond what is wanted only where the columns that come next are near. */
 static int window_fill(struct columns *c, uint64_t from, uint64_t to, struct err *err)
 {
-    bool is_dense = c->take == c->column_bytes || c->column_bytes <= c->cap / 2;
+    bool is_near = c->column_bytes <= c->cap / 2 &&
+                   c->column_bytes <= MAX(AHEAD_MAX * c->take, (uint64_t)AHEAD_BYTES);
+    bool is_dense = c->take == c->column_bytes || is_near;
     uint64_t end = is_dense ? c->array->bytes : to;
     c->at = from;
     c->len = (size_t)MIN(end - from, (uint64_t)c->cap);
@@ -169,7 +173,10 @@ static int block_turn(const struct array_plan *plan, const struct array_piece *p
     for (uint64_t column = 0; column < n_columns && rc == 0; column++) {
         block->place = column_place(columns.array, column);
         block->n_done = 0;
-        rc = column_pass(&columns, column, &sink, err);
+        if (plan->is_stopped && plan->is_stopped())
+            rc = fail(err, ERR_STOPPED, "stopped");
+        if (rc == 0)
+            rc = column_pass(&columns, column, &sink, err);
     }
     free(columns.window);
     return rc;

@@ -50,8 +50,7 @@ static int safetensors_open(struct array_file *file, struct err *err)
                                 .n_dims = tensor->n_dims,
                                 .element_bits = safetensors_dtype_bits(tensor->dtype),
                                 .bytes = tensor->end - tensor->begin,
-                                .at = tensors->data_at + tensor->begin,
-                                .spool_fd = -1};
+                                .at = tensors->data_at + tensor->begin};
         name_take(array, tensor->name);
     }
     return metadata_check(file, err);
@@ -64,7 +63,7 @@ static int npy_take(struct array *array, const char *name, struct str head, uint
                     struct err *err)
 {
     struct npy npy;
-    *array = (struct array){.spool_fd = -1};
+    *array = (struct array){0};
     array->text = xmalloc(head.len);
     memcpy(array->text, head.at, head.len);
     int rc = npy_parse(&npy, name, (struct str){array->text, head.len}, n_bytes, err);
@@ -86,12 +85,6 @@ static int npy_take(struct array *array, const char *name, struct str head, uint
     return 0;
 }
 
-static int head_fail(const char *name, struct err *err)
-{
-    return fail(err, ERR_DATA, "%s: the head of the array is cut off, or of an unknown version",
-                name);
-}
-
 static int npy_open(struct array_file *file, struct err *err)
 {
     cleanup_buf struct buf head = BUF_INIT;
@@ -102,7 +95,7 @@ static int npy_open(struct array_file *file, struct err *err)
     if (rc)
         return rc;
     if (head_bytes == 0 || head_bytes > file->file_bytes || head_bytes > NPY_HEADER_BYTES_MAX)
-        return head_fail(file->path, err);
+        return npy_head_fail(file->path, err);
     buf_reserve(&head, head_bytes);
     rc = pread_exact(file->fd, head.at, head_bytes, 0, file->path, err);
     head.len = head_bytes;
@@ -119,7 +112,6 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
     cleanup_buf struct buf head = BUF_INIT;
     struct str key = entry->name;
     cleanup_free char *name = xasprintf("%s: %.*s", file->path, (int)key.len, key.at);
-    array->spool_fd = -1;
     if (!str_ends_with(key, STR(".npy")))
         return fail(err, ERR_DATA, "%s: it is no array, as all entries of an npz are", name);
     int rc = zip_entry_head(&file->zip, entry, NPY_VERSION_BYTES, &head, err);
@@ -127,7 +119,7 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
     if (rc)
         return rc;
     if (len == 0 || len > entry->bytes || len > NPY_HEADER_BYTES_MAX)
-        return head_fail(name, err);
+        return npy_head_fail(name, err);
     buf_reset(&head);
     rc = zip_entry_head(&file->zip, entry, len, &head, err);
     if (rc == 0)
@@ -159,9 +151,7 @@ static int npz_open(struct array_file *file, struct err *err)
 static int index_order(const void *a, const void *b, void *context)
 {
     const struct array *arrays = context;
-    struct str left = arrays[*(const uint32_t *)a].name, right = arrays[*(const uint32_t *)b].name;
-    int order = memcmp(left.at, right.at, MIN(left.len, right.len));
-    return order ? order : (left.len > right.len) - (left.len < right.len);
+    return str_compare(arrays[*(const uint32_t *)a].name, arrays[*(const uint32_t *)b].name);
 }
 
 /* What differs in its escapes only is one name. */
@@ -191,7 +181,8 @@ int array_file_open(struct array_file *file, enum tensor_kind kind, const char *
                     struct err *err)
 {
     struct stat st;
-    *file = (struct array_file){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *file =
+        (struct array_file){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC), .spool_fd = -1};
     if (file->fd < 0 || fstat(file->fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     file->ino = st.st_ino;
@@ -204,7 +195,6 @@ int array_file_open(struct array_file *file, enum tensor_kind kind, const char *
 void array_file_release(struct array_file *file)
 {
     for (size_t i = 0; i < file->n_arrays; i++) {
-        array_rest(&file->arrays[i]);
         free(file->arrays[i].text);
         free(file->arrays[i].dims);
     }
@@ -213,5 +203,6 @@ void array_file_release(struct array_file *file)
     free(steal_ptr(&file->own_path));
     safetensors_release(&file->tensors);
     zip_release(&file->zip);
+    fd_close(&file->spool_fd);
     fd_close(&file->fd);
 }

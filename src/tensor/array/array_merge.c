@@ -43,17 +43,11 @@ static const char *path_of(const struct merging *m, const struct member *member)
 
 /* ---- names ---- */
 
-static int name_compare(struct str a, struct str b)
-{
-    int order = memcmp(a.at, b.at, MIN(a.len, b.len));
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 static int member_order(const void *a, const void *b, void *context)
 {
     const struct merging *m = context;
     const struct member *left = a, *right = b;
-    int order = name_compare(array_of(m, left)->name, array_of(m, right)->name);
+    int order = str_compare(array_of(m, left)->name, array_of(m, right)->name);
     return order ? order : (left->order > right->order) - (left->order < right->order);
 }
 
@@ -112,7 +106,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
         rc = array_verify(&m->set->files[a->file], left, m->err);
     if (rc == 0)
         rc = array_verify(&m->set->files[b->file], right, m->err);
-    array_rest(right);
+    array_rest(&m->set->files[b->file], right);
     return rc;
 }
 
@@ -153,7 +147,7 @@ static int same_add(struct merging *m, const struct group *group)
             (int)MIN(name.len, (size_t)100), name.at);
         rc = group_fail(m, group, text);
     }
-    array_rest(array_of(m, group->at));
+    array_rest(&m->set->files[group->at->file], array_of(m, group->at));
     if (rc)
         return rc;
     array_plan_add(m->plan, array_of(m, group->at));

@@ -33,10 +33,7 @@ static void entry_add(struct metadata *m, size_t file, struct str key, struct st
 static int key_order(const void *a, const void *b)
 {
     const struct entry *left = a, *right = b;
-    size_t len = MIN(left->key.len, right->key.len);
-    int order = len > 0 ? memcmp(left->key.at, right->key.at, len) : 0;
-    if (order == 0)
-        order = (left->key.len > right->key.len) - (left->key.len < right->key.len);
+    int order = str_compare(buf_str(&left->key), buf_str(&right->key));
     return order ? order : (left->file > right->file) - (left->file < right->file);
 }
 

@@ -42,8 +42,7 @@ static int place_order(const void *a, const void *b)
     unsigned ranks[] = {safetensors_dtype_rank(left->dtype), safetensors_dtype_rank(right->dtype)};
     if (ranks[0] != ranks[1])
         return ranks[0] > ranks[1] ? -1 : 1;
-    int order = memcmp(left->name.at, right->name.at, MIN(left->name.len, right->name.len));
-    return order ? order : (left->name.len > right->name.len) - (left->name.len < right->name.len);
+    return str_compare(left->name, right->name);
 }
 
 void array_plan_sort(struct array_plan *plan)

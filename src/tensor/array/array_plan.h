@@ -28,7 +28,9 @@ struct array_plan {
     size_t n_pieces, cap_pieces;
     struct buf metadata;      /* of safetensors: an object, or empty */
     bool (*is_stopped)(void); /* asked now and then; NULL: never */
-    bool is_only; /* no other plan needs the arrays: they are done with when they are written */
+    /* No other plan needs the arrays: when they are written, or would be, they are compared with their
+     * checksums and done with. */
+    bool is_only;
 };
 
 /* Behind the others; the pieces that follow are its. */

@@ -33,8 +33,9 @@ static int pieces_rest(const struct array_plan *plan, const struct array_new *ma
     for (size_t i = 0; i < made->n_pieces && rc == 0; i++) {
         const struct array_piece *piece = &plan->pieces[made->first_piece + i];
         struct array *array = array_of_piece(plan, piece);
-        rc = array_verify(&plan->set->files[piece->file], array, err);
-        array_rest(array);
+        struct array_file *file = &plan->set->files[piece->file];
+        rc = array_verify(file, array, err);
+        array_rest(file, array);
     }
     return rc;
 }
@@ -51,9 +52,7 @@ static int array_put(struct writing *w, const struct array_new *made)
 {
     const struct array_sink sink = {bytes_put, w};
     w->n_bytes += made->bytes;
-    if (!w->out)
-        return 0;
-    int rc = array_copy(w->plan, made, &sink, w->err);
+    int rc = w->out ? array_copy(w->plan, made, &sink, w->err) : 0;
     return rc || !w->plan->is_only ? rc : pieces_rest(w->plan, made, w->err);
 }
 
@@ -191,7 +190,7 @@ static int entry_write(struct writing *w, const struct array_new *made)
         buf_reset(&zip->header);
         zip_header_add(&zip->zip, &entry, &zip->header);
         zip_entry_done(&zip->zip, &entry, zip->header.len);
-        return 0;
+        return array_put(w, made);
     }
     int rc = zip_out_begin(zip, &entry, w->err);
     if (rc == 0)

@@ -43,14 +43,14 @@ pickle_id pickle_next(const struct pickle *pickle, struct pickle_walk *walk)
     return pickle->chunks[walk->at++];
 }
 
-pickle_id pickle_get(const struct pickle *pickle, pickle_id dict, const char *key)
+pickle_id pickle_get(const struct pickle *pickle, const struct pickle_node *pairs, struct str key)
 {
-    struct pickle_walk walk = pickle_items(pickle_node(pickle, dict));
+    struct pickle_walk walk = pickle_items(pairs);
     pickle_id found = 0, id;
     while ((id = pickle_next(pickle, &walk)) != 0) {
         pickle_id value = pickle_next(pickle, &walk);
         const struct pickle_node *node = pickle_node(pickle, id);
-        if (node->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, node), str_of(key)))
+        if (node->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, node), key))
             found = value;
     }
     return found;

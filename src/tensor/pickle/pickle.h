@@ -123,8 +123,8 @@ struct pickle_walk {
 struct pickle_walk pickle_items(const struct pickle_node *node);
 /* 0 when there are no more. */
 pickle_id pickle_next(const struct pickle *pickle, struct pickle_walk *walk);
-/* The value of the last pair with this text as its key, 0 if there is none. */
-pickle_id pickle_get(const struct pickle *pickle, pickle_id dict, const char *key);
+/* Of a dictionary's pairs the value of the last one with this text as its key, 0 if there is none. */
+pickle_id pickle_get(const struct pickle *pickle, const struct pickle_node *pairs, struct str key);
 
 /* Item `index` of a tuple, 0 if it has no so many. */
 pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tuple, uint32_t index);

@@ -204,7 +204,8 @@ static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
     if (rc == 0)
         rc = next_read(file, at, false, &machine, err);
     if (rc == 0 && pickle_node(&machine, machine.root)->kind == PICKLE_DICT) {
-        pickle_id little = pickle_get(&machine, machine.root, "little_endian");
+        pickle_id little =
+            pickle_get(&machine, pickle_node(&machine, machine.root), STR("little_endian"));
         file->is_big_endian = little && !pickle_node(&machine, little)->truth;
     }
     pickle_release(&protocol);

@@ -8,68 +8,47 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "rule/names.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
-/* 0: it has none, or is no dictionary. */
-static pickle_id root_get(const struct torch_file *file, const char *key)
+/* UINT64_MAX: it does not say. */
+static uint64_t count_said(const struct pickle *pickle, const struct key_table *keys)
 {
-    const struct pickle *pickle = &file->pickle;
-    bool is_dict = pickle_node(pickle, pickle->root)->kind == PICKLE_DICT;
-    return is_dict ? pickle_get(pickle, pickle->root, key) : 0;
+    uint64_t n_records;
+    for (const char *const *name = record_count_names; *name; name++)
+        if (pickle_to_u64(pickle, keys_find_text(keys, pickle, str_of(*name)), &n_records))
+            return n_records;
+    return UINT64_MAX;
 }
 
-static bool list_len(const struct pickle *pickle, pickle_id id, uint64_t *len)
+static int records_count(struct graft *graft, uint64_t *n_records)
 {
-    const struct pickle_node *node = pickle_node(pickle, id);
-    *len = node->count;
-    return id != 0 && (node->kind == PICKLE_LIST || node->kind == PICKLE_TUPLE);
-}
-
-/* UINT64_MAX: it says nothing. */
-static uint64_t count_said(const struct torch_file *file, const char *count_name)
-{
-    pickle_id id = root_get(file, count_name);
-    const struct pickle_node *node = pickle_node(&file->pickle, id);
-    return id != 0 && node->kind == PICKLE_INT && node->integer >= 0 ? (uint64_t)node->integer
-                                                                     : UINT64_MAX;
-}
-
-static int count_check(const struct torch_file *file, const char *count_name, struct err *err)
-{
-    const char *name = counted_name(count_name);
-    uint64_t said = count_said(file, count_name), held;
-    if (said == UINT64_MAX || !list_len(&file->pickle, root_get(file, name), &held) || said == held)
+    const struct pickle *pickle = graft_graph(graft, 0);
+    const struct pickle_node *root = pickle_node(pickle, pickle->root);
+    const struct pickle_node *pairs = dict_pairs(pickle, pickle->root);
+    struct key_table keys;
+    *n_records = root->kind == PICKLE_LIST || root->kind == PICKLE_TUPLE ? root->count : UINT64_MAX;
+    if (!pairs)
         return 0;
-    return fail(err, ERR_DATA,
-                "%s: '%s' says %lu, and '%s' holds %lu; --rule '%s=sum' takes them as they are",
-                file->path, count_name, said, name, held, count_name);
+    keys_take(&keys, pickle, pairs);
+    *n_records = count_said(pickle, &keys);
+    int rc = counts_check(graft, 0, &keys);
+    free(keys.at);
+    return rc;
 }
 
-static int records_count(const struct torch_file *file, uint64_t *n_records, struct err *err)
+int torch_count(const char *path, const struct merge_rules *rules, uint64_t *n_records,
+                struct err *err)
 {
-    if (list_len(&file->pickle, file->pickle.root, n_records))
-        return 0;
-    *n_records = UINT64_MAX;
-    for (const char *const *name = record_count_names; *name; name++) {
-        int rc = count_check(file, *name, err);
-        if (rc)
-            return rc;
-        if (*n_records == UINT64_MAX)
-            *n_records = count_said(file, *name);
-    }
-    return 0;
-}
-
-int torch_count(const char *path, uint64_t *n_records, struct err *err)
-{
-    struct torch_file file = {0};
+    const struct torch_merge_opts opts = {.rules = rules};
+    struct torch_part part = {0};
+    struct graft graft = {.opts = &opts, .parts = &part, .n_parts = 1, .depth = 1, .err = err};
     struct stat st = {0};
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    int rc = torch_read(&file, path, fd, (uint64_t)st.st_size, err);
+    int rc = torch_read(&part.file, path, fd, (uint64_t)st.st_size, err);
     if (rc == 0)
-        rc = records_count(&file, n_records, err);
-    torch_release(&file);
+        rc = records_count(&graft, n_records);
+    torch_release(&part.file);
     return rc;
 }

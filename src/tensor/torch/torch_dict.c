@@ -109,7 +109,13 @@ static int member_add(struct dict_graft *d, size_t part, pickle_id key)
     const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
     struct member member = {.key_part = part, .key_id = key};
     int rc = 0;
-    if (rule && rule->verb == MERGE_RATIO)
+    if (++graft->n_pairs > graft->max_pairs)
+        rc = graft_fail(graft,
+                        "comes after %lu other keys: dictionaries stand in more places than can be "
+                        "gone through; a rule such as same or first for what holds them takes it "
+                        "as it is",
+                        graft->max_pairs);
+    else if (rule && rule->verb == MERGE_RATIO)
         member.ratio = rule;
     else if (rule && rule->verb == MERGE_DROP)
         rc = 0;
@@ -136,8 +142,8 @@ static int members_add(struct dict_graft *d)
         const struct pickle *graph = graft_graph(d->graft, i);
         struct pickle_walk walk = pickle_items(dict_pairs(graph, d->ids[i]));
         for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;) {
-            pickle_next(graph, &walk);
-            bool is_known = false;
+            pickle_id value = pickle_next(graph, &walk);
+            bool is_known = keys_find(d->graft, &d->tables[i], i, i, key) != value; /* set anew */
             for (size_t k = 0; k < i && !is_known; k++)
                 is_known = keys_find(d->graft, &d->tables[k], k, i, key) != 0;
             if (!is_known)

@@ -7,7 +7,6 @@
 #include "tensor/torch/torch_mend.h"
 
 enum {
-    NAME_BYTES_MAX = 200,
     PATHS_SHOWN_BYTES = 200
 };
 
@@ -55,9 +54,7 @@ int expect_check(struct graft *graft)
 /* What a rule is about is nobody else's business. */
 static bool is_looked_at(const struct graft *graft, const char *path)
 {
-    const char *dot = strrchr(path, '.');
-    return is_count_name(dot ? dot + 1 : path) && !path_is_setting(path) &&
-           !merge_rule_find(graft->opts->rules, path);
+    return !path_is_setting(path) && !merge_rule_find(graft->opts->rules, path);
 }
 
 static int count_check(struct graft *graft, size_t part, struct str name, int64_t count,
@@ -82,7 +79,7 @@ int counts_check(struct graft *graft, size_t part, const struct key_table *keys)
     for (size_t i = 0; i < keys->len && rc == 0; i++) {
         const struct pickle_node *key = pickle_node(graph, keys->at[i].key);
         const struct pickle_node *count = pickle_node(graph, keys->at[i].value);
-        if (key->kind != PICKLE_TEXT || count->kind != PICKLE_INT || key->count > NAME_BYTES_MAX)
+        if (key->kind != PICKLE_TEXT || count->kind != PICKLE_INT)
             continue;
         struct str name = pickle_bytes(graph, key), listed = counted_by(name);
         pickle_id id = listed.at ? keys_find_text(keys, graph, listed) : 0;

@@ -50,6 +50,14 @@ struct torch_view *torch_view_new(const uint64_t *sizes, const uint64_t *strides
     return view;
 }
 
+uint64_t torch_view_extent(const struct torch_view *view)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < view->n_dims; i++)
+        last += (view->dims[i].size - 1) * view->dims[i].stride;
+    return (last + 1) * view->element_bytes;
+}
+
 bool torch_views_equal(const struct torch_view *a, const struct torch_view *b)
 {
     if (!a || !b)

@@ -32,6 +32,8 @@ typedef int gather_sink(void *context, struct str bytes, struct err *err);
 /* Without dimensions of size 1, and with those that follow one another without a gap made one. free() it. */
 struct torch_view *torch_view_new(const uint64_t *sizes, const uint64_t *strides, uint32_t n_dims,
                                   uint64_t element_bytes);
+/* From its first byte to behind its last one, in the storage. */
+uint64_t torch_view_extent(const struct torch_view *view);
 bool torch_views_equal(const struct torch_view *a, const struct torch_view *b);
 /* The view has elements, and lies within its storage. */
 MUST_CHECK int torch_gather(const struct torch_view *view, const struct gather_source *source,

@@ -18,7 +18,7 @@ enum {
 static bool is_id(const struct pickle_node *node)
 {
     return node->kind == PICKLE_TEXT || node->kind == PICKLE_INT || node->kind == PICKLE_LONG ||
-           node->kind == PICKLE_FLOAT || node->kind == PICKLE_BOOL;
+           node->kind == PICKLE_FLOAT;
 }
 
 static int bytes_order(struct str a, struct str b)
@@ -65,8 +65,8 @@ static void value_show(const struct ids *ids, const struct id *id, struct buf *o
     if (node->kind == PICKLE_TEXT) {
         struct str text = id_bytes(ids, id);
         buf_addf(out, "'%.*s'", (int)MIN(text.len, (size_t)ID_SHOWN_BYTES), text.at);
-    } else if (node->kind == PICKLE_INT || node->kind == PICKLE_BOOL) {
-        buf_addf(out, "%ld", node->kind == PICKLE_BOOL ? (int64_t)node->truth : node->integer);
+    } else if (node->kind == PICKLE_INT) {
+        buf_addf(out, "%ld", node->integer);
     } else if (node->kind == PICKLE_FLOAT) {
         buf_addf(out, "%.17g", node->real);
     } else {

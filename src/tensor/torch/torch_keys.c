@@ -150,9 +150,10 @@ bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t pa
 
 static int hash_order(const void *a, const void *b)
 {
-    uint64_t left = ((const struct key_entry *)a)->hash;
-    uint64_t right = ((const struct key_entry *)b)->hash;
-    return (left > right) - (left < right);
+    const struct key_entry *left = a, *right = b;
+    if (left->hash != right->hash)
+        return left->hash < right->hash ? -1 : 1;
+    return (left->index < right->index) - (left->index > right->index);
 }
 
 void keys_take(struct key_table *table, const struct pickle *pickle,
@@ -164,7 +165,8 @@ void keys_take(struct key_table *table, const struct pickle *pickle,
     for (pickle_id key; (key = pickle_next(pickle, &walk)) != 0;) {
         pickle_id value = pairs->kind == PICKLE_DICT ? pickle_next(pickle, &walk) : key;
         uint64_t hash = key_hash(pickle, pickle_node(pickle, key));
-        table->at[table->len++] = (struct key_entry){hash, key, value};
+        table->at[table->len] = (struct key_entry){hash, key, value, (uint32_t)table->len};
+        table->len++;
     }
     if (table->len > 0)
         qsort(table->at, table->len, sizeof(*table->at), hash_order);

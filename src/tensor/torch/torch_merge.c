@@ -14,7 +14,8 @@
 
 enum {
     CALLABLES_SHOWN = 3,
-    SINGLE_DEPTH_MAX = 60 /* less than graft_deep() goes */
+    PAIRS_SHARED_MAX = 1000 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
+    SINGLE_DEPTH_MAX = 60           /* less than graft_deep() goes */
 };
 
 int graft_fail(struct graft *graft, const char *fmt, ...)
@@ -34,6 +35,32 @@ int graft_fail(struct graft *graft, const char *fmt, ...)
 const char *graft_file_name(const struct graft *graft, size_t part)
 {
     return graft->parts[part].file.path;
+}
+
+void graft_reset(struct graft *graft)
+{
+    pickle_release(&graft->made);
+    pickle_init(&graft->made);
+    for (size_t i = 0; i < graft->n_segments; i++)
+        free(graft->segments[i].view);
+    graft->n_segments = 0;
+    free(steal_ptr(&graft->ties));
+    graft->n_ties = graft->cap_ties = 0;
+}
+
+void graft_release(struct graft *graft)
+{
+    for (size_t i = 0; i < graft->n_parts; i++)
+        torch_part_close(&graft->parts[i]);
+    free(graft->parts);
+    graft_reset(graft);
+    pickle_release(&graft->made);
+    free(graft->segments);
+    free(graft->segment_ends);
+    free(graft->met);
+    buf_release(&graft->path);
+    buf_release(&graft->lists.paths);
+    buf_release(&graft->tensors.paths);
 }
 
 /* ---- nodes of the new graph ---- */
@@ -306,6 +333,9 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
     cleanup_free pickle_id *ids = xcalloc(graft->n_parts, sizeof(*ids));
     for (size_t i = 0; i < graft->n_parts; i++)
         ids[i] = graft_graph(graft, i)->root;
+    graft->max_pairs = PAIRS_SHARED_MAX;
+    for (size_t i = 0; i < graft->n_parts; i++)
+        graft->max_pairs += graft_graph(graft, i)->n_chunks; /* each once */
     buf_add_char(&graft->path, '.');
     int rc = graft_value(graft, ids, root);
     if (rc == 0 && graft->n_parts == 1 && graft->opts->rules->len == 0)
@@ -344,7 +374,9 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
                     "a file of tensors cannot be written to a pipe or a device; "
                     "-o names a file");
     int rc = outfile_open(&out, out_path, graft->opts->force, err);
-    if (rc == 0 && !graft->opts->dry_run)
+    if (rc == 0 && graft->opts->dry_run)
+        rc = torch_verify(&what, err);
+    else if (rc == 0)
         rc = torch_write(&what, out_path, &out, &stats->shared_bytes, err);
     if (rc == 0 && !graft->opts->dry_run && graft->opts->placing)
         rc = outfile_sync(&out, err);
@@ -377,20 +409,6 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
         rc = root_make(&graft, &root, err);
     if (rc == 0)
         rc = output_write(&graft, root, out_path, stats, err);
-    for (size_t i = 0; i < n_paths; i++) {
-        torch_release(&graft.parts[i].file);
-        fd_close(&graft.parts[i].fd);
-    }
-    free(graft.parts);
-    for (size_t i = 0; i < graft.n_segments; i++)
-        free(graft.segments[i].view);
-    free(graft.segments);
-    free(graft.segment_ends);
-    free(graft.ties);
-    free(graft.met);
-    pickle_release(&graft.made);
-    buf_release(&graft.path);
-    buf_release(&graft.lists.paths);
-    buf_release(&graft.tensors.paths);
+    graft_release(&graft);
     return rc;
 }

@@ -12,7 +12,7 @@
 struct torch_merge_opts {
     const struct merge_rules *rules;
     bool force;
-    bool dry_run;           /* all but the writing */
+    bool dry_run;           /* all but the writing: what would be copied is read, and verified */
     bool pass_through;      /* callables that are no data are carried over unseen */
     const char *id_path;    /* NULL, or of values that every record has, no two of them equal */
     bool is_renumbered;     /* ids that are not are numbered anew */
@@ -32,9 +32,11 @@ struct torch_merge_stats {
 
 /*
  * How many records a file holds: what its num_questions or the like says, the length of a list;
- * UINT64_MAX where neither is there. ERR_DATA where it says one thing and holds another.
+ * UINT64_MAX where neither is there. ERR_DATA where it says one thing and holds another, and no rule is about
+ * that count.
  */
-MUST_CHECK int torch_count(const char *path, uint64_t *n_records, struct err *err);
+MUST_CHECK int torch_count(const char *path, const struct merge_rules *rules, uint64_t *n_records,
+                           struct err *err);
 /*
  * ERR_DATA, ERR_USAGE, ERR_FAILED for another number of records: nothing is put in place. out_path "-" is
  * refused: a zip is not written to a pipe.

@@ -34,7 +34,8 @@ struct graft {
     struct tally lists, tensors;
     uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
-    uint8_t *met; /* dictionaries of a single file, by node */
+    uint64_t n_pairs, max_pairs; /* gone through: a dictionary in many places comes as often */
+    uint8_t *met;                /* dictionaries of a single file, by node */
     struct err *err;
 };
 
@@ -49,6 +50,11 @@ static inline const struct pickle_node *graft_node(const struct graft *graft, si
 {
     return pickle_node(graft_graph(graft, part), ids[part]);
 }
+
+/* What was made, of a graph that is to be made anew. */
+void graft_reset(struct graft *graft);
+/* All of it, and the parts, closed. */
+void graft_release(struct graft *graft);
 
 /* ERR_DATA with the path in front. */
 int graft_fail(struct graft *graft, const char *fmt, ...) PRINTF(2, 3);
@@ -120,9 +126,10 @@ uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
 struct key_entry {
     uint64_t hash;
     pickle_id key, value;
+    uint32_t index;
 };
 struct key_table {
-    struct key_entry *at; /* sorted by hash */
+    struct key_entry *at; /* sorted by hash, of one hash the last first: of equal keys it counts */
     size_t len;
 };
 /* Of pairs; of other items each is its own value. free() table->at. */

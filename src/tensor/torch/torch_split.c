@@ -29,8 +29,7 @@ struct target {
 struct torch_split {
     struct torch_split_opts opts;
     struct torch_merge_opts graft_opts;
-    struct graft graft; /* of one file; what is made is a part's */
-    struct torch_part part;
+    struct graft graft;     /* of one file; what is made is a part's */
     struct target *targets; /* what is cut */
     size_t n_targets;
     uint64_t n_records;
@@ -50,7 +49,12 @@ struct part_making {
 
 static const struct pickle *graph_of(const struct torch_split *split)
 {
-    return &split->part.file.pickle;
+    return graft_graph(&split->graft, 0);
+}
+
+static const char *file_name(const struct torch_split *split)
+{
+    return graft_file_name(&split->graft, 0);
 }
 
 /* ---- what is cut ---- */
@@ -78,31 +82,17 @@ static int target_add(struct torch_split *split, pickle_id id, const char *name,
 {
     uint64_t length;
     if (!length_of(split, id, &length))
-        return fail(err, ERR_DATA, "%s: '%s' is no list and no tensor with rows",
-                    split->part.file.path, name);
+        return fail(err, ERR_DATA, "%s: '%s' is no list and no tensor with rows", file_name(split),
+                    name);
     if (split->n_targets > 0 && length != split->n_records)
         return fail(err, ERR_DATA,
                     "%s: '%s' has %lu of what others that would be cut have %lu; --key PATH says "
                     "which is cut",
-                    split->part.file.path, name, length, split->n_records);
+                    file_name(split), name, length, split->n_records);
     split->targets = xrealloc(split->targets, (split->n_targets + 1) * sizeof(*split->targets));
     split->targets[split->n_targets++] = (struct target){id, xstrdup(name)};
     split->n_records = length;
     return 0;
-}
-
-/* The value of the last pair with this text as its key, 0 if there is none. */
-static pickle_id dict_get(const struct pickle *pickle, pickle_id dict, struct str key)
-{
-    struct pickle_walk walk = pickle_items(dict_pairs(pickle, dict));
-    pickle_id found = 0, id;
-    while ((id = pickle_next(pickle, &walk)) != 0) {
-        pickle_id value = pickle_next(pickle, &walk);
-        const struct pickle_node *node = pickle_node(pickle, id);
-        if (node->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, node), key))
-            found = value;
-    }
-    return found;
 }
 
 /* The value of a path below `id`, 0 if there is none; a key may have dots itself. */
@@ -110,11 +100,12 @@ static pickle_id dict_get(const struct pickle *pickle, pickle_id dict, struct st
 static pickle_id path_find(const struct torch_split *split, pickle_id id, const char *path)
 {
     const struct pickle *graph = graph_of(split);
-    if (!dict_pairs(graph, id))
+    const struct pickle_node *pairs = dict_pairs(graph, id);
+    if (!pairs)
         return 0;
-    pickle_id found = dict_get(graph, id, str_of(path));
+    pickle_id found = pickle_get(graph, pairs, str_of(path));
     for (const char *dot = strchr(path, '.'); dot && !found; dot = strchr(dot + 1, '.')) {
-        pickle_id inner = dict_get(graph, id, (struct str){path, (size_t)(dot - path)});
+        pickle_id inner = pickle_get(graph, pairs, (struct str){path, (size_t)(dot - path)});
         found = inner ? path_find(split, inner, dot + 1) : 0;
     }
     return found;
@@ -129,7 +120,7 @@ static int targets_of_keys(struct torch_split *split, struct err *err)
         pickle_id id = strcmp(key, ".") == 0 ? root : path_find(split, root, key);
         if (!id)
             return fail(err, ERR_USAGE, "%s has no '%s'; muster merge --inspect shows its keys",
-                        split->part.file.path, key);
+                        file_name(split), key);
         rc = target_add(split, id, key, err);
     }
     return rc;
@@ -158,7 +149,7 @@ static int targets_of_root(struct torch_split *split, struct err *err)
         rc = fail(err, ERR_DATA,
                   "%s has no list and no tensor at its root; --key PATH says what is cut, and "
                   "muster merge --inspect shows its keys",
-                  split->part.file.path);
+                  file_name(split));
     return rc;
 }
 
@@ -308,24 +299,13 @@ static int value_make(struct part_making *p, pickle_id id, pickle_id *out)
     return rc;
 }
 
-static void made_reset(struct graft *graft)
-{
-    pickle_release(&graft->made);
-    pickle_init(&graft->made);
-    for (size_t i = 0; i < graft->n_segments; i++)
-        free(graft->segments[i].view);
-    graft->n_segments = 0;
-    free(steal_ptr(&graft->ties));
-    graft->n_ties = graft->cap_ties = 0;
-}
-
 int torch_split_fill(struct torch_split *split, size_t part, const char *name, struct outfile *out,
                      struct err *err)
 {
     struct part_making p = {.split = split, .range = split->ranges[part]};
     struct graft *graft = &split->graft;
     pickle_id root = 0;
-    made_reset(graft);
+    graft_reset(graft);
     graft->err = err;
     p.made = xcalloc(graph_of(split)->n_nodes, sizeof(*p.made));
     int rc = value_make(&p, graph_of(split)->root, &root);
@@ -335,7 +315,8 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
                                    .made = &graft->made,
                                    .segments = graft->segments,
                                    .segment_ends = graft->segment_ends,
-                                   .root = root};
+                                   .root = root,
+                                   .is_stopped = split->opts.is_stopped};
     return rc ? rc : torch_write(&what, name, out, NULL, err);
 }
 
@@ -344,10 +325,11 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
 static int file_open(struct torch_split *split, const char *path, struct err *err)
 {
     struct stat st;
-    split->part.fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (split->part.fd < 0 || fstat(split->part.fd, &st) != 0)
+    struct torch_part *part = split->graft.parts;
+    part->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (part->fd < 0 || fstat(part->fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    int rc = torch_read(&split->part.file, path, split->part.fd, (uint64_t)st.st_size, err);
+    int rc = torch_read(&part->file, path, part->fd, (uint64_t)st.st_size, err);
     return rc ? rc : graft_callables_check(&split->graft, err);
 }
 
@@ -388,10 +370,10 @@ int torch_split_open(struct torch_split **out, const char *path,
     split->opts = *opts;
     split->graft_opts = (struct torch_merge_opts){
         .pass_through = opts->pass_through, .note = opts->note, .context = opts->context};
-    split->part.fd = -1;
+    struct torch_part *part = xcalloc(1, sizeof(*part));
+    part->fd = -1;
     split->graft =
-        (struct graft){.opts = &split->graft_opts, .parts = &split->part, .n_parts = 1, .err = err};
-    pickle_init(&split->graft.made);
+        (struct graft){.opts = &split->graft_opts, .parts = part, .n_parts = 1, .err = err};
     int rc = file_open(split, path, err);
     if (rc == 0)
         rc = (opts->n_keys > 0 ? targets_of_keys : targets_of_root)(split, err);
@@ -412,13 +394,7 @@ void torch_split_close(struct torch_split *split)
 {
     if (!split)
         return;
-    torch_release(&split->part.file);
-    fd_close(&split->part.fd);
-    made_reset(&split->graft);
-    pickle_release(&split->graft.made);
-    free(split->graft.segments);
-    free(split->graft.segment_ends);
-    buf_release(&split->graft.path);
+    graft_release(&split->graft);
     buf_release(&split->kept);
     for (size_t i = 0; i < split->n_targets; i++)
         free(split->targets[i].name);
@@ -437,5 +413,6 @@ const struct torch_range *torch_split_parts(const struct torch_split *split, siz
 bool torch_split_is_input(const struct torch_split *split, const struct stat *st)
 {
     struct stat own;
-    return fstat(split->part.fd, &own) == 0 && own.st_ino == st->st_ino && own.st_dev == st->st_dev;
+    return fstat(split->graft.parts->fd, &own) == 0 && own.st_ino == st->st_ino &&
+           own.st_dev == st->st_dev;
 }

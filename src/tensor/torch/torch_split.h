@@ -18,7 +18,8 @@ struct torch_split_opts {
     /* What is cut, by its path; none: the root, or all lists and tensors that stand in it. */
     const char *const *keys;
     size_t n_keys;
-    bool pass_through; /* callables that are no data are carried over unseen */
+    bool pass_through;        /* callables that are no data are carried over unseen */
+    bool (*is_stopped)(void); /* asked now and then; NULL: never */
     void (*note)(void *context, const char *text);
     void *context;
     /* Exactly one of them is not 0: */

@@ -19,9 +19,15 @@ struct writing {
     struct zip_out zip;
     struct buf prefix;
     char *window;
-    uint64_t shared_bytes;  /* of all */
-    uint8_t **are_verified; /* by part and storage: its checksum was compared */
+    uint64_t shared_bytes; /* of all */
 };
+
+void torch_part_close(struct torch_part *part)
+{
+    torch_release(&part->file);
+    fd_close(&part->fd);
+    free(steal_ptr(&part->are_verified));
+}
 
 static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
@@ -46,24 +52,31 @@ static int record_write(struct writing *w, const char *record, struct str conten
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
-static int pickle_record(struct writing *w, struct written_storages *storages, struct err *err)
+/* *storages: those that it names, in their order. */
+static int pickle_pass(const struct torch_new *what, const struct pickle_sink *sink,
+                       struct written_storages *storages, struct err *err)
 {
-    const struct torch_new *what = w->what;
-    cleanup_buf struct buf name = BUF_INIT;
     const struct pickle **graphs = xcalloc(what->n_parts + 1, sizeof(struct pickle *));
     for (size_t i = 0; i < what->n_parts; i++)
         graphs[i] = &what->parts[i].file.pickle;
     graphs[what->n_parts] = what->made;
+    int rc = pickle_write((const struct pickle *const *)graphs, what->n_parts + 1,
+                          (uint32_t)what->n_parts, what->root, sink, storages, err);
+    free(graphs);
+    return rc;
+}
+
+static int pickle_record(struct writing *w, struct written_storages *storages, struct err *err)
+{
+    cleanup_buf struct buf name = BUF_INIT;
     name_make(w, "data.pkl", &name);
     struct zip_new_entry entry = {.name = buf_str(&name)};
     const struct pickle_sink sink = {bytes_pass, w};
     int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
-        rc = pickle_write((const struct pickle *const *)graphs, what->n_parts + 1,
-                          (uint32_t)what->n_parts, what->root, &sink, storages, err);
+        rc = pickle_pass(w->what, &sink, storages, err);
     if (rc == 0 && w->zip.bytes > TORCH_PICKLE_BYTES_MAX)
         rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->zip.file->name);
-    free(graphs);
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
@@ -75,10 +88,14 @@ static bool is_held(const struct torch_file *file, uint32_t storage)
 }
 
 /* A piece of a storage of an input: from its file, or from where it is held in its place. */
-static int storage_read(const struct torch_part *part, uint32_t storage, uint64_t offset, char *out,
-                        size_t len, struct err *err)
+static int storage_read(const struct torch_new *what, const struct torch_segment *segment,
+                        uint64_t offset, char *out, size_t len, struct err *err)
 {
+    const struct torch_part *part = &what->parts[segment->part];
     const struct torch_file *file = &part->file;
+    uint32_t storage = segment->storage;
+    if (what->is_stopped && what->is_stopped())
+        return fail(err, ERR_STOPPED, "stopped");
     if (is_held(file, storage)) {
         memcpy(out, file->storage_held[storage].at + offset, len);
         return 0;
@@ -93,7 +110,6 @@ static int storage_read(const struct torch_part *part, uint32_t storage, uint64_
 static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
                         struct err *err)
 {
-    const struct torch_part *part = &w->what->parts[segment->part];
     uint64_t at = segment->offset, end = at + segment->bytes;
     int rc = 0;
     *crc = 0;
@@ -104,7 +120,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
         buf_reserve(pending, len);
         char *piece = pending->at + pending->len;
         if (rc == 0)
-            rc = storage_read(part, segment->storage, at, piece, len, err);
+            rc = storage_read(w->what, segment, at, piece, len, err);
         if (rc == 0) {
             *crc = crc_of(*crc, (struct str){piece, len});
             pending->len += len;
@@ -118,19 +134,19 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
 
 /* What a view is gathered from. */
 struct stored {
-    const struct torch_part *part;
-    uint32_t storage;
+    const struct torch_new *what;
+    const struct torch_segment *segment;
 };
 
 static int stored_read(void *context, uint64_t offset, char *out, size_t len, struct err *err)
 {
     const struct stored *stored = context;
-    return storage_read(stored->part, stored->storage, offset, out, len, err);
+    return storage_read(stored->what, stored->segment, offset, out, len, err);
 }
 
 static int view_pass(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
-    struct stored stored = {&w->what->parts[segment->part], segment->storage};
+    struct stored stored = {w->what, segment};
     const struct gather_source source = {stored_read, &stored, segment->offset};
     return torch_gather(segment->view, &source, bytes_pass, w, err);
 }
@@ -158,27 +174,38 @@ static int crc_check(const struct writing *w, const struct torch_segment *segmen
 static int storage_verify(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
     const struct torch_part *part = &w->what->parts[segment->part];
-    uint8_t *is_verified = &w->are_verified[segment->part][segment->storage];
+    uint8_t *is_verified = &part->are_verified[segment->storage];
     uint64_t at = 0, end = storage_bytes(&part->file.pickle.storages[segment->storage]);
     uint32_t crc = 0;
     int rc = 0;
     if (*is_verified || !part->file.zip.has_crcs)
         return 0;
-    *is_verified = 1;
     while (rc == 0 && at < end) {
         size_t len = (size_t)MIN(end - at, (uint64_t)WINDOW_BYTES);
-        rc = storage_read(part, segment->storage, at, w->window, len, err);
+        rc = storage_read(w->what, segment, at, w->window, len, err);
         if (rc == 0)
             crc = crc_of(crc, (struct str){w->window, len});
         at += len;
     }
-    return rc ? rc : crc_check(w, segment, crc, err);
+    if (rc == 0)
+        rc = crc_check(w, segment, crc, err);
+    *is_verified = rc == 0;
+    return rc;
 }
 
 static bool is_whole(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
     return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
+}
+
+/* Another storage's bytes would be taken for its own, and no checksum would say so. */
+static void extent_assert(const struct writing *w, const struct torch_segment *segment)
+{
+    const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
+    uint64_t extent = segment->view ? torch_view_extent(segment->view) : segment->bytes;
+    uint64_t whole = storage_bytes(&graph->storages[segment->storage]);
+    ASSERT(segment->bytes == 0 || (extent <= whole && segment->offset <= whole - extent));
 }
 
 /* Whole storages only: of a piece the checksum is not known without reading it. */
@@ -209,6 +236,7 @@ static int segment_write(struct writing *w, const struct torch_segment *segment,
 {
     uint32_t crc = 0;
     bool is_shared = false;
+    extent_assert(w, segment);
     int rc = can_share(w, segment) ? segment_share(w, segment, &is_shared, err) : 0;
     if (rc || is_shared)
         return rc;
@@ -239,26 +267,76 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
+/* The segments that a storage of the output is made of; `whole` is where the only one of an input's is put. */
+static const struct torch_segment *segments_of(const struct torch_new *what,
+                                               const struct written_storage *at,
+                                               struct torch_segment *whole, size_t *n_segments)
+{
+    if (at->graph == what->n_parts) {
+        size_t first = at->storage > 0 ? what->segment_ends[at->storage - 1] : 0;
+        *n_segments = what->segment_ends[at->storage] - first;
+        return what->segments + first;
+    }
+    const struct pickle *pickle = &what->parts[at->graph].file.pickle;
+    *whole = (struct torch_segment){.part = at->graph,
+                                    .storage = at->storage,
+                                    .bytes = storage_bytes(&pickle->storages[at->storage])};
+    *n_segments = 1;
+    return whole;
+}
+
 static int storages_write(struct writing *w, const struct written_storages *storages,
                           struct err *err)
 {
-    const struct torch_new *what = w->what;
     int rc = 0;
     for (size_t i = 0; i < storages->len && rc == 0; i++) {
-        const struct written_storage *at = &storages->at[i];
-        if (at->graph == what->n_parts) {
-            size_t first = at->storage > 0 ? what->segment_ends[at->storage - 1] : 0;
-            rc = storage_write(w, i, what->segments + first,
-                               what->segment_ends[at->storage] - first, err);
-            continue;
-        }
-        const struct pickle *pickle = &what->parts[at->graph].file.pickle;
-        struct torch_segment whole = {.part = at->graph,
-                                      .storage = at->storage,
-                                      .bytes = storage_bytes(&pickle->storages[at->storage])};
-        rc = storage_write(w, i, &whole, 1, err);
+        struct torch_segment whole;
+        size_t n_segments;
+        const struct torch_segment *segments =
+            segments_of(w->what, &storages->at[i], &whole, &n_segments);
+        rc = storage_write(w, i, segments, n_segments, err);
     }
     return rc;
+}
+
+static int storages_verify(struct writing *w, const struct written_storages *storages,
+                           struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < storages->len && rc == 0; i++) {
+        struct torch_segment whole;
+        size_t n_segments;
+        const struct torch_segment *segments =
+            segments_of(w->what, &storages->at[i], &whole, &n_segments);
+        for (size_t k = 0; k < n_segments && rc == 0; k++) {
+            extent_assert(w, &segments[k]);
+            rc = can_share(w, &segments[k]) ? 0 : storage_verify(w, &segments[k], err);
+        }
+    }
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static void writing_begin(struct writing *w)
+{
+    w->window = xmalloc(WINDOW_BYTES);
+    for (size_t i = 0; i < w->what->n_parts; i++) {
+        struct torch_part *part = &w->what->parts[i];
+        if (!part->are_verified)
+            part->are_verified = xcalloc(part->file.pickle.n_storages, 1);
+    }
+}
+
+static void prefix_make(struct writing *w, const char *name)
+{
+    const char *stem = path_basename(name), *extension = path_extension(name);
+    buf_add(&w->prefix, stem, strlen(stem) - strlen(extension));
+    if (w->prefix.len == 0 || w->prefix.at[0] == '.' || strchr(w->prefix.at, '\\')) {
+        buf_reset(&w->prefix); /* not a folder's name */
+        buf_add_text(&w->prefix, "archive");
+    }
+    buf_add_char(&w->prefix, '/');
 }
 
 int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
@@ -266,17 +344,8 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
 {
     struct writing w = {.what = what, .zip = {.file = out}};
     struct written_storages storages = {0};
-    const char *stem = path_basename(name), *extension = path_extension(name);
-    buf_add(&w.prefix, stem, strlen(stem) - strlen(extension));
-    if (w.prefix.len == 0 || w.prefix.at[0] == '.' || strchr(w.prefix.at, '\\')) {
-        buf_reset(&w.prefix); /* not a folder's name */
-        buf_add_text(&w.prefix, "archive");
-    }
-    buf_add_char(&w.prefix, '/');
-    w.window = xmalloc(WINDOW_BYTES);
-    w.are_verified = xcalloc(what->n_parts, sizeof(*w.are_verified));
-    for (size_t i = 0; i < what->n_parts; i++)
-        w.are_verified[i] = xcalloc(what->parts[i].file.pickle.n_storages, 1);
+    prefix_make(&w, name);
+    writing_begin(&w);
     int rc = pickle_record(&w, &storages, err);
     if (rc == 0)
         rc = record_write(&w, "byteorder",
@@ -287,14 +356,33 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         rc = record_write(&w, "version", STR("3\n"), err);
     if (rc == 0)
         rc = zip_out_finish(&w.zip, err);
-    for (size_t i = 0; i < what->n_parts; i++)
-        free(w.are_verified[i]);
-    free(w.are_verified);
     free(w.window);
     if (shared_bytes)
         *shared_bytes = w.shared_bytes;
     free(storages.at);
     buf_release(&w.prefix);
     zip_out_release(&w.zip);
+    return rc;
+}
+
+static int bytes_drop(void *context, struct str bytes, struct err *err)
+{
+    (void)context;
+    (void)bytes;
+    (void)err;
+    return 0;
+}
+
+int torch_verify(const struct torch_new *what, struct err *err)
+{
+    struct writing w = {.what = what};
+    struct written_storages storages = {0};
+    const struct pickle_sink nowhere = {bytes_drop, NULL};
+    writing_begin(&w);
+    int rc = pickle_pass(what, &nowhere, &storages, err);
+    if (rc == 0)
+        rc = storages_verify(&w, &storages, err);
+    free(w.window);
+    free(storages.at);
     return rc;
 }

@@ -14,7 +14,9 @@
 struct torch_part {
     struct torch_file file;
     int fd;
+    uint8_t *are_verified; /* NULL, or by storage: it was compared with its checksum */
 };
+void torch_part_close(struct torch_part *part);
 
 /* A piece of a storage of an input; with a view its elements from `offset` on, in row-major order. */
 struct torch_segment {
@@ -25,7 +27,7 @@ struct torch_segment {
 
 /* What is to be written: `made` is graph number n_parts, its storages are made of segments. */
 struct torch_new {
-    const struct torch_part *parts;
+    struct torch_part *parts;
     size_t n_parts;
     const struct pickle *made;
     const struct torch_segment *segments; /* of all made storages, in their order */
@@ -33,6 +35,7 @@ struct torch_new {
     pickle_id root;
     bool
         are_shared; /* large storages share their blocks with the inputs, unread, where that is possible */
+    bool (*is_stopped)(void); /* asked now and then; NULL: never */
 };
 
 /*
@@ -41,3 +44,5 @@ struct torch_new {
  */
 MUST_CHECK int torch_write(const struct torch_new *what, const char *name, struct outfile *out,
                            uint64_t *shared_bytes, struct err *err);
+/* Nothing is written: what the output would be made of is read, and compared with its checksums. */
+MUST_CHECK int torch_verify(const struct torch_new *what, struct err *err);

@@ -160,6 +160,19 @@ static void bytes_come_back_from_hex(void **state)
     assert_int_equal(back.len, 256);
 }
 
+static void texts_are_ordered_by_their_bytes(void **state)
+{
+    static const char *const rising[] = {"", "a", "a\x01", "ab", "b", "\xc3\xa9"};
+    (void)state;
+    for (size_t i = 0; i < countof(rising); i++)
+        for (size_t k = 0; k < countof(rising); k++) {
+            int order = str_compare(str_of(rising[i]), str_of(rising[k]));
+            assert_int_equal((order > 0) - (order < 0), (i > k) - (i < k));
+        }
+    assert_true(str_compare((struct str){NULL, 0}, STR("a")) < 0);
+    assert_true(str_compare((struct str){"a\0b", 3}, STR("a")) > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +183,7 @@ int main(void)
         cmocka_unit_test(figures_are_printed_as_people_read_them),
         cmocka_unit_test(the_nearest_word_is_suggested_and_a_far_one_is_not),
         cmocka_unit_test(bytes_come_back_from_hex),
+        cmocka_unit_test(texts_are_ordered_by_their_bytes),
         cmocka_unit_test(seeds_differ_between_items_and_repeat_between_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,9 +4,10 @@
  *
  *     kge_driver MODEL TRIPLES OUT [height=N] [layout=width|height] [train] [all] [save=PATH]
  *
- * TRIPLES holds uint32 triples. For the sum of softplus(-score) over them, or with `all` of the binary cross entropy over
- * all entities with label smoothing 0.1, OUT gets as float64 the scores, the gradient of each parameter by its
- * plain name, and all influences of the triples on one another. Facts go to stdout as JSON.
+ * TRIPLES holds uint32 triples. For the sum of softplus(-score) over them, or with `all` of the
+ * binary cross entropy over all entities with label smoothing 0.1, OUT gets as float64 the scores,
+ * the gradient of each parameter by its plain name, and all influences of the triples on one
+ * another. Facts go to stdout as JSON.
  */
 #include <fcntl.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every backend does what the plain loops in float64 do: one table of operations, sizes and types. The error is
- * the norm of the difference by that of what is expected.
+ * Every backend does what the plain loops in float64 do: one table of operations, sizes and types.
+ * The error is the norm of the difference by that of what is expected.
  */
 #include "unit/test.h"
 
@@ -159,6 +159,7 @@ static void conv_back(struct trial *t)
     op.weight = drawn(t, filters * kernel);
     op.dy = drawn(t, n * filters * map);
     op.y = t->second ? drawn(t, n * filters * map) : NULL;
+    op.y_rows = t->first ? ids_drawn(t, n, n) : NULL;
     op.scale = t->second ? drawn(t, filters) : NULL;
     op.d_weight_stride = t->first ? filters * kernel + more : 0;
     op.d_sum_stride = t->first ? filters + more : 0;
@@ -169,6 +170,38 @@ static void conv_back(struct trial *t)
     result(t, op.d_weight, n * (filters * kernel + more));
     result(t, op.d_sum, n * (filters + more));
     result(t, op.dx, n * t->a * t->b);
+}
+
+static void conv_norm(struct trial *t)
+{
+    size_t n = t->a, filters = t->b, kernel = t->c, stride = filters * kernel + 3 * filters + 1;
+    struct num_conv_norm op = {t->dtype, n, filters, kernel, drawn(t, n * filters * kernel)};
+    op.d_sum = drawn(t, n * filters);
+    op.weight = drawn(t, filters * kernel);
+    op.bias = drawn(t, filters);
+    op.mean = drawn(t, filters);
+    op.inv_std = drawn(t, filters);
+    op.norm_weight = drawn(t, filters);
+    op.stride = stride;
+    void *out = array_new(t, n * stride);
+    op.d_weight = t->first ? out : NULL;
+    op.d_bias = num_at(t->dtype, out, filters * kernel);
+    op.d_norm_weight = num_at(t->dtype, out, filters * kernel + filters);
+    op.d_norm_bias = t->second ? num_at(t->dtype, out, filters * kernel + 2 * filters) : NULL;
+    t->be->conv_norm(t->be, &op);
+    result(t, out, n * stride);
+}
+
+static void add_where(struct trial *t)
+{
+    size_t m = t->a, n = t->b, ids = 4;
+    struct num_add_where op = {t->dtype, m, n, 0.5, drawn(t, m * n)};
+    op.row_ids = ids_drawn(t, 3 * m, ids);
+    op.col_ids = ids_drawn(t, 3 * n, ids);
+    op.ids_stride = t->first ? 3 : 1;
+    op.y = drawn(t, m * n);
+    t->be->add_where(t->be, &op);
+    result(t, op.y, m * n);
 }
 
 static void norm(struct trial *t)
@@ -231,6 +264,8 @@ static const struct operation {
     {"conv_back",
      conv_back,
      {{3, 5, 1}, {10, 40, 32}, {20, 20, 32}, {16, 4 + 1, 5}, {7, 31, 3}, {8, 8, 4}, {50, 60, 2}}},
+    {"conv_norm", conv_norm, {{1, 1, 1}, {5, 32, 9}, {3, 7, 15}}},
+    {"add_where", add_where, {{1, 1, 0}, {13, 17, 0}, {100, 31, 0}}},
     {"norm", norm, {{1, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
     {"norm_back", norm_back, {{2, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model's gradients against differences of its own loss, in float64; names and sizes of parameters.
+ * The model's gradients against differences of its own loss, in float64; names and sizes of
+ * parameters.
  */
 #include "unit/test.h"
 
@@ -131,7 +132,9 @@ static void dropout_depends_on_the_seed_alone(void **state)
     scene_end(&scene);
 }
 
-/* 200 x (N + R) + 1,946,586 of the plain implementation's defaults; PyKEEN's map is 32 x 18 x 18. */
+/*
+ * 200 x (N + R) + 1,946,586 of the plain implementation's defaults; PyKEEN's map is 32 x 18 x 18.
+ */
 static void sizes_are_those_of_the_sources(void **state)
 {
     (void)state;
@@ -201,6 +204,13 @@ static void what_is_no_number_is_found_by_place(void **state)
     assert_non_null(strstr(err.text, "bn1.running_var[1]"));
     assert_int_equal(conve_check_dictionaries(model, 11, 4, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "3 relations and the dictionary names 4"));
+    assert_int_equal(conve_check_dictionaries(model, 11, 3, &err), 0);
+    struct conve_shape doubled = kit_shapes[1];
+    doubled.n_relations = 6;
+    conve_free(model);
+    model = kit_model(&doubled, 2);
+    assert_int_equal(conve_check_dictionaries(model, 11, 3, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "reciprocal"));
     conve_free(model);
 }
 

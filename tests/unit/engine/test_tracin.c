@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Factorised influences against gradients of every parameter; what a run hands over, and what it refuses.
+ * Factorised influences against gradients of every parameter; what a run hands over, and what it
+ * refuses.
  */
 #include "unit/test.h"
 
@@ -158,7 +159,10 @@ static struct matrix *matrix_of(struct scene *scene, const struct tracin_opts *o
     return matrix;
 }
 
-/* Tiles and blocks of any size, any number of threads: which pairs there are, and what the best are. */
+/*
+ * Tiles and blocks of any size, any number of threads: which pairs there are, and what the best
+ * are.
+ */
 static void pieces_make_up_the_whole(void **state)
 {
     (void)state;
@@ -223,7 +227,10 @@ static struct matrix *tops_of(struct scene *scene, const struct tracin_opts *opt
     return matrix;
 }
 
-/* Without rows to hand over, triples of one head and relation are put together and share their features. */
+/*
+ * Without rows to hand over, triples of one head and relation are put together and share their
+ * features.
+ */
 static void what_is_shared_changes_nothing(void **state)
 {
     (void)state;
