@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
@@ -189,15 +190,19 @@ static int parts_write(const struct split_job *job, const struct cut_target *tar
     return rc;
 }
 
+/* One line a part, whatever is in a name; --json has names as they are. */
 static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");
     for (size_t i = 0; i < job->n_parts; i++)
         width = MAX(width, strlen(job->paths[i]));
     buf_addf(out, "%-*s  %12s  %12s  %14s\n", (int)width, "PART", "FIRST", "RECORDS", "BYTES");
-    for (size_t i = 0; i < job->n_parts; i++)
-        buf_addf(out, "%-*s  %12lu  %12lu  %14lu\n", (int)width, job->paths[i], job->parts[i].first,
-                 job->parts[i].n_records, job->parts[i].n_bytes);
+    for (size_t i = 0; i < job->n_parts; i++) {
+        cleanup_buf struct buf name = BUF_INIT;
+        console_text_add(&name, str_of(job->paths[i]), false);
+        buf_addf(out, "%-*s  %12lu  %12lu  %14lu\n", (int)width, buf_text(&name),
+                 job->parts[i].first, job->parts[i].n_records, job->parts[i].n_bytes);
+    }
 }
 
 static void objects_add(struct buf *out, const struct split_job *job)

@@ -199,3 +199,13 @@ killed() {
     ended_with 0
     same one.npy out.npy
 }
+
+@test "a part is one line of the table, whatever its name" {
+    npy $'a\nb\xff\033[31m.npy' 4
+    "$MUSTER" split -q -n 2 a*.npy >table
+    [ "$(wc -l <table)" -eq 3 ]
+    [ "$(grep -c '^ab.*part_0[01].npy  ' table)" -eq 2 ]
+    iconv -f utf-8 -t utf-8 table >/dev/null
+    ! grep -q "$(printf '\033')" table || return 1
+    "$MUSTER" split -q --force --json -n 2 a*b*m.npy | grep -qF '"path":"a\nb'
+}

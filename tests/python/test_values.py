@@ -84,6 +84,26 @@ def the_greatest_is_found_exactly():
 
 
 @check
+def what_is_proposed_for_values_that_differ_works():
+    for key in ("a[0]", "a", " a", "a ", "\ta", "a\nb", "+a", "a*", "?", "a\\b", "it's", " ", "a=b", "[", "é", "a.b"):
+        for values, verbs in (((1, 2.5), "first', collect, drop, max or sum"), (("x", "y"), "first', collect, drop or max"),
+                              ((True, False), "first', collect or drop"), (((1,), (2,)), "concat', first, collect or drop")):
+            parts = [{key: value, "other": 0} for value in values]
+            ended = run(parts)
+            assert ended.returncode == 65 and verbs in ended.stderr, (key, ended.stderr)
+            words = ended.stderr.split("--rule '")[1].rstrip().rsplit("'", 1)
+            for verb in (words[0].rsplit("=", 1)[1], *words[1].strip(", ").replace(" or ", ", ").split(", ")):
+                whole = merged(parts, "--rule", f"{words[0].rsplit('=', 1)[0]}={verb}")
+                assert whole.get(key, 0) == {"first": values[0], "collect": [*values], "drop": 0, "concat": (1, 2), "max": values[1],
+                                             "sum": 3.5}[verb], (key, verb)
+    refused(65, ["no rule can name an empty key"], [{"": 1}, {"": 2}])
+    refused(65, ["--rule '.=concat', first or collect\n"], [(1,), (2,)])
+    assert merged([(1,), (2,)], "--rule", ".=concat") == (1, 2)
+    refused(65, ["'n' is beyond 64 bits in part_1.pt"], [{"n": 1}, {"n": 2**64 - 1}], "--rule", "n=sum")
+    refused(65, ["'n' is beyond 64 bits"], [{"n": 2**70}, {"n": 1}], "--rule", "n=max")
+
+
+@check
 def a_record_without_an_id_is_shown():
     lacking = questions("a", "b")
     del lacking["questions"][1]["question_id"]

@@ -9,15 +9,81 @@
 #include "rule/names.h"
 #include "tensor/torch/torch_merge_impl.h"
 
+/* ---- what a user may do about it ---- */
+
+#define KIND(name) (1U << PICKLE_##name)
+
+enum {
+    NUMBERS = KIND(INT) | KIND(FLOAT)
+};
+
+static const struct {
+    const char *verb;
+    unsigned kinds; /* all values are of these; 0: of any */
+} cures[] = {
+    {"concat", KIND(TUPLE)}, {"concat", KIND(LIST)}, {"first", 0},     {"collect", 0}, {"drop", 0},
+    {"max", NUMBERS},        {"max", KIND(TEXT)},    {"sum", NUMBERS},
+};
+
+static unsigned kinds_of(const struct graft *graft, value_ids ids)
+{
+    unsigned kinds = 0;
+    for (size_t i = 0; i < graft->n_parts; i++)
+        kinds |= 1U << graft_node(graft, i, ids)->kind;
+    return kinds;
+}
+
+/* The path as a pattern of its own, quoted by a shell; false where none fits just such keys. */
+static bool pattern_add(struct str path, struct buf *out)
+{
+    for (size_t i = 0; i < path.len; i++) {
+        unsigned char c = (unsigned char)path.at[i];
+        bool is_end = i == 0 || i + 1 == path.len; /* rules are trimmed */
+        if (c < ' ' || c == 0x7f || c == '\'' || (is_end && c == ' '))
+            buf_add_text(out, path.len == 1 ? "[!.]" : "?"); /* "?" fits the root */
+        else if (strchr("*?[\\", c) || (i == 0 && c == '+'))
+            buf_addf(out, "\\%c", c);
+        else
+            buf_add_char(out, (char)c);
+    }
+    return path.len > 0;
+}
+
+/* "--rule 'PATH=first', collect or drop", or that there is no such way. */
+static void cure_add(const struct graft *graft, unsigned kinds, struct buf *out)
+{
+    const char *verbs[countof(cures)];
+    size_t n_verbs = 0;
+    bool is_root = str_equal(buf_str(&graft->path), STR("."));
+    for (size_t i = 0; i < countof(cures); i++) {
+        bool fits = cures[i].kinds == 0 || (kinds & ~cures[i].kinds) == 0;
+        if (fits && !(is_root && strcmp(cures[i].verb, "drop") == 0))
+            verbs[n_verbs++] = cures[i].verb;
+    }
+    size_t before = out->len;
+    buf_add_text(out, "say what becomes of it: --rule '");
+    if (!pattern_add(buf_str(&graft->path), out)) {
+        out->len = before;
+        buf_add_text(out, "no rule can name an empty key");
+        return;
+    }
+    for (size_t i = 0; i < n_verbs; i++)
+        buf_addf(out, "%s%s%s",
+                 i == 0             ? "="
+                 : i + 1 == n_verbs ? " or "
+                                    : ", ",
+                 verbs[i], i == 0 ? "'" : "");
+}
+
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
 {
     for (size_t i = 1; i < graft->n_parts; i++)
-        if (!values_equal(graft, 0, ids[0], i, ids[i], 0))
-            return graft_fail(
-                graft,
-                "differs between %s and %s; say what becomes of it: --rule '%s=first', "
-                "collect, drop, max or sum",
-                graft_file_name(graft, 0), graft_file_name(graft, i), buf_text(&graft->path));
+        if (!values_equal(graft, 0, ids[0], i, ids[i], 0)) {
+            cleanup_buf struct buf cure = BUF_INIT;
+            cure_add(graft, kinds_of(graft, ids), &cure);
+            return graft_fail(graft, "differs between %s and %s; %s", graft_file_name(graft, 0),
+                              graft_file_name(graft, i), buf_text(&cure));
+        }
     *out = graft_of(graft, 0, ids[0]);
     return 0;
 }
@@ -32,12 +98,13 @@ int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out)
             return graft_fail(graft, "is no text in %s, so it names no share of anything",
                               graft_file_name(graft, i));
         struct str here = share_stem(pickle_bytes(graft_graph(graft, i), node));
-        if (i > 0 && !str_equal(stem, here))
-            return graft_fail(graft,
-                              "is not of one job in %s and %s; say what becomes of it: "
-                              "--rule '%s=first', collect or drop",
+        if (i > 0 && !str_equal(stem, here)) {
+            cleanup_buf struct buf cure = BUF_INIT;
+            cure_add(graft, kinds_of(graft, ids), &cure);
+            return graft_fail(graft, "is not of one job in %s and %s; %s",
                               graft_file_name(graft, 0), graft_file_name(graft, i),
-                              buf_text(&graft->path));
+                              buf_text(&cure));
+        }
         stem = here;
     }
     merged_name_add(stem, &name);
@@ -78,6 +145,9 @@ struct sum {
 static int sum_add(struct graft *graft, struct sum *sum, size_t part,
                    const struct pickle_node *node)
 {
+    if (node->kind == PICKLE_LONG)
+        return graft_fail(graft, "is beyond 64 bits in %s, so it cannot be added",
+                          graft_file_name(graft, part));
     if (node->kind != PICKLE_INT && node->kind != PICKLE_FLOAT)
         return graft_fail(graft, "is no number in %s, so it cannot be added",
                           graft_file_name(graft, part));
@@ -136,6 +206,8 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
     bool is_int = a->kind == PICKLE_INT && b->kind == PICKLE_INT;
     bool is_real = (a->kind == PICKLE_INT || a->kind == PICKLE_FLOAT) &&
                    (b->kind == PICKLE_INT || b->kind == PICKLE_FLOAT);
+    if (a->kind == PICKLE_LONG || b->kind == PICKLE_LONG)
+        return graft_fail(graft, "is beyond 64 bits in some file, so none is taken as greatest");
     if (!is_real)
         return graft_fail(graft,
                           "is neither a number nor a text in all files, so none is greatest");
