@@ -218,11 +218,16 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 int remove_tree(const char *path, struct err *err)
 {
-    /* What cannot be looked at may be there all the same, so nftw() says whether it is. */
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT &&
-        errno != ENOTDIR)
-        return fail_errno(err, "remove %s", path);
-    return 0;
+    /* What cannot be looked at may be there all the same, so nftw() says whether it is. What it lacks
+     * memory for goes at the second try, or else stays. */
+    for (int tries_left = 2; tries_left > 0; tries_left--) {
+        if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT ||
+            errno == ENOTDIR)
+            return 0;
+        if (errno != ENOMEM)
+            break;
+    }
+    return fail_errno(err, "remove %s", path);
 }
 
 bool is_network_fs(const char *path)
