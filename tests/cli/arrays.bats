@@ -163,6 +163,12 @@ killed() {
     says "--format and --format-out are about records"
     merge in.npy -o o.npy --format-out csv
     ended_with 2
+    split -n 2 in.npy -o 'o{n}.csv'
+    ended_with 2
+    says "the files are npy" "o{n}.csv"
+    split -n 2 a.txt -o 'o{n}.pt'
+    ended_with 2
+    says "o{n}.pt is named as a file of tensors"
     only a.txt in.npy
     merge in.npy -o o.bin
     ended_with 0
