@@ -204,6 +204,10 @@ killed() {
     merge one.npy -o out.npy
     ended_with 0
     same one.npy out.npy
+    npy in.npy 4
+    merge one.npy in.npy -o third.npy
+    ended_with 65
+    says "the array has no dimension in one.npy"
 }
 
 @test "a part is one line of the table, whatever its name" {
