@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
+#include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "cli/split_tensors.h"
 #include "data/cut/cut.h"
@@ -165,6 +166,8 @@ static int job_open(struct app *app, struct split_job *job, const struct split_r
     for (int i = 0; i < argc && rc == 0 && kind == TENSOR_NONE; i++)
         rc = strcmp(argv[i], "-") == 0 ? 0 : tensor_kind_of_input(argv[i], &kind, err);
     if (rc)
+        return rc;
+    if (ask->output && (rc = tensors_output_check(kind, ask->output, err)) != 0)
         return rc;
     if (kind == TENSOR_NONE && (ask->by_rows || ask->keys.len > 0 || ask->pass_through))
         return fail(err, ERR_USAGE,

@@ -163,6 +163,12 @@ killed() {
     says "--format and --format-out are about records"
     merge in.npy -o o.npy --format-out csv
     ended_with 2
+    split -n 2 in.npy -o 'o{n}.csv'
+    ended_with 2
+    says "the files are npy" "o{n}.csv"
+    split -n 2 a.txt -o 'o{n}.pt'
+    ended_with 2
+    says "o{n}.pt is named as a file of tensors"
     only a.txt in.npy
     merge in.npy -o o.bin
     ended_with 0
@@ -198,6 +204,10 @@ killed() {
     merge one.npy -o out.npy
     ended_with 0
     same one.npy out.npy
+    npy in.npy 4
+    merge one.npy in.npy -o third.npy
+    ended_with 65
+    says "the array has no dimension in one.npy"
 }
 
 @test "a part is one line of the table, whatever its name" {

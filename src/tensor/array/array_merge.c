@@ -82,7 +82,7 @@ static int group_fail(const struct merging *m, const struct group *group, const 
 {
     struct str name = array_of(m, group->at)->name;
     if (m->set->kind == TENSOR_NPY)
-        return fail(m->err, ERR_DATA, "%s", what);
+        return fail(m->err, ERR_DATA, "the array %s", what);
     return fail(m->err, ERR_DATA, "'%.*s' %s", (int)MIN(name.len, (size_t)200), name.at, what);
 }
 
