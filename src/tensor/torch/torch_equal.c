@@ -45,31 +45,33 @@ static bool orders_equal(const struct graft *graft, size_t part_a, const struct 
     return true;
 }
 
-/* Is each key of `a` one of `b`, with the same value? */
+/* Is each key of `a` one of `b`, with the same value? Of a key that is set twice the last value counts. */
 static bool holds_all(const struct graft *graft, size_t part_a, const struct pickle_node *a,
                       size_t part_b, const struct pickle_node *b, unsigned depth)
 {
     const struct pickle *graph = graft_graph(graft, part_a);
     struct pickle_walk walk = pickle_items(a);
-    struct key_table table;
+    struct key_table own, table;
     bool is_same = true;
+    keys_take(&own, graph, a);
     keys_take(&table, graft_graph(graft, part_b), b);
     for (pickle_id key; is_same && (key = pickle_next(graph, &walk)) != 0;) {
         pickle_id found = keys_find(graft, &table, part_b, part_a, key);
         pickle_id value = a->kind == PICKLE_DICT ? pickle_next(graph, &walk) : 0;
+        if (value)
+            value = keys_find(graft, &own, part_a, part_a, key);
         is_same = found && (!value || values_equal(graft, part_a, value, part_b, found, depth + 1));
     }
+    free(own.at);
     free(table.at);
     return is_same;
 }
 
-/* Of pairs, or of the items of a set. With a key twice, each has to be in the other. */
+/* Of pairs, or of the items of a set. With a key twice there are more of them, and each is in the other. */
 static bool members_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
                           size_t part_b, const struct pickle_node *b, unsigned depth)
 {
-    if (a->count != b->count)
-        return false;
-    if (orders_equal(graft, part_a, a, part_b, b))
+    if (a->count == b->count && orders_equal(graft, part_a, a, part_b, b))
         return a->kind != PICKLE_DICT || items_equal(graft, part_a, a, part_b, b, depth);
     return holds_all(graft, part_a, a, part_b, b, depth) &&
            holds_all(graft, part_b, b, part_a, a, depth);
