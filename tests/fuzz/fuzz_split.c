@@ -109,8 +109,11 @@ static void compare(const char *path, const char *other)
     graft.parts = xcalloc(2, sizeof(*graft.parts));
     read_again(&graft.parts[0], path);
     read_again(&graft.parts[1], other);
-    ASSERT(
-        values_equal(&graft, 0, graft_graph(&graft, 0)->root, 1, graft_graph(&graft, 1)->root, 0));
+    pickle_id left = graft_graph(&graft, 0)->root, right = graft_graph(&graft, 1)->root;
+    /* What holds itself is equal to nothing, not even to itself. */
+    bool is_comparable = values_equal(&graft, 1, right, 1, right, 0);
+    n_compared = 0;
+    ASSERT(!is_comparable || values_equal(&graft, 0, left, 1, right, 0));
     graft_release(&graft);
 }
 
