@@ -285,22 +285,24 @@ static const struct torch_segment *segments_of(const struct torch_new *what,
     return whole;
 }
 
-static int storages_write(struct writing *w, const struct written_storages *storages,
-                          struct err *err)
+static int storage_look(struct writing *w, size_t number, const struct torch_segment *segments,
+                        size_t n_segments, struct err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < storages->len && rc == 0; i++) {
-        struct torch_segment whole;
-        size_t n_segments;
-        const struct torch_segment *segments =
-            segments_of(w->what, &storages->at[i], &whole, &n_segments);
-        rc = storage_write(w, i, segments, n_segments, err);
+    (void)number;
+    for (size_t i = 0; i < n_segments && rc == 0; i++) {
+        extent_assert(w, &segments[i]);
+        rc = can_share(w, &segments[i]) ? 0 : storage_verify(w, &segments[i], err);
     }
     return rc;
 }
 
-static int storages_verify(struct writing *w, const struct written_storages *storages,
-                           struct err *err)
+typedef int storage_deed(struct writing *w, size_t number, const struct torch_segment *segments,
+                         size_t n_segments, struct err *err);
+
+/* storage_write() or, where nothing is to be written, storage_look(). */
+static int storages_each(struct writing *w, const struct written_storages *storages,
+                         storage_deed *deed, struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < storages->len && rc == 0; i++) {
@@ -308,10 +310,7 @@ static int storages_verify(struct writing *w, const struct written_storages *sto
         size_t n_segments;
         const struct torch_segment *segments =
             segments_of(w->what, &storages->at[i], &whole, &n_segments);
-        for (size_t k = 0; k < n_segments && rc == 0; k++) {
-            extent_assert(w, &segments[k]);
-            rc = can_share(w, &segments[k]) ? 0 : storage_verify(w, &segments[k], err);
-        }
+        rc = deed(w, i, segments, n_segments, err);
     }
     return rc;
 }
@@ -351,7 +350,7 @@ int torch_write(const struct torch_new *what, const char *name, struct outfile *
         rc = record_write(&w, "byteorder",
                           what->parts[0].file.is_big_endian ? STR("big") : STR("little"), err);
     if (rc == 0)
-        rc = storages_write(&w, &storages, err);
+        rc = storages_each(&w, &storages, storage_write, err);
     if (rc == 0)
         rc = record_write(&w, "version", STR("3\n"), err);
     if (rc == 0)
@@ -381,7 +380,7 @@ int torch_verify(const struct torch_new *what, struct err *err)
     writing_begin(&w);
     int rc = pickle_pass(what, &nowhere, &storages, err);
     if (rc == 0)
-        rc = storages_verify(&w, &storages, err);
+        rc = storages_each(&w, &storages, storage_look, err);
     free(w.window);
     free(storages.at);
     return rc;
