@@ -21,6 +21,8 @@ from tiny_kge import ENTITIES, RELATIONS, TEST, TRAIN  # noqa: E402
 
 MUSTER = str(pathlib.Path(sys.argv[1]).resolve())
 DATA = ["--train", "train.txt", "--entity-to-id", "node_dict.txt", "--relation-to-id", "rel_dict.txt", "--model-path", "model.pt"]
+# Rows and single influences come of products of other sizes, whose float32 the library rounds as the processor has it.
+EXACT = ["--dtype", "float64"]
 LABELS = ["--edge-map", "edge_map.json", "--node-name-dict", "node_name_dict.txt"]
 COLUMNS = ["TestHead", "TestHead_label", "TestRel", "TestRel_label", "TestTail", "TestTail_label", "TrainHead", "TrainHead_label",
            "TrainRel", "TrainRel_label", "TrainTail", "TrainTail_label", "TracInScore", "SelfInfluence"]
@@ -28,7 +30,7 @@ ENTITY_NAMES, RELATION_NAMES = {0: "aspirin", 2: "headache, mild"}, {0: "biolink
 
 
 def tracin(*words, data=DATA, status=0):
-    done = subprocess.run([MUSTER, "kge", "tracin", *data, *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([MUSTER, "kge", "tracin", *data, *EXACT, *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == status, (words, done.returncode, done.stderr)
     return done.stderr
 
@@ -94,7 +96,7 @@ def ranked(row, kept=None):
 
 def entries_agree(entries, row, order):
     assert [indices(entry, "train") for entry in entries] == [TRAIN[i] for i in order]
-    assert all(abs(entry["influence"] - row[i]) <= 1e-12 * abs(row[i]) for entry, i in zip(entries, order))
+    assert all(abs(entry["influence"] - row[i]) <= 1e-10 * abs(row[i]) for entry, i in zip(entries, order))
 
 
 def mode_test_is_one_object_without_labels():
@@ -201,7 +203,7 @@ def json_lines_have_an_influence_each():
         mine = [line for line in lines if line["test_index"] == place]
         assert [line["train_index"] for line in mine] == order and [line["rank"] for line in mine] == [1, 2, 3, 4]
         assert all(line["train"] == [ENTITIES[TRAIN[i][0]], RELATIONS[TRAIN[i][1]], ENTITIES[TRAIN[i][2]]] for line, i in zip(mine, order))
-        assert all(abs(line["influence"] - row[i]) <= 1e-12 * abs(row[i]) for line, i in zip(mine, order))
+        assert all(abs(line["influence"] - row[i]) <= 1e-10 * abs(row[i]) for line, i in zip(mine, order))
 
 
 def mode_self_is_sorted_from_the_largest():
