@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/eval_scorer.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "base/xalloc.h"
-#include "tracin/crew.h"
+#include "num/crew.h"
 
 enum {
     PIECE = 64 /* triples that a thread has in hand */
@@ -17,17 +16,12 @@ struct eval_scorer {
     struct conve_weights weights;
     struct conve_pass *passes; /* one a thread */
     float *tails;              /* PIECE embeddings a thread */
+    struct crew *crew;
     unsigned n_threads;
     float *
         as_heads; /* each entity in the head's place of `relation`: n_entities x dim; NULL before the first */
     uint32_t relation;
 };
-
-static unsigned processors_allowed(void)
-{
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (unsigned)CPU_COUNT(&allowed) : 1;
-}
 
 struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
                                     unsigned n_threads)
@@ -36,7 +30,8 @@ struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_
     const struct conve_mode evaluation = {0};
     scorer->be = backend;
     scorer->model = model;
-    scorer->n_threads = n_threads > 0 ? n_threads : processors_allowed();
+    scorer->crew = crew_open(n_threads);
+    scorer->n_threads = crew_n_threads(scorer->crew);
     conve_weights_init(&scorer->weights, model, NUM_F32);
     scorer->passes = xcalloc(scorer->n_threads, sizeof(*scorer->passes));
     scorer->tails =
@@ -50,6 +45,7 @@ void eval_scorer_free(struct eval_scorer *scorer)
 {
     if (!scorer)
         return;
+    crew_close(scorer->crew);
     for (unsigned i = 0; i < scorer->n_threads; i++)
         conve_pass_release(&scorer->passes[i]);
     conve_weights_release(&scorer->weights);
@@ -125,7 +121,7 @@ static int round_run(struct round *round, void (*make)(void *, unsigned, size_t)
 {
     const struct crew_work work = {
         .context = round, .n_pieces = (round->n + PIECE - 1) / PIECE, .make = make};
-    return crew_run(round->scorer->n_threads, &work, err);
+    return crew_run(round->scorer->crew, &work, err);
 }
 
 static int relation_take(struct eval_scorer *scorer, uint32_t relation, struct err *err)

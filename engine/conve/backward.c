@@ -4,10 +4,6 @@
 #include "base/xalloc.h"
 #include "conve/pass.h"
 
-enum {
-    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t)
-};
-
 void conve_gradients_init(struct conve_gradients *gradients, const struct conve_shape *shape,
                           enum num_dtype dtype)
 {
@@ -46,23 +42,15 @@ static void norm_back(const struct conve_pass *pass, enum conve_norm which, cons
     const struct conve_weights *weights = pass->weights;
     struct conve_norm_params params = conve_norm_params(&weights->shape, which);
     bool is_batch = pass->mode.is_training;
-    pass->be->norm_back(pass->be,
-                        &(struct num_norm_back){
-                            .dtype = weights->dtype,
-                            .n = pass->n,
-                            .channels = params.channels,
-                            .places = params.places,
-                            .x = x,
-                            .mean = is_batch ? pass->mean[which] : weights->at[params.mean],
-                            .inv_std = is_batch ? pass->inv_std[which] : weights->inv_std[which],
-                            .weight = weights->at[params.weight],
-                            .y = y,
-                            .dy = d,
-                            .is_batch = is_batch,
-                            .d_weight = gradients->at[params.weight],
-                            .d_bias = gradients->at[params.bias],
-                            .dx = d,
-                        });
+    struct norm_stats stats = is_batch
+                                  ? (struct norm_stats){pass->mean[which], pass->inv_std[which]}
+                                  : conve_running(weights, which);
+    struct num_norm_back op = layer_norm_back(weights, which, stats, pass->n, x, y, d);
+    op.is_batch = is_batch;
+    op.d_weight = gradients->at[params.weight];
+    op.d_bias = gradients->at[params.bias];
+    op.dx = d;
+    pass->be->norm_back(pass->be, &op);
 }
 
 /* Scores of each triple's own tail. */
@@ -71,25 +59,21 @@ static void tails_back(const struct conve_pass *pass, const void *slope,
 {
     const struct conve_weights *weights = pass->weights;
     size_t dim = conve_dim(&weights->shape);
+    layer_tails_back(pass->be, weights, pass->triples, pass->n, slope, dx);
     struct num_rows op = {
         .dtype = weights->dtype,
         .n = pass->n,
         .pieces = 1,
         .len = dim,
-        .from = weights->at[PARAM_ENTITY],
+        .from = pass->x,
         .from_stride = dim,
-        .from_ids = &pass->triples->tail,
-        .ids_stride = TRIPLE_IDS,
         .factor = slope,
-        .to = dx,
+        .to = gradients->at[PARAM_ENTITY],
         .to_stride = dim,
+        .to_ids = &pass->triples->tail,
+        .ids_stride = TRIPLE_IDS,
+        .add = true,
     };
-    pass->be->rows(pass->be, &op);
-    op.from = pass->x;
-    op.from_ids = NULL;
-    op.to = gradients->at[PARAM_ENTITY];
-    op.to_ids = &pass->triples->tail;
-    op.add = true;
     pass->be->rows(pass->be, &op);
     if (!gradients->at[PARAM_ENTITY_BIAS])
         return;
@@ -115,12 +99,8 @@ static void all_back(const struct conve_pass *pass, const void *slope,
 {
     const struct conve_weights *weights = pass->weights;
     size_t dim = conve_dim(&weights->shape), n_entities = weights->shape.n_entities;
-    product(pass, (struct num_gemm){.m = pass->n,
-                                    .n = dim,
-                                    .k = n_entities,
-                                    .a = slope,
-                                    .b = weights->at[PARAM_ENTITY],
-                                    .c = dx});
+    layer_all_tails_back(pass->be, weights, (struct tail_range){0, n_entities}, pass->n, slope, 0,
+                         dx);
     struct num_gemm op = {
         .trans_a = true, .m = n_entities, .n = dim, .k = pass->n, .beta = 1, .a = slope};
     op.b = pass->x;
@@ -131,27 +111,6 @@ static void all_back(const struct conve_pass *pass, const void *slope,
     op.c = gradients->at[PARAM_ENTITY_BIAS];
     if (op.c)
         product(pass, op);
-}
-
-static void conv_back(const struct conve_pass *pass, const void *d_maps,
-                      struct conve_gradients *gradients, void *d_image)
-{
-    const struct conve_shape *shape = &pass->weights->shape;
-    pass->be->conv_back(pass->be, &(struct num_conv_back){
-                                      .dtype = pass->weights->dtype,
-                                      .n = pass->n,
-                                      .height = conve_image_height(shape),
-                                      .width = conve_image_width(shape),
-                                      .n_filters = shape->n_filters,
-                                      .kernel_height = shape->kernel_height,
-                                      .kernel_width = shape->kernel_width,
-                                      .x = pass->normed,
-                                      .weight = pass->weights->at[PARAM_CONV_WEIGHT],
-                                      .dy = d_maps,
-                                      .d_weight = gradients->at[PARAM_CONV_WEIGHT],
-                                      .d_sum = gradients->at[PARAM_CONV_BIAS],
-                                      .dx = d_image,
-                                  });
 }
 
 /* du: gradient at fc's output; gives that of the features. */
@@ -168,12 +127,7 @@ static void fc_back(const struct conve_pass *pass, const void *du,
     op.b = pass->ones;
     op.c = gradients->at[PARAM_FC_BIAS];
     product(pass, op);
-    product(pass, (struct num_gemm){.m = pass->n,
-                                    .n = n_features,
-                                    .k = dim,
-                                    .a = du,
-                                    .b = weights->at[PARAM_FC_WEIGHT],
-                                    .c = d_features});
+    layer_fc_back(pass->be, weights, pass->n, du, d_features);
 }
 
 void conve_backward(const struct conve_pass *pass, bool is_all, const void *slope,
@@ -194,7 +148,11 @@ void conve_backward(const struct conve_pass *pass, bool is_all, const void *slop
     fc_back(pass, d, gradients, d_features);
     undrop(pass, DROPOUT_FEATURES, n_features, d_features);
     norm_back(pass, NORM_BN1, pass->maps, pass->features, d_features, gradients);
-    conv_back(pass, d_features, gradients, d_image);
+    struct num_conv_back conv = layer_conv_back(weights, pass->n, pass->normed, d_features);
+    conv.d_weight = gradients->at[PARAM_CONV_WEIGHT];
+    conv.d_sum = gradients->at[PARAM_CONV_BIAS];
+    conv.dx = d_image;
+    pass->be->conv_back(pass->be, &conv);
     if (!pass->mode.drops_before_bn0)
         undrop(pass, DROPOUT_INPUT, image, d_image);
     norm_back(pass, NORM_BN0, pass->image, NULL, d_image, gradients);

@@ -5,64 +5,6 @@
 #include "base/xalloc.h"
 #include "conve/pass.h"
 
-enum {
-    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t)
-};
-
-/* Where the second half begins in an image, and from row to row of one half. */
-static size_t half_at(const struct conve_shape *shape)
-{
-    return shape->layout == LAYOUT_HEIGHT ? conve_dim(shape) : shape->width;
-}
-
-void conve_image_gather(const struct num_backend *be, const struct conve_weights *weights,
-                        const struct triple *triples, size_t n, void *image)
-{
-    const struct conve_shape *shape = &weights->shape;
-    struct num_rows op = {
-        .dtype = weights->dtype,
-        .n = n,
-        .pieces = shape->height,
-        .len = shape->width,
-        .from = weights->at[PARAM_ENTITY],
-        .from_stride = conve_dim(shape),
-        .from_pitch = shape->width,
-        .from_ids = &triples->head,
-        .ids_stride = TRIPLE_IDS,
-        .to = image,
-        .to_stride = conve_image_size(shape),
-        .to_pitch = conve_image_width(shape),
-    };
-    be->rows(be, &op);
-    op.from = weights->at[PARAM_RELATION];
-    op.from_ids = &triples->relation;
-    op.to = num_at(weights->dtype, image, half_at(shape));
-    be->rows(be, &op);
-}
-
-void conve_image_half(const struct num_backend *be, const struct conve_weights *weights,
-                      enum conve_half half, const void *image, size_t n, const uint32_t *ids,
-                      void *to)
-{
-    const struct conve_shape *shape = &weights->shape;
-    struct num_rows op = {
-        .dtype = weights->dtype,
-        .n = n,
-        .pieces = shape->height,
-        .len = shape->width,
-        .from = num_at_const(weights->dtype, image, half == HALF_RELATION ? half_at(shape) : 0),
-        .from_stride = conve_image_size(shape),
-        .from_pitch = conve_image_width(shape),
-        .to = to,
-        .to_stride = conve_dim(shape),
-        .to_pitch = shape->width,
-        .to_ids = ids,
-        .ids_stride = TRIPLE_IDS,
-        .add = ids != NULL,
-    };
-    be->rows(be, &op);
-}
-
 /* ---- room ---- */
 
 static size_t dropped_size(const struct conve_shape *shape, enum conve_dropout place)
@@ -169,77 +111,34 @@ static void drop(struct conve_pass *pass, enum conve_dropout place, void *at)
                                  });
 }
 
+static struct norm_stats stats_of(const struct conve_pass *pass, enum conve_norm which)
+{
+    return pass->mode.is_training ? (struct norm_stats){pass->mean[which], pass->inv_std[which]}
+                                  : conve_running(pass->weights, which);
+}
+
 static void norm(struct conve_pass *pass, enum conve_norm which, const void *x, bool relu, void *y)
 {
     const struct conve_weights *weights = pass->weights;
     struct conve_norm_params params = conve_norm_params(&weights->shape, which);
-    struct num_norm op = {
-        .dtype = weights->dtype,
-        .n = pass->n,
-        .channels = params.channels,
-        .places = params.places,
-        .x = x,
-        .mean = weights->at[params.mean],
-        .inv_std = weights->inv_std[which],
-        .weight = weights->at[params.weight],
-        .bias = weights->at[params.bias],
-        .relu = relu,
-        .y = y,
-    };
-    if (pass->mode.is_training) {
-        op.mean = pass->mean[which];
-        op.inv_std = pass->inv_std[which];
+    if (pass->mode.is_training)
         pass->be->norm_stats(pass->be, &(struct num_norm_stats){
-                                           .dtype = op.dtype,
-                                           .n = op.n,
-                                           .channels = op.channels,
-                                           .places = op.places,
+                                           .dtype = weights->dtype,
+                                           .n = pass->n,
+                                           .channels = params.channels,
+                                           .places = params.places,
                                            .eps = weights->shape.bn_eps,
                                            .x = x,
                                            .mean = pass->mean[which],
                                            .var = pass->var[which],
                                            .inv_std = pass->inv_std[which],
                                        });
-    }
-    pass->be->norm(pass->be, &op);
-}
-
-/* y = rows of the bias, then += x W^T */
-static void fc(struct conve_pass *pass)
-{
-    const struct conve_weights *weights = pass->weights;
-    const struct conve_shape *shape = &weights->shape;
-    size_t dim = conve_dim(shape), n_features = conve_n_features(shape);
-    pass->be->rows(pass->be, &(struct num_rows){
-                                 .dtype = weights->dtype,
-                                 .n = pass->n,
-                                 .pieces = 1,
-                                 .len = dim,
-                                 .from = weights->at[PARAM_FC_BIAS],
-                                 .to = pass->fc,
-                                 .to_stride = dim,
-                             });
-    pass->be->gemm(pass->be, &(struct num_gemm){
-                                 .dtype = weights->dtype,
-                                 .trans_b = true,
-                                 .m = pass->n,
-                                 .n = dim,
-                                 .k = n_features,
-                                 .lda = n_features,
-                                 .ldb = n_features,
-                                 .ldc = dim,
-                                 .alpha = 1,
-                                 .beta = 1,
-                                 .a = pass->features,
-                                 .b = weights->at[PARAM_FC_WEIGHT],
-                                 .c = pass->fc,
-                             });
+    layer_norm(pass->be, weights, which, stats_of(pass, which), pass->n, x, relu, y);
 }
 
 void conve_forward(struct conve_pass *pass, const struct triple *triples, size_t n)
 {
     const struct conve_weights *weights = pass->weights;
-    const struct conve_shape *shape = &weights->shape;
     ASSERT(n <= pass->n_max);
     pass->triples = triples;
     pass->n = n;
@@ -249,98 +148,20 @@ void conve_forward(struct conve_pass *pass, const struct triple *triples, size_t
     norm(pass, NORM_BN0, pass->image, false, pass->normed);
     if (!pass->mode.drops_before_bn0)
         drop(pass, DROPOUT_INPUT, pass->normed);
-    pass->be->conv(pass->be, &(struct num_conv){
-                                 .dtype = weights->dtype,
-                                 .n = n,
-                                 .height = conve_image_height(shape),
-                                 .width = conve_image_width(shape),
-                                 .n_filters = shape->n_filters,
-                                 .kernel_height = shape->kernel_height,
-                                 .kernel_width = shape->kernel_width,
-                                 .x = pass->normed,
-                                 .weight = weights->at[PARAM_CONV_WEIGHT],
-                                 .bias = weights->at[PARAM_CONV_BIAS],
-                                 .y = pass->maps,
-                             });
+    struct num_conv conv = layer_conv(weights, n, pass->normed, pass->maps);
+    pass->be->conv(pass->be, &conv);
     norm(pass, NORM_BN1, pass->maps, true, pass->features);
     drop(pass, DROPOUT_FEATURES, pass->features);
-    fc(pass);
+    layer_fc(pass->be, weights, n, pass->features, pass->fc);
     drop(pass, DROPOUT_OUTPUT, pass->fc);
     norm(pass, NORM_BN2, pass->fc, true, pass->x);
 }
 
-/* ---- scores ---- */
-
-static void scores_of_tails(const struct conve_pass *pass, void *out)
-{
-    const struct conve_weights *weights = pass->weights;
-    size_t dim = conve_dim(&weights->shape);
-    struct num_rows bias = {
-        .dtype = weights->dtype,
-        .n = pass->n,
-        .pieces = 1,
-        .len = 1,
-        .from = weights->at[PARAM_ENTITY_BIAS],
-        .from_stride = 1,
-        .from_ids = &pass->triples->tail,
-        .ids_stride = TRIPLE_IDS,
-        .to = out,
-        .to_stride = 1,
-    };
-    if (bias.from)
-        pass->be->rows(pass->be, &bias);
-    else
-        memset(out, 0, pass->n * num_bytes(weights->dtype));
-    pass->be->dots(pass->be, &(struct num_dots){
-                                 .dtype = weights->dtype,
-                                 .n = pass->n,
-                                 .len = dim,
-                                 .a = pass->x,
-                                 .a_stride = dim,
-                                 .b = weights->at[PARAM_ENTITY],
-                                 .b_stride = dim,
-                                 .b_ids = &pass->triples->tail,
-                                 .ids_stride = TRIPLE_IDS,
-                                 .out = out,
-                             });
-}
-
-static void scores_of_all(const struct conve_pass *pass, void *out)
-{
-    const struct conve_weights *weights = pass->weights;
-    size_t dim = conve_dim(&weights->shape), n_entities = weights->shape.n_entities;
-    const void *bias = weights->at[PARAM_ENTITY_BIAS];
-    if (bias)
-        pass->be->rows(pass->be, &(struct num_rows){
-                                     .dtype = weights->dtype,
-                                     .n = pass->n,
-                                     .pieces = 1,
-                                     .len = n_entities,
-                                     .from = bias,
-                                     .to = out,
-                                     .to_stride = n_entities,
-                                 });
-    pass->be->gemm(pass->be, &(struct num_gemm){
-                                 .dtype = weights->dtype,
-                                 .trans_b = true,
-                                 .m = pass->n,
-                                 .n = n_entities,
-                                 .k = dim,
-                                 .lda = dim,
-                                 .ldb = dim,
-                                 .ldc = n_entities,
-                                 .alpha = 1,
-                                 .beta = bias ? 1 : 0,
-                                 .a = pass->x,
-                                 .b = weights->at[PARAM_ENTITY],
-                                 .c = out,
-                             });
-}
-
 void conve_scores(const struct conve_pass *pass, bool is_all, void *out)
 {
+    const struct tail_range all = {0, pass->weights->shape.n_entities};
     if (is_all)
-        scores_of_all(pass, out);
+        layer_all_tails(pass->be, pass->weights, all, pass->n, pass->x, out);
     else
-        scores_of_tails(pass, out);
+        layer_tails(pass->be, pass->weights, pass->triples, pass->n, pass->x, out);
 }

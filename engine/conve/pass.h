@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "conve/weights.h"
-#include "graph/triple.h"
+#include "conve/layers.h"
 
 enum conve_dropout {
     DROPOUT_INPUT,
@@ -62,18 +61,3 @@ void conve_gradients_release(struct conve_gradients *gradients);
  */
 void conve_backward(const struct conve_pass *pass, bool is_all, const void *slope,
                     struct conve_gradients *gradients);
-
-/*
- * The images of heads and relations of triples, n x image; and from gradients of such to rows of
- * dim numbers.
- */
-void conve_image_gather(const struct num_backend *be, const struct conve_weights *weights,
-                        const struct triple *triples, size_t n, void *image);
-enum conve_half {
-    HALF_HEAD,
-    HALF_RELATION
-};
-/* With ids (3 apart) added to those rows of `to`, else row i is set. */
-void conve_image_half(const struct num_backend *be, const struct conve_weights *weights,
-                      enum conve_half half, const void *image, size_t n, const uint32_t *ids,
-                      void *to);

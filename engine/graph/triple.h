@@ -9,3 +9,7 @@
 struct triple {
     uint32_t head, relation, tail;
 };
+
+enum {
+    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t) /* from one head to the next */
+};

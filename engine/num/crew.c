@@ -1,26 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tracin/crew.h"
+#include "num/crew.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/attr.h"
 #include "base/xalloc.h"
-
-struct crew {
-    const struct crew_work *work;
-    pthread_mutex_t lock;
-    pthread_cond_t turned;   /* `turn` or `rc` changed */
-    size_t next_piece, turn; /* to be made, to be handed over */
-    int rc;
-    struct err *err;
-};
 
 struct member {
     struct crew *crew;
     unsigned thread;
     pthread_t id;
 };
+
+struct crew {
+    struct member *members; /* the first is the caller of crew_run() */
+    unsigned n_threads;
+    pthread_mutex_t lock;
+    pthread_cond_t called; /* there is work, or the crew is closed */
+    pthread_cond_t turned; /* `turn`, `rc` or `n_at_work` changed */
+    bool is_closed;
+    uint64_t n_calls;
+
+    /* Of the work at hand. */
+    const struct crew_work *work;
+    unsigned n_at_work;
+    size_t next_piece, turn; /* to be made, to be handed over */
+    int rc;
+    struct err *err;
+};
+
+unsigned crew_processors(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (unsigned)CPU_COUNT(&allowed) : 1;
+}
 
 /* With the lock held. */
 static void hand_over(struct crew *crew, unsigned thread, size_t piece)
@@ -33,41 +50,94 @@ static void hand_over(struct crew *crew, unsigned thread, size_t piece)
     pthread_cond_broadcast(&crew->turned);
 }
 
+/* With the lock held, but while a piece is made. */
+static void pieces_take(struct crew *crew, unsigned thread)
+{
+    crew->n_at_work++;
+    while (crew->rc == 0 && crew->next_piece < crew->work->n_pieces) {
+        size_t piece = crew->next_piece++;
+        pthread_mutex_unlock(&crew->lock);
+        crew->work->make(crew->work->context, thread, piece);
+        pthread_mutex_lock(&crew->lock);
+        hand_over(crew, thread, piece);
+    }
+    crew->n_at_work--;
+    pthread_cond_broadcast(&crew->turned);
+}
+
 static void *member_run(void *context)
 {
     struct member *member = context;
     struct crew *crew = member->crew;
+    uint64_t n_answered = 0;
     pthread_mutex_lock(&crew->lock);
-    while (crew->rc == 0 && crew->next_piece < crew->work->n_pieces) {
-        size_t piece = crew->next_piece++;
-        pthread_mutex_unlock(&crew->lock);
-        crew->work->make(crew->work->context, member->thread, piece);
-        pthread_mutex_lock(&crew->lock);
-        hand_over(crew, member->thread, piece);
+    while (!crew->is_closed) {
+        if (crew->n_calls == n_answered) {
+            pthread_cond_wait(&crew->called, &crew->lock);
+            continue;
+        }
+        n_answered = crew->n_calls;
+        if (crew->work)
+            pieces_take(crew, member->thread);
     }
     pthread_mutex_unlock(&crew->lock);
     return NULL;
 }
 
-int crew_run(unsigned n_threads, const struct crew_work *work, struct err *err)
+struct crew *crew_open(unsigned n_threads)
 {
-    struct crew crew = {.work = work, .err = err};
-    n_threads = (unsigned)MIN((size_t)MAX(n_threads, 1u), MAX(work->n_pieces, (size_t)1));
-    struct member *members = xcalloc(n_threads, sizeof(*members));
-    unsigned n_started = 1;
-    pthread_mutex_init(&crew.lock, NULL);
-    pthread_cond_init(&crew.turned, NULL);
-    for (; n_started < n_threads; n_started++) {
-        members[n_started] = (struct member){.crew = &crew, .thread = n_started};
-        if (pthread_create(&members[n_started].id, NULL, member_run, &members[n_started]) != 0)
+    struct crew *crew = xcalloc(1, sizeof(*crew));
+    n_threads = n_threads > 0 ? n_threads : crew_processors();
+    crew->members = xcalloc(n_threads, sizeof(*crew->members));
+    pthread_mutex_init(&crew->lock, NULL);
+    pthread_cond_init(&crew->called, NULL);
+    pthread_cond_init(&crew->turned, NULL);
+    for (crew->n_threads = 1; crew->n_threads < n_threads; crew->n_threads++) {
+        struct member *member = &crew->members[crew->n_threads];
+        *member = (struct member){.crew = crew, .thread = crew->n_threads};
+        if (pthread_create(&member->id, NULL, member_run, member) != 0)
             break;
     }
-    members[0] = (struct member){.crew = &crew};
-    member_run(&members[0]);
-    for (unsigned i = 1; i < n_started; i++)
-        pthread_join(members[i].id, NULL);
-    pthread_cond_destroy(&crew.turned);
-    pthread_mutex_destroy(&crew.lock);
-    free(members);
-    return crew.rc;
+    return crew;
+}
+
+unsigned crew_n_threads(const struct crew *crew)
+{
+    return crew->n_threads;
+}
+
+int crew_run(struct crew *crew, const struct crew_work *work, struct err *err)
+{
+    pthread_mutex_lock(&crew->lock);
+    crew->work = work;
+    crew->next_piece = crew->turn = 0;
+    crew->rc = 0;
+    crew->err = err;
+    crew->n_calls++;
+    if (work->n_pieces > 1)
+        pthread_cond_broadcast(&crew->called);
+    pieces_take(crew, 0);
+    while (crew->n_at_work > 0)
+        pthread_cond_wait(&crew->turned, &crew->lock);
+    crew->work = NULL;
+    int rc = crew->rc;
+    pthread_mutex_unlock(&crew->lock);
+    return rc;
+}
+
+void crew_close(struct crew *crew)
+{
+    if (!crew)
+        return;
+    pthread_mutex_lock(&crew->lock);
+    crew->is_closed = true;
+    pthread_cond_broadcast(&crew->called);
+    pthread_mutex_unlock(&crew->lock);
+    for (unsigned i = 1; i < crew->n_threads; i++)
+        pthread_join(crew->members[i].id, NULL);
+    pthread_cond_destroy(&crew->turned);
+    pthread_cond_destroy(&crew->called);
+    pthread_mutex_destroy(&crew->lock);
+    free(crew->members);
+    free(crew);
 }

@@ -18,5 +18,13 @@ struct crew_work {
     int (*hand_over)(void *context, unsigned thread, size_t piece, struct err *err);
 };
 
-/* The caller is thread 0. Fewer threads where they cannot be had. */
-MUST_CHECK int crew_run(unsigned n_threads, const struct crew_work *work, struct err *err);
+struct crew;
+
+/* So many threads as the process may use processors. */
+unsigned crew_processors(void);
+/* 0: one a processor. The caller of crew_run() is thread 0; fewer where they cannot be had. */
+struct crew *crew_open(unsigned n_threads);
+unsigned crew_n_threads(const struct crew *crew);
+/* One work at a time. */
+MUST_CHECK int crew_run(struct crew *crew, const struct crew_work *work, struct err *err);
+void crew_close(struct crew *crew);

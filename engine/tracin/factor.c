@@ -5,11 +5,7 @@
 #include <string.h>
 
 #include "base/xalloc.h"
-#include "conve/pass.h"
-
-enum {
-    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t)
-};
+#include "conve/layers.h"
 
 struct job {
     const struct num_backend *be;
@@ -43,21 +39,8 @@ static void *small_at(const struct job *job, enum conve_param param)
 static void norm_forward(const struct job *job, enum conve_norm which, const void *x, bool relu,
                          void *y)
 {
-    const struct conve_weights *w = job->weights;
-    struct conve_norm_params params = conve_norm_params(&w->shape, which);
-    job->be->norm(job->be, &(struct num_norm){
-                               .dtype = w->dtype,
-                               .n = job->n,
-                               .channels = params.channels,
-                               .places = params.places,
-                               .x = x,
-                               .mean = w->at[params.mean],
-                               .inv_std = w->inv_std[which],
-                               .weight = w->at[params.weight],
-                               .bias = w->at[params.bias],
-                               .relu = relu,
-                               .y = y,
-                           });
+    layer_norm(job->be, job->weights, which, conve_running(job->weights, which), job->n, x, relu,
+               y);
 }
 
 /* Each sample's own gradients of weight and bias; d becomes that of x. */
@@ -67,24 +50,13 @@ static void norm_backward(const struct job *job, enum conve_norm which, const vo
     const struct conve_weights *w = job->weights;
     struct conve_norm_params params = conve_norm_params(&w->shape, which);
     void *d_weight = small_at(job, params.weight), *d_bias = small_at(job, params.bias);
-    job->be->norm_back(job->be,
-                       &(struct num_norm_back){
-                           .dtype = w->dtype,
-                           .n = job->n,
-                           .channels = params.channels,
-                           .places = params.places,
-                           .x = x,
-                           .mean = w->at[params.mean],
-                           .inv_std = w->inv_std[which],
-                           .weight = w->at[params.weight],
-                           .y = y,
-                           .dy = d,
-                           .d_weight = d_weight ? d_weight : job->scratch->unused,
-                           .d_bias = d_bias ? d_bias : job->scratch->unused,
-                           .dx = d,
-                           .d_weight_stride = d_weight ? job->plan->n_small : params.channels,
-                           .d_bias_stride = d_bias ? job->plan->n_small : params.channels,
-                       });
+    struct num_norm_back op = layer_norm_back(w, which, conve_running(w, which), job->n, x, y, d);
+    op.d_weight = d_weight ? d_weight : job->scratch->unused;
+    op.d_bias = d_bias ? d_bias : job->scratch->unused;
+    op.dx = d;
+    op.d_weight_stride = d_weight ? job->plan->n_small : params.channels;
+    op.d_bias_stride = d_bias ? job->plan->n_small : params.channels;
+    job->be->norm_back(job->be, &op);
 }
 
 /*
@@ -113,97 +85,58 @@ static void features_compute(const struct job *job)
     conve_image_gather(job->be, w, job->triples, job->n, s->image);
     norm_forward(job, NORM_BN0, s->image, false, s->normed);
     bn1_fold(job);
-    job->be->conv(job->be, &(struct num_conv){
-                               .dtype = w->dtype,
-                               .n = job->n,
-                               .height = conve_image_height(shape),
-                               .width = conve_image_width(shape),
-                               .n_filters = shape->n_filters,
-                               .kernel_height = shape->kernel_height,
-                               .kernel_width = shape->kernel_width,
-                               .x = s->normed,
-                               .weight = w->at[PARAM_CONV_WEIGHT],
-                               .bias = w->at[PARAM_CONV_BIAS],
-                               .scale = s->scale,
-                               .shift = s->shift,
-                               .relu = true,
-                               .y = rows_at(job, job->factors->features, conve_n_features(shape)),
-                           });
+    struct num_conv conv = layer_conv(
+        w, job->n, s->normed, rows_at(job, job->factors->features, conve_n_features(shape)));
+    conv.scale = s->scale;
+    conv.shift = s->shift;
+    conv.relu = true;
+    job->be->conv(job->be, &conv);
 }
 
 static void x_compute(const struct job *job)
 {
-    const struct conve_weights *w = job->weights;
-    size_t dim = conve_dim(&w->shape), n_features = conve_n_features(&w->shape);
-    job->be->rows(job->be, &(struct num_rows){
-                               .dtype = w->dtype,
-                               .n = job->n,
-                               .pieces = 1,
-                               .len = dim,
-                               .from = w->at[PARAM_FC_BIAS],
-                               .to = job->scratch->u,
-                               .to_stride = dim,
-                           });
-    job->be->gemm(job->be, &(struct num_gemm){
-                               .dtype = w->dtype,
-                               .trans_b = true,
-                               .m = job->n,
-                               .n = dim,
-                               .k = n_features,
-                               .lda = n_features,
-                               .ldb = n_features,
-                               .ldc = dim,
-                               .alpha = 1,
-                               .beta = 1,
-                               .a = rows_at(job, job->factors->features, n_features),
-                               .b = w->at[PARAM_FC_WEIGHT],
-                               .c = job->scratch->u,
-                           });
+    size_t n_features = conve_n_features(&job->weights->shape);
+    layer_fc(job->be, job->weights, job->n, rows_at(job, job->factors->features, n_features),
+             job->scratch->u);
     norm_forward(job, NORM_BN2, job->scratch->u, true, job->scratch->x);
 }
 
 /* d = gradient at x. */
-static void loss_of_tail(const struct job *job, struct conve_pass *pass)
+static void loss_of_tail(const struct job *job)
 {
     const struct factor_plan *plan = job->plan;
     size_t dim = conve_dim(&plan->shape);
-    void *slope = rows_at(job, job->factors->slope, 1);
-    conve_scores(pass, false, slope);
+    void *slope = rows_at(job, job->factors->slope, 1), *x = job->scratch->x;
+    layer_tails(job->be, job->weights, job->triples, job->n, x, slope);
     job->be->logistic(job->be,
                       &(struct num_logistic){plan->dtype, job->n, 1, 1, slope, .slope = slope});
-    struct num_rows op = {
-        .dtype = plan->dtype,
-        .n = job->n,
-        .pieces = 1,
-        .len = dim,
-        .from = job->weights->at[PARAM_ENTITY],
-        .from_stride = dim,
-        .from_ids = &job->triples->tail,
-        .ids_stride = TRIPLE_IDS,
-        .factor = slope,
-        .to = job->scratch->d,
-        .to_stride = dim,
-    };
-    job->be->rows(job->be, &op);
-    if (!job->factors->tail)
-        return;
-    op.from = job->scratch->x;
-    op.from_ids = NULL;
-    op.to = rows_at(job, job->factors->tail, dim);
-    job->be->rows(job->be, &op);
+    layer_tails_back(job->be, job->weights, job->triples, job->n, slope, job->scratch->d);
+    if (job->factors->tail)
+        job->be->rows(job->be, &(struct num_rows){
+                                   .dtype = plan->dtype,
+                                   .n = job->n,
+                                   .pieces = 1,
+                                   .len = dim,
+                                   .from = x,
+                                   .from_stride = dim,
+                                   .factor = slope,
+                                   .to = rows_at(job, job->factors->tail, dim),
+                                   .to_stride = dim,
+                               });
 }
 
 /*
  * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation
  * trains. The tail's slope is computed by itself: as the other's less 1 it would lose its digits.
  */
-static void loss_of_all(const struct job *job, struct conve_pass *pass)
+static void loss_of_all(const struct job *job)
 {
     const struct factor_plan *plan = job->plan;
     size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
     void *slopes = rows_at(job, job->factors->slopes, n_entities);
     double factor = 1 / (double)n_entities, label = plan->label_smoothing * factor;
-    conve_scores(pass, true, slopes);
+    const struct tail_range all = {0, n_entities};
+    layer_all_tails(job->be, job->weights, all, job->n, job->scratch->x, slopes);
     for (size_t i = 0; i < job->n; i++) {
         void *row = num_at(plan->dtype, slopes, i * n_entities);
         void *own = num_at(plan->dtype, row, job->triples[i].tail);
@@ -217,19 +150,7 @@ static void loss_of_all(const struct job *job, struct conve_pass *pass)
     }
     memcpy(rows_at(job, job->factors->x, dim), job->scratch->x,
            job->n * dim * num_bytes(plan->dtype));
-    job->be->gemm(job->be, &(struct num_gemm){
-                               .dtype = plan->dtype,
-                               .m = job->n,
-                               .n = dim,
-                               .k = n_entities,
-                               .lda = n_entities,
-                               .ldb = dim,
-                               .ldc = dim,
-                               .alpha = 1,
-                               .a = slopes,
-                               .b = job->weights->at[PARAM_ENTITY],
-                               .c = job->scratch->d,
-                           });
+    layer_all_tails_back(job->be, job->weights, all, job->n, slopes, 0, job->scratch->d);
 }
 
 static void du_keep(const struct job *job)
@@ -258,27 +179,16 @@ static void convolution_back(const struct job *job)
     const struct conve_shape *shape = &w->shape;
     struct factor_scratch *s = job->scratch;
     size_t kernel = conve_kernel_size(shape), filters = shape->n_filters;
-    job->be->conv_back(job->be,
-                       &(struct num_conv_back){
-                           .dtype = w->dtype,
-                           .n = job->n,
-                           .height = conve_image_height(shape),
-                           .width = conve_image_width(shape),
-                           .n_filters = filters,
-                           .kernel_height = shape->kernel_height,
-                           .kernel_width = shape->kernel_width,
-                           .x = s->normed,
-                           .weight = w->at[PARAM_CONV_WEIGHT],
-                           .scale = s->scale,
-                           .y = rows_at(job, job->factors->features, conve_n_features(shape)),
-                           .y_rows = job->features_row,
-                           .dy = s->d_features,
-                           .d_weight = s->sums,
-                           .d_sum = s->d_sum,
-                           .dx = s->d_image,
-                           .d_weight_stride = filters * kernel,
-                           .d_sum_stride = filters,
-                       });
+    struct num_conv_back back = layer_conv_back(w, job->n, s->normed, s->d_features);
+    back.scale = s->scale;
+    back.y = rows_at(job, job->factors->features, conve_n_features(shape));
+    back.y_rows = job->features_row;
+    back.d_weight = s->sums;
+    back.d_sum = s->d_sum;
+    back.dx = s->d_image;
+    back.d_weight_stride = filters * kernel;
+    back.d_sum_stride = filters;
+    job->be->conv_back(job->be, &back);
     job->be->conv_norm(job->be, &(struct num_conv_norm){
                                     .dtype = w->dtype,
                                     .n = job->n,
@@ -303,20 +213,8 @@ static void deep_back(const struct job *job)
 {
     const struct conve_weights *w = job->weights;
     struct factor_scratch *s = job->scratch;
-    size_t dim = conve_dim(&w->shape), n_features = conve_n_features(&w->shape);
-    job->be->gemm(job->be, &(struct num_gemm){
-                               .dtype = w->dtype,
-                               .m = job->n,
-                               .n = n_features,
-                               .k = dim,
-                               .lda = dim,
-                               .ldb = n_features,
-                               .ldc = n_features,
-                               .alpha = 1,
-                               .a = s->d,
-                               .b = w->at[PARAM_FC_WEIGHT],
-                               .c = s->d_features,
-                           });
+    size_t dim = conve_dim(&w->shape);
+    layer_fc_back(job->be, w, job->n, s->d, s->d_features);
     convolution_back(job);
     norm_backward(job, NORM_BN0, s->image, NULL, s->d_image);
     if (job->factors->head)
@@ -371,16 +269,10 @@ static void x_compute_shared(const struct job *job, const struct triple *firsts,
 /* From x on each triple is by itself. */
 static void gradients_compute(const struct job *job)
 {
-    /* What scores are made of, as a pass has it. */
-    struct conve_pass pass = {.be = job->be,
-                              .weights = job->weights,
-                              .triples = job->triples,
-                              .n = job->n,
-                              .x = job->scratch->x};
     if (job->plan->is_all)
-        loss_of_all(job, &pass);
+        loss_of_all(job);
     else
-        loss_of_tail(job, &pass);
+        loss_of_tail(job);
     norm_backward(job, NORM_BN2, job->scratch->u, job->scratch->x, job->scratch->d);
     du_keep(job);
     if (job->plan->is_deep)

@@ -3,12 +3,12 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
 #include "base/fs.h"
 #include "base/parse.h"
+#include "num/crew.h"
 
 enum {
     TILE = 256, /* training triples; its products reach nine tenths of OpenBLAS's best */
@@ -16,12 +16,6 @@ enum {
     MEMORY_MIB_MAX = 768,
     MEMORY_MIB_MIN = 64
 };
-
-static unsigned cpus_allowed(void)
-{
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (unsigned)CPU_COUNT(&allowed) : 1;
-}
 
 /* Half of what is free. */
 static uint64_t memory_default(void)
@@ -56,7 +50,7 @@ int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts, s
                size_t n_tests, size_t n_train, struct cut *cut, struct err *err)
 {
     uint64_t budget = opts->memory_bytes ? opts->memory_bytes : memory_default();
-    unsigned wanted = opts->n_threads ? opts->n_threads : cpus_allowed();
+    unsigned wanted = opts->n_threads ? opts->n_threads : crew_processors();
     size_t tile = TILE, tests = MIN(n_tests, (size_t)TESTS_AT_ONCE_MAX);
     struct costs costs;
     for (;;) {

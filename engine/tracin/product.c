@@ -7,10 +7,6 @@
 #include "base/attr.h"
 #include "tracin/factor.h"
 
-enum {
-    TRIPLE_IDS = sizeof(struct triple) / sizeof(uint32_t)
-};
-
 struct pairs {
     const struct num_backend *be;
     const struct factor_plan *plan;

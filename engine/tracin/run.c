@@ -9,8 +9,7 @@
 #include <stdlib.h>
 
 #include "base/xalloc.h"
-#include "tracin/crew.h"
-#include "tracin/plan.h"
+#include "tracin/setting.h"
 #include "tracin/topk.h"
 
 /* What a thread works in. */
@@ -26,13 +25,8 @@ struct bench {
 };
 
 struct run {
-    const struct num_backend *be;
+    struct setting with;
     const struct tracin_opts *opts;
-    const struct tracin_checkpoint *checkpoints;
-    size_t n_checkpoints;
-    struct factor_plan plan;
-    struct cut cut;
-    struct conve_weights *weights; /* by checkpoint */
     const struct triple *train;
     size_t n_train;
     /*
@@ -59,8 +53,8 @@ struct run {
 
 static void tile_take(const struct run *run, struct bench *bench, size_t tile)
 {
-    size_t begin = tile * run->cut.train_tile;
-    bench->n = MIN(run->cut.train_tile, run->n_used - begin);
+    size_t begin = tile * run->with.cut.train_tile;
+    bench->n = MIN(run->with.cut.train_tile, run->n_used - begin);
     for (size_t i = 0; i < bench->n; i++) {
         bench->index[i] = run->used ? run->used[begin + i] : (uint32_t)(begin + i);
         bench->triples[i] = run->train[bench->index[i]];
@@ -74,11 +68,11 @@ static void tile_make(void *context, unsigned thread, size_t tile)
     tile_take(run, bench, tile);
     bench->factors.triples = bench->triples;
     bench->factors.n = bench->n;
-    memset(bench->out, 0, run->n_tests * bench->n * num_bytes(run->plan.dtype));
-    for (size_t c = 0; c < run->n_checkpoints; c++) {
-        factors_compute_shared(run->be, &run->plan, &run->weights[c], &bench->scratch,
-                               &bench->factors);
-        factors_product(run->be, &run->plan, run->checkpoints[c].learning_rate,
+    memset(bench->out, 0, run->n_tests * bench->n * num_bytes(run->with.plan.dtype));
+    for (size_t c = 0; c < run->with.n_checkpoints; c++) {
+        factors_compute_shared(run->with.be, &run->with.plan, &run->with.weights[c],
+                               &bench->scratch, &bench->factors);
+        factors_product(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
                         &run->test_factors[c], &bench->factors, &bench->product, bench->out);
     }
 }
@@ -99,10 +93,11 @@ static bool is_left_out(const struct tracin_test *test, uint32_t index)
 static int row_read(struct run *run, struct bench *bench, size_t test, struct err *err)
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
-    const char *row = num_at(run->plan.dtype, bench->out, test * bench->n);
+    const char *row = num_at(run->with.plan.dtype, bench->out, test * bench->n);
     for (size_t i = 0; i < bench->n; i++) {
-        double value = run->plan.dtype == NUM_F64 ? ((const double *)(const void *)row)[i]
-                                                  : (double)((const float *)(const void *)row)[i];
+        double value = run->with.plan.dtype == NUM_F64
+                           ? ((const double *)(const void *)row)[i]
+                           : (double)((const float *)(const void *)row)[i];
         if (!isfinite(value))
             return fail(err, ERR_DATA,
                         "the influence of training triple %u on test triple %zu is %g: the model's "
@@ -140,21 +135,22 @@ static void tests_make(void *context, unsigned thread, size_t piece)
 {
     struct run *run = context;
     struct bench *bench = &run->benches[thread];
-    size_t begin = piece * run->cut.train_tile;
-    size_t n = MIN(run->cut.train_tile, run->n_tests - begin);
-    for (size_t c = 0; c < run->n_checkpoints; c++) {
+    size_t begin = piece * run->with.cut.train_tile;
+    size_t n = MIN(run->with.cut.train_tile, run->n_tests - begin);
+    for (size_t c = 0; c < run->with.n_checkpoints; c++) {
         struct factors *factors = &run->test_factors[c];
-        factors_compute(run->be, &run->plan, &run->weights[c], &bench->scratch, factors, begin, n);
+        factors_compute(run->with.be, &run->with.plan, &run->with.weights[c], &bench->scratch,
+                        factors, begin, n);
     }
 }
 
 static void selves_compute(struct run *run)
 {
-    void *scratch = xmalloc(2 * run->n_tests * num_bytes(run->plan.dtype));
+    void *scratch = xmalloc(2 * run->n_tests * num_bytes(run->with.plan.dtype));
     memset(run->selves, 0, run->n_tests * sizeof(*run->selves));
-    for (size_t c = 0; c < run->n_checkpoints; c++)
-        factors_self(run->be, &run->plan, run->checkpoints[c].learning_rate, &run->test_factors[c],
-                     scratch, run->selves);
+    for (size_t c = 0; c < run->with.n_checkpoints; c++)
+        factors_self(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
+                     &run->test_factors[c], scratch, run->selves);
     free(scratch);
 }
 
@@ -234,15 +230,15 @@ static int tops_hand_over(struct run *run, struct err *err)
 /* Some tests against all training triples. */
 static int block_run(struct run *run, struct err *err)
 {
-    size_t tile = run->cut.train_tile;
+    size_t tile = run->with.cut.train_tile;
     for (size_t test = 0; test < run->n_tests; test++)
         run->test_triples[test] = run->tests[run->first_test + test].triple;
-    for (size_t c = 0; c < run->n_checkpoints; c++) {
+    for (size_t c = 0; c < run->with.n_checkpoints; c++) {
         run->test_factors[c].triples = run->test_triples;
         run->test_factors[c].n = run->test_factors[c].n_features = run->n_tests;
     }
     struct crew_work work = {run, (run->n_tests + tile - 1) / tile, tests_make, NULL};
-    int rc = crew_run(run->cut.n_threads, &work, err);
+    int rc = crew_run(run->with.crew, &work, err);
     if (rc != 0)
         return rc;
     selves_compute(run);
@@ -252,7 +248,7 @@ static int block_run(struct run *run, struct err *err)
     if (run->opts->top_k)
         tops_init(run);
     work = (struct crew_work){run, (run->n_used + tile - 1) / tile, tile_make, tile_hand_over};
-    rc = crew_run(run->cut.n_threads, &work, err);
+    rc = crew_run(run->with.crew, &work, err);
     free(used);
     for (size_t test = 0; run->tops && rc != 0 && test < run->n_tests; test++)
         topk_release(&run->tops[test]);
@@ -263,13 +259,13 @@ static int block_run(struct run *run, struct err *err)
 
 static void benches_init(struct run *run)
 {
-    size_t tile = run->cut.train_tile, tests = run->cut.tests_at_once;
-    size_t pairs_bytes = tests * tile * num_bytes(run->plan.dtype);
-    run->benches = xcalloc(run->cut.n_threads, sizeof(*run->benches));
-    for (unsigned i = 0; i < run->cut.n_threads; i++) {
+    size_t tile = run->with.cut.train_tile, tests = run->with.cut.tests_at_once;
+    size_t pairs_bytes = tests * tile * num_bytes(run->with.plan.dtype);
+    run->benches = xcalloc(run->with.cut.n_threads, sizeof(*run->benches));
+    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
         struct bench *bench = &run->benches[i];
-        factors_init(&bench->factors, &run->plan, tile);
-        factor_scratch_init(&bench->scratch, &run->plan, tile);
+        factors_init(&bench->factors, &run->with.plan, tile);
+        factor_scratch_init(&bench->scratch, &run->with.plan, tile);
         bench->product.first = xmalloc(pairs_bytes);
         bench->product.second = xmalloc(pairs_bytes);
         bench->out = xmalloc(pairs_bytes);
@@ -281,24 +277,19 @@ static void benches_init(struct run *run)
 
 static void run_init(struct run *run)
 {
-    run->weights = xcalloc(run->n_checkpoints, sizeof(*run->weights));
-    run->test_factors = xcalloc(run->n_checkpoints, sizeof(*run->test_factors));
-    for (size_t c = 0; c < run->n_checkpoints; c++) {
-        conve_weights_init(&run->weights[c], run->checkpoints[c].model, run->plan.dtype);
-        factors_init(&run->test_factors[c], &run->plan, run->cut.tests_at_once);
-    }
-    run->test_triples = xcalloc(run->cut.tests_at_once, sizeof(*run->test_triples));
-    run->selves = xcalloc(run->cut.tests_at_once, sizeof(*run->selves));
+    run->test_factors = xcalloc(run->with.n_checkpoints, sizeof(*run->test_factors));
+    for (size_t c = 0; c < run->with.n_checkpoints; c++)
+        factors_init(&run->test_factors[c], &run->with.plan, run->with.cut.tests_at_once);
+    run->test_triples = xcalloc(run->with.cut.tests_at_once, sizeof(*run->test_triples));
+    run->selves = xcalloc(run->with.cut.tests_at_once, sizeof(*run->selves));
     benches_init(run);
 }
 
 static void run_release(struct run *run)
 {
-    for (size_t c = 0; c < run->n_checkpoints; c++) {
-        conve_weights_release(&run->weights[c]);
+    for (size_t c = 0; c < run->with.n_checkpoints; c++)
         factors_release(&run->test_factors[c]);
-    }
-    for (unsigned i = 0; i < run->cut.n_threads; i++) {
+    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
         struct bench *bench = &run->benches[i];
         factors_release(&bench->factors);
         factor_scratch_release(&bench->scratch);
@@ -307,8 +298,7 @@ static void run_release(struct run *run)
         for (size_t a = 0; a < countof(arrays); a++)
             free(arrays[a]);
     }
-    void *arrays[] = {run->weights, run->test_factors, run->test_triples,
-                      run->selves,  run->benches,      run->tops};
+    void *arrays[] = {run->test_factors, run->test_triples, run->selves, run->benches, run->tops};
     for (size_t a = 0; a < countof(arrays); a++)
         free(arrays[a]);
 }
@@ -359,11 +349,7 @@ int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints
                const struct tracin_test *tests, size_t n_tests, const struct tracin_sink *sink,
                struct err *err)
 {
-    struct num_backend be = {0};
-    struct run run = {.be = opts->backend,
-                      .opts = opts,
-                      .checkpoints = checkpoints,
-                      .n_checkpoints = n_checkpoints,
+    struct run run = {.opts = opts,
                       .train = train,
                       .n_train = n_train,
                       .tests = tests,
@@ -372,22 +358,17 @@ int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints
     int rc = run_check(checkpoints, n_checkpoints, opts, train, n_train, tests, n_tests, err);
     if (rc != 0)
         return rc;
-    factor_plan_init(&run.plan, &checkpoints[0].model->shape, opts);
-    rc = cut_choose(&run.plan, opts, n_checkpoints, n_tests, n_train, &run.cut, err);
-    if (rc == 0 && !run.be) {
-        rc = num_open(&be, NULL, err);
-        run.be = &be;
-    }
+    rc = setting_open(&run.with, checkpoints, n_checkpoints, opts, n_tests, n_train, err);
     if (rc != 0)
         return rc;
     run_init(&run);
-    for (size_t at = 0; at < n_tests && rc == 0; at += run.cut.tests_at_once) {
+    for (size_t at = 0; at < n_tests && rc == 0; at += run.with.cut.tests_at_once) {
         run.first_test = at;
-        run.n_tests = MIN(run.cut.tests_at_once, n_tests - at);
+        run.n_tests = MIN(run.with.cut.tests_at_once, n_tests - at);
         rc = block_run(&run, err);
     }
     run_release(&run);
-    num_close(&be);
+    setting_close(&run.with);
     return rc;
 }
 

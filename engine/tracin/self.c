@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #include "base/xalloc.h"
-#include "tracin/crew.h"
-#include "tracin/plan.h"
+#include "tracin/setting.h"
 
 struct bench {
     struct factors factors;
@@ -17,12 +16,7 @@ struct bench {
 };
 
 struct self_run {
-    const struct num_backend *be;
-    const struct tracin_checkpoint *checkpoints;
-    size_t n_checkpoints;
-    struct factor_plan plan;
-    struct cut cut;
-    struct conve_weights *weights; /* by checkpoint */
+    struct setting with;
     const struct triple *triples;
     size_t n_triples;
     struct bench *benches; /* by thread */
@@ -32,7 +26,7 @@ struct self_run {
 
 static size_t tile_n(const struct self_run *run, size_t tile)
 {
-    return MIN(run->cut.train_tile, run->n_triples - tile * run->cut.train_tile);
+    return MIN(run->with.cut.train_tile, run->n_triples - tile * run->with.cut.train_tile);
 }
 
 static void tile_make(void *context, unsigned thread, size_t tile)
@@ -40,21 +34,21 @@ static void tile_make(void *context, unsigned thread, size_t tile)
     struct self_run *run = context;
     struct bench *bench = &run->benches[thread];
     size_t n = tile_n(run, tile);
-    bench->factors.triples = run->triples + tile * run->cut.train_tile;
+    bench->factors.triples = run->triples + tile * run->with.cut.train_tile;
     bench->factors.n = n;
     memset(bench->values, 0, n * sizeof(*bench->values));
-    for (size_t c = 0; c < run->n_checkpoints; c++) {
-        factors_compute_shared(run->be, &run->plan, &run->weights[c], &bench->scratch,
-                               &bench->factors);
-        factors_self(run->be, &run->plan, run->checkpoints[c].learning_rate, &bench->factors,
-                     bench->dots, bench->values);
+    for (size_t c = 0; c < run->with.n_checkpoints; c++) {
+        factors_compute_shared(run->with.be, &run->with.plan, &run->with.weights[c],
+                               &bench->scratch, &bench->factors);
+        factors_self(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
+                     &bench->factors, bench->dots, bench->values);
     }
 }
 
 static int tile_hand_over(void *context, unsigned thread, size_t tile, struct err *err)
 {
     struct self_run *run = context;
-    size_t begin = tile * run->cut.train_tile, n = tile_n(run, tile);
+    size_t begin = tile * run->with.cut.train_tile, n = tile_n(run, tile);
     const double *values = run->benches[thread].values;
     for (size_t i = 0; i < n; i++)
         if (!isfinite(values[i]))
@@ -67,30 +61,24 @@ static int tile_hand_over(void *context, unsigned thread, size_t tile, struct er
 
 static void run_init(struct self_run *run)
 {
-    run->weights = xcalloc(run->n_checkpoints, sizeof(*run->weights));
-    for (size_t c = 0; c < run->n_checkpoints; c++)
-        conve_weights_init(&run->weights[c], run->checkpoints[c].model, run->plan.dtype);
-    run->benches = xcalloc(run->cut.n_threads, sizeof(*run->benches));
-    for (unsigned i = 0; i < run->cut.n_threads; i++) {
+    run->benches = xcalloc(run->with.cut.n_threads, sizeof(*run->benches));
+    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
         struct bench *bench = &run->benches[i];
-        factors_init(&bench->factors, &run->plan, run->cut.train_tile);
-        factor_scratch_init(&bench->scratch, &run->plan, run->cut.train_tile);
-        bench->dots = xmalloc(2 * run->cut.train_tile * num_bytes(run->plan.dtype));
-        bench->values = xmalloc(run->cut.train_tile * sizeof(*bench->values));
+        factors_init(&bench->factors, &run->with.plan, run->with.cut.train_tile);
+        factor_scratch_init(&bench->scratch, &run->with.plan, run->with.cut.train_tile);
+        bench->dots = xmalloc(2 * run->with.cut.train_tile * num_bytes(run->with.plan.dtype));
+        bench->values = xmalloc(run->with.cut.train_tile * sizeof(*bench->values));
     }
 }
 
 static void run_release(struct self_run *run)
 {
-    for (size_t c = 0; c < run->n_checkpoints; c++)
-        conve_weights_release(&run->weights[c]);
-    for (unsigned i = 0; i < run->cut.n_threads; i++) {
+    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
         factors_release(&run->benches[i].factors);
         factor_scratch_release(&run->benches[i].scratch);
         free(run->benches[i].dots);
         free(run->benches[i].values);
     }
-    free(run->weights);
     free(run->benches);
 }
 
@@ -100,14 +88,8 @@ int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoint
                              struct err *err),
                 void *context, struct err *err)
 {
-    struct num_backend be = {0};
-    struct self_run run = {.be = opts->backend,
-                           .checkpoints = checkpoints,
-                           .n_checkpoints = n_checkpoints,
-                           .triples = triples,
-                           .n_triples = n_triples,
-                           .piece = piece,
-                           .context = context};
+    struct self_run run = {
+        .triples = triples, .n_triples = n_triples, .piece = piece, .context = context};
     int rc = arguments_check(checkpoints, n_checkpoints, opts, err);
     if (rc == 0 && n_triples == 0)
         rc = fail(err, ERR_USAGE, "there is no triple");
@@ -115,19 +97,14 @@ int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoint
         rc = triples_check(&checkpoints[0].model->shape, "triple", triples, n_triples, err);
     if (rc != 0)
         return rc;
-    factor_plan_init(&run.plan, &checkpoints[0].model->shape, opts);
-    rc = cut_choose(&run.plan, opts, n_checkpoints, 0, n_triples, &run.cut, err);
-    if (rc == 0 && !run.be) {
-        rc = num_open(&be, NULL, err);
-        run.be = &be;
-    }
+    rc = setting_open(&run.with, checkpoints, n_checkpoints, opts, 0, n_triples, err);
     if (rc != 0)
         return rc;
     run_init(&run);
-    size_t tile = run.cut.train_tile;
+    size_t tile = run.with.cut.train_tile;
     struct crew_work work = {&run, (n_triples + tile - 1) / tile, tile_make, tile_hand_over};
-    rc = crew_run(run.cut.n_threads, &work, err);
+    rc = crew_run(run.with.crew, &work, err);
     run_release(&run);
-    num_close(&be);
+    setting_close(&run.with);
     return rc;
 }

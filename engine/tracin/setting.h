@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What influences are computed with, whatever is asked for: the checkpoints' weights, how the work
+ * is cut, and who does it.
+ */
+#pragma once
+
+#include "num/crew.h"
+#include "tracin/plan.h"
+
+struct setting {
+    const struct num_backend *be;
+    struct num_backend own; /* where the caller gave none */
+    const struct tracin_checkpoint *checkpoints;
+    size_t n_checkpoints;
+    struct factor_plan plan;
+    struct cut cut;
+    struct conve_weights *weights; /* by checkpoint */
+    struct crew *crew;
+};
+
+/* n_tests 0: self-influences. The arguments were checked. */
+MUST_CHECK int setting_open(struct setting *setting, const struct tracin_checkpoint *checkpoints,
+                            size_t n_checkpoints, const struct tracin_opts *opts, size_t n_tests,
+                            size_t n_train, struct err *err);
+void setting_close(struct setting *setting);
