@@ -27,7 +27,6 @@ struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_
                                     unsigned n_threads)
 {
     struct eval_scorer *scorer = xcalloc(1, sizeof(*scorer));
-    const struct conve_mode evaluation = {0};
     scorer->be = backend;
     scorer->model = model;
     scorer->crew = crew_open(n_threads);
@@ -37,7 +36,7 @@ struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_
     scorer->tails =
         xcalloc(scorer->n_threads, PIECE * conve_dim(&model->shape) * sizeof(*scorer->tails));
     for (unsigned i = 0; i < scorer->n_threads; i++)
-        conve_pass_init(&scorer->passes[i], backend, &scorer->weights, &evaluation, PIECE);
+        conve_pass_init(&scorer->passes[i], backend, &scorer->weights, PIECE);
     return scorer;
 }
 

@@ -4,49 +4,14 @@
 #include "base/xalloc.h"
 #include "conve/pass.h"
 
-void conve_gradients_init(struct conve_gradients *gradients, const struct conve_shape *shape,
-                          enum num_dtype dtype)
-{
-    *gradients = (struct conve_gradients){.dtype = dtype};
-    for (unsigned param = 0; param < PARAM_N_TRAINED; param++) {
-        size_t n = conve_param_dims(shape, (enum conve_param)param).n_elements;
-        if (n)
-            gradients->at[param] = xcalloc(n, num_bytes(dtype));
-    }
-}
-
-void conve_gradients_release(struct conve_gradients *gradients)
-{
-    for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
-        free(gradients->at[param]);
-    *gradients = (struct conve_gradients){0};
-}
-
-static void undrop(const struct conve_pass *pass, enum conve_dropout place, size_t size, void *at)
-{
-    if (pass->masks[place])
-        pass->be->multiply(pass->be, &(struct num_multiply){
-                                         .dtype = pass->weights->dtype,
-                                         .n = pass->n * size,
-                                         .alpha = 1,
-                                         .a = at,
-                                         .b = pass->masks[place],
-                                         .y = at,
-                                     });
-}
-
 /* In place; y: what came out of a ReLU behind the norm, or NULL. */
 static void norm_back(const struct conve_pass *pass, enum conve_norm which, const void *x,
                       const void *y, void *d, struct conve_gradients *gradients)
 {
     const struct conve_weights *weights = pass->weights;
     struct conve_norm_params params = conve_norm_params(&weights->shape, which);
-    bool is_batch = pass->mode.is_training;
-    struct norm_stats stats = is_batch
-                                  ? (struct norm_stats){pass->mean[which], pass->inv_std[which]}
-                                  : conve_running(weights, which);
-    struct num_norm_back op = layer_norm_back(weights, which, stats, pass->n, x, y, d);
-    op.is_batch = is_batch;
+    struct num_norm_back op =
+        layer_norm_back(weights, which, conve_running(weights, which), pass->n, x, y, d);
     op.d_weight = gradients->at[params.weight];
     op.d_bias = gradients->at[params.bias];
     op.dx = d;
@@ -144,20 +109,14 @@ void conve_backward(const struct conve_pass *pass, bool is_all, const void *slop
     else
         tails_back(pass, slope, gradients, d);
     norm_back(pass, NORM_BN2, pass->fc, pass->x, d, gradients);
-    undrop(pass, DROPOUT_OUTPUT, dim, d);
     fc_back(pass, d, gradients, d_features);
-    undrop(pass, DROPOUT_FEATURES, n_features, d_features);
     norm_back(pass, NORM_BN1, pass->maps, pass->features, d_features, gradients);
     struct num_conv_back conv = layer_conv_back(weights, pass->n, pass->normed, d_features);
     conv.d_weight = gradients->at[PARAM_CONV_WEIGHT];
     conv.d_sum = gradients->at[PARAM_CONV_BIAS];
     conv.dx = d_image;
     pass->be->conv_back(pass->be, &conv);
-    if (!pass->mode.drops_before_bn0)
-        undrop(pass, DROPOUT_INPUT, image, d_image);
     norm_back(pass, NORM_BN0, pass->image, NULL, d_image, gradients);
-    if (pass->mode.drops_before_bn0)
-        undrop(pass, DROPOUT_INPUT, image, d_image);
     conve_image_half(pass->be, weights, HALF_HEAD, d_image, pass->n, &pass->triples->head,
                      gradients->at[PARAM_ENTITY]);
     conve_image_half(pass->be, weights, HALF_RELATION, d_image, pass->n, &pass->triples->relation,

@@ -105,6 +105,37 @@ struct num_logistic {
 };
 
 /*
+ * Binary cross entropy of many scores, where nearly all labels are the same: of row i those of
+ * columns positives[begins[i]] .. positives[begins[i + 1] - 1], ascending, are `positive`, all
+ * others `negative`. score is n x m and holds columns [first, first + m). slope = factor
+ * (sigmoid(score) - label), *loss = the sum of softplus(score) - label score. slope may be score.
+ */
+struct num_bce {
+    enum num_dtype dtype;
+    size_t n, m, first;
+    const size_t *begins;
+    const uint32_t *positives;
+    double negative, positive, factor;
+    const void *score;
+    void *slope;
+    double *loss;
+};
+
+/*
+ * One step of Adam (Kingma, Ba, ICLR 2015, arXiv 1412.6980), the `step`th from 1:
+ *   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,
+ *   w -= rate (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps)
+ */
+struct num_adam {
+    enum num_dtype dtype;
+    size_t n;
+    double rate, beta1, beta2, eps;
+    uint64_t step;
+    const void *g;
+    void *m, *v, *w;
+};
+
+/*
  * One image (height x width) a sample, n_filters kernels no larger than it, stride 1, no padding:
  *   y[f] = act(scale[f] ((weight[f] * x) + bias[f]) + shift[f]),  act = max(0, .) with relu
  * * as in networks: correlation. bias, scale, shift may be NULL: 0, 1, 0.
@@ -147,26 +178,40 @@ struct num_norm {
     void *y;
 };
 
-/* Mean and biased variance of each channel; inv_std = 1 / sqrt(var + eps). */
+/* Mean and biased variance of each channel. */
 struct num_norm_stats {
     enum num_dtype dtype;
     size_t n, channels, places;
-    double eps;
     const void *x;
+    void *mean, *var;
+};
+
+/*
+ * The same of several pieces together: piece i has counts[i] samples, and its figures in row i of
+ * means and vars. inv_std = 1 / sqrt(var + eps).
+ */
+struct num_norm_merge {
+    enum num_dtype dtype;
+    size_t n_pieces, channels;
+    const size_t *counts;
+    double eps;
+    const void *means, *vars;
     void *mean, *var, *inv_std;
 };
 
 /*
  * dz = dy where y > 0 (all where y is NULL); xh = (x - mean) inv_std;
  * d_bias = sum of dz, d_weight = sum of dz xh, of one sample and stride apart, or of all samples
- * with stride 0; dx = weight inv_std dz, or with is_batch (mean and inv_std are x's own, stride 0)
- * weight inv_std (dz - mean of dz - xh mean of dz xh). dx may be dy, or NULL.
+ * with stride 0; either may be NULL.
+ * dx = weight inv_std dz, or where mean and inv_std are a batch's own, and with it d_weight and
+ * d_bias divided by the number of its values are given as mean_dz_xh and mean_dz,
+ * weight inv_std (dz - mean_dz - xh mean_dz_xh). dx may be dy, or NULL.
  */
 struct num_norm_back {
     enum num_dtype dtype;
     size_t n, channels, places;
     const void *x, *mean, *inv_std, *weight, *y, *dy;
-    bool is_batch;
+    const void *mean_dz, *mean_dz_xh; /* both or neither */
     void *d_weight, *d_bias, *dx;
     size_t d_weight_stride, d_bias_stride;
 };
@@ -212,12 +257,15 @@ struct num_backend {
     void (*dots)(const struct num_backend *be, const struct num_dots *op);
     void (*multiply)(const struct num_backend *be, const struct num_multiply *op);
     void (*logistic)(const struct num_backend *be, const struct num_logistic *op);
+    void (*bce)(const struct num_backend *be, const struct num_bce *op);
+    void (*adam)(const struct num_backend *be, const struct num_adam *op);
     void (*conv)(const struct num_backend *be, const struct num_conv *op);
     void (*conv_back)(const struct num_backend *be, const struct num_conv_back *op);
     void (*conv_norm)(const struct num_backend *be, const struct num_conv_norm *op);
     void (*add_where)(const struct num_backend *be, const struct num_add_where *op);
     void (*norm)(const struct num_backend *be, const struct num_norm *op);
     void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
+    void (*norm_merge)(const struct num_backend *be, const struct num_norm_merge *op);
     void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
 };
 

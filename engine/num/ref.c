@@ -9,11 +9,14 @@
 #include "num/backend_impl.h"
 
 #define REAL         float
+#define SQRT         sqrtf
 #define KERNEL(name) name##_f32
 #include "num/ref_kernels.h"
 #undef REAL
+#undef SQRT
 #undef KERNEL
 #define REAL         double
+#define SQRT         sqrt
 #define KERNEL(name) name##_f64
 #include "num/ref_kernels.h"
 
@@ -32,12 +35,15 @@ BY_DTYPE(rows)
 BY_DTYPE(dots)
 BY_DTYPE(multiply)
 BY_DTYPE(logistic)
+BY_DTYPE(bce)
+BY_DTYPE(adam)
 BY_DTYPE(conv)
 BY_DTYPE(conv_back)
 BY_DTYPE(conv_norm)
 BY_DTYPE(add_where)
 BY_DTYPE(norm)
 BY_DTYPE(norm_stats)
+BY_DTYPE(norm_merge)
 BY_DTYPE(norm_back)
 
 int num_open_ref(struct num_backend *be, struct err *err)
@@ -51,12 +57,15 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .dots = ref_dots,
         .multiply = ref_multiply,
         .logistic = ref_logistic,
+        .bce = ref_bce,
+        .adam = ref_adam,
         .conv = ref_conv,
         .conv_back = ref_conv_back,
         .conv_norm = ref_conv_norm,
         .add_where = ref_add_where,
         .norm = ref_norm,
         .norm_stats = ref_norm_stats,
+        .norm_merge = ref_norm_merge,
         .norm_back = ref_norm_back,
     };
     return 0;

@@ -213,7 +213,7 @@ static void KERNEL(norm)(const struct num_norm *op)
 static void KERNEL(norm_stats)(const struct num_norm_stats *op)
 {
     const REAL *x = op->x;
-    REAL *mean = op->mean, *var = op->var, *inv_std = op->inv_std;
+    REAL *mean = op->mean, *var = op->var;
     size_t count = op->n * op->places, stride = op->channels * op->places;
     for (size_t c = 0; c < op->channels; c++) {
         double sum = 0, squares = 0;
@@ -228,7 +228,29 @@ static void KERNEL(norm_stats)(const struct num_norm_stats *op)
             }
         mean[c] = (REAL)middle;
         var[c] = (REAL)(squares / (double)count);
-        inv_std[c] = (REAL)(1 / sqrt(squares / (double)count + op->eps));
+    }
+}
+
+/* Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979 */
+static void KERNEL(norm_merge)(const struct num_norm_merge *op)
+{
+    const REAL *means = op->means, *vars = op->vars;
+    REAL *mean = op->mean, *var = op->var, *inv_std = op->inv_std;
+    double count = 0;
+    for (size_t i = 0; i < op->n_pieces; i++)
+        count += (double)op->counts[i];
+    for (size_t c = 0; c < op->channels; c++) {
+        double sum = 0, squares = 0;
+        for (size_t i = 0; i < op->n_pieces; i++)
+            sum += (double)op->counts[i] * (double)means[i * op->channels + c];
+        double middle = sum / count;
+        for (size_t i = 0; i < op->n_pieces; i++) {
+            double off = (double)means[i * op->channels + c] - middle;
+            squares += (double)op->counts[i] * ((double)vars[i * op->channels + c] + off * off);
+        }
+        mean[c] = (REAL)middle;
+        var[c] = (REAL)(squares / count);
+        inv_std[c] = (REAL)(1 / sqrt(squares / count + op->eps));
     }
 }
 
@@ -268,20 +290,61 @@ static void KERNEL(norm_back_x)(const struct num_norm_back *op, size_t i, size_t
 static void KERNEL(norm_back)(const struct num_norm_back *op)
 {
     REAL *d_weight = op->d_weight, *d_bias = op->d_bias;
-    double count = (double)(op->n * op->places);
+    const REAL *mean_dz = op->mean_dz, *mean_dz_xh = op->mean_dz_xh;
     for (size_t c = 0; c < op->channels; c++) {
         double weight_sum = 0, bias_sum = 0;
-        for (size_t i = 0; i < op->n; i++) {
+        for (size_t i = 0; (d_weight || d_bias) && i < op->n; i++) {
             double of_weight = 0, of_bias = 0;
             KERNEL(norm_back_sums)(op, i, c, &of_weight, &of_bias);
             weight_sum += of_weight;
             bias_sum += of_bias;
-            d_weight[i * op->d_weight_stride + c] =
-                (REAL)(op->d_weight_stride ? of_weight : weight_sum);
-            d_bias[i * op->d_bias_stride + c] = (REAL)(op->d_bias_stride ? of_bias : bias_sum);
+            if (d_weight)
+                d_weight[i * op->d_weight_stride + c] =
+                    (REAL)(op->d_weight_stride ? of_weight : weight_sum);
+            if (d_bias)
+                d_bias[i * op->d_bias_stride + c] = (REAL)(op->d_bias_stride ? of_bias : bias_sum);
         }
         for (size_t i = 0; op->dx && i < op->n; i++)
             KERNEL(norm_back_x)
-        (op, i, c, op->is_batch ? bias_sum / count : 0, op->is_batch ? weight_sum / count : 0);
+        (op, i, c, mean_dz ? (double)mean_dz[c] : 0, mean_dz ? (double)mean_dz_xh[c] : 0);
+    }
+}
+
+static void KERNEL(bce)(const struct num_bce *op)
+{
+    double loss = 0;
+    for (size_t i = 0; i < op->n; i++) {
+        const REAL *score = (const REAL *)op->score + i * op->m;
+        REAL *slope = (REAL *)op->slope + i * op->m;
+        const uint32_t *next = op->positives + op->begins[i];
+        const uint32_t *end = op->positives + op->begins[i + 1];
+        while (next < end && *next < op->first)
+            next++;
+        for (size_t j = 0; j < op->m; j++) {
+            bool is_positive = next < end && *next == op->first + j;
+            double label = is_positive ? op->positive : op->negative;
+            double s = (double)score[j], e = exp(-fabs(s)), other = e / (1 + e);
+            /* Both as what they are, not as 1 less the other, which loses digits. */
+            double sigmoid = s < 0 ? other : 1 / (1 + e), complement = s < 0 ? 1 / (1 + e) : other;
+            loss += fmax(s, 0) + log1p(e) - label * s;
+            slope[j] = (REAL)(op->factor * ((1 - label) * sigmoid - label * complement));
+            next += is_positive;
+        }
+    }
+    *op->loss = loss;
+}
+
+static void KERNEL(adam)(const struct num_adam *op)
+{
+    const REAL *g = op->g;
+    REAL *m = op->m, *v = op->v, *w = op->w;
+    REAL beta1 = (REAL)op->beta1, beta2 = (REAL)op->beta2, eps = (REAL)op->eps;
+    REAL rest1 = (REAL)(1 - op->beta1), rest2 = (REAL)(1 - op->beta2);
+    REAL rate = (REAL)(op->rate / (1 - pow(op->beta1, (double)op->step)));
+    REAL scale = (REAL)(1 / sqrt(1 - pow(op->beta2, (double)op->step)));
+    for (size_t i = 0; i < op->n; i++) {
+        m[i] = beta1 * m[i] + rest1 * g[i];
+        v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
+        w[i] -= rate * m[i] / (SQRT(v[i]) * scale + eps);
     }
 }

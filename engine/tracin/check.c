@@ -75,7 +75,7 @@ static struct expected expected_of(struct explicit *explicit,
     struct conve_gradients of_test, of_train;
     const struct conve_shape *shape = &checkpoint->model->shape;
     conve_weights_init(&weights, checkpoint->model, NUM_F64);
-    conve_pass_init(&pass, &explicit->be, &weights, &(struct conve_mode){0}, 1);
+    conve_pass_init(&pass, &explicit->be, &weights, 1);
     gradient_of(explicit, &pass, test, &of_test);
     gradient_of(explicit, &pass, train, &of_train);
     double dot = gradients_dot(explicit, shape, &of_test, &of_train);

@@ -24,10 +24,7 @@ static void *rows_at(const struct job *job, void *array, size_t width)
     return array ? num_at(job->plan->dtype, array, job->first * width) : NULL;
 }
 
-/*
- * Where gradients of a small parameter go. What nobody asked for goes to scratch, where it must go
- * somewhere.
- */
+/* Where gradients of a small parameter go; NULL if nobody asked for them. */
 static void *small_at(const struct job *job, enum conve_param param)
 {
     size_t at = job->plan->small_at[param];
@@ -49,13 +46,11 @@ static void norm_backward(const struct job *job, enum conve_norm which, const vo
 {
     const struct conve_weights *w = job->weights;
     struct conve_norm_params params = conve_norm_params(&w->shape, which);
-    void *d_weight = small_at(job, params.weight), *d_bias = small_at(job, params.bias);
     struct num_norm_back op = layer_norm_back(w, which, conve_running(w, which), job->n, x, y, d);
-    op.d_weight = d_weight ? d_weight : job->scratch->unused;
-    op.d_bias = d_bias ? d_bias : job->scratch->unused;
+    op.d_weight = small_at(job, params.weight);
+    op.d_bias = small_at(job, params.bias);
     op.dx = d;
-    op.d_weight_stride = d_weight ? job->plan->n_small : params.channels;
-    op.d_bias_stride = d_bias ? job->plan->n_small : params.channels;
+    op.d_weight_stride = op.d_bias_stride = job->plan->n_small;
     job->be->norm_back(job->be, &op);
 }
 

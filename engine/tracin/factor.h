@@ -48,7 +48,7 @@ struct factors {
 
 /* What they are computed in. */
 struct factor_scratch {
-    void *image, *normed, *u, *x, *d, *d_features, *d_image, *sums, *d_sum, *unused, *scale, *shift;
+    void *image, *normed, *u, *x, *d, *d_features, *d_image, *sums, *d_sum, *scale, *shift;
 };
 
 /* Bytes of n rows of factors, and of their scratch. */

@@ -83,7 +83,6 @@ static struct rooms scratch_rooms(struct factor_scratch *s, const struct factor_
         {&s->d_image, deep * image},
         {&s->sums, deep * filters * conve_kernel_size(&plan->shape)},
         {&s->d_sum, deep * filters},
-        {&s->unused, dim},
         {&s->scale, filters},
         {&s->shift, filters},
     }};

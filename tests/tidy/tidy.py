@@ -46,7 +46,8 @@ ENGINE_ROOMS = {
     "num": {"base"},
     "conve": {"num", "graph", "tensor", "base"},
     "tracin": {"conve", "num", "graph", "base"},
-    "cli": {"tracin", "conve", "num", "graph", "opt", "data", "base"},
+    "train": {"conve", "num", "graph", "tensor", "base"},
+    "cli": {"tracin", "train", "conve", "num", "graph", "opt", "data", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

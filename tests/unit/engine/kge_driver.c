@@ -7,7 +7,8 @@
  * TRIPLES holds uint32 triples. For the sum of softplus(-score) over them, or with `all` of the
  * binary cross entropy over all entities with label smoothing 0.1, OUT gets as float64 the scores,
  * the gradient of each parameter by its plain name, and all influences of the triples on one
- * another. Facts go to stdout as JSON.
+ * another. With `train` the gradients are those of a training step over them, its loss is `all`'s,
+ * and there are no scores. Facts go to stdout as JSON.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -18,6 +19,7 @@
 #include "base/xalloc.h"
 #include "conve/pass.h"
 #include "tracin/tracin.h"
+#include "train/batches.h"
 
 struct driver {
     struct num_backend be;
@@ -51,32 +53,70 @@ static void slopes_compute(const struct driver *driver, double *scores, size_t n
     }
 }
 
-static int gradients_put(const struct driver *driver, struct err *err)
+static int gradients_each_put(const struct driver *driver, struct conve_gradients *gradients,
+                              struct err *err)
 {
-    struct conve_weights weights;
+    int rc = 0;
+    for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++)
+        if (gradients->at[param])
+            rc = put(driver, conve_param_name((enum conve_param)param, NAMING_PLAIN),
+                     gradients->at[param],
+                     conve_param_dims(&driver->model->shape, (enum conve_param)param).n_elements,
+                     err);
+    return rc;
+}
+
+static int of_pass_put(const struct driver *driver, const struct conve_weights *weights,
+                       struct conve_gradients *gradients, struct err *err)
+{
     struct conve_pass pass;
-    struct conve_gradients gradients;
-    const struct conve_shape *shape = &driver->model->shape;
-    size_t n_scores = driver->n * (driver->is_all ? shape->n_entities : 1);
+    size_t n_scores = driver->n * (driver->is_all ? driver->model->shape.n_entities : 1);
     double *scores = xcalloc(n_scores, sizeof(*scores));
-    conve_weights_init(&weights, driver->model, NUM_F64);
-    conve_pass_init(&pass, &driver->be, &weights,
-                    &(struct conve_mode){.is_training = driver->is_training}, driver->n);
-    conve_gradients_init(&gradients, shape, NUM_F64);
+    conve_pass_init(&pass, &driver->be, weights, driver->n);
     conve_forward(&pass, driver->triples, driver->n);
     conve_scores(&pass, driver->is_all, scores);
     int rc = put(driver, "scores", scores, n_scores, err);
     slopes_compute(driver, scores, n_scores);
-    conve_backward(&pass, driver->is_all, scores, &gradients);
-    for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++)
-        if (gradients.at[param])
-            rc = put(driver, conve_param_name((enum conve_param)param, NAMING_PLAIN),
-                     gradients.at[param],
-                     conve_param_dims(shape, (enum conve_param)param).n_elements, err);
-    conve_gradients_release(&gradients);
+    conve_backward(&pass, driver->is_all, scores, gradients);
     conve_pass_release(&pass);
-    conve_weights_release(&weights);
     free(scores);
+    return rc;
+}
+
+/* Twice, a half each time: what was there is added to. */
+static int of_step_put(const struct driver *driver, const struct conve_weights *weights,
+                       struct conve_gradients *gradients, struct err *err)
+{
+    const struct train_mode mode = {.label_smoothing = smoothing};
+    struct batches batches;
+    struct crew *crew = crew_open(2);
+    double loss = 0;
+    int rc = batches_init(&batches, driver->triples, driver->n, false, driver->n, err);
+    if (rc != 0)
+        return rc;
+    struct train_step *step = train_step_new(&driver->be, crew, weights, &mode, driver->n);
+    struct train_batch batch = batches_at(&batches, 0);
+    for (int half = 0; half < 2; half++)
+        loss = train_step_run(step, &batch, 0, (double)driver->n / 2, half > 0, gradients);
+    rc = put(driver, "loss", &loss, 1, err);
+    train_step_free(step);
+    batches_release(&batches);
+    crew_close(crew);
+    return rc;
+}
+
+static int gradients_put(const struct driver *driver, struct err *err)
+{
+    struct conve_weights weights;
+    struct conve_gradients gradients;
+    conve_weights_init(&weights, driver->model, NUM_F64);
+    conve_gradients_init(&gradients, &driver->model->shape, NUM_F64);
+    int rc = driver->is_training ? of_step_put(driver, &weights, &gradients, err)
+                                 : of_pass_put(driver, &weights, &gradients, err);
+    if (rc == 0)
+        rc = gradients_each_put(driver, &gradients, err);
+    conve_gradients_release(&gradients);
+    conve_weights_release(&weights);
     return rc;
 }
 

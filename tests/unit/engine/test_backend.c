@@ -58,11 +58,15 @@ static uint32_t *ids_drawn(struct trial *t, size_t n, size_t below)
     return t->arrays[t->n_arrays++] = ids;
 }
 
+static double number(const struct trial *t, const void *at, size_t i)
+{
+    return t->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
 static void result(struct trial *t, const void *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double value =
-            t->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+        double value = number(t, at, i);
         buf_add(&t->out, &value, sizeof(value));
     }
 }
@@ -207,10 +211,9 @@ static void add_where(struct trial *t)
 static void norm(struct trial *t)
 {
     size_t n = t->a, channels = t->b, places = t->c, all = n * channels * places;
-    struct num_norm_stats stats = {t->dtype, n, channels, places, 1e-5, drawn(t, all)};
+    struct num_norm_stats stats = {t->dtype, n, channels, places, drawn(t, all)};
     stats.mean = array_new(t, channels);
     stats.var = array_new(t, channels);
-    stats.inv_std = array_new(t, channels);
     t->be->norm_stats(t->be, &stats);
     struct num_norm op = {t->dtype, n, channels, places, stats.x};
     op.mean = t->first ? stats.mean : drawn(t, channels);
@@ -233,15 +236,96 @@ static void norm_back(struct trial *t)
     op.weight = drawn(t, channels);
     op.y = t->second ? drawn(t, all) : NULL;
     op.dy = drawn(t, all);
-    op.is_batch = t->first;
+    op.mean_dz = t->first ? drawn(t, channels) : NULL;
+    op.mean_dz_xh = t->first ? drawn(t, channels) : NULL;
     op.d_weight_stride = op.d_bias_stride = t->first ? 0 : channels + 1;
-    op.d_weight = array_new(t, n * (channels + 1));
+    op.d_weight = n == 8 && t->second ? NULL : array_new(t, n * (channels + 1));
     op.d_bias = array_new(t, n * (channels + 1));
     op.dx = array_new(t, all);
     t->be->norm_back(t->be, &op);
-    result(t, op.d_weight, n * (channels + 1));
+    if (op.d_weight)
+        result(t, op.d_weight, n * (channels + 1));
     result(t, op.d_bias, n * (channels + 1));
     result(t, op.dx, all);
+}
+
+/* Statistics of pieces, and of all rows at once. */
+static void norm_merge(struct trial *t)
+{
+    size_t n_pieces = t->a, channels = t->b, per_piece = t->c;
+    enum num_dtype dtype = t->dtype;
+    struct num_norm_merge op = {dtype, n_pieces, channels, .eps = 1e-5};
+    size_t counts[16], done = 0;
+    void *x = drawn(t, n_pieces * (per_piece + 1) * channels);
+    void *means = array_new(t, n_pieces * channels), *vars = array_new(t, n_pieces * channels);
+    for (size_t i = 0; i < n_pieces; i++) {
+        counts[i] = per_piece + i % 2;
+        t->be->norm_stats(t->be, &(struct num_norm_stats){dtype, counts[i], channels, 1,
+                                                          num_at(dtype, x, done * channels),
+                                                          num_at(dtype, means, i * channels),
+                                                          num_at(dtype, vars, i * channels)});
+        done += counts[i];
+    }
+    op.counts = counts;
+    op.means = means;
+    op.vars = vars;
+    op.mean = array_new(t, channels);
+    op.var = array_new(t, channels);
+    op.inv_std = array_new(t, channels);
+    t->be->norm_merge(t->be, &op);
+    struct num_norm_stats whole = {dtype, done, channels, 1, x};
+    whole.mean = array_new(t, channels);
+    whole.var = array_new(t, channels);
+    t->be->norm_stats(t->be, &whole);
+    for (size_t c = 0; c < channels; c++) {
+        assert_true(fabs(number(t, op.mean, c) - number(t, whole.mean, c)) < 1e-6);
+        assert_true(fabs(number(t, op.var, c) - number(t, whole.var, c)) < 1e-6);
+        assert_true(fabs(number(t, op.inv_std, c) - 1 / sqrt(number(t, whole.var, c) + 1e-5)) <
+                    1e-3);
+    }
+    result(t, op.mean, channels);
+    result(t, op.var, channels);
+    result(t, op.inv_std, channels);
+}
+
+static void bce(struct trial *t)
+{
+    size_t n = t->a, m = t->b, n_columns = 3 * m, n_positives = 0;
+    size_t *begins = xcalloc(n + 1, sizeof(*begins));
+    uint32_t *positives = ids_drawn(t, n * n_columns, n_columns);
+    double loss = NAN;
+    for (size_t i = 0; i < n; i++) {
+        for (uint32_t column = 0; column < n_columns; column++)
+            if (rng_below(&t->rng, 4) == 0)
+                positives[n_positives++] = column;
+        begins[i + 1] = n_positives;
+    }
+    struct num_bce op = {t->dtype, n, m, t->first ? m : 0, begins, positives, 1e-4, 0.9, 0.25};
+    void *score = drawn(t, n * m);
+    t->be->multiply(t->be, &(struct num_multiply){t->dtype, n * m, t->second ? 100 : 5, 0, score,
+                                                  score, score});
+    op.score = score;
+    op.slope = t->second ? score : array_new(t, n * m);
+    op.loss = &loss;
+    t->be->bce(t->be, &op);
+    result(t, op.slope, n * m);
+    buf_add(&t->out, &loss, sizeof(loss));
+    free(begins);
+}
+
+static void adam(struct trial *t)
+{
+    size_t n = t->a * t->b;
+    struct num_adam op = {t->dtype, n, 1e-2, 0.9, 0.999, 1e-8, t->first ? 1 : 1000};
+    op.g = drawn(t, n);
+    op.m = drawn(t, n);
+    op.v = drawn(t, n);
+    op.w = drawn(t, n);
+    t->be->multiply(t->be, &(struct num_multiply){t->dtype, n, 1, 0, op.v, op.v, op.v});
+    t->be->adam(t->be, &op);
+    result(t, op.m, n);
+    result(t, op.v, n);
+    result(t, op.w, n);
 }
 
 static const struct operation {
@@ -267,6 +351,9 @@ static const struct operation {
     {"conv_norm", conv_norm, {{1, 1, 1}, {5, 32, 9}, {3, 7, 15}}},
     {"add_where", add_where, {{1, 1, 0}, {13, 17, 0}, {100, 31, 0}}},
     {"norm", norm, {{1, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
+    {"norm_merge", norm_merge, {{1, 1, 40}, {5, 32, 7}, {3, 200, 1}}},
+    {"bce", bce, {{1, 1, 0}, {13, 17, 0}, {3, 100, 0}, {2, 1024, 0}}},
+    {"adam", adam, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
     {"norm_back", norm_back, {{2, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
 };
 

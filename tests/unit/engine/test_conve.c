@@ -19,16 +19,14 @@ struct scene {
     struct num_backend be;
     struct conve *model;
     struct conve_weights weights;
-    struct conve_mode mode;
     struct triple triples[BATCH];
     bool is_all;
     double label;
 };
 
-static struct scene scene_of(const struct conve_shape *shape, const struct conve_mode *mode,
-                             bool is_all)
+static struct scene scene_of(const struct conve_shape *shape, bool is_all)
 {
-    struct scene scene = {.mode = *mode, .is_all = is_all, .label = is_all ? 0.1 : 1};
+    struct scene scene = {.is_all = is_all, .label = is_all ? 0.1 : 1};
     assert_int_equal(num_open(&scene.be, "ref", NULL), 0);
     scene.model = kit_model(shape, 77);
     conve_weights_init(&scene.weights, scene.model, NUM_F64);
@@ -52,7 +50,7 @@ static size_t n_scores(const struct scene *scene)
 static double loss_of(struct scene *scene, struct conve_gradients *gradients)
 {
     struct conve_pass pass;
-    conve_pass_init(&pass, &scene->be, &scene->weights, &scene->mode, BATCH);
+    conve_pass_init(&pass, &scene->be, &scene->weights, BATCH);
     conve_forward(&pass, scene->triples, BATCH);
     size_t n = n_scores(scene);
     double *scores = xcalloc(n, sizeof(double)), *loss = xcalloc(n, sizeof(double)), sum = 0;
@@ -69,10 +67,9 @@ static double loss_of(struct scene *scene, struct conve_gradients *gradients)
     return sum;
 }
 
-static void gradients_are_differences(const struct conve_shape *shape,
-                                      const struct conve_mode *mode, bool is_all)
+static void gradients_of_shape(const struct conve_shape *shape, bool is_all)
 {
-    struct scene scene = scene_of(shape, mode, is_all);
+    struct scene scene = scene_of(shape, is_all);
     struct conve_gradients gradients;
     conve_gradients_init(&gradients, shape, NUM_F64);
     loss_of(&scene, &gradients);
@@ -90,46 +87,20 @@ static void gradients_are_differences(const struct conve_shape *shape,
             double expected = (above - below) / (2 * step);
             double found = ((double *)gradients.at[param])[i];
             if (!(fabs(found - expected) <= 1e-6 * (1 + fabs(expected))))
-                fail_msg(
-                    "%s[%zu]: gradient %.12g, difference %.12g (layout %s, training %d, all %d)",
-                    conve_param_name((enum conve_param)param, NAMING_PLAIN), i, found, expected,
-                    conve_layout_name(shape->layout), mode->is_training, is_all);
+                fail_msg("%s[%zu]: gradient %.12g, difference %.12g (layout %s, all %d)",
+                         conve_param_name((enum conve_param)param, NAMING_PLAIN), i, found,
+                         expected, conve_layout_name(shape->layout), is_all);
         }
     }
     conve_gradients_release(&gradients);
     scene_end(&scene);
 }
 
-static void gradients_are_differences_in_evaluation(void **state)
+static void gradients_are_differences(void **state)
 {
     (void)state;
     for (size_t i = 0; i < countof(kit_shapes); i++)
-        gradients_are_differences(&kit_shapes[i], &(struct conve_mode){0}, i % 2);
-}
-
-static void gradients_are_differences_in_training(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < 3; i++)
-        for (int before = 0; before < 2; before++)
-            gradients_are_differences(&kit_shapes[i],
-                                      &(struct conve_mode){.is_training = true,
-                                                           .dropout = {0.2, 0.3, 0.3},
-                                                           .drops_before_bn0 = before,
-                                                           .seed = 9},
-                                      before);
-}
-
-static void dropout_depends_on_the_seed_alone(void **state)
-{
-    (void)state;
-    struct conve_mode mode = {.is_training = true, .dropout = {0.2, 0.3, 0.3}, .seed = 4};
-    struct scene scene = scene_of(&kit_shapes[3], &mode, false);
-    double once = loss_of(&scene, NULL);
-    assert_true(loss_of(&scene, NULL) == once);
-    scene.mode.seed = 5;
-    assert_true(loss_of(&scene, NULL) != once);
-    scene_end(&scene);
+        gradients_of_shape(&kit_shapes[i], i % 2);
 }
 
 /*
@@ -217,9 +188,7 @@ static void what_is_no_number_is_found_by_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_differences_in_evaluation),
-        cmocka_unit_test(gradients_are_differences_in_training),
-        cmocka_unit_test(dropout_depends_on_the_seed_alone),
+        cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(sizes_are_those_of_the_sources),
         cmocka_unit_test(parameters_are_found_by_any_name),
         cmocka_unit_test(what_is_no_number_is_found_by_place),

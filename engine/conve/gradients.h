@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dense gradients of all that is trained.
+ */
+#pragma once
+
+#include "conve/params.h"
+#include "num/backend.h"
+
+/* By parameter; NULL of what the model does not have. */
+struct conve_gradients {
+    enum num_dtype dtype;
+    void *at[PARAM_N_TRAINED];
+};
+
+/* All zeros. */
+void conve_gradients_init(struct conve_gradients *gradients, const struct conve_shape *shape,
+                          enum num_dtype dtype);
+void conve_gradients_release(struct conve_gradients *gradients);

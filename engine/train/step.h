@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One step of training: a batch of questions (head, relation, ?) forward, scored against all
+ * entities, and the gradients back. Batch norm uses the batch's own statistics. Source of model
+ * and loss: ConvE, arXiv 1707.01476 ("1-N scoring").
+ *
+ * Work is cut where it costs least: rows of the batch for images and maps, columns for fc, tiles of
+ * entities for scores, whose loss and gradients are taken while a tile is at hand; the scores of
+ * all entities are never in memory. Pieces are of fixed size and are added up in their order, so
+ * the result is the same bits for any number of threads, and dropout draws from the seed alone.
+ */
+#pragma once
+
+#include "conve/gradients.h"
+#include "conve/weights.h"
+#include "graph/triple.h"
+#include "num/crew.h"
+
+enum train_dropout {
+    DROPOUT_INPUT,
+    DROPOUT_FEATURES, /* whole maps */
+    DROPOUT_OUTPUT,
+    DROPOUT_N
+};
+
+struct train_mode {
+    double dropout[DROPOUT_N]; /* probabilities */
+    bool drops_before_bn0;     /* as the plain implementation; PyKEEN drops behind it */
+    /* Labels are smoothing / n_entities, and 1 - smoothing more where the tail is true. */
+    double label_smoothing;
+};
+
+/* Question i is head and relation of questions[i]; its true tails as num_bce has them. */
+struct train_batch {
+    const struct triple *questions;
+    size_t n;
+    const size_t *begins;
+    const uint32_t *positives;
+};
+
+struct train_step;
+
+/* All borrowed; weights may change between runs. n_max: questions in a batch. */
+struct train_step *train_step_new(const struct num_backend *be, struct crew *crew,
+                                  const struct conve_weights *weights,
+                                  const struct train_mode *mode, size_t n_max);
+void train_step_free(struct train_step *step);
+
+/*
+ * The loss: binary cross entropy, mean over questions and entities. Gradients of `share` times it
+ * are set, or with `adds` added. At least two questions: one has no variance.
+ */
+double train_step_run(struct train_step *step, const struct train_batch *batch, uint64_t seed,
+                      double share, bool adds, struct conve_gradients *gradients);
+
+/*
+ * Mean and unbiased variance of the last batch, by channel, as running statistics take them; of
+ * conve_norm_params()' channels, in the type that is computed in.
+ */
+struct train_statistics {
+    const void *mean, *var;
+    double unbias; /* factor of var */
+};
+struct train_statistics train_step_statistics(const struct train_step *step, enum conve_norm norm);

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From scores back to the tables.
+ */
+#include <string.h>
+
+#include "base/attr.h"
+#include "train/step_impl.h"
+
+/* ---- scores ---- */
+
+/* Of packed arrays but for c's rows: dtype, leading dimensions and alpha are filled in. */
+static void product(const struct train_step *step, struct num_gemm op, size_t ldc)
+{
+    op.dtype = step->weights->dtype;
+    op.lda = op.lda ? op.lda : op.trans_a ? op.m : op.k;
+    op.ldb = op.ldb ? op.ldb : op.n;
+    op.ldc = ldc;
+    op.alpha = 1;
+    op.beta = step->adds ? 1 : 0;
+    step->be->gemm(step->be, &op);
+}
+
+static struct tail_range tile_of(const struct train_step *step, size_t piece)
+{
+    size_t n_entities = step->weights->shape.n_entities, begin = piece * TILE;
+    return (struct tail_range){begin, MIN((size_t)TILE, n_entities - begin)};
+}
+
+/* Gradients of a tile of the entities' table, and of their biases. */
+static void tile_gradients(const struct train_step *step, struct tail_range tails,
+                           const void *slopes)
+{
+    enum num_dtype dtype = step->weights->dtype;
+    size_t dim = conve_dim(&step->weights->shape);
+    struct num_gemm op = {
+        .trans_a = true, .m = tails.count, .n = dim, .k = step->batch.n, .a = slopes};
+    op.b = step->x;
+    op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY], tails.begin * dim);
+    product(step, op, dim);
+    if (!step->gradients->at[PARAM_ENTITY_BIAS])
+        return;
+    op.n = 1;
+    op.b = step->ones;
+    op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY_BIAS], tails.begin);
+    product(step, op, 1);
+}
+
+static void tile_make(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    struct train_bench *bench = &step->benches[thread];
+    struct tail_range tails = tile_of(step, piece);
+    double n_entities = (double)step->weights->shape.n_entities;
+    double smoothing = step->mode.label_smoothing;
+    layer_all_tails(step->be, step->weights, tails, step->batch.n, step->x, bench->scores);
+    step->be->bce(step->be, &(struct num_bce){
+                                .dtype = step->weights->dtype,
+                                .n = step->batch.n,
+                                .m = tails.count,
+                                .first = tails.begin,
+                                .begins = step->batch.begins,
+                                .positives = step->batch.positives,
+                                .negative = smoothing / n_entities,
+                                .positive = smoothing / n_entities + 1 - smoothing,
+                                .factor = step->share / n_entities / (double)step->batch.n,
+                                .score = bench->scores,
+                                .slope = bench->scores,
+                                .loss = &bench->loss,
+                            });
+    tile_gradients(step, tails, bench->scores);
+    layer_all_tails_back(step->be, step->weights, tails, step->batch.n, bench->scores, 0,
+                         bench->partial);
+}
+
+static int tile_add(void *context, unsigned thread, size_t piece, struct err *err)
+{
+    struct train_step *step = context;
+    (void)err;
+    step->loss += step->benches[thread].loss;
+    step_sum(step, step->benches[thread].partial, 1,
+             step->batch.n * conve_dim(&step->weights->shape), piece > 0, step->d);
+    return 0;
+}
+
+void step_scores(struct train_step *step)
+{
+    step->loss = 0;
+    step_phase(step, step->weights->shape.n_entities, TILE, tile_make, tile_add);
+}
+
+/* ---- batch norm ---- */
+
+static struct num_norm_back norm_op(const struct train_step *step, enum conve_norm norm,
+                                    struct rows_piece rows, void *x, void *y, void *d)
+{
+    struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
+    size_t width = params.channels * params.places;
+    return layer_norm_back(step->weights, norm, step_stats(step, norm), rows.n,
+                           step_at(step, x, rows, width), y ? step_at(step, y, rows, width) : NULL,
+                           step_at(step, d, rows, width));
+}
+
+/* What a piece of rows adds to the gradients of weight and bias. */
+static void norm_sums(const struct train_step *step, enum conve_norm norm, size_t piece, void *x,
+                      void *y, void *d)
+{
+    struct num_norm_back op = norm_op(step, norm, step_rows(step, piece), x, y, d);
+    op.d_weight = num_at(op.dtype, step->piece_vars, piece * op.channels);
+    op.d_bias = num_at(op.dtype, step->piece_means, piece * op.channels);
+    step->be->norm_back(step->be, &op);
+}
+
+static void scaled(const struct train_step *step, size_t n, double factor, const void *from,
+                   void *to)
+{
+    step->be->multiply(
+        step->be, &(struct num_multiply){step->weights->dtype, n, factor, 0, from, step->ones, to});
+}
+
+/* Gradients of weight and bias, and the means that the way back to x needs. */
+static void norm_sums_merge(const struct train_step *step, enum conve_norm norm)
+{
+    struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
+    double share = 1 / (double)(step->batch.n * params.places);
+    const struct {
+        void *pieces, *mean;
+        enum conve_param param;
+    } sums[] = {{step->piece_vars, step->mean_dz_xh, params.weight},
+                {step->piece_means, step->mean_dz, params.bias}};
+    for (size_t i = 0; i < countof(sums); i++) {
+        step_sum(step, sums[i].pieces, step_n_pieces(step), params.channels, false, sums[i].mean);
+        step_sum(step, sums[i].mean, 1, params.channels, step->adds,
+                 step->gradients->at[sums[i].param]);
+        scaled(step, params.channels, share, sums[i].mean, sums[i].mean);
+    }
+}
+
+/* In place. */
+static void norm_back(const struct train_step *step, enum conve_norm norm, struct rows_piece rows,
+                      void *x, void *y, void *d)
+{
+    struct num_norm_back op = norm_op(step, norm, rows, x, y, d);
+    op.mean_dz = step->mean_dz;
+    op.mean_dz_xh = step->mean_dz_xh;
+    op.dx = (void *)(uintptr_t)op.dy;
+    step->be->norm_back(step->be, &op);
+}
+
+/* ---- from x to the tables ---- */
+
+static void output_sums(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    (void)thread;
+    norm_sums(step, NORM_BN2, piece, step->u, step->x, step->d);
+}
+
+static void output_back(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    struct rows_piece rows = step_rows(step, piece);
+    (void)thread;
+    norm_back(step, NORM_BN2, rows, step->u, step->x, step->d);
+    step_drop(step, DROPOUT_OUTPUT, rows,
+              step_at(step, step->d, rows, conve_dim(&step->weights->shape)));
+}
+
+/* Some columns of fc's weights: their gradients, and those of the features. */
+static void fc_back(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    enum num_dtype dtype = step->weights->dtype;
+    size_t dim = conve_dim(&step->weights->shape), all = conve_n_features(&step->weights->shape);
+    size_t begin = piece * COLUMNS, n = step->batch.n, width = MIN((size_t)COLUMNS, all - begin);
+    (void)thread;
+    product(step,
+            (struct num_gemm){.trans_a = true,
+                              .m = dim,
+                              .n = width,
+                              .k = n,
+                              .ldb = all,
+                              .a = step->d,
+                              .b = num_at(dtype, step->features, begin),
+                              .c = num_at(dtype, step->gradients->at[PARAM_FC_WEIGHT], begin)},
+            all);
+    step->be->gemm(step->be,
+                   &(struct num_gemm){
+                       .dtype = dtype,
+                       .m = n,
+                       .n = width,
+                       .k = dim,
+                       .lda = dim,
+                       .ldb = all,
+                       .ldc = all,
+                       .alpha = 1,
+                       .a = step->d,
+                       .b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin),
+                       .c = num_at(dtype, step->d_features, begin),
+                   });
+}
+
+static void fc_bias_back(const struct train_step *step)
+{
+    product(step,
+            (struct num_gemm){.trans_a = true,
+                              .m = conve_dim(&step->weights->shape),
+                              .n = 1,
+                              .k = step->batch.n,
+                              .a = step->d,
+                              .b = step->ones,
+                              .c = step->gradients->at[PARAM_FC_BIAS]},
+            1);
+}
+
+static void features_sums(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    struct rows_piece rows = step_rows(step, piece);
+    (void)thread;
+    step_drop(step, DROPOUT_FEATURES, rows,
+              step_at(step, step->d_features, rows, conve_n_features(&step->weights->shape)));
+    norm_sums(step, NORM_BN1, piece, step->maps, step->features, step->d_features);
+}
+
+static void maps_back(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    const struct conve_shape *shape = &step->weights->shape;
+    enum num_dtype dtype = step->weights->dtype;
+    struct rows_piece rows = step_rows(step, piece);
+    size_t image = conve_image_size(shape), weights = shape->n_filters * conve_kernel_size(shape);
+    void *d_image = step_at(step, step->d_image, rows, image);
+    (void)thread;
+    norm_back(step, NORM_BN1, rows, step->maps, step->features, step->d_features);
+    struct num_conv_back conv =
+        layer_conv_back(step->weights, rows.n, step_at(step, step->normed, rows, image),
+                        step_at(step, step->d_features, rows, conve_n_features(shape)));
+    conv.d_weight = num_at(dtype, step->piece_sums, piece * (weights + shape->n_filters));
+    conv.d_sum = num_at(dtype, conv.d_weight, weights);
+    conv.dx = d_image;
+    step->be->conv_back(step->be, &conv);
+    if (!step->mode.drops_before_bn0)
+        step_drop(step, DROPOUT_INPUT, rows, d_image);
+}
+
+/* Sums of pieces stand weights first, biases behind them. */
+static void conv_sums_merge(const struct train_step *step)
+{
+    const struct conve_shape *shape = &step->weights->shape;
+    size_t weights = shape->n_filters * conve_kernel_size(shape);
+    const struct {
+        enum conve_param param;
+        size_t at, len;
+    } sums[] = {{PARAM_CONV_WEIGHT, 0, weights}, {PARAM_CONV_BIAS, weights, shape->n_filters}};
+    for (size_t piece = 0; piece < step_n_pieces(step); piece++)
+        for (size_t i = 0; i < countof(sums); i++)
+            step_sum(step,
+                     num_at(step->weights->dtype, step->piece_sums,
+                            piece * (weights + shape->n_filters) + sums[i].at),
+                     1, sums[i].len, step->adds || piece > 0, step->gradients->at[sums[i].param]);
+}
+
+static void image_sums(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    (void)thread;
+    norm_sums(step, NORM_BN0, piece, step->image, NULL, step->d_image);
+}
+
+static void image_back(void *context, unsigned thread, size_t piece)
+{
+    struct train_step *step = context;
+    struct rows_piece rows = step_rows(step, piece);
+    (void)thread;
+    norm_back(step, NORM_BN0, rows, step->image, NULL, step->d_image);
+    if (step->mode.drops_before_bn0)
+        step_drop(step, DROPOUT_INPUT, rows,
+                  step_at(step, step->d_image, rows, conve_image_size(&step->weights->shape)));
+}
+
+/* Rows of the tables that the batch touches; the entities' are set by the scores already. */
+static void tables_add(const struct train_step *step)
+{
+    const struct conve_weights *weights = step->weights;
+    void *relations = step->gradients->at[PARAM_RELATION];
+    if (!step->adds)
+        memset(relations, 0,
+               conve_param_dims(&weights->shape, PARAM_RELATION).n_elements *
+                   num_bytes(weights->dtype));
+    conve_image_half(step->be, weights, HALF_HEAD, step->d_image, step->batch.n,
+                     &step->batch.questions->head, step->gradients->at[PARAM_ENTITY]);
+    conve_image_half(step->be, weights, HALF_RELATION, step->d_image, step->batch.n,
+                     &step->batch.questions->relation, relations);
+}
+
+void step_back(struct train_step *step)
+{
+    size_t n = step->batch.n;
+    step_phase(step, n, ROWS, output_sums, NULL);
+    norm_sums_merge(step, NORM_BN2);
+    step_phase(step, n, ROWS, output_back, NULL);
+    fc_bias_back(step);
+    step_phase(step, conve_n_features(&step->weights->shape), COLUMNS, fc_back, NULL);
+    step_phase(step, n, ROWS, features_sums, NULL);
+    norm_sums_merge(step, NORM_BN1);
+    step_phase(step, n, ROWS, maps_back, NULL);
+    conv_sums_merge(step);
+    step_phase(step, n, ROWS, image_sums, NULL);
+    norm_sums_merge(step, NORM_BN0);
+    step_phase(step, n, ROWS, image_back, NULL);
+    tables_add(step);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "conve/layers.h"
+#include "train/step.h"
+
+enum {
+    ROWS = 32,      /* of a batch: their maps stay in a processor's own cache */
+    COLUMNS = 1024, /* of fc's weights */
+    TILE = 1024     /* entities whose scores are at hand */
+};
+
+/* What a thread works in. */
+struct train_bench {
+    void *scores;  /* n x TILE */
+    void *partial; /* n x dim */
+    double loss;
+};
+
+struct train_step {
+    const struct num_backend *be;
+    struct crew *crew;
+    const struct conve_weights *weights;
+    struct train_mode mode;
+    size_t n_max;
+    struct train_bench *benches; /* by thread */
+
+    /* Rows of n: what is computed forward, and the gradients that come back. */
+    void *image, *normed, *maps, *features, *u, *x;
+    void *d, *d_features, *d_image;
+    void *masks[DROPOUT_N]; /* 0 or 1 / (1 - p); of features a number a map. NULL: none */
+    void *ones;
+
+    /* Of batch norm, by norm: the batch's own, and of rows' pieces before they are merged. */
+    void *mean[NORM_N], *var[NORM_N], *inv_std[NORM_N];
+    void *piece_means, *piece_vars;
+    void *mean_dz, *mean_dz_xh;
+    void *piece_sums; /* of conv's gradients */
+    size_t *counts;
+
+    /* Of the batch at hand. */
+    struct train_batch batch;
+    uint64_t seed;
+    double share, loss;
+    bool adds;
+    struct conve_gradients *gradients;
+};
+
+typedef void make_fn(void *step, unsigned thread, size_t piece);
+typedef int hand_over_fn(void *step, unsigned thread, size_t piece, struct err *err);
+/* Pieces of `size` of n things. */
+void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
+                hand_over_fn *hand_over);
+
+/* Rows [begin, begin + n) of the batch. */
+struct rows_piece {
+    size_t begin, n;
+};
+struct rows_piece step_rows(const struct train_step *step, size_t piece);
+/* Where a piece's rows of `width` numbers begin. */
+void *step_at(const struct train_step *step, void *array, struct rows_piece rows, size_t width);
+size_t step_n_pieces(const struct train_step *step);
+/* Rows of a dropout's array that are kept or dropped as one, and their length. */
+struct drop_size {
+    size_t n, len; /* of one sample */
+};
+struct drop_size step_drop_size(const struct conve_shape *shape, enum train_dropout place);
+/* at *= mask */
+void step_drop(const struct train_step *step, enum train_dropout place, struct rows_piece rows,
+               void *at);
+/* sum = n rows of `len` numbers, one below the other, in their order; with `adds` added to it. */
+void step_sum(const struct train_step *step, const void *rows, size_t n, size_t len, bool adds,
+              void *sum);
+struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm);
+
+void step_forward(struct train_step *step);
+/* Scores, loss and what comes back from them: gradients of the entities' table and of x. */
+void step_scores(struct train_step *step);
+void step_back(struct train_step *step);
