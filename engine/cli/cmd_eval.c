@@ -13,13 +13,9 @@
 #include "cli/kge_verbs.h"
 #include "cli/word_arg.h"
 
-enum {
-    SCORES_BYTES_MAX = 64 << 20
-};
-
 struct eval_request {
     struct kge_files files;
-    const char *model_path, *valid, *backend;
+    const char *model_path, *backend;
     uint64_t embedding_height, n_threads, max_test_triples;
     enum conve_layout layout;
     enum rank_ties ties;
@@ -32,31 +28,6 @@ static int ties_store(struct str text, void *field, struct err *err)
         {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
     int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
     *(enum rank_ties *)field = (enum rank_ties)value;
-    return rc;
-}
-
-static int by_relation(const void *a, const void *b)
-{
-    const struct triple *x = a, *y = b;
-    return x->relation < y->relation ? -1 : x->relation > y->relation;
-}
-
-/* What is true: training, validation and test triples. */
-static int known_read(struct known *known, const struct eval_request *ask, struct kge_data *data,
-                      const struct app *app, struct err *err)
-{
-    cleanup_triples struct triples all = {0};
-    size_t n_tests = data->test.n;
-    int rc = 0;
-    for (size_t i = 0; i < data->train.n; i++)
-        triples_add(&all, data->train.at[i]);
-    if (ask->valid)
-        rc = kge_test_read(data, ask->valid, ask->files.is_lenient, app, err);
-    for (size_t i = 0; i < data->test.n; i++)
-        triples_add(&all, data->test.at[i]);
-    data->test.n = n_tests; /* those of --valid were read behind them */
-    if (rc == 0)
-        known_build(known, all.at, all.n);
     return rc;
 }
 
@@ -104,22 +75,18 @@ static int model_rank(const struct eval_request *ask, const struct kge_data *dat
 {
     struct num_backend backend;
     struct rank_metrics metrics[SIDE_N + 1];
+    struct ranks_opts opts = {.n_entities = data->entities.n,
+                              .known = ask->is_raw ? NULL : known,
+                              .ties = ask->ties,
+                              .tails_only = ask->tails_only};
     size_t n_tests = data->test.n;
     if (ask->max_test_triples > 0)
         n_tests = MIN(n_tests, (size_t)ask->max_test_triples);
-    const struct ranks_opts opts = {
-        .n_entities = data->entities.n,
-        .known = ask->is_raw ? NULL : known,
-        .ties = ask->ties,
-        .tails_only = ask->tails_only,
-        .questions_at_once = MAX(SCORES_BYTES_MAX / (data->entities.n * sizeof(float)), 1u)};
     int rc = num_open(&backend, ask->backend, err);
     if (rc)
         return rc;
-    struct eval_scorer *scorer = eval_scorer_new(model, &backend, (unsigned)ask->n_threads);
-    qsort(data->test.at, n_tests, sizeof(*data->test.at), by_relation);
-    rc = ranks_run(&opts, data->test.at, n_tests, eval_scores, scorer, metrics, err);
-    eval_scorer_free(scorer);
+    rc = eval_rank(model, &backend, (unsigned)ask->n_threads, &opts, data->test.at, n_tests,
+                   metrics, err);
     num_close(&backend);
     return rc ? rc : metrics_print(ask, metrics, err);
 }
@@ -139,10 +106,10 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     if (!ask->files.test || !ask->model_path)
         return fail(err, ERR_USAGE, "--model-path and --test are needed");
     int rc = kge_data_read(&data, &ask->files, app, err);
-    if (rc == 0)
-        rc = known_read(&known, ask, &data, app, err);
-    if (rc == 0)
+    if (rc == 0) {
+        kge_known_build(&known, &data);
         rc = conve_load(&model, ask->model_path, &load, err);
+    }
     if (rc == 0)
         rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
     if (rc == 0)
@@ -172,7 +139,7 @@ static const struct opt eval_opts[] = {
     {OPT_FLAG, 0, "json", NULL, "one JSON object a line", FIELD(json)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct eval_request),
-    {OPT_PATH, 0, "valid", "FILE", "validation triples, which are true as well", FIELD(valid)},
+    KGE_VALID_OPT(struct eval_request, "validation triples, which are true as well"),
     {OPT_HEADING, .help = "Computing"},
     {OPT_U64, 0, "embedding-height", "N",
      "rows of an embedding as an image, where the checkpoint leaves it open",

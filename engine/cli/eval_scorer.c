@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/eval_scorer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/xalloc.h"
 #include "num/crew.h"
 
 enum {
-    PIECE = 64 /* triples that a thread has in hand */
+    PIECE = 64, /* triples that a thread has in hand */
+    SCORES_BYTES_MAX = 64 << 20
 };
 
 struct eval_scorer {
@@ -136,6 +138,20 @@ static int relation_take(struct eval_scorer *scorer, uint32_t relation, struct e
     return round_run(&round, as_heads_make, err);
 }
 
+/* (?, relation, tail) as (tail, the relation the other way round, ?). */
+static int heads_score_reciprocal(struct eval_scorer *scorer, const struct triple *questions,
+                                  size_t n, float *scores, struct err *err)
+{
+    uint32_t half = (uint32_t)(scorer->model->shape.n_relations / 2);
+    struct triple *turned = xcalloc(n, sizeof(*turned));
+    for (size_t i = 0; i < n; i++)
+        turned[i] = (struct triple){questions[i].tail, questions[i].relation + half, 0};
+    struct round round = {.scorer = scorer, .questions = turned, .n = n, .scores = scores};
+    int rc = round_run(&round, tails_make, err);
+    free(turned);
+    return rc;
+}
+
 static int heads_score(struct eval_scorer *scorer, const struct triple *questions, size_t n,
                        float *scores, struct err *err)
 {
@@ -159,6 +175,31 @@ int eval_scores(void *context, enum rank_side side, const struct triple *questio
 {
     struct eval_scorer *scorer = context;
     struct round round = {.scorer = scorer, .questions = questions, .n = n, .scores = scores};
-    return side == SIDE_TAIL ? round_run(&round, tails_make, err)
-                             : heads_score(scorer, questions, n, scores, err);
+    if (side == SIDE_TAIL)
+        return round_run(&round, tails_make, err);
+    return scorer->model->is_reciprocal ? heads_score_reciprocal(scorer, questions, n, scores, err)
+                                        : heads_score(scorer, questions, n, scores, err);
+}
+
+static int by_relation(const void *a, const void *b)
+{
+    const struct triple *x = a, *y = b;
+    return x->relation < y->relation ? -1 : x->relation > y->relation;
+}
+
+int eval_rank(const struct conve *model, const struct num_backend *backend, unsigned n_threads,
+              const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
+              struct rank_metrics metrics[SIDE_N + 1], struct err *err)
+{
+    struct ranks_opts ranks = *opts;
+    struct triple *ordered = xcalloc(n_tests, sizeof(*ordered));
+    if (n_tests > 0)
+        memcpy(ordered, tests, n_tests * sizeof(*ordered));
+    qsort(ordered, n_tests, sizeof(*ordered), by_relation);
+    ranks.questions_at_once = MAX(SCORES_BYTES_MAX / (opts->n_entities * sizeof(float)), 1u);
+    struct eval_scorer *scorer = eval_scorer_new(model, backend, n_threads);
+    int rc = ranks_run(&ranks, ordered, n_tests, eval_scores, scorer, metrics, err);
+    eval_scorer_free(scorer);
+    free(ordered);
+    return rc;
 }

@@ -20,3 +20,11 @@ void eval_scorer_free(struct eval_scorer *scorer);
 /* A rank_score_fn; the context is the scorer. */
 int eval_scores(void *context, enum rank_side side, const struct triple *questions, size_t n,
                 float *scores, struct err *err);
+/*
+ * ranks_run() over a copy of the tests, in the order of their relations; opts->questions_at_once is
+ * chosen here. metrics as there.
+ */
+MUST_CHECK int eval_rank(const struct conve *model, const struct num_backend *backend,
+                         unsigned n_threads, const struct ranks_opts *opts,
+                         const struct triple *tests, size_t n_tests,
+                         struct rank_metrics metrics[SIDE_N + 1], struct err *err);

@@ -9,6 +9,7 @@ void kge_data_release(struct kge_data *data)
     names_release(&data->relations);
     triples_release(&data->train);
     triples_release(&data->test);
+    triples_release(&data->valid);
     labels_release(&data->entity_labels);
     labels_release(&data->relation_labels);
 }
@@ -129,5 +130,18 @@ int kge_data_read(struct kge_data *data, const struct kge_files *files, const st
                                app, err);
     if (rc == 0 && files->test)
         rc = kge_test_read(data, files->test, files->is_lenient, app, err);
+    if (rc == 0 && files->valid)
+        rc =
+            file_read_triples(data, &data->valid, files->valid, false, files->is_lenient, app, err);
     return rc ? rc : labels_read(data, files, app, err);
+}
+
+void kge_known_build(struct known *known, const struct kge_data *data)
+{
+    cleanup_triples struct triples all = {0};
+    const struct triples *parts[] = {&data->train, &data->valid, &data->test};
+    for (size_t part = 0; part < countof(parts); part++)
+        for (size_t i = 0; i < parts[part]->n; i++)
+            triples_add(&all, parts[part]->at[i]);
+    known_build(known, all.at, all.n);
 }

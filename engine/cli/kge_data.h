@@ -4,13 +4,14 @@
  */
 #pragma once
 
+#include "graph/known.h"
 #include "graph/labels.h"
 #include "graph/names.h"
 #include "graph/triples.h"
 #include "opt/say.h"
 
 struct kge_files {
-    const char *train, *test;
+    const char *train, *test, *valid;
     const char *entity_to_id, *relation_to_id; /* NULL: made of the names in train */
     const char *edge_map, *node_name_dict;
     bool is_lenient;
@@ -46,6 +47,12 @@ struct kge_files {
         .offset = offsetof(request, files.is_lenient)                                              \
     }
 
+#define KGE_VALID_OPT(request, text)                                    \
+    {                                                                   \
+        .kind = OPT_PATH, .name = "valid", .arg = "FILE", .help = text, \
+        .offset = offsetof(request, files.valid)                        \
+    }
+
 #define KGE_LABELS_OPTS(request)                                    \
     {.kind = OPT_PATH,                                              \
      .name = "node-name-dict",                                      \
@@ -60,7 +67,7 @@ struct kge_files {
 
 struct kge_data {
     struct names entities, relations;
-    struct triples train, test;
+    struct triples train, test, valid;
     struct labels entity_labels, relation_labels;
 };
 
@@ -71,6 +78,8 @@ MUST_CHECK int kge_data_read(struct kge_data *data, const struct kge_files *file
 /* The file of test triples alone, with the dictionaries that are there. */
 MUST_CHECK int kge_test_read(struct kge_data *data, const char *path, bool is_lenient,
                              const struct app *app, struct err *err);
+/* What is true: training, validation and test triples. */
+void kge_known_build(struct known *known, const struct kge_data *data);
 
 /* What an entity or a relation is called in the files of triples. */
 struct str kge_entity(const struct kge_data *data, uint32_t index);

@@ -5,14 +5,15 @@
 #include "cli/kge_verbs.h"
 
 static const struct cmd *const verbs[] = {
-    &cmd_kge_tracin, &cmd_kge_check,  &cmd_kge_eval,     &cmd_kge_filter,
-    &cmd_kge_graph,  &cmd_completion, &cmd_mdoc_options, NULL,
+    &cmd_kge_train, &cmd_kge_tracin, &cmd_kge_check,    &cmd_kge_eval, &cmd_kge_filter,
+    &cmd_kge_graph, &cmd_completion, &cmd_mdoc_options, NULL,
 };
 
 static const struct program kge = {
     .family = "kge",
-    .about = "Knowledge-graph embeddings: which training triples made a prediction. Reads what\n"
-             "TiePin's programs read and writes what they write, without Python or torch.\n",
+    .about = "Knowledge-graph embeddings: train a model, and find which training triples made a\n"
+             "prediction. Reads what TiePin's programs read and writes what they write, without\n"
+             "Python or torch.\n",
     .verbs = verbs,
 };
 

@@ -35,6 +35,8 @@ static int metadata_read(struct tensor_file *file, struct str metadata, struct e
         rc = u64_parse(buf_str(&text), 1, UINT32_MAX, &size, err);
         file->height = rc == 0 ? size : 0;
     }
+    file->is_reciprocal =
+        metadata_get(metadata, "conve.reciprocal", &text) && str_equal(buf_str(&text), STR("true"));
     if (rc == 0 && metadata_get(metadata, "conve.bn_eps", &text))
         rc = double_parse(buf_str(&text), &file->bn_eps, err);
     if (rc == 0 && (file->bn_eps < 0 || file->bn_eps > 1))

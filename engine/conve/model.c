@@ -69,9 +69,10 @@ int conve_check_dictionaries(const struct conve *model, size_t n_entities, size_
         size_t rows, names;
     } tables[] = {
         {"entities", model->shape.n_entities, n_entities},
-        {"relations", model->shape.n_relations, n_relations},
+        {"relations", model->shape.n_relations, n_relations * (model->is_reciprocal ? 2 : 1)},
     };
-    if (model->shape.n_entities == n_entities && model->shape.n_relations == 2 * n_relations)
+    if (!model->is_reciprocal && model->shape.n_entities == n_entities &&
+        model->shape.n_relations == 2 * n_relations)
         return fail(
             err, ERR_DATA,
             "%s has %zu relations, twice those of the dictionary: it was trained with reciprocal "

@@ -12,8 +12,19 @@
 struct conve {
     struct conve_shape shape;
     enum conve_naming naming; /* of the file it came from */
+    bool is_reciprocal;       /* relation n_relations / 2 + r is r the other way round */
     char *path;
     float *at[PARAM_N]; /* row-major; NULL for what it does not have */
+};
+
+/* What may be saved with a model, for those who know of it. */
+struct conve_extra {
+    struct str metadata; /* more members of __metadata__, a comma before each */
+    struct {
+        const char *prefix; /* of a parameter's name */
+        const float *at[PARAM_N_TRAINED];
+    } groups[2];
+    size_t n_groups;
 };
 
 struct conve_load_opts {
@@ -32,8 +43,9 @@ struct conve_load_opts {
  */
 MUST_CHECK int conve_load(struct conve **out, const char *path, const struct conve_load_opts *opts,
                           struct err *err);
+/* extra may be NULL. */
 MUST_CHECK int conve_save(const struct conve *model, const char *path, bool overwrite,
-                          struct err *err);
+                          const struct conve_extra *extra, struct err *err);
 void conve_free(struct conve *model);
 /* All zeros; `path` is what it is called in messages. The shape was checked. */
 struct conve *conve_new(const struct conve_shape *shape, const char *path);

@@ -6,27 +6,40 @@
 #include "conve/model.h"
 #include "tensor/bytes.h"
 
-static void header_add(struct buf *header, const struct conve *model)
+static void tensor_add(struct buf *header, const char *prefix, const struct conve_shape *shape,
+                       enum conve_param param, uint64_t *at)
+{
+    struct conve_param_dims dims = conve_param_dims(shape, param);
+    if (dims.n_elements == 0)
+        return;
+    buf_addf(header, ",\"%s%s\":{\"dtype\":\"F32\",\"shape\":[", prefix,
+             conve_param_name(param, NAMING_PLAIN));
+    for (size_t d = 0; d < dims.n_dims; d++)
+        buf_addf(header, "%s%zu", d ? "," : "", dims.at[d]);
+    uint64_t end = *at + dims.n_elements * sizeof(float);
+    buf_addf(header, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, end);
+    *at = end;
+}
+
+static void header_add(struct buf *header, const struct conve *model,
+                       const struct conve_extra *extra)
 {
     const struct conve_shape *shape = &model->shape;
     uint64_t at = 0;
     buf_addf(
         header,
         "{\"__metadata__\":{\"format\":\"pt\",\"conve.layout\":\"%s\",\"conve.height\":\"%zu\","
-        "\"conve.bn_eps\":\"%.17g\"}",
+        "\"conve.bn_eps\":\"%.17g\"",
         conve_layout_name(shape->layout), shape->height, shape->bn_eps);
-    for (unsigned param = 0; param < PARAM_N; param++) {
-        struct conve_param_dims dims = conve_param_dims(shape, (enum conve_param)param);
-        if (dims.n_elements == 0)
-            continue;
-        buf_addf(header, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[",
-                 conve_param_name((enum conve_param)param, NAMING_PLAIN));
-        for (size_t d = 0; d < dims.n_dims; d++)
-            buf_addf(header, "%s%zu", d ? "," : "", dims.at[d]);
-        uint64_t end = at + dims.n_elements * sizeof(float);
-        buf_addf(header, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, end);
-        at = end;
-    }
+    if (model->is_reciprocal)
+        buf_add_text(header, ",\"conve.reciprocal\":\"true\"");
+    buf_add_str(header, extra->metadata);
+    buf_add_char(header, '}');
+    for (unsigned param = 0; param < PARAM_N; param++)
+        tensor_add(header, "", shape, (enum conve_param)param, &at);
+    for (size_t i = 0; i < extra->n_groups; i++)
+        for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
+            tensor_add(header, extra->groups[i].prefix, shape, (enum conve_param)param, &at);
     buf_add_char(header, '}');
     while (header->len % 8)
         buf_add_char(header, ' ');
@@ -49,23 +62,35 @@ static int floats_write(struct outfile *out, const float *at, size_t n, struct e
     return outfile_pump(out, err);
 }
 
-int conve_save(const struct conve *model, const char *path, bool overwrite, struct err *err)
+static int tensors_write(struct outfile *out, const struct conve_shape *shape,
+                         const float *const *at, size_t n_params, struct err *err)
 {
+    int rc = 0;
+    for (unsigned param = 0; rc == 0 && param < n_params; param++)
+        if (at[param])
+            rc = floats_write(out, at[param],
+                              conve_param_dims(shape, (enum conve_param)param).n_elements, err);
+    return rc;
+}
+
+int conve_save(const struct conve *model, const char *path, bool overwrite,
+               const struct conve_extra *extra, struct err *err)
+{
+    static const struct conve_extra nothing;
     struct outfile out = OUTFILE_INIT;
     cleanup_buf struct buf header = BUF_INIT;
     char length[8];
+    extra = extra ? extra : &nothing;
     int rc = outfile_open(&out, path, overwrite, err);
     if (rc != 0)
         return rc;
-    header_add(&header, model);
+    header_add(&header, model, extra);
     le_put(length, header.len, sizeof(length));
     buf_add(&out.pending, length, sizeof(length));
     buf_add_str(&out.pending, buf_str(&header));
-    for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
-        if (model->at[param])
-            rc = floats_write(&out, model->at[param],
-                              conve_param_dims(&model->shape, (enum conve_param)param).n_elements,
-                              err);
+    rc = tensors_write(&out, &model->shape, (const float *const *)model->at, PARAM_N, err);
+    for (size_t i = 0; rc == 0 && i < extra->n_groups; i++)
+        rc = tensors_write(&out, &model->shape, extra->groups[i].at, PARAM_N_TRAINED, err);
     if (rc == 0)
         rc = outfile_commit(&out, err);
     outfile_close(&out);

@@ -2,8 +2,8 @@
  *
  * What the engine computes with: a table of operations, one descriptor an operation, a table a
  * backend. `ref` is plain loops in float32 and float64, always built, and what the others are
- * compared with. `blas` takes the products from OpenBLAS and the convolution from vector code of
- * its own.
+ * compared with. `blas` takes the products from OpenBLAS, and convolution, norms, loss and Adam from
+ * vector code of its own.
  *
  * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no
  * input unless it says so. An operation runs on the caller's thread alone and is a function of its

@@ -14,7 +14,7 @@
 
 #include "base/xalloc.h"
 #include "num/backend_impl.h"
-#include "num/conv_fast.h"
+#include "num/fast.h"
 
 /* Of cblas.h, which is not needed to build. */
 enum {
@@ -34,7 +34,7 @@ struct blas {
     void *handle;
     sgemm_fn *sgemm;
     dgemm_fn *dgemm;
-    const struct conv_fast *conv;
+    const struct num_fast *fast;
     struct num_backend ref; /* for the rest */
 };
 
@@ -74,7 +74,7 @@ static void blas_conv(const struct num_backend *be, const struct num_conv *op)
     const struct blas *blas = be->library;
     if (conv_fits(op->dtype, op->height * op->width, op->kernel_height * op->kernel_width,
                   op->n_filters))
-        blas->conv->conv(op);
+        blas->fast->conv(op);
     else
         blas->ref.conv(&blas->ref, op);
 }
@@ -84,10 +84,27 @@ static void blas_conv_back(const struct num_backend *be, const struct num_conv_b
     const struct blas *blas = be->library;
     if (conv_fits(op->dtype, op->height * op->width, op->kernel_height * op->kernel_width,
                   op->n_filters))
-        blas->conv->conv_back(op);
+        blas->fast->conv_back(op);
     else
         blas->ref.conv_back(&blas->ref, op);
 }
+
+/* In float32 by vectors, in float64 by ref. */
+#define FAST_IN_F32(name)                                                              \
+    static void blas_##name(const struct num_backend *be, const struct num_##name *op) \
+    {                                                                                  \
+        const struct blas *blas = be->library;                                         \
+        if (op->dtype == NUM_F32)                                                      \
+            blas->fast->name(op);                                                      \
+        else                                                                           \
+            blas->ref.name(&blas->ref, op);                                            \
+    }
+
+FAST_IN_F32(bce)
+FAST_IN_F32(adam)
+FAST_IN_F32(norm)
+FAST_IN_F32(norm_stats)
+FAST_IN_F32(norm_back)
 
 /* For as long as the library is loaded. What the user has set stands. */
 struct lent_env {
@@ -123,7 +140,7 @@ static void *library_load(void)
 
 int num_open_blas(struct num_backend *be, struct err *err)
 {
-    struct blas blas = {.handle = library_load(), .conv = conv_fast_choose()};
+    struct blas blas = {.handle = library_load(), .fast = num_fast_choose()};
     if (!blas.handle)
         return fail(err, ERR_UNAVAILABLE,
                     "OpenBLAS is not here (%s); apt-get install libopenblas0-pthread", dlerror());
@@ -144,6 +161,11 @@ int num_open_blas(struct num_backend *be, struct err *err)
     be->gemm = blas_gemm;
     be->conv = blas_conv;
     be->conv_back = blas_conv_back;
+    be->bce = blas_bce;
+    be->adam = blas_adam;
+    be->norm = blas_norm;
+    be->norm_stats = blas_norm_stats;
+    be->norm_back = blas_norm_back;
     be->library = xmalloc(sizeof(blas));
     memcpy(be->library, &blas, sizeof(blas));
     return rc;

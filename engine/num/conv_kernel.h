@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * num_conv and num_conv_back in float32 by vectors of LANES, built once an instruction set:
- * whoever includes this defines LANES and CONV_KERNEL, the name of the result.
+ * num_conv and num_conv_back in float32 by vectors of LANES (fast_kernel.h).
  *
  * An image is taken as one long row. Where kernel element k meets place p of the image is then p +
  * offset[k], whatever the row; the places between the end of a map's row and the end of the
  * image's row are computed with the rest and left out when rows are put together. With a 3 x 3
  * kernel that is a twentieth more to do, and no loop is shorter than the image.
  */
-#include <stdint.h>
-#include <string.h>
-
-#include "num/conv_fast.h"
-
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t vec_int __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#include "num/fast.h"
+#include "num/vec.h"
 
 enum {
     FILTERS = 4, /* at a time */
@@ -23,32 +17,6 @@ enum {
     ROW_MAX = CONV_FAST_IMAGE_MAX + PAD,
     SPREAD_MAX = 2 * CONV_FAST_IMAGE_MAX + PAD
 };
-
-static inline vec load(const float *at)
-{
-    return *(const vec *)at;
-}
-
-static inline void store(float *at, vec v)
-{
-    *(vec *)at = v;
-}
-
-static inline float sum_of(vec v)
-{
-    float at[LANES];
-    memcpy(at, &v, sizeof(at));
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            at[i] += at[i + half];
-    return at[0];
-}
-
-/* Not a number stays what it is. */
-static inline vec positive(vec v)
-{
-    return (vec)((vec_int)v & ~(v < 0));
-}
 
 /* What all samples and filters share. */
 struct places {
@@ -257,5 +225,3 @@ static void conv_back(const struct num_conv_back *op)
         conv_back_sample(op, &at, &room, i, d_weight, d_sum);
     }
 }
-
-const struct conv_fast CONV_KERNEL = {.conv = conv, .conv_back = conv_back};

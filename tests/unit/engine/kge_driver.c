@@ -152,7 +152,7 @@ static int drive(struct driver *driver, const char *model, const struct conve_lo
 {
     int rc = conve_load(&driver->model, model, opts, err);
     if (rc == 0 && save)
-        rc = conve_save(driver->model, save, true, err);
+        rc = conve_save(driver->model, save, true, NULL, err);
     if (rc == 0)
         rc = num_open(&driver->be, "ref", err);
     if (rc == 0)

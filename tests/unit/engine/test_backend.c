@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "base/xalloc.h"
 #include "num/backend.h"
-#include "num/conv_fast.h"
+#include "num/fast.h"
 
 static const double bounds[] = {[NUM_F32] = 2e-6, [NUM_F64] = 1e-13};
 
@@ -434,36 +434,37 @@ static void openblas_conforms_where_it_is(void **state)
     num_close(&blas);
 }
 
-static const struct conv_fast *conv_under_test;
+static const struct num_fast *under_test;
 
-static void conv_of_table(const struct num_backend *be, const struct num_conv *op)
-{
-    if (op->dtype == NUM_F32 && op->height * op->width <= CONV_FAST_IMAGE_MAX)
-        conv_under_test->conv(op);
-    else
-        ((const struct num_backend *)be->library)->conv(be, op);
-}
+#define OF_TABLE(name, fits)                                                               \
+    static void name##_of_table(const struct num_backend *be, const struct num_##name *op) \
+    {                                                                                      \
+        if (op->dtype == NUM_F32 && (fits))                                                \
+            under_test->name(op);                                                          \
+        else                                                                               \
+            ((const struct num_backend *)be->library)->name(be, op);                       \
+    }
 
-static void conv_back_of_table(const struct num_backend *be, const struct num_conv_back *op)
-{
-    if (op->dtype == NUM_F32 && op->height * op->width <= CONV_FAST_IMAGE_MAX)
-        conv_under_test->conv_back(op);
-    else
-        ((const struct num_backend *)be->library)->conv_back(be, op);
-}
+OF_TABLE(conv, op->height * op->width <= CONV_FAST_IMAGE_MAX)
+OF_TABLE(conv_back, op->height * op->width <= CONV_FAST_IMAGE_MAX)
+OF_TABLE(bce, true)
+OF_TABLE(adam, true)
+OF_TABLE(norm, true)
+OF_TABLE(norm_stats, true)
+OF_TABLE(norm_back, true)
 
 static void each_instruction_set_conforms(void **state)
 {
     (void)state;
     const struct {
         const char *name;
-        const struct conv_fast *conv;
+        const struct num_fast *fast;
         bool is_here;
     } sets[] = {
-        {"any", &conv_fast_any, true},
+        {"any", &num_fast_any, true},
 #if defined(__x86_64__)
-        {"avx2", &conv_fast_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
-        {"avx512", &conv_fast_avx512, __builtin_cpu_supports("avx512f")},
+        {"avx2", &num_fast_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+        {"avx512", &num_fast_avx512, __builtin_cpu_supports("avx512f")},
 #endif
     };
     struct num_backend ref, be;
@@ -476,7 +477,12 @@ static void each_instruction_set_conforms(void **state)
         be.library = &ref;
         be.conv = conv_of_table;
         be.conv_back = conv_back_of_table;
-        conv_under_test = sets[i].conv;
+        be.bce = bce_of_table;
+        be.adam = adam_of_table;
+        be.norm = norm_of_table;
+        be.norm_stats = norm_stats_of_table;
+        be.norm_back = norm_back_of_table;
+        under_test = sets[i].fast;
         backend_conforms(&be);
     }
     num_close(&ref);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster kge train: a ConvE model out of triples.
+ */
+#include <math.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "cli/kge_data.h"
+#include "cli/kge_models.h"
+#include "cli/kge_verbs.h"
+#include "cli/train_job.h"
+
+struct train_request {
+    struct kge_files files;
+    struct train_job_opts job;
+    const char *backend;
+    uint64_t dim, height, n_filters, kernel, batch_size, accumulate, n_threads;
+    enum conve_layout layout;
+    bool has_entity_bias, is_reciprocal, is_one_positive;
+};
+
+static int positive_store(struct str text, void *field, struct err *err)
+{
+    double value = 0;
+    int rc = double_parse(text, &value, err);
+    if (rc == 0 && !(value > 0))
+        rc =
+            fail(err, ERR_USAGE, "expected a number above 0, found '%.*s'", (int)text.len, text.at);
+    *(double *)field = value;
+    return rc;
+}
+
+/* Probabilities, and the share of a label that is smoothed away. */
+static int share_store(struct str text, void *field, struct err *err)
+{
+    double value = 0;
+    int rc = double_parse(text, &value, err);
+    if (rc == 0 && !(value >= 0 && value < 1))
+        rc = fail(err, ERR_USAGE, "expected a number from 0 to below 1, found '%.*s'",
+                  (int)text.len, text.at);
+    *(double *)field = value;
+    return rc;
+}
+
+/* The plain implementation's. */
+static void train_defaults(void *request)
+{
+    struct train_request *ask = request;
+    ask->dim = 200;
+    ask->height = 10;
+    ask->n_filters = 32;
+    ask->kernel = 3;
+    ask->layout = LAYOUT_WIDTH;
+    ask->batch_size = 256;
+    ask->accumulate = 1;
+    ask->job = (struct train_job_opts){
+        .train = {.mode = {.dropout = {0.2, 0.2, 0.3}, .label_smoothing = 0.1},
+                  .learning_rate = 1e-3,
+                  .decay = 1},
+        .n_epochs = 100,
+        .eval_every = 1,
+        .state_every_ms = 60 * 1000,
+    };
+}
+
+static int shape_of(const struct train_request *ask, const struct kge_data *data,
+                    struct conve_shape *shape, struct err *err)
+{
+    if (ask->dim % ask->height != 0)
+        return fail(err, ERR_USAGE,
+                    "--embedding-dim %lu is no multiple of --embedding-height %lu: an embedding is "
+                    "taken as an image of so many rows",
+                    (unsigned long)ask->dim, (unsigned long)ask->height);
+    *shape = (struct conve_shape){.n_entities = data->entities.n,
+                                  .n_relations = data->relations.n * (ask->is_reciprocal ? 2 : 1),
+                                  .height = (size_t)ask->height,
+                                  .width = (size_t)(ask->dim / ask->height),
+                                  .n_filters = (size_t)ask->n_filters,
+                                  .kernel_height = (size_t)ask->kernel,
+                                  .kernel_width = (size_t)ask->kernel,
+                                  .layout = ask->layout,
+                                  .has_entity_bias = ask->has_entity_bias,
+                                  .bn_eps = 1e-5};
+    return conve_shape_check(shape, err) == 0 ? 0 : wrap(err, ERR_USAGE, "the model");
+}
+
+static int request_check(const struct train_request *ask, struct err *err)
+{
+    if (!ask->job.folder)
+        return fail(err, ERR_USAGE, "-o is needed: the folder for the model");
+    if (ask->job.patience > 0 && !ask->files.valid)
+        return fail(err, ERR_USAGE, "--patience needs --valid: what would it wait for?");
+    return 0;
+}
+
+static int job_run(struct train_request *ask, const struct kge_data *data, const struct app *app,
+                   struct err *err)
+{
+    struct conve_shape shape;
+    struct train_job job;
+    int rc = shape_of(ask, data, &shape, err);
+    if (rc != 0)
+        return rc;
+    ask->job.train.is_grouped = !ask->is_one_positive;
+    ask->job.train.mode.drops_before_bn0 = ask->layout == LAYOUT_WIDTH;
+    ask->job.train.batch_size = (size_t)ask->batch_size;
+    ask->job.train.accumulate = (size_t)ask->accumulate;
+    ask->job.n_threads = (unsigned)ask->n_threads;
+    struct conve *model = conve_new(&shape, ask->job.folder);
+    model->is_reciprocal = ask->is_reciprocal;
+    rc = train_job_open(&job, &ask->job, model, ask->backend, data, app, err);
+    if (rc == 0)
+        rc = train_job_run(&job, err);
+    train_job_close(&job);
+    return rc;
+}
+
+static int train_run(struct app *app, void *request, int argc, char **argv, char **command,
+                     struct err *err)
+{
+    (void)command;
+    struct train_request *ask = request;
+    struct kge_data data = {0};
+    if (argc > 0)
+        return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
+    int rc = request_check(ask, err);
+    if (rc == 0)
+        rc = kge_data_read(&data, &ask->files, app, err);
+    if (rc == 0)
+        rc = job_run(ask, &data, app, err);
+    kge_data_release(&data);
+    return rc;
+}
+
+#define FIELD(member) offsetof(struct train_request, member)
+
+static const struct opt train_opts[] = {
+    {OPT_PATH, 'o', "output", "DIR",
+     "the folder: best_model, final_model and the state to go on from, as safetensors, and "
+     "training_history.jsonl",
+     FIELD(job.folder)},
+    {OPT_FLAG, 0, "force", NULL, "begin anew, whatever stands there", FIELD(job.overwrite)},
+    {OPT_HEADING, .help = "Data"},
+    KGE_FILES_OPTS(struct train_request),
+    KGE_VALID_OPT(struct train_request,
+                  "validation triples: their MRR after an epoch decides which model is the best"),
+    {OPT_U64, 0, "max-valid-triples", "N", "the first N of them only", FIELD(job.max_valid_triples),
+     1},
+    {OPT_HEADING, .help = "The model"},
+    {OPT_U64, 0, "embedding-dim", "N", "numbers in an embedding (default 200)", FIELD(dim), 1,
+     1 << 20},
+    {OPT_U64, 0, "embedding-height", "N", "rows of an embedding as an image (default 10)",
+     FIELD(height), 1, 1 << 20},
+    {OPT_U64, 0, "output-channels", "N", "filters of the convolution (default 32)",
+     FIELD(n_filters), 1, 1 << 16},
+    {OPT_U64, 0, "kernel-size", "N", "height and width of a filter (default 3)", FIELD(kernel), 1,
+     1 << 10},
+    {OPT_PARSE, 0, "layout", "NAME",
+     "head and relation side by side (width, default) or one below the other (height, as the paper "
+     "and PyKEEN)",
+     FIELD(layout), .parse = kge_layout_store},
+    {OPT_FLAG, 0, "entity-bias", NULL, "a bias for each entity, as the paper and PyKEEN",
+     FIELD(has_entity_bias)},
+    {OPT_FLAG, 0, "reciprocal", NULL,
+     "train each relation the other way round as well, as one of its own; heads are then asked for "
+     "as its tails",
+     FIELD(is_reciprocal)},
+    {OPT_HEADING, .help = "Training"},
+    {OPT_U64, 0, "epochs", "N", "how often each question is seen (default 100)",
+     FIELD(job.n_epochs), 1},
+    {OPT_U64, 0, "batch-size", "N", "questions in a batch (default 256)", FIELD(batch_size), 2,
+     1 << 20},
+    {OPT_U64, 0, "accumulate", "N", "batches to an update (default 1)", FIELD(accumulate), 1,
+     1 << 20},
+    {OPT_FLAG, 0, "one-positive", NULL,
+     "a question is a triple, with its own tail alone as the answer, as TiePin's trainer has it "
+     "(default: a head and a relation, with all their tails, as the paper)",
+     FIELD(is_one_positive)},
+    {OPT_PARSE, 0, "learning-rate", "X", "of Adam (default 0.001)", FIELD(job.train.learning_rate),
+     .parse = positive_store},
+    {OPT_PARSE, 0, "lr-decay", "X", "factor of the learning rate from epoch to epoch (default 1)",
+     FIELD(job.train.decay), .parse = positive_store},
+    {OPT_PARSE, 0, "label-smoothing", "X", "share of the labels that is spread (default 0.1)",
+     FIELD(job.train.mode.label_smoothing), .parse = share_store},
+    {OPT_PARSE, 0, "input-dropout", "X", "of the images (default 0.2)",
+     FIELD(job.train.mode.dropout[DROPOUT_INPUT]), .parse = share_store},
+    {OPT_PARSE, 0, "feature-dropout", "X", "of whole maps (default 0.2)",
+     FIELD(job.train.mode.dropout[DROPOUT_FEATURES]), .parse = share_store},
+    {OPT_PARSE, 0, "hidden-dropout", "X", "behind fc (default 0.3)",
+     FIELD(job.train.mode.dropout[DROPOUT_OUTPUT]), .parse = share_store},
+    {OPT_U64, 0, "seed", "N", "of first weights, order and dropout (default 0)",
+     FIELD(job.train.seed)},
+    {OPT_U64, 0, "eval-every", "N", "epochs from one validation to the next (default 1)",
+     FIELD(job.eval_every), 1},
+    {OPT_U64, 0, "patience", "N", "end after N validations without a better one",
+     FIELD(job.patience), 1},
+    {OPT_U64, 0, "checkpoint-every", "N", "keep checkpoint_epoch_<N> of each Nth epoch",
+     FIELD(job.checkpoint_every), 1},
+    {OPT_DURATION, 0, "state-every", "TIME",
+     "save the state to go on from so often (default 60s), and when told to stop",
+     FIELD(job.state_every_ms)},
+    {OPT_HEADING, .help = "Computing"},
+    {OPT_TEXT, 0, "backend", "NAME", "blas or ref (default: the fastest that is here)",
+     FIELD(backend)},
+    {OPT_U64, 0, "threads", "N",
+     "so many (default: one a processor); the results do not depend on it", FIELD(n_threads), 1,
+     256},
+    {.kind = OPT_END},
+};
+
+static const char *const train_examples[] = {
+    "muster kge train --train train.txt --valid valid.txt --entity-to-id node_dict.txt "
+    "--relation-to-id rel_dict.txt -o model",
+    "train as TiePin's trainer would, best model by validation",
+    "muster kge train --train train.txt --valid valid.txt --layout height --entity-bias "
+    "--reciprocal -o model",
+    "ConvE as in its paper",
+    NULL,
+};
+
+const struct cmd cmd_kge_train = {
+    .name = "train",
+    .family = "kge",
+    .args = "[OPTION]... --train FILE -o DIR",
+    .summary = "train a ConvE model",
+    .details = "Scores each question against all entities, with binary cross entropy and Adam. "
+               "The same command goes on where it was stopped or killed, and ends with the same "
+               "model, bit for bit; more --epochs add to a finished one.",
+    .opts = train_opts,
+    .examples = train_examples,
+    .request_size = sizeof(struct train_request),
+    .defaults = train_defaults,
+    .run = train_run,
+};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A training in its folder: it begins, or goes on where a state of it stands; epochs, validation,
+ * and the files that they leave.
+ */
+#pragma once
+
+#include "cli/kge_data.h"
+#include "train/trainer.h"
+
+struct train_job_opts {
+    struct train_opts train;
+    const char *folder;
+    uint64_t n_epochs;
+    uint64_t checkpoint_every, eval_every; /* epochs; checkpoint_every 0: never */
+    uint64_t patience;                     /* validations without a better one; 0: all epochs */
+    uint64_t state_every_ms;
+    uint64_t max_valid_triples; /* 0: all */
+    unsigned n_threads;
+    bool overwrite;
+};
+
+struct train_job {
+    struct train_job_opts opts;
+    const struct app *app;
+    const struct kge_data *data;
+    struct conve *model;
+    struct triples questions; /* what is trained on: with reciprocal ones, if the model has them */
+    struct known known;
+    struct trainer trainer;
+    struct num_backend backend;
+    struct crew *crew;
+    struct buf history, settings;
+    uint64_t state_ms, said_ms, epoch_ms; /* when it was saved, said, begun */
+};
+
+/* Takes the model; the rest is borrowed. */
+MUST_CHECK int train_job_open(struct train_job *job, const struct train_job_opts *opts,
+                              struct conve *model, const char *backend, const struct kge_data *data,
+                              const struct app *app, struct err *err);
+/* ERR_STOPPED after SIGINT, SIGTERM or SIGHUP, with the state saved. */
+MUST_CHECK int train_job_run(struct train_job *job, struct err *err);
+void train_job_close(struct train_job *job);

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/state.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "conve/tensors.h"
+#include "tensor/safetensors.h"
+
+static const char *const moment_prefixes[] = {"adam.exp_avg.", "adam.exp_avg_sq."};
+
+enum member_kind {
+    MEMBER_U64,
+    MEMBER_DOUBLE
+};
+
+/* Numbers of struct train_progress; doubles are written so that every bit comes back. */
+static const struct member {
+    const char *key;
+    size_t offset;
+    enum member_kind kind;
+} members[] = {
+    {"train.epoch", offsetof(struct train_progress, epoch), MEMBER_U64},
+    {"train.batch", offsetof(struct train_progress, batch), MEMBER_U64},
+    {"train.n_updates", offsetof(struct train_progress, n_updates), MEMBER_U64},
+    {"train.n_questions", offsetof(struct train_progress, n_questions), MEMBER_U64},
+    {"train.loss_sum", offsetof(struct train_progress, loss_sum), MEMBER_DOUBLE},
+    {"train.best", offsetof(struct train_progress, best), MEMBER_DOUBLE},
+    {"train.best_epoch", offsetof(struct train_progress, best_epoch), MEMBER_U64},
+    {"train.n_worse", offsetof(struct train_progress, n_worse), MEMBER_U64},
+};
+
+static void metadata_add(struct buf *metadata, const struct train_progress *at, struct str settings)
+{
+    for (size_t i = 0; i < countof(members); i++) {
+        const void *from = (const char *)at + members[i].offset;
+        buf_addf(metadata, ",\"%s\":\"", members[i].key);
+        if (members[i].kind == MEMBER_U64)
+            buf_addf(metadata, "%" PRIu64 "\"", *(const uint64_t *)from);
+        else
+            buf_addf(metadata, "%a\"", *(const double *)from);
+    }
+    buf_add_text(metadata, ",\"train.settings\":");
+    buf_add_json(metadata, settings);
+}
+
+int train_state_save(const struct trainer *trainer, struct str settings, const char *path,
+                     struct err *err)
+{
+    cleanup_buf struct buf metadata = BUF_INIT;
+    const struct conve_gradients *moments[] = {&trainer->exp_avg, &trainer->exp_avg_sq};
+    struct conve_extra extra = {.n_groups = countof(moments)};
+    for (size_t i = 0; i < countof(moments); i++) {
+        extra.groups[i].prefix = moment_prefixes[i];
+        for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
+            extra.groups[i].at[param] = moments[i]->at[param];
+    }
+    metadata_add(&metadata, &trainer->at, settings);
+    extra.metadata = buf_str(&metadata);
+    return conve_save(trainer->model, path, true, &extra, err);
+}
+
+/* ---- and back ---- */
+
+static int member_get(struct str metadata, const char *key, struct buf *text, struct err *err)
+{
+    struct str value;
+    buf_reset(text);
+    if (!json_get(metadata, key, &value) || !json_to_text(value, text))
+        return fail(err, ERR_DATA, "no state of training: __metadata__ has no %s", key);
+    return 0;
+}
+
+static int progress_read(struct train_progress *at, struct str metadata, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(members); i++) {
+        void *to = (char *)at + members[i].offset;
+        rc = member_get(metadata, members[i].key, &text, err);
+        if (rc == 0 && members[i].kind == MEMBER_U64)
+            rc = u64_parse(buf_str(&text), 0, UINT64_MAX, to, err);
+        else if (rc == 0)
+            rc = double_parse(buf_str(&text), to, err);
+    }
+    return rc;
+}
+
+/* Words of `key=value`: which of them are others. */
+static void differences_add(struct buf *out, struct str there, struct str here)
+{
+    struct str was, is;
+    while (str_next(&there, ' ', &was) && str_next(&here, ' ', &is))
+        if (!str_equal(was, is))
+            buf_addf(out, "%s%.*s there and %.*s here", out->len ? ", " : "", (int)was.len, was.at,
+                     (int)is.len, is.at);
+}
+
+static int settings_compare(struct str metadata, struct str settings, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT, differences = BUF_INIT;
+    int rc = member_get(metadata, "train.settings", &text, err);
+    if (rc != 0 || str_equal(buf_str(&text), settings))
+        return rc;
+    differences_add(&differences, buf_str(&text), settings);
+    return fail(err, ERR_USAGE, "training began with other settings: %s; --force begins anew",
+                buf_text(&differences));
+}
+
+static int tensor_take(const struct tensor_file *file, const char *prefix, enum conve_param param,
+                       const struct conve_shape *shape, float *out, struct err *err)
+{
+    const char *name = conve_param_name(param, NAMING_PLAIN);
+    const struct named_tensor *tensor = tensor_file_find(file, prefix, name);
+    size_t n = conve_param_dims(shape, param).n_elements;
+    if (!tensor || tensor_n_elements(file, tensor) != n)
+        return fail(err, ERR_DATA, "%s%s %s", prefix, name,
+                    tensor ? "is of another model" : "is missing");
+    return tensor_read(file, tensor, out, err);
+}
+
+static int tensors_take(struct trainer *trainer, const struct tensor_file *file, struct err *err)
+{
+    struct conve *model = trainer->model;
+    int rc = 0;
+    for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
+        if (model->at[param])
+            rc = tensor_take(file, "", (enum conve_param)param, &model->shape, model->at[param],
+                             err);
+    float *const *moments[] = {(float *const *)trainer->exp_avg.at,
+                               (float *const *)trainer->exp_avg_sq.at};
+    for (size_t i = 0; rc == 0 && i < countof(moments); i++)
+        for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++)
+            if (moments[i][param])
+                rc = tensor_take(file, moment_prefixes[i], (enum conve_param)param, &model->shape,
+                                 moments[i][param], err);
+    return rc;
+}
+
+static int state_check(const struct trainer *trainer, struct err *err)
+{
+    if (trainer->at.batch > trainer->batches.n_batches)
+        return fail(err, ERR_DATA,
+                    "it stands at batch %" PRIu64 " of %zu: the training triples are others",
+                    trainer->at.batch, trainer->batches.n_batches);
+    return conve_check_finite(trainer->model, err);
+}
+
+static int metadata_take(struct trainer *trainer, const struct tensor_file *file,
+                         struct str settings, struct err *err)
+{
+    struct safetensors in = {0};
+    int rc = safetensors_read(&in, file->path, file->fd, file->file_bytes, err);
+    if (rc == 0)
+        rc = settings_compare(in.metadata, settings, err);
+    if (rc == 0)
+        rc = progress_read(&trainer->at, in.metadata, err);
+    safetensors_release(&in);
+    return rc;
+}
+
+int train_state_load(struct trainer *trainer, struct str settings, const char *path,
+                     struct err *err)
+{
+    struct stat st;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    struct tensor_file file = {.path = path, .fd = fd, .file_bytes = (uint64_t)st.st_size};
+    int rc = metadata_take(trainer, &file, settings, err);
+    if (rc == 0)
+        rc = tensors_of_safetensors(&file, err);
+    if (rc == 0)
+        rc = tensors_take(trainer, &file, err);
+    if (rc == 0)
+        rc = state_check(trainer, err);
+    tensor_file_release(&file);
+    return rc == 0 ? 0 : wrap(err, rc, "%s", path);
+}
