@@ -1,0 +1,202 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# muster kge train: what it leaves, that it goes on to the same bytes whatever stops it, and what it
+# refuses. That its steps are those of PyTorch: tests/python/test_engine.py.
+load helpers
+
+setup() {
+    common_setup
+    "$PYTHON" "$BATS_TEST_DIRNAME/../python/small_graph.py" .
+    GRAPH=(--train train.txt --test test.txt --entity-to-id node_dict.txt --relation-to-id rel_dict.txt)
+    DATA=("${GRAPH[@]}" --valid valid.txt)
+    SMALL=(--embedding-dim 24 --embedding-height 4 --output-channels 8 --batch-size 16 --threads 2)
+}
+
+kge() { run limited "$MUSTER" kge "$@"; }
+train() { kge train "${DATA[@]}" "${SMALL[@]}" "$@"; }
+
+# same_bytes FOLDER FOLDER: models and state, whatever else was written on the way.
+same_bytes() {
+    local name
+    for name in final_model best_model training_state; do
+        cmp "$1/$name.safetensors" "$2/$name.safetensors" || return 1
+    done
+}
+
+# learned MODEL SIDE…: it knows what it was trained on; chance would be an MRR of 0.08.
+learned() {
+    local model=$1
+    shift
+    kge eval --model-path "$model" "${DATA[@]}" --test train.txt --json
+    ended_with 0
+    echo "$output" | "$PYTHON" -c '
+import json, sys
+lines = {line["side"]: line for line in (json.loads(line) for line in sys.stdin if line.startswith("{"))}
+assert all(lines[side]["n"] == 192 and lines[side]["mrr"] > 0.5 for side in sys.argv[1:]), lines' "$@"
+}
+
+refused() {
+    local words=$1
+    shift
+    train "$@"
+    ended_with 2
+    says "$words"
+    [ ! -e model/final_model.safetensors ]
+}
+
+@test "a model that is trained answers" {
+    train -o model --epochs 60 --learning-rate 0.01 --checkpoint-every 20
+    ended_with 0
+    says "questions in batches of 16" "epoch 60 of 60: loss " "best validation MRR"
+    [ -e model/checkpoint_epoch_20.safetensors ] && [ -e model/checkpoint_epoch_60.safetensors ]
+    [ ! -e model/checkpoint_epoch_30.safetensors ]
+    has_lines model/training_history.jsonl 60
+    "$PYTHON" -c '
+import json
+lines = [json.loads(line) for line in open("model/training_history.jsonl")]
+assert [line["epoch"] for line in lines] == list(range(1, 61))
+assert lines[-1]["loss"] < lines[0]["loss"] / 2, lines[-1]
+assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
+    learned model/final_model.safetensors tails
+    kge check --model-path model/best_model.safetensors "${GRAPH[@]}" --pairs 50
+    ended_with 0
+}
+
+@test "threads and backends: threads change no bit" {
+    train -o one --epochs 3 --threads 1
+    ended_with 0
+    train -o three --epochs 3 --threads 3
+    ended_with 0
+    same_bytes one three
+    train -o again --epochs 3 --threads 2
+    same_bytes one again
+    train -o other --epochs 3 --seed 1
+    ended_with 0
+    ! cmp -s one/final_model.safetensors other/final_model.safetensors
+}
+
+@test "killed at any moment, the same command ends with the same bytes" {
+    local args=("${DATA[@]}" "${SMALL[@]}" --epochs 200 --batch-size 4 --checkpoint-every 50 --state-every 10ms) kills=0
+    kge train "${args[@]}" -o whole
+    ended_with 0
+    while [ ! -e model/final_model.safetensors ]; do
+        "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
+        pid=$!
+        sleep "0.0$((1 + RANDOM % 9))$((RANDOM % 10))"
+        kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
+        wait $pid || true
+        [ $kills -lt 200 ]
+    done
+    echo "# $kills kills" >&3
+    "$MUSTER" kge train "${args[@]}" -o model
+    same_bytes whole model
+    has_lines model/training_history.jsonl 200
+    for epoch in 50 100 150 200; do cmp {whole,model}/checkpoint_epoch_$epoch.safetensors; done
+}
+
+@test "told to stop it saves where it stands, and goes on" {
+    local args=("${DATA[@]}" "${SMALL[@]}" --batch-size 4)
+    kge train "${args[@]}" --epochs 20 -o whole
+    ended_with 0
+    "$MUSTER" kge train "${args[@]}" --epochs 100000 -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "epoch 3 of"
+    kill -TERM $pid
+    status=0
+    wait $pid || status=$?
+    [ $status -eq 75 ]
+    grep "the same command goes on from there" log
+    [ ! -e model/final_model.safetensors ]
+    kge train "${args[@]}" --epochs 20 -o less
+    ended_with 0
+    same_bytes whole less
+}
+
+@test "more epochs add to a finished training" {
+    train -o whole --epochs 6
+    ended_with 0
+    train -o model --epochs 4
+    train -o model --epochs 6
+    ended_with 0
+    says "going on in epoch 5, after 0 of "
+    same_bytes whole model
+    train -o model --epochs 6
+    ended_with 0
+    same_bytes whole model
+}
+
+@test "other settings are named, and --force begins anew" {
+    train -o model --epochs 2
+    ended_with 0
+    train -o model --epochs 4 --batch-size 8 --learning-rate 0.1
+    ended_with 2
+    says "training began with other settings: batch_size=16 there and batch_size=8 here, learning_rate=0.001" "--force begins anew"
+    head -150 train.txt >fewer.txt
+    train -o model --epochs 4 --train fewer.txt
+    ended_with 2
+    says "triples="
+    train -o model --epochs 2 --batch-size 8 --force
+    ended_with 0
+    rm model/training_state.safetensors
+    train -o model --epochs 2
+    ended_with 2
+    says "model/final_model.safetensors exists" "--force"
+}
+
+@test "a state that was cut off or changed is refused" {
+    train -o model --epochs 2
+    ended_with 0
+    cp model/training_state.safetensors kept
+    head -c 5000 kept >model/training_state.safetensors
+    train -o model --epochs 4
+    ended_with 65
+    says "model/training_state.safetensors"
+    sed 's/train.epoch/train.epoxy/' kept >model/training_state.safetensors
+    train -o model --epochs 4
+    ended_with 65
+    says "no state of training: __metadata__ has no train.epoch"
+    cp model/final_model.safetensors model/training_state.safetensors
+    train -o model --epochs 4
+    ended_with 65
+}
+
+@test "questions of one positive, batches that are accumulated, and patience" {
+    train -o model --epochs 3 --one-positive --accumulate 3
+    ended_with 0
+    says "192 questions in batches of 16"
+    train -o patient --epochs 1000 --patience 2 --learning-rate 1e-9
+    ended_with 0
+    ! has_lines patient/training_history.jsonl 900
+}
+
+@test "reciprocal relations are trained, and asked for heads" {
+    train -o model --epochs 60 --learning-rate 0.01 --reciprocal --layout height --entity-bias
+    ended_with 0
+    learned model/final_model.safetensors tails heads
+    kge tracin --model-path model/best_model.safetensors "${GRAPH[@]}" --top-k 3 -o out.json
+    ended_with 0
+    kge check --model-path model/best_model.safetensors "${GRAPH[@]}" --pairs 20
+    ended_with 0
+}
+
+@test "what does not go is said, with the cure" {
+    kge train "${DATA[@]}"
+    ended_with 2
+    says "-o is needed"
+    refused "--embedding-dim 24 is no multiple of --embedding-height 5" -o model --embedding-height 5
+    refused "the model: a kernel" -o model --kernel-size 40
+    refused "expected a number from 0 to below 1, found '1'" -o model --input-dropout 1
+    refused "expected a number above 0" -o model --learning-rate 0
+    refused "there is no backend 'gpu'" -o model --backend gpu
+    run limited "$MUSTER" kge train --train train.txt -o model --patience 2
+    ended_with 2
+    says "--patience needs --valid"
+    head -1 train.txt >one.txt
+    refused "batch norm needs two questions in a batch" -o model --train one.txt
+    train -o model --epochs 50 --learning-rate 1e30
+    ended_with 65
+    says "the loss is " "a smaller --learning-rate may help"
+    mkdir closed && chmod 500 closed
+    [ "$(id -u)" = 0 ] || { train -o closed/model --epochs 1; [ "$status" -ne 0 ]; }
+}
