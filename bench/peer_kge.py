@@ -4,6 +4,8 @@
 
     peer_kge.py make FOLDER ENTITIES TRAIN TESTS    a model as the plain trainer saves it, and triples
     peer_kge.py run FOLDER THREADS                  prints seconds, processor seconds, and a sum over the best
+    peer_kge.py loop FOLDER THREADS PAIRS           so many pairs the plain way, as TiePin has it: the gradient of each
+                                                    parameter by autograd, kept, multiplied out; processor seconds a pair
 
 Batches of 256 with PyTorch's own kernels throughout: convolution, its gradients, OpenBLAS. Products of pairs are the
 matrix products that the engine has, rows that meet are masked ones.
@@ -94,14 +96,19 @@ def influences(tests, test_triples, train, triples):
     return out
 
 
-def run(folder, threads):
-    torch.set_num_threads(threads)
+def opened(folder):
     state = torch.load(f"{folder}/model.pt")["model_state_dict"]
     model = Model(len(state["entity_embeddings.weight"]))
     model.load_state_dict(state)
     model.eval()
     train, test_triples = (torch.from_numpy(numpy.fromfile(f"{folder}/{name}", "<u4").astype("i8").reshape(-1, 3))
                            for name in ("train", "tests"))
+    return model, train, test_triples
+
+
+def run(folder, threads):
+    torch.set_num_threads(threads)
+    model, train, test_triples = opened(folder)
     k = min(BEST, len(train))
     begin, cpu = time.perf_counter(), time.process_time()
     with torch.no_grad():
@@ -114,8 +121,32 @@ def run(folder, threads):
     print(f"seconds\t{time.perf_counter() - begin:.4f}\t{time.process_time() - cpu:.4f}\t{1e-3 * float(best.abs().sum()):.9g}")
 
 
+def gradients(m, triple):
+    m.zero_grad()
+    head, relation = m.entity_embeddings(triple[0:1]), m.relation_embeddings(triple[1:2])
+    image = torch.cat([head.view(1, 1, HEIGHT, WIDTH), relation.view(1, 1, HEIGHT, WIDTH)], 3)
+    x = F.relu(m.bn2(m.fc(F.relu(m.bn1(m.conv1(m.bn0(image)))).flatten(1))))
+    score = (x * m.entity_embeddings(triple[2:3])).sum(1)
+    F.binary_cross_entropy_with_logits(score, torch.ones(1)).backward()
+    return {name: parameter.grad.clone() for name, parameter in m.named_parameters()}
+
+
+def loop(folder, threads, pairs):
+    torch.set_num_threads(threads)
+    model, train, test_triples = opened(folder)
+    of_test = gradients(model, test_triples[0])
+    gradients(model, train[0])
+    begin, cpu, total = time.perf_counter(), time.process_time(), 0.0
+    for triple in train[:pairs]:
+        of_train = gradients(model, triple)
+        total += sum((of_train[name] * of_test[name]).sum().item() for name in of_train)
+    print(f"pair\t{(time.perf_counter() - begin) / pairs:.6f}\t{(time.process_time() - cpu) / pairs:.6f}\t{1e-3 * total:.9g}")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "make":
+    if sys.argv[1] == "loop":
+        loop(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    elif sys.argv[1] == "make":
         make(sys.argv[2], *map(int, sys.argv[3:6]))
     else:
         run(sys.argv[2], int(sys.argv[3]))

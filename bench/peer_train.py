@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training ConvE with PyTorch, as the plain implementation does it: what `kge train` is measured against.
 
-    peer_train.py FOLDER THREADS STEPS BATCH      trains on FOLDER/train.txt, prints seconds and questions
+    peer_train.py TRAIN ENTITIES THREADS BATCH      an epoch over TRAIN; prints seconds, questions, and the mean loss
 
 Scores against all entities, binary cross entropy with smoothed labels, Adam; a question is a head and a relation with all
 their tails. Labels are put together once a batch, as ConvE's own program does.
@@ -43,19 +43,20 @@ def questions_of(path):
         head, relation, tail = line.rstrip("\n").split("\t")
         key = entities.setdefault(head, len(entities)), relations.setdefault(relation, len(relations))
         tails[key].add(entities.setdefault(tail, len(entities)))
-    return list(tails.items()), len(entities), len(relations)
+    return list(tails.items()), len(relations)
 
 
-def main(folder, threads, steps, batch):
+def main(path, n_entities, threads, batch):
+    n_entities, batch = int(n_entities), int(batch)
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    questions, n_entities, n_relations = questions_of(f"{folder}/train.txt")
+    questions, n_relations = questions_of(path)
     model = ConvE(n_entities, n_relations)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     order = torch.randperm(len(questions)).tolist()
-    begin, done, loss = time.perf_counter(), 0, 0.0
-    for step in range(int(steps)):
-        picked = [questions[i] for i in order[step * int(batch):(step + 1) * int(batch)]]
+    begin, loss = time.perf_counter(), 0.0
+    for at in range(0, len(questions), batch):
+        picked = [questions[i] for i in order[at:at + batch]]
         head = torch.tensor([key[0] for key, _ in picked])
         relation = torch.tensor([key[1] for key, _ in picked])
         labels = torch.full((len(picked), n_entities), SMOOTHING / n_entities)
@@ -65,9 +66,8 @@ def main(folder, threads, steps, batch):
         value = F.binary_cross_entropy_with_logits(model(head, relation), labels)
         value.backward()
         optimizer.step()
-        done += len(picked)
-        loss += value.item()
-    print(f"seconds\t{time.perf_counter() - begin:.4f}\t{done}\t{loss / int(steps):.6f}")
+        loss += value.item() * len(picked)
+    print(f"seconds\t{time.perf_counter() - begin:.4f}\t{len(questions)}\t{loss / len(questions):.6f}")
 
 
 main(*sys.argv[1:])

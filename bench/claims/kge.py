@@ -5,7 +5,7 @@ import subprocess
 
 from harness import Row, spread, verdict
 
-BAR, GEMM_BAR, MEMORY_MIB = 1.25, 0.8, 1024
+BAR, LOOP_BAR, GEMM_BAR, MEMORY_MIB, PAIRS = 1.25, 20000, 0.8, 1024, 20
 PYTHON = "/usr/bin/python3"  # Debian's: python3-torch
 PEER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peer_kge.py")
 
@@ -31,7 +31,7 @@ def rows(bench):
     entities, n_train, n_tests = bench.size((40943, 62489, 100), (2000, 1500, 10))
     subprocess.run([PYTHON, PEER, "make", bench.dir, *map(str, (entities, n_train, n_tests))], check=True)
     files = [bench.path(name) for name in ("model.pt", "train", "tests")]
-    printed = {"muster": [], "peer": [], "gemm": []}
+    printed = {"muster": [], "peer": [], "gemm": [], "loop": []}
     env = {**os.environ, **core(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
     def case(name, argv):
@@ -45,12 +45,15 @@ def rows(bench):
     samples = bench.in_turn({
         "muster": case("muster", [bench.tool("bench_kge"), *files, "1"]),
         "peer": case("peer", [PYTHON, PEER, "run", bench.dir, "1"]),
+        "loop": case("loop", [PYTHON, PEER, "loop", bench.dir, "1", str(PAIRS)]),
         "gemm": case("gemm", [bench.tool("bench_kge"), *files, "1", "gemm"]),
     }, rounds=min(bench.rounds, 3))
     for ours, theirs in zip(printed["muster"], printed["peer"]):
         assert abs(float(ours[0][3]) / float(theirs[0][3]) - 1) < 1e-4, (ours, theirs)
     ours, theirs = (spread(float(run[0][2]) for run in printed[name]) for name in ("muster", "peer"))
     ratio = spread(float(b[0][2]) / float(a[0][2]) for a, b in zip(printed["muster"], printed["peer"]))
+    loop = spread(float(run[0][2]) for run in printed["loop"])
+    times = spread(float(b[0][2]) / (float(a[0][2]) / n_train / n_tests) for a, b in zip(printed["muster"], printed["loop"]))
     gemm = spread(float(run[-1][2]) / float(run[-1][1]) for run in printed["gemm"])
     peak = max(sample.peak_kib for sample in samples["muster"]) / 1024
     runs = bench.runs(min(bench.rounds, 3))
@@ -58,6 +61,9 @@ def rows(bench):
     return [
         Row(what, ">= %.2f x PyTorch" % BAR, "%s x; %s s of processor time" % (ratio.text(), ours.text()),
             "the same factors in PyTorch: %s s" % theirs.text(), verdict(ratio.median >= BAR), runs),
+        Row("the same", ">= %d x TiePin's loop" % LOOP_BAR, "%s x" % times.text(1, 0),
+            "gradients by autograd, a pair at a time: %s ms a pair, of %d" % (loop.text(1000, 1), PAIRS),
+            verdict(times.median >= LOOP_BAR), runs),
         Row("its matrix products", ">= %.0f %% of OpenBLAS alone" % (100 * GEMM_BAR), "%s %%" % gemm.text(100, 0),
             "cblas_sgemm on the same shapes", verdict(gemm.median >= GEMM_BAR), runs),
         Row("its memory", "<= 1 GiB", "%.0f MiB" % peak, "model: %.0f MiB" % (os.path.getsize(files[0]) / 2**20),
