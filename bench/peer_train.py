@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training ConvE with PyTorch, as the plain implementation does it: what `kge train` is measured against.
 
-    peer_train.py TRAIN ENTITIES THREADS BATCH      an epoch over TRAIN; prints seconds, questions, and the mean loss
+    peer_train.py time TRAIN ENTITIES THREADS BATCH         an epoch over TRAIN; seconds, questions, the mean loss
+    peer_train.py fit FOLDER OUT SEED EPOCHS THREADS RATE   FOLDER's train.txt and dictionaries; a checkpoint in OUT
 
 Scores against all entities, binary cross entropy with smoothed labels, Adam; a question is a head and a relation with all
 their tails. Labels are put together once a batch, as ConvE's own program does.
@@ -15,46 +16,45 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-FILTERS, HEIGHT, WIDTH, SMOOTHING = 32, 10, 20, 0.1
+FILTERS, HEIGHT, WIDTH, SMOOTHING, BATCH = 32, 10, 20, 0.1, 256
 
 
 class ConvE(nn.Module):
     def __init__(self, entities, relations):
         super().__init__()
-        self.entities, self.relations = nn.Embedding(entities, HEIGHT * WIDTH), nn.Embedding(relations, HEIGHT * WIDTH)
+        self.entity_embeddings, self.relation_embeddings = nn.Embedding(entities, HEIGHT * WIDTH), nn.Embedding(relations, HEIGHT * WIDTH)
         self.bn0, self.bn1, self.bn2 = nn.BatchNorm2d(1), nn.BatchNorm2d(FILTERS), nn.BatchNorm1d(HEIGHT * WIDTH)
-        self.conv = nn.Conv2d(1, FILTERS, 3)
+        self.conv1 = nn.Conv2d(1, FILTERS, 3)
         self.fc = nn.Linear(FILTERS * (HEIGHT - 2) * (2 * WIDTH - 2), HEIGHT * WIDTH)
         self.input_drop, self.feature_drop, self.hidden_drop = nn.Dropout(0.2), nn.Dropout2d(0.2), nn.Dropout(0.3)
-        for weight in (self.entities.weight, self.relations.weight, self.conv.weight, self.fc.weight):
+        for weight in (self.entity_embeddings.weight, self.relation_embeddings.weight, self.conv1.weight, self.fc.weight):
             nn.init.xavier_normal_(weight)
 
     def forward(self, head, relation):
         n = len(head)
-        image = torch.cat([self.entities(head).view(n, 1, HEIGHT, WIDTH), self.relations(relation).view(n, 1, HEIGHT, WIDTH)], 3)
-        maps = self.feature_drop(F.relu(self.bn1(self.conv(self.bn0(self.input_drop(image))))))
+        image = torch.cat([self.entity_embeddings(head).view(n, 1, HEIGHT, WIDTH), self.relation_embeddings(relation).view(n, 1, HEIGHT, WIDTH)], 3)
+        maps = self.feature_drop(F.relu(self.bn1(self.conv1(self.bn0(self.input_drop(image))))))
         x = F.relu(self.bn2(self.hidden_drop(self.fc(maps.flatten(1)))))
-        return x @ self.entities.weight.t()
+        return x @ self.entity_embeddings.weight.t()
 
 
-def questions_of(path):
-    entities, relations, tails = {}, {}, defaultdict(set)
-    for line in open(path, encoding="utf-8"):
-        head, relation, tail = line.rstrip("\n").split("\t")
+def triples_of(path):
+    with open(path, encoding="utf-8") as file:
+        return [line.rstrip("\n").split("\t") for line in file]
+
+
+def questions_of(triples, entities, relations):
+    """By head and relation, with all tails; what has no number gets the next one."""
+    tails = defaultdict(set)
+    for head, relation, tail in triples:
         key = entities.setdefault(head, len(entities)), relations.setdefault(relation, len(relations))
         tails[key].add(entities.setdefault(tail, len(entities)))
-    return list(tails.items()), len(relations)
+    return list(tails.items())
 
 
-def main(path, n_entities, threads, batch):
-    n_entities, batch = int(n_entities), int(batch)
-    torch.set_num_threads(int(threads))
-    torch.manual_seed(0)
-    questions, n_relations = questions_of(path)
-    model = ConvE(n_entities, n_relations)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    order = torch.randperm(len(questions)).tolist()
-    begin, loss = time.perf_counter(), 0.0
+def epoch(model, optimizer, questions, n_entities, batch):
+    """The mean loss."""
+    order, loss = torch.randperm(len(questions)).tolist(), 0.0
     for at in range(0, len(questions), batch):
         picked = [questions[i] for i in order[at:at + batch]]
         head = torch.tensor([key[0] for key, _ in picked])
@@ -67,7 +67,33 @@ def main(path, n_entities, threads, batch):
         value.backward()
         optimizer.step()
         loss += value.item() * len(picked)
-    print(f"seconds\t{time.perf_counter() - begin:.4f}\t{len(questions)}\t{loss / len(questions):.6f}")
+    return loss / len(questions)
 
 
-main(*sys.argv[1:])
+def timed(path, n_entities, threads, batch):
+    torch.set_num_threads(int(threads))
+    torch.manual_seed(0)
+    relations = {}
+    questions = questions_of(triples_of(path), {}, relations)
+    model = ConvE(int(n_entities), len(relations))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    begin = time.perf_counter()
+    loss = epoch(model, optimizer, questions, int(n_entities), int(batch))
+    print(f"seconds\t{time.perf_counter() - begin:.4f}\t{len(questions)}\t{loss:.6f}")
+
+
+def fit(folder, out, seed, epochs, threads, rate):
+    torch.set_num_threads(int(threads))
+    torch.manual_seed(int(seed))
+    entities, relations = ({name: int(index) for name, index in triples_of(f"{folder}/{file}")} for file in ("node_dict.txt", "rel_dict.txt"))
+    questions = questions_of(triples_of(f"{folder}/train.txt"), entities, relations)
+    model = ConvE(len(entities), len(relations))
+    optimizer = torch.optim.Adam(model.parameters(), lr=float(rate))
+    for _ in range(int(epochs)):
+        loss = epoch(model, optimizer, questions, len(entities), BATCH)
+    torch.save({"model_state_dict": model.state_dict(), "model_config": {"embedding_height": HEIGHT, "embedding_width": WIDTH}}, out)
+    print(f"loss\t{loss:.6f}")
+
+
+if __name__ == "__main__":
+    {"time": timed, "fit": fit}[sys.argv[1]](*sys.argv[2:])

@@ -45,7 +45,7 @@ def rows(bench):
 
     def theirs():
         with open(bench.path("printed"), "w", encoding="utf-8") as out:
-            sample = bench.timed([PYTHON, PEER, train, str(entities), str(THREADS), str(BATCH)], stdout=out, env=env)
+            sample = bench.timed([PYTHON, PEER, "time", train, str(entities), str(THREADS), str(BATCH)], stdout=out, env=env)
         with open(bench.path("printed"), encoding="utf-8") as file:
             words = file.readline().split("\t")
         seconds["peer"].append(float(words[1]))
