@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_job.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -141,14 +145,29 @@ static int state_take(struct train_job *job, struct err *err)
     if (!job->opts.overwrite && path_exists(final))
         return fail(err, ERR_USAGE, "%s exists, without a %s to go on with; --force replaces it",
                     final, state_name);
-    return mkdir_parents(job->opts.folder, 0777, err);
+    return 0;
+}
+
+/* The folder is made and held, so that what cannot be written is known before the first epoch. */
+static int folder_take(struct train_job *job, struct err *err)
+{
+    int rc = mkdir_parents(job->opts.folder, 0777, err);
+    if (rc != 0)
+        return rc;
+    job->lock_fd = open(job->opts.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (job->lock_fd < 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", job->opts.folder);
+    if (flock(job->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return fail(err, ERR_USAGE, "another training is at work in %s", job->opts.folder);
+    return 0;
 }
 
 int train_job_open(struct train_job *job, const struct train_job_opts *opts, struct conve *model,
                    const char *backend, const struct kge_data *data, const struct app *app,
                    struct err *err)
 {
-    *job = (struct train_job){.opts = *opts, .app = app, .data = data, .model = model};
+    *job =
+        (struct train_job){.opts = *opts, .app = app, .data = data, .model = model, .lock_fd = -1};
     questions_take(job);
     settings_add(job);
     int rc = num_open(&job->backend, backend, err);
@@ -162,13 +181,19 @@ int train_job_open(struct train_job *job, const struct train_job_opts *opts, str
         return rc;
     kge_known_build(&job->known, data);
     job->state_ms = job->said_ms = job->epoch_ms = clock_now_ms();
-    rc = state_take(job, err);
+    rc = folder_take(job, err);
+    if (rc == 0)
+        rc = state_take(job, err);
+    if (rc == 0)
+        rc = history_put(job, err);
     trainer_epoch_prepare(&job->trainer);
     return rc;
 }
 
 void train_job_close(struct train_job *job)
 {
+    if (job->lock_fd >= 0)
+        close(job->lock_fd);
     trainer_close(&job->trainer);
     crew_close(job->crew);
     num_close(&job->backend);

@@ -32,6 +32,7 @@ struct train_job {
     struct crew *crew;
     struct buf history, settings;
     uint64_t state_ms, said_ms, epoch_ms; /* when it was saved, said, begun */
+    int lock_fd;                          /* of the folder: one training at a time */
 };
 
 /* Takes the model; the rest is borrowed. */
