@@ -8,6 +8,7 @@ from claims.channel import lines_write
 from harness import Row, spread, verdict
 
 RATE, POOL_TIMES, CAT_TIMES, PEAK_MIB = 2_500_000, 20, 4, 64
+SLACK_MIB = 0.25  # what a peak may be off by: docs/benchmarks.md
 PEER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "peer_pool.py")
 
 
@@ -51,21 +52,25 @@ def speed(bench):
     ]
 
 
-def memory(bench):
-    """Records of 10 bytes, so that fifty million of them need little disk: a peak grows with their number."""
-    large, small = bench.size(50_000_000, 200_000), bench.size(50_000, 2_000)
-    lines_write(bench.path("large"), large, 10)
-    lines_write(bench.path("small"), small, 10)
+def peaks(bench, n_large, n_small, n_bytes):
+    """What grows with the number of records shows as a difference of the peaks."""
+    lines_write(bench.path("large"), n_large, n_bytes)
+    lines_write(bench.path("small"), n_small, n_bytes)
     samples = bench.in_turn({
         "large": lambda: bench.map("-g", "cpu:2", "large", "--", "cat"),
         "small": lambda: bench.map("-g", "cpu:2", "small", "--", "cat"),
     })
     bench.remove("large", "small", "out", "run")
     peak = {name: spread(s.peak_kib / 1024 for s in list_) for name, list_ in samples.items()}
-    return [Row("peak memory, %d records of 10 bytes against %d" % (large, small), "<= 64 MiB, and no more",
-                peak["large"].text(digits=1) + " MiB", "the small one: %s MiB" % peak["small"].text(digits=1),
-                verdict(peak["large"].median <= PEAK_MIB and peak["large"].median <= peak["small"].median),
-                bench.runs())]
+    holds = peak["large"].median <= min(PEAK_MIB, peak["small"].median + SLACK_MIB)
+    return Row("peak memory, %d records of %d bytes against %d" % (n_large, n_bytes, n_small),
+               "<= 64 MiB, and no more (to %.2f MiB)" % SLACK_MIB, peak["large"].text(digits=2) + " MiB",
+               "the small one: %s MiB" % peak["small"].text(digits=2), verdict(holds), bench.runs())
+
+
+def memory(bench):
+    small = bench.size(50_000, 2_000)
+    return [peaks(bench, bench.size(50_000_000, 200_000), small, 10), peaks(bench, bench.size(5_000_000, 20_000), small, 100)]
 
 
 def rows(bench):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/xalloc.h"
 
+#include <malloc.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,16 @@ static void *checked(void *at, size_t size)
     if (!at)
         give_up(size);
     return at;
+}
+
+void xalloc_share_heap(void)
+{
+    (void)mallopt(M_ARENA_MAX, 1);
+}
+
+void xalloc_trim(void)
+{
+    (void)malloc_trim(0);
 }
 
 void *xmalloc(size_t size)

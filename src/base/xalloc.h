@@ -14,6 +14,14 @@
 /* What the line ends with, "; ..."; nothing before this is called. Not copied. */
 void xalloc_cure(const char *text);
 
+/*
+ * Threads get no heaps of their own: where only one allocates at a time, that would be pages for
+ * nothing. Before the first of them.
+ */
+void xalloc_share_heap(void);
+/* What is free goes back to the system, also from between what is not. */
+void xalloc_trim(void);
+
 NEVER_NULL void *xmalloc(size_t size);
 NEVER_NULL void *xcalloc(size_t count, size_t size);
 NEVER_NULL void *xrealloc(void *at, size_t size);

@@ -2,7 +2,7 @@
  *
  * Items back from their numbers. A cursor goes through the file; whoever reads on where a cursor
  * stands pays nothing for finding the place, anyone else takes the cursor that was idle longest and
- * walks from the nearest entry of the index.
+ * walks from the nearest place that is known, of the index or where a cursor stood before.
  */
 #include "base/json.h"
 #include "base/parse.h"
@@ -10,7 +10,7 @@
 #include "data/source_impl.h"
 
 enum {
-    LOAD_BYTES_MIN = 64 * 1024
+    LOAD_BYTES = 64 * 1024 /* at a time; a record may need more */
 };
 
 static size_t file_of_item(const struct source *source, uint64_t item)
@@ -35,8 +35,7 @@ static int cursor_load(struct source *source, struct cursor *c, size_t want, str
     size_t have = c->len - skip;
     if (have >= want || c->base + c->len == input->text_bytes)
         return 0;
-    size_t cap = MAX(want, MIN(c->load_bytes, source->window_bytes));
-    c->load_bytes = MIN(c->load_bytes * 2, (size_t)WINDOW_BYTES);
+    size_t cap = MAX(want, MIN((size_t)LOAD_BYTES, source->window_bytes));
     if (have > 0)
         memmove(c->at, c->at + skip, have);
     /* A long record's window is given back once it is no longer needed. */
@@ -108,10 +107,30 @@ void cursor_advance(struct cursor *c, const struct split_tally *tally)
     c->line += tally->n_newlines;
 }
 
+/* Many who read on in turn find their places again without a walk. */
+static void place_keep(struct source *source, const struct cursor *c)
+{
+    if (c->is_set)
+        source->places[source->n_places++ % N_PLACES] =
+            (struct index_entry){c->item, c->offset, c->line};
+}
+
+/* The known place that is nearest before the item. */
+static const struct index_entry *place_find(const struct source *source, uint64_t item)
+{
+    const struct index_entry *best = index_find(&source->index, item);
+    for (uint64_t i = 0; i < MIN(source->n_places, (uint64_t)N_PLACES); i++) {
+        const struct index_entry *place = &source->places[i];
+        if (place->item <= item && (!best || place->item > best->item))
+            best = place;
+    }
+    return best;
+}
+
 static void cursor_place(const struct source *source, struct cursor *c, uint64_t item)
 {
     const struct source_file *file = &source->files[c->file];
-    const struct index_entry *entry = index_find(&source->index, item);
+    const struct index_entry *entry = place_find(source, item);
     struct index_entry first = {file->first_item, file->begin_at, file->begin_line};
     if (!entry || entry->item <= file->first_item)
         entry = &first;
@@ -119,7 +138,6 @@ static void cursor_place(const struct source *source, struct cursor *c, uint64_t
     c->offset = c->base = entry->offset;
     c->line = entry->line;
     c->len = 0;
-    c->load_bytes = LOAD_BYTES_MIN;
 }
 
 int cursor_at(struct source *source, uint64_t item, struct cursor **out, struct err *err)
@@ -136,6 +154,7 @@ int cursor_at(struct source *source, uint64_t item, struct cursor **out, struct 
         if (c->used_at < oldest->used_at)
             oldest = c;
     }
+    place_keep(source, oldest);
     oldest->is_set = false;
     oldest->file = file;
     cursor_place(source, oldest, item);
@@ -173,7 +192,6 @@ void cursor_seek(struct cursor *c, size_t file, uint64_t offset)
     if (!is_near) {
         c->base = offset;
         c->len = 0;
-        c->load_bytes = LOAD_BYTES_MIN;
     }
     c->is_set = true;
     c->file = file;

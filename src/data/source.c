@@ -52,6 +52,13 @@ static int file_open(struct source *source, size_t i, struct err *err)
     return rc;
 }
 
+static void scan_buffer_drop(struct source *source)
+{
+    if (source->scan_buffer != source->opts.scratch)
+        free(source->scan_buffer);
+    source->scan_buffer = NULL;
+}
+
 int source_open(struct source **out, const struct source_opts *opts, struct err *err)
 {
     *out = NULL;
@@ -69,7 +76,7 @@ int source_open(struct source **out, const struct source_opts *opts, struct err 
     source->window_bytes = WINDOW_BYTES;
     source->index.stride_bytes = INDEX_STRIDE_BYTES;
     source->index.entries_max = opts->in_any_order ? INDEX_ENTRIES_ANY_ORDER : INDEX_ENTRIES;
-    source->scan_buffer = xmalloc(WINDOW_BYTES);
+    source->scan_buffer = opts->scratch ? opts->scratch : xmalloc(WINDOW_BYTES);
     char **paths = xcalloc(opts->n_paths, sizeof(*paths));
     for (size_t i = 0; i < opts->n_paths; i++)
         paths[i] = xstrdup(opts->paths[i]);
@@ -103,7 +110,7 @@ void source_close(struct source *source)
     free(source->spool_dir);
     free(source->weight_field);
     free(source->files);
-    free(source->scan_buffer);
+    scan_buffer_drop(source);
     free(source->index.entries);
     free(source->key_ends);
     csv_row_release(&source->header);
@@ -337,6 +344,8 @@ int source_scan(struct source *source, size_t bytes_max, struct err *err)
         if (rc)
             return rc;
     }
+    if (source->is_complete)
+        scan_buffer_drop(source);
     return 0;
 }
 

@@ -35,6 +35,10 @@ MUST_CHECK int record_format_parse(struct str text, enum record_format *out, str
 const char *record_format_name(enum record_format format);
 enum record_format record_format_of_path(const char *path);
 
+enum {
+    SOURCE_SCAN_BYTES = 128 * 1024
+};
+
 struct source_opts {
     const char *const *paths; /* "-" is stdin */
     size_t n_paths;
@@ -45,6 +49,7 @@ struct source_opts {
     bool reuse_spool;      /* resume: the spool of the earlier run stands for stdin */
     bool in_any_order;     /* items will be asked for here and there: remember more places */
     const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
+    char *scratch; /* [SOURCE_SCAN_BYTES], borrowed during each scan; NULL: it takes its own */
 };
 
 struct source;

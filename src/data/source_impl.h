@@ -16,11 +16,12 @@
 #include "data/source.h"
 
 enum {
-    WINDOW_BYTES = 128 * 1024, /* of one read; a record may need more */
+    WINDOW_BYTES = SOURCE_SCAN_BYTES, /* of one read; a record may need more */
     INDEX_STRIDE_BYTES = 64 * 1024,
     INDEX_ENTRIES = 2048, /* enough where nearly all is read in its order */
     INDEX_ENTRIES_ANY_ORDER = 65536,
-    N_CURSORS = 8,
+    N_CURSORS = 1,
+    N_PLACES = 64, /* where cursors stood that were taken for something else */
 };
 
 /* Record `item` (of the whole source) begins at `offset` of its file, on line `line` (from 1). */
@@ -66,7 +67,6 @@ struct cursor {
     uint64_t base;
     char *at;
     size_t len, cap;
-    size_t load_bytes; /* of the next read: small after a jump, then growing */
     uint64_t used_at;
 };
 
@@ -101,6 +101,8 @@ struct source {
     struct sparse_index index;
     struct cursor cursors[N_CURSORS];
     uint64_t n_uses;
+    struct index_entry places[N_PLACES]; /* a ring */
+    uint64_t n_places;
     struct csv_row row;
     struct buf item; /* scratch */
 };

@@ -13,7 +13,16 @@
 #include "run/keyed.h"
 #include "run/lines.h"
 
-/* ---- to the worker ---- */
+enum {
+    LOAD_BYTES = 64 * 1024, /* of lines, on their way into the pipe */
+    BLOCK_BYTES = 4096      /* by which they may be more */
+};
+
+/* ---- to the worker ----
+ *
+ * What a filter is given is a range of items. Their lines are fetched when its pipe takes them, so that
+ * ranges may be long, and rows few, while memory holds one load of lines for each worker.
+ */
 
 static void sent_push(struct life *life, struct sent_items items)
 {
@@ -63,44 +72,83 @@ static void item_refuse(struct life *life, uint64_t item)
     unfit_pass(life);
 }
 
-/* Some of the lines, from item `first` on. Returns how many items that was, the unfit one included
- * that ended it; 0 if the run is given up. */
-static uint64_t lines_write(struct life *life, uint64_t first, uint64_t count)
+/* What fits of the lines of these items, which is at least one. *is_cut: the item behind them is unfit. */
+static int lines_load(struct life *life, struct item_span items, uint64_t *n_out, bool *is_cut,
+                      struct err *err)
 {
     struct session *s = life->session;
     struct buf *out = &life->to_worker;
+    buf_reserve(out, LOAD_BYTES + BLOCK_BYTES); /* at once: growing would leave holes */
+    int rc = source_lines(s->source, items.first, items.count, LOAD_BYTES, out, n_out, err);
+    *is_cut = rc == ERR_RECORD;
+    if (rc && !*is_cut)
+        return rc;
+    if (s->request->key_field && *n_out > 0) {
+        uint64_t n_keyed =
+            keyed_add(&life->keyed, s->request->key_field, items.first, buf_str(out), &out->len);
+        *is_cut |= n_keyed < *n_out;
+        *n_out = n_keyed;
+    }
+    return 0;
+}
+
+static void unwritten_pop(struct life *life, uint64_t count)
+{
+    struct item_span *next = &life->unwritten[0];
+    next->first += count;
+    next->count -= count;
+    if (next->count == 0)
+        memmove(next, next + 1, --life->n_unwritten * sizeof(*next));
+}
+
+/* False if the run is given up. */
+static bool load_some(struct life *life)
+{
+    struct item_span items = life->unwritten[0];
     struct err err = {0};
     uint64_t n_items = 0;
-    size_t begin = out->len, used;
-    int rc = source_lines(s->source, first, count, SIZE_MAX, out, &n_items, &err);
-    bool is_cut = rc == ERR_RECORD;
-    if (rc && !is_cut) {
-        session_abort(s, &err);
-        return 0;
+    bool is_cut = false;
+    if (lines_load(life, items, &n_items, &is_cut, &err) != 0) {
+        buf_reset(&life->to_worker);
+        life->n_unwritten = 0;
+        session_abort(life->session, &err);
+        return false;
     }
-    if (s->request->key_field && n_items > 0) {
-        struct str lines = {out->at + begin, out->len - begin};
-        uint64_t n_keyed = keyed_add(&life->keyed, s->request->key_field, first, lines, &used);
-        is_cut = n_keyed < n_items;
-        n_items = n_keyed;
-        out->len = begin + used;
-    }
+    ASSERT(n_items + is_cut > 0);
+    unwritten_pop(life, n_items + is_cut);
+    life->bytes_in_flight += life->to_worker.len;
     life_sent(life, n_items);
-    sent_push(life, (struct sent_items){.first = first, .count = n_items});
+    sent_push(life, (struct sent_items){.first = items.first, .count = n_items});
     if (is_cut)
-        item_refuse(life, first + n_items);
-    return n_items + is_cut;
+        item_refuse(life, items.first + n_items);
+    return true;
+}
+
+bool filter_load(struct life *life)
+{
+    if (life->is_loading) /* an unfit item's event has led here */
+        return false;
+    life->is_loading = true;
+    while (life->to_worker.len == 0 && life->n_unwritten > 0 && load_some(life))
+        continue;
+    life->is_loading = false;
+    return life->to_worker.len > 0;
 }
 
 void filter_send(struct life *life, uint64_t first, uint64_t count)
 {
-    size_t before = life->to_worker.len;
-    for (uint64_t done = 0, n_items; done < count; done += n_items) {
-        n_items = lines_write(life, first + done, count - done);
-        if (n_items == 0)
-            return;
+    struct item_span *last = life->n_unwritten > 0 ? &life->unwritten[life->n_unwritten - 1] : NULL;
+    if (last && last->first + last->count == first) {
+        last->count += count;
+    } else {
+        if (life->n_unwritten == life->cap_unwritten) {
+            life->cap_unwritten = life->cap_unwritten ? life->cap_unwritten * 2 : 4;
+            life->unwritten =
+                xrealloc(life->unwritten, life->cap_unwritten * sizeof(*life->unwritten));
+        }
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
+        life->unwritten[life->n_unwritten++] = (struct item_span){first, count};
     }
-    life->bytes_in_flight += life->to_worker.len - before;
     life_flush(life);
 }
 
@@ -273,7 +321,7 @@ void filter_eof(struct life *life)
 
 void filter_to_channel(struct life *life)
 {
-    life->n_sent = 0;
+    life->n_sent = life->n_unwritten = 0;
     answers_forget(life);
     life->n_items_sent = life->n_items_answered = life->n_unsaid = 0;
     buf_reset(&life->to_worker);

@@ -12,11 +12,12 @@
 #include "base/xalloc.h"
 
 enum {
-    PART_BUFFER_BYTES = 64 * 1024,
+    PART_BUFFER_BYTES = 16 * 1024,
     INTERVAL_MS = 1000,
     PROMPT_MS = 50, /* at least between commits that are prompt: many small shards share one */
     WAITING_SOON_BYTES = 32 * 1024, /* of rows: their commit is not put off any longer */
-    WAITING_MAX_BYTES = 32 << 20
+    WAITING_MAX_BYTES = 32 << 20,
+    LEDGER_HANDLES = 2
 };
 
 struct fact {
@@ -42,14 +43,15 @@ struct ledger {
     struct ledger_opts opts;
     struct batch open, closing;
     struct metrics totals;
-    uv_work_t work;
+    uv_thread_t thread; /* of the job */
+    uv_async_t job_ended;
     uv_timer_t timer;
-    bool job_runs, has_failed, timer_runs, is_crowded;
+    bool has_thread, job_runs, has_failed, timer_runs, is_crowded;
     uint64_t waiting_bytes; /* of what is open */
     int job_rc;
     struct err job_err;
     uint64_t job_began_ms;
-    unsigned handles;
+    unsigned n_closed; /* of its handles */
 };
 
 #define GROW(array, len, cap)                                      \
@@ -384,7 +386,7 @@ static int parts_write(struct batch *batch, struct err *err)
     return rc;
 }
 
-/* On a thread of the pool. Touches only the closed batch and the store. */
+/* On a thread of its own. Touches only the closed batch and the store. */
 static int batch_commit(struct ledger *ledger, bool held, struct err *err)
 {
     const struct batch *batch = &ledger->closing;
@@ -413,19 +415,22 @@ static int batch_commit(struct ledger *ledger, bool held, struct err *err)
                         err);
 }
 
-static void job_run(uv_work_t *work)
+static void job_run(void *context)
 {
-    struct ledger *ledger = work->data;
+    struct ledger *ledger = context;
     ledger->job_rc = batch_commit(ledger, false, &ledger->job_err);
+    uv_async_send(&ledger->job_ended);
 }
 
 static void commit_begin(struct ledger *ledger);
 static void crowded_set(struct ledger *ledger, bool is_crowded);
 
-static void job_done(uv_work_t *work, int status)
+static void on_job_ended(uv_async_t *async)
 {
-    struct ledger *ledger = work->data;
-    (void)status;
+    struct ledger *ledger = async->data;
+    if (ledger->has_thread)
+        uv_thread_join(&ledger->thread);
+    uv_unref((uv_handle_t *)async);
     ledger->job_runs = false;
     batch_clear(&ledger->closing);
     if (ledger->job_rc)
@@ -457,8 +462,11 @@ static void commit_begin(struct ledger *ledger)
     ledger->job_runs = true;
     ledger->job_began_ms = clock_now_ms();
     ledger->job_err = (struct err){0};
-    ledger->work.data = ledger;
-    uv_queue_work(ledger->opts.loop, &ledger->work, job_run, job_done);
+    uv_ref((uv_handle_t *)&ledger->job_ended);
+    /* One thread, gone with its stack when the rows are on disk: libuv's pool would keep four. */
+    ledger->has_thread = uv_thread_create(&ledger->thread, job_run, ledger) == 0;
+    if (!ledger->has_thread) /* no more processes are allowed */
+        job_run(ledger);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -524,6 +532,9 @@ struct ledger *ledger_new(const struct ledger_opts *opts)
     uv_timer_init(opts->loop, &ledger->timer);
     ledger->timer.data = ledger;
     uv_unref((uv_handle_t *)&ledger->timer);
+    uv_async_init(opts->loop, &ledger->job_ended, on_job_ended);
+    ledger->job_ended.data = ledger;
+    uv_unref((uv_handle_t *)&ledger->job_ended);
     return ledger;
 }
 
@@ -567,6 +578,8 @@ int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
 static void on_closed(uv_handle_t *handle)
 {
     struct ledger *ledger = handle->data;
+    if (++ledger->n_closed < LEDGER_HANDLES)
+        return;
     batch_release(&ledger->open);
     batch_release(&ledger->closing);
     free(ledger);
@@ -574,6 +587,8 @@ static void on_closed(uv_handle_t *handle)
 
 void ledger_free(struct ledger *ledger)
 {
-    if (ledger)
-        uv_close((uv_handle_t *)&ledger->timer, on_closed);
+    if (!ledger)
+        return;
+    uv_close((uv_handle_t *)&ledger->timer, on_closed);
+    uv_close((uv_handle_t *)&ledger->job_ended, on_closed);
 }

@@ -21,9 +21,7 @@
 #include "run/shard.h"
 
 enum {
-    READ_BYTES = 128 * 1024,
-    ROOM_BYTES =
-        64 * 1024, /* asked of the feeder at a time: what waits for a worker is in memory */
+    ROOM_BYTES = 256 * 1024, /* of lines, asked of the feeder at a time: a row in the ledger */
     READS_AT_ONCE = 4,
     PIPE_BYTES = 1 << 20,
     BROKEN_GRACE_MS = 2000,
@@ -46,6 +44,7 @@ void life_handle_closed(uv_handle_t *handle)
     buf_release(&life->channel_in);
     keyed_free(life->keyed);
     buf_release(&life->early_stdout);
+    free(life->unwritten);
     free(life->sent);
     answers_forget(life);
     free(life->answered);
@@ -109,15 +108,28 @@ static uint64_t room_items(const struct session *s)
 
 void life_ask_for_room(struct life *life)
 {
-    if (!life->is_channel && !life->input_must_close && life->fds[STREAM_IN] >= 0)
-        session_event(life->session, (struct feed_event){.kind = EV_ROOM,
-                                                         .worker = life->seat,
-                                                         .count = room_items(life->session)});
+    if (life->is_channel || life->input_must_close || life->room_is_asked ||
+        life->fds[STREAM_IN] < 0)
+        return;
+    life->room_is_asked = true;
+    life->room_is_due = false;
+    session_event(life->session, (struct feed_event){.kind = EV_ROOM,
+                                                     .worker = life->seat,
+                                                     .count = room_items(life->session)});
+}
+
+bool life_room_is_there(struct life *life)
+{
+    bool is_empty = life->to_worker.len == 0 && life->n_unwritten == 0;
+    life->room_is_asked = false;
+    life->room_is_due |= !is_empty;
+    return is_empty;
 }
 
 void life_input_broken(struct life *life, enum life_stream stream)
 {
     life->to_worker.len = 0;
+    life->n_unwritten = 0;
     life_stream_close(life, stream);
     if (life->session->is_complete || life->was_ended)
         return;
@@ -126,14 +138,10 @@ void life_input_broken(struct life *life, enum life_stream stream)
     log_add(life->session->log, LOG_INFO, "worker", "%s closed its input early", life_label(life));
 }
 
-void life_flush(struct life *life)
+/* What is in to_worker, as far as it goes in. False: nobody reads it any more. */
+static bool put_some(struct life *life, enum life_stream stream)
 {
-    enum life_stream stream = life->is_channel ? STREAM_CHANNEL : STREAM_IN;
     size_t done = 0;
-    if (life->fds[stream] < 0) {
-        buf_reset(&life->to_worker);
-        return;
-    }
     while (done < life->to_worker.len) {
         ssize_t put =
             write(life->fds[stream], life->to_worker.at + done, life->to_worker.len - done);
@@ -141,23 +149,39 @@ void life_flush(struct life *life)
             continue;
         if (put < 0 && errno == EAGAIN)
             break;
-        if (put < 0) {
-            life_input_broken(life, stream);
-            return;
-        }
+        if (put < 0)
+            return false;
         done += (size_t)put;
     }
     buf_consume(&life->to_worker, done);
+    return true;
+}
+
+void life_flush(struct life *life)
+{
+    enum life_stream stream = life->is_channel ? STREAM_CHANNEL : STREAM_IN;
+    if (life->fds[stream] < 0) {
+        buf_reset(&life->to_worker);
+        life->n_unwritten = 0;
+        return;
+    }
+    do {
+        life->room_is_due |= life->to_worker.len > 0;
+        if (!put_some(life, stream)) {
+            life_input_broken(life, stream);
+            return;
+        }
+    } while (life->to_worker.len == 0 && !life->is_channel && filter_load(life));
     int wanted =
         (stream == STREAM_CHANNEL ? UV_READABLE : 0) | (life->to_worker.len > 0 ? UV_WRITABLE : 0);
     life_poll(life, stream, wanted);
-    if (life->to_worker.len > 0)
+    if (life->to_worker.len > 0 || life->n_unwritten > 0)
         return;
     if (life->input_must_close && stream == STREAM_IN)
         life_stream_close(life, STREAM_IN);
     else if (life->input_must_close)
         shutdown(life->fds[STREAM_CHANNEL], SHUT_WR);
-    else if (done > 0)
+    else if (life->room_is_due)
         life_ask_for_room(life);
 }
 
@@ -207,9 +231,9 @@ static void (*const readers[STREAMS])(struct life *life, struct str bytes) = {
 /* Read what is there. False when the stream has ended. */
 bool life_stream_read(struct life *life, enum life_stream stream, int reads_max)
 {
-    static char bytes[READ_BYTES]; /* the loop is one thread, and nothing keeps a view of it */
+    char *bytes = life->session->scratch;
     for (int i = 0; i < reads_max && life->fds[stream] >= 0; i++) {
-        ssize_t got = read(life->fds[stream], bytes, sizeof(bytes));
+        ssize_t got = read(life->fds[stream], bytes, SOURCE_SCAN_BYTES);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)

@@ -263,6 +263,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     log->console_quiet = quiet;
     log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
+    xalloc_share_heap();
     int rc = session_files_check(err);
     if (rc == 0)
         rc = earlier_find(&r, &again, err);

@@ -43,6 +43,7 @@ static int source_take(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     cleanup_free char *spool_dir = path_join(s->run_dir, "input");
+    s->scratch = xmalloc(SOURCE_SCAN_BYTES);
     struct source_opts opts = {.paths = r->inputs,
                                .n_paths = r->n_inputs,
                                .format = r->format,
@@ -51,7 +52,8 @@ static int source_take(struct session *s, struct err *err)
                                .spool_dir = spool_dir,
                                .reuse_spool = s->is_resumed,
                                .in_any_order = r->longest_first || r->weight_field,
-                               .weight_field = r->weight_field};
+                               .weight_field = r->weight_field,
+                               .scratch = s->scratch};
     s->inputs = inputs_new(r->inputs, r->n_inputs);
     if (r->n_inputs == 0) /* --items */
         return 0;
@@ -521,6 +523,7 @@ void session_plan_release(struct session *s)
     free(s->device_is_lost);
     free(s->guard_path);
     free(s->folder_stays);
+    free(s->scratch);
 }
 
 enum {

@@ -293,6 +293,9 @@ static void feed_timer_set(struct session *s)
 static void step(struct session *s, struct feed_event *event)
 {
     const struct feed_action *actions;
+    struct life *life = event->kind == EV_ROOM ? life_of(s, event->worker) : NULL;
+    if (life && !life_room_is_there(life))
+        return;
     event->now_ms = feed_now(s);
     size_t n_actions = feed_step(s->feed, event, &actions);
     for (size_t i = 0; i < n_actions; i++)
@@ -313,11 +316,12 @@ void session_event(struct session *s, struct feed_event event)
     step(s, &event);
     /* What was at hand belonged to this event alone. */
     s->hand = (struct at_hand){0};
-    for (size_t i = 0; i < s->n_queue; i++) {
-        struct feed_event next = s->queue[i];
+    for (size_t i = 0; i < s->n_queue;) {
+        struct feed_event next = s->queue[i++];
+        if (i == s->n_queue) /* a chain of events needs no longer queue than its longest link */
+            i = s->n_queue = 0;
         step(s, &next);
     }
-    s->n_queue = 0;
     s->in_step = false;
 }
 
@@ -658,6 +662,7 @@ int session_loop(struct session *s, struct err *err)
     s->oom_kills_seen = proc_oom_kills();
     seats_log(s);
     monitor_start(s);
+    xalloc_trim(); /* of what the start needed */
     scan_start(s);
     while (!s->is_over)
         uv_run(&s->loop, UV_RUN_ONCE);

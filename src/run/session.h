@@ -84,8 +84,13 @@ struct life {
     struct buf channel_in;   /* an unfinished message */
     struct buf early_stdout; /* printed before it was known to be an answer */
     bool input_must_close;
+    bool room_is_due;   /* to be asked for, when all that it was given is in its pipe */
+    bool room_is_asked; /* of the feeder, which has not come to it yet */
 
     /* filters */
+    struct item_span *unwritten; /* given to it; their lines are not in to_worker yet */
+    size_t n_unwritten, cap_unwritten;
+    bool is_loading;
     struct sent_items *sent;
     size_t n_sent, cap_sent;
     struct answered_items *answered;
@@ -152,6 +157,8 @@ struct session {
     struct store *store;
     struct ledger *ledger;
     struct source *source;
+    char
+        *scratch; /* [SOURCE_SCAN_BYTES], for one scan or one read at a time: nobody keeps a view */
     struct inputs *inputs; /* its files, as they were */
     bool input_is_changed; /* one was written to: no resume may go on with this run */
     struct device_list devices;
@@ -241,6 +248,8 @@ void life_flush(struct life *life);
 void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
 void life_ask_for_room(struct life *life);
+/* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
+bool life_room_is_there(struct life *life);
 /* It does not read any more; what that means shows within BROKEN_GRACE_MS. */
 void life_input_broken(struct life *life, enum life_stream stream);
 /* Read what is there, at most so often. False when the stream has ended. */
@@ -266,6 +275,8 @@ void life_stray_note(struct life *life, const char *why, struct str line);
 
 /* filter.c */
 void filter_send(struct life *life, uint64_t first, uint64_t count);
+/* The next lines into to_worker, which is empty. False: there are none now. */
+bool filter_load(struct life *life);
 void filter_read(struct life *life, struct str bytes);
 void filter_eof(struct life *life);
 /* Remember where answers stand in the part, and record those that are committed. */

@@ -138,7 +138,12 @@ static int progress_write(struct store *store, struct err *err)
     const struct progress *progress = &store->progress;
     const int64_t numbers[] = {(int64_t)progress->ranges, (int64_t)progress->items_done,
                                (int64_t)progress->result_bytes, (int64_t)progress->next_part};
-    return db_run(store, SQL_PROGRESS_SET, numbers, countof(numbers), err);
+    /* Its one row is named: for an UPDATE of any number of rows SQLite keeps 64 KiB to undo it. */
+    int rc = db_run(store, SQL_PROGRESS_SET, numbers, countof(numbers), err);
+    if (rc == 0 && sqlite3_changes(store->db) != 1)
+        rc =
+            fail(err, ERR_DATA, "%s/run.db is damaged: its table progress lacks row 1", store->dir);
+    return rc;
 }
 
 static int ranges_add(struct store *store, const struct store_batch *batch, struct err *err)

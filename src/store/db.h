@@ -31,7 +31,7 @@
     X(SAMPLE_ADD, "INSERT INTO samples (wall_ms, device, mem_used_bytes, busy_percent,"            \
                   " temperature_c, power_w) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")                      \
     X(PROGRESS_SET, "UPDATE progress SET ranges = ?1, items_done = ?2, result_bytes = ?3,"         \
-                    " next_part = ?4")                                                             \
+                    " next_part = ?4 WHERE rowid = 1")                                             \
     X(FACT_SET, "INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)")                       \
     X(FACT_GET, "SELECT value FROM facts WHERE key = ?1")
 /* clang-format on */

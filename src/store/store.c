@@ -114,7 +114,7 @@ static int open_for_peek(struct store *store, const char *path, struct err *err)
 }
 
 /* Exclusive locking comes first: it is what lets WAL mode be left without shared memory, which a
- * network file system cannot give. Rows come in the order of the index, so 128 KiB of pages serve as
+ * network file system cannot give. Rows come in the order of the index, so 64 KiB of pages serve as
  * well as SQLite's 2 MiB, and memory does not grow with the run. */
 static int settings_apply(struct store *store, struct err *err)
 {
@@ -123,7 +123,7 @@ static int settings_apply(struct store *store, struct err *err)
                          ? "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = TRUNCATE;"
                          : "PRAGMA journal_mode = WAL;",
                      err);
-    return rc ? rc : db_exec(store, "PRAGMA cache_size = -128;", err);
+    return rc ? rc : db_exec(store, "PRAGMA cache_size = -64;", err);
 }
 
 static int progress_load(struct store *store, struct err *err)

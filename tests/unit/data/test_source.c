@@ -398,6 +398,34 @@ static void a_record_may_be_larger_than_every_buffer(void **state)
     source_close(source);
 }
 
+static void who_read_on_in_turn_find_their_places_without_a_walk(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT;
+    for (int i = 0; i < 300000; i++)
+        buf_addf(&text, "%06d\n", i);
+    const char *path = scratch_file("turns.txt", buf_str(&text));
+    struct source *source = NULL;
+    struct err err = {0};
+    assert_int_equal(
+        source_open(&source, &(struct source_opts){.paths = &path, .n_paths = 1}, &err), 0);
+    source_tune(source, WINDOW_BYTES, 1 << 30); /* the index knows next to nothing */
+    assert_int_equal(source_scan_all(source, &err), 0);
+    struct buf out = BUF_INIT;
+    for (uint64_t turn = 0; turn < 20; turn++)
+        for (uint64_t reader = 0; reader < N_PLACES / 2; reader++) {
+            uint64_t first = 10 + reader * 9000 + turn * 50, n_out;
+            buf_reset(&out);
+            assert_int_equal(source_lines(source, first, 50, SIZE_MAX, &out, &n_out, &err), 0);
+            assert_true(n_out == 50 && out.len == 350);
+            assert_memory_equal(out.at, text.at + 7 * first, 350);
+            /* From the file's beginning it would have come through windows before this one. */
+            assert_true(turn == 0 || source->cursors[0].base == 7 * first);
+        }
+    buf_release(&out), buf_release(&text);
+    source_close(source);
+}
+
 static void the_index_stays_bounded_and_finds_every_item(void **state)
 {
     (void)state;
@@ -454,6 +482,7 @@ int main(void)
         cmocka_unit_test(every_way_of_reading_agrees_with_the_naive_splitter),
         cmocka_unit_test(a_record_may_be_larger_than_every_buffer),
         cmocka_unit_test(the_index_stays_bounded_and_finds_every_item),
+        cmocka_unit_test(who_read_on_in_turn_find_their_places_without_a_walk),
     };
     return cmocka_run_group_tests(tests, NULL, teardown);
 }
