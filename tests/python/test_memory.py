@@ -12,7 +12,7 @@ import os, statistics, subprocess, sys
 from checks import Skip, check, run_checks
 
 MUSTER, TIMED = map(os.path.abspath, sys.argv[1:3])
-ROUNDS, SLACK_KIB, PEAK_KIB = 9, 256, 64 * 1024
+ROUNDS, SLACK_KIB, PEAK_KIB = 5, 256, 64 * 1024
 FEW = 50_000
 
 
