@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "num/backend_impl.h"
 
 static const struct {
@@ -23,12 +24,69 @@ int num_open(struct num_backend *be, const char *name, struct err *err)
         if (rc == 0 || name)
             return rc;
     }
-    return rc;
+    return rc; /* ref opens always */
 }
 
 void num_close(struct num_backend *be)
 {
+    if (be->close)
+        be->close(be);
     /* Libraries stay loaded: their threads and tables do not like to go. */
     free(be->library);
     *be = (struct num_backend){0};
+}
+
+/* ---- the host's memory ---- */
+
+static int host_allocate(const struct num_backend *be, size_t bytes, void **out, struct err *err)
+{
+    (void)be;
+    (void)err;
+    *out = xmalloc(MAX(bytes, (size_t)1));
+    return 0;
+}
+
+static void host_release(const struct num_backend *be, void *at)
+{
+    (void)be;
+    free(at);
+}
+
+static void host_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)
+{
+    (void)be;
+    memcpy(to, from, bytes);
+}
+
+static void host_fill_zero(const struct num_backend *be, void *at, size_t bytes)
+{
+    (void)be;
+    memset(at, 0, bytes);
+}
+
+static int host_download(const struct num_backend *be, void *to, const void *from, size_t bytes,
+                         struct err *err)
+{
+    (void)be;
+    (void)err;
+    memcpy(to, from, bytes);
+    return 0;
+}
+
+static int host_wait(const struct num_backend *be, struct err *err)
+{
+    (void)be;
+    (void)err;
+    return 0;
+}
+
+void num_host_memory(struct num_backend *be)
+{
+    be->allocate = host_allocate;
+    be->release = host_release;
+    be->upload = host_copy;
+    be->copy = host_copy;
+    be->fill_zero = host_fill_zero;
+    be->download = host_download;
+    be->wait = host_wait;
 }

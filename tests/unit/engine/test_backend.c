@@ -13,6 +13,7 @@
 #include "base/xalloc.h"
 #include "num/backend.h"
 #include "num/fast.h"
+#include "unit/engine/emulated.h"
 
 static const double bounds[] = {[NUM_F32] = 2e-6, [NUM_F64] = 1e-13};
 
@@ -28,47 +29,91 @@ struct trial {
     size_t n_arrays;
 };
 
+static void *kept(struct trial *t, const void *from, size_t bytes)
+{
+    void *at = NULL;
+    struct err err = {0};
+    ASSERT(t->n_arrays < countof(t->arrays));
+    if (t->be->allocate(t->be, bytes, &at, &err) != 0)
+        fail_msg("%s", err.text);
+    t->be->upload(t->be, at, from, bytes);
+    return t->arrays[t->n_arrays++] = at;
+}
+
+/* Zeros. */
 static void *array_new(struct trial *t, size_t n)
 {
-    void *at = xcalloc(n + 1, num_bytes(t->dtype));
-    ASSERT(t->n_arrays < countof(t->arrays));
-    return t->arrays[t->n_arrays++] = at;
+    size_t bytes = (n + 1) * num_bytes(t->dtype);
+    void *zeros = xcalloc(1, bytes), *at = kept(t, zeros, bytes);
+    free(zeros);
+    return at;
 }
 
 /* The same numbers for both types: rounded to float32. */
 static void *drawn(struct trial *t, size_t n)
 {
-    void *at = array_new(t, n);
+    size_t bytes = (n + 1) * num_bytes(t->dtype);
+    void *values = xcalloc(1, bytes), *at;
     for (size_t i = 0; i < n; i++) {
         float value = (float)(2 * rng_unit(&t->rng) - 1);
         if (t->dtype == NUM_F64)
-            ((double *)at)[i] = (double)value;
+            ((double *)values)[i] = (double)value;
         else
-            ((float *)at)[i] = value;
+            ((float *)values)[i] = value;
     }
+    at = kept(t, values, bytes);
+    free(values);
     return at;
 }
 
 static uint32_t *ids_drawn(struct trial *t, size_t n, size_t below)
 {
-    uint32_t *ids = xcalloc(n + 1, sizeof(*ids));
+    uint32_t *ids = xcalloc(n + 1, sizeof(*ids)), *at;
     for (size_t i = 0; i < n; i++)
         ids[i] = (uint32_t)rng_below(&t->rng, below);
-    ASSERT(t->n_arrays < countof(t->arrays));
-    return t->arrays[t->n_arrays++] = ids;
+    at = kept(t, ids, (n + 1) * sizeof(*ids));
+    free(ids);
+    return at;
 }
 
+static void fetched(const struct trial *t, const void *device, void *to, size_t bytes)
+{
+    struct err err = {0};
+    if (t->be->download(t->be, to, device, bytes, &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+/* Element i of an array of the backend. */
 static double number(const struct trial *t, const void *at, size_t i)
 {
-    return t->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+    double room = 0;
+    fetched(t, num_at_const(t->dtype, at, i), &room, num_bytes(t->dtype));
+    float narrow;
+    memcpy(&narrow, &room, sizeof(narrow));
+    return t->dtype == NUM_F64 ? room : (double)narrow;
 }
 
-static void result(struct trial *t, const void *at, size_t n)
+static void result(struct trial *t, const void *device, size_t n)
 {
+    void *at = xmalloc((n + 1) * num_bytes(t->dtype));
+    fetched(t, device, at, n * num_bytes(t->dtype));
     for (size_t i = 0; i < n; i++) {
-        double value = number(t, at, i);
+        double value =
+            t->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
         buf_add(&t->out, &value, sizeof(value));
     }
+    free(at);
+}
+
+static void result_ids(struct trial *t, const uint32_t *device, size_t n)
+{
+    uint32_t *at = xmalloc((n + 1) * sizeof(*at));
+    fetched(t, device, at, n * sizeof(*at));
+    for (size_t i = 0; i < n; i++) {
+        double value = at[i];
+        buf_add(&t->out, &value, sizeof(value));
+    }
+    free(at);
 }
 
 static void gemm(struct trial *t)
@@ -266,7 +311,7 @@ static void norm_merge(struct trial *t)
                                                           num_at(dtype, vars, i * channels)});
         done += counts[i];
     }
-    op.counts = counts;
+    op.counts = kept(t, counts, n_pieces * sizeof(*counts));
     op.means = means;
     op.vars = vars;
     op.mean = array_new(t, channels);
@@ -292,7 +337,7 @@ static void bce(struct trial *t)
 {
     size_t n = t->a, m = t->b, n_columns = 3 * m, n_positives = 0;
     size_t *begins = xcalloc(n + 1, sizeof(*begins));
-    uint32_t *positives = ids_drawn(t, n * n_columns, n_columns);
+    uint32_t *positives = xcalloc(n * n_columns, sizeof(*positives));
     double loss = NAN;
     for (size_t i = 0; i < n; i++) {
         for (uint32_t column = 0; column < n_columns; column++)
@@ -300,16 +345,21 @@ static void bce(struct trial *t)
                 positives[n_positives++] = column;
         begins[i + 1] = n_positives;
     }
-    struct num_bce op = {t->dtype, n, m, t->first ? m : 0, begins, positives, 1e-4, 0.9, 0.25};
+    struct num_bce op = {t->dtype, n, m, .negative = 1e-4, .positive = 0.9, .factor = 0.25};
+    op.first = t->first ? m : 0;
+    op.begins = kept(t, begins, (n + 1) * sizeof(*begins));
+    op.positives = kept(t, positives, n * n_columns * sizeof(*positives));
     void *score = drawn(t, n * m);
     t->be->multiply(t->be, &(struct num_multiply){t->dtype, n * m, t->second ? 100 : 5, 0, score,
                                                   score, score});
     op.score = score;
     op.slope = t->second ? score : array_new(t, n * m);
-    op.loss = &loss;
+    op.loss = kept(t, &loss, sizeof(loss));
     t->be->bce(t->be, &op);
     result(t, op.slope, n * m);
+    fetched(t, op.loss, &loss, sizeof(loss));
     buf_add(&t->out, &loss, sizeof(loss));
+    free(positives);
     free(begins);
 }
 
@@ -326,6 +376,84 @@ static void adam(struct trial *t)
     result(t, op.m, n);
     result(t, op.v, n);
     result(t, op.w, n);
+}
+
+/* Values from a few, so that there are equals. */
+static void best(struct trial *t)
+{
+    size_t m = t->a, n = t->b, k = t->c;
+    struct num_best op = {t->dtype, m, n, k, t->first};
+    float *values = xmalloc(m * n * sizeof(*values));
+    uint32_t *ids = xmalloc(n * sizeof(*ids));
+    void *wide = xmalloc(m * n * num_bytes(t->dtype));
+    for (size_t i = 0; i < m * n; i++) {
+        uint64_t draw = rng_below(&t->rng, t->second ? 40 : 1 << 20);
+        values[i] = draw == 0 && t->second ? -HUGE_VALF : (float)draw - 20;
+        if (t->dtype == NUM_F64)
+            ((double *)wide)[i] = (double)values[i];
+        else
+            ((float *)wide)[i] = values[i];
+    }
+    for (size_t j = 0; j < n; j++)
+        ids[j] = (uint32_t)(j * 7919 % 65537);
+    op.x = kept(t, wide, m * n * num_bytes(t->dtype));
+    op.ids = kept(t, ids, n * sizeof(*ids));
+    op.best = array_new(t, m * k);
+    op.best_ids = ids_drawn(t, m * k, 1);
+    t->be->best(t->be, &op);
+    result(t, op.best, t->second ? 0 : m * k); /* -inf has no error */
+    result_ids(t, op.best_ids, m * k);
+    free(values);
+    free(ids);
+    free(wide);
+}
+
+/* Rows of very different sizes, one of zeros; float32 whatever the trial's type. */
+static void rounding(struct trial *t)
+{
+    size_t n = t->a, len = t->c;
+    float *x = xcalloc(n * len + 1, sizeof(*x));
+    for (size_t i = 1; i < n; i++)
+        for (size_t j = 0; j < len; j++)
+            x[i * len + j] = ldexpf((float)(2 * rng_unit(&t->rng) - 1),
+                                    (int)(i * 37 % 200) - 140 - (int)rng_below(&t->rng, 30));
+    struct num_round op = {t->first ? NUM_BF16 : NUM_FP16, n, len, NULL};
+    op.x = kept(t, x, (n * len + 1) * sizeof(*x));
+    t->be->round(t->be, &op);
+    fetched(t, op.x, x, n * len * sizeof(*x));
+    for (size_t i = 0; i < n * len; i++) {
+        double value = ldexp((double)x[i], -(int)(i / len * 37 % 200));
+        buf_add(&t->out, &value, sizeof(value));
+    }
+    free(x);
+}
+
+/* A product of rounded rows: in float64 its numbers are the same, to be multiplied as they are. */
+static void gemm_rounded(struct trial *t)
+{
+    size_t m = t->a, n = t->b, k = t->c;
+    enum num_format format = t->first ? NUM_BF16 : NUM_FP16;
+    struct num_gemm op = {t->dtype, false, true, m, n, k, k, k, n + t->second, 0.5, 0};
+    float *x = xmalloc((m + n) * k * sizeof(*x));
+    double *wide = xmalloc((m + n) * k * sizeof(*wide));
+    for (size_t i = 0; i < (m + n) * k; i++)
+        x[i] = ldexpf((float)(2 * rng_unit(&t->rng) - 1), (int)(i / k % 9));
+    struct num_backend ref;
+    assert_int_equal(num_open(&ref, "ref", NULL), 0);
+    ref.round(&ref, &(struct num_round){format, m + n, k, x});
+    num_close(&ref);
+    for (size_t i = 0; i < (m + n) * k; i++)
+        wide[i] = (double)x[i];
+    const void *from = t->dtype == NUM_F64 ? (const void *)wide : x;
+    void *rows = kept(t, from, (m + n) * k * num_bytes(t->dtype));
+    op.a = rows;
+    op.b = num_at(t->dtype, rows, m * k);
+    op.c = array_new(t, m * op.ldc);
+    op.format = format;
+    t->be->gemm(t->be, &op);
+    result(t, op.c, m * op.ldc);
+    free(x);
+    free(wide);
 }
 
 static const struct operation {
@@ -355,6 +483,9 @@ static const struct operation {
     {"bce", bce, {{1, 1, 0}, {13, 17, 0}, {3, 100, 0}, {2, 1024, 0}}},
     {"adam", adam, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
     {"norm_back", norm_back, {{2, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
+    {"best", best, {{1, 1, 1}, {3, 700, 10}, {5, 100, 100}, {2, 256, 255}}},
+    {"round", rounding, {{1, 1, 1}, {40, 1, 300}, {3, 1, 977}}},
+    {"gemm of rounded rows", gemm_rounded, {{1, 1, 1}, {17, 19, 300}, {8, 40, 977}}},
 };
 
 static struct trial trial_of(const struct operation *operation, size_t size, unsigned variant,
@@ -370,7 +501,7 @@ static struct trial trial_of(const struct operation *operation, size_t size, uns
                       .rng = {.state = 0x5eed + size}};
     operation->run(&t);
     for (size_t i = 0; i < t.n_arrays; i++)
-        free(t.arrays[i]);
+        be->release(be, t.arrays[i]);
     return t;
 }
 
@@ -391,6 +522,35 @@ static double error_of(const struct buf *found, const struct buf *expected)
     return isfinite(error) ? error : HUGE_VAL;
 }
 
+/* Nothing is written: there is nowhere to. Weights may be looked at. */
+static void nothing_is_done_with_nothing(const struct num_backend *be)
+{
+    static const double weights[18];
+    for (enum num_dtype dtype = NUM_F32; dtype <= NUM_F64; dtype++) {
+        be->gemm(be, &(struct num_gemm){dtype, .m = 0, .n = 3, .k = 2, .lda = 2, .ldb = 3});
+        be->gemm(be, &(struct num_gemm){dtype, .m = 3, .n = 0, .k = 2, .lda = 2, .ldb = 3});
+        be->rows(be, &(struct num_rows){dtype, .n = 0, .pieces = 1, .len = 4});
+        be->rows(be, &(struct num_rows){dtype, .n = 3, .pieces = 1, .len = 0});
+        be->dots(be, &(struct num_dots){dtype, .n = 0, .len = 3});
+        be->multiply(be, &(struct num_multiply){dtype, .n = 0});
+        be->logistic(be, &(struct num_logistic){dtype, .n = 0});
+        be->conv(be, &(struct num_conv){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});
+        be->conv_back(be, &(struct num_conv_back){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});
+        be->conv_norm(be, &(struct num_conv_norm){dtype, 0, 4, 9});
+        be->add_where(be, &(struct num_add_where){dtype, 0, 5, 1});
+        be->norm(be, &(struct num_norm){dtype, 0, 2, 3});
+        be->norm_stats(be, &(struct num_norm_stats){dtype, 3, 0, 3});
+        be->norm_merge(be, &(struct num_norm_merge){dtype, 0, 0});
+        be->adam(be, &(struct num_adam){dtype, 0, .step = 1});
+        be->norm_back(be, &(struct num_norm_back){dtype, 0, 2, 3});
+        be->best(be, &(struct num_best){dtype, 0, 3, 2});
+        be->copy(be, &dtype, &dtype, 0);
+    }
+    be->round(be, &(struct num_round){NUM_BF16, 0, 7, NULL});
+    be->release(be, NULL);
+    assert_int_equal(be->wait(be, NULL), 0);
+}
+
 static void backend_conforms(const struct num_backend *be)
 {
     struct num_backend ref;
@@ -409,6 +569,7 @@ static void backend_conforms(const struct num_backend *be)
                     buf_release(&found.out);
                     buf_release(&expected.out);
                 }
+    nothing_is_done_with_nothing(be);
     num_close(&ref);
 }
 
@@ -432,6 +593,41 @@ static void openblas_conforms_where_it_is(void **state)
     print_message("# %s\n", blas.description);
     backend_conforms(&blas);
     num_close(&blas);
+}
+
+static void the_kernels_conform_on_the_host_in_any_order_of_threads(void **state)
+{
+    (void)state;
+    for (enum emulated_order order = EMULATED_FORWARDS; order <= EMULATED_MIXED; order++) {
+        struct num_backend be;
+        emulated_open(&be, order);
+        backend_conforms(&be);
+        num_close(&be);
+    }
+}
+
+/* A phase in which a thread read what another one wrote would show. */
+static void the_order_of_threads_changes_no_bit(void **state)
+{
+    (void)state;
+    struct num_backend be[3];
+    for (enum emulated_order order = EMULATED_FORWARDS; order <= EMULATED_MIXED; order++)
+        emulated_open(&be[order], order);
+    for (size_t o = 0; o < countof(operations); o++)
+        for (size_t s = 0; s < countof(operations[o].sizes) && operations[o].sizes[s].a; s++)
+            for (unsigned variant = 0; variant < 4; variant++) {
+                struct trial first = trial_of(&operations[o], s, variant, &be[0], NUM_F32);
+                for (size_t i = 1; i < countof(be); i++) {
+                    struct trial other = trial_of(&operations[o], s, variant, &be[i], NUM_F32);
+                    assert_int_equal(first.out.len, other.out.len);
+                    if (memcmp(first.out.at, other.out.at, first.out.len) != 0)
+                        fail_msg("%s, sizes %zu, variant %u", operations[o].name, s, variant);
+                    buf_release(&other.out);
+                }
+                buf_release(&first.out);
+            }
+    for (size_t i = 0; i < countof(be); i++)
+        num_close(&be[i]);
 }
 
 static const struct num_fast *under_test;
@@ -517,6 +713,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_loops_conform),
         cmocka_unit_test(openblas_conforms_where_it_is),
+        cmocka_unit_test(the_kernels_conform_on_the_host_in_any_order_of_threads),
+        cmocka_unit_test(the_order_of_threads_changes_no_bit),
         cmocka_unit_test(each_instruction_set_conforms),
         cmocka_unit_test(an_unknown_backend_is_refused_by_name),
         cmocka_unit_test(the_slope_of_a_large_score_is_not_lost),
