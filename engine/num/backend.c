@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/xalloc.h"
 #include "num/backend_impl.h"
 
@@ -14,17 +15,37 @@ static const struct {
 #undef X
 };
 
-int num_open(struct num_backend *be, const char *name, struct err *err)
+int num_open_any(struct num_backend *be, const char *name, struct err *err)
 {
-    int rc = fail(err, ERR_USAGE, "there is no backend '%s': blas, ref", name ? name : "");
+    int rc = fail(err, ERR_USAGE, "there is no backend '%s': blas, ref, cuda", name ? name : "");
     for (size_t i = 0; i < countof(backends); i++) {
         if (name && strcmp(name, backends[i].name) != 0)
             continue;
         rc = backends[i].open(be, err);
         if (rc == 0 || name)
-            return rc;
+            return rc == 0 ? 0 : wrap(err, rc, "backend %s", name);
     }
-    return rc; /* ref opens always */
+    return rc;
+}
+
+int num_open(struct num_backend *be, const char *name, struct err *err)
+{
+    if (name && strcmp(name, "cuda") == 0)
+        return fail(err, ERR_USAGE,
+                    "backend cuda computes influences and nothing else so far: blas or ref");
+    return num_open_any(be, name, err);
+}
+
+void num_describe(struct buf *out)
+{
+    for (size_t i = 0; i < countof(backends); i++) {
+        struct num_backend be;
+        struct err err = {0};
+        int rc = backends[i].open(&be, &err);
+        buf_addf(out, "%s: %s\n", backends[i].name, rc == 0 ? be.description : err.text);
+        if (rc == 0)
+            num_close(&be);
+    }
 }
 
 void num_close(struct num_backend *be)

@@ -3,7 +3,8 @@
  * What the engine computes with: a table of operations, one descriptor an operation, a table a
  * backend. `ref` is plain loops in float32 and float64, always built, and what the others are
  * compared with. `blas` takes the products from OpenBLAS, and convolution, norms, loss and Adam from
- * vector code of its own.
+ * vector code of its own. `cuda` computes on a GPU, by cuBLAS and kernels of its own (grid/), in a
+ * module that is loaded when it is asked for.
  *
  * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no
  * input unless it says so. An operation runs on the caller's thread alone and is a function of its
@@ -329,12 +330,17 @@ struct num_backend {
 };
 
 /* Those of the host first, the fastest of them first. */
-#define NUM_BACKENDS(X) X(blas) X(ref)
+#define NUM_BACKENDS(X) X(blas) X(ref) X(cuda)
 
 /*
- * By name; NULL: the fastest of the host's that works here. ERR_USAGE: no such backend;
- * ERR_UNAVAILABLE: its library or device is not here. Not while other threads read the
+ * One of the host by name; NULL: the fastest that works here. ERR_USAGE: no such backend, or it is
+ * a device's; ERR_UNAVAILABLE: its library is not here. Not while other threads read the
  * environment.
  */
 MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
+/* For who keeps to its memory: a device's as well. ERR_UNAVAILABLE also says what is missing. */
+MUST_CHECK int num_open_any(struct num_backend *be, const char *name, struct err *err);
 void num_close(struct num_backend *be);
+/* "blas: OpenBLAS …": a line for each, also for those that are not here. */
+struct buf;
+void num_describe(struct buf *out);

@@ -57,12 +57,13 @@ refused() {
 }
 
 @test "the command of TiePin's guide works, and what changes nothing is said to" {
+    export MUSTER_KGE_CUDA=$PWD/none.so
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --use-optimized-tracin --use-mixed-precision \
         --use-torch-compile --enable-multi-gpu --batch-size 512 --device cuda
     ended_with 0
     says "--use-optimized-tracin has no effect" "--use-mixed-precision has no effect: the precision is that of --dtype" \
         "--use-torch-compile has no effect: there is no torch" "--batch-size has no effect" "--enable-multi-gpu has no effect" \
-        "--device cuda: the engine computes on processors so far"
+        "--device cuda: the processors compute, and the results are the same: backend cuda: $PWD/none.so"
     [ "$(jq '.results | length' out.json)" = 3 ]
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json
     ended_with 2
@@ -70,6 +71,26 @@ refused() {
     kge tracin -q "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --force
     ended_with 0
     [ -z "$output" ]
+}
+
+@test "a GPU that cannot be used is one sentence: what is missing, and what computes without" {
+    export MUSTER_KGE_CUDA=$PWD/none.so
+    refused 69 "backend cuda: $PWD/none.so: cannot open shared object file" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
+        -o out.json --backend cuda
+    says "compute with --backend blas"
+    echo "no module" >none.so
+    refused 69 "backend cuda: $PWD/none.so: file too short" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --backend cuda
+    export CUDA_VISIBLE_DEVICES=
+    unset MUSTER_KGE_CUDA
+    refused 69 "backend cuda: " "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --backend cuda
+    says "--backend blas"
+    run "$MUSTER" kge --version
+    ended_with 0
+    [[ ${lines[0]} == "muster kge "* && ${lines[1]} == "blas: "* && ${lines[2]} == "ref: plain loops" ]]
+    [[ ${lines[3]} == "cuda: "* ]]
+    run "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --backend cuda
+    ended_with 2
+    says "backend cuda computes influences and nothing else so far: blas or ref"
 }
 
 @test "what is missing on the command line is named" {

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attr.h"
+
 #define GRID_NONE UINT32_MAX /* no column */
 
 enum {
@@ -39,15 +41,25 @@ enum {
 struct grid {
     size_t block, n_blocks;
     unsigned factor, offset; /* threads in the order i factor + offset */
+    bool is_between;         /* a phase has ended, and no GRID_SYNC() came yet */
 };
+
+/* There is a barrier between any two phases of a block: here it would not be missed. */
+static inline unsigned grid_phase(struct grid *grid)
+{
+    ASSERT(!grid->is_between);
+    grid->is_between = true;
+    return 0;
+}
+
 #define GRID_FUNCTION           static inline
-#define GRID_KERNEL(name, type) static void KERNEL(name)(const struct grid *grid, const type op)
+#define GRID_KERNEL(name, type) static void KERNEL(name)(struct grid * grid, const type op)
 #define GRID_SHARED
 #define GRID_BLOCK  (grid->block)
 #define GRID_BLOCKS (grid->n_blocks)
-#define GRID_SYNC() (void)0
+#define GRID_SYNC() (void)(grid->is_between = false)
 #define EACH_THREAD(t)                                                      \
-    for (unsigned at_##t = 0, t;                                            \
+    for (unsigned at_##t = grid_phase(grid), t;                             \
          at_##t < GRID_THREADS &&                                           \
          (t = (at_##t * grid->factor + grid->offset) % GRID_THREADS, true); \
          at_##t++)

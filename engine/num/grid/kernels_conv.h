@@ -138,7 +138,8 @@ GRID_KERNEL(conv_back, struct num_conv_back)
                                                  dz + f * map);
             }
         }
-        EACH_THREAD (t) /* each its own of dx */
+        GRID_SYNC();
+        EACH_THREAD (t)
             for (size_t p = t; op.dx && p < image; p += GRID_THREADS)
                 ((REAL *)op.dx)[i * image + p] = dx[p];
         GRID_SYNC();

@@ -22,7 +22,7 @@ struct emulated {
     do {                                                                                       \
         const struct emulated *of = (be)->library;                                             \
         struct grid grid = {.n_blocks = (blocks), .factor = of->factor, .offset = of->offset}; \
-        for (; grid.block < grid.n_blocks; grid.block++)                                       \
+        for (; grid.block < grid.n_blocks; grid.block++, grid.is_between = false)              \
             kernel(&grid, op);                                                                 \
     } while (0)
 
