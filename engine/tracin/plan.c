@@ -131,6 +131,8 @@ int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkp
             return fail(err, ERR_DATA, "%s and %s are models of different sizes",
                         checkpoints[0].model->path, checkpoints[i].model->path);
     }
+    if (opts->format != NUM_FULL && opts->dtype != NUM_F32)
+        return fail(err, ERR_USAGE, "rounding to 16 bits goes with float32");
     if (!(opts->label_smoothing >= 0 && opts->label_smoothing < 1))
         return fail(err, ERR_USAGE, "expected a label smoothing from 0 to below 1, found %g",
                     opts->label_smoothing);

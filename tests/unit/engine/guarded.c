@@ -78,14 +78,15 @@ static void put_off(const struct num_backend *be,
     memcpy(queue.calls[queue.n++].op, op, bytes);
 }
 
-#define OPERATIONS(X)                                                                          \
-    X(gemm)                                                                                    \
-    X(rows)                                                                                    \
-    X(dots)                                                                                    \
-    X(multiply)                                                                                \
-    X(logistic)                                                                                \
-    X(bce)                                                                                     \
-    X(adam) X(conv) X(conv_back) X(conv_norm) X(add_where) X(norm) X(norm_stats) X(norm_merge) \
+#define OPERATIONS(X)                                                                  \
+    X(gemm)                                                                            \
+    X(rows)                                                                            \
+    X(dots)                                                                            \
+    X(multiply)                                                                        \
+    X(logistic)                                                                        \
+    X(bce)                                                                             \
+    X(adam)                                                                            \
+    X(conv) X(conv_back) X(conv_norm) X(add_where) X(norm) X(norm_stats) X(norm_merge) \
         X(norm_back) X(best) X(round)
 
 #define X(name)                                                                           \
