@@ -42,7 +42,8 @@ void num_describe(struct buf *out)
         struct num_backend be;
         struct err err = {0};
         int rc = backends[i].open(&be, &err);
-        buf_addf(out, "%s: %s\n", backends[i].name, rc == 0 ? be.description : err.text);
+        buf_addf(out, "%s: %s%s\n", backends[i].name,
+                 rc == 0 ? be.description : "not here: ", rc == 0 ? "" : err.text);
         if (rc == 0)
             num_close(&be);
     }

@@ -341,6 +341,6 @@ MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *er
 /* For who keeps to its memory: a device's as well. ERR_UNAVAILABLE also says what is missing. */
 MUST_CHECK int num_open_any(struct num_backend *be, const char *name, struct err *err);
 void num_close(struct num_backend *be);
-/* "blas: OpenBLAS …": a line for each, also for those that are not here. */
+/* "blas: OpenBLAS …": a line for each, also for those that are "not here: …". */
 struct buf;
 void num_describe(struct buf *out);

@@ -13,7 +13,7 @@
 #include "tracin/topk.h"
 
 enum {
-    BEST_MAX = 64 /* of a test; for more, whole rows are read from a device */
+    BEST_MAX = 128 /* of a test; for more, whole rows are read from a device */
 };
 
 struct run {

@@ -15,7 +15,7 @@ enum {
 };
 
 /* Addresses, of which only what is used takes memory. */
-static const size_t arena_bytes = (size_t)1 << 36;
+static const size_t arena_bytes = (size_t)1 << 32;
 
 struct region {
     void *at;
@@ -27,7 +27,7 @@ struct guarded {
     struct num_backend inner;
     struct guarded_opts opts;
     pthread_mutex_t lock;
-    char *arena; /* regions lie in it one behind the other; none is used twice */
+    char *arena; /* regions lie in it one behind the other, anew once all are released */
     size_t arena_used;
     struct region *regions;
     uint64_t used_bytes;
@@ -47,6 +47,11 @@ static _Thread_local struct {
 static struct guarded *guarded_of(const struct num_backend *be)
 {
     return be->library;
+}
+
+static bool is_on_device(const struct guarded *guarded, const void *at)
+{
+    return (const char *)at >= guarded->arena && (const char *)at < guarded->arena + arena_bytes;
 }
 
 static void arena_protect(const struct guarded *guarded, int protection)
@@ -78,24 +83,59 @@ static void put_off(const struct num_backend *be,
     memcpy(queue.calls[queue.n++].op, op, bytes);
 }
 
-#define OPERATIONS(X)                                                                  \
-    X(gemm)                                                                            \
-    X(rows)                                                                            \
-    X(dots)                                                                            \
-    X(multiply)                                                                        \
-    X(logistic)                                                                        \
-    X(bce)                                                                             \
-    X(adam)                                                                            \
-    X(conv) X(conv_back) X(conv_norm) X(add_where) X(norm) X(norm_stats) X(norm_merge) \
-        X(norm_back) X(best) X(round)
+/* Every operation, and the pointers in its descriptor. */
+#define AT(name, member) offsetof(struct num_##name, member)
+#define OPERATIONS(X)                                                                             \
+    X(gemm, AT(gemm, a), AT(gemm, b), AT(gemm, c))                                                \
+    X(rows, AT(rows, from), AT(rows, from_ids), AT(rows, to), AT(rows, to_ids), AT(rows, factor)) \
+    X(dots, AT(dots, a), AT(dots, b), AT(dots, a_ids), AT(dots, b_ids), AT(dots, out))            \
+    X(multiply, AT(multiply, a), AT(multiply, b), AT(multiply, y))                                \
+    X(logistic, AT(logistic, score), AT(logistic, loss), AT(logistic, slope))                     \
+    X(bce, AT(bce, begins), AT(bce, positives), AT(bce, score), AT(bce, slope), AT(bce, loss))    \
+    X(adam, AT(adam, g), AT(adam, m), AT(adam, v), AT(adam, w))                                   \
+    X(conv, AT(conv, x), AT(conv, weight), AT(conv, bias), AT(conv, scale), AT(conv, shift),      \
+      AT(conv, y))                                                                                \
+    X(conv_back, AT(conv_back, x), AT(conv_back, weight), AT(conv_back, scale), AT(conv_back, y), \
+      AT(conv_back, dy), AT(conv_back, y_rows), AT(conv_back, d_weight), AT(conv_back, d_sum),    \
+      AT(conv_back, dx))                                                                          \
+    X(norm, AT(norm, x), AT(norm, mean), AT(norm, inv_std), AT(norm, weight), AT(norm, bias),     \
+      AT(norm, y))                                                                                \
+    X(norm_stats, AT(norm_stats, x), AT(norm_stats, mean), AT(norm_stats, var))                   \
+    X(norm_merge, AT(norm_merge, counts), AT(norm_merge, means), AT(norm_merge, vars),            \
+      AT(norm_merge, mean), AT(norm_merge, var), AT(norm_merge, inv_std))                         \
+    X(norm_back, AT(norm_back, x), AT(norm_back, mean), AT(norm_back, inv_std),                   \
+      AT(norm_back, weight), AT(norm_back, y), AT(norm_back, dy), AT(norm_back, mean_dz),         \
+      AT(norm_back, mean_dz_xh), AT(norm_back, d_weight), AT(norm_back, d_bias),                  \
+      AT(norm_back, dx))                                                                          \
+    X(conv_norm, AT(conv_norm, d_weight_sum), AT(conv_norm, d_sum), AT(conv_norm, weight),        \
+      AT(conv_norm, bias), AT(conv_norm, mean), AT(conv_norm, inv_std),                           \
+      AT(conv_norm, norm_weight), AT(conv_norm, d_weight), AT(conv_norm, d_bias),                 \
+      AT(conv_norm, d_norm_weight), AT(conv_norm, d_norm_bias))                                   \
+    X(add_where, AT(add_where, a), AT(add_where, row_ids), AT(add_where, col_ids),                \
+      AT(add_where, y))                                                                           \
+    X(best, AT(best, x), AT(best, ids), AT(best, best), AT(best, best_ids))                       \
+    X(round, AT(round, x))
 
-#define X(name)                                                                           \
+/* A pointer to the host's memory would be followed here, and on no device. */
+static void pointers_check(const struct guarded *guarded, const void *op, const size_t *offsets,
+                           size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *pointer;
+        memcpy(&pointer, (const char *)op + offsets[i], sizeof(pointer));
+        ASSERT(!pointer || is_on_device(guarded, pointer));
+    }
+}
+
+#define X(name, ...)                                                                      \
     static void name##_run(const struct num_backend *inner, const void *op)               \
     {                                                                                     \
         inner->name(inner, (const struct num_##name *)op);                                \
     }                                                                                     \
     static void guarded_##name(const struct num_backend *be, const struct num_##name *op) \
     {                                                                                     \
+        static const size_t offsets[] = {__VA_ARGS__};                                    \
+        pointers_check(guarded_of(be), op, offsets, countof(offsets));                    \
         put_off(be, name##_run, op, sizeof(*op));                                         \
     }
 OPERATIONS(X)
@@ -142,6 +182,8 @@ static void guarded_release(const struct num_backend *be, void *at)
     guarded->used_bytes -= region->bytes;
     ASSERT(madvise(region->at, region->bytes, MADV_DONTNEED) == 0);
     free(region);
+    if (!guarded->regions)
+        guarded->arena_used = 0;
     pthread_mutex_unlock(&guarded->lock);
 }
 
@@ -169,21 +211,29 @@ static void zero_run(const struct num_backend *inner, const void *op)
     inner->fill_zero(inner, transfer->to, transfer->bytes);
 }
 
-static void guarded_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)
+static void put_off_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
     const struct transfer transfer = {to, from, bytes};
     put_off(be, copy_run, &transfer, sizeof(transfer));
 }
 
+static void guarded_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)
+{
+    ASSERT(is_on_device(guarded_of(be), to) && is_on_device(guarded_of(be), from));
+    put_off_copy(be, to, from, bytes);
+}
+
 static void guarded_fill_zero(const struct num_backend *be, void *at, size_t bytes)
 {
     const struct transfer transfer = {at, NULL, bytes};
+    ASSERT(is_on_device(guarded_of(be), at));
     put_off(be, zero_run, &transfer, sizeof(transfer));
 }
 
 static void guarded_upload(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
-    guarded_copy(be, to, from, bytes);
+    ASSERT(is_on_device(guarded_of(be), to) && !is_on_device(guarded_of(be), from));
+    put_off_copy(be, to, from, bytes);
     flush(guarded_of(be));
 }
 
@@ -198,7 +248,8 @@ static int guarded_download(const struct num_backend *be, void *to, const void *
                             struct err *err)
 {
     (void)err;
-    guarded_copy(be, to, from, bytes);
+    ASSERT(!is_on_device(guarded_of(be), to) && is_on_device(guarded_of(be), from));
+    put_off_copy(be, to, from, bytes);
     flush(guarded_of(be));
     return 0;
 }
@@ -236,7 +287,7 @@ void guarded_open(struct num_backend *be, const struct num_backend *inner,
                                .fill_zero = guarded_fill_zero,
                                .download = guarded_download,
                                .wait = guarded_wait,
-#define X(name) .name = guarded_##name,
+#define X(name, ...) .name = guarded_##name,
                                OPERATIONS(X)
 #undef X
     };

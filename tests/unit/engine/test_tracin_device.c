@@ -71,16 +71,64 @@ static void nothing_but_operations_touches_a_device(void **state)
     const struct tracin_opts cases[] = {
         {.top_k = 10},
         {.top_k = 10, .order = TRACIN_BY_VALUE, .dtype = NUM_F64},
-        {.top_k = 64, .loss = TRACIN_ONE_VS_ALL, .label_smoothing = 0.1},
-        {.top_k = 65, .loss = TRACIN_ONE_VS_ALL, .dtype = NUM_F64},
+        {.top_k = 128, .loss = TRACIN_ONE_VS_ALL, .label_smoothing = 0.1},
+        {.top_k = 129, .loss = TRACIN_ONE_VS_ALL, .dtype = NUM_F64},
         {.top_k = 10, .params = 1u << PARAM_FC_WEIGHT | 1u << PARAM_BN2_BIAS},
         {.top_k = 10, .format = NUM_BF16},
-        {.top_k = 10, .format = NUM_FP16},
-        {.top_k = 10, .memory_bytes = 400 << 10}, /* several tiles, several blocks of tests */
+        {.top_k = 10, .format = NUM_FP16, .memory_bytes = 100 << 10},
+        {.top_k = 10, .memory_bytes = 400 << 10}, /* several tiles, several blocks of tests, */
+        {.top_k = 10, .memory_bytes = 100 << 10}, /* several pieces of these */
     };
     for (size_t shape = 0; shape < 3; shape++)
         for (size_t i = 0; i < countof(cases); i++)
             same_as_on_the_host(cases[i], &kit_shapes[shape]);
+}
+
+enum {
+    N_MANY = 20000 /* three tiles of a device */
+};
+
+static struct matrix *many_tops_of(struct scene *scene, const struct triple *train,
+                                   const struct tracin_opts *opts)
+{
+    struct matrix *matrix = xcalloc(1, sizeof(*matrix));
+    struct tracin_test tests[N_TESTS] = {{{0}}};
+    const struct tracin_sink sink = {.context = matrix, .top = take_top};
+    struct err err = {0};
+    for (size_t i = 0; i < N_TESTS; i++)
+        tests[i].triple = scene->tests[i];
+    if (tracin_run(scene->checkpoints, 2, opts, train, N_MANY, tests, N_TESTS, &sink, &err) != 0)
+        fail_msg("%s", err.text);
+    return matrix;
+}
+
+/* What one thread has asked for is finished before another one reads it, whoever is faster. */
+static void threads_of_a_device_wait_for_each_other(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct num_backend ref, guarded;
+    struct triple *train = xcalloc(N_MANY, sizeof(*train));
+    scene_init(&scene, &kit_shapes[1]);
+    kit_triples(&kit_shapes[1], 9, train, N_MANY);
+    assert_int_equal(num_open(&ref, "ref", NULL), 0);
+    guarded_ref_open(&guarded, &(struct guarded_opts){0});
+    struct tracin_opts opts = {.top_k = 10, .format = NUM_BF16, .n_threads = 3, .backend = &ref};
+    struct matrix *expected = many_tops_of(&scene, train, &opts);
+    opts.backend = &guarded;
+    struct tracin_plan plan;
+    assert_int_equal(tracin_plan(scene.checkpoints, 2, &opts, N_TESTS, N_MANY, &plan, NULL), 0);
+    assert_int_equal(plan.n_threads, 3);
+    for (unsigned round = 0; round < 4; round++) {
+        struct matrix *found = many_tops_of(&scene, train, &opts);
+        tops_are_equal(expected, found);
+        free(found);
+    }
+    num_close(&guarded);
+    num_close(&ref);
+    free(expected);
+    free(train);
+    scene_end(&scene);
 }
 
 static void kernels_are_exact(const struct tracin_opts *opts, size_t n_pairs, double bound)
@@ -248,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_but_operations_touches_a_device),
+        cmocka_unit_test(threads_of_a_device_wait_for_each_other),
         cmocka_unit_test(the_kernels_give_what_all_gradients_do_in_float64),
         cmocka_unit_test(the_kernels_give_what_all_gradients_do_in_float32),
         cmocka_unit_test(the_kernels_are_exact_by_the_training_loss),
