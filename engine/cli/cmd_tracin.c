@@ -8,6 +8,7 @@
 #include "cli/kge_verbs.h"
 #include "cli/tracin_batch.h"
 #include "cli/tracin_job.h"
+#include "cli/tracin_precision.h"
 #include "cli/tracin_request.h"
 #include "cli/tracin_self.h"
 #include "cli/word_arg.h"
@@ -211,11 +212,14 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = tracin_request_check(ask, app, err);
     if (rc == 0)
+        rc = tracin_precision_check(ask, err);
+    if (rc == 0)
         rc = kge_data_read(&data, &ask->files, app, err);
     if (rc == 0 && tracin_is_batch(ask))
         rc = kge_test_read(&data, ask->test_triples, ask->files.is_lenient, app, err);
     if (rc == 0 && needs_models(ask))
         rc = kge_models_open(&models, &ask->models, &data, app, err);
+    models.opts.format = ask->precision;
     if (rc == 0 && ask->is_dry)
         rc = dry_run(ask, app, &data, &models, argc, argv, err);
     else if (rc == 0 && tracin_is_batch(ask))
@@ -224,6 +228,8 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
         rc = tracin_self_run(ask, &data, &models, err);
     else if (rc == 0)
         rc = single_or_test(ask, app, &data, &models, argc, argv, err);
+    if (rc == 0 && ask->precision != NUM_FULL && !ask->is_dry && needs_models(ask))
+        tracin_precision_report(ask, app, &data, &models);
     kge_models_close(&models);
     kge_data_release(&data);
     return rc;
@@ -251,6 +257,10 @@ static const struct opt tracin_opts[] = {
      FIELD(order), .parse = order_store},
     {OPT_HEADING, .help = "Model"},
     KGE_MODELS_OPTS(struct tracin_request),
+    {OPT_PARSE, 0, "precision", "NAME",
+     "fp32 (default), bf16 or fp16: what the largest products multiply; sums stay float32, and the "
+     "error is measured and said",
+     FIELD(precision), .parse = tracin_precision_store},
     {OPT_HEADING, .help = "Results"},
     {OPT_PATH, 'o', "output", "FILE",
      "by its extension: .json as TiePin writes it, .jsonl and .csv a line an influence, .npy the "
@@ -295,7 +305,7 @@ static const struct opt tracin_opts[] = {
      FIELD(no_effect.checkpointed)},
     {OPT_FLAG, 0, "disable-memory-cleanup", NULL, "memory is bounded by --memory",
      FIELD(no_effect.no_cleanup)},
-    {OPT_FLAG, 0, "use-mixed-precision", NULL, "the precision is that of --dtype",
+    {OPT_FLAG, 0, "use-mixed-precision", NULL, "the precision is that of --dtype and --precision",
      FIELD(no_effect.mixed_precision)},
     {OPT_FLAG, 0, "enable-multi-gpu", NULL, "the engine computes on processors so far",
      FIELD(no_effect.multi_gpu)},

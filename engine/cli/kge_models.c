@@ -63,15 +63,33 @@ static int learning_rates_parse(struct kge_models *models, const char *text, str
     return 0;
 }
 
-static int device_check(const char *device, const struct app *app, struct err *err)
+/*
+ * --backend names one, and it must be there. --device cuda is a wish, as it is for TiePin's
+ * programs: without a GPU the processors compute.
+ */
+static int backend_open(struct kge_models *models, const struct kge_models_ask *ask,
+                        const struct app *app, struct err *err)
 {
-    if (!device || strcmp(device, "cpu") == 0)
+    struct err why = {0};
+    bool wants_gpu = ask->device && strncmp(ask->device, "cuda", 4) == 0;
+    if (ask->device && !wants_gpu && strcmp(ask->device, "cpu") != 0)
+        return fail(err, ERR_USAGE, "--device: expected cpu or cuda, found '%s'", ask->device);
+    if (!ask->backend && !wants_gpu)
         return 0;
-    if (strncmp(device, "cuda", 4) != 0)
-        return fail(err, ERR_USAGE, "--device: expected cpu or cuda, found '%s'", device);
-    say(app, "--device %s: the engine computes on processors so far; the results are the same",
-        device);
+    int rc = num_open_any(&models->backend, ask->backend ? ask->backend : "cuda", &why);
+    if (rc != 0 && ask->backend)
+        return fail(err, rc, "%s", why.text);
+    if (rc != 0)
+        say(app, "--device %s: the processors compute, and the results are the same: %s",
+            ask->device, why.text);
+    models->has_backend = rc == 0;
+    models->opts.backend = rc == 0 ? &models->backend : NULL;
     return 0;
+}
+
+static void note_say(void *context, const char *text)
+{
+    say(context, "%s", text);
 }
 
 static int params_find(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
@@ -86,7 +104,8 @@ static int params_find(struct kge_models *models, const struct kge_models_ask *a
     return 0;
 }
 
-static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
+static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask,
+                     const struct app *app, struct err *err)
 {
     int rc = 0;
     models->opts.loss = ask->loss;
@@ -103,11 +122,9 @@ static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask
         if (!(*smoothing >= 0) || !(*smoothing < 1))
             return fail(err, ERR_USAGE, "--label-smoothing: expected 0 or more, and less than 1");
     }
-    if (ask->backend) {
-        rc = num_open(&models->backend, ask->backend, err);
-        models->has_backend = rc == 0;
-        models->opts.backend = rc == 0 ? &models->backend : NULL;
-    }
+    models->opts.note = note_say;
+    models->opts.note_context = (void *)(uintptr_t)app;
+    rc = backend_open(models, ask, app, err);
     return rc ? rc : params_find(models, ask, err);
 }
 
@@ -145,10 +162,8 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
         return fail(err, ERR_USAGE, "--learning-rate: %zu rates for %zu checkpoint%s",
                     models->n_learning_rates, ask->paths.len, plural(ask->paths.len));
     if (rc == 0)
-        rc = device_check(ask->device, app, err);
-    if (rc == 0)
         rc = checkpoints_load(models, ask, data, err);
-    return rc ? rc : opts_fill(models, ask, err);
+    return rc ? rc : opts_fill(models, ask, app, err);
 }
 
 void kge_models_close(struct kge_models *models)

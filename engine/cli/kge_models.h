@@ -85,12 +85,12 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         {.kind = OPT_TEXT,                                                                         \
          .name = "backend",                                                                        \
          .arg = "NAME",                                                                            \
-         .help = "blas or ref (default: the fastest that is here)",                                \
+         .help = "blas, ref or cuda (default: the faster one of the first two that is here)",      \
          .offset = offsetof(request, models.backend)},                                             \
         {.kind = OPT_TEXT,                                                                         \
          .name = "device",                                                                         \
          .arg = "NAME",                                                                            \
-         .help = "cpu; cuda is taken for it, with a word about it",                                \
+         .help = "cuda: a GPU where one can be used, else a word about it; cpu (default)",         \
          .offset = offsetof(request, models.device)},                                              \
         {.kind = OPT_PARSE,                                                                        \
          .name = "dtype",                                                                          \

@@ -27,7 +27,8 @@ static const struct {
     {"use-torch-compile", "there is no torch", NO_EFFECT(compiled), false},
     {"use-gradient-checkpointing", "no gradient is kept", NO_EFFECT(checkpointed), false},
     {"disable-memory-cleanup", "memory is bounded by --memory", NO_EFFECT(no_cleanup), false},
-    {"use-mixed-precision", "the precision is that of --dtype", NO_EFFECT(mixed_precision), false},
+    {"use-mixed-precision", "the precision is that of --dtype and --precision",
+     NO_EFFECT(mixed_precision), false},
     {"enable-multi-gpu", "the engine computes on processors so far, on all of them",
      NO_EFFECT(multi_gpu), false},
 };

@@ -30,6 +30,7 @@ struct tracin_request {
     const char *test_indices; /* more of them may be operands */
     uint64_t max_test_triples, top_k;
     enum tracin_order order;
+    enum num_format precision;
     const char *output, *csv_output;
     bool per_triple, overwrite, is_dry, quiet;
     /* a batch */

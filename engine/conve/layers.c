@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conve/layers.h"
 
-#include <string.h>
-
 /* ---- images ---- */
 
 /* Where the second half begins in an image, and from row to row of one half. */
@@ -216,7 +214,7 @@ void layer_tails(const struct num_backend *be, const struct conve_weights *weigh
     if (bias.from)
         be->rows(be, &bias);
     else
-        memset(scores, 0, n * num_bytes(weights->dtype));
+        be->fill_zero(be, scores, n * num_bytes(weights->dtype));
     be->dots(be, &(struct num_dots){
                      .dtype = weights->dtype,
                      .n = n,

@@ -3,7 +3,8 @@
  * What the engine computes with: a table of operations, one descriptor an operation, a table a
  * backend. `ref` is plain loops in float32 and float64, always built, and what the others are
  * compared with. `blas` takes the products from OpenBLAS, and convolution, norms, loss and Adam from
- * vector code of its own.
+ * vector code of its own. `cuda` computes on a GPU, by cuBLAS and kernels of its own (grid/), in a
+ * module that is loaded when it is asked for.
  *
  * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no
  * input unless it says so. An operation runs on the caller's thread alone and is a function of its
@@ -40,7 +41,17 @@ static inline const void *num_at_const(enum num_dtype dtype, const void *array, 
     return (const char *)array + index * num_bytes(dtype);
 }
 
-/* c (m x n) = alpha op(a) op(b) + beta c; op(a) is m x k. beta 0: c is not read. */
+/* What numbers were rounded to. */
+enum num_format {
+    NUM_FULL, /* nothing */
+    NUM_BF16,
+    NUM_FP16
+};
+
+/*
+ * c (m x n) = alpha op(a) op(b) + beta c; op(a) is m x k. beta 0: c is not read. With a format a
+ * and b are of num_round, and may be multiplied in it; sums are kept in dtype.
+ */
 struct num_gemm {
     enum num_dtype dtype;
     bool trans_a, trans_b;
@@ -48,6 +59,7 @@ struct num_gemm {
     double alpha, beta;
     const void *a, *b;
     void *c;
+    enum num_format format;
 };
 
 /*
@@ -56,7 +68,7 @@ struct num_gemm {
  *   to[to_row(i) to_stride + p to_pitch + j]
  *       =  factor[i] from[from_row(i) from_stride + p from_pitch + j]
  * row(i) is ids[i ids_stride], or i without ids. With `add` it is added; rows met twice are added
- * in order.
+ * in order. Without, the last one stands.
  */
 struct num_rows {
     enum num_dtype dtype;
@@ -247,11 +259,57 @@ struct num_add_where {
     void *y;
 };
 
-/* One that is open: operations are called as be->gemm(be, &op), by any number of threads. */
+/*
+ * The k strongest of each row of a packed m x n matrix, the strongest first: by |x|, or by x, the
+ * largest first. Equals go by ids[column], the lowest first; what is not finite comes before all.
+ * 0 < k <= n < 2^32 - 1; best and best_ids are m x k.
+ */
+struct num_best {
+    enum num_dtype dtype;
+    size_t m, n, k;
+    bool is_magnitude;
+    const void *x;
+    const uint32_t *ids;
+    void *best;
+    uint32_t *best_ids;
+};
+
+/*
+ * Rounds n packed rows of float32 to a format, to the nearest, ties to even. For fp16 a row is
+ * taken times a power of two of its own, and back: its largest comes to [2^14, 2^15), so that
+ * nothing overflows, and what is lost is below 2^-38 of that.
+ */
+struct num_round {
+    enum num_format format;
+    size_t n, len;
+    void *x;
+};
+
+/*
+ * One that is open: operations are called as be->gemm(be, &op), by any number of threads.
+ *
+ * What they read and write, indices as well, lies in memory of `allocate`. It is the host's own,
+ * or with is_device is touched by nothing but operations and these functions; descriptors are the
+ * host's. A thread's calls take effect in their order. What another thread has asked for is
+ * finished once it waited for it.
+ */
 struct num_backend {
     const char *name;
-    char description[96]; /* what it stands on: "OpenBLAS 0.3.21 ..." */
-    void *library;        /* its own */
+    char description[96];                  /* what it stands on: "OpenBLAS 0.3.21 ..." */
+    void *library;                         /* its own, free()d when it is closed */
+    void (*close)(struct num_backend *be); /* what it holds besides; may be NULL */
+    bool is_device;
+    /* ERR_UNAVAILABLE: so much is not left; with less it may go on. Never on the host. */
+    int (*allocate)(const struct num_backend *be, size_t bytes, void **out, struct err *err);
+    void (*release)(const struct num_backend *be, void *at); /* NULL: nothing */
+    uint64_t (*memory_free)(const struct num_backend *be);   /* of a device; NULL of the host */
+    void (*upload)(const struct num_backend *be, void *to, const void *from, size_t bytes);
+    void (*copy)(const struct num_backend *be, void *to, const void *from, size_t bytes);
+    void (*fill_zero)(const struct num_backend *be, void *at, size_t bytes);
+    /* Both wait, and tell what went wrong since the backend was opened: ERR_FAILED. */
+    int (*download)(const struct num_backend *be, void *to, const void *from, size_t bytes,
+                    struct err *err);
+    int (*wait)(const struct num_backend *be, struct err *err);
     void (*gemm)(const struct num_backend *be, const struct num_gemm *op);
     void (*rows)(const struct num_backend *be, const struct num_rows *op);
     void (*dots)(const struct num_backend *be, const struct num_dots *op);
@@ -267,14 +325,22 @@ struct num_backend {
     void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
     void (*norm_merge)(const struct num_backend *be, const struct num_norm_merge *op);
     void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
+    void (*best)(const struct num_backend *be, const struct num_best *op);
+    void (*round)(const struct num_backend *be, const struct num_round *op);
 };
 
-/* The fastest first, ref last. */
-#define NUM_BACKENDS(X) X(blas) X(ref)
+/* Those of the host first, the fastest of them first. */
+#define NUM_BACKENDS(X) X(blas) X(ref) X(cuda)
 
 /*
- * By name; NULL: the fastest that works here. ERR_USAGE: no such backend; ERR_UNAVAILABLE: its
- * library is not here. Not while other threads read the environment.
+ * One of the host by name; NULL: the fastest that works here. ERR_USAGE: no such backend, or it is
+ * a device's; ERR_UNAVAILABLE: its library is not here. Not while other threads read the
+ * environment.
  */
 MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
+/* For who keeps to its memory: a device's as well. ERR_UNAVAILABLE also says what is missing. */
+MUST_CHECK int num_open_any(struct num_backend *be, const char *name, struct err *err);
 void num_close(struct num_backend *be);
+/* "blas: OpenBLAS …": a line for each, also for those that are "not here: …". */
+struct buf;
+void num_describe(struct buf *out);

@@ -6,3 +6,6 @@
 #define X(name) MUST_CHECK int num_open_##name(struct num_backend *be, struct err *err);
 NUM_BACKENDS(X)
 #undef X
+
+/* The host's memory. */
+void num_host_memory(struct num_backend *be);

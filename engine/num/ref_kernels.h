@@ -348,3 +348,39 @@ static void KERNEL(adam)(const struct num_adam *op)
         w[i] -= rate * m[i] / (SQRT(v[i]) * scale + eps);
     }
 }
+
+static REAL KERNEL(strength)(const struct num_best *op, REAL x)
+{
+    if (!isfinite(x))
+        return (REAL)INFINITY;
+    return op->is_magnitude && x < 0 ? -x : x;
+}
+
+/* Sorted as they come: each is put where it belongs among the k that were best so far. */
+static void KERNEL(best_of_row)(const struct num_best *op, const REAL *x, REAL *best, uint32_t *ids)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < op->n; j++) {
+        REAL strength = KERNEL(strength)(op, x[j]);
+        size_t at = n;
+        for (; at > 0; at--) {
+            REAL other = KERNEL(strength)(op, best[at - 1]);
+            if (other > strength || (other >= strength && ids[at - 1] < op->ids[j]))
+                break;
+        }
+        if (at == op->k)
+            continue;
+        n = n < op->k ? n + 1 : n;
+        memmove(best + at + 1, best + at, (n - at - 1) * sizeof(*best));
+        memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof(*ids));
+        best[at] = x[j];
+        ids[at] = op->ids[j];
+    }
+}
+
+static void KERNEL(best)(const struct num_best *op)
+{
+    for (size_t i = 0; i < op->m; i++)
+        KERNEL(best_of_row)
+    (op, (const REAL *)op->x + i * op->n, (REAL *)op->best + i * op->k, op->best_ids + i * op->k);
+}

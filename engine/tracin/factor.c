@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tracin/factor.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/xalloc.h"
 #include "conve/layers.h"
 
 struct job {
@@ -12,10 +8,10 @@ struct job {
     const struct factor_plan *plan;
     const struct conve_weights *weights;
     struct factor_scratch *scratch;
-    const struct triple *triples;
-    size_t n, first; /* row in factors */
+    const struct triple *triples; /* where the backend computes: nobody looks at them */
+    size_t n, first;              /* row in factors */
     struct factors *factors;
-    const uint32_t *features_row; /* of each triple, counted from the job's first */
+    const void *features_row; /* of each triple, counted from the job's first; NULL: its own */
 };
 
 /* From the first row of the job. */
@@ -66,7 +62,8 @@ static void bn1_fold(const struct job *job)
         w->dtype, filters, 1, 0, w->at[PARAM_BN1_WEIGHT], w->inv_std[NORM_BN1]};
     op.y = job->scratch->scale;
     job->be->multiply(job->be, &op);
-    memcpy(job->scratch->shift, w->at[PARAM_BN1_BIAS], filters * num_bytes(w->dtype));
+    job->be->copy(job->be, job->scratch->shift, w->at[PARAM_BN1_BIAS],
+                  filters * num_bytes(w->dtype));
     job->be->multiply(job->be,
                       &(struct num_multiply){w->dtype, filters, -1, 1, w->at[PARAM_BN1_MEAN],
                                              job->scratch->scale, job->scratch->shift});
@@ -120,6 +117,36 @@ static void loss_of_tail(const struct job *job)
                                });
 }
 
+void factors_places(const struct num_backend *be, const struct factor_plan *plan,
+                    struct factors *factors, enum factor_end end, size_t at, size_t n)
+{
+    const struct triple *triples = factors->triples + at;
+    uint32_t *places = factors->host.index + at;
+    for (size_t i = 0; i < n; i++)
+        places[i] = (uint32_t)(i * plan->shape.n_entities +
+                               (end == END_HEAD ? triples[i].head : triples[i].tail));
+    be->upload(be, (uint32_t *)factors->place + at, places, n * sizeof(*places));
+}
+
+/* Between a matrix and a column, for each triple that at its place. */
+static void own_move(const struct job *job, const void *from, const void *from_ids, void *to,
+                     const void *to_ids)
+{
+    job->be->rows(job->be, &(struct num_rows){
+                               .dtype = job->plan->dtype,
+                               .n = job->n,
+                               .pieces = 1,
+                               .len = 1,
+                               .from = from,
+                               .from_stride = 1,
+                               .from_ids = from_ids,
+                               .to = to,
+                               .to_stride = 1,
+                               .to_ids = to_ids,
+                               .ids_stride = 1,
+                           });
+}
+
 /*
  * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation
  * trains. The tail's slope is computed by itself: as the other's less 1 it would lose its digits.
@@ -128,23 +155,21 @@ static void loss_of_all(const struct job *job)
 {
     const struct factor_plan *plan = job->plan;
     size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
-    void *slopes = rows_at(job, job->factors->slopes, n_entities);
+    void *slopes = rows_at(job, job->factors->slopes, n_entities), *own = job->scratch->own;
+    const uint32_t *place = (const uint32_t *)job->factors->place + job->first;
     double factor = 1 / (double)n_entities, label = plan->label_smoothing * factor;
+    double own_label = label + 1 - plan->label_smoothing;
     const struct tail_range all = {0, n_entities};
     layer_all_tails(job->be, job->weights, all, job->n, job->scratch->x, slopes);
-    for (size_t i = 0; i < job->n; i++) {
-        void *row = num_at(plan->dtype, slopes, i * n_entities);
-        void *own = num_at(plan->dtype, row, job->triples[i].tail);
-        double kept = 0; /* room for either type */
-        job->be->logistic(job->be,
-                          &(struct num_logistic){plan->dtype, 1, label + 1 - plan->label_smoothing,
-                                                 factor, own, .slope = &kept});
-        job->be->logistic(job->be, &(struct num_logistic){plan->dtype, n_entities, label, factor,
-                                                          row, .slope = row});
-        memcpy(own, &kept, num_bytes(plan->dtype));
-    }
-    memcpy(rows_at(job, job->factors->x, dim), job->scratch->x,
-           job->n * dim * num_bytes(plan->dtype));
+    factors_places(job->be, plan, job->factors, END_TAIL, job->first, job->n);
+    own_move(job, slopes, place, own, NULL);
+    job->be->logistic(
+        job->be, &(struct num_logistic){plan->dtype, job->n, own_label, factor, own, .slope = own});
+    job->be->logistic(job->be, &(struct num_logistic){plan->dtype, job->n * n_entities, label,
+                                                      factor, slopes, .slope = slopes});
+    own_move(job, own, NULL, slopes, place);
+    job->be->copy(job->be, rows_at(job, job->factors->x, dim), job->scratch->x,
+                  job->n * dim * num_bytes(plan->dtype));
     layer_all_tails_back(job->be, job->weights, all, job->n, slopes, 0, job->scratch->d);
 }
 
@@ -152,7 +177,7 @@ static void du_keep(const struct job *job)
 {
     size_t dim = conve_dim(&job->plan->shape);
     size_t bytes = job->n * dim * num_bytes(job->plan->dtype);
-    memcpy(rows_at(job, job->factors->du, dim), job->scratch->d, bytes);
+    job->be->copy(job->be, rows_at(job, job->factors->du, dim), job->scratch->d, bytes);
     void *fc_bias = small_at(job, PARAM_FC_BIAS);
     if (fc_bias)
         job->be->rows(job->be, &(struct num_rows){
@@ -236,29 +261,42 @@ static size_t rows_share(const struct triple *triples, size_t n, struct triple *
     return n_rows;
 }
 
-/* From a row each to a row a triple, in place: rows only move down. */
-static void rows_spread(const struct job *job, void *at, size_t width)
+/* From a row each to a row a triple. */
+static void rows_spread(const struct job *job, void **at, void **spare, size_t width)
 {
-    size_t bytes = width * num_bytes(job->plan->dtype);
-    for (size_t i = job->n; i > 0; i--)
-        if (job->features_row[i - 1] != i - 1)
-            memcpy((char *)at + (i - 1) * bytes, (char *)at + job->features_row[i - 1] * bytes,
-                   bytes);
+    void *spread = *spare;
+    job->be->rows(job->be, &(struct num_rows){
+                               .dtype = job->plan->dtype,
+                               .n = job->n,
+                               .pieces = 1,
+                               .len = width,
+                               .from = *at,
+                               .from_stride = width,
+                               .from_ids = job->features_row,
+                               .ids_stride = 1,
+                               .to = spread,
+                               .to_stride = width,
+                           });
+    *spare = *at;
+    *at = spread;
 }
 
 /* Everything up to x, once for each head and relation. */
-static void x_compute_shared(const struct job *job, const struct triple *firsts, size_t n_rows)
+static void x_compute_shared(const struct job *job, size_t n_rows)
 {
     struct job once = *job;
+    struct factor_scratch *s = job->scratch;
     size_t dim = conve_dim(&job->plan->shape), image = conve_image_size(&job->plan->shape);
-    once.triples = firsts;
+    once.triples = job->factors->first_ids;
     once.n = n_rows;
     features_compute(&once);
     x_compute(&once);
-    rows_spread(job, job->scratch->image, image);
-    rows_spread(job, job->scratch->normed, image);
-    rows_spread(job, job->scratch->u, dim);
-    rows_spread(job, job->scratch->x, dim);
+    if (n_rows == job->n)
+        return;
+    rows_spread(job, &s->image, &s->spare_image, image);
+    rows_spread(job, &s->normed, &s->spare_image, image);
+    rows_spread(job, &s->u, &s->spare_dim, dim);
+    rows_spread(job, &s->x, &s->spare_dim, dim);
 }
 
 /* From x on each triple is by itself. */
@@ -278,9 +316,13 @@ void factors_compute(const struct num_backend *be, const struct factor_plan *pla
                      const struct conve_weights *weights, struct factor_scratch *scratch,
                      struct factors *factors, size_t at, size_t n)
 {
-    struct job job = {be, plan, weights, scratch, factors->triples + at, n, at, factors, NULL};
-    for (size_t i = at; i < at + n; i++)
-        factors->features_row[i] = (uint32_t)i;
+    struct triple *ids = (struct triple *)factors->ids + at;
+    struct job job = {be, plan, weights, scratch, ids, n, at, factors, NULL};
+    uint32_t *rows = factors->host.index + at;
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (uint32_t)(at + i);
+    be->upload(be, (uint32_t *)factors->features_row + at, rows, n * sizeof(*rows));
+    be->upload(be, ids, factors->triples + at, n * sizeof(*ids));
     features_compute(&job);
     x_compute(&job);
     gradients_compute(&job);
@@ -291,11 +333,25 @@ void factors_compute_shared(const struct num_backend *be, const struct factor_pl
                             struct factors *factors)
 {
     size_t n = factors->n;
-    struct triple *firsts = xmalloc(n * sizeof(*firsts));
+    uint32_t *rows = factors->host.index;
+    struct triple *firsts = factors->host.firsts;
     struct job job = {
-        be, plan, weights, scratch, factors->triples, n, 0, factors, factors->features_row};
-    factors->n_features = rows_share(job.triples, n, firsts, factors->features_row);
-    x_compute_shared(&job, firsts, factors->n_features);
+        be, plan, weights, scratch, factors->ids, n, 0, factors, factors->features_row};
+    factors->n_features = rows_share(factors->triples, n, firsts, rows);
+    be->upload(be, factors->ids, factors->triples, n * sizeof(*factors->triples));
+    be->upload(be, factors->first_ids, firsts, factors->n_features * sizeof(*firsts));
+    be->upload(be, factors->features_row, rows, n * sizeof(*rows));
+    x_compute_shared(&job, factors->n_features);
     gradients_compute(&job);
-    free(firsts);
+}
+
+void factors_round(const struct num_backend *be, const struct factor_plan *plan,
+                   const struct factors *factors)
+{
+    size_t dim = conve_dim(&plan->shape), n_features = conve_n_features(&plan->shape);
+    if (plan->format == NUM_FULL || !plan->has_fc_weight)
+        return;
+    be->round(be, &(struct num_round){plan->format, factors->n, dim, factors->du});
+    be->round(
+        be, &(struct num_round){plan->format, factors->n_features, n_features, factors->features});
 }

@@ -24,7 +24,8 @@ struct factor_plan {
     struct conve_shape shape;
     enum num_dtype dtype;
     bool has_fc_weight, has_entity, has_relation, has_bias, is_all; /* is_all: one vs all */
-    bool is_deep; /* the gradient must go through fc */
+    bool is_deep;           /* the gradient must go through fc */
+    enum num_format format; /* of what is multiplied for fc_weight */
     double label_smoothing;
     size_t n_small;
     size_t small_at[PARAM_N_TRAINED]; /* SIZE_MAX: not asked for */
@@ -38,28 +39,38 @@ void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
  * head and relation, so features may be shared.
  */
 struct factors {
-    const struct triple *triples;
-    size_t n, n_features; /* rows */
-    uint32_t *features_row;
+    const struct triple *triples; /* on the host, as `host` */
+    size_t n, n_features;         /* rows */
+    struct {
+        uint32_t *index; /* whatever goes up next, a number a triple */
+        struct triple *firsts;
+    } host;
+    /* All else lies where the backend computes. */
+    void *ids, *first_ids; /* the triples, and those whose features are shared */
+    void *features_row;    /* by triple */
     void *du, *features, *small, *head, *relation;
-    void *slope, *tail; /* c, and c x */
-    void *slopes, *x;   /* one vs all */
+    void *slope, *tail;       /* c, and c x */
+    void *slopes, *x, *place; /* one vs all; place: of a triple's entity in slopes */
 };
 
 /* What they are computed in. */
 struct factor_scratch {
     void *image, *normed, *u, *x, *d, *d_features, *d_image, *sums, *d_sum, *scale, *shift;
+    void *spare_image, *spare_dim; /* where rows are spread to */
+    void *own;                     /* one vs all: the slope at the tail */
 };
 
 /* Bytes of n rows of factors, and of their scratch. */
 size_t factors_bytes(const struct factor_plan *plan, size_t n);
 size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n);
 
-void factors_init(struct factors *factors, const struct factor_plan *plan, size_t n_max);
-void factors_release(struct factors *factors);
-void factor_scratch_init(struct factor_scratch *scratch, const struct factor_plan *plan,
-                         size_t n_max);
-void factor_scratch_release(struct factor_scratch *scratch);
+/* The errors of allocate; released also then. */
+MUST_CHECK int factors_init(struct factors *factors, const struct num_backend *be,
+                            const struct factor_plan *plan, size_t n_max, struct err *err);
+void factors_release(struct factors *factors, const struct num_backend *be);
+MUST_CHECK int factor_scratch_init(struct factor_scratch *scratch, const struct num_backend *be,
+                                   const struct factor_plan *plan, size_t n_max, struct err *err);
+void factor_scratch_release(struct factor_scratch *scratch, const struct num_backend *be);
 
 /*
  * Rows [at, at + n) of factors, none shared: n_features is the caller's n. Triples stay the
@@ -72,9 +83,20 @@ void factors_compute(const struct num_backend *be, const struct factor_plan *pla
 void factors_compute_shared(const struct num_backend *be, const struct factor_plan *plan,
                             const struct conve_weights *weights, struct factor_scratch *scratch,
                             struct factors *factors);
+/* Where the entity of each triple lies in a matrix of n x n_entities; goes to `place`. */
+enum factor_end {
+    END_HEAD,
+    END_TAIL
+};
+void factors_places(const struct num_backend *be, const struct factor_plan *plan,
+                    struct factors *factors, enum factor_end end, size_t at, size_t n);
+/* What goes into the products of fc_weight, to the plan's format. */
+void factors_round(const struct num_backend *be, const struct factor_plan *plan,
+                   const struct factors *factors);
 
 /* ---- products ---- */
 
+/* Where the backend computes. */
 struct product_scratch {
     void *first, *second; /* m x n each */
 };
@@ -83,6 +105,14 @@ struct product_scratch {
 void factors_product(const struct num_backend *be, const struct factor_plan *plan,
                      double learning_rate, const struct factors *tests, const struct factors *train,
                      struct product_scratch *scratch, void *out);
-/* out[i] += learning_rate |gradient of triple i|^2; scratch: 2 n numbers. */
-void factors_self(const struct num_backend *be, const struct factor_plan *plan,
-                  double learning_rate, const struct factors *factors, void *scratch, double *out);
+/* For n triples, and the same on the host. */
+struct self_scratch {
+    void *numbers, *first, *second, *weights;
+};
+MUST_CHECK int self_scratch_init(struct self_scratch *scratch, const struct num_backend *be,
+                                 const struct factor_plan *plan, size_t n, struct err *err);
+void self_scratch_release(struct self_scratch *scratch, const struct num_backend *be);
+/* out[i] += learning_rate |gradient of triple i|^2. The errors of download. */
+MUST_CHECK int factors_self(const struct num_backend *be, const struct factor_plan *plan,
+                            double learning_rate, struct factors *factors,
+                            struct self_scratch *scratch, double *out, struct err *err);

@@ -32,6 +32,7 @@ void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
         .is_deep = params & ~shallow,
         .is_all = opts->loss == TRACIN_ONE_VS_ALL,
         .label_smoothing = opts->label_smoothing,
+        .format = opts->format,
     };
     for (unsigned param = 0; param < PARAM_N_TRAINED; param++) {
         plan->small_at[param] = SIZE_MAX;
@@ -46,104 +47,143 @@ void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
 
 struct room {
     void **at;
-    size_t size; /* elements a triple; 0: not needed */
+    size_t bytes; /* of a triple; 0: not needed */
 };
 
 struct rooms {
-    struct room at[12];
+    struct room at[16];
 };
 
 static struct rooms factors_rooms(struct factors *f, const struct factor_plan *plan)
 {
-    size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
+    size_t real = num_bytes(plan->dtype), dim = conve_dim(&plan->shape) * real;
+    size_t n_entities = plan->shape.n_entities;
     return (struct rooms){{
+        {&f->ids, sizeof(struct triple)},
+        {&f->first_ids, sizeof(struct triple)},
+        {&f->features_row, sizeof(uint32_t)},
         {&f->du, dim},
-        {&f->features, conve_n_features(&plan->shape)},
-        {&f->small, plan->n_small},
+        {&f->features, conve_n_features(&plan->shape) * real},
+        {&f->small, plan->n_small * real},
         {&f->head, plan->has_entity ? dim : 0},
         {&f->relation, plan->has_relation ? dim : 0},
-        {&f->slope, 1},
+        {&f->slope, real},
         {&f->tail, plan->has_entity && !plan->is_all ? dim : 0},
-        {&f->slopes, plan->is_all ? n_entities : 0},
+        {&f->slopes, plan->is_all ? n_entities * real : 0},
         {&f->x, plan->is_all ? dim : 0},
+        {&f->place, plan->is_all ? sizeof(uint32_t) : 0},
     }};
 }
 
 static struct rooms scratch_rooms(struct factor_scratch *s, const struct factor_plan *plan)
 {
-    size_t dim = conve_dim(&plan->shape), image = conve_image_size(&plan->shape);
-    size_t filters = plan->shape.n_filters, deep = plan->is_deep;
+    size_t real = num_bytes(plan->dtype), dim = conve_dim(&plan->shape) * real;
+    size_t image = conve_image_size(&plan->shape) * real, deep = plan->is_deep;
+    size_t filters = plan->shape.n_filters * real;
     return (struct rooms){{
         {&s->image, image},
         {&s->normed, image},
         {&s->u, dim},
         {&s->x, dim},
         {&s->d, dim},
-        {&s->d_features, deep * conve_n_features(&plan->shape)},
+        {&s->d_features, deep * conve_n_features(&plan->shape) * real},
         {&s->d_image, deep * image},
         {&s->sums, deep * filters * conve_kernel_size(&plan->shape)},
         {&s->d_sum, deep * filters},
         {&s->scale, filters},
         {&s->shift, filters},
+        {&s->spare_image, image},
+        {&s->spare_dim, dim},
+        {&s->own, plan->is_all ? real : 0},
     }};
 }
 
-static size_t rooms_bytes(const struct factor_plan *plan, struct rooms rooms, size_t n)
+static struct rooms self_rooms(struct self_scratch *s, const struct factor_plan *plan)
+{
+    return (struct rooms){{{&s->numbers, num_bytes(plan->dtype)}}};
+}
+
+static size_t rooms_bytes(struct rooms rooms, size_t n)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < countof(rooms.at); i++)
-        bytes += rooms.at[i].size * n * num_bytes(plan->dtype);
+        bytes += rooms.at[i].bytes * n;
     return bytes;
 }
 
-static void rooms_make(const struct factor_plan *plan, struct rooms rooms, size_t n)
+static int rooms_make(const struct num_backend *be, struct rooms rooms, size_t n, struct err *err)
 {
-    for (size_t i = 0; i < countof(rooms.at); i++)
-        if (rooms.at[i].size)
-            *rooms.at[i].at = xmalloc(rooms.at[i].size * n * num_bytes(plan->dtype));
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(rooms.at); i++)
+        if (rooms.at[i].bytes)
+            rc = be->allocate(be, rooms.at[i].bytes * n, rooms.at[i].at, err);
+    return rc;
 }
 
-static void rooms_free(struct rooms rooms)
+static void rooms_free(const struct num_backend *be, struct rooms rooms)
 {
     for (size_t i = 0; i < countof(rooms.at); i++)
         if (rooms.at[i].at)
-            free(*rooms.at[i].at);
+            be->release(be, *rooms.at[i].at);
 }
 
 size_t factors_bytes(const struct factor_plan *plan, size_t n)
 {
     struct factors factors;
-    return rooms_bytes(plan, factors_rooms(&factors, plan), n);
+    return rooms_bytes(factors_rooms(&factors, plan), n);
 }
 
 size_t factor_scratch_bytes(const struct factor_plan *plan, size_t n)
 {
     struct factor_scratch scratch;
-    return rooms_bytes(plan, scratch_rooms(&scratch, plan), n);
+    return rooms_bytes(scratch_rooms(&scratch, plan), n);
 }
 
-void factors_init(struct factors *factors, const struct factor_plan *plan, size_t n_max)
+int factors_init(struct factors *factors, const struct num_backend *be,
+                 const struct factor_plan *plan, size_t n_max, struct err *err)
 {
-    *factors = (struct factors){.features_row = xcalloc(n_max, sizeof(uint32_t))};
-    rooms_make(plan, factors_rooms(factors, plan), n_max);
+    *factors = (struct factors){0};
+    factors->host.index = xcalloc(n_max, sizeof(*factors->host.index));
+    factors->host.firsts = xcalloc(n_max, sizeof(*factors->host.firsts));
+    return rooms_make(be, factors_rooms(factors, plan), n_max, err);
 }
 
-void factors_release(struct factors *factors)
+void factors_release(struct factors *factors, const struct num_backend *be)
 {
-    rooms_free(factors_rooms(factors, &(struct factor_plan){0}));
-    free(factors->features_row);
+    rooms_free(be, factors_rooms(factors, &(struct factor_plan){0}));
+    free(factors->host.index);
+    free(factors->host.firsts);
     *factors = (struct factors){0};
 }
 
-void factor_scratch_init(struct factor_scratch *scratch, const struct factor_plan *plan,
-                         size_t n_max)
+int factor_scratch_init(struct factor_scratch *scratch, const struct num_backend *be,
+                        const struct factor_plan *plan, size_t n_max, struct err *err)
 {
     *scratch = (struct factor_scratch){0};
-    rooms_make(plan, scratch_rooms(scratch, plan), n_max);
+    return rooms_make(be, scratch_rooms(scratch, plan), n_max, err);
 }
 
-void factor_scratch_release(struct factor_scratch *scratch)
+void factor_scratch_release(struct factor_scratch *scratch, const struct num_backend *be)
 {
-    rooms_free(scratch_rooms(scratch, &(struct factor_plan){0}));
+    rooms_free(be, scratch_rooms(scratch, &(struct factor_plan){0}));
     *scratch = (struct factor_scratch){0};
+}
+
+int self_scratch_init(struct self_scratch *scratch, const struct num_backend *be,
+                      const struct factor_plan *plan, size_t n, struct err *err)
+{
+    *scratch = (struct self_scratch){0};
+    scratch->first = xcalloc(n, num_bytes(plan->dtype));
+    scratch->second = xcalloc(n, num_bytes(plan->dtype));
+    scratch->weights = xcalloc(n, num_bytes(plan->dtype));
+    return rooms_make(be, self_rooms(scratch, plan), n, err);
+}
+
+void self_scratch_release(struct self_scratch *scratch, const struct num_backend *be)
+{
+    rooms_free(be, self_rooms(scratch, &(struct factor_plan){0}));
+    free(scratch->first);
+    free(scratch->second);
+    free(scratch->weights);
+    *scratch = (struct self_scratch){0};
 }

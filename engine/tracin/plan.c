@@ -12,10 +12,17 @@
 
 enum {
     TILE = 256, /* training triples; its products reach nine tenths of OpenBLAS's best */
+    DEVICE_TILE = 8192,
+    DEVICE_THREADS = 2, /* one reads results while the other one's tile is computed */
     TESTS_AT_ONCE_MAX = 4096,
     MEMORY_MIB_MAX = 768,
     MEMORY_MIB_MIN = 64
 };
+
+static bool is_device(const struct cut_ask *ask)
+{
+    return ask->be && ask->be->is_device;
+}
 
 /* Half of what is free. */
 static uint64_t memory_default(void)
@@ -30,31 +37,58 @@ static uint64_t memory_default(void)
     return MIN(MAX(half_mib, (uint64_t)MEMORY_MIB_MIN), (uint64_t)MEMORY_MIB_MAX) << 20;
 }
 
+/* Most of what the device has left: products want some, too. */
+static uint64_t memory_of(const struct cut_ask *ask)
+{
+    if (ask->memory_bytes || ask->opts->memory_bytes)
+        return ask->memory_bytes ? ask->memory_bytes : ask->opts->memory_bytes;
+    return is_device(ask) ? ask->be->memory_free(ask->be) / 8 * 7 : memory_default();
+}
+
 struct costs {
     uint64_t test, thread;
 };
 
-static struct costs costs_of(const struct factor_plan *plan, const struct tracin_opts *opts,
-                             size_t n_checkpoints, size_t n_train, size_t tests, size_t tile)
+static struct costs costs_of(const struct cut_ask *ask, size_t tests, size_t tile)
 {
+    const struct factor_plan *plan = ask->plan;
     uint64_t pair = 3 * num_bytes(plan->dtype) + sizeof(double);
+    uint64_t packed = 0; /* rows in 16 bits */
+    if (is_device(ask) && plan->format != NUM_FULL)
+        packed = (tests + tile) * conve_n_features(&plan->shape) * sizeof(uint16_t);
     return (struct costs){
-        .test = n_checkpoints * factors_bytes(plan, 1) +
-                MIN(opts->top_k, n_train) * sizeof(struct tracin_influence),
+        .test = ask->n_checkpoints * factors_bytes(plan, 1) +
+                MIN(ask->opts->top_k, ask->n_train) * sizeof(struct tracin_influence),
         .thread = factors_bytes(plan, tile) + factor_scratch_bytes(plan, tile) +
-                  tile * (tests * pair + 64),
+                  tile * (tests * pair + 64) + packed,
     };
 }
 
-int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts, size_t n_checkpoints,
-               size_t n_tests, size_t n_train, struct cut *cut, struct err *err)
+/* Places in a matrix of so many rows and a column an entity are numbers of 32 bits. */
+static size_t rows_max(const struct factor_plan *plan)
 {
-    uint64_t budget = opts->memory_bytes ? opts->memory_bytes : memory_default();
-    unsigned wanted = opts->n_threads ? opts->n_threads : crew_processors();
-    size_t tile = TILE, tests = MIN(n_tests, (size_t)TESTS_AT_ONCE_MAX);
+    return plan->is_all ? MAX(UINT32_MAX / plan->shape.n_entities, (size_t)1) : SIZE_MAX;
+}
+
+static int too_few(uint64_t budget, const struct costs *costs, struct err *err)
+{
+    return fail(err, ERR_USAGE,
+                "%" PRIu64 " MiB of memory are too few: one pair of triples takes %" PRIu64 " MiB",
+                budget >> 20, (costs->test + costs->thread + (1 << 20) - 1) >> 20);
+}
+
+int cut_choose(const struct cut_ask *ask, struct cut *cut, struct err *err)
+{
+    uint64_t budget = memory_of(ask);
+    unsigned of_device = DEVICE_THREADS, n_threads = ask->opts->n_threads;
+    unsigned wanted = n_threads ? n_threads : is_device(ask) ? of_device : crew_processors();
+    size_t of_all = MAX(MAX(ask->n_train, ask->n_tests), (size_t)1);
+    size_t tile =
+        MIN(is_device(ask) ? MIN(of_all, (size_t)DEVICE_TILE) : TILE, rows_max(ask->plan));
+    size_t tests = MIN(MIN(ask->n_tests, (size_t)TESTS_AT_ONCE_MAX), rows_max(ask->plan));
     struct costs costs;
     for (;;) {
-        costs = costs_of(plan, opts, n_checkpoints, n_train, tests, tile);
+        costs = costs_of(ask, tests, tile);
         if (tests * costs.test + costs.thread <= budget)
             break;
         if (tests > 1 && (tests * costs.test > budget / 2 || tile == 1))
@@ -62,13 +96,10 @@ int cut_choose(const struct factor_plan *plan, const struct tracin_opts *opts, s
         else if (tile > 1)
             tile /= 2;
         else
-            return fail(err, ERR_USAGE,
-                        "%" PRIu64 " MiB of memory are too few: one pair of triples takes %" PRIu64
-                        " MiB",
-                        budget >> 20, (costs.test + costs.thread + (1 << 20) - 1) >> 20);
+            return too_few(budget, &costs, err);
     }
     uint64_t fit = (budget - tests * costs.test) / costs.thread;
-    size_t n_tiles = (MAX(tests, n_train) + tile - 1) / tile;
+    size_t n_tiles = (MAX(tests, ask->n_train) + tile - 1) / tile;
     fit = MIN(fit, MAX(n_tiles, (size_t)1));
     *cut = (struct cut){.tests_at_once = tests,
                         .train_tile = tile,
@@ -100,6 +131,8 @@ int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkp
             return fail(err, ERR_DATA, "%s and %s are models of different sizes",
                         checkpoints[0].model->path, checkpoints[i].model->path);
     }
+    if (opts->format != NUM_FULL && opts->dtype != NUM_F32)
+        return fail(err, ERR_USAGE, "rounding to 16 bits goes with float32");
     if (!(opts->label_smoothing >= 0 && opts->label_smoothing < 1))
         return fail(err, ERR_USAGE, "expected a label smoothing from 0 to below 1, found %g",
                     opts->label_smoothing);

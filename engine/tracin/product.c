@@ -2,9 +2,10 @@
  *
  * Inner products of gradients that were taken apart (factor.h).
  */
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/attr.h"
+#include "base/xalloc.h"
 #include "tracin/factor.h"
 
 struct pairs {
@@ -17,24 +18,40 @@ struct pairs {
 };
 
 /* c = alpha a b^T + beta c, over rows of `len` numbers. */
+static struct num_gemm gram_of(const struct pairs *p, size_t len, const void *a, const void *b,
+                               void *c)
+{
+    return (struct num_gemm){
+        .dtype = p->plan->dtype,
+        .trans_b = true,
+        .m = p->tests->n,
+        .n = p->train->n,
+        .k = len,
+        .lda = len,
+        .ldb = len,
+        .ldc = p->train->n,
+        .alpha = 1,
+        .a = a,
+        .b = b,
+        .c = c,
+    };
+}
+
 static void gram(const struct pairs *p, size_t len, double alpha, const void *a, const void *b,
                  double beta, void *c)
 {
-    p->be->gemm(p->be, &(struct num_gemm){
-                           .dtype = p->plan->dtype,
-                           .trans_b = true,
-                           .m = p->tests->n,
-                           .n = p->train->n,
-                           .k = len,
-                           .lda = len,
-                           .ldb = len,
-                           .ldc = p->train->n,
-                           .alpha = alpha,
-                           .beta = beta,
-                           .a = a,
-                           .b = b,
-                           .c = c,
-                       });
+    struct num_gemm op = gram_of(p, len, a, b, c);
+    op.alpha = alpha;
+    op.beta = beta;
+    p->be->gemm(p->be, &op);
+}
+
+/* Of rows that factors_round() was at. */
+static void gram_rounded(const struct pairs *p, size_t len, const void *a, const void *b, void *c)
+{
+    struct num_gemm op = gram_of(p, len, a, b, c);
+    op.format = p->plan->format;
+    p->be->gemm(p->be, &op);
 }
 
 /* out += learning_rate first second, element by element */
@@ -51,6 +68,26 @@ static void add_product(const struct pairs *p)
                            });
 }
 
+/* to[i][j] = from[i][ids[j ids_stride]], for all tests i and training triples j. */
+static void columns_gather(const struct pairs *p, const void *from, size_t from_width,
+                           const uint32_t *ids, size_t ids_stride, void *to)
+{
+    p->be->rows(p->be, &(struct num_rows){
+                           .dtype = p->plan->dtype,
+                           .n = p->train->n,
+                           .pieces = p->tests->n,
+                           .len = 1,
+                           .from = from,
+                           .from_stride = 1,
+                           .from_pitch = from_width,
+                           .from_ids = ids,
+                           .ids_stride = ids_stride,
+                           .to = to,
+                           .to_stride = 1,
+                           .to_pitch = p->train->n,
+                       });
+}
+
 /*
  * (a . a') (du . du'), where training triples that share a row of features share its product too.
  */
@@ -64,38 +101,48 @@ static void fc_weight(const struct pairs *p)
     shared.n = train->n_features;
     rows.train = &shared;
     void *grams = is_shared ? p->scratch->second : p->scratch->first;
-    gram(&rows, n_features, 1, p->tests->features, train->features, 0, grams);
-    for (size_t i = 0; is_shared && i < p->tests->n; i++)
-        p->be->rows(p->be, &(struct num_rows){
-                               .dtype = p->plan->dtype,
-                               .n = train->n,
-                               .pieces = 1,
-                               .len = 1,
-                               .from = num_at(p->plan->dtype, grams, i * train->n_features),
-                               .from_stride = 1,
-                               .from_ids = train->features_row,
-                               .ids_stride = 1,
-                               .to = num_at(p->plan->dtype, p->scratch->first, i * train->n),
-                               .to_stride = 1,
-                           });
-    gram(p, dim, 1, p->tests->du, train->du, 0, p->scratch->second);
+    gram_rounded(&rows, n_features, p->tests->features, train->features, grams);
+    if (is_shared)
+        columns_gather(p, grams, train->n_features, train->features_row, 1, p->scratch->first);
+    gram_rounded(p, dim, p->tests->du, train->du, p->scratch->second);
     add_product(p);
 }
 
-static bool have_common(const struct pairs *p, const uint32_t *test_ids, const uint32_t *train_ids)
+/* Entities or relations of triples. */
+enum role {
+    ROLE_HEAD,
+    ROLE_RELATION,
+    ROLE_TAIL
+};
+
+static uint32_t id_of(const struct triple *triple, enum role role)
 {
+    return role == ROLE_HEAD ? triple->head : role == ROLE_TAIL ? triple->tail : triple->relation;
+}
+
+static const uint32_t *ids_of(const struct factors *factors, enum role role)
+{
+    return (const uint32_t *)factors->ids + role;
+}
+
+static bool have_common(const struct pairs *p, enum role test_role, enum role train_role)
+{
+    const struct conve_shape *shape = &p->plan->shape;
+    size_t n_ids = MAX(shape->n_entities, shape->n_relations);
+    bool has = false, *is_named = xcalloc(n_ids, sizeof(*is_named));
     for (size_t i = 0; i < p->tests->n; i++)
-        for (size_t j = 0; j < p->train->n; j++)
-            if (test_ids[i * TRIPLE_IDS] == train_ids[j * TRIPLE_IDS])
-                return true;
-    return false;
+        is_named[id_of(&p->tests->triples[i], test_role)] = true;
+    for (size_t j = 0; !has && j < p->train->n; j++)
+        has = is_named[id_of(&p->train->triples[j], train_role)];
+    free(is_named);
+    return has;
 }
 
 /* out += learning_rate a . b' where rows are the same. */
-static void gram_where(const struct pairs *p, size_t len, const uint32_t *test_ids, const void *a,
-                       const uint32_t *train_ids, const void *b)
+static void gram_where(const struct pairs *p, size_t len, enum role test_role, const void *a,
+                       enum role train_role, const void *b)
 {
-    if (!have_common(p, test_ids, train_ids))
+    if (!have_common(p, test_role, train_role))
         return;
     gram(p, len, 1, a, b, 0, p->scratch->first);
     p->be->add_where(p->be, &(struct num_add_where){
@@ -104,8 +151,8 @@ static void gram_where(const struct pairs *p, size_t len, const uint32_t *test_i
                                 .n = p->train->n,
                                 .alpha = p->learning_rate,
                                 .a = p->scratch->first,
-                                .row_ids = test_ids,
-                                .col_ids = train_ids,
+                                .row_ids = ids_of(p->tests, test_role),
+                                .col_ids = ids_of(p->train, train_role),
                                 .ids_stride = TRIPLE_IDS,
                                 .y = p->out,
                             });
@@ -114,45 +161,40 @@ static void gram_where(const struct pairs *p, size_t len, const uint32_t *test_i
 static void entities_of_tails(const struct pairs *p)
 {
     const struct factors *tests = p->tests, *train = p->train;
-    const uint32_t *test_tail = &tests->triples->tail, *train_tail = &train->triples->tail;
     size_t dim = conve_dim(&p->plan->shape);
     if (p->plan->has_entity) {
-        gram_where(p, dim, test_tail, tests->tail, train_tail, train->tail);
-        gram_where(p, dim, &tests->triples->head, tests->head, train_tail, train->tail);
-        gram_where(p, dim, test_tail, tests->tail, &train->triples->head, train->head);
+        gram_where(p, dim, ROLE_TAIL, tests->tail, ROLE_TAIL, train->tail);
+        gram_where(p, dim, ROLE_HEAD, tests->head, ROLE_TAIL, train->tail);
+        gram_where(p, dim, ROLE_TAIL, tests->tail, ROLE_HEAD, train->head);
     }
     if (p->plan->has_bias)
-        gram_where(p, 1, test_tail, tests->slope, train_tail, train->slope);
+        gram_where(p, 1, ROLE_TAIL, tests->slope, ROLE_TAIL, train->slope);
 }
 
 /* out += learning_rate a . b' slope, the slope being that of one's head in the other's loss. */
 static void heads_meet_all(const struct pairs *p)
 {
     const struct factors *tests = p->tests, *train = p->train;
-    enum num_dtype dtype = p->plan->dtype;
     size_t dim = conve_dim(&p->plan->shape), n_entities = p->plan->shape.n_entities;
-    struct num_rows op = {.dtype = dtype,
-                          .n = train->n,
-                          .pieces = 1,
-                          .len = 1,
-                          .ids_stride = TRIPLE_IDS,
-                          .to_stride = 1};
     gram(p, dim, 1, tests->head, train->x, 0, p->scratch->first);
-    op.from_stride = n_entities;
-    for (size_t i = 0; i < tests->n; i++) {
-        op.from = num_at(dtype, train->slopes, tests->triples[i].head);
-        op.to = num_at(dtype, p->scratch->second, i * train->n);
-        p->be->rows(p->be, &op);
-    }
+    p->be->rows(p->be, &(struct num_rows){
+                           .dtype = p->plan->dtype,
+                           .n = tests->n,
+                           .pieces = train->n,
+                           .len = 1,
+                           .from = train->slopes,
+                           .from_stride = 1,
+                           .from_pitch = n_entities,
+                           .from_ids = ids_of(tests, ROLE_HEAD),
+                           .ids_stride = TRIPLE_IDS,
+                           .to = p->scratch->second,
+                           .to_stride = train->n,
+                           .to_pitch = 1,
+                       });
     add_product(p);
     gram(p, dim, 1, tests->x, train->head, 0, p->scratch->first);
-    op.from_stride = 1;
-    op.from_ids = &train->triples->head;
-    for (size_t i = 0; i < tests->n; i++) {
-        op.from = num_at(dtype, tests->slopes, i * n_entities);
-        op.to = num_at(dtype, p->scratch->second, i * train->n);
-        p->be->rows(p->be, &op);
-    }
+    columns_gather(p, tests->slopes, n_entities, ids_of(train, ROLE_HEAD), TRIPLE_IDS,
+                   p->scratch->second);
     add_product(p);
 }
 
@@ -181,10 +223,9 @@ void factors_product(const struct num_backend *be, const struct factor_plan *pla
     if (plan->n_small)
         gram(&p, plan->n_small, learning_rate, tests->small, train->small, 1, out);
     if (plan->has_relation)
-        gram_where(&p, dim, &tests->triples->relation, tests->relation, &train->triples->relation,
-                   train->relation);
+        gram_where(&p, dim, ROLE_RELATION, tests->relation, ROLE_RELATION, train->relation);
     if (plan->has_entity)
-        gram_where(&p, dim, &tests->triples->head, tests->head, &train->triples->head, train->head);
+        gram_where(&p, dim, ROLE_HEAD, tests->head, ROLE_HEAD, train->head);
     if (plan->is_all)
         entities_of_all(&p);
     else
@@ -197,16 +238,25 @@ struct selves {
     const struct num_backend *be;
     const struct factor_plan *plan;
     double learning_rate;
-    const struct factors *factors;
-    void *first, *second;
+    struct factors *factors;
+    struct self_scratch *scratch;
     double *out;
+    int rc; /* of the first download that failed */
+    struct err *err;
 };
 
+static void self_read(struct selves *s, void *to)
+{
+    size_t bytes = s->factors->n * num_bytes(s->plan->dtype);
+    if (s->rc == 0)
+        s->rc = s->be->download(s->be, to, s->scratch->numbers, bytes, s->err);
+}
+
 /* at[i] = a_i . b_i; rows: where a_i and b_i are, or NULL. */
-static void self_dots(const struct selves *s, size_t len, const void *a, const void *b,
+static void self_dots(struct selves *s, size_t len, const void *a, const void *b,
                       const uint32_t *rows, void *at)
 {
-    memset(at, 0, s->factors->n * num_bytes(s->plan->dtype));
+    s->be->fill_zero(s->be, s->scratch->numbers, s->factors->n * num_bytes(s->plan->dtype));
     s->be->dots(s->be, &(struct num_dots){
                            .dtype = s->plan->dtype,
                            .n = s->factors->n,
@@ -218,8 +268,9 @@ static void self_dots(const struct selves *s, size_t len, const void *a, const v
                            .a_ids = rows,
                            .b_ids = rows,
                            .ids_stride = 1,
-                           .out = at,
+                           .out = s->scratch->numbers,
                        });
+    self_read(s, at);
 }
 
 static double self_get(const struct selves *s, const void *at, size_t i)
@@ -227,43 +278,65 @@ static double self_get(const struct selves *s, const void *at, size_t i)
     return s->plan->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
 }
 
-static void self_add(const struct selves *s, size_t len, const void *a)
+static void self_add(struct selves *s, size_t len, const void *a)
 {
-    self_dots(s, len, a, a, NULL, s->first);
+    self_dots(s, len, a, a, NULL, s->scratch->first);
     for (size_t i = 0; i < s->factors->n; i++)
-        s->out[i] += s->learning_rate * self_get(s, s->first, i);
+        s->out[i] += s->learning_rate * self_get(s, s->scratch->first, i);
 }
 
-static void self_add_product(const struct selves *s, size_t a_len, const void *a, size_t b_len,
+static void self_add_product(struct selves *s, size_t a_len, const void *a, size_t b_len,
                              const void *b, const uint32_t *b_rows)
 {
-    self_dots(s, a_len, a, a, NULL, s->first);
-    self_dots(s, b_len, b, b, b_rows, s->second);
+    self_dots(s, a_len, a, a, NULL, s->scratch->first);
+    self_dots(s, b_len, b, b, b_rows, s->scratch->second);
     for (size_t i = 0; i < s->factors->n; i++)
-        s->out[i] += s->learning_rate * self_get(s, s->first, i) * self_get(s, s->second, i);
+        s->out[i] += s->learning_rate * self_get(s, s->scratch->first, i) *
+                     self_get(s, s->scratch->second, i);
+}
+
+/* weights[i]: the slope of triple i's own head as a tail. */
+static void self_slopes(struct selves *s)
+{
+    struct factors *f = s->factors;
+    factors_places(s->be, s->plan, f, END_HEAD, 0, f->n);
+    s->be->rows(s->be, &(struct num_rows){
+                           .dtype = s->plan->dtype,
+                           .n = f->n,
+                           .pieces = 1,
+                           .len = 1,
+                           .from = f->slopes,
+                           .from_stride = 1,
+                           .from_ids = f->place,
+                           .ids_stride = 1,
+                           .to = s->scratch->numbers,
+                           .to_stride = 1,
+                       });
+    self_read(s, s->scratch->weights);
 }
 
 /* Where the gradient of the head's row meets what the loss does to that row as a tail. */
-static void self_add_meeting(const struct selves *s)
+static void self_add_meeting(struct selves *s)
 {
     const struct factors *f = s->factors;
-    size_t n_entities = s->plan->shape.n_entities;
     self_dots(s, conve_dim(&s->plan->shape), f->head, s->plan->is_all ? f->x : f->tail, NULL,
-              s->first);
+              s->scratch->first);
+    if (s->plan->is_all)
+        self_slopes(s);
     for (size_t i = 0; i < f->n; i++) {
         double weight = f->triples[i].head == f->triples[i].tail ? 1 : 0;
         if (s->plan->is_all)
-            weight = self_get(s, f->slopes, i * n_entities + f->triples[i].head);
-        s->out[i] += s->learning_rate * 2 * weight * self_get(s, s->first, i);
+            weight = self_get(s, s->scratch->weights, i);
+        s->out[i] += s->learning_rate * 2 * weight * self_get(s, s->scratch->first, i);
     }
 }
 
-void factors_self(const struct num_backend *be, const struct factor_plan *plan,
-                  double learning_rate, const struct factors *factors, void *scratch, double *out)
+int factors_self(const struct num_backend *be, const struct factor_plan *plan, double learning_rate,
+                 struct factors *factors, struct self_scratch *scratch, double *out,
+                 struct err *err)
 {
-    struct selves s = {be, plan, learning_rate, factors, scratch, NULL, out};
+    struct selves s = {be, plan, learning_rate, factors, scratch, out, 0, err};
     size_t dim = conve_dim(&plan->shape), n_entities = plan->shape.n_entities;
-    s.second = num_at(plan->dtype, scratch, factors->n);
     if (plan->has_fc_weight)
         self_add_product(&s, dim, factors->du, conve_n_features(&plan->shape), factors->features,
                          factors->features_row);
@@ -283,4 +356,5 @@ void factors_self(const struct num_backend *be, const struct factor_plan *plan,
         self_add(&s, n_entities, factors->slopes);
     else if (plan->has_bias)
         self_add(&s, 1, factors->slope);
+    return s.rc;
 }

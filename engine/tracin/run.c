@@ -9,19 +9,11 @@
 #include <stdlib.h>
 
 #include "base/xalloc.h"
-#include "tracin/setting.h"
+#include "tracin/bench.h"
 #include "tracin/topk.h"
 
-/* What a thread works in. */
-struct bench {
-    struct factors factors;
-    struct factor_scratch scratch;
-    struct product_scratch product;
-    void *out;       /* tests x tile */
-    double *row;     /* of one test */
-    uint32_t *index; /* of the tile's training triples */
-    struct triple *triples;
-    size_t n;
+enum {
+    BEST_MAX = 128 /* of a test; for more, whole rows are read from a device */
 };
 
 struct run {
@@ -45,8 +37,10 @@ struct run {
     size_t first_test, n_tests;
     struct triple *test_triples;
     struct factors *test_factors; /* by checkpoint */
+    size_t n_best;                /* 0: the whole tile is read */
     struct topk *tops;
     double *selves;
+    struct self_scratch self_scratch;
 };
 
 /* ---- a tile ---- */
@@ -66,15 +60,8 @@ static void tile_make(void *context, unsigned thread, size_t tile)
     struct run *run = context;
     struct bench *bench = &run->benches[thread];
     tile_take(run, bench, tile);
-    bench->factors.triples = bench->triples;
-    bench->factors.n = bench->n;
-    memset(bench->out, 0, run->n_tests * bench->n * num_bytes(run->with.plan.dtype));
-    for (size_t c = 0; c < run->with.n_checkpoints; c++) {
-        factors_compute_shared(run->with.be, &run->with.plan, &run->with.weights[c],
-                               &bench->scratch, &bench->factors);
-        factors_product(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
-                        &run->test_factors[c], &bench->factors, &bench->product, bench->out);
-    }
+    bench_compute(bench, &run->with, run->test_factors, run->n_tests, run->n_best,
+                  run->opts->order);
 }
 
 static int by_index(const void *a, const void *b)
@@ -89,23 +76,60 @@ static bool is_left_out(const struct tracin_test *test, uint32_t index)
            !bsearch(&index, test->train_indices, test->n_train_indices, sizeof(index), by_index);
 }
 
+static int value_check(const struct run *run, size_t test, uint32_t index, double value,
+                       struct err *err)
+{
+    return isfinite(value)
+               ? 0
+               : fail(err, ERR_DATA,
+                      "the influence of training triple %u on test triple %zu is %g: the model's "
+                      "numbers are too large for this precision",
+                      index, run->first_test + test, value);
+}
+
 /* Row `test` as doubles, what its filter leaves out as NaN. */
 static int row_read(struct run *run, struct bench *bench, size_t test, struct err *err)
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
-    const char *row = num_at(run->with.plan.dtype, bench->out, test * bench->n);
     for (size_t i = 0; i < bench->n; i++) {
-        double value = run->with.plan.dtype == NUM_F64
-                           ? ((const double *)(const void *)row)[i]
-                           : (double)((const float *)(const void *)row)[i];
-        if (!isfinite(value))
-            return fail(err, ERR_DATA,
-                        "the influence of training triple %u on test triple %zu is %g: the model's "
-                        "numbers are too large for this precision",
-                        bench->index[i], run->first_test + test, value);
+        double value = bench_value(bench, &run->with, test, i);
+        int rc = value_check(run, test, bench->index[i], value, err);
+        if (rc != 0)
+            return rc;
         bench->row[i] = is_left_out(of, bench->index[i]) ? (double)NAN : value;
     }
     return 0;
+}
+
+static int row_hand_over(struct run *run, struct bench *bench, size_t test, struct err *err)
+{
+    const struct tracin_sink *sink = run->sink;
+    int rc = row_read(run, bench, test, err);
+    if (rc == 0 && sink->row)
+        rc = sink->row(sink->context, run->first_test + test, bench->index[0], bench->row, bench->n,
+                       err);
+    for (size_t i = 0; rc == 0 && run->tops && i < bench->n; i++)
+        if (!isnan(bench->row[i]))
+            topk_add(&run->tops[test], bench->index[i], bench->row[i]);
+    return rc;
+}
+
+static int best_hand_over(struct run *run, struct bench *bench, size_t test, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < bench->n_best; i++) {
+        uint32_t index = bench->value_ids[test * bench->n_best + i];
+        double value = bench_value(bench, &run->with, test, i);
+        rc = value_check(run, test, index, value, err);
+        topk_add(&run->tops[test], index, value);
+    }
+    return rc;
+}
+
+/* What went wrong on a thread. */
+static int bench_outcome(const struct bench *bench, struct err *err)
+{
+    return bench->rc == 0 ? 0 : fail(err, bench->rc, "%s", bench->err.text);
 }
 
 static int tile_hand_over(void *context, unsigned thread, size_t tile, struct err *err)
@@ -113,18 +137,13 @@ static int tile_hand_over(void *context, unsigned thread, size_t tile, struct er
     struct run *run = context;
     struct bench *bench = &run->benches[thread];
     const struct tracin_sink *sink = run->sink;
+    int rc = bench_outcome(bench, err);
     (void)tile;
-    for (size_t test = 0; test < run->n_tests; test++) {
-        int rc = row_read(run, bench, test, err);
-        if (rc == 0 && sink->row)
-            rc = sink->row(sink->context, run->first_test + test, bench->index[0], bench->row,
-                           bench->n, err);
-        if (rc != 0)
-            return rc;
-        for (size_t i = 0; run->tops && i < bench->n; i++)
-            if (!isnan(bench->row[i]))
-                topk_add(&run->tops[test], bench->index[i], bench->row[i]);
-    }
+    for (size_t test = 0; rc == 0 && test < run->n_tests; test++)
+        rc = bench->n_best ? best_hand_over(run, bench, test, err)
+                           : row_hand_over(run, bench, test, err);
+    if (rc != 0)
+        return rc;
     run->n_pairs_done += run->n_tests * bench->n;
     return sink->progress ? sink->progress(sink->context, run->n_pairs_done, run->n_pairs, err) : 0;
 }
@@ -142,16 +161,28 @@ static void tests_make(void *context, unsigned thread, size_t piece)
         factors_compute(run->with.be, &run->with.plan, &run->with.weights[c], &bench->scratch,
                         factors, begin, n);
     }
+    bench->rc = run->with.be->wait(run->with.be, &bench->err); /* other threads will read it */
 }
 
-static void selves_compute(struct run *run)
+static int tests_hand_over(void *context, unsigned thread, size_t piece, struct err *err)
 {
-    void *scratch = xmalloc(2 * run->n_tests * num_bytes(run->with.plan.dtype));
+    struct run *run = context;
+    (void)piece;
+    return bench_outcome(&run->benches[thread], err);
+}
+
+/* Then the tests' factors are rounded, as the training triples' will be. */
+static int selves_compute(struct run *run, struct err *err)
+{
+    const struct num_backend *be = run->with.be;
+    int rc = 0;
     memset(run->selves, 0, run->n_tests * sizeof(*run->selves));
+    for (size_t c = 0; rc == 0 && c < run->with.n_checkpoints; c++)
+        rc = factors_self(be, &run->with.plan, run->with.checkpoints[c].learning_rate,
+                          &run->test_factors[c], &run->self_scratch, run->selves, err);
     for (size_t c = 0; c < run->with.n_checkpoints; c++)
-        factors_self(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
-                     &run->test_factors[c], scratch, run->selves);
-    free(scratch);
+        factors_round(be, &run->with.plan, &run->test_factors[c]);
+    return rc == 0 ? be->wait(be, err) : rc;
 }
 
 static size_t n_wanted(const struct run *run, size_t test)
@@ -204,6 +235,15 @@ static uint32_t *used_new(const struct run *run, size_t *n_used)
     return used;
 }
 
+/* How many of a tile are read, when these are all that can be asked for. */
+static size_t n_best_of(const struct run *run)
+{
+    bool is_all_read = !run->with.be->is_device || run->sink->row || run->opts->top_k > BEST_MAX;
+    for (size_t test = 0; !is_all_read && test < run->n_tests; test++)
+        is_all_read = run->tests[run->first_test + test].train_indices;
+    return is_all_read ? 0 : run->opts->top_k;
+}
+
 static void tops_init(struct run *run)
 {
     run->tops = xcalloc(run->n_tests, sizeof(*run->tops));
@@ -237,11 +277,13 @@ static int block_run(struct run *run, struct err *err)
         run->test_factors[c].triples = run->test_triples;
         run->test_factors[c].n = run->test_factors[c].n_features = run->n_tests;
     }
-    struct crew_work work = {run, (run->n_tests + tile - 1) / tile, tests_make, NULL};
+    struct crew_work work = {run, (run->n_tests + tile - 1) / tile, tests_make, tests_hand_over};
     int rc = crew_run(run->with.crew, &work, err);
+    if (rc == 0)
+        rc = selves_compute(run, err);
     if (rc != 0)
         return rc;
-    selves_compute(run);
+    run->n_best = n_best_of(run);
     uint32_t *used = used_new(run, &run->n_used);
     run->used = used;
     run->n_pairs -= (uint64_t)run->n_tests * (run->n_train - run->n_used);
@@ -257,47 +299,34 @@ static int block_run(struct run *run, struct err *err)
 
 /* ---- the whole ---- */
 
-static void benches_init(struct run *run)
+static int run_make(void *context, struct err *err)
 {
-    size_t tile = run->with.cut.train_tile, tests = run->with.cut.tests_at_once;
-    size_t pairs_bytes = tests * tile * num_bytes(run->with.plan.dtype);
-    run->benches = xcalloc(run->with.cut.n_threads, sizeof(*run->benches));
-    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
-        struct bench *bench = &run->benches[i];
-        factors_init(&bench->factors, &run->with.plan, tile);
-        factor_scratch_init(&bench->scratch, &run->with.plan, tile);
-        bench->product.first = xmalloc(pairs_bytes);
-        bench->product.second = xmalloc(pairs_bytes);
-        bench->out = xmalloc(pairs_bytes);
-        bench->row = xmalloc(tile * sizeof(*bench->row));
-        bench->index = xmalloc(tile * sizeof(*bench->index));
-        bench->triples = xmalloc(tile * sizeof(*bench->triples));
-    }
-}
-
-static void run_init(struct run *run)
-{
+    struct run *run = context;
+    const struct num_backend *be = run->with.be;
+    size_t n_tests = run->with.cut.tests_at_once;
+    const struct bench_size size = {n_tests, run->with.cut.train_tile,
+                                    be->is_device && run->opts->top_k <= BEST_MAX ? run->opts->top_k
+                                                                                  : 0};
     run->test_factors = xcalloc(run->with.n_checkpoints, sizeof(*run->test_factors));
-    for (size_t c = 0; c < run->with.n_checkpoints; c++)
-        factors_init(&run->test_factors[c], &run->with.plan, run->with.cut.tests_at_once);
-    run->test_triples = xcalloc(run->with.cut.tests_at_once, sizeof(*run->test_triples));
-    run->selves = xcalloc(run->with.cut.tests_at_once, sizeof(*run->selves));
-    benches_init(run);
+    run->test_triples = xcalloc(n_tests, sizeof(*run->test_triples));
+    run->selves = xcalloc(n_tests, sizeof(*run->selves));
+    run->benches = xcalloc(run->with.cut.n_threads, sizeof(*run->benches));
+    int rc = self_scratch_init(&run->self_scratch, be, &run->with.plan, n_tests, err);
+    for (size_t c = 0; rc == 0 && c < run->with.n_checkpoints; c++)
+        rc = factors_init(&run->test_factors[c], be, &run->with.plan, n_tests, err);
+    for (unsigned i = 0; rc == 0 && i < run->with.cut.n_threads; i++)
+        rc = bench_init(&run->benches[i], &run->with, &size, err);
+    return rc;
 }
 
-static void run_release(struct run *run)
+static void run_release(void *context)
 {
+    struct run *run = context;
     for (size_t c = 0; c < run->with.n_checkpoints; c++)
-        factors_release(&run->test_factors[c]);
-    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
-        struct bench *bench = &run->benches[i];
-        factors_release(&bench->factors);
-        factor_scratch_release(&bench->scratch);
-        void *arrays[] = {bench->product.first, bench->product.second, bench->out,
-                          bench->row,           bench->index,          bench->triples};
-        for (size_t a = 0; a < countof(arrays); a++)
-            free(arrays[a]);
-    }
+        factors_release(&run->test_factors[c], run->with.be);
+    for (unsigned i = 0; i < run->with.cut.n_threads; i++)
+        bench_release(&run->benches[i], &run->with);
+    self_scratch_release(&run->self_scratch, run->with.be);
     void *arrays[] = {run->test_factors, run->test_triples, run->selves, run->benches, run->tops};
     for (size_t a = 0; a < countof(arrays); a++)
         free(arrays[a]);
@@ -361,7 +390,12 @@ int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints
     rc = setting_open(&run.with, checkpoints, n_checkpoints, opts, n_tests, n_train, err);
     if (rc != 0)
         return rc;
-    run_init(&run);
+    const struct room_maker maker = {&run, run_make, run_release};
+    rc = setting_make_room(&run.with, &maker, err);
+    if (rc != 0) {
+        setting_close(&run.with);
+        return rc;
+    }
     for (size_t at = 0; at < n_tests && rc == 0; at += run.with.cut.tests_at_once) {
         run.first_test = at;
         run.n_tests = MIN(run.with.cut.tests_at_once, n_tests - at);
@@ -382,7 +416,8 @@ int tracin_plan(const struct tracin_checkpoint *checkpoints, size_t n_checkpoint
     if (rc != 0)
         return rc;
     factor_plan_init(&factors, &checkpoints[0].model->shape, opts);
-    rc = cut_choose(&factors, opts, n_checkpoints, n_tests, n_train, &cut, err);
+    const struct cut_ask ask = {&factors, opts, opts->backend, n_checkpoints, n_tests, n_train, 0};
+    rc = cut_choose(&ask, &cut, err);
     if (rc == 0)
         *plan = (struct tracin_plan){cut.tests_at_once, cut.train_tile, cut.n_threads, cut.bytes};
     return rc;

@@ -11,8 +11,10 @@
 struct bench {
     struct factors factors;
     struct factor_scratch scratch;
-    void *dots;
+    struct self_scratch dots;
     double *values;
+    int rc;
+    struct err err;
 };
 
 struct self_run {
@@ -40,8 +42,9 @@ static void tile_make(void *context, unsigned thread, size_t tile)
     for (size_t c = 0; c < run->with.n_checkpoints; c++) {
         factors_compute_shared(run->with.be, &run->with.plan, &run->with.weights[c],
                                &bench->scratch, &bench->factors);
-        factors_self(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
-                     &bench->factors, bench->dots, bench->values);
+        int rc = factors_self(run->with.be, &run->with.plan, run->with.checkpoints[c].learning_rate,
+                              &bench->factors, &bench->dots, bench->values, &bench->err);
+        bench->rc = bench->rc ? bench->rc : rc;
     }
 }
 
@@ -49,7 +52,10 @@ static int tile_hand_over(void *context, unsigned thread, size_t tile, struct er
 {
     struct self_run *run = context;
     size_t begin = tile * run->with.cut.train_tile, n = tile_n(run, tile);
-    const double *values = run->benches[thread].values;
+    const struct bench *bench = &run->benches[thread];
+    const double *values = bench->values;
+    if (bench->rc != 0)
+        return fail(err, bench->rc, "%s", bench->err.text);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(values[i]))
             return fail(err, ERR_DATA,
@@ -59,24 +65,34 @@ static int tile_hand_over(void *context, unsigned thread, size_t tile, struct er
     return run->piece(run->context, begin, values, n, err);
 }
 
-static void run_init(struct self_run *run)
+static int run_make(void *context, struct err *err)
 {
+    struct self_run *run = context;
+    const struct num_backend *be = run->with.be;
+    const struct factor_plan *plan = &run->with.plan;
+    size_t tile = run->with.cut.train_tile;
+    int rc = 0;
     run->benches = xcalloc(run->with.cut.n_threads, sizeof(*run->benches));
-    for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
+    for (unsigned i = 0; rc == 0 && i < run->with.cut.n_threads; i++) {
         struct bench *bench = &run->benches[i];
-        factors_init(&bench->factors, &run->with.plan, run->with.cut.train_tile);
-        factor_scratch_init(&bench->scratch, &run->with.plan, run->with.cut.train_tile);
-        bench->dots = xmalloc(2 * run->with.cut.train_tile * num_bytes(run->with.plan.dtype));
-        bench->values = xmalloc(run->with.cut.train_tile * sizeof(*bench->values));
+        bench->values = xmalloc(tile * sizeof(*bench->values));
+        rc = factors_init(&bench->factors, be, plan, tile, err);
+        if (rc == 0)
+            rc = factor_scratch_init(&bench->scratch, be, plan, tile, err);
+        if (rc == 0)
+            rc = self_scratch_init(&bench->dots, be, plan, tile, err);
     }
+    return rc;
 }
 
-static void run_release(struct self_run *run)
+static void run_release(void *context)
 {
+    struct self_run *run = context;
+    const struct num_backend *be = run->with.be;
     for (unsigned i = 0; i < run->with.cut.n_threads; i++) {
-        factors_release(&run->benches[i].factors);
-        factor_scratch_release(&run->benches[i].scratch);
-        free(run->benches[i].dots);
+        factors_release(&run->benches[i].factors, be);
+        factor_scratch_release(&run->benches[i].scratch, be);
+        self_scratch_release(&run->benches[i].dots, be);
         free(run->benches[i].values);
     }
     free(run->benches);
@@ -100,11 +116,14 @@ int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoint
     rc = setting_open(&run.with, checkpoints, n_checkpoints, opts, 0, n_triples, err);
     if (rc != 0)
         return rc;
-    run_init(&run);
+    const struct room_maker maker = {&run, run_make, run_release};
+    rc = setting_make_room(&run.with, &maker, err);
     size_t tile = run.with.cut.train_tile;
     struct crew_work work = {&run, (n_triples + tile - 1) / tile, tile_make, tile_hand_over};
-    rc = crew_run(run.with.crew, &work, err);
-    run_release(&run);
+    if (rc == 0) {
+        rc = crew_run(run.with.crew, &work, err);
+        run_release(&run);
+    }
     setting_close(&run.with);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What influences are computed with, whatever is asked for: the checkpoints' weights, how the work
- * is cut, and who does it.
+ * What influences are computed with, whatever is asked for: the checkpoints' weights where the
+ * backend computes, how the work is cut, and who does it.
  */
 #pragma once
 
@@ -14,6 +14,7 @@ struct setting {
     const struct tracin_checkpoint *checkpoints;
     size_t n_checkpoints;
     struct factor_plan plan;
+    struct cut_ask ask;
     struct cut cut;
     struct conve_weights *weights; /* by checkpoint */
     struct crew *crew;
@@ -24,3 +25,15 @@ MUST_CHECK int setting_open(struct setting *setting, const struct tracin_checkpo
                             size_t n_checkpoints, const struct tracin_opts *opts, size_t n_tests,
                             size_t n_train, struct err *err);
 void setting_close(struct setting *setting);
+
+/*
+ * Makes room for a run by `make`, which returns the errors of allocate; then `release` takes back
+ * what it has made, the cut is made smaller, and it is tried again, down to a single pair.
+ */
+struct room_maker {
+    void *context;
+    int (*make)(void *context, struct err *err);
+    void (*release)(void *context);
+};
+MUST_CHECK int setting_make_room(struct setting *setting, const struct room_maker *maker,
+                                 struct err *err);

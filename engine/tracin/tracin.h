@@ -45,6 +45,14 @@ struct tracin_opts {
     const struct num_backend *backend; /* NULL: the fastest there is for this dtype */
     unsigned n_threads;                /* 0: as many as processors are allowed */
     uint64_t memory_bytes; /* for tiles, beside the models; 0: from free memory, at most 768 MiB */
+    /*
+     * What is multiplied for fc.weight, by far the most there is to do, is rounded to it; sums stay
+     * float32. Only with NUM_F32; self-influences are as without it.
+     */
+    enum num_format format;
+    /* Sentences about a run that goes on. May be NULL. */
+    void (*note)(void *context, const char *text);
+    void *note_context;
 };
 
 struct tracin_test {

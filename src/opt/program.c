@@ -149,6 +149,8 @@ static int help_or_version(const struct program *program, int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         cleanup_free char *typed = program_typed(program);
         printf("%s %s\n", typed, MUSTER_VERSION);
+        if (program->about_version)
+            program->about_version();
         return 0;
     }
     bool is_help = strcmp(argv[1], "help") == 0;

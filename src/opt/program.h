@@ -16,6 +16,7 @@ struct program {
     const char
         *family; /* "kge" of muster-kge, which is typed "muster kge"; NULL for muster itself */
     const char *about;              /* for --help: lines, with their ends */
+    void (*about_version)(void);    /* prints what --version says besides; may be NULL */
     const struct cmd *const *verbs; /* NULL-terminated, in the order of --help */
     const struct outer_verb *outer; /* listed too; ends with a row without a name; may be NULL */
     /*

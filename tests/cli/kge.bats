@@ -57,12 +57,13 @@ refused() {
 }
 
 @test "the command of TiePin's guide works, and what changes nothing is said to" {
+    export MUSTER_KGE_CUDA=$PWD/none.so
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --use-optimized-tracin --use-mixed-precision \
         --use-torch-compile --enable-multi-gpu --batch-size 512 --device cuda
     ended_with 0
     says "--use-optimized-tracin has no effect" "--use-mixed-precision has no effect: the precision is that of --dtype" \
         "--use-torch-compile has no effect: there is no torch" "--batch-size has no effect" "--enable-multi-gpu has no effect" \
-        "--device cuda: the engine computes on processors so far"
+        "--device cuda: the processors compute, and the results are the same: backend cuda: $PWD/none.so"
     [ "$(jq '.results | length' out.json)" = 3 ]
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json
     ended_with 2
@@ -70,6 +71,45 @@ refused() {
     kge tracin -q "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --force
     ended_with 0
     [ -z "$output" ]
+}
+
+@test "influences of rounded numbers come with the error that was measured" {
+    for precision in bf16 fp16; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --top-k 3 -o $precision.json --precision $precision
+        ended_with 0
+        says "--precision $precision: on a sample of 3 test x 12 training triples the relative error is " \
+            "of the 30 strongest influences "
+        median=$(sed -n 's/.*error is \([^ ]*\) in the median.*/\1/p' <<<"$output")
+        jq -en "$median > 0 and $median < $([ $precision = bf16 ] && echo 4e-3 || echo 5e-4)"
+    done
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --top-k 3 -o plain.json --precision fp32
+    ended_with 0
+    [[ $output != *"--precision"* ]]
+    ! cmp -s plain.json bf16.json
+    refused 2 "--precision rounds float32" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --precision bf16 --dtype float64
+    refused 2 "leave it out with --mode self" "${MODEL[@]}" "${DATA[@]}" --mode self -o out.json --precision fp16
+    refused 2 "--precision: expected fp32, bf16 or fp16, found 'tf32'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
+        --precision tf32
+}
+
+@test "a GPU that cannot be used is one sentence: what is missing, and what computes without" {
+    export MUSTER_KGE_CUDA=$PWD/none.so
+    refused 69 "backend cuda: $PWD/none.so: cannot open shared object file" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
+        -o out.json --backend cuda
+    says "compute with --backend blas"
+    echo "no module" >none.so
+    refused 69 "backend cuda: $PWD/none.so: file too short" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --backend cuda
+    export CUDA_VISIBLE_DEVICES=
+    unset MUSTER_KGE_CUDA
+    refused 69 "backend cuda: " "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --backend cuda
+    says "--backend blas"
+    run "$MUSTER" kge --version
+    ended_with 0
+    [[ ${lines[0]} == "muster kge "* && ${lines[1]} == "blas: "* && ${lines[2]} == "ref: plain loops" ]]
+    [[ ${lines[3]} == "cuda: "* ]]
+    run "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --backend cuda
+    ended_with 2
+    says "backend cuda computes influences and nothing else so far: blas or ref"
 }
 
 @test "what is missing on the command line is named" {

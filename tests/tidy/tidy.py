@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 # Bodies that are compiled once for each instruction set or type, by a file that defines what they lack.
 TEMPLATES = {"src/data/ends/rows_kernel.h", "src/data/ends/split_kernel.h",
              "engine/num/conv_kernel.h", "engine/num/element_kernel.h", "engine/num/fast_kernel.h", "engine/num/vec.h",
-             "engine/num/ref_kernels.h"}
+             "engine/num/ref_kernels.h", "engine/num/grid/kernels.h", "engine/num/grid/kernels_conv.h",
+             "engine/num/grid/kernels_half.h", "engine/num/grid/kernels_norm.h", "engine/num/grid/launch.h"}
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100

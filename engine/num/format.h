@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The 16-bit formats, on the host and on devices: to the nearest, ties to even, as IEEE 754 has
+ * it. bfloat16 is the upper half of a float32; fp16 has 11 significant bits, is subnormal below
+ * 2^-14 and ends at 65504.
+ */
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "num/backend.h"
+
+#ifdef __CUDACC__
+#define FORMAT_FUNCTION static __host__ __device__ inline
+#else
+#define FORMAT_FUNCTION static inline
+#endif
+
+FORMAT_FUNCTION uint32_t format_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+FORMAT_FUNCTION float format_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+FORMAT_FUNCTION float format_bf16(float x)
+{
+    uint32_t bits = format_bits(x);
+    if ((bits & 0x7f800000u) == 0x7f800000u)
+        return x; /* infinities and NaN */
+    return format_float((bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u);
+}
+
+/*
+ * Adding 2^13 times x's power of two, and taking it away again, leaves the 11 bits: the sum's last
+ * place is that of the format.
+ */
+FORMAT_FUNCTION float format_fp16(float x)
+{
+    uint32_t bits = format_bits(x), sign = bits & 0x80000000u, power = bits & 0x7f800000u;
+    const uint32_t smallest = (127 - 14) << 23, infinite = 0x7f800000u;
+    if (power == infinite)
+        return x;
+    if (power >= (127 + 16) << 23)
+        return format_float(sign | infinite);
+    float place = format_float((power > smallest ? power : smallest) + (13u << 23));
+    float rounded = format_float(bits & 0x7fffffffu) + place;
+    rounded -= place;
+    return format_float(sign | (rounded > 65504.0f ? infinite : format_bits(rounded)));
+}
+
+FORMAT_FUNCTION float format_round(enum num_format format, float x)
+{
+    return format == NUM_BF16 ? format_bf16(x) : format == NUM_FP16 ? format_fp16(x) : x;
+}
+
+/* The 16 bits of what format_round() returns. */
+FORMAT_FUNCTION uint16_t format_encode(enum num_format format, float x)
+{
+    uint32_t bits = format_bits(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+    if (format == NUM_BF16)
+        return (uint16_t)(rest > 0x7f800000u ? sign | 0x7fc0u : bits >> 16);
+    if (rest >= 0x7f800000u)
+        return (uint16_t)(sign | (rest > 0x7f800000u ? 0x7e00u : 0x7c00u));
+    if (rest < (uint32_t)(127 - 14) << 23)
+        return (uint16_t)(sign | (uint32_t)(format_float(rest) * 16777216.0f));
+    return (uint16_t)(sign | ((rest >> 13) - (112u << 10)));
+}
+
+/*
+ * fp16 has few powers of two, gradients have many: so each row is taken times 2^shift before it is
+ * rounded, which brings its largest number to 2^top. bfloat16 needs none.
+ */
+FORMAT_FUNCTION int format_shift(enum num_format format, float largest, int top)
+{
+    if (format != NUM_FP16 || !(largest > 0))
+        return 0;
+    int shift = top - ilogbf(largest);
+    return shift > 127 ? 127 : shift; /* 2^shift is a float32 */
+}
+
+enum {
+    FORMAT_TOP = 14,       /* what is rounded up stays below 65504 */
+    FORMAT_TOP_PACKED = 15 /* of rounded rows: 11 bits below 2^16 */
+};

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels about the 16-bit formats, float32 alone; grid.h says in what language.
+ */
+
+GRID_FUNCTION float magnitude(float x)
+{
+    return isfinite(x) ? fabsf(x) : 0;
+}
+
+/* largest[0] of a row, by all threads of a block. */
+#define ROW_LARGEST(largest, x, len)                                     \
+    EACH_THREAD (t) {                                                    \
+        (largest)[t] = 0;                                                \
+        for (size_t j = t; j < (len); j += GRID_THREADS)                 \
+            (largest)[t] = fmaxf((largest)[t], magnitude((x)[j]));       \
+    }                                                                    \
+    for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {        \
+        GRID_SYNC();                                                     \
+        EACH_THREAD (t)                                                  \
+            if (t < half)                                                \
+                (largest)[t] = fmaxf((largest)[t], (largest)[t + half]); \
+    }                                                                    \
+    GRID_SYNC()
+
+GRID_KERNEL(round, struct num_round)
+{
+    GRID_SHARED float largest[GRID_THREADS];
+    EACH_GROUP (i, op.n) {
+        float *x = (float *)op.x + i * op.len;
+        ROW_LARGEST(largest, x, op.len);
+        EACH_THREAD (t) {
+            int shift = format_shift(op.format, largest[0], FORMAT_TOP);
+            float up = ldexpf(1, shift), down = ldexpf(1, -shift);
+            for (size_t j = t; j < op.len; j += GRID_THREADS)
+                x[j] = format_round(op.format, x[j] * up) * down;
+        }
+        GRID_SYNC();
+    }
+}
+
+/* Rows as 16 bits a number, and what each was shifted by. */
+GRID_KERNEL(half_pack, struct half_pack)
+{
+    GRID_SHARED float largest[GRID_THREADS];
+    EACH_GROUP (i, op.n) {
+        const float *x = op.x + i * op.stride;
+        ROW_LARGEST(largest, x, op.len);
+        EACH_THREAD (t) {
+            int shift = format_shift(op.format, largest[0], FORMAT_TOP_PACKED);
+            float up = ldexpf(1, shift);
+            if (t == 0)
+                op.shift[i] = shift;
+            for (size_t j = t; j < op.len; j += GRID_THREADS)
+                op.to[i * op.len + j] =
+                    format_encode(op.format, format_round(op.format, x[j] * up));
+        }
+        GRID_SYNC();
+    }
+}
+
+/* A product of such rows as that of the numbers. */
+GRID_KERNEL(half_unshift, struct half_unshift)
+{
+    EACH_THREAD (t)
+        EACH_ELEMENT (at, t, op.m * op.n) {
+            size_t i = at / op.n, j = at % op.n;
+            float *c = &op.c[i * op.ldc + j];
+            *c = ldexpf(*c, -(op.a_shift[i] + op.b_shift[j]));
+        }
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations of backend.h as launches of kernels: what a platform has to bring besides is at
+ * the top. cuda.cu is one, tests/unit/engine/emulated.c another.
+ */
+
+/* ---- of the platform ----
+ *
+ * GRID_RUN(be, kernel, n_blocks, op): kernel over n_blocks blocks of GRID_THREADS threads.
+ * GRID_BLOCKS_MAX: kernels go over what is more in loops.
+ */
+
+/* `op` is column-major here, as BLAS has it. */
+static void platform_gemm(const struct num_backend *be, const struct num_gemm *op);
+/* The same with a and b in 16 bits, c in float32. */
+static void platform_gemm_half(const struct num_backend *be, const struct num_gemm *op);
+/* The calling thread's own, of so many bytes, until it asks again; NULL: there is no room. */
+static void *platform_workspace(const struct num_backend *be, size_t bytes);
+/* For what could not be done. */
+static void platform_failed(const struct num_backend *be, const char *what, const char *why);
+
+/* ---- descriptors of kernels that are no whole operation ---- */
+
+struct conv_back_sums {
+    struct num_conv_back back;
+    bool is_all, has_weight, has_sum; /* is_all: over all samples */
+};
+
+struct norm_back_sums {
+    struct num_norm_back back;
+    bool is_all, has_weight, has_bias;
+};
+
+struct adam_step {
+    struct num_adam adam;
+    double rate, scale; /* with the powers of beta */
+};
+
+struct bce_rows {
+    struct num_bce bce;
+    double *row_loss;
+};
+
+struct half_pack {
+    enum num_format format;
+    size_t n, len, stride;
+    const float *x;
+    uint16_t *to;
+    int *shift;
+};
+
+struct half_unshift {
+    size_t m, n, ldc;
+    const int *a_shift, *b_shift;
+    float *c;
+};
+
+/* ---- kernels ---- */
+
+#define REAL         float
+#define GRID_SQRT    sqrtf
+#define KERNEL(name) name##_f32
+#include "num/grid/kernels.h"
+#include "num/grid/kernels_conv.h"
+#include "num/grid/kernels_half.h"
+#include "num/grid/kernels_norm.h"
+#undef REAL
+#undef GRID_SQRT
+#undef KERNEL
+#define REAL         double
+#define GRID_SQRT    sqrt
+#define KERNEL(name) name##_f64
+#include "num/grid/kernels.h"
+#include "num/grid/kernels_conv.h"
+#include "num/grid/kernels_norm.h"
+#undef REAL
+#undef GRID_SQRT
+#undef KERNEL
+
+static size_t blocks_of(size_t n)
+{
+    return n < GRID_BLOCKS_MAX ? n : GRID_BLOCKS_MAX;
+}
+
+#define LAUNCH(be, name, dtype, groups, op)         \
+    do {                                            \
+        size_t n_blocks = blocks_of(groups);        \
+        if (n_blocks > 0 && (dtype) == NUM_F64)     \
+            GRID_RUN(be, name##_f64, n_blocks, op); \
+        else if (n_blocks > 0)                      \
+            GRID_RUN(be, name##_f32, n_blocks, op); \
+    } while (0)
+
+/* A thread an element. */
+static size_t groups_of(size_t n_elements)
+{
+    return (n_elements + GRID_THREADS - 1) / GRID_THREADS;
+}
+
+/* ---- products ---- */
+
+/* Row-major arrays are the transposed of column-major ones: c' = op(b)' op(a)'. */
+static struct num_gemm by_columns(const struct num_gemm *op)
+{
+    struct num_gemm columns = *op;
+    columns.trans_a = op->trans_b;
+    columns.trans_b = op->trans_a;
+    columns.m = op->n;
+    columns.n = op->m;
+    columns.lda = op->ldb;
+    columns.ldb = op->lda;
+    columns.a = op->b;
+    columns.b = op->a;
+    return columns;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static void half_pack(const struct num_backend *be, const struct num_gemm *op, const void *x,
+                      size_t n, size_t stride, char *to)
+{
+    struct half_pack pack = {op->format, n, op->k, stride};
+    pack.x = (const float *)x;
+    pack.to = (uint16_t *)(void *)to;
+    pack.shift = (int *)(void *)(to + aligned(n * op->k * sizeof(uint16_t)));
+    if (n > 0)
+        GRID_RUN(be, half_pack_f32, blocks_of(n), pack);
+}
+
+/* a b' of rounded rows; false: it must be done by float32. */
+static bool gemm_half(const struct num_backend *be, const struct num_gemm *op)
+{
+    if (op->dtype != NUM_F32 || op->trans_a || !op->trans_b || op->beta != 0)
+        return false;
+    size_t a_numbers = aligned(op->m * op->k * sizeof(uint16_t));
+    size_t b_numbers = aligned(op->n * op->k * sizeof(uint16_t));
+    size_t a_bytes = a_numbers + aligned(op->m * sizeof(int));
+    size_t b_bytes = b_numbers + aligned(op->n * sizeof(int));
+    char *a = (char *)platform_workspace(be, a_bytes + b_bytes);
+    if (!a)
+        return false;
+    char *b = a + a_bytes;
+    half_pack(be, op, op->a, op->m, op->lda, a);
+    half_pack(be, op, op->b, op->n, op->ldb, b);
+    struct num_gemm packed = *op;
+    packed.a = a;
+    packed.b = b;
+    packed.lda = packed.ldb = op->k;
+    packed = by_columns(&packed);
+    platform_gemm_half(be, &packed);
+    struct half_unshift unshift = {op->m, op->n, op->ldc};
+    unshift.a_shift = (const int *)(const void *)(a + a_numbers);
+    unshift.b_shift = (const int *)(const void *)(b + b_numbers);
+    unshift.c = (float *)op->c;
+    if (op->format == NUM_FP16)
+        GRID_RUN(be, half_unshift_f32, blocks_of(groups_of(op->m * op->n)), unshift);
+    return true;
+}
+
+static void grid_gemm(const struct num_backend *be, const struct num_gemm *op)
+{
+    struct num_gemm columns = by_columns(op);
+    if (op->m == 0 || op->n == 0)
+        return;
+    if (op->k == 0)
+        LAUNCH(be, scale, op->dtype, groups_of(op->m * op->n), *op);
+    else if (op->format == NUM_FULL || !gemm_half(be, op))
+        platform_gemm(be, &columns);
+}
+
+/* ---- the rest ---- */
+
+static void grid_rows(const struct num_backend *be, const struct num_rows *op)
+{
+    if (op->to_ids)
+        LAUNCH(be, rows_scatter, op->dtype, op->n, *op);
+    else
+        LAUNCH(be, rows, op->dtype, groups_of(op->n * op->pieces * op->len), *op);
+}
+
+static void grid_dots(const struct num_backend *be, const struct num_dots *op)
+{
+    LAUNCH(be, dots, op->dtype, op->n, *op);
+}
+
+static void grid_multiply(const struct num_backend *be, const struct num_multiply *op)
+{
+    LAUNCH(be, multiply, op->dtype, groups_of(op->n), *op);
+}
+
+static void grid_logistic(const struct num_backend *be, const struct num_logistic *op)
+{
+    LAUNCH(be, logistic, op->dtype, groups_of(op->n), *op);
+}
+
+static void grid_bce(const struct num_backend *be, const struct num_bce *op)
+{
+    struct bce_rows rows = {*op, (double *)platform_workspace(be, (op->n + 1) * sizeof(double))};
+    if (!rows.row_loss) {
+        platform_failed(be, "cross entropy", "there is no memory left");
+        return;
+    }
+    LAUNCH(be, bce, op->dtype, op->n, rows);
+    LAUNCH(be, bce_sum, op->dtype, 1, rows);
+}
+
+static void grid_adam(const struct num_backend *be, const struct num_adam *op)
+{
+    struct adam_step step = {*op, op->rate / (1 - pow(op->beta1, (double)op->step)),
+                             1 / sqrt(1 - pow(op->beta2, (double)op->step))};
+    LAUNCH(be, adam, op->dtype, groups_of(op->n), step);
+}
+
+static void grid_conv(const struct num_backend *be, const struct num_conv *op)
+{
+    LAUNCH(be, conv, op->dtype, op->n, *op);
+}
+
+static void conv_back_sums(const struct num_backend *be, const struct num_conv_back *op,
+                           bool is_all)
+{
+    struct conv_back_sums sums = {*op, is_all, (op->d_weight_stride == 0) == is_all,
+                                  (op->d_sum_stride == 0) == is_all};
+    size_t n = op->n_filters * (op->kernel_height * op->kernel_width + 1);
+    if (sums.has_weight || sums.has_sum)
+        LAUNCH(be, conv_back_sums, op->dtype, n * (is_all ? 1 : op->n), sums);
+}
+
+static void grid_conv_back(const struct num_backend *be, const struct num_conv_back *op)
+{
+    size_t image = op->height * op->width;
+    size_t map = (op->height - op->kernel_height + 1) * (op->width - op->kernel_width + 1);
+    if (op->n == 0)
+        return;
+    if (op->d_weight_stride && op->d_sum_stride && image <= GRID_IMAGE_MAX && map <= GRID_STAGE) {
+        LAUNCH(be, conv_back, op->dtype, op->n, *op);
+        return;
+    }
+    conv_back_sums(be, op, false);
+    conv_back_sums(be, op, true);
+    if (op->dx)
+        LAUNCH(be, conv_back_image, op->dtype, groups_of(op->n * image), *op);
+}
+
+static void grid_conv_norm(const struct num_backend *be, const struct num_conv_norm *op)
+{
+    LAUNCH(be, conv_norm, op->dtype, groups_of(op->n * op->n_filters), *op);
+}
+
+static void grid_add_where(const struct num_backend *be, const struct num_add_where *op)
+{
+    LAUNCH(be, add_where, op->dtype, groups_of(op->m * op->n), *op);
+}
+
+static void grid_norm(const struct num_backend *be, const struct num_norm *op)
+{
+    LAUNCH(be, norm, op->dtype, groups_of(op->n * op->channels * op->places), *op);
+}
+
+static void grid_norm_stats(const struct num_backend *be, const struct num_norm_stats *op)
+{
+    LAUNCH(be, norm_stats, op->dtype, op->channels, *op);
+}
+
+static void grid_norm_merge(const struct num_backend *be, const struct num_norm_merge *op)
+{
+    LAUNCH(be, norm_merge, op->dtype, groups_of(op->channels), *op);
+}
+
+static void norm_back_sums(const struct num_backend *be, const struct num_norm_back *op,
+                           bool is_all)
+{
+    struct norm_back_sums sums = {*op, is_all, op->d_weight && (op->d_weight_stride == 0) == is_all,
+                                  op->d_bias && (op->d_bias_stride == 0) == is_all};
+    if (sums.has_weight || sums.has_bias)
+        LAUNCH(be, norm_back_sums, op->dtype, op->channels * (is_all ? 1 : op->n), sums);
+}
+
+static void grid_norm_back(const struct num_backend *be, const struct num_norm_back *op)
+{
+    enum {
+        FEW = 32
+    };
+    size_t n_elements = op->n * op->channels * op->places;
+    if (op->n == 0)
+        return;
+    bool is_each = (op->d_weight || op->d_bias) && (!op->d_weight || op->d_weight_stride) &&
+                   (!op->d_bias || op->d_bias_stride);
+    if (is_each && op->places < FEW) {
+        LAUNCH(be, norm_back_few, op->dtype, groups_of(op->n * op->channels), *op);
+    } else {
+        norm_back_sums(be, op, false);
+        norm_back_sums(be, op, true);
+    }
+    if (op->dx)
+        LAUNCH(be, norm_back_x, op->dtype, groups_of(n_elements), *op);
+}
+
+static void grid_best(const struct num_backend *be, const struct num_best *op)
+{
+    LAUNCH(be, best, op->dtype, op->k > 0 ? op->m : 0, *op);
+}
+
+static void grid_round(const struct num_backend *be, const struct num_round *op)
+{
+    if (op->format != NUM_FULL && op->n > 0)
+        GRID_RUN(be, round_f32, blocks_of(op->n), *op);
+}
+
+/* The table's operations; memory is the platform's. */
+static void grid_operations(struct num_backend *be)
+{
+    be->gemm = grid_gemm;
+    be->rows = grid_rows;
+    be->dots = grid_dots;
+    be->multiply = grid_multiply;
+    be->logistic = grid_logistic;
+    be->bce = grid_bce;
+    be->adam = grid_adam;
+    be->conv = grid_conv;
+    be->conv_back = grid_conv_back;
+    be->conv_norm = grid_conv_norm;
+    be->add_where = grid_add_where;
+    be->norm = grid_norm;
+    be->norm_stats = grid_norm_stats;
+    be->norm_merge = grid_norm_merge;
+    be->norm_back = grid_norm_back;
+    be->best = grid_best;
+    be->round = grid_round;
+}
