@@ -170,10 +170,12 @@ int train_job_open(struct train_job *job, const struct train_job_opts *opts, str
         (struct train_job){.opts = *opts, .app = app, .data = data, .model = model, .lock_fd = -1};
     questions_take(job);
     settings_add(job);
-    int rc = num_open(&job->backend, backend, err);
+    int rc = num_open_any(&job->backend, backend, err);
+    if (rc == 0)
+        rc = num_open(&job->judge, job->backend.is_device ? NULL : backend, err);
     if (rc != 0)
         return rc;
-    job->crew = crew_open(opts->n_threads);
+    job->crew = crew_open(job->backend.is_device ? 1 : opts->n_threads);
     train_init(model, opts->train.seed);
     rc = trainer_open(&job->trainer, model, &opts->train, job->questions.at, job->questions.n,
                       &job->backend, job->crew, err);
@@ -196,6 +198,7 @@ void train_job_close(struct train_job *job)
         close(job->lock_fd);
     trainer_close(&job->trainer);
     crew_close(job->crew);
+    num_close(&job->judge);
     num_close(&job->backend);
     known_release(&job->known);
     triples_release(&job->questions);
@@ -273,7 +276,9 @@ static int epoch_end(struct train_job *job, struct err *err)
     bool is_validated = job->data->valid.n > 0 &&
                         (epoch % job->opts.eval_every == 0 || epoch == job->opts.n_epochs);
     struct rank_metrics valid = {0};
-    int rc = is_validated ? validate(job, &valid, err) : 0;
+    int rc = trainer_fetch(&job->trainer, err);
+    if (rc == 0 && is_validated)
+        rc = validate(job, &valid, err);
     if (rc == 0 && is_validated)
         rc = best_keep(job, valid.mean_reciprocal, err);
     if (rc != 0)

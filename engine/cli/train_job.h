@@ -28,7 +28,7 @@ struct train_job {
     struct triples questions; /* what is trained on: with reciprocal ones, if the model has them */
     struct known known;
     struct trainer trainer;
-    struct num_backend backend;
+    struct num_backend backend, judge; /* what trains, and what validates: on the host */
     struct crew *crew;
     struct buf history, settings;
     uint64_t state_ms, said_ms, epoch_ms; /* when it was saved, said, begun */

@@ -13,7 +13,12 @@ struct conve_gradients {
     void *at[PARAM_N_TRAINED];
 };
 
-/* All zeros. */
+/* The host's; all zeros, as all here. */
 void conve_gradients_init(struct conve_gradients *gradients, const struct conve_shape *shape,
                           enum num_dtype dtype);
 void conve_gradients_release(struct conve_gradients *gradients);
+/* In the memory of a backend. ERR_UNAVAILABLE: there is no room. */
+MUST_CHECK int conve_gradients_open(struct conve_gradients *gradients, const struct num_backend *be,
+                                    const struct conve_shape *shape, enum num_dtype dtype,
+                                    struct err *err);
+void conve_gradients_close(struct conve_gradients *gradients, const struct num_backend *be);

@@ -72,3 +72,64 @@ void conve_weights_release(struct conve_weights *weights)
         free(weights->inv_std[norm]);
     *weights = (struct conve_weights){0};
 }
+
+/* ---- weights on a device ---- */
+
+static int array_move(const struct num_backend *be, const void *from, size_t bytes, void **to,
+                      struct err *err)
+{
+    int rc = be->allocate(be, bytes, to, err);
+    if (rc == 0)
+        be->upload(be, *to, from, bytes);
+    return rc;
+}
+
+/* Those of the host, gone to where the backend computes. */
+static int weights_move(struct conve_weights *to, const struct conve_weights *from,
+                        const struct num_backend *be, struct err *err)
+{
+    int rc = 0;
+    size_t real = num_bytes(from->dtype);
+    *to = (struct conve_weights){.shape = from->shape, .dtype = from->dtype};
+    for (unsigned param = 0; rc == 0 && param < PARAM_N; param++) {
+        size_t n = conve_param_dims(&from->shape, (enum conve_param)param).n_elements;
+        if (from->at[param])
+            rc = array_move(be, from->at[param], n * real, &to->owned[param], err);
+        to->at[param] = to->owned[param];
+    }
+    for (unsigned norm = 0; rc == 0 && norm < NORM_N; norm++) {
+        size_t n = conve_norm_params(&from->shape, (enum conve_norm)norm).channels;
+        rc = array_move(be, from->inv_std[norm], n * real, &to->inv_std[norm], err);
+    }
+    return rc;
+}
+
+static void weights_free(struct conve_weights *weights, const struct num_backend *be)
+{
+    for (unsigned param = 0; param < PARAM_N; param++)
+        be->release(be, weights->owned[param]);
+    for (unsigned norm = 0; norm < NORM_N; norm++)
+        be->release(be, weights->inv_std[norm]);
+}
+
+int conve_weights_open(struct conve_weights *weights, const struct conve *model,
+                       enum num_dtype dtype, const struct num_backend *be, struct err *err)
+{
+    struct conve_weights host;
+    if (!be->is_device) {
+        conve_weights_init(weights, model, dtype);
+        return 0;
+    }
+    conve_weights_init(&host, model, dtype);
+    int rc = weights_move(weights, &host, be, err);
+    conve_weights_release(&host);
+    return rc == 0 ? 0 : wrap(err, rc, "the weights of %s", model->path);
+}
+
+void conve_weights_close(struct conve_weights *weights, const struct num_backend *be)
+{
+    if (be->is_device)
+        weights_free(weights, be);
+    else
+        conve_weights_release(weights);
+}

@@ -29,6 +29,12 @@ struct conve_norm_params {
 };
 struct conve_norm_params conve_norm_params(const struct conve_shape *shape, enum conve_norm norm);
 
+/* The host's. */
 void conve_weights_init(struct conve_weights *weights, const struct conve *model,
                         enum num_dtype dtype);
 void conve_weights_release(struct conve_weights *weights);
+/* In the memory of a backend; the host's are as above. ERR_UNAVAILABLE: there is no room. */
+MUST_CHECK int conve_weights_open(struct conve_weights *weights, const struct conve *model,
+                                  enum num_dtype dtype, const struct num_backend *be,
+                                  struct err *err);
+void conve_weights_close(struct conve_weights *weights, const struct num_backend *be);

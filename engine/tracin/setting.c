@@ -6,62 +6,13 @@
 
 #include "base/xalloc.h"
 
-/* ---- weights on a device ---- */
-
-static int array_move(const struct num_backend *be, const void *from, size_t bytes, void **to,
-                      struct err *err)
-{
-    int rc = be->allocate(be, bytes, to, err);
-    if (rc == 0)
-        be->upload(be, *to, from, bytes);
-    return rc;
-}
-
-/* Those of the host, gone to where the backend computes. */
-static int weights_move(struct conve_weights *to, const struct conve_weights *from,
-                        const struct num_backend *be, struct err *err)
-{
-    int rc = 0;
-    size_t real = num_bytes(from->dtype);
-    *to = (struct conve_weights){.shape = from->shape, .dtype = from->dtype};
-    for (unsigned param = 0; rc == 0 && param < PARAM_N; param++) {
-        size_t n = conve_param_dims(&from->shape, (enum conve_param)param).n_elements;
-        if (from->at[param])
-            rc = array_move(be, from->at[param], n * real, &to->owned[param], err);
-        to->at[param] = to->owned[param];
-    }
-    for (unsigned norm = 0; rc == 0 && norm < NORM_N; norm++) {
-        size_t n = conve_norm_params(&from->shape, (enum conve_norm)norm).channels;
-        rc = array_move(be, from->inv_std[norm], n * real, &to->inv_std[norm], err);
-    }
-    return rc;
-}
-
-static void weights_release(struct conve_weights *weights, const struct num_backend *be)
-{
-    for (unsigned param = 0; param < PARAM_N; param++)
-        be->release(be, weights->owned[param]);
-    for (unsigned norm = 0; norm < NORM_N; norm++)
-        be->release(be, weights->inv_std[norm]);
-}
-
 static int weights_open(struct setting *setting, struct err *err)
 {
     int rc = 0;
     setting->weights = xcalloc(setting->n_checkpoints, sizeof(*setting->weights));
-    for (size_t c = 0; rc == 0 && c < setting->n_checkpoints; c++) {
-        const struct conve *model = setting->checkpoints[c].model;
-        struct conve_weights host;
-        if (!setting->be->is_device) {
-            conve_weights_init(&setting->weights[c], model, setting->plan.dtype);
-            continue;
-        }
-        conve_weights_init(&host, model, setting->plan.dtype);
-        rc = weights_move(&setting->weights[c], &host, setting->be, err);
-        if (rc != 0)
-            rc = wrap(err, rc, "the weights of %s", model->path);
-        conve_weights_release(&host);
-    }
+    for (size_t c = 0; rc == 0 && c < setting->n_checkpoints; c++)
+        rc = conve_weights_open(&setting->weights[c], setting->checkpoints[c].model,
+                                setting->plan.dtype, setting->be, err);
     return rc;
 }
 
@@ -98,10 +49,7 @@ void setting_close(struct setting *setting)
     if (setting->crew)
         crew_close(setting->crew);
     for (size_t c = 0; c < setting->n_checkpoints; c++)
-        if (setting->be->is_device)
-            weights_release(&setting->weights[c], setting->be);
-        else
-            conve_weights_release(&setting->weights[c]);
+        conve_weights_close(&setting->weights[c], setting->be);
     free(setting->weights);
     num_close(&setting->own);
 }

@@ -63,8 +63,8 @@ int batches_init(struct batches *batches, const struct triple *triples, size_t n
     batches->batch_begins = xcalloc(n_max + 1, sizeof(size_t));
     for (size_t i = 0; i < batches->n; i++)
         tails_max = MAX(tails_max, batches->begins[i + 1] - batches->begins[i]);
-    tails_max = MIN(tails_max * n_max, n_triples);
-    batches->batch_tails = xcalloc(tails_max, sizeof(uint32_t));
+    batches->batch_tails_max = MIN(tails_max * n_max, n_triples);
+    batches->batch_tails = xcalloc(batches->batch_tails_max, sizeof(uint32_t));
     return 0;
 }
 
@@ -81,6 +81,11 @@ void batches_release(struct batches *batches)
 size_t batches_n_max(const struct batches *batches)
 {
     return MIN(batches->size + (batches->n % batches->size == 1), batches->n);
+}
+
+struct train_limits batches_limits(const struct batches *batches)
+{
+    return (struct train_limits){batches_n_max(batches), batches->batch_tails_max};
 }
 
 void batches_shuffle(struct batches *batches, uint64_t seed, uint64_t epoch)

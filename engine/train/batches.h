@@ -15,6 +15,7 @@ struct batches {
     size_t *begins;  /* of question i's true tails in `tails` */
     uint32_t *tails; /* ascending within a question */
     size_t size, n_batches;
+    size_t batch_tails_max;
     uint32_t *order; /* of the epoch at hand */
 
     /* The batch at hand. */
@@ -33,6 +34,7 @@ MUST_CHECK int batches_init(struct batches *batches, const struct triple *triple
 void batches_release(struct batches *batches);
 /* The most questions that a batch has: a last one that would be alone joins the batch before it. */
 size_t batches_n_max(const struct batches *batches);
+struct train_limits batches_limits(const struct batches *batches);
 void batches_shuffle(struct batches *batches, uint64_t seed, uint64_t epoch);
 /* Valid until the next call. */
 struct train_batch batches_at(struct batches *batches, size_t index);

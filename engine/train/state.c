@@ -13,7 +13,7 @@
 #include "conve/tensors.h"
 #include "tensor/safetensors.h"
 
-static const char *const moment_prefixes[] = {"adam.exp_avg.", "adam.exp_avg_sq."};
+static const char *const moment_prefixes[N_MOMENTS] = {"adam.exp_avg.", "adam.exp_avg_sq."};
 
 enum member_kind {
     MEMBER_U64,
@@ -50,16 +50,18 @@ static void metadata_add(struct buf *metadata, const struct train_progress *at, 
     buf_add_json(metadata, settings);
 }
 
-int train_state_save(const struct trainer *trainer, struct str settings, const char *path,
+int train_state_save(struct trainer *trainer, struct str settings, const char *path,
                      struct err *err)
 {
     cleanup_buf struct buf metadata = BUF_INIT;
-    const struct conve_gradients *moments[] = {&trainer->exp_avg, &trainer->exp_avg_sq};
-    struct conve_extra extra = {.n_groups = countof(moments)};
-    for (size_t i = 0; i < countof(moments); i++) {
+    struct conve_extra extra = {.n_groups = N_MOMENTS};
+    int rc = trainer_fetch(trainer, err);
+    if (rc != 0)
+        return rc;
+    for (unsigned i = 0; i < N_MOMENTS; i++) {
         extra.groups[i].prefix = moment_prefixes[i];
         for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
-            extra.groups[i].at[param] = moments[i]->at[param];
+            extra.groups[i].at[param] = trainer_moment(trainer, (enum train_moment)i)[param];
     }
     metadata_add(&metadata, &trainer->at, settings);
     extra.metadata = buf_str(&metadata);
@@ -133,13 +135,13 @@ static int tensors_take(struct trainer *trainer, const struct tensor_file *file,
         if (model->at[param])
             rc = tensor_take(file, "", (enum conve_param)param, &model->shape, model->at[param],
                              err);
-    float *const *moments[] = {(float *const *)trainer->exp_avg.at,
-                               (float *const *)trainer->exp_avg_sq.at};
-    for (size_t i = 0; rc == 0 && i < countof(moments); i++)
+    for (unsigned i = 0; rc == 0 && i < N_MOMENTS; i++) {
+        float *const *moment = trainer_moment(trainer, (enum train_moment)i);
         for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++)
-            if (moments[i][param])
+            if (moment[param])
                 rc = tensor_take(file, moment_prefixes[i], (enum conve_param)param, &model->shape,
-                                 moments[i][param], err);
+                                 moment[param], err);
+    }
     return rc;
 }
 
@@ -180,6 +182,8 @@ int train_state_load(struct trainer *trainer, struct str settings, const char *p
         rc = tensors_take(trainer, &file, err);
     if (rc == 0)
         rc = state_check(trainer, err);
+    if (rc == 0)
+        trainer_place(trainer);
     tensor_file_release(&file);
     return rc == 0 ? 0 : wrap(err, rc, "%s", path);
 }

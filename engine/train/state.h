@@ -8,8 +8,8 @@
 #include "train/trainer.h"
 
 /* `settings`: words `key=value`, with which training goes on only if they are the same. */
-MUST_CHECK int train_state_save(const struct trainer *trainer, struct str settings,
-                                const char *path, struct err *err);
+MUST_CHECK int train_state_save(struct trainer *trainer, struct str settings, const char *path,
+                                struct err *err);
 /*
  * ERR_USAGE if it was made with other settings, which are said; ERR_DATA if it is no such file, or
  * of another model.

@@ -21,9 +21,9 @@ static void mask_draw(const struct train_step *step, enum train_dropout place, s
     for (size_t i = 0; i < n; i++) {
         double keep = rng_unit(&rng) < p ? 0 : 1 / (1 - p);
         if (step->weights->dtype == NUM_F64)
-            ((double *)step->masks[place])[sample * n + i] = keep;
+            ((double *)step->host.masks[place])[sample * n + i] = keep;
         else
-            ((float *)step->masks[place])[sample * n + i] = (float)keep;
+            ((float *)step->host.masks[place])[sample * n + i] = (float)keep;
     }
 }
 
@@ -35,6 +35,35 @@ static void masks_draw(void *context, unsigned thread, size_t piece)
     for (unsigned place = 0; place < DROPOUT_N; place++)
         for (size_t i = 0; step->masks[place] && i < rows.n; i++)
             mask_draw(step, (enum train_dropout)place, rows.begin + i);
+}
+
+static void masks_put(const struct train_step *step)
+{
+    for (unsigned place = 0; place < DROPOUT_N; place++) {
+        size_t n = step_drop_size(&step->weights->shape, (enum train_dropout)place).n;
+        if (step->masks[place])
+            step->be->upload(step->be, step->masks[place], step->host.masks[place],
+                             step->n * n * num_bytes(step->weights->dtype));
+    }
+}
+
+/* ---- the batch ---- */
+
+void step_take(struct train_step *step, const struct train_batch *batch)
+{
+    const struct num_backend *be = step->be;
+    size_t n_tails = batch->begins[batch->n];
+    ASSERT(batch->n >= 2 && batch->n <= step->limits.n_questions);
+    ASSERT(n_tails <= step->limits.n_tails);
+    step->n = batch->n;
+    be->upload(be, step->questions, batch->questions, batch->n * sizeof(*batch->questions));
+    be->upload(be, step->begins, batch->begins, (batch->n + 1) * sizeof(*batch->begins));
+    be->upload(be, step->positives, batch->positives, n_tails * sizeof(*batch->positives));
+    for (size_t piece = 0; piece < step_n_pieces(step); piece++)
+        step->host.counts[piece] = step_rows(step, piece).n;
+    be->upload(be, step->counts, step->host.counts, step_n_pieces(step) * sizeof(*step->counts));
+    step_phase(step, step->n, step->cut.rows, masks_draw, NULL);
+    masks_put(step);
 }
 
 /* ---- batch norm ---- */
@@ -55,7 +84,6 @@ static void piece_stats(const struct train_step *step, enum conve_norm norm, siz
                              .mean = num_at(dtype, step->piece_means, piece * params.channels),
                              .var = num_at(dtype, step->piece_vars, piece * params.channels),
                          });
-    step->counts[piece] = rows.n;
 }
 
 static void stats_merge(const struct train_step *step, enum conve_norm norm)
@@ -84,11 +112,23 @@ static void norm(const struct train_step *step, enum conve_norm which, struct ro
                step_at(step, x, rows, width), relu, step_at(step, y, rows, width));
 }
 
-struct train_statistics train_step_statistics(const struct train_step *step, enum conve_norm norm)
+void train_step_track(const struct train_step *step, enum conve_norm norm, double momentum,
+                      void *mean, void *var)
 {
-    size_t places = conve_norm_params(&step->weights->shape, norm).places;
-    double count = (double)(step->batch.n * places);
-    return (struct train_statistics){step->mean[norm], step->var[norm], count / (count - 1)};
+    struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
+    double count = (double)(step->n * params.places);
+    struct num_multiply op = {.dtype = step->weights->dtype,
+                              .n = params.channels,
+                              .alpha = momentum,
+                              .beta = 1 - momentum,
+                              .a = step->mean[norm],
+                              .b = step->ones,
+                              .y = mean};
+    step->be->multiply(step->be, &op);
+    op.alpha *= count / (count - 1);
+    op.a = step->var[norm];
+    op.y = var;
+    step->be->multiply(step->be, &op);
 }
 
 /* ---- from images to x ---- */
@@ -99,7 +139,7 @@ static void images_make(void *context, unsigned thread, size_t piece)
     struct rows_piece rows = step_rows(step, piece);
     void *image = step_at(step, step->image, rows, conve_image_size(&step->weights->shape));
     (void)thread;
-    conve_image_gather(step->be, step->weights, step->batch.questions + rows.begin, rows.n, image);
+    conve_image_gather(step->be, step->weights, step->questions + rows.begin, rows.n, image);
     if (step->mode.drops_before_bn0)
         step_drop(step, DROPOUT_INPUT, rows, image);
     piece_stats(step, NORM_BN0, piece, step->image);
@@ -137,14 +177,14 @@ static void fc_make(void *context, unsigned thread, size_t piece)
     struct train_step *step = context;
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape), all = conve_n_features(&step->weights->shape);
-    size_t begin = piece * COLUMNS;
+    size_t begin = piece * step->cut.columns;
     step->be->gemm(step->be,
                    &(struct num_gemm){
                        .dtype = dtype,
                        .trans_b = true,
-                       .m = step->batch.n,
+                       .m = step->n,
                        .n = dim,
-                       .k = MIN((size_t)COLUMNS, all - begin),
+                       .k = MIN(step->cut.columns, all - begin),
                        .lda = all,
                        .ldb = all,
                        .ldc = dim,
@@ -159,8 +199,8 @@ static int fc_add(void *context, unsigned thread, size_t piece, struct err *err)
 {
     struct train_step *step = context;
     (void)piece, (void)err;
-    step_sum(step, step->benches[thread].partial, 1,
-             step->batch.n * conve_dim(&step->weights->shape), true, step->u);
+    step_sum(step, step->benches[thread].partial, 1, step->n * conve_dim(&step->weights->shape),
+             true, step->u);
     return 0;
 }
 
@@ -169,7 +209,7 @@ static void fc_bias_put(const struct train_step *step)
     size_t dim = conve_dim(&step->weights->shape);
     step->be->rows(step->be, &(struct num_rows){
                                  .dtype = step->weights->dtype,
-                                 .n = step->batch.n,
+                                 .n = step->n,
                                  .pieces = 1,
                                  .len = dim,
                                  .from = step->weights->at[PARAM_FC_BIAS],
@@ -197,33 +237,40 @@ static void x_make(void *context, unsigned thread, size_t piece)
 
 void step_forward(struct train_step *step)
 {
-    size_t n = step->batch.n;
-    step_phase(step, n, ROWS, masks_draw, NULL);
-    step_phase(step, n, ROWS, images_make, NULL);
+    size_t n = step->n, rows = step->cut.rows;
+    step_phase(step, n, rows, images_make, NULL);
     stats_merge(step, NORM_BN0);
-    step_phase(step, n, ROWS, maps_make, NULL);
+    step_phase(step, n, rows, maps_make, NULL);
     stats_merge(step, NORM_BN1);
-    step_phase(step, n, ROWS, features_make, NULL);
+    step_phase(step, n, rows, features_make, NULL);
     fc_bias_put(step);
-    step_phase(step, conve_n_features(&step->weights->shape), COLUMNS, fc_make, fc_add);
-    step_phase(step, n, ROWS, output_make, NULL);
+    step_phase(step, conve_n_features(&step->weights->shape), step->cut.columns, fc_make, fc_add);
+    step_phase(step, n, rows, output_make, NULL);
     stats_merge(step, NORM_BN2);
-    step_phase(step, n, ROWS, x_make, NULL);
+    step_phase(step, n, rows, x_make, NULL);
 }
 
 /* ---- the whole ---- */
 
-double train_step_run(struct train_step *step, const struct train_batch *batch, uint64_t seed,
-                      double share, bool adds, struct conve_gradients *gradients)
+int train_step_run(struct train_step *step, const struct train_batch *batch, uint64_t seed,
+                   double share, bool adds, struct conve_gradients *gradients, double *loss,
+                   struct err *err)
 {
-    ASSERT(batch->n >= 2 && batch->n <= step->n_max);
-    step->batch = *batch;
+    size_t n_entities = step->weights->shape.n_entities;
+    size_t n_tiles = (n_entities + step->cut.tile - 1) / step->cut.tile;
     step->seed = seed;
     step->share = share;
     step->adds = adds;
     step->gradients = gradients;
+    step_take(step, batch);
     step_forward(step);
     step_scores(step);
     step_back(step);
-    return step->loss / (double)batch->n / (double)step->weights->shape.n_entities;
+    int rc = step->be->download(step->be, step->host.losses, step->losses,
+                                n_tiles * sizeof(*step->losses), err);
+    *loss = 0;
+    for (size_t i = 0; i < n_tiles; i++)
+        *loss += step->host.losses[i];
+    *loss /= (double)batch->n * (double)n_entities;
+    return rc;
 }

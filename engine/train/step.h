@@ -30,7 +30,7 @@ struct train_mode {
     double label_smoothing;
 };
 
-/* Question i is head and relation of questions[i]; its true tails as num_bce has them. */
+/* In the host's memory. Question i is head and relation of questions[i]; its true tails as num_bce has them. */
 struct train_batch {
     const struct triple *questions;
     size_t n;
@@ -38,27 +38,33 @@ struct train_batch {
     const uint32_t *positives;
 };
 
+/* The most that a batch has. */
+struct train_limits {
+    size_t n_questions, n_tails;
+};
+
 struct train_step;
 
-/* All borrowed; weights may change between runs. n_max: questions in a batch. */
-struct train_step *train_step_new(const struct num_backend *be, struct crew *crew,
-                                  const struct conve_weights *weights,
-                                  const struct train_mode *mode, size_t n_max);
+/*
+ * All borrowed; weights may change between runs, and lie in the backend's memory. On a device work
+ * is not cut but for the scores, and the crew should be one thread. ERR_UNAVAILABLE: there is no
+ * room on it. To be freed in either case.
+ */
+MUST_CHECK int train_step_new(struct train_step **out, const struct num_backend *be,
+                              struct crew *crew, const struct conve_weights *weights,
+                              const struct train_mode *mode, const struct train_limits *limits,
+                              struct err *err);
 void train_step_free(struct train_step *step);
 
 /*
- * The loss: binary cross entropy, mean over questions and entities. Gradients of `share` times it
- * are set, or with `adds` added. At least two questions: one has no variance.
+ * *loss: binary cross entropy, mean over questions and entities. Gradients of `share` times it
+ * are set, or with `adds` added; they lie in the backend's memory. At least two questions: one has
+ * no variance. Fails where a device does.
  */
-double train_step_run(struct train_step *step, const struct train_batch *batch, uint64_t seed,
-                      double share, bool adds, struct conve_gradients *gradients);
+MUST_CHECK int train_step_run(struct train_step *step, const struct train_batch *batch,
+                              uint64_t seed, double share, bool adds,
+                              struct conve_gradients *gradients, double *loss, struct err *err);
 
-/*
- * Mean and unbiased variance of the last batch, by channel, as running statistics take them; of
- * conve_norm_params()' channels, in the type that is computed in.
- */
-struct train_statistics {
-    const void *mean, *var;
-    double unbias; /* factor of var */
-};
-struct train_statistics train_step_statistics(const struct train_step *step, enum conve_norm norm);
+/* A norm's running statistics, moved towards the last batch's: mean, and unbiased variance. */
+void train_step_track(const struct train_step *step, enum conve_norm norm, double momentum,
+                      void *mean, void *var);

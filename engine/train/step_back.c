@@ -23,8 +23,8 @@ static void product(const struct train_step *step, struct num_gemm op, size_t ld
 
 static struct tail_range tile_of(const struct train_step *step, size_t piece)
 {
-    size_t n_entities = step->weights->shape.n_entities, begin = piece * TILE;
-    return (struct tail_range){begin, MIN((size_t)TILE, n_entities - begin)};
+    size_t n_entities = step->weights->shape.n_entities, begin = piece * step->cut.tile;
+    return (struct tail_range){begin, MIN(step->cut.tile, n_entities - begin)};
 }
 
 /* Gradients of a tile of the entities' table, and of their biases. */
@@ -33,8 +33,7 @@ static void tile_gradients(const struct train_step *step, struct tail_range tail
 {
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape);
-    struct num_gemm op = {
-        .trans_a = true, .m = tails.count, .n = dim, .k = step->batch.n, .a = slopes};
+    struct num_gemm op = {.trans_a = true, .m = tails.count, .n = dim, .k = step->n, .a = slopes};
     op.b = step->x;
     op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY], tails.begin * dim);
     product(step, op, dim);
@@ -53,40 +52,37 @@ static void tile_make(void *context, unsigned thread, size_t piece)
     struct tail_range tails = tile_of(step, piece);
     double n_entities = (double)step->weights->shape.n_entities;
     double smoothing = step->mode.label_smoothing;
-    layer_all_tails(step->be, step->weights, tails, step->batch.n, step->x, bench->scores);
+    layer_all_tails(step->be, step->weights, tails, step->n, step->x, bench->scores);
     step->be->bce(step->be, &(struct num_bce){
                                 .dtype = step->weights->dtype,
-                                .n = step->batch.n,
+                                .n = step->n,
                                 .m = tails.count,
                                 .first = tails.begin,
-                                .begins = step->batch.begins,
-                                .positives = step->batch.positives,
+                                .begins = step->begins,
+                                .positives = step->positives,
                                 .negative = smoothing / n_entities,
                                 .positive = smoothing / n_entities + 1 - smoothing,
-                                .factor = step->share / n_entities / (double)step->batch.n,
+                                .factor = step->share / n_entities / (double)step->n,
                                 .score = bench->scores,
                                 .slope = bench->scores,
-                                .loss = &bench->loss,
+                                .loss = &step->losses[piece],
                             });
     tile_gradients(step, tails, bench->scores);
-    layer_all_tails_back(step->be, step->weights, tails, step->batch.n, bench->scores, 0,
-                         bench->partial);
+    layer_all_tails_back(step->be, step->weights, tails, step->n, bench->scores, 0, bench->partial);
 }
 
 static int tile_add(void *context, unsigned thread, size_t piece, struct err *err)
 {
     struct train_step *step = context;
     (void)err;
-    step->loss += step->benches[thread].loss;
-    step_sum(step, step->benches[thread].partial, 1,
-             step->batch.n * conve_dim(&step->weights->shape), piece > 0, step->d);
+    step_sum(step, step->benches[thread].partial, 1, step->n * conve_dim(&step->weights->shape),
+             piece > 0, step->d);
     return 0;
 }
 
 void step_scores(struct train_step *step)
 {
-    step->loss = 0;
-    step_phase(step, step->weights->shape.n_entities, TILE, tile_make, tile_add);
+    step_phase(step, step->weights->shape.n_entities, step->cut.tile, tile_make, tile_add);
 }
 
 /* ---- batch norm ---- */
@@ -122,7 +118,7 @@ static void scaled(const struct train_step *step, size_t n, double factor, const
 static void norm_sums_merge(const struct train_step *step, enum conve_norm norm)
 {
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
-    double share = 1 / (double)(step->batch.n * params.places);
+    double share = 1 / (double)(step->n * params.places);
     const struct {
         void *pieces, *mean;
         enum conve_param param;
@@ -172,7 +168,8 @@ static void fc_back(void *context, unsigned thread, size_t piece)
     struct train_step *step = context;
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape), all = conve_n_features(&step->weights->shape);
-    size_t begin = piece * COLUMNS, n = step->batch.n, width = MIN((size_t)COLUMNS, all - begin);
+    size_t begin = piece * step->cut.columns, n = step->n,
+           width = MIN(step->cut.columns, all - begin);
     (void)thread;
     product(step,
             (struct num_gemm){.trans_a = true,
@@ -206,7 +203,7 @@ static void fc_bias_back(const struct train_step *step)
             (struct num_gemm){.trans_a = true,
                               .m = conve_dim(&step->weights->shape),
                               .n = 1,
-                              .k = step->batch.n,
+                              .k = step->n,
                               .a = step->d,
                               .b = step->ones,
                               .c = step->gradients->at[PARAM_FC_BIAS]},
@@ -285,29 +282,29 @@ static void tables_add(const struct train_step *step)
     const struct conve_weights *weights = step->weights;
     void *relations = step->gradients->at[PARAM_RELATION];
     if (!step->adds)
-        memset(relations, 0,
-               conve_param_dims(&weights->shape, PARAM_RELATION).n_elements *
-                   num_bytes(weights->dtype));
-    conve_image_half(step->be, weights, HALF_HEAD, step->d_image, step->batch.n,
-                     &step->batch.questions->head, step->gradients->at[PARAM_ENTITY]);
-    conve_image_half(step->be, weights, HALF_RELATION, step->d_image, step->batch.n,
-                     &step->batch.questions->relation, relations);
+        step->be->fill_zero(step->be, relations,
+                            conve_param_dims(&weights->shape, PARAM_RELATION).n_elements *
+                                num_bytes(weights->dtype));
+    conve_image_half(step->be, weights, HALF_HEAD, step->d_image, step->n, &step->questions->head,
+                     step->gradients->at[PARAM_ENTITY]);
+    conve_image_half(step->be, weights, HALF_RELATION, step->d_image, step->n,
+                     &step->questions->relation, relations);
 }
 
 void step_back(struct train_step *step)
 {
-    size_t n = step->batch.n;
-    step_phase(step, n, ROWS, output_sums, NULL);
+    size_t n = step->n, rows = step->cut.rows;
+    step_phase(step, n, rows, output_sums, NULL);
     norm_sums_merge(step, NORM_BN2);
-    step_phase(step, n, ROWS, output_back, NULL);
+    step_phase(step, n, rows, output_back, NULL);
     fc_bias_back(step);
-    step_phase(step, conve_n_features(&step->weights->shape), COLUMNS, fc_back, NULL);
-    step_phase(step, n, ROWS, features_sums, NULL);
+    step_phase(step, conve_n_features(&step->weights->shape), step->cut.columns, fc_back, NULL);
+    step_phase(step, n, rows, features_sums, NULL);
     norm_sums_merge(step, NORM_BN1);
-    step_phase(step, n, ROWS, maps_back, NULL);
+    step_phase(step, n, rows, maps_back, NULL);
     conv_sums_merge(step);
-    step_phase(step, n, ROWS, image_sums, NULL);
+    step_phase(step, n, rows, image_sums, NULL);
     norm_sums_merge(step, NORM_BN0);
-    step_phase(step, n, ROWS, image_back, NULL);
+    step_phase(step, n, rows, image_back, NULL);
     tables_add(step);
 }

@@ -4,17 +4,17 @@
 #include "conve/layers.h"
 #include "train/step.h"
 
-enum {
-    ROWS = 32,      /* of a batch: their maps stay in a processor's own cache */
-    COLUMNS = 1024, /* of fc's weights */
-    TILE = 1024     /* entities whose scores are at hand */
+/* How work is cut: what of it is at hand at a time. */
+struct train_cut {
+    size_t rows;    /* of a batch */
+    size_t columns; /* of fc's weights */
+    size_t tile;    /* entities that are scored */
 };
 
 /* What a thread works in. */
 struct train_bench {
-    void *scores;  /* n x TILE */
+    void *scores;  /* n x tile */
     void *partial; /* n x dim */
-    double loss;
 };
 
 struct train_step {
@@ -22,7 +22,8 @@ struct train_step {
     struct crew *crew;
     const struct conve_weights *weights;
     struct train_mode mode;
-    size_t n_max;
+    struct train_limits limits;
+    struct train_cut cut;
     struct train_bench *benches; /* by thread */
 
     /* Rows of n: what is computed forward, and the gradients that come back. */
@@ -30,18 +31,29 @@ struct train_step {
     void *d, *d_features, *d_image;
     void *masks[DROPOUT_N]; /* 0 or 1 / (1 - p); of features a number a map. NULL: none */
     void *ones;
+    double *losses; /* by tile */
 
     /* Of batch norm, by norm: the batch's own, and of rows' pieces before they are merged. */
     void *mean[NORM_N], *var[NORM_N], *inv_std[NORM_N];
     void *piece_means, *piece_vars;
     void *mean_dz, *mean_dz_xh;
     void *piece_sums; /* of conv's gradients */
-    size_t *counts;
+    size_t *counts;   /* rows of a piece */
 
-    /* Of the batch at hand. */
-    struct train_batch batch;
+    /* Where the host prepares what goes to the backend's memory, and gets what comes from it. */
+    struct {
+        void *masks[DROPOUT_N];
+        size_t *counts;
+        double *losses;
+    } host;
+
+    /* Of the batch at hand, in the backend's memory but for `n`. */
+    struct triple *questions;
+    size_t *begins;
+    uint32_t *positives;
+    size_t n;
     uint64_t seed;
-    double share, loss;
+    double share;
     bool adds;
     struct conve_gradients *gradients;
 };
@@ -73,6 +85,7 @@ void step_sum(const struct train_step *step, const void *rows, size_t n, size_t 
               void *sum);
 struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm);
 
+void step_take(struct train_step *step, const struct train_batch *batch);
 void step_forward(struct train_step *step);
 /* Scores, loss and what comes back from them: gradients of the entities' table and of x. */
 void step_scores(struct train_step *step);

@@ -21,13 +21,13 @@ void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
 
 size_t step_n_pieces(const struct train_step *step)
 {
-    return (step->batch.n + ROWS - 1) / ROWS;
+    return (step->n + step->cut.rows - 1) / step->cut.rows;
 }
 
 struct rows_piece step_rows(const struct train_step *step, size_t piece)
 {
-    size_t begin = piece * ROWS;
-    return (struct rows_piece){begin, MIN((size_t)ROWS, step->batch.n - begin)};
+    size_t begin = piece * step->cut.rows;
+    return (struct rows_piece){begin, MIN(step->cut.rows, step->n - begin)};
 }
 
 void *step_at(const struct train_step *step, void *array, struct rows_piece rows, size_t width)
@@ -95,87 +95,167 @@ struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm
 
 /* ---- room ---- */
 
-struct room {
-    void **at;
-    size_t size; /* elements; 0: not needed */
+enum {
+    CUT_ROWS = 32, /* their maps stay in a processor's own cache */
+    CUT_COLUMNS = 1024,
+    CUT_TILE = 1024,
+    CUT_TILE_DEVICE = 16384,
+    ROOMS = 20 + DROPOUT_N + 3 * NORM_N
 };
 
-enum {
-    ROOMS = 15 + DROPOUT_N + 3 * NORM_N
+struct room {
+    void **at;
+    size_t bytes; /* 0: not needed */
 };
 
 struct rooms {
     struct room at[ROOMS];
+    size_t n;
 };
 
+static struct train_cut cut_of(const struct train_step *step)
+{
+    const struct conve_shape *shape = &step->weights->shape;
+    if (step->be->is_device)
+        return (struct train_cut){step->limits.n_questions, conve_n_features(shape),
+                                  MIN((size_t)CUT_TILE_DEVICE, shape->n_entities)};
+    return (struct train_cut){CUT_ROWS, CUT_COLUMNS, CUT_TILE};
+}
+
+static size_t n_pieces_max(const struct train_step *step)
+{
+    return (step->limits.n_questions + step->cut.rows - 1) / step->cut.rows;
+}
+
+static size_t n_tiles(const struct train_step *step)
+{
+    return (step->weights->shape.n_entities + step->cut.tile - 1) / step->cut.tile;
+}
+
+static size_t n_ones(const struct train_step *step)
+{
+    const struct conve_shape *shape = &step->weights->shape;
+    return MAX(MAX(step->limits.n_questions, conve_dim(shape)), shape->n_filters);
+}
+
+static void room_add(struct rooms *rooms, void *at, size_t bytes)
+{
+    ASSERT(rooms->n < ROOMS);
+    rooms->at[rooms->n++] = (struct room){at, bytes};
+}
+
+static size_t mask_bytes(const struct train_step *step, unsigned place)
+{
+    size_t n = step_drop_size(&step->weights->shape, (enum train_dropout)place).n;
+    return step->mode.dropout[place] > 0
+               ? step->limits.n_questions * n * num_bytes(step->weights->dtype)
+               : 0;
+}
+
+static void rooms_of_norms(struct rooms *rooms, struct train_step *step)
+{
+    const struct conve_shape *shape = &step->weights->shape;
+    size_t real = num_bytes(step->weights->dtype);
+    size_t channels = MAX(conve_dim(shape), shape->n_filters) * real;
+    room_add(rooms, &step->piece_means, n_pieces_max(step) * channels);
+    room_add(rooms, &step->piece_vars, n_pieces_max(step) * channels);
+    room_add(rooms, &step->mean_dz, channels);
+    room_add(rooms, &step->mean_dz_xh, channels);
+    for (unsigned norm = 0; norm < NORM_N; norm++) {
+        size_t bytes = conve_norm_params(shape, (enum conve_norm)norm).channels * real;
+        room_add(rooms, &step->mean[norm], bytes);
+        room_add(rooms, &step->var[norm], bytes);
+        room_add(rooms, &step->inv_std[norm], bytes);
+    }
+}
+
+/* All that lies in the backend's memory, but for benches. */
 static struct rooms rooms_of(struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
-    size_t n = step->n_max, n_pieces = (n + ROWS - 1) / ROWS;
-    size_t dim = conve_dim(shape), channels = MAX(dim, shape->n_filters);
-    size_t image = conve_image_size(shape), features = conve_n_features(shape);
+    size_t real = num_bytes(step->weights->dtype), n = step->limits.n_questions * real;
+    size_t dim = conve_dim(shape), image = conve_image_size(shape);
+    size_t features = conve_n_features(shape);
     struct rooms rooms = {{
-        {&step->image, n * image},
-        {&step->normed, n * image},
-        {&step->maps, n * features},
-        {&step->features, n * features},
-        {&step->u, n * dim},
-        {&step->x, n * dim},
-        {&step->d, n * dim},
-        {&step->d_features, n * features},
-        {&step->d_image, n * image},
-        {&step->ones, MAX(n, channels)},
-        {&step->piece_means, n_pieces * channels},
-        {&step->piece_vars, n_pieces * channels},
-        {&step->mean_dz, channels},
-        {&step->mean_dz_xh, channels},
-        {&step->piece_sums, n_pieces * shape->n_filters * (conve_kernel_size(shape) + 1)},
-    }};
-    size_t at = 15;
-    for (unsigned place = 0; place < DROPOUT_N; place++) {
-        size_t size = n * step_drop_size(shape, (enum train_dropout)place).n;
-        rooms.at[at++] =
-            (struct room){&step->masks[place], step->mode.dropout[place] > 0 ? size : 0};
-    }
-    for (unsigned norm = 0; norm < NORM_N; norm++) {
-        size_t size = conve_norm_params(shape, (enum conve_norm)norm).channels;
-        rooms.at[at++] = (struct room){&step->mean[norm], size};
-        rooms.at[at++] = (struct room){&step->var[norm], size};
-        rooms.at[at++] = (struct room){&step->inv_std[norm], size};
-    }
+                              {&step->image, n * image},
+                              {&step->normed, n * image},
+                              {&step->maps, n * features},
+                              {&step->features, n * features},
+                              {&step->u, n * dim},
+                              {&step->x, n * dim},
+                              {&step->d, n * dim},
+                              {&step->d_features, n * features},
+                              {&step->d_image, n * image},
+                              {&step->ones, n_ones(step) * real},
+                          },
+                          10};
+    room_add(&rooms, &step->piece_sums,
+             n_pieces_max(step) * shape->n_filters * (conve_kernel_size(shape) + 1) * real);
+    room_add(&rooms, &step->losses, n_tiles(step) * sizeof(double));
+    room_add(&rooms, &step->counts, n_pieces_max(step) * sizeof(size_t));
+    room_add(&rooms, &step->questions, step->limits.n_questions * sizeof(struct triple));
+    room_add(&rooms, &step->begins, (step->limits.n_questions + 1) * sizeof(size_t));
+    room_add(&rooms, &step->positives, step->limits.n_tails * sizeof(uint32_t));
+    for (unsigned place = 0; place < DROPOUT_N; place++)
+        room_add(&rooms, &step->masks[place], mask_bytes(step, place));
+    rooms_of_norms(&rooms, step);
     return rooms;
 }
 
-static void ones_put(struct train_step *step, size_t n)
+static void ones_put(struct train_step *step)
 {
+    size_t n = n_ones(step), real = num_bytes(step->weights->dtype);
+    void *ones = xcalloc(n, real);
     for (size_t i = 0; i < n; i++)
         if (step->weights->dtype == NUM_F64)
-            ((double *)step->ones)[i] = 1;
+            ((double *)ones)[i] = 1;
         else
-            ((float *)step->ones)[i] = 1;
+            ((float *)ones)[i] = 1;
+    step->be->upload(step->be, step->ones, ones, n * real);
+    free(ones);
 }
 
-struct train_step *train_step_new(const struct num_backend *be, struct crew *crew,
-                                  const struct conve_weights *weights,
-                                  const struct train_mode *mode, size_t n_max)
+static int benches_make(struct train_step *step, struct err *err)
 {
-    struct train_step *step = xcalloc(1, sizeof(*step));
-    const struct conve_shape *shape = &weights->shape;
-    size_t bytes = num_bytes(weights->dtype), dim = conve_dim(shape);
-    *step = (struct train_step){
-        .be = be, .crew = crew, .weights = weights, .mode = *mode, .n_max = n_max};
-    struct rooms rooms = rooms_of(step);
-    for (size_t i = 0; i < ROOMS; i++)
-        if (rooms.at[i].size)
-            *rooms.at[i].at = xcalloc(rooms.at[i].size, bytes);
-    ones_put(step, MAX(MAX(n_max, dim), shape->n_filters));
-    step->counts = xcalloc((n_max + ROWS - 1) / ROWS, sizeof(*step->counts));
-    step->benches = xcalloc(crew_n_threads(crew), sizeof(*step->benches));
-    for (unsigned i = 0; i < crew_n_threads(crew); i++) {
-        step->benches[i].scores = xmalloc(n_max * TILE * bytes);
-        step->benches[i].partial = xmalloc(n_max * dim * bytes);
+    size_t n = step->limits.n_questions * num_bytes(step->weights->dtype);
+    int rc = 0;
+    step->benches = xcalloc(crew_n_threads(step->crew), sizeof(*step->benches));
+    for (unsigned i = 0; rc == 0 && i < crew_n_threads(step->crew); i++) {
+        rc = step->be->allocate(step->be, n * step->cut.tile, &step->benches[i].scores, err);
+        if (rc == 0)
+            rc = step->be->allocate(step->be, n * conve_dim(&step->weights->shape),
+                                    &step->benches[i].partial, err);
     }
-    return step;
+    return rc;
+}
+
+static int rooms_make(struct train_step *step, struct err *err)
+{
+    struct rooms rooms = rooms_of(step);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < rooms.n; i++)
+        if (rooms.at[i].bytes)
+            rc = step->be->allocate(step->be, rooms.at[i].bytes, rooms.at[i].at, err);
+    return rc == 0 ? benches_make(step, err) : rc;
+}
+
+int train_step_new(struct train_step **out, const struct num_backend *be, struct crew *crew,
+                   const struct conve_weights *weights, const struct train_mode *mode,
+                   const struct train_limits *limits, struct err *err)
+{
+    struct train_step *step = *out = xcalloc(1, sizeof(*step));
+    *step = (struct train_step){
+        .be = be, .crew = crew, .weights = weights, .mode = *mode, .limits = *limits};
+    step->cut = cut_of(step);
+    step->host.counts = xcalloc(n_pieces_max(step), sizeof(*step->host.counts));
+    step->host.losses = xcalloc(n_tiles(step), sizeof(*step->host.losses));
+    for (unsigned place = 0; place < DROPOUT_N; place++)
+        if (mask_bytes(step, place))
+            step->host.masks[place] = xmalloc(mask_bytes(step, place));
+    int rc = rooms_make(step, err);
+    if (rc == 0)
+        ones_put(step);
+    return rc;
 }
 
 void train_step_free(struct train_step *step)
@@ -183,13 +263,16 @@ void train_step_free(struct train_step *step)
     if (!step)
         return;
     struct rooms rooms = rooms_of(step);
-    for (size_t i = 0; i < ROOMS; i++)
-        free(*rooms.at[i].at);
-    for (unsigned i = 0; i < crew_n_threads(step->crew); i++) {
-        free(step->benches[i].scores);
-        free(step->benches[i].partial);
+    for (size_t i = 0; i < rooms.n; i++)
+        step->be->release(step->be, *rooms.at[i].at);
+    for (unsigned i = 0; step->benches && i < crew_n_threads(step->crew); i++) {
+        step->be->release(step->be, step->benches[i].scores);
+        step->be->release(step->be, step->benches[i].partial);
     }
+    for (unsigned place = 0; place < DROPOUT_N; place++)
+        free(step->host.masks[place]);
+    free(step->host.counts);
+    free(step->host.losses);
     free(step->benches);
-    free(step->counts);
     free(step);
 }

@@ -15,6 +15,25 @@ enum {
 static const double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
 static const double norm_momentum = 0.1;
 
+/* ---- memory ---- */
+
+static int arrays_open(struct trainer *trainer, struct err *err)
+{
+    const struct conve_shape *shape = &trainer->model->shape;
+    const struct train_limits limits = batches_limits(&trainer->batches);
+    int rc = conve_weights_open(&trainer->weights, trainer->model, NUM_F32, trainer->be, err);
+    if (rc == 0)
+        rc = conve_gradients_open(&trainer->gradients, trainer->be, shape, NUM_F32, err);
+    for (unsigned i = 0; rc == 0 && i < N_MOMENTS; i++) {
+        rc = conve_gradients_open(&trainer->moments[i], trainer->be, shape, NUM_F32, err);
+        if (rc == 0 && trainer->be->is_device)
+            conve_gradients_init(&trainer->fetched[i], shape, NUM_F32);
+    }
+    return rc ? rc
+              : train_step_new(&trainer->step, trainer->be, trainer->crew, &trainer->weights,
+                               &trainer->opts.mode, &limits, err);
+}
+
 int trainer_open(struct trainer *trainer, struct conve *model, const struct train_opts *opts,
                  const struct triple *triples, size_t n_triples, const struct num_backend *be,
                  struct crew *crew, struct err *err)
@@ -22,25 +41,78 @@ int trainer_open(struct trainer *trainer, struct conve *model, const struct trai
     *trainer = (struct trainer){.model = model, .opts = *opts, .be = be, .crew = crew};
     int rc = batches_init(&trainer->batches, triples, n_triples, opts->is_grouped, opts->batch_size,
                           err);
-    if (rc != 0)
-        return rc;
-    conve_weights_init(&trainer->weights, model, NUM_F32);
-    conve_gradients_init(&trainer->gradients, &model->shape, NUM_F32);
-    conve_gradients_init(&trainer->exp_avg, &model->shape, NUM_F32);
-    conve_gradients_init(&trainer->exp_avg_sq, &model->shape, NUM_F32);
-    trainer->step =
-        train_step_new(be, crew, &trainer->weights, &opts->mode, batches_n_max(&trainer->batches));
-    return 0;
+    if (rc == 0)
+        rc = arrays_open(trainer, err);
+    if (rc == ERR_UNAVAILABLE)
+        rc = wrap(err, rc, "a smaller --batch-size takes less");
+    return rc;
 }
 
 void trainer_close(struct trainer *trainer)
 {
     train_step_free(trainer->step);
-    conve_gradients_release(&trainer->exp_avg_sq);
-    conve_gradients_release(&trainer->exp_avg);
-    conve_gradients_release(&trainer->gradients);
-    conve_weights_release(&trainer->weights);
+    for (unsigned i = 0; trainer->be && i < N_MOMENTS; i++) {
+        conve_gradients_close(&trainer->moments[i], trainer->be);
+        conve_gradients_release(&trainer->fetched[i]);
+    }
+    if (trainer->be) {
+        conve_gradients_close(&trainer->gradients, trainer->be);
+        conve_weights_close(&trainer->weights, trainer->be);
+    }
     batches_release(&trainer->batches);
+}
+
+/* A parameter where it is computed, to be changed. */
+static float *param_at(const struct trainer *trainer, enum conve_param param)
+{
+    return trainer->be->is_device ? trainer->weights.owned[param] : trainer->model->at[param];
+}
+
+static size_t param_bytes(const struct trainer *trainer, unsigned param)
+{
+    return conve_param_dims(&trainer->model->shape, (enum conve_param)param).n_elements *
+           sizeof(float);
+}
+
+float *const *trainer_moment(const struct trainer *trainer, enum train_moment moment)
+{
+    const struct conve_gradients *of =
+        trainer->be->is_device ? &trainer->fetched[moment] : &trainer->moments[moment];
+    return (float *const *)of->at;
+}
+
+int trainer_fetch(struct trainer *trainer, struct err *err)
+{
+    int rc = 0;
+    if (!trainer->be->is_device)
+        return 0;
+    for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
+        if (trainer->model->at[param])
+            rc = trainer->be->download(trainer->be, trainer->model->at[param],
+                                       param_at(trainer, (enum conve_param)param),
+                                       param_bytes(trainer, param), err);
+    for (unsigned i = 0; i < N_MOMENTS; i++)
+        for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++)
+            if (trainer->moments[i].at[param])
+                rc = trainer->be->download(trainer->be, trainer->fetched[i].at[param],
+                                           trainer->moments[i].at[param],
+                                           param_bytes(trainer, param), err);
+    return rc;
+}
+
+void trainer_place(struct trainer *trainer)
+{
+    if (!trainer->be->is_device)
+        return;
+    for (unsigned param = 0; param < PARAM_N; param++)
+        if (trainer->model->at[param])
+            trainer->be->upload(trainer->be, param_at(trainer, (enum conve_param)param),
+                                trainer->model->at[param], param_bytes(trainer, param));
+    for (unsigned i = 0; i < N_MOMENTS; i++)
+        for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
+            if (trainer->moments[i].at[param])
+                trainer->be->upload(trainer->be, trainer->moments[i].at[param],
+                                    trainer->fetched[i].at[param], param_bytes(trainer, param));
 }
 
 /* ---- Adam ---- */
@@ -52,57 +124,55 @@ struct adam_work {
     size_t n;
 };
 
+static size_t adam_piece(const struct trainer *trainer)
+{
+    return trainer->be->is_device ? SIZE_MAX / sizeof(float) : ADAM_PIECE;
+}
+
 static void adam_make(void *context, unsigned thread, size_t piece)
 {
     const struct adam_work *work = context;
     const struct trainer *trainer = work->trainer;
-    size_t begin = piece * ADAM_PIECE;
+    size_t size = adam_piece(trainer), begin = piece * size;
     (void)thread;
-    trainer->be->adam(trainer->be, &(struct num_adam){
-                                       .dtype = NUM_F32,
-                                       .n = MIN((size_t)ADAM_PIECE, work->n - begin),
-                                       .rate = trainer_learning_rate(trainer),
-                                       .beta1 = adam_beta1,
-                                       .beta2 = adam_beta2,
-                                       .eps = adam_eps,
-                                       .step = trainer->at.n_updates,
-                                       .g = (float *)trainer->gradients.at[work->param] + begin,
-                                       .m = (float *)trainer->exp_avg.at[work->param] + begin,
-                                       .v = (float *)trainer->exp_avg_sq.at[work->param] + begin,
-                                       .w = trainer->model->at[work->param] + begin,
-                                   });
+    trainer->be->adam(trainer->be,
+                      &(struct num_adam){
+                          .dtype = NUM_F32,
+                          .n = MIN(size, work->n - begin),
+                          .rate = trainer_learning_rate(trainer),
+                          .beta1 = adam_beta1,
+                          .beta2 = adam_beta2,
+                          .eps = adam_eps,
+                          .step = trainer->at.n_updates,
+                          .g = (float *)trainer->gradients.at[work->param] + begin,
+                          .m = (float *)trainer->moments[EXP_AVG].at[work->param] + begin,
+                          .v = (float *)trainer->moments[EXP_AVG_SQ].at[work->param] + begin,
+                          .w = param_at(trainer, work->param) + begin,
+                      });
 }
 
 static int adam_step(struct trainer *trainer, struct err *err)
 {
+    size_t size = adam_piece(trainer);
     int rc = 0;
     trainer->at.n_updates++;
     for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++) {
         struct adam_work adam = {trainer, (enum conve_param)param, 0};
         adam.n = conve_param_dims(&trainer->model->shape, adam.param).n_elements;
-        const struct crew_work work = {.context = &adam,
-                                       .n_pieces = (adam.n + ADAM_PIECE - 1) / ADAM_PIECE,
-                                       .make = adam_make};
+        const struct crew_work work = {
+            .context = &adam, .n_pieces = adam.n / size + (adam.n % size > 0), .make = adam_make};
         rc = crew_run(trainer->crew, &work, err);
     }
     return rc;
 }
 
-/* ---- running statistics ---- */
-
-static void statistics_update(struct trainer *trainer)
+static void statistics_track(const struct trainer *trainer)
 {
     for (unsigned norm = 0; norm < NORM_N; norm++) {
-        struct train_statistics of = train_step_statistics(trainer->step, (enum conve_norm)norm);
         struct conve_norm_params params =
             conve_norm_params(&trainer->model->shape, (enum conve_norm)norm);
-        float *mean = trainer->model->at[params.mean], *var = trainer->model->at[params.var];
-        for (size_t c = 0; c < params.channels; c++) {
-            double batch_mean = (double)((const float *)of.mean)[c];
-            double batch_var = (double)((const float *)of.var)[c] * of.unbias;
-            mean[c] += (float)(norm_momentum * (batch_mean - (double)mean[c]));
-            var[c] += (float)(norm_momentum * (batch_var - (double)var[c]));
-        }
+        train_step_track(trainer->step, (enum conve_norm)norm, norm_momentum,
+                         param_at(trainer, params.mean), param_at(trainer, params.var));
     }
 }
 
@@ -150,8 +220,11 @@ int trainer_update(struct trainer *trainer, struct err *err)
     ASSERT(n > 0);
     for (uint64_t i = 0; i < n; i++, trainer->at.batch++) {
         struct train_batch batch = batches_at(&trainer->batches, trainer->at.batch);
-        double loss = train_step_run(trainer->step, &batch, batch_seed(trainer, trainer->at.batch),
-                                     1 / (double)n, i > 0, &trainer->gradients);
+        double loss = 0;
+        int rc = train_step_run(trainer->step, &batch, batch_seed(trainer, trainer->at.batch),
+                                1 / (double)n, i > 0, &trainer->gradients, &loss, err);
+        if (rc != 0)
+            return rc;
         if (!isfinite(loss))
             return fail(err, ERR_DATA,
                         "the loss is %g in epoch %" PRIu64 ", batch %" PRIu64
@@ -159,7 +232,7 @@ int trainer_update(struct trainer *trainer, struct err *err)
                         loss, trainer->at.epoch + 1, trainer->at.batch + 1);
         trainer->at.loss_sum += loss * (double)batch.n;
         trainer->at.n_questions += batch.n;
-        statistics_update(trainer);
+        statistics_track(trainer);
     }
     return adam_step(trainer, err);
 }

@@ -28,21 +28,32 @@ struct train_progress {
     uint64_t best_epoch, n_worse;
 };
 
+/* Adam's, float32. */
+enum train_moment {
+    EXP_AVG,
+    EXP_AVG_SQ,
+    N_MOMENTS
+};
+
 struct trainer {
     struct conve *model;
     struct train_opts opts;
     struct train_progress at;
-    struct conve_gradients exp_avg, exp_avg_sq; /* Adam's moments, float32 */
 
     const struct num_backend *be;
     struct crew *crew;
-    struct conve_weights weights; /* the model's own numbers */
     struct batches batches;
     struct train_step *step;
-    struct conve_gradients gradients;
+    /* In the backend's memory; on the host the weights are the model's own numbers. */
+    struct conve_weights weights;
+    struct conve_gradients gradients, moments[N_MOMENTS];
+    struct conve_gradients fetched[N_MOMENTS]; /* those of a device, on the host */
 };
 
-/* The model, backend and crew are borrowed; the model changes. Indices were checked. */
+/*
+ * The model, backend and crew are borrowed; the model changes. Indices were checked. ERR_UNAVAILABLE:
+ * a device has no room.
+ */
 MUST_CHECK int trainer_open(struct trainer *trainer, struct conve *model,
                             const struct train_opts *opts, const struct triple *triples,
                             size_t n_triples, const struct num_backend *be, struct crew *crew,
@@ -58,6 +69,12 @@ double trainer_learning_rate(const struct trainer *trainer);
 /* Before the first update of an epoch, and of a process. */
 void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);
+
+/* The model's numbers and the moments come from where they are computed, or go there. */
+MUST_CHECK int trainer_fetch(struct trainer *trainer, struct err *err);
+void trainer_place(struct trainer *trainer);
+/* The host's copy of a moment, by parameter. */
+float *const *trainer_moment(const struct trainer *trainer, enum train_moment moment);
 
 /*
  * Numbers to begin with, as the plain implementation has them: Xavier's normal distribution for

@@ -94,11 +94,15 @@ static int of_step_put(const struct driver *driver, const struct conve_weights *
     int rc = batches_init(&batches, driver->triples, driver->n, false, driver->n, err);
     if (rc != 0)
         return rc;
-    struct train_step *step = train_step_new(&driver->be, crew, weights, &mode, driver->n);
+    const struct train_limits limits = batches_limits(&batches);
+    struct train_step *step;
+    rc = train_step_new(&step, &driver->be, crew, weights, &mode, &limits, err);
     struct train_batch batch = batches_at(&batches, 0);
-    for (int half = 0; half < 2; half++)
-        loss = train_step_run(step, &batch, 0, (double)driver->n / 2, half > 0, gradients);
-    rc = put(driver, "loss", &loss, 1, err);
+    for (int half = 0; rc == 0 && half < 2; half++)
+        rc =
+            train_step_run(step, &batch, 0, (double)driver->n / 2, half > 0, gradients, &loss, err);
+    if (rc == 0)
+        rc = put(driver, "loss", &loss, 1, err);
     train_step_free(step);
     batches_release(&batches);
     crew_close(crew);
