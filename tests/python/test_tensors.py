@@ -5,7 +5,7 @@ torch.load takes by default; what cannot be merged is refused with its path and 
 
     test_tensors.py MUSTER
 """
-import collections, os, random, resource, struct, subprocess, sys
+import collections, os, random, resource, struct, subprocess, sys, zipfile
 from checks import check, run_checks
 import torch_like as made
 
@@ -453,6 +453,32 @@ def an_output_that_is_there():
         assert ended.returncode == 2, (bad, ended)
     ended = subprocess.run(f"{MUSTER} merge {names[0]} -o - | cat", shell=True, capture_output=True, text=True)
     assert ended.stdout == "" and "names a file" in ended.stderr, ended
+
+
+def peak_bytes(*args):
+    """Of muster's memory. Started from a small program: what is forked from this one counts as large as this."""
+    code = ("import os, resource, sys\nstatus = os.spawnv(os.P_WAIT, sys.argv[1], sys.argv[1:])\n"
+            "print(status, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    ended = subprocess.run([sys.executable, "-SIc", code, MUSTER, *args], capture_output=True, text=True, timeout=60, check=True)
+    status, kib = map(int, ended.stdout.split()[-2:])
+    assert status == 0, ended
+    return kib << 10
+
+
+@check
+def what_lies_a_million_deep_takes_little_memory():
+    n = 1000 * 1000
+    pickled = b"\x80\x02" + b"]" * n + b"a" * (n - 1) + b"."
+    with zipfile.ZipFile("deep.pt", "w") as file:
+        file.writestr("deep/data.pkl", pickled)
+        file.writestr("deep/version", "3\n")
+    with open(MUSTER, "rb") as program:
+        is_sanitized = b"__asan_init" in program.read()
+    for args in (["merge", "-o", "deep_out.pt"], ["split", "-n", "1", "-o", "deep-{n}.pt"]):
+        peak = peak_bytes(*args, "-q", "deep.pt")
+        assert is_sanitized or peak <= (64 << 20) + len(pickled), (args, peak)
+    with zipfile.ZipFile("deep_out.pt") as file:
+        assert file.read("deep_out/data.pkl") == pickled
 
 
 @check

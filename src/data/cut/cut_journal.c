@@ -35,7 +35,8 @@ bool cut_journal_has(const struct cut_journal *journal, const char *path, const 
     cleanup_buf struct buf text = BUF_INIT;
     mark_add(&text, path, st);
     const struct str mark = buf_str(&text);
-    return journal->n_left > 0 && bsearch(&mark, journal->left, journal->n_left, sizeof(mark), mark_compare);
+    return journal->n_left > 0 &&
+           bsearch(&mark, journal->left, journal->n_left, sizeof(mark), mark_compare);
 }
 
 /* The file of this mark as it is now; a new string, NULL if it is not the one that was meant. */
@@ -139,7 +140,8 @@ int cut_journal_begin(struct cut_journal *journal, const struct outfile *files,
     if (rc == 0)
         rc = outfile_write(&journal->file, buf_str(&text), err);
     if (rc == 0)
-        (void)flock(journal->file.fd, LOCK_EX | LOCK_NB); /* some network file systems have no locks */
+        (void)flock(journal->file.fd,
+                    LOCK_EX | LOCK_NB); /* some network file systems have no locks */
     if (rc == 0)
         rc = outfile_place(&journal->file, err);
     journal->is_placed = rc == 0;

@@ -16,13 +16,14 @@ struct cut_journal {
     bool is_placed;
     int fd;          /* one that was there, locked */
     struct buf text; /* of that one */
-    struct str *left; /* parts in place of those it names, sorted; none if all are: nothing is missing then */
+    struct str *
+        left; /* parts in place of those it names, sorted; none if all are: nothing is missing then */
     size_t n_left;
 };
 
-#define CUT_JOURNAL_INIT                     \
-    {                                        \
-        .file = OUTFILE_INIT, .fd = -1       \
+#define CUT_JOURNAL_INIT               \
+    {                                  \
+        .file = OUTFILE_INIT, .fd = -1 \
     }
 
 /*
