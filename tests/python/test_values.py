@@ -110,6 +110,8 @@ def a_record_without_an_id_is_shown():
     refused(65, ["part_1.pt: questions.1 has no 'question_id'"], [questions("c"), lacking], *IDS)
     refused(65, ["part_1.pt: questions.1.question_id is no number and no text"], [questions("c"), questions("a", None)], *IDS)
     refused(65, ["part_0.pt: questions.0.question_id", "--plain"], [questions(made.Scalar("i8", b"\5" + bytes(7)))], *IDS)
+    for more in ([], ["--renumber"]):
+        refused(65, ["part_1.pt: questions.1.question_id is NaN", "no id"], [questions(1.5), questions(2, math.nan)], *IDS, *more)
     refused(65, ["has no 'question'"], [questions("c")], "--id", "question.*.id")
     refused(65, ["questions is a list"], [questions("c")], "--id", "questions.question_id")
     refused(65, ["questions.0.n is neither"], [questions("c")], "--id", "questions.*.n.x")

@@ -67,10 +67,10 @@ int join_metadata(struct join *join, struct err *err)
     }
     for (size_t i = 0; rc == 0 && i < n_parts; i++)
         told_add(join->stats, parts[i].text);
-    if (rc == 0 && join->opts->id_field)
-        rc = metadata_ids(join->opts->id_field, parts, n_parts, err);
     if (rc == 0)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
+    if (rc == 0 && join->opts->id_field) /* what is no JSON has been said */
+        rc = metadata_ids(join->opts->id_field, parts, n_parts, err);
     if (rc == 0 && join->out)
         rc = outfile_write(join->out, buf_str(&merged), err);
     for (size_t i = 0; i < join->n_files; i++)
