@@ -697,6 +697,29 @@ END
     ended_with 0
 }
 
+@test "two runs that begin in the same second have a {run} of their own" {
+    worker named <<'END'
+#!/bin/sh
+seq "$1" $(($1 + $2 - 1)) >"$3"
+END
+    run_named() {
+        map --items 4 -g cpu:2 "$@" --collect 'x_{run}_{shard}.txt' -- ./named {start} {count} x_{run}_{shard}.txt
+        ended_with 0
+    }
+    for ahead in 0 1 2 3 4 5; do mkdir -p "muster-runs/$(date -d "+$ahead seconds" +%Y%m%d_%H%M%S)-map"; done
+    run_named -o 'all_{run}.txt'
+    stamp=$(basename "$(realpath muster-runs/latest)")
+    [ "${stamp#*-map}" = -2 ]
+    stamp=${stamp%-map-2}-2
+    [ "$(cat "all_$stamp.txt" | tr '\n' ' ')" = "0 1 2 3 " ]
+    [ -s "x_${stamp}_0.txt" ]
+    rm x_*
+    run_named -o a.txt --run-dir a &
+    run_named -o b.txt --run-dir b
+    wait
+    [ "$(ls x_*_0.txt | sed 's/.*-//' | sort -u | wc -l)" = 2 ]
+}
+
 # seeds SHARD FOLDER: an array, and metadata with a seed of its own.
 seeds() {
     pyworker seeds.py <<'END'
