@@ -400,6 +400,11 @@ def what_a_reviewer_found():
 @check
 def rules_are_looked_at():
     refused(2, ["'nowhere'", "fits nothing"], [{"x": [1]}], *rules("nowhere=sum"))
+    refused(2, ["'.=same' is never asked", "'.=first' comes before it"], [[1], [2]], *rules(".=first", ".=same"))
+    refused(2, ["'x=sum' is never asked", "'[x-z]=first' comes before it"], [{"x": 1}], *rules("[x-z]=first", "x=sum"))
+    for below in ("x", "x.y"):
+        refused(2, [f"'{below}=sum' is never asked", "'.=first' says what becomes"], [{"x": {"y": 1}}] * 2, *rules(".=first", below + "=sum"))
+    refused(2, ["'x.y=sum' is never asked", "'x=first' says"], [{"x": {"y": 1}}] * 2, *rules("x=first", "x.y=sum"))
     refused(2, ["'x'", "no rule", "concat"], [{"x": [1]}], *rules("x"))
     refused(2, ["'x=add'", "no rule"], [{"x": [1]}], *rules("x=add"))
     refused(2, ["+n=sum"], [{"x": [1]}], *rules("+n=sum"))
