@@ -252,6 +252,25 @@ def what_is_one_object_stays_one():
 
 
 @check
+def a_dictionary_that_holds_itself_is_said_to():
+    def ring():
+        made = {"n": 1, "a": {"b": {"c": 2}}}
+        made["a"]["b"]["top"] = made
+        return made
+    for parts in ([ring()], [ring(), ring()]):
+        refused(65, ["'.' holds itself in part_0.pt, at 'a.b.top'", "--rule 'a.b.top=first'"], parts, *rules("n=sum"))
+        whole = merged(parts, *rules("n=sum", "a.b.top=first"))
+        assert whole["n"] == len(parts) and whole["a"]["b"]["top"]["a"]["b"]["top"]["n"] == 1, whole
+    inner = {"x": 1}
+    inner["me"] = inner
+    refused(65, ["'in' holds itself in part_0.pt, at 'in.me'"], [{"n": 1, "in": inner}], *rules("n=sum"))
+    deep = {}
+    for _ in range(70):
+        deep = {"x": deep}
+    refused(65, ["lies deeper than 64 dictionaries"], [{"n": 1, "deep": deep}], *rules("n=sum"))
+
+
+@check
 def what_holds_itself():
     loop = []
     loop.append((loop, 1, 2, 3))

@@ -26,6 +26,8 @@ struct dict_graft {
     struct member *members;
     size_t n_members, cap_members;
     bool is_union;
+    const struct dict_graft *outer;
+    size_t path_len; /* of its place */
 };
 
 static void member_push(struct dict_graft *d, struct member member)
@@ -297,13 +299,50 @@ static pickle_id dict_node(struct dict_graft *d)
     return graft_dict_like(d->graft, graft_node(d->graft, 0, d->ids), pairs, d->n_members);
 }
 
+/* In some file the same dictionary. */
+static bool is_again(const struct dict_graft *d, const struct dict_graft *outer, size_t *part)
+{
+    for (*part = 0; *part < d->graft->n_parts; ++*part)
+        if (d->ids[*part] == outer->ids[*part])
+            return true;
+    return false;
+}
+
+/* The outermost place at which one comes within itself, and then again and again. */
+static int too_deep(struct graft *graft)
+{
+    const struct dict_graft *again = NULL, *first = NULL;
+    size_t part, found = 0;
+    for (const struct dict_graft *d = graft->innermost; d; d = d->outer)
+        for (const struct dict_graft *outer = d->outer; outer; outer = outer->outer)
+            if (is_again(d, outer, &part)) {
+                again = d;
+                first = outer;
+                found = part;
+            }
+    if (!again)
+        return graft_fail(graft, "lies deeper than %d dictionaries", DEPTH_MAX);
+    cleanup_free char *inner = xstrndup(graft->path.at, again->path_len);
+    graft->path.len = first->outer ? first->path_len : 0;
+    buf_add_text(&graft->path, first->outer ? "" : ".");
+    return graft_fail(graft,
+                      "holds itself in %s, at '%s', and would be gone through for ever; --rule "
+                      "'%s=first' takes what is there as it is",
+                      graft_file_name(graft, found), inner, inner);
+}
+
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
 {
-    struct dict_graft d = {.graft = graft, .ids = ids, .is_union = is_union};
+    struct dict_graft d = {.graft = graft,
+                           .ids = ids,
+                           .is_union = is_union,
+                           .outer = graft->innermost,
+                           .path_len = graft->path.len};
     int rc = 0;
     if (++graft->depth > DEPTH_MAX)
-        return graft_fail(graft, "lies deeper than %d dictionaries", DEPTH_MAX);
+        return too_deep(graft);
+    graft->innermost = &d;
     d.tables = xcalloc(graft->n_parts, sizeof(*d.tables));
     for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
         const struct pickle_node *pairs = dict_pairs(graft_graph(graft, i), ids[i]);
@@ -329,6 +368,7 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
         free(d.tables[i].at);
     free(d.tables);
     free(d.members);
+    graft->innermost = d.outer;
     graft->depth--;
     return rc;
 }

@@ -18,6 +18,8 @@ struct tally {
     struct buf paths;
 };
 
+struct dict_graft;
+
 struct graft {
     const struct torch_merge_opts *opts;
     const char *out_path;
@@ -34,6 +36,7 @@ struct graft {
     struct tally lists, tensors;
     uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
+    const struct dict_graft *innermost; /* of the dictionaries that are being gone through */
     uint64_t n_pairs, max_pairs; /* gone through: a dictionary in many places comes as often */
     uint8_t *met;                /* dictionaries of a single file, by node */
     struct err *err;
