@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "tensor/pickle/pickle_callable.h"
 #include "tensor/torch/torch_merge.h"
+#include "tensor/torch/torch_value.h"
 #include "tensor/torch/torch_write.h"
 
 /* By file: the value at the path at hand; 0 where the file has none. */
@@ -74,16 +74,6 @@ pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
                           const pickle_id *pairs, size_t n_pairs);
 /* Names that are no data: an error, or said where they may pass. */
 int graft_callables_check(const struct graft *graft, struct err *err);
-
-/* The callable of a CALL, NULL for other nodes and unknown names. */
-const struct pickle_callable *call_known(const struct pickle *pickle,
-                                         const struct pickle_node *node);
-/* The pairs of a dictionary, also of OrderedDict and Counter; NULL if it is none. */
-const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
-bool is_counter(const struct pickle *pickle, pickle_id id);
-bool is_tensor(const struct pickle *pickle, pickle_id id);
-/* Along its first dimension; false of what is no plain tensor, or has no dimension. */
-bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows);
 
 /* Below args, config and their like nothing is a count. */
 bool path_is_setting(const char *path);
