@@ -42,8 +42,7 @@ static int window_fill(struct columns *c, uint64_t from, uint64_t to, struct err
     return array_read(c->file, c->array, from, c->window, c->len, err);
 }
 
-int column_pass(struct columns *c, uint64_t column, const struct array_sink *sink,
-                struct err *err)
+int column_pass(struct columns *c, uint64_t column, const struct array_sink *sink, struct err *err)
 {
     uint64_t from = column * c->column_bytes + c->skip, to = from + c->take;
     int rc = 0;

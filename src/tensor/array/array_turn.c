@@ -12,8 +12,8 @@
 #include "tensor/pread.h"
 
 enum {
-    BLOCK_BYTES = 4 << 20,   /* of rows, and of a tile */
-    TAKE_BYTES_MIN = 2048,   /* of a column, for which a call is worth it */
+    BLOCK_BYTES = 4 << 20, /* of rows, and of a tile */
+    TAKE_BYTES_MIN = 2048, /* of a column, for which a call is worth it */
     TILE_COLUMN_BYTES = 1 << 16
 };
 

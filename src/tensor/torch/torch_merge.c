@@ -194,6 +194,10 @@ static int value_carry(struct graft *graft, value_ids ids, pickle_id *out)
         tally_add(graft, &graft->lists, pickle_node(graph, ids[0])->count);
     else if (verb == MERGE_CAT0 && tensor_n_rows(graph, ids[0], &n_rows))
         tally_add(graft, &graft->tensors, n_rows);
+    else if (verb == MERGE_MERGED && graft->opts->is_of_shares) {
+        graft->is_renamed = true;
+        return graft_merged_name(graft, ids, out);
+    }
     *out = graft_of(graft, 0, ids[0]);
     return 0;
 }
@@ -342,7 +346,7 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
         graft->max_pairs += graft_graph(graft, i)->n_chunks; /* each once */
     buf_add_char(&graft->path, '.');
     int rc = graft_value(graft, ids, root);
-    if (rc == 0 && graft->n_parts == 1 && graft->opts->rules->len == 0)
+    if (rc == 0 && graft->n_parts == 1 && graft->opts->rules->len == 0 && !graft->is_renamed)
         *root = graft_of(graft, 0, ids[0]); /* what was one object stays one */
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");

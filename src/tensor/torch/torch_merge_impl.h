@@ -39,6 +39,7 @@ struct graft {
     const struct dict_graft *innermost; /* of the dictionaries that are being gone through */
     uint64_t n_pairs, max_pairs; /* gone through: a dictionary in many places comes as often */
     uint8_t *met;                /* dictionaries of a single file, by node */
+    bool is_renamed;             /* of a single file something has another name in the output */
     struct err *err;
 };
 
