@@ -81,6 +81,12 @@ bool path_is_setting(const char *path);
 /* The value at the path at hand is made of so many items or rows. */
 void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
 
+/*
+ * Of something like a tensor that is more than a view of a storage: why rows of it cannot be taken, and what can
+ * be saved instead. NULL of a plain tensor, and of what is none at all.
+ */
+const char *unplain_why(const struct pickle *pickle, pickle_id id);
+
 /* Each sets *out to the new node; 0: nothing is put there. */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out);
