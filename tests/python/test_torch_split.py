@@ -120,6 +120,17 @@ def what_is_cut_can_be_said():
     refused(["'.' is no list"], "-n", "2")
 
 
+@check
+def what_holds_itself_does_so_in_each_part():
+    for kind in (dict, collections.OrderedDict):
+        whole = kind(questions=[1, 2, 3], num_questions=3)
+        whole["me"], whole["in"] = whole, kind(top=whole, x=1)
+        save(whole)
+        for i, part in enumerate(parts(split("-n", "3"))):
+            assert part["questions"] == [i + 1] and part["num_questions"] == 1 and type(part) is kind
+            assert part["me"] is part and part["in"]["top"] is part and part["in"]["x"] == 1
+
+
 def rebuild(name):
     """A callable of torch's, by its name, which nobody calls."""
     def made_here(*args):

@@ -267,17 +267,21 @@ static int states_same(struct dict_graft *d)
     return 0;
 }
 
-pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
-                          const pickle_id *pairs, size_t n_pairs)
+pickle_id graft_dict_begin(struct graft *graft, const struct pickle_node *first)
 {
-    pickle_id dict;
+    if (first->kind == PICKLE_DICT)
+        return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
+    return graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
+}
+
+void graft_dict_fill(struct graft *graft, const struct pickle_node *first, pickle_id dict,
+                     const pickle_id *pairs, size_t n_pairs)
+{
     if (first->kind == PICKLE_DICT) {
-        dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
         for (size_t i = 0; i < n_pairs; i++)
             pickle_add_items(&graft->made, dict, pairs + 2 * i, 2);
-        return dict;
+        return;
     }
-    dict = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
     struct pickle_later *later = pickle_add_later(&graft->made, dict);
     size_t at = (size_t)(later - graft->made.later);
     for (size_t i = 0; i < n_pairs; i++)
@@ -286,6 +290,13 @@ pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
     struct pickle_walk walk = pickle_items(&kept->states);
     for (pickle_id id; (id = pickle_next(graft_graph(graft, 0), &walk)) != 0;)
         pickle_add_state(&graft->made, &graft->made.later[at].states, graft_of(graft, 0, id));
+}
+
+pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
+                          const pickle_id *pairs, size_t n_pairs)
+{
+    pickle_id dict = graft_dict_begin(graft, first);
+    graft_dict_fill(graft, first, dict, pairs, n_pairs);
     return dict;
 }
 

@@ -73,6 +73,10 @@ pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, p
 /* A dictionary of the first file's kind, with its states behind it: keys and values of the new graph. */
 pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
                           const pickle_id *pairs, size_t n_pairs);
+/* The same in two steps, for one that is to be found before all that it holds is there. */
+pickle_id graft_dict_begin(struct graft *graft, const struct pickle_node *first);
+void graft_dict_fill(struct graft *graft, const struct pickle_node *first, pickle_id dict,
+                     const pickle_id *pairs, size_t n_pairs);
 /* Names that are no data: an error, or said where they may pass. */
 int graft_callables_check(const struct graft *graft, struct err *err);
 

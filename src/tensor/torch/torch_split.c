@@ -17,7 +17,8 @@ enum {
 /* What the parts of a dictionary show of it. */
 enum {
     LOOK_NOT_YET,
-    LOOK_NOTHING, /* it is the same in all parts, or is being looked at */
+    LOOK_NOW,     /* it is being looked at: what holds it is within it, and changes with it */
+    LOOK_NOTHING, /* it is the same in all parts */
     LOOK_CHANGES  /* something within it is cut or counts */
 };
 
@@ -224,8 +225,9 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
     if (target_of(split, id))
         return true;
     if (!pairs || is_counter(graph, id) || depth > DEPTH_MAX || split->looks[id] != LOOK_NOT_YET)
-        return split->looks[id] == LOOK_CHANGES;
-    split->looks[id] = LOOK_NOTHING;
+        return split->looks[id] == LOOK_CHANGES || split->looks[id] == LOOK_NOW;
+    split->looks[id] = LOOK_NOW;
+    bool is_changed = false;
     struct pickle_walk walk = pickle_items(pairs);
     for (pickle_id key; (key = pickle_next(graph, &walk)) != 0;) {
         pickle_id value = pickle_next(graph, &walk);
@@ -235,7 +237,7 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
             continue;
         size_t before = split->graft.path.len;
         if (is_count(split, name, value)) {
-            split->looks[id] = LOOK_CHANGES;
+            is_changed = true;
             continue;
         }
         if (before > 0)
@@ -243,12 +245,12 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
         buf_add_str(&split->graft.path, name);
         bool changes = look(split, value, depth + 1);
         split->graft.path.len = before;
-        if (changes)
-            split->looks[id] = LOOK_CHANGES;
-        else
+        is_changed = is_changed || changes;
+        if (!changes)
             kept_add(split, name, value);
     }
-    return split->looks[id] == LOOK_CHANGES;
+    split->looks[id] = is_changed ? LOOK_CHANGES : LOOK_NOTHING;
+    return is_changed;
 }
 
 /* ---- a part ---- */
@@ -291,6 +293,8 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
     const struct pickle *graph = graph_of(split);
     const struct pickle_node *pairs = dict_pairs(graph, id);
     pickle_id *made = xcalloc(2 * (size_t)pairs->count + 2, sizeof(*made));
+    p->made[id] = *out =
+        graft_dict_begin(&split->graft, pickle_node(graph, id)); /* it may hold itself */
     struct pickle_walk walk = pickle_items(pairs);
     size_t n = 0;
     int rc = 0;
@@ -309,7 +313,7 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
             rc = value_make(p, value, &made[n + 1]);
     }
     if (rc == 0)
-        *out = graft_dict_like(&split->graft, pickle_node(graph, id), made, n / 2);
+        graft_dict_fill(&split->graft, pickle_node(graph, id), *out, made, n / 2);
     free(made);
     return rc;
 }
