@@ -358,7 +358,10 @@ static int global_write(struct pickle_writer *w, const struct pickle_global *glo
     if (memchr(global->name.at, '.', global->name.len) ||
         memchr(global->name.at, '\n', global->name.len) ||
         memchr(global->module.at, '\n', global->module.len))
-        return no_words("a nested name", err);
+        return fail(
+            err, ERR_DATA,
+            "the name %.*s of %.*s has no form in a pickle of protocol 2: it is a nested one",
+            (int)global->name.len, global->name.at, (int)global->module.len, global->module.at);
     name_add(w, global->module, global->name);
     return 0;
 }
