@@ -217,6 +217,10 @@ def numpys_arrays_become_tensors():
     assert whole["e"][1].shape == (0, 3) and whole["s"][0].shape == () and whole["s"][0].elements() == struct.pack("<q", 5)
     turned = merged([{"f": made.Array("f8", (2, 3), data, True)}] * 2, "--plain")["f"]
     assert turned.shape == (4, 3) and turned.storage.data == struct.pack("<6d", 0, 2, 4, 1, 3, 5) * 2
+    for held in (data, bytearray(data)): # as protocol 5 writes arrays
+        fifth = [made.saved({"x": [made.Buffer("f8", (2, 3), held), made.Buffer("f8", (2, 3), held, "F")]}, 5)] * 2
+        assert [t.stride for t in merged(fifth, "--plain")["x"]] == [(3, 1), (1, 2)] * 2
+        assert all(t.elements() == data for t in merged(fifth, "--plain")["x"][::2])
     one = made.Array("f8", (2, 3), data)
     pair = merged([{"l": [one, one]}], "--plain")["l"]
     assert pair[0] is pair[1]
