@@ -437,6 +437,13 @@ def rules_are_looked_at():
 
 
 @check
+def a_key_that_a_file_lacks_can_be_left_out():
+    parts = [{"m": {"x": 1, "more": [2]}}, {"m": {"x": 1}}]
+    refused(65, ["'m.more' is in part_0.pt, and missing in part_1.pt; --rule 'm.more=drop' leaves it out"], parts)
+    assert merged(parts, *rules("m.more=drop")) == {"m": {"x": 1}}
+
+
+@check
 def code_is_not_carried_over_unasked():
     parts = [{"x": [made.Strange()]}, {"x": [1]}]
     refused(65, ["part_0.pt: byte ", " of its pickle names somewhere.Strange,", "--pass-through"], parts)

@@ -124,8 +124,9 @@ static int member_add(struct dict_graft *d, size_t part, pickle_id key)
     else if (d->is_union && !rule)
         rc = member_of_some(d, values, &member.value);
     else if (n_found < graft->n_parts)
-        rc = graft_fail(graft, "is in %s, and missing in %s", graft_file_name(graft, part),
-                        graft_file_name(graft, lacking));
+        rc = graft_fail(graft, "is in %s, and missing in %s; --rule '%s=drop' leaves it out",
+                        graft_file_name(graft, part), graft_file_name(graft, lacking),
+                        buf_text(&graft->path));
     else
         rc = graft_value(graft, values, &member.value);
     path_pop(graft, before);
