@@ -9,9 +9,8 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "conve/tensors.h"
-#include "tensor/pickle/pickle_callable.h"
 #include "tensor/torch/torch.h"
-#include "tensor/torch/torch_merge_impl.h" /* dict_pairs() and its like */
+#include "tensor/torch/torch_value.h"
 
 enum {
     DEPTH_MAX = 40

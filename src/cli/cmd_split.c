@@ -253,14 +253,19 @@ static void summary_say(const struct app *app, const struct split_job *job,
     leftovers_say(app, &job->leftovers);
 }
 
-static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
+static int parts_make(struct app *app, struct split_job *job, const struct split_request *ask,
+                      struct err *err)
 {
     ASSERT(job->paths);
     cleanup_free char *folder = path_dirname(job->paths[0]);
+    cleanup_free char *journal = cut_journal_name_new(&job->names, job->n_parts);
     struct cut_target target = {.names = (const char *const *)job->paths,
                                 .folder = folder,
+                                .journal = journal,
                                 .force = ask->force,
-                                .is_stopped = signal_waits};
+                                .is_stopped = signal_waits,
+                                .note = note_say,
+                                .context = app};
     int rc = cut_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
                                 &job->leftovers, err);
     if (rc)
@@ -278,10 +283,11 @@ static int parts_make(struct split_job *job, const struct split_request *ask, st
     return rc;
 }
 
-static int job_run(struct split_job *job, const struct split_request *ask, struct err *err)
+static int job_run(struct app *app, struct split_job *job, const struct split_request *ask,
+                   struct err *err)
 {
     uint64_t sum = 0;
-    int rc = parts_make(job, ask, err);
+    int rc = parts_make(app, job, ask, err);
     for (size_t i = 0; i < job->n_parts; i++)
         sum += job->parts[i].n_records;
     ASSERT(!job->cut || sum == cut_n_records(job->cut));
@@ -300,7 +306,7 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
     if (rc == 0)
         rc = job_open(app, &job, ask, argc, argv, err);
     if (rc == 0)
-        rc = job_run(&job, ask, err);
+        rc = job_run(app, &job, ask, err);
     if (rc == 0) {
         cleanup_buf struct buf out = BUF_INIT;
         (ask->json ? objects_add : table_add)(&out, &job);

@@ -47,6 +47,16 @@ const char *const record_count_names[] = {
     "num_questions", "num_samples", "num_items", "num_records", "num_examples", "num_results", NULL,
 };
 
+uint64_t record_count_said(bool (*count_of)(const void *object, struct str name, uint64_t *count),
+                           const void *object)
+{
+    uint64_t count;
+    for (const char *const *name = record_count_names; *name; name++)
+        if (count_of(object, str_of(*name), &count))
+            return count;
+    return UINT64_MAX;
+}
+
 /* Settings such as max_samples are no counts. */
 static const char *const settings[] = {"max_*", "min_*"};
 

@@ -21,3 +21,6 @@ void merged_name_add(struct str stem, struct buf *out);
 /* What says how many records there are, the likeliest first: num_questions and its like. NULL behind
  * the last. */
 extern const char *const record_count_names[];
+/* What the first of them says that is a number, UINT64_MAX if none does. `count_of` is false where there is none. */
+uint64_t record_count_said(bool (*count_of)(const void *object, struct str name, uint64_t *count),
+                           const void *object);

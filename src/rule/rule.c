@@ -115,14 +115,20 @@ void merge_rules_release(struct merge_rules *rules)
 
 struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path)
 {
+    struct merge_rule *found = NULL;
     for (size_t i = 0; i < rules->len; i++) {
         struct merge_rule *rule = &rules->at[i];
-        if (!rule->is_added && fnmatch(rule->path, path, 0) == 0) {
-            rule->was_used = true;
-            return rule;
-        }
+        bool is_known = found && (rule->was_used || rule->before);
+        if (rule->is_added || is_known || fnmatch(rule->path, path, 0) != 0)
+            continue;
+        if (found)
+            rule->before = (size_t)(found - rules->at) + 1;
+        else
+            found = rule;
     }
-    return NULL;
+    if (found)
+        found->was_used = true;
+    return found;
 }
 
 const char *merge_rule_added_name(const struct merge_rule *rule, const char *path)
@@ -136,13 +142,55 @@ const char *merge_rule_added_name(const struct merge_rule *rule, const char *pat
     return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
 }
 
+/* Does it say what becomes of all that lies in there? */
+static bool takes_all(const struct merge_rule *rule)
+{
+    return !rule->is_added && rule->was_used && rule->verb != MERGE_DEEP &&
+           rule->verb != MERGE_UNION && rule->verb != MERGE_RATIO;
+}
+
+/* The rule that keeps whatever lies at this one's path from being asked about; NULL: none does. */
+static const struct merge_rule *rule_above(const struct merge_rules *rules,
+                                           const struct merge_rule *rule)
+{
+    for (size_t i = 0; i < rules->len; i++) {
+        const struct merge_rule *other = &rules->at[i];
+        size_t len = strlen(other->path);
+        bool is_root = fnmatch(other->path, ".", 0) == 0;
+        bool is_above = strncmp(rule->path, other->path, len) == 0 && rule->path[len] == '.';
+        if (takes_all(other) && (is_root || is_above))
+            return other;
+    }
+    return NULL;
+}
+
+static int unused_fail(const struct merge_rules *rules, const struct merge_rule *rule,
+                       struct err *err)
+{
+    const struct merge_rule *before = rule->before ? &rules->at[rule->before - 1] : NULL;
+    const struct merge_rule *above = rule_above(rules, rule);
+    if (before)
+        return fail(err, ERR_USAGE,
+                    "the rule '%s=%s' is never asked: '%s=%s' comes before it and fits all that it "
+                    "does; leave one of them out, or change their order",
+                    rule->path, merge_verb_name(rule->verb), before->path,
+                    merge_verb_name(before->verb));
+    if (above)
+        return fail(
+            err, ERR_USAGE,
+            "the rule '%s=%s' is never asked: '%s=%s' says what becomes of all that lies in "
+            "there",
+            rule->path, merge_verb_name(rule->verb), above->path, merge_verb_name(above->verb));
+    return fail(err, ERR_USAGE,
+                "the rule for '%s' fits nothing in the files (of those of tensors muster "
+                "merge --inspect shows the keys)",
+                rule->path);
+}
+
 int merge_rules_check(const struct merge_rules *rules, struct err *err)
 {
     for (size_t i = 0; rules->n_more == 0 && i < rules->len; i++)
         if (!rules->at[i].was_used)
-            return fail(err, ERR_USAGE,
-                        "the rule for '%s' fits nothing in the files (of those of tensors muster "
-                        "merge --inspect shows the keys)",
-                        rules->at[i].path);
+            return unused_fail(rules, &rules->at[i], err);
     return 0;
 }

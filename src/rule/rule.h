@@ -40,6 +40,7 @@ struct merge_rule {
     char *above, *below; /* of RATIO: names of keys */
     bool is_added;
     bool was_used;
+    size_t before; /* where another one came before it: that one's index + 1 */
 };
 
 struct merge_rules {

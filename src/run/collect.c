@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "data/join/join.h"
-#include "tensor/kind.h"
+#include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
 static void trace_of(const struct stat *st, struct file_trace *out)
@@ -151,16 +151,18 @@ static int file_settle(const char *path, uint64_t *bytes, struct err *err)
 static int records_count(const struct collect *ask, const char *path, uint64_t *n_records,
                          struct err *err)
 {
-    enum tensor_kind kind = TENSOR_TORCH;
+    enum tensor_kind kind = ask->tensors;
     /* What fits nothing here may fit another file. */
     struct merge_rules rules = {.is_shared = true, .n_more = 1};
-    int rc = ask->is_torch && ask->is_as_it_is ? tensor_kind_of(path, &kind, err) : 0;
-    if (rc || kind != TENSOR_TORCH)
+    bool is_doubted = kind != TENSOR_NONE && ask->is_as_it_is;
+    int rc = is_doubted ? tensor_kind_of(path, &kind, err) : 0;
+    if (rc || kind != ask->tensors)
         return rc;
     rc = ask->rules ? merge_rules_take(&rules, ask->rules, ask->rules_path, err) : 0;
     if (rc == 0)
-        rc = ask->is_torch ? torch_count(path, &rules, n_records, err)
-                           : join_count(path, ask->format, &rules, n_records, err);
+        rc = kind == TENSOR_NONE    ? join_count(path, ask->format, &rules, n_records, err)
+             : kind == TENSOR_TORCH ? torch_count(path, &rules, n_records, err)
+                                    : array_count(kind, path, &rules, n_records, err);
     merge_rules_release(&rules);
     return rc;
 }

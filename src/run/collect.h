@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/texts.h"
 #include "data/source.h"
+#include "tensor/kind.h"
 
 /* A file as it was at one moment: when it is written to, or another takes its name, this changes. */
 struct file_trace {
@@ -27,7 +28,7 @@ struct collect {
     const char *pattern; /* of glob(); NULL: the file is `path` */
     const char *path;
     bool is_counted;           /* its records are to be counted, and be `expect` */
-    bool is_torch;             /* of torch.save, by its name */
+    enum tensor_kind tensors;  /* that they are, by their names */
     bool is_as_it_is;          /* nobody is going to read it: its name may say what it likes */
     const struct texts *rules; /* PATH=VERB: of counts that are taken as they are; NULL: none */
     const char *rules_path;    /* NULL, or of a file of more */

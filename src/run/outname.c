@@ -1,22 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/outname.h"
 
+#include <xxhash.h>
+
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "run/shard.h"
 
 enum {
-    STAMP_LEN = 15
+    NUMBER_LEN_MAX = 8
 };
+
+static const char digits[] = "0123456789";
+
+/* "-2" of 20260131_090807-map-2, as store/runs.h names the second run of a second; else "". */
+static const char *number_of(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+    bool is_number = dash && dash != strchr(name, '-') && dash[1] != '\0' &&
+                     dash[1 + strspn(dash + 1, digits)] == '\0' && strlen(dash) <= NUMBER_LEN_MAX;
+    return is_number ? dash : "";
+}
 
 bool run_stamp_read(const char *run_dir, char out[RUN_STAMP_BYTES])
 {
     const char *name = path_basename(run_dir);
-    if (strspn(name, "0123456789_") != STAMP_LEN || name[8] != '_')
+    if (strspn(name, "0123456789_") != RUN_STAMP_LEN || name[8] != '_')
         return false;
-    snprintf(out, RUN_STAMP_BYTES, "%.*s", STAMP_LEN, name);
+    snprintf(out, RUN_STAMP_BYTES, "%.*s%s", RUN_STAMP_LEN, name, number_of(name));
     return true;
+}
+
+void run_stamp_make(const char *run_dir, int64_t wall_ms, char out[RUN_STAMP_BYTES])
+{
+    char stamp[20];
+    cleanup_free char *path = path_absolute(run_dir);
+    clock_stamp(stamp, wall_ms);
+    snprintf(out, RUN_STAMP_BYTES, "%s-%08x", stamp, (uint32_t)XXH3_64bits(path, strlen(path)));
 }
 
 /* Of the outputs, that of -o first; NULL behind the last. */

@@ -130,7 +130,7 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
         taking->collect = (struct collect){.option = shard_kind_option(i),
                                            .path = value(shard, PLACE_OUTPUT),
                                            .is_counted = kind->is_counted,
-                                           .is_torch = kind->tensors == TENSOR_TORCH,
+                                           .tensors = kind->tensors,
                                            .is_as_it_is = shard_output_is_folder(kind->out_path),
                                            .rules = &s->request->rules,
                                            .rules_path = s->request->rules_path,

@@ -17,6 +17,7 @@
 
 #include "base/share.h"
 #include "run/collect.h"
+#include "run/outname.h"
 #include "run/session.h"
 #include "run/template.h"
 #include "tensor/kind.h"
@@ -52,7 +53,7 @@ struct shards {
     uint64_t n_items_here;                /* the former, by this session */
     uint64_t *seat_items;                 /* the same for each seat */
     uint32_t uses;                        /* of the command's placeholders: template_uses_all() */
-    char stamp[20];                       /* {run} */
+    char stamp[RUN_STAMP_BYTES];          /* {run} */
     char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir;         /* in the run's folder */
     struct shard_kind *kinds;             /* the first is that of -o */

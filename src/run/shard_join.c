@@ -177,6 +177,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
                                           .is_renumbered = is_first && s->request->is_renumbered,
                                           .is_plain = s->request->is_plain,
                                           .is_compact = s->request->is_compact,
+                                          .is_of_shares = true,
                                           .note = joining->is_dry ? NULL : join_note,
                                           .placing = join_placing,
                                           .context = (void *)(uintptr_t)joining};

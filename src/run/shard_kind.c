@@ -219,14 +219,12 @@ static struct shard_kind kind_make(const struct map_request *r, const char *name
 {
     bool to_folder = shard_output_is_folder(out_path);
     enum tensor_kind tensors = shard_tensors(to_folder ? name : out_path);
-    bool is_known = tensors == TENSOR_TORCH || record_format_of_path(name) != FORMAT_LINES;
-    bool is_countable = tensors == TENSOR_NONE || tensors == TENSOR_TORCH;
+    bool is_known = tensors != TENSOR_NONE || record_format_of_path(name) != FORMAT_LINES;
     return (struct shard_kind){.out_path = xstrdup(out_path),
                                .format = files_format(name, out_path, out_format),
                                .out_format = out_format,
                                .tensors = tensors,
-                               .is_counted =
-                                   !r->any_count && is_countable && (is_known || !to_folder)};
+                               .is_counted = !r->any_count && (is_known || !to_folder)};
 }
 
 /* Without a folder (--dry-run) nobody asks for it. */

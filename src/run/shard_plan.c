@@ -11,11 +11,9 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
-#include "run/outname.h"
 #include "run/shard.h"
 
 enum {
-    STAMP_LEN = 15, /* YYYYmmdd_HHMMSS */
     SHARDS_MAX = 1000000,
     SEED_BITS = 31
 };
@@ -59,8 +57,10 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 /* The run's folder has it in its name, unless the user named the folder. */
 static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
-    if (!s->run_dir || !run_stamp_read(s->run_dir, out))
+    if (!s->run_dir)
         clock_stamp(out, clock_wall_ms());
+    else if (!run_stamp_read(s->run_dir, out))
+        run_stamp_make(s->run_dir, clock_wall_ms(), out);
 }
 
 /* One shard a device: then it is called as its device is. */
@@ -120,7 +120,7 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
 {
     struct str rest = str_of(suffixes), suffix;
     uint64_t n = 0;
-    if (!items || !stamp || strlen(stamp) != STAMP_LEN ||
+    if (!items || !stamp || strlen(stamp) < RUN_STAMP_LEN || strlen(stamp) >= RUN_STAMP_BYTES ||
         u64_parse(str_of(items), 1, UINT64_MAX, &shards->n_items, NULL) != 0 ||
         u64_parse(str_of(count), 1, MIN(shards->n_items, (uint64_t)SHARDS_MAX), &shards->n_shards,
                   NULL) != 0)

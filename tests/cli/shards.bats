@@ -646,6 +646,80 @@ END
     [ "$(tail -c 56 all.npy | od -An -td8 -v | tr -s ' \n' ' ')" = " 0 1 2 3 4 5 6 " ]
 }
 
+@test "arrays of the shards are counted by their rows" {
+    pyworker rows.py <<'END'
+import struct, sys, zipfile
+n_rows, path = int(sys.argv[1]), sys.argv[2]
+def npy(*shape):
+    head = repr({"descr": "|u1", "fortran_order": False, "shape": shape}).encode()
+    size = 1
+    for dim in shape:
+        size *= dim
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head) + 1) + head + b"\n" + bytes(size)
+with open(path, "wb") as out:
+    if path.endswith(".npy"):
+        out.write(npy(n_rows, 3))
+    elif path.endswith(".npz"):
+        with zipfile.ZipFile(out, "w") as entries:
+            for name, shape in (("x", (n_rows, 2)), ("scale", ()), *((n, (int(k),)) for n, k in (a.split("=") for a in sys.argv[3:]))):
+                entries.writestr(name + ".npy", npy(*shape))
+    else:
+        head = b'{"x":{"dtype":"U8","shape":[%d,1],"data_offsets":[0,%d]}}' % (n_rows, n_rows)
+        out.write(struct.pack("<Q", len(head)) + head + bytes(n_rows))
+END
+    local run='--items 6 --shards 2 -g cpu:2 -r 0 -f'
+    for kind in npy npz; do
+        map $run -o all.$kind -- ./rows.py 2 {output}
+        ended_with 1
+        says "holds 2 records, expected 3, one for each item (--any-count takes any number)"
+        [ ! -e all.$kind ]
+        map $run -o all.$kind -- ./rows.py {count} {output}
+        ended_with 0
+        says "6 items in 2 shards, complete"
+        map $run --any-count -o all.$kind -- ./rows.py 2 {output}
+        ended_with 0
+    done
+    map $run -o all.npz --rule y=first -- ./rows.py {count} {output} y=7
+    ended_with 0
+    map $run -o all.npz -- ./rows.py 2 {output} y=7 # nobody can say which of the two
+    ended_with 0
+    map $run -o all.npy --rule .=first -- ./rows.py 1 {output}
+    ended_with 0
+    map $run -o all.safetensors -- ./rows.py 2 {output} # kept once, as all have the same
+    ended_with 0
+    map $run -o all.safetensors --rule x=cat0 -- ./rows.py 2 {output}
+    ended_with 1
+    says "holds 2 records, expected 3"
+    map $run -o some/ --collect 'x{shard}.npy' -- ./rows.py 2 x{shard}.npy
+    ended_with 1
+    says "x0.npy holds 2 records, expected 3"
+    map $run -o more/ --collect 'y{shard}.npy' -- cp rows.py y{shard}.npy # whatever it is, it is not read
+    ended_with 0
+}
+
+@test "two runs that begin in the same second have a {run} of their own" {
+    worker named <<'END'
+#!/bin/sh
+seq "$1" $(($1 + $2 - 1)) >"$3"
+END
+    run_named() {
+        map --items 4 -g cpu:2 "$@" --collect 'x_{run}_{shard}.txt' -- ./named {start} {count} x_{run}_{shard}.txt
+        ended_with 0
+    }
+    for ahead in 0 1 2 3 4 5; do mkdir -p "muster-runs/$(date -d "+$ahead seconds" +%Y%m%d_%H%M%S)-map"; done
+    run_named -o 'all_{run}.txt'
+    stamp=$(basename "$(realpath muster-runs/latest)")
+    [ "${stamp#*-map}" = -2 ]
+    stamp=${stamp%-map-2}-2
+    [ "$(cat "all_$stamp.txt" | tr '\n' ' ')" = "0 1 2 3 " ]
+    [ -s "x_${stamp}_0.txt" ]
+    rm x_*
+    run_named -o a.txt --run-dir a &
+    run_named -o b.txt --run-dir b
+    wait
+    [ "$(ls x_*_0.txt | sed 's/.*-//' | sort -u | wc -l)" = 2 ]
+}
+
 # seeds SHARD FOLDER: an array, and metadata with a seed of its own.
 seeds() {
     pyworker seeds.py <<'END'

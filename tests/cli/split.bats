@@ -452,6 +452,36 @@ end_cut() {
     same back.txt in.txt
 }
 
+@test "a folder that is made for parts is theirs alone, and what a killed cut left beside it is said" {
+    seq 10 >in.txt
+    mkdir -p deep/out.new
+    split -q -n 2 -o deep/out/ in.txt
+    ended_with 0
+    [ "$(ls deep) $(ls deep/out | wc -l)" = "out 2" ]
+    mkdir next.new && touch next.new/in.part_00.txt
+    split -n 2 -o next/ in.txt
+    ended_with 0
+    says "next.new may be what a cut that was killed left behind"
+    [ "$(ls -d next*)" = "next
+next.new" ]
+}
+
+@test "while a cut names its parts no other one does, and what is no journal of muster's stays" {
+    seq 10 >in.txt
+    printf '%s\n' "Parts that muster split was about to name; the next cut into these names clears up." >in.part_.txt.naming
+    run limited flock in.part_.txt.naming "$MUSTER" split -q -n 2 in.txt
+    ended_with 2
+    says "another muster split is naming its parts: in.part_.txt.naming"
+    split -q -n 2 in.txt
+    ended_with 0
+    only in.part_00.txt in.part_01.txt in.txt
+    echo mine >in.part_.txt.naming
+    split -q -n 2 --force in.txt
+    ended_with 2
+    says "in.part_.txt.naming is there and is none of muster's"
+    same in.part_.txt.naming <(echo mine)
+}
+
 @test "more parts than files may be open" {
     seq 1200 >in.txt
     run limited bash -c 'ulimit -n 250; exec "$@"' - "$MUSTER" split -q -n 1200 -o out/ in.txt

@@ -2,8 +2,9 @@
  *
  * Preloaded into one program, makes the n-th call of a kind fail:
  *
- *   FAULT=KIND:N:WHAT[:TIMES]  WHAT is an errno, or 0: a short read or write. TIMES: how many calls in
- *                              a row fail (1); a disk that stays full is a large number
+ *   FAULT=KIND:N:WHAT[:TIMES]  WHAT is an errno, or 0: a short read or write, or -9: the program is killed
+ *                              instead. TIMES: how many calls in a row fail (1); a disk that stays full is a
+ *                              large number
  *   FAULT_PROGRAM=NAME         the program that is meant; all others are left alone
  *   FAULT_VERB=WORD            only where its first argument is this
  *   FAULT_COUNTS=FILE          gets how many calls there were, how many failed, and where the first
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -98,6 +100,8 @@ static bool fails(enum kind kind, const void *caller)
         return false;
     if (__atomic_add_fetch(&fault.counts->failed, 1, __ATOMIC_RELAXED) == 1)
         note_where((uintptr_t)caller);
+    if (fault.sys < 0)
+        raise(-fault.sys);
     errno = fault.sys;
     return true;
 }

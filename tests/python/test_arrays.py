@@ -307,8 +307,8 @@ def npy_files_of_both_orders_become_row_major():
             write(f"p{i}.npy", npy(part))
         assert merged(["p0.npy", "p1.npy", "p2.npy"]) == npy(concat(*parts, fortran=False)), shape
     for name, fortran in (("c.npy", False), ("f.npy", True)):
-        large(name, Array("<f8", (2, 600000), [], fortran), 8)
-    refused(["f.npy", "save them all in one order"], ["c.npy", "f.npy"])
+        large(name, Array("<f8", (2, 2, 300000), [], fortran), 8)
+    refused(["f.npy: a row of 4800000 bytes", "save them all in one order"], ["c.npy", "f.npy"])
 
 
 @check
@@ -613,6 +613,20 @@ def memory_does_not_follow_the_size():
         assert os.path.getsize("out.npy") == 128 + 750000 * 32 * 8
         within_16_mib("split", "-q", "-n", "3", "a.npy", "-o", "parts/")
         shutil.rmtree("parts")
+
+
+@check
+def wide_arrays_are_turned():
+    import numpy
+    rng = numpy.random.default_rng(2)
+    for shape, dtype in (((600, 3000), "<f8"), ((70, 2, 3, 5001), "<i4"), ((3, 600000), "<f8"), ((1100, 2100), "S64"), ((2, 3), "<c16")):
+        a = numpy.asfortranarray(rng.integers(0, 256, (*shape, numpy.dtype(dtype).itemsize), "u1").view(dtype)[..., 0])
+        b = rng.integers(0, 256, (2, *shape[1:], numpy.dtype(dtype).itemsize), "u1").view(dtype)[..., 0]
+        numpy.save("a.npy", a)
+        numpy.save("b.npy", b)
+        within_16_mib("merge", "-q", "-f", "a.npy", "b.npy", "-o", "out.npy")
+        whole = numpy.load("out.npy")
+        assert whole.flags.c_contiguous and whole.tobytes() == numpy.concatenate([a, b]).tobytes(), (shape, dtype)
 
 
 @check

@@ -105,6 +105,15 @@ def four_devices_with_gaps_between_their_ids_make_one_batch():
 
 
 @check
+def one_shard_is_the_whole_batch_too():
+    words = job()
+    words[words.index("1,3,5,7")] = "3"
+    muster(0, *words)
+    is_right(*results())
+    assert part(the("prm_data/*_gpu_3.pt"))["batch_name"] == results()[2] + "_gpu_3"
+
+
+@check
 def a_shard_that_fails_is_named_and_run_alone_again():
     said = muster(1, *job("-r", "0"), fault="crash@25")
     assert "missing    shard 2 (items 22 to 32)" in said and "32 of 43 items, 3 of 4 shards" in said, said

@@ -121,6 +121,64 @@ def what_is_cut_can_be_said():
 
 
 @check
+def what_holds_itself_does_so_in_each_part():
+    for kind in (dict, collections.OrderedDict):
+        whole = kind(questions=[1, 2, 3], num_questions=3)
+        whole["me"], whole["in"] = whole, kind(top=whole, x=1)
+        save(whole)
+        for i, part in enumerate(parts(split("-n", "3"))):
+            assert part["questions"] == [i + 1] and part["num_questions"] == 1 and type(part) is kind
+            assert part["me"] is part and part["in"]["top"] is part and part["in"]["x"] == 1
+
+
+def rebuild(name):
+    """A callable of torch's, by its name, which nobody calls."""
+    def made_here(*args):
+        raise AssertionError(name)
+    made_here.__module__, made_here.__qualname__ = "torch._utils", name
+    setattr(sys.modules["torch._utils"], name, made_here)
+    return made_here
+
+
+class Call:
+    def __init__(self, name, *args):
+        self.call = rebuild(name), args
+
+    def __reduce__(self):
+        return self.call
+
+
+class Flagged(made.Tensor):
+    """Of torch 2.x, whose numbers are to be conjugated."""
+    def __reduce__(self):
+        callee, args = super().__reduce__()
+        return callee, (*args, {"conj": True})
+
+
+@check
+def what_is_no_plain_tensor_is_named_with_the_cure():
+    x = tensor(*range(6), shape=(3, 2))
+    for value, words in ((Call("_rebuild_parameter", x, True, collections.OrderedDict()), ["is a Parameter", ".detach()"]),
+                         (Flagged(x.storage, (3, 2)), ["conjugated or negated", "resolve_conj()"]),
+                         (Call("_rebuild_sparse_tensor", 1, (x, x, (3, 2))), ["sparse", "to_dense()"])):
+        save({"w": value, "n": 3})
+        refused(["in.pt has no list and no plain tensor at its root: 'w' there", *words], "-n", "3")
+        refused(["in.pt: 'w' is", *words], "-n", "3", "--key", "w")
+        save({"w": value, "rows": [1, 2, 3]})
+        rows, said = split("-n", "3", talk=True)
+        assert "'w' is not cut, and in every part as a whole, since it is" in said and all(word in said for word in words), said
+        save(value)
+        refused(["in.pt: '.' is", *words], "-n", "3")
+        ended = muster("merge", "in.pt", "parts/in.part_00.pt", "-o", "x.pt", "--rule", ".=cat0")
+        assert ended.returncode == 65 and "'.' in in.pt is" in ended.stderr and words[0] in ended.stderr, ended
+    save({"loss": tensor(1, shape=()), "rows": [1, 2, 3]})
+    assert split("-n", "3", talk=True)[1].count("\n") == 1
+    save({"loss": tensor(1, shape=())})
+    refused(["no list and no tensor at its root"], "-n", "3")
+    refused(["'loss' is no list and no tensor with rows"], "-n", "3", "--key", "loss")
+
+
+@check
 def rows_of_tensors_beside_their_list():
     x = tensor(*range(12), shape=(4, 3))
     y = view(tensor(*range(20)), 5, (4,))

@@ -110,6 +110,8 @@ def a_record_without_an_id_is_shown():
     refused(65, ["part_1.pt: questions.1 has no 'question_id'"], [questions("c"), lacking], *IDS)
     refused(65, ["part_1.pt: questions.1.question_id is no number and no text"], [questions("c"), questions("a", None)], *IDS)
     refused(65, ["part_0.pt: questions.0.question_id", "--plain"], [questions(made.Scalar("i8", b"\5" + bytes(7)))], *IDS)
+    for more in ([], ["--renumber"]):
+        refused(65, ["part_1.pt: questions.1.question_id is NaN", "no id"], [questions(1.5), questions(2, math.nan)], *IDS, *more)
     refused(65, ["has no 'question'"], [questions("c")], "--id", "question.*.id")
     refused(65, ["questions is a list"], [questions("c")], "--id", "questions.question_id")
     refused(65, ["questions.0.n is neither"], [questions("c")], "--id", "questions.*.n.x")
@@ -215,6 +217,10 @@ def numpys_arrays_become_tensors():
     assert whole["e"][1].shape == (0, 3) and whole["s"][0].shape == () and whole["s"][0].elements() == struct.pack("<q", 5)
     turned = merged([{"f": made.Array("f8", (2, 3), data, True)}] * 2, "--plain")["f"]
     assert turned.shape == (4, 3) and turned.storage.data == struct.pack("<6d", 0, 2, 4, 1, 3, 5) * 2
+    for held in (data, bytearray(data)): # as protocol 5 writes arrays
+        fifth = [made.saved({"x": [made.Buffer("f8", (2, 3), held), made.Buffer("f8", (2, 3), held, "F")]}, 5)] * 2
+        assert [t.stride for t in merged(fifth, "--plain")["x"]] == [(3, 1), (1, 2)] * 2
+        assert all(t.elements() == data for t in merged(fifth, "--plain")["x"][::2])
     one = made.Array("f8", (2, 3), data)
     pair = merged([{"l": [one, one]}], "--plain")["l"]
     assert pair[0] is pair[1]

@@ -36,6 +36,10 @@ def _reconstruct(*args):
     raise AssertionError("nothing is to be built")
 
 
+def _frombuffer(*args):
+    raise AssertionError("nothing is to be built")
+
+
 class ndarray: pass
 
 
@@ -51,6 +55,7 @@ class dtype:
 module("numpy", dtype=dtype, ndarray=ndarray)
 module("numpy.core")
 module("numpy.core.multiarray", scalar=scalar, _reconstruct=_reconstruct)
+module("numpy.core.numeric", _frombuffer=_frombuffer)
 
 
 class Scalar:
@@ -68,6 +73,15 @@ class Array:
 
     def __reduce__(self):
         return _reconstruct, (ndarray, (0,), b"b"), self.state
+
+
+class Buffer:
+    """An array as protocol 5 has it."""
+    def __init__(self, kind, shape, data, order="C"):
+        self.args = data, dtype(kind), shape, order
+
+    def __reduce__(self):
+        return _frombuffer, self.args
 
 
 class Storage:

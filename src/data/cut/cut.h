@@ -58,8 +58,12 @@ struct cut_target {
     const char *folder;       /* that they are in; made first if it is not there */
     /* Files there that look like parts and are none, by cut_strangers_find(). */
     struct cut_list strangers;
-    bool force;               /* replace what exists, remove strangers when the parts are there */
-    bool (*is_stopped)(void); /* asked now and then; NULL: never */
+    const char *
+        journal; /* by cut_journal_name_new(): what is there while parts get their names; or NULL */
+    bool force;  /* replace what exists, remove strangers when the parts are there */
+    bool (*is_stopped)(void);                      /* asked now and then; NULL: never */
+    void (*note)(void *context, const char *text); /* what was cleared up; or NULL */
+    void *context;
 };
 
 /* May the parts be put there? ERR_USAGE if one or a stranger exists, or is the input itself. */
@@ -72,7 +76,9 @@ MUST_CHECK int cut_target_check(struct cut *cut, const struct cut_target *target
 MUST_CHECK int cut_check(struct cut *cut, struct err *err);
 /*
  * The same, and write the parts: beside their places, synced, renamed when all are complete. On
- * failure nothing is left. ERR_USAGE as cut_target_check() has it.
+ * failure nothing is left. Killed, it leaves all parts or none where their folder was not there
+ * (cut/cut_folder.h), and elsewhere what the next cut clears up (cut/cut_journal.h). ERR_USAGE as
+ * cut_target_check() has it.
  */
 MUST_CHECK int cut_write(struct cut *cut, const struct cut_target *target, struct err *err);
 
@@ -90,13 +96,14 @@ struct cut_names {
 MUST_CHECK int cut_names_init(struct cut_names *names, const char *output,
                               const struct cut_opts *opts, uint64_t digits_min, struct err *err);
 void cut_names_release(struct cut_names *names);
-/* A new string. */
+/* New strings. */
 char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts);
+char *cut_journal_name_new(const struct cut_names *names, size_t n_parts);
 /*
  * Files in the target's folder that have the name of a part and are none of this cut: of another one
  * with more parts, or fewer. Whoever takes the parts by a glob would take them too. And those that a
  * cut which was killed may have left: of more parts than files may be open each is called
- * <name>.new until all are there (base/outfile.h).
+ * <name>.new until all are there (base/outfile.h), and so is a folder that was not there.
  */
 MUST_CHECK int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
                                   size_t n_parts, struct cut_list *strangers,

@@ -116,6 +116,13 @@ char *cut_name_new(const struct cut_names *names, size_t number, size_t n_parts)
     return xasprintf("%s%0*zu%s", before, (int)n_digits(names, n_parts), number, after);
 }
 
+char *cut_journal_name_new(const struct cut_names *names, size_t n_parts)
+{
+    cleanup_free char *before = expanded(names, names->before, n_parts);
+    cleanup_free char *after = expanded(names, names->after, n_parts);
+    return xasprintf("%s%s.naming", before, after);
+}
+
 /* Does `name` say: before, digits, after? */
 static bool is_part_name(struct str name, struct str before, struct str after)
 {
@@ -173,6 +180,24 @@ void cut_list_release(struct cut_list *list)
     *list = (struct cut_list){0};
 }
 
+/* Beside a folder that is not there: one that a cut was killed over which would have renamed it. */
+static void folders_find(const char *folder, struct cut_list *leftovers)
+{
+    cleanup_free char *above = path_dirname(folder);
+    struct str wanted = str_of(path_basename(folder));
+    DIR *dir = opendir(above);
+    const struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        cleanup_free char *path = path_join(above, entry->d_name);
+        if (str_equal(leftover_stem(str_of(entry->d_name)), wanted) && folder_exists(path) &&
+            !folder_is_empty(path))
+            list_add(leftovers, steal_ptr(&path));
+    }
+    if (dir)
+        closedir(dir);
+    list_sort(leftovers);
+}
+
 int cut_strangers_find(const struct cut_names *names, const struct cut_target *target,
                        size_t n_parts, struct cut_list *strangers, struct cut_list *leftovers,
                        struct err *err)
@@ -181,8 +206,10 @@ int cut_strangers_find(const struct cut_names *names, const struct cut_target *t
     cleanup_free char *after = expanded(names, names->after, n_parts);
     struct str begin = str_of(path_basename(before)), end = str_of(after);
     DIR *dir = opendir(target->folder);
-    if (!dir && errno == ENOENT)
+    if (!dir && errno == ENOENT) {
+        folders_find(target->folder, leftovers);
         return 0;
+    }
     if (!dir)
         return fail_errno_as(err, ERR_USAGE, "open folder %s", target->folder);
     const struct dirent *entry;

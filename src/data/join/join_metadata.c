@@ -24,21 +24,17 @@ static int object_read(struct input *input, struct buf *out, struct err *err)
     return rc;
 }
 
-/* UINT64_MAX: it does not say. */
-static uint64_t told_by(struct str object)
+static bool count_of(const void *object, struct str name, uint64_t *count)
 {
+    const struct str *text = object;
     struct str value;
-    uint64_t count;
-    for (const char *const *name = record_count_names; *name; name++)
-        if (json_get(object, *name, &value) && json_to_u64(value, &count))
-            return count;
-    return UINT64_MAX;
+    return json_get(*text, name.at, &value) && json_to_u64(value, count);
 }
 
 /* What one does not tell, all do not. */
 static void told_add(struct join_stats *stats, struct str object)
 {
-    uint64_t told = told_by(object);
+    uint64_t told = record_count_said(count_of, &object);
     if (stats->n_told == UINT64_MAX || told == UINT64_MAX ||
         __builtin_add_overflow(stats->n_told, told, &stats->n_told))
         stats->n_told = UINT64_MAX;
@@ -67,10 +63,10 @@ int join_metadata(struct join *join, struct err *err)
     }
     for (size_t i = 0; rc == 0 && i < n_parts; i++)
         told_add(join->stats, parts[i].text);
-    if (rc == 0 && join->opts->id_field)
-        rc = metadata_ids(join->opts->id_field, parts, n_parts, err);
     if (rc == 0)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
+    if (rc == 0 && join->opts->id_field) /* what is no JSON has been said */
+        rc = metadata_ids(join->opts->id_field, parts, n_parts, err);
     if (rc == 0 && join->out)
         rc = outfile_write(join->out, buf_str(&merged), err);
     for (size_t i = 0; i < join->n_files; i++)

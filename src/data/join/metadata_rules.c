@@ -30,7 +30,8 @@ static const struct {
 };
 
 enum {
-    TERMS_MAX = 4
+    TERMS_MAX = 4,
+    PERCENT = 100
 };
 
 /* A ratio is the sum of some counts over the sum of others, NULL-terminated if fewer. The first row
@@ -151,55 +152,133 @@ static double half_a_digit(struct str written)
     return MAX(0.5 * pow(10, -(double)n_digits), 1e-12);
 }
 
+/* ---- the files' own scale ---- */
+
+enum scale {
+    SCALE_ANY = 0, /* nothing is nothing on both */
+    SCALE_SHARE = 1 << 0,
+    SCALE_PERCENT = 1 << 1,
+    SCALE_NONE = 1 << 2, /* neither can be so large, or below 0 */
+};
+
+/* `ratio` is what the counts beside it say, NAN where there are none. */
+static enum scale scale_of(struct str written, double ratio)
+{
+    double own;
+    if (!written.at || !json_to_double(written, &own) || own == 0 || ratio == 0)
+        return SCALE_ANY;
+    if (isfinite(ratio))
+        return fabs(own - PERCENT * ratio) < fabs(own - ratio) ? SCALE_PERCENT : SCALE_SHARE;
+    return own < 0 || own > PERCENT ? SCALE_NONE : own > 1 ? SCALE_PERCENT : SCALE_SHARE;
+}
+
+static double scale_factor(unsigned scales)
+{
+    return scales == SCALE_PERCENT ? PERCENT : 1;
+}
+
 /* How many of `below` the share stands for: a whole number if it can be one. */
-static double share_count(struct str written, double below, bool *is_whole)
+static double share_count(struct str written, double factor, double below, bool *is_whole)
 {
     double share = 0;
     (void)json_to_double(written, &share);
-    double count = nearbyint(share * below);
-    bool is_near = below > 0 && fabs(share - count / below) <= half_a_digit(written);
+    double count = nearbyint(share / factor * below);
+    bool is_near = below > 0 && fabs(share - factor * count / below) <= half_a_digit(written);
     *is_whole = *is_whole && (is_near || below == 0);
-    return is_near ? count : share * below;
+    return is_near ? count : share / factor * below;
+}
+
+/* A ratio of all files in the making. */
+struct tally {
+    double above, below;
+    bool is_whole;
+    unsigned scales; /* enum scale */
+};
+
+static bool part_tally(const struct level *level, const struct ratio *ratio,
+                       const struct str *values, size_t part, struct tally *tally)
+{
+    double above = 0, below, own;
+    bool has_counts = ratio->above[0] != NULL;
+    if (!terms_sum(&level->objects[part], ratio->below, &below))
+        return false;
+    if (has_counts ? !terms_sum(&level->objects[part], ratio->above, &above)
+                   : !values[part].at || !json_to_double(values[part], &own))
+        return false;
+    if (has_counts && below > 0)
+        tally->scales |= scale_of(values[part], above / below);
+    else if (!has_counts)
+        above = share_count(values[part], scale_factor(tally->scales), below, &tally->is_whole);
+    tally->above += above;
+    tally->below += below;
+    return true;
 }
 
 static bool ratio_fits(const struct level *level, const struct ratio *ratio,
-                       const struct str *values, double *above, double *below, bool *is_whole)
+                       const struct str *values, unsigned written, struct tally *tally)
 {
-    *above = *below = 0;
-    *is_whole = true;
-    for (size_t i = 0; i < level->n_parts; i++) {
-        double part_above = 0, part_below, own;
-        if (!terms_sum(&level->objects[i], ratio->below, &part_below))
+    *tally = (struct tally){.is_whole = true, .scales = ratio->above[0] ? SCALE_ANY : written};
+    for (size_t i = 0; i < level->n_parts; i++)
+        if (!part_tally(level, ratio, values, i, tally))
             return false;
-        if (ratio->above[0] && !terms_sum(&level->objects[i], ratio->above, &part_above))
-            return false;
-        if (!ratio->above[0]) {
-            if (!values[i].at || !json_to_double(values[i], &own))
-                return false;
-            part_above = share_count(values[i], part_below, is_whole);
-        }
-        *above += part_above;
-        *below += part_below;
-    }
     return true;
+}
+
+static const char *file_of_scale(const struct level *level, const struct str *values,
+                                 enum scale scale)
+{
+    size_t i = 0;
+    while (scale_of(values[i], NAN) != scale)
+        i++;
+    return level->parts[i].name;
+}
+
+/* A mean of 1 and 50.0 is none: is that a hundredth, or all of them? Only counts would say. */
+static bool is_one_scale(const struct level *level, const struct str *values, unsigned written,
+                         const char *name)
+{
+    if (written & SCALE_NONE)
+        level_note(level,
+                   "'%s' in %s is neither a share nor a percentage; what each file has is listed",
+                   name, file_of_scale(level, values, SCALE_NONE));
+    else if (written == (SCALE_SHARE | SCALE_PERCENT))
+        level_note(
+            level,
+            "'%s' looks like a share in %s and like a percentage in %s, so there is no mean; "
+            "what each file has is listed",
+            name, file_of_scale(level, values, SCALE_SHARE),
+            file_of_scale(level, values, SCALE_PERCENT));
+    else
+        return true;
+    return false;
 }
 
 int metadata_ratio(const struct level *level, struct str key, const struct str *values,
                    struct buf *out, struct err *err)
 {
     (void)err;
-    double above, below;
-    bool is_whole;
+    struct tally tally;
+    unsigned written = SCALE_ANY;
+    for (size_t i = 0; i < level->n_parts; i++)
+        written |= scale_of(values[i], NAN);
     for (size_t i = 0; i < countof(ratios); i++) {
         const struct ratio *ratio = &ratios[i];
         if (!str_equal(key, str_of(ratio->name)) ||
-            !ratio_fits(level, ratio, values, &above, &below, &is_whole))
+            !ratio_fits(level, ratio, values, written, &tally))
             continue;
-        if (!is_whole)
+        if (!ratio->above[0] && !is_one_scale(level, values, written, ratio->name))
+            return 0;
+        if (tally.scales == (SCALE_SHARE | SCALE_PERCENT))
+            level_note(level,
+                       "'%s' is a share in some files and a percentage in others; from the counts "
+                       "it is worked out as a share",
+                       ratio->name);
+        if (!tally.is_whole)
             level_note(level,
                        "'%s' is no share of whole '%s' in some file; it is their mean, by '%s'",
                        ratio->name, ratio->below[0], ratio->below[0]);
-        buf_add_json_double(out, below > 0 ? above / below : 0.0);
+        double factor = scale_factor(tally.scales);
+        buf_add_json_double(out, tally.below > 0 ? factor * tally.above / tally.below : 0.0);
         return 1;
     }
     level_note(level, "'%.*s' has no counts to be worked out from; what each file has is listed",

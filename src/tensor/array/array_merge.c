@@ -214,14 +214,13 @@ static int cat0_add(struct merging *m, const struct group *group)
 /* ---- by rule, or by kind ---- */
 
 /* npy has one array; of npz what all files have is a share of the whole, but not a single number. */
-static enum merge_verb verb_by_kind(const struct merging *m, const struct group *group)
+enum merge_verb array_verb_by_kind(enum tensor_kind kind, const struct array *array, bool is_shared)
 {
-    bool is_shared = group->len > 1 && group->len == m->set->n_files;
-    switch (m->set->kind) {
+    switch (kind) {
     case TENSOR_NPY:
         return MERGE_CAT0;
     case TENSOR_NPZ:
-        return is_shared && array_of(m, group->at)->n_dims > 0 ? MERGE_CAT0 : MERGE_SAME;
+        return is_shared && array->n_dims > 0 ? MERGE_CAT0 : MERGE_SAME;
     case TENSOR_SAFETENSORS:
     case TENSOR_TORCH:
     case TENSOR_NONE:
@@ -236,7 +235,9 @@ static int group_add(struct merging *m, const struct group *group)
     struct str name = array_of(m, group->at)->name;
     cleanup_free char *path = xstrndup(name.at, name.len);
     const struct merge_rule *rule = merge_rule_find(m->opts->rules, path);
-    enum merge_verb verb = rule ? rule->verb : verb_by_kind(m, group);
+    bool is_shared = group->len > 1 && group->len == m->set->n_files;
+    enum merge_verb verb =
+        rule ? rule->verb : array_verb_by_kind(m->set->kind, array_of(m, group->at), is_shared);
     struct group first = {group->at, 1};
     if (verb == MERGE_DROP)
         return 0;

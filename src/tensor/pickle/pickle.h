@@ -65,6 +65,7 @@ struct pickle_node {
 struct pickle_global {
     struct str module, name;             /* borrowed */
     const struct pickle_callable *known; /* NULL: not one that data are made of */
+    uint64_t at;                         /* of the opcode that names it first */
 };
 
 /* Elements of one kind that tensors are views of. */

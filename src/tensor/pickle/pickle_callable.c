@@ -45,6 +45,8 @@ static const struct pickle_callable callables[] = {
     {"numpy._core.multiarray", "scalar", RESULT_NUMPY_SCALAR, false},
     {"numpy.core.multiarray", "_reconstruct", RESULT_NUMPY_ARRAY, false},
     {"numpy._core.multiarray", "_reconstruct", RESULT_NUMPY_ARRAY, false},
+    {"numpy.core.numeric", "_frombuffer", RESULT_NUMPY_ARRAY, false},
+    {"numpy._core.numeric", "_frombuffer", RESULT_NUMPY_ARRAY, false},
 };
 
 static const struct {

@@ -363,8 +363,11 @@ static int global_push(struct pickle_vm *vm, struct str module, struct str name)
         !text_is_python(module) || !text_is_python(name))
         return vm_fail(vm, "a name that is none");
     GROW(pickle->globals, pickle->n_globals, pickle->cap_globals);
-    pickle->globals[pickle->n_globals] = (struct pickle_global){
-        .module = module, .name = name, .known = pickle_callable_find(module, name)};
+    pickle->globals[pickle->n_globals] =
+        (struct pickle_global){.module = module,
+                               .name = name,
+                               .known = pickle_callable_find(module, name),
+                               .at = vm->op_at};
     return push_node(
         vm, (struct pickle_node){.kind = PICKLE_GLOBAL, .global = (uint32_t)pickle->n_globals++});
 }

@@ -14,13 +14,15 @@ enum {
     OFTEN = 2,
     ON_PATH = 4, /* while marking: what holds the node at hand */
     MEMO_NONE = UINT32_MAX,
+    MEMO_PAGE = 1024,   /* nodes */
     PICKLE_BATCH = 1000 /* items or pairs, as CPython has it */
 };
 
 /* What is known of the objects of one input. */
 struct seen {
-    uint8_t *met;           /* by node: 0, ONCE, OFTEN, ON_PATH */
-    uint32_t *memo;         /* by node: its number in the new memo, or MEMO_NONE */
+    uint8_t *met;    /* by node: 0, ONCE, OFTEN, ON_PATH */
+    uint32_t **memo; /* by node, in pages: its number in the new memo + 1, 0: none; few have one */
+    size_t n_pages;
     uint32_t *storage_memo; /* by storage: its number in the new file, or MEMO_NONE */
 };
 
@@ -36,15 +38,17 @@ struct visit {
     bool is_left;
 };
 
-/* A container, or a call, of which something is still to be written. */
+/* A container, or a call, of which something is still to be written. 28 bytes: a file may nest a million. */
 struct frame {
     uint32_t file;
     pickle_id id;
-    uint8_t step;
-    uint32_t n_left, n_in_batch; /* ids; of a dictionary two a pair */
-    bool has_mark;
     struct pickle_walk walk;
+    uint32_t n_left;     /* ids; of a dictionary two a pair */
+    uint16_t n_in_batch; /* at most 2 * PICKLE_BATCH */
+    uint8_t step;
+    bool has_mark;
 };
+_Static_assert(sizeof(struct frame) == 28, "as small as it can be");
 
 struct pickle_writer {
     const struct pickle *const *files; /* graphs */
@@ -68,8 +72,8 @@ static void writer_init(struct pickle_writer *w, const struct pickle *const *fil
     for (size_t i = 0; i < n_files; i++) {
         struct seen *seen = &w->seen[i];
         seen->met = xcalloc(files[i]->n_nodes, 1);
-        seen->memo = xmalloc(files[i]->n_nodes * sizeof(*seen->memo));
-        memset(seen->memo, 0xff, files[i]->n_nodes * sizeof(*seen->memo));
+        seen->n_pages = files[i]->n_nodes / MEMO_PAGE + 1;
+        seen->memo = xcalloc(seen->n_pages, sizeof(*seen->memo));
         seen->storage_memo = xmalloc(files[i]->n_storages * sizeof(*seen->storage_memo));
         memset(seen->storage_memo, 0xff, files[i]->n_storages * sizeof(*seen->storage_memo));
     }
@@ -79,6 +83,8 @@ static void writer_release(struct pickle_writer *w)
 {
     for (size_t i = 0; i < w->n_files; i++) {
         free(w->seen[i].met);
+        for (size_t k = 0; k < w->seen[i].n_pages; k++)
+            free(w->seen[i].memo[k]);
         free(w->seen[i].memo);
         free(w->seen[i].storage_memo);
     }
@@ -152,6 +158,7 @@ static void parts_mark(struct pickle_writer *w, uint32_t file, pickle_id id)
 /* What is met twice, and whether anything holds itself. */
 static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
 {
+    size_t n_on_path = 0, deepest = 0;
     visit_push(w, file, root, false);
     while (w->n_todo > 0) {
         struct visit visit = w->todo[--w->n_todo];
@@ -159,14 +166,22 @@ static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
         const struct pickle_node *node = pickle_node(w->files[visit.file], visit.id);
         if (visit.is_left) {
             *state &= (uint8_t)~ON_PATH;
+            n_on_path--;
         } else if (*state != 0) {
             w->has_cycles = w->has_cycles || *state & ON_PATH;
             *state |= OFTEN;
         } else {
             *state = is_scalar(node) ? ONCE : ONCE | ON_PATH;
+            n_on_path += !is_scalar(node);
+            deepest = MAX(deepest, n_on_path);
             parts_mark(w, visit.file, visit.id);
         }
     }
+    /* One takes the other's place, and does not grow: where things lie deep they are most of the memory. */
+    free(steal_ptr(&w->todo));
+    w->cap_todo = 0;
+    w->cap_frames = deepest + 1;
+    w->frames = xmalloc(w->cap_frames * sizeof(*w->frames));
 }
 
 /* ---- bytes ---- */
@@ -343,7 +358,10 @@ static int global_write(struct pickle_writer *w, const struct pickle_global *glo
     if (memchr(global->name.at, '.', global->name.len) ||
         memchr(global->name.at, '\n', global->name.len) ||
         memchr(global->module.at, '\n', global->module.len))
-        return no_words("a nested name", err);
+        return fail(
+            err, ERR_DATA,
+            "the name %.*s of %.*s has no form in a pickle of protocol 2: it is a nested one",
+            (int)global->name.len, global->name.at, (int)global->module.len, global->module.at);
     name_add(w, global->module, global->name);
     return 0;
 }
@@ -409,8 +427,19 @@ static bool wants_memo(const struct pickle_writer *w, uint32_t file, pickle_id i
 
 static void memo_put(struct pickle_writer *w, uint32_t file, pickle_id id)
 {
-    if (wants_memo(w, file, id))
-        w->seen[file].memo[id] = put_add(w);
+    uint32_t **page = &w->seen[file].memo[id / MEMO_PAGE];
+    if (!wants_memo(w, file, id))
+        return;
+    if (!*page)
+        *page = xcalloc(MEMO_PAGE, sizeof(**page));
+    (*page)[id % MEMO_PAGE] = put_add(w) + 1;
+}
+
+/* Its number in the new memo, MEMO_NONE where it is not there. */
+static uint32_t memo_of(const struct pickle_writer *w, uint32_t file, pickle_id id)
+{
+    const uint32_t *page = w->seen[file].memo[id / MEMO_PAGE];
+    return page ? page[id % MEMO_PAGE] - 1 : MEMO_NONE;
 }
 
 static struct frame *frame_push(struct pickle_writer *w, uint32_t file, pickle_id id)
@@ -436,8 +465,9 @@ static int value_begin(struct pickle_writer *w, uint32_t file, pickle_id id, str
         id = node->of.id;
         node = pickle_node(w->files[file], id);
     }
-    if (w->seen[file].memo[id] != MEMO_NONE) {
-        get_add(w, w->seen[file].memo[id]);
+    uint32_t memo = memo_of(w, file, id);
+    if (memo != MEMO_NONE) {
+        get_add(w, memo);
         return 0;
     }
     if (is_scalar(node)) {
@@ -498,7 +528,7 @@ static int tuple_step(struct pickle_writer *w, bool *is_done, struct err *err)
         return value_begin(w, frame->file, pickle_next(w->files[frame->file], &frame->walk), err);
     }
     uint32_t count = pickle_node(w->files[frame->file], frame->id)->count;
-    uint32_t memo = w->seen[frame->file].memo[frame->id];
+    uint32_t memo = memo_of(w, frame->file, frame->id);
     if (memo != MEMO_NONE) {
         for (uint32_t i = 0; i < count && !frame->has_mark; i++)
             code(w, '0');

@@ -58,6 +58,36 @@ static bool plain_take(const struct pickle *pickle, pickle_id id, struct plain *
            numbers_take(pickle, pickle_item(pickle, args, 3), out->strides, &n_strides);
 }
 
+const char *unplain_why(const struct pickle *pickle, pickle_id id)
+{
+    static const char parameter[] = "is a Parameter: save its .detach(), as state_dict() does";
+    static const char sparse[] = "is a sparse tensor: save its to_dense()";
+    static const struct {
+        const char *name, *why;
+    } kinds[] = {
+        {"_rebuild_parameter", parameter},
+        {"_rebuild_parameter_with_state", parameter},
+        {"_rebuild_sparse_tensor", sparse},
+        {"_rebuild_sparse_csr_tensor", sparse},
+        {"_rebuild_qtensor", "is a quantized tensor: save its dequantize() or its int_repr()"},
+        {"_rebuild_tensor_v2", "is a tensor that is conjugated or negated by a flag, or has hooks: "
+                               "save its .detach().resolve_conj().resolve_neg()"},
+        {"_rebuild_tensor_v3", "is a tensor of a type that has no storages of its own: save its "
+                               ".view() as a type of that size, such as int16 or int8"},
+        {"_rebuild_from_type_v2", "is a tensor of a class of its own, or with attributes: save its "
+                                  ".detach().as_subclass(torch.Tensor)"},
+        {"_rebuild_meta_tensor_no_storage", "is a meta tensor, which has no elements"},
+    };
+    const struct pickle_callable *known = call_known(pickle, pickle_node(pickle, id));
+    struct plain plain;
+    if (known && plain_take(pickle, id, &plain))
+        return NULL;
+    for (size_t i = 0; known && i < countof(kinds); i++)
+        if (strcmp(known->name, kinds[i].name) == 0)
+            return kinds[i].why;
+    return NULL;
+}
+
 /* Of dimensions of size 1 the stride does not matter. */
 static bool is_row_major(const struct plain *tensor)
 {
@@ -275,8 +305,11 @@ int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out)
     struct plain first = {0}, tensor;
     uint64_t n_rows = 0;
     for (size_t i = 0; i < graft->n_parts; i++) {
-        if (!plain_take(graft_graph(graft, i), ids[i], &tensor))
-            return graft_fail(graft, "is no plain tensor in %s", graft_file_name(graft, i));
+        if (!plain_take(graft_graph(graft, i), ids[i], &tensor)) {
+            const char *why = unplain_why(graft_graph(graft, i), ids[i]);
+            return graft_fail(graft, "in %s %s", graft_file_name(graft, i),
+                              why ? why : "is no tensor");
+        }
         if (i == 0)
             first = tensor;
         const char *wrong = fit(&first, &tensor);
@@ -304,7 +337,7 @@ int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_row
 {
     struct plain tensor;
     if (!plain_take(graft_graph(graft, 0), id, &tensor))
-        return graft_fail(graft, "is no plain tensor");
+        return graft_fail(graft, "is no plain tensor"); /* such are not cut */
     const char *wrong = fit(&tensor, &tensor);
     if (wrong)
         return graft_fail(graft, "%s", wrong);

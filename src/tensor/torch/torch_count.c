@@ -10,14 +10,15 @@
 #include "rule/names.h"
 #include "tensor/torch/torch_mend.h"
 
-/* UINT64_MAX: it does not say. */
-static uint64_t count_said(const struct pickle *pickle, const struct key_table *keys)
+struct said {
+    const struct pickle *pickle;
+    const struct key_table *keys;
+};
+
+static bool count_of(const void *object, struct str name, uint64_t *count)
 {
-    uint64_t n_records;
-    for (const char *const *name = record_count_names; *name; name++)
-        if (pickle_to_u64(pickle, keys_find_text(keys, pickle, str_of(*name)), &n_records))
-            return n_records;
-    return UINT64_MAX;
+    const struct said *said = object;
+    return pickle_to_u64(said->pickle, keys_find_text(said->keys, said->pickle, name), count);
 }
 
 static int records_count(struct graft *graft, uint64_t *n_records)
@@ -30,7 +31,7 @@ static int records_count(struct graft *graft, uint64_t *n_records)
     if (!pairs)
         return 0;
     keys_take(&keys, pickle, pairs);
-    *n_records = count_said(pickle, &keys);
+    *n_records = record_count_said(count_of, &(struct said){pickle, &keys});
     int rc = counts_check(graft, 0, &keys);
     free(keys.at);
     return rc;

@@ -26,6 +26,8 @@ struct dict_graft {
     struct member *members;
     size_t n_members, cap_members;
     bool is_union;
+    const struct dict_graft *outer;
+    size_t path_len; /* of its place */
 };
 
 static void member_push(struct dict_graft *d, struct member member)
@@ -122,8 +124,9 @@ static int member_add(struct dict_graft *d, size_t part, pickle_id key)
     else if (d->is_union && !rule)
         rc = member_of_some(d, values, &member.value);
     else if (n_found < graft->n_parts)
-        rc = graft_fail(graft, "is in %s, and missing in %s", graft_file_name(graft, part),
-                        graft_file_name(graft, lacking));
+        rc = graft_fail(graft, "is in %s, and missing in %s; --rule '%s=drop' leaves it out",
+                        graft_file_name(graft, part), graft_file_name(graft, lacking),
+                        buf_text(&graft->path));
     else
         rc = graft_value(graft, values, &member.value);
     path_pop(graft, before);
@@ -265,17 +268,21 @@ static int states_same(struct dict_graft *d)
     return 0;
 }
 
-pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
-                          const pickle_id *pairs, size_t n_pairs)
+pickle_id graft_dict_begin(struct graft *graft, const struct pickle_node *first)
 {
-    pickle_id dict;
+    if (first->kind == PICKLE_DICT)
+        return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
+    return graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
+}
+
+void graft_dict_fill(struct graft *graft, const struct pickle_node *first, pickle_id dict,
+                     const pickle_id *pairs, size_t n_pairs)
+{
     if (first->kind == PICKLE_DICT) {
-        dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
         for (size_t i = 0; i < n_pairs; i++)
             pickle_add_items(&graft->made, dict, pairs + 2 * i, 2);
-        return dict;
+        return;
     }
-    dict = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
     struct pickle_later *later = pickle_add_later(&graft->made, dict);
     size_t at = (size_t)(later - graft->made.later);
     for (size_t i = 0; i < n_pairs; i++)
@@ -284,6 +291,13 @@ pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
     struct pickle_walk walk = pickle_items(&kept->states);
     for (pickle_id id; (id = pickle_next(graft_graph(graft, 0), &walk)) != 0;)
         pickle_add_state(&graft->made, &graft->made.later[at].states, graft_of(graft, 0, id));
+}
+
+pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
+                          const pickle_id *pairs, size_t n_pairs)
+{
+    pickle_id dict = graft_dict_begin(graft, first);
+    graft_dict_fill(graft, first, dict, pairs, n_pairs);
     return dict;
 }
 
@@ -297,13 +311,50 @@ static pickle_id dict_node(struct dict_graft *d)
     return graft_dict_like(d->graft, graft_node(d->graft, 0, d->ids), pairs, d->n_members);
 }
 
+/* In some file the same dictionary. */
+static bool is_again(const struct dict_graft *d, const struct dict_graft *outer, size_t *part)
+{
+    for (*part = 0; *part < d->graft->n_parts; ++*part)
+        if (d->ids[*part] == outer->ids[*part])
+            return true;
+    return false;
+}
+
+/* The outermost place at which one comes within itself, and then again and again. */
+static int too_deep(struct graft *graft)
+{
+    const struct dict_graft *again = NULL, *first = NULL;
+    size_t part, found = 0;
+    for (const struct dict_graft *d = graft->innermost; d; d = d->outer)
+        for (const struct dict_graft *outer = d->outer; outer; outer = outer->outer)
+            if (is_again(d, outer, &part)) {
+                again = d;
+                first = outer;
+                found = part;
+            }
+    if (!again)
+        return graft_fail(graft, "lies deeper than %d dictionaries", DEPTH_MAX);
+    cleanup_free char *inner = xstrndup(graft->path.at, again->path_len);
+    graft->path.len = first->outer ? first->path_len : 0;
+    buf_add_text(&graft->path, first->outer ? "" : ".");
+    return graft_fail(graft,
+                      "holds itself in %s, at '%s', and would be gone through for ever; --rule "
+                      "'%s=first' takes what is there as it is",
+                      graft_file_name(graft, found), inner, inner);
+}
+
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
 {
-    struct dict_graft d = {.graft = graft, .ids = ids, .is_union = is_union};
+    struct dict_graft d = {.graft = graft,
+                           .ids = ids,
+                           .is_union = is_union,
+                           .outer = graft->innermost,
+                           .path_len = graft->path.len};
     int rc = 0;
     if (++graft->depth > DEPTH_MAX)
-        return graft_fail(graft, "lies deeper than %d dictionaries", DEPTH_MAX);
+        return too_deep(graft);
+    graft->innermost = &d;
     d.tables = xcalloc(graft->n_parts, sizeof(*d.tables));
     for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
         const struct pickle_node *pairs = dict_pairs(graft_graph(graft, i), ids[i]);
@@ -329,6 +380,7 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
         free(d.tables[i].at);
     free(d.tables);
     free(d.members);
+    graft->innermost = d.outer;
     graft->depth--;
     return rc;
 }

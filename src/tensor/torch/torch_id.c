@@ -2,6 +2,7 @@
  *
  * Ids by their path in the output: each record has one, and no two are equal, as Python has it.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -128,6 +129,8 @@ static int id_found(struct ids *ids, struct id id)
                      known && known->result == RESULT_NUMPY_SCALAR
                          ? "is no number and no text (--plain makes such of numpy's)"
                          : "is no number and no text");
+    if (node->kind == PICKLE_FLOAT && isnan(node->real))
+        return lacks(ids, ids->steps.len, "is NaN, which equals nothing, not even itself");
     if (ids->wanted_place) {
         if (ids->wanted == ids->len)
             place_add(ids, ids->wanted_place);

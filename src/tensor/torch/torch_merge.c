@@ -194,6 +194,10 @@ static int value_carry(struct graft *graft, value_ids ids, pickle_id *out)
         tally_add(graft, &graft->lists, pickle_node(graph, ids[0])->count);
     else if (verb == MERGE_CAT0 && tensor_n_rows(graph, ids[0], &n_rows))
         tally_add(graft, &graft->tensors, n_rows);
+    else if (verb == MERGE_MERGED && graft->opts->is_of_shares) {
+        graft->is_renamed = true;
+        return graft_merged_name(graft, ids, out);
+    }
     *out = graft_of(graft, 0, ids[0]);
     return 0;
 }
@@ -250,39 +254,55 @@ static int file_begin(const char *path, int *fd, struct stat *st, struct err *er
     return 0;
 }
 
-/* Names of what is no data, of all files, each once. */
-static size_t callables_list(const struct graft *graft, struct buf *out)
+/* What is no data, of all files, each name once. */
+struct strangers {
+    struct buf names;
+    size_t n_names;
+    size_t part; /* where the first is named */
+    uint64_t at;
+};
+
+static void stranger_add(struct strangers *strangers, size_t part,
+                         const struct pickle_global *global)
 {
-    size_t n = 0;
+    cleanup_buf struct buf name = BUF_INIT;
+    buf_addf(&name, "%.*s.%.*s", (int)global->module.len, global->module.at, (int)global->name.len,
+             global->name.at);
+    if (strangers->n_names > 0 && strstr(buf_text(&strangers->names), buf_text(&name)))
+        return;
+    if (strangers->n_names == 0) {
+        strangers->part = part;
+        strangers->at = global->at;
+    }
+    if (strangers->n_names++ < CALLABLES_SHOWN)
+        buf_addf(&strangers->names, "%s%s", strangers->n_names > 1 ? ", " : "", buf_text(&name));
+}
+
+static void strangers_list(const struct graft *graft, struct strangers *out)
+{
     for (size_t i = 0; i < graft->n_parts; i++) {
         const struct pickle *graph = graft_graph(graft, i);
-        for (size_t k = 0; k < graph->n_globals; k++) {
-            const struct pickle_global *global = &graph->globals[k];
-            cleanup_buf struct buf name = BUF_INIT;
-            buf_addf(&name, "%.*s.%.*s", (int)global->module.len, global->module.at,
-                     (int)global->name.len, global->name.at);
-            if (global->known || (out->len > 0 && strstr(buf_text(out), buf_text(&name))))
-                continue;
-            if (n++ < CALLABLES_SHOWN)
-                buf_addf(out, "%s%s", n > 1 ? ", " : "", buf_text(&name));
-        }
+        for (size_t k = 0; k < graph->n_globals; k++)
+            if (!graph->globals[k].known)
+                stranger_add(out, i, &graph->globals[k]);
     }
-    return n;
 }
 
 int graft_callables_check(const struct graft *graft, struct err *err)
 {
-    cleanup_buf struct buf names = BUF_INIT;
-    size_t n = callables_list(graft, &names);
-    if (n == 0)
+    struct strangers strangers = {.names = BUF_INIT};
+    strangers_list(graft, &strangers);
+    cleanup_free char *names = buf_steal(&strangers.names);
+    const char *more = strangers.n_names > CALLABLES_SHOWN ? " and more" : "";
+    if (strangers.n_names == 0)
         return 0;
     if (!graft->opts->pass_through)
         return fail(err, ERR_DATA,
-                    "the files name %s%s, which is no data: whoever loads them runs it; "
-                    "--pass-through carries it over as it is",
-                    buf_text(&names), n > CALLABLES_SHOWN ? " and more" : "");
-    cleanup_free char *text = xasprintf("carried over as it is, and run by whoever loads it: %s%s",
-                                        buf_text(&names), n > CALLABLES_SHOWN ? " and more" : "");
+                    "%s: byte %lu of its pickle names %s%s, which is no data: whoever loads it "
+                    "runs it; --pass-through carries it over as it is",
+                    graft_file_name(graft, strangers.part), strangers.at, names, more);
+    cleanup_free char *text =
+        xasprintf("carried over as it is, and run by whoever loads it: %s%s", names, more);
     graft->opts->note(graft->opts->context, text);
     return 0;
 }
@@ -342,7 +362,7 @@ static int root_make(struct graft *graft, pickle_id *root, struct err *err)
         graft->max_pairs += graft_graph(graft, i)->n_chunks; /* each once */
     buf_add_char(&graft->path, '.');
     int rc = graft_value(graft, ids, root);
-    if (rc == 0 && graft->n_parts == 1 && graft->opts->rules->len == 0)
+    if (rc == 0 && graft->n_parts == 1 && graft->opts->rules->len == 0 && !graft->is_renamed)
         *root = graft_of(graft, 0, ids[0]); /* what was one object stays one */
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");

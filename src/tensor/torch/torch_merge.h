@@ -19,6 +19,8 @@ struct torch_merge_opts {
     bool is_plain;          /* numpy's scalars and arrays become numbers, texts and tensors */
     bool is_compact;        /* storages lose what no tensor shows */
     const uint64_t *expect; /* NULL, or how many records there must be in all */
+    bool
+        is_of_shares; /* a single file is a share of a job too, and the output the whole: batch_name says so */
     bool are_shared; /* large tensors share blocks with the inputs, unread, where that can be */
     void (*note)(void *context, const char *text);
     /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */

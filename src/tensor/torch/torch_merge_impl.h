@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "tensor/pickle/pickle_callable.h"
 #include "tensor/torch/torch_merge.h"
+#include "tensor/torch/torch_value.h"
 #include "tensor/torch/torch_write.h"
 
 /* By file: the value at the path at hand; 0 where the file has none. */
@@ -17,6 +17,8 @@ struct tally {
     bool differs;    /* another one's is another */
     struct buf paths;
 };
+
+struct dict_graft;
 
 struct graft {
     const struct torch_merge_opts *opts;
@@ -34,8 +36,10 @@ struct graft {
     struct tally lists, tensors;
     uint64_t n_ids; /* where ids are looked at */
     unsigned depth;
+    const struct dict_graft *innermost; /* of the dictionaries that are being gone through */
     uint64_t n_pairs, max_pairs; /* gone through: a dictionary in many places comes as often */
     uint8_t *met;                /* dictionaries of a single file, by node */
+    bool is_renamed;             /* of a single file something has another name in the output */
     struct err *err;
 };
 
@@ -69,23 +73,23 @@ pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, p
 /* A dictionary of the first file's kind, with its states behind it: keys and values of the new graph. */
 pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
                           const pickle_id *pairs, size_t n_pairs);
+/* The same in two steps, for one that is to be found before all that it holds is there. */
+pickle_id graft_dict_begin(struct graft *graft, const struct pickle_node *first);
+void graft_dict_fill(struct graft *graft, const struct pickle_node *first, pickle_id dict,
+                     const pickle_id *pairs, size_t n_pairs);
 /* Names that are no data: an error, or said where they may pass. */
 int graft_callables_check(const struct graft *graft, struct err *err);
-
-/* The callable of a CALL, NULL for other nodes and unknown names. */
-const struct pickle_callable *call_known(const struct pickle *pickle,
-                                         const struct pickle_node *node);
-/* The pairs of a dictionary, also of OrderedDict and Counter; NULL if it is none. */
-const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
-bool is_counter(const struct pickle *pickle, pickle_id id);
-bool is_tensor(const struct pickle *pickle, pickle_id id);
-/* Along its first dimension; false of what is no plain tensor, or has no dimension. */
-bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows);
 
 /* Below args, config and their like nothing is a count. */
 bool path_is_setting(const char *path);
 /* The value at the path at hand is made of so many items or rows. */
 void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
+
+/*
+ * Of something like a tensor that is more than a view of a storage: why rows of it cannot be taken, and what can
+ * be saved instead. NULL of a plain tensor, and of what is none at all.
+ */
+const char *unplain_why(const struct pickle *pickle, pickle_id id);
 
 /* Each sets *out to the new node; 0: nothing is put there. */
 int graft_value(struct graft *graft, value_ids ids, pickle_id *out);

@@ -61,7 +61,7 @@ bool pickled_bytes_take(const struct pickle *pickle, pickle_id id, struct buf *o
     const struct pickle_node *node = pickle_node(pickle, id);
     const struct pickle_callable *known = call_known(pickle, node);
     buf_reset(out);
-    if (node->kind == PICKLE_BYTES) {
+    if (node->kind == PICKLE_BYTES || node->kind == PICKLE_BYTEARRAY) {
         buf_add_str(out, pickle_bytes(pickle, node));
         return true;
     }
@@ -75,4 +75,49 @@ bool pickled_bytes_take(const struct pickle *pickle, pickle_id id, struct buf *o
     return known->result == RESULT_TEXT_AS_BYTES && text->kind == PICKLE_TEXT &&
            codec->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, codec), STR("latin1")) &&
            latin1_add(pickle_bytes(pickle, text), out);
+}
+
+static bool buffer_take(const struct pickle *pickle, const struct pickle_node *call,
+                        struct numpy_array *out)
+{
+    const struct pickle_node *args = pickle_node(pickle, call->call.args);
+    const struct pickle_node *order = pickle_node(pickle, pickle_item(pickle, args, 3));
+    if (args->count != 4 || call->count > 0 || order->kind != PICKLE_TEXT)
+        return false;
+    *out = (struct numpy_array){.bytes = pickle_item(pickle, args, 0),
+                                .dtype = pickle_item(pickle, args, 1),
+                                .shape = pickle_item(pickle, args, 2),
+                                .is_fortran = str_equal(pickle_bytes(pickle, order), STR("F"))};
+    return out->is_fortran || str_equal(pickle_bytes(pickle, order), STR("C"));
+}
+
+static bool state_take(const struct pickle *pickle, const struct pickle_node *call,
+                       struct numpy_array *out)
+{
+    const struct pickle_node *class =
+        pickle_node(pickle, pickle_item(pickle, pickle_node(pickle, call->call.args), 0));
+    const struct pickle_later *later = pickle_later(pickle, call);
+    struct pickle_walk states = pickle_items(&later->states);
+    const struct pickle_node *state = pickle_node(pickle, pickle_next(pickle, &states));
+    if (class->kind != PICKLE_GLOBAL ||
+        !str_equal(pickle->globals[class->global].name, STR("ndarray")) || later->items.count > 0 ||
+        later->pairs.count > 0 || later->states.count != 1 || state->kind != PICKLE_TUPLE ||
+        state->count != 5)
+        return false;
+    const struct pickle_node *order = pickle_node(pickle, pickle_item(pickle, state, 3));
+    *out = (struct numpy_array){.shape = pickle_item(pickle, state, 1),
+                                .dtype = pickle_item(pickle, state, 2),
+                                .bytes = pickle_item(pickle, state, 4),
+                                .is_fortran = order->kind == PICKLE_BOOL ? order->truth
+                                                                         : order->integer != 0};
+    return order->kind == PICKLE_BOOL || order->kind == PICKLE_INT;
+}
+
+bool numpy_array_take(const struct pickle *pickle, const struct pickle_node *call,
+                      struct numpy_array *out)
+{
+    const struct pickle_callable *known = call_known(pickle, call);
+    if (!known || known->result != RESULT_NUMPY_ARRAY)
+        return false;
+    return (strcmp(known->name, "_frombuffer") == 0 ? buffer_take : state_take)(pickle, call, out);
 }

@@ -124,7 +124,6 @@ enum {
     DIMS_MAX = 64
 };
 
-/* _reconstruct(ndarray, …), its state (version, shape, dtype, is_fortran, bytes). */
 struct array {
     struct numpy_dtype dtype;
     const char *storage_type;
@@ -186,26 +185,16 @@ static bool array_take(const struct torch_file *file, pickle_id id, struct array
                        struct buf *bytes)
 {
     const struct pickle *pickle = &file->pickle;
-    const struct pickle_node *call = pickle_node(pickle, id);
-    const struct pickle_node *class =
-        pickle_node(pickle, pickle_item(pickle, pickle_node(pickle, call->call.args), 0));
-    const struct pickle_later *later = pickle_later(pickle, call);
-    struct pickle_walk states = pickle_items(&later->states);
-    const struct pickle_node *state = pickle_node(pickle, pickle_next(pickle, &states));
-    if (class->kind != PICKLE_GLOBAL ||
-        !str_equal(pickle->globals[class->global].name, STR("ndarray")) || later->items.count > 0 ||
-        later->pairs.count > 0 || later->states.count != 1 || state->kind != PICKLE_TUPLE ||
-        state->count != 5 || !numpy_dtype_take(pickle, pickle_item(pickle, state, 2), &out->dtype))
-        return false;
-    const struct pickle_node *order = pickle_node(pickle, pickle_item(pickle, state, 3));
-    bool is_fortran = order->kind == PICKLE_BOOL ? order->truth : order->integer != 0;
-    bool has_order = order->kind == PICKLE_BOOL || order->kind == PICKLE_INT;
+    struct numpy_array of;
     uint64_t n_bytes;
+    if (!numpy_array_take(pickle, pickle_node(pickle, id), &of) ||
+        !numpy_dtype_take(pickle, of.dtype, &out->dtype))
+        return false;
     out->storage_type = storage_type_of(&out->dtype);
-    return has_order && out->storage_type &&
+    return out->storage_type &&
            (out->dtype.n_bytes == 1 || out->dtype.is_big_endian == file->is_big_endian) &&
-           shape_take(pickle, pickle_item(pickle, state, 1), is_fortran, out) &&
-           pickled_bytes_take(pickle, pickle_item(pickle, state, 4), bytes) &&
+           shape_take(pickle, of.shape, of.is_fortran, out) &&
+           pickled_bytes_take(pickle, of.bytes, bytes) &&
            !__builtin_mul_overflow(out->n_elements, out->dtype.n_bytes, &n_bytes) &&
            bytes->len == n_bytes;
 }

@@ -17,7 +17,8 @@ enum {
 /* What the parts of a dictionary show of it. */
 enum {
     LOOK_NOT_YET,
-    LOOK_NOTHING, /* it is the same in all parts, or is being looked at */
+    LOOK_NOW,     /* it is being looked at: what holds it is within it, and changes with it */
+    LOOK_NOTHING, /* it is the same in all parts */
     LOOK_CHANGES  /* something within it is cut or counts */
 };
 
@@ -81,9 +82,11 @@ static const struct target *target_of(const struct torch_split *split, pickle_id
 static int target_add(struct torch_split *split, pickle_id id, const char *name, struct err *err)
 {
     uint64_t length;
-    if (!length_of(split, id, &length))
-        return fail(err, ERR_DATA, "%s: '%s' is no list and no tensor with rows", file_name(split),
-                    name);
+    if (!length_of(split, id, &length)) {
+        const char *why = unplain_why(graph_of(split), id);
+        return fail(err, ERR_DATA, "%s: '%s' %s", file_name(split), name,
+                    why ? why : "is no list and no tensor with rows");
+    }
     if (split->n_targets > 0 && length != split->n_records)
         return fail(err, ERR_DATA,
                     "%s: '%s' has %lu of what others that would be cut have %lu; --key PATH says "
@@ -126,11 +129,41 @@ static int targets_of_keys(struct torch_split *split, struct err *err)
     return rc;
 }
 
+/* What looks like a tensor and is not cut. */
+struct unplain {
+    char *name; /* NULL: there is none */
+    const char *why;
+};
+
+static int none_found(const struct torch_split *split, const struct unplain *unplain,
+                      struct err *err)
+{
+    if (unplain->name)
+        return fail(err, ERR_DATA,
+                    "%s has no list and no plain tensor at its root: '%s' there %s; or --key PATH "
+                    "says what is cut",
+                    file_name(split), unplain->name, unplain->why);
+    return fail(err, ERR_DATA,
+                "%s has no list and no tensor at its root; --key PATH says what is cut, and "
+                "muster merge --inspect shows its keys",
+                file_name(split));
+}
+
+static void unplain_note(const struct torch_split *split, const struct unplain *unplain)
+{
+    if (!unplain->name || !split->opts.note)
+        return;
+    cleanup_free char *text = xasprintf(
+        "'%s' is not cut, and in every part as a whole, since it %s", unplain->name, unplain->why);
+    split->opts.note(split->opts.context, text);
+}
+
 /* Lists and tensors that stand in the dictionary at the root; tuples there are shapes and their like. */
 static int targets_of_root(struct torch_split *split, struct err *err)
 {
     const struct pickle *graph = graph_of(split);
     const struct pickle_node *pairs = dict_pairs(graph, graph->root);
+    struct unplain unplain = {0};
     uint64_t length;
     int rc = 0;
     if (!pairs)
@@ -142,14 +175,17 @@ static int targets_of_root(struct torch_split *split, struct err *err)
         struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("(key)");
         cleanup_free char *text = xstrndup(name.at, name.len);
         bool is_tuple = pickle_node(graph, value)->kind == PICKLE_TUPLE;
+        const char *why = unplain_why(graph, value);
         if (!is_settings_name(name) && !is_tuple && length_of(split, value, &length))
             rc = target_add(split, value, text, err);
+        else if (why && !unplain.name)
+            unplain = (struct unplain){steal_ptr(&text), why};
     }
     if (rc == 0 && split->n_targets == 0)
-        rc = fail(err, ERR_DATA,
-                  "%s has no list and no tensor at its root; --key PATH says what is cut, and "
-                  "muster merge --inspect shows its keys",
-                  file_name(split));
+        rc = none_found(split, &unplain, err);
+    else if (rc == 0)
+        unplain_note(split, &unplain);
+    free(unplain.name);
     return rc;
 }
 
@@ -189,8 +225,9 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
     if (target_of(split, id))
         return true;
     if (!pairs || is_counter(graph, id) || depth > DEPTH_MAX || split->looks[id] != LOOK_NOT_YET)
-        return split->looks[id] == LOOK_CHANGES;
-    split->looks[id] = LOOK_NOTHING;
+        return split->looks[id] == LOOK_CHANGES || split->looks[id] == LOOK_NOW;
+    split->looks[id] = LOOK_NOW;
+    bool is_changed = false;
     struct pickle_walk walk = pickle_items(pairs);
     for (pickle_id key; (key = pickle_next(graph, &walk)) != 0;) {
         pickle_id value = pickle_next(graph, &walk);
@@ -200,7 +237,7 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
             continue;
         size_t before = split->graft.path.len;
         if (is_count(split, name, value)) {
-            split->looks[id] = LOOK_CHANGES;
+            is_changed = true;
             continue;
         }
         if (before > 0)
@@ -208,12 +245,12 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
         buf_add_str(&split->graft.path, name);
         bool changes = look(split, value, depth + 1);
         split->graft.path.len = before;
-        if (changes)
-            split->looks[id] = LOOK_CHANGES;
-        else
+        is_changed = is_changed || changes;
+        if (!changes)
             kept_add(split, name, value);
     }
-    return split->looks[id] == LOOK_CHANGES;
+    split->looks[id] = is_changed ? LOOK_CHANGES : LOOK_NOTHING;
+    return is_changed;
 }
 
 /* ---- a part ---- */
@@ -256,6 +293,8 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
     const struct pickle *graph = graph_of(split);
     const struct pickle_node *pairs = dict_pairs(graph, id);
     pickle_id *made = xcalloc(2 * (size_t)pairs->count + 2, sizeof(*made));
+    p->made[id] = *out =
+        graft_dict_begin(&split->graft, pickle_node(graph, id)); /* it may hold itself */
     struct pickle_walk walk = pickle_items(pairs);
     size_t n = 0;
     int rc = 0;
@@ -274,7 +313,7 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
             rc = value_make(p, value, &made[n + 1]);
     }
     if (rc == 0)
-        *out = graft_dict_like(&split->graft, pickle_node(graph, id), made, n / 2);
+        graft_dict_fill(&split->graft, pickle_node(graph, id), *out, made, n / 2);
     free(made);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include "tensor/inspect.h"
 #include "tensor/pickle/pickle_callable.h"
 #include "tensor/torch/torch.h"
+#include "tensor/torch/torch_value.h"
 
 enum {
     DIMS_MAX = 64,
@@ -153,20 +154,16 @@ static void dtype_show(const struct pickle *pickle, pickle_id id, struct shown *
     buf_add_text(&shown->type, "?");
 }
 
-/* Its state is (version, shape, dtype, is_fortran, bytes). */
 static void array_show(const struct pickle *pickle, const struct pickle_node *call,
                        struct shown *shown)
 {
-    const struct pickle_later *later = pickle_later(pickle, call);
-    struct pickle_walk walk = pickle_items(&later->states);
-    pickle_id state = pickle_next(pickle, &walk);
-    const struct pickle_node *tuple = pickle_node(pickle, state);
-    if (state == 0 || tuple->kind != PICKLE_TUPLE || tuple->count < 5) {
+    struct numpy_array array;
+    if (!numpy_array_take(pickle, call, &array)) {
         buf_add_text(&shown->type, "numpy.ndarray");
         return;
     }
-    dtype_show(pickle, pickle_item(pickle, tuple, 2), shown);
-    shape_get(pickle, pickle_item(pickle, tuple, 1), shown);
+    dtype_show(pickle, array.dtype, shown);
+    shape_get(pickle, array.shape, shown);
 }
 
 /* _rebuild_parameter(tensor, requires_grad, hooks): one line, as its tensor. */

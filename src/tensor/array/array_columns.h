@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An array whose first dimension varies fastest, read column by column through a window.
+ */
+#pragma once
+
+#include "tensor/array/array_plan.h"
+
+enum {
+    COLUMNS_WINDOW_BYTES = 256 * 1024
+};
+
+/* The rows of a piece in each of its columns. */
+struct columns {
+    struct array_file *file;
+    struct array *array;
+    uint64_t column_bytes; /* of the array that the piece is of */
+    uint64_t skip, take;   /* in each column */
+    char *window;
+    size_t cap, len;
+    uint64_t at; /* of the window in the data */
+};
+
+/* free() its window. */
+struct columns columns_of(const struct array_plan *plan, const struct array_piece *piece,
+                          size_t window_bytes);
+uint64_t column_count(const struct array *array);
+/* The piece's rows of the column of this number. */
+MUST_CHECK int column_pass(struct columns *c, uint64_t column, const struct array_sink *sink,
+                           struct err *err);
+/* The piece, row by row. */
+MUST_CHECK int array_turn(const struct array_plan *plan, const struct array_piece *piece,
+                          const struct array_sink *sink, struct err *err);
