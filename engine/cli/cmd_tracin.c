@@ -11,6 +11,7 @@
 #include "cli/tracin_precision.h"
 #include "cli/tracin_request.h"
 #include "cli/tracin_self.h"
+#include "cli/tracin_spread.h"
 #include "cli/word_arg.h"
 
 static void tracin_defaults(void *request)
@@ -104,7 +105,7 @@ static int matrix_run(const struct tracin_request *ask, struct tracin_job *job, 
     if (ask->csv_output || ask->top_k > 0)
         return fail(err, ERR_USAGE, "%s takes every influence: leave --csv-output and --top-k out",
                     ask->output);
-    int rc = influence_matrix_open(&matrix, ask->output, ask->overwrite, job->n_tests,
+    int rc = influence_matrix_open(&matrix, ask->output, job->overwrite, job->n_tests,
                                    job->data->train.n, err);
     job->matrix = &matrix;
     if (rc == 0)
@@ -116,14 +117,24 @@ static int matrix_run(const struct tracin_request *ask, struct tracin_job *job, 
 
 /* ---- the run ---- */
 
-static int places_find(const struct tracin_request *ask, const struct kge_data *data, int argc,
-                       char **argv, size_t **places, size_t *n_places, struct err *err)
+/* What is asked, and what was read for it. */
+struct call {
+    const struct tracin_request *ask;
+    const struct app *app;
+    struct kge_data data;
+    struct kge_models models;
+    struct tracin_spread *spread; /* NULL: in this process */
+    int argc;
+    char **argv;
+};
+
+static int places_find(const struct call *call, size_t **places, size_t *n_places, struct err *err)
 {
+    const struct tracin_request *ask = call->ask;
+    size_t n_tests = call->data.test.n;
     if (ask->mode == MODE_SINGLE)
-        return tracin_places_parse(ask, argc, argv, data->test.n, places, n_places, err);
-    *n_places = data->test.n;
-    if (ask->max_test_triples > 0)
-        *n_places = MIN(*n_places, (size_t)ask->max_test_triples);
+        return tracin_places_parse(ask, call->argc, call->argv, n_tests, places, n_places, err);
+    *n_places = ask->max_test_triples > 0 ? MIN(n_tests, (size_t)ask->max_test_triples) : n_tests;
     *places = xcalloc(*n_places, sizeof(**places));
     for (size_t i = 0; i < *n_places; i++)
         (*places)[i] = i;
@@ -134,12 +145,11 @@ static int job_run(const struct tracin_request *ask, const struct app *app, stru
                    struct err *err)
 {
     const struct proximity_opts filter = kge_filter_opts(&ask->filter);
-    bool is_matrix = strcmp(path_extension(ask->output), ".npy") == 0 && !ask->per_triple;
     job->scene.top_k = (size_t)ask->top_k;
     job->order = ask->order;
-    job->overwrite = ask->overwrite;
+    job->overwrite = ask->overwrite || tracin_spread_is_placing(job->spread);
     int rc = ask->filter.n_hops > 0 ? tracin_job_filter(job, &filter, NULL, err) : 0;
-    if (rc == 0 && is_matrix)
+    if (rc == 0 && tracin_is_matrix(ask))
         return matrix_run(ask, job, err);
     if (rc == 0)
         rc = outputs_open(ask, job, err);
@@ -152,42 +162,42 @@ static int job_run(const struct tracin_request *ask, const struct app *app, stru
     return rc;
 }
 
-static int single_or_test(const struct tracin_request *ask, const struct app *app,
-                          const struct kge_data *data, struct kge_models *models, int argc,
-                          char **argv, struct err *err)
+static int single_or_test(struct call *call, struct err *err)
 {
     struct tracin_job job;
     cleanup_free size_t *places = NULL;
     size_t n_places = 0;
-    int rc = places_find(ask, data, argc, argv, &places, &n_places, err);
+    int rc = places_find(call, &places, &n_places, err);
     if (rc)
         return rc;
-    tracin_job_init(&job, app, data, models, places, n_places);
-    rc = job_run(ask, app, &job, err);
+    tracin_job_init(&job, call->app, &call->data, &call->models, places, n_places);
+    job.spread = call->spread;
+    rc = job_run(call->ask, call->app, &job, err);
     tracin_job_release(&job);
     return rc;
 }
 
 /* All of --test, or what a batch would take. */
-static int dry_run(const struct tracin_request *ask, const struct app *app,
-                   const struct kge_data *data, struct kge_models *models, int argc, char **argv,
-                   struct err *err)
+static int dry_run(struct call *call, struct err *err)
 {
+    const struct tracin_request *ask = call->ask;
     const struct proximity_opts filter = kge_filter_opts(&ask->filter);
     cleanup_buf struct buf text = BUF_INIT;
     cleanup_free size_t *places = NULL;
     struct tracin_job job;
     size_t n_places = 0;
-    int rc = places_find(ask, data, argc, argv, &places, &n_places, err);
+    int rc = places_find(call, &places, &n_places, err);
     if (rc)
         return rc;
     cleanup_free bool *lonely = xcalloc(n_places, sizeof(*lonely));
-    tracin_job_init(&job, app, data, models, places, n_places);
+    tracin_job_init(&job, call->app, &call->data, &call->models, places, n_places);
     job.scene.top_k = (size_t)ask->top_k;
     if (tracin_is_batch(ask) || ask->filter.n_hops > 0)
         rc = tracin_job_filter(&job, &filter, lonely, err);
     if (rc == 0)
         rc = tracin_job_explain(&job, &text, err);
+    if (rc == 0 && ask->gpus)
+        rc = tracin_spread_explain(ask, &job, &text, err);
     if (rc == 0)
         rc = stdout_put(buf_str(&text), err);
     tracin_job_release(&job);
@@ -200,13 +210,57 @@ static bool needs_models(const struct tracin_request *ask)
     return ask->is_dry || !(tracin_is_batch(ask) && ask->skip_tracin);
 }
 
+static int call_read(struct call *call, struct err *err)
+{
+    const struct tracin_request *ask = call->ask;
+    int rc = kge_data_read(&call->data, &ask->files, call->app, err);
+    if (rc == 0 && tracin_is_batch(ask))
+        rc = kge_test_read(&call->data, ask->test_triples, ask->files.is_lenient, call->app, err);
+    if (rc == 0 && needs_models(ask))
+        rc = kge_models_open(&call->models, &ask->models, &call->data, call->app, err);
+    call->models.opts.format = ask->precision;
+    if (rc == 0 && needs_models(ask) && !ask->is_dry)
+        rc = tracin_spread_open(&call->spread, ask, call->app, err);
+    return rc;
+}
+
+static int call_run(struct call *call, struct err *err)
+{
+    const struct tracin_request *ask = call->ask;
+    if (ask->is_dry)
+        return dry_run(call, err);
+    if (tracin_is_batch(ask))
+        return tracin_batch_run(ask, call->app, &call->data, &call->models, call->spread, err);
+    if (ask->mode == MODE_SELF)
+        return tracin_self_run(ask, &call->data, &call->models, call->spread, err);
+    return single_or_test(call, err);
+}
+
+/* Workers have computed with models of their own: these are loaded again. */
+static void rounding_report(struct call *call)
+{
+    const struct tracin_request *ask = call->ask;
+    struct err err = {0};
+    int rc = 0;
+    if (ask->precision == NUM_FULL || ask->is_dry || !needs_models(ask))
+        return;
+    if (call->models.n == 0) {
+        kge_models_close(&call->models);
+        rc = kge_models_open(&call->models, &ask->models, &call->data, call->app, &err);
+        call->models.opts.format = ask->precision;
+    }
+    if (rc == 0)
+        tracin_precision_report(ask, call->app, &call->data, &call->models);
+    else
+        say(call->app, "the error of --precision could not be measured: %s", err.text);
+}
+
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
                            struct err *err)
 {
     (void)command;
     struct tracin_request *ask = request;
-    struct kge_data data = {0};
-    struct kge_models models = {0};
+    struct call call = {.ask = ask, .app = app, .argc = argc, .argv = argv};
     app->quiet = ask->quiet;
     if (argc > 0 && ask->mode != MODE_SINGLE)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
@@ -214,24 +268,14 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     if (rc == 0)
         rc = tracin_precision_check(ask, err);
     if (rc == 0)
-        rc = kge_data_read(&data, &ask->files, app, err);
-    if (rc == 0 && tracin_is_batch(ask))
-        rc = kge_test_read(&data, ask->test_triples, ask->files.is_lenient, app, err);
-    if (rc == 0 && needs_models(ask))
-        rc = kge_models_open(&models, &ask->models, &data, app, err);
-    models.opts.format = ask->precision;
-    if (rc == 0 && ask->is_dry)
-        rc = dry_run(ask, app, &data, &models, argc, argv, err);
-    else if (rc == 0 && tracin_is_batch(ask))
-        rc = tracin_batch_run(ask, app, &data, &models, err);
-    else if (rc == 0 && ask->mode == MODE_SELF)
-        rc = tracin_self_run(ask, &data, &models, err);
-    else if (rc == 0)
-        rc = single_or_test(ask, app, &data, &models, argc, argv, err);
-    if (rc == 0 && ask->precision != NUM_FULL && !ask->is_dry && needs_models(ask))
-        tracin_precision_report(ask, app, &data, &models);
-    kge_models_close(&models);
-    kge_data_release(&data);
+        rc = call_read(&call, err);
+    if (rc == 0)
+        rc = call_run(&call, err);
+    if (rc == 0)
+        rounding_report(&call);
+    tracin_spread_close(call.spread);
+    kge_models_close(&call.models);
+    kge_data_release(&call.data);
     return rc;
 }
 
@@ -261,6 +305,13 @@ static const struct opt tracin_opts[] = {
      "fp32 (default), bf16 or fp16: what the largest products multiply; sums stay float32, and the "
      "error is measured and said",
      FIELD(precision), .parse = tracin_precision_store},
+    {OPT_TEXT, 'g', "gpus", "SPEC",
+     "on these devices, a worker each, by muster map: all, 0,2-3, any:4, cpu:N (default: in this "
+     "process)",
+     FIELD(gpus)},
+    {OPT_PATH, 0, "run-dir", "DIR",
+     "with --gpus: where what is done is kept until all is (default: FILE.run beside --output)",
+     FIELD(run_dir)},
     {OPT_HEADING, .help = "Results"},
     {OPT_PATH, 'o', "output", "FILE",
      "by its extension: .json as TiePin writes it, .jsonl and .csv a line an influence, .npy the "
@@ -307,7 +358,7 @@ static const struct opt tracin_opts[] = {
      FIELD(no_effect.no_cleanup)},
     {OPT_FLAG, 0, "use-mixed-precision", NULL, "the precision is that of --dtype and --precision",
      FIELD(no_effect.mixed_precision)},
-    {OPT_FLAG, 0, "enable-multi-gpu", NULL, "the engine computes on processors so far",
+    {OPT_FLAG, 0, "enable-multi-gpu", NULL, "--gpus says on which devices",
      FIELD(no_effect.multi_gpu)},
     {.kind = OPT_END},
 };
@@ -319,6 +370,9 @@ static const char *const tracin_examples[] = {
     "muster kge tracin --model-path best_model.pt --train train.txt --test-triples top.txt "
     "--entity-to-id node_dict.txt --relation-to-id rel_dict.txt --output-dir results --skip-existing",
     "a batch, each test triple with the training triples within two hops",
+    "muster kge tracin --gpus cpu:4 --model-path best_model.pt --train train.txt --test test.txt "
+    "--entity-to-id node_dict.txt --relation-to-id rel_dict.txt --top-k 10 -o influences.json",
+    "on four CPU slots; typed again after an interruption it goes on",
     NULL,
 };
 

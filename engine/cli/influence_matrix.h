@@ -11,6 +11,8 @@ struct influence_matrix {
     struct outfile file;
     size_t n_tests, n_train;
     uint64_t data_at; /* where the numbers begin in the file */
+    bool is_taken;    /* the file is another one, moved here */
+    bool is_in_place; /* as it was before */
 };
 
 #define INFLUENCE_MATRIX_INIT \
@@ -18,6 +20,8 @@ struct influence_matrix {
         .file = OUTFILE_INIT, \
     }
 
+/* What such a file begins with. */
+void influence_matrix_header(struct buf *out, size_t n_tests, size_t n_train);
 /* n_tests 0: an array of one dimension. ERR_USAGE for a pipe: pieces do not come in order. */
 MUST_CHECK int influence_matrix_open(struct influence_matrix *matrix, const char *path,
                                      bool overwrite, size_t n_tests, size_t n_train,
@@ -25,5 +29,12 @@ MUST_CHECK int influence_matrix_open(struct influence_matrix *matrix, const char
 MUST_CHECK int influence_matrix_put(struct influence_matrix *matrix, size_t test,
                                     size_t train_begin, const double *values, size_t n,
                                     struct err *err);
+/*
+ * Instead of pieces: the file at `from`, which is such a file and whole, is moved into the place. Where it cannot be
+ * moved there it is copied. It stays where it is if the array is not committed. If it is not
+ * there, but such a file is in the place, which may be replaced, that is it.
+ */
+MUST_CHECK int influence_matrix_take(struct influence_matrix *matrix, const char *from,
+                                     struct err *err);
 MUST_CHECK int influence_matrix_commit(struct influence_matrix *matrix, struct err *err);
 void influence_matrix_close(struct influence_matrix *matrix);

@@ -140,7 +140,8 @@ static int checkpoints_load(struct kge_models *models, const struct kge_models_a
         if (rc)
             return rc;
         models->n++;
-        rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
+        if (data)
+            rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
         if (rc)
             return rc;
         models->checkpoints[i] = (struct tracin_checkpoint){
@@ -166,12 +167,18 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
     return rc ? rc : opts_fill(models, ask, app, err);
 }
 
-void kge_models_close(struct kge_models *models)
+void kge_models_unload(struct kge_models *models)
 {
     for (size_t i = 0; i < models->n; i++)
         conve_free(models->at[i]);
-    free(models->at);
-    free(models->checkpoints);
+    free(steal_ptr(&models->at));
+    free(steal_ptr(&models->checkpoints));
+    models->n = 0;
+}
+
+void kge_models_close(struct kge_models *models)
+{
+    kge_models_unload(models);
     free(models->learning_rates);
     if (models->has_backend)
         num_close(&models->backend);

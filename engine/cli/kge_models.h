@@ -123,7 +123,10 @@ struct kge_models {
 };
 
 void kge_models_defaults(struct kge_models_ask *ask);
-/* ERR_USAGE without a checkpoint; the errors of conve_load; ERR_DATA if data's dictionaries are of other sizes. */
+/* ERR_USAGE without a checkpoint; the errors of conve_load; ERR_DATA if data's dictionaries are of other sizes;
+ * without data these were checked before. */
 MUST_CHECK int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
                                const struct kge_data *data, const struct app *app, struct err *err);
+/* The checkpoints go, the learning rates stay. */
+void kge_models_unload(struct kge_models *models);
 void kge_models_close(struct kge_models *models);

@@ -12,3 +12,5 @@ extern const struct cmd cmd_kge_eval;
 extern const struct cmd cmd_kge_filter;
 extern const struct cmd cmd_kge_graph;
 extern const struct cmd cmd_kge_train;
+/* Hidden. */
+extern const struct cmd cmd_kge_spread_worker;

@@ -37,6 +37,7 @@ struct batch {
     const struct tracin_request *ask;
     const struct app *app;
     const struct kge_data *data;
+    struct tracin_spread *spread;
     struct batch_entry *entries;
     size_t n;
     uint64_t begin_ms;
@@ -114,7 +115,8 @@ static size_t influences_expected(const struct batch *batch, const struct tracin
 static int places_check(const struct batch *batch, struct err *err)
 {
     const struct tracin_request *ask = batch->ask;
-    if (ask->overwrite || ask->skip_existing || ask->skip_tracin)
+    if (ask->overwrite || ask->skip_existing || ask->skip_tracin ||
+        tracin_spread_is_placing(batch->spread))
         return 0;
     for (size_t i = 0; i < batch->n; i++) {
         const struct batch_entry *entry = &batch->entries[i];
@@ -296,12 +298,16 @@ static int batch_compute(struct batch *batch, struct kge_models *models, const s
     job.own_forms[1] = INFLUENCES_CSV;
     job.scene.top_k = (size_t)batch->ask->top_k;
     job.order = batch->ask->order;
-    job.overwrite = batch->ask->overwrite || batch->ask->skip_existing;
+    job.overwrite = batch->ask->overwrite || batch->ask->skip_existing ||
+                    tracin_spread_is_placing(batch->spread);
+    job.spread = batch->spread;
     int rc = tracin_job_filter(&job, &filter, lonely, err);
     if (rc == 0)
         rc = entries_sort(batch, &job, lonely, err);
     if (rc == 0 && job.n_tests > 0)
         rc = tracin_job_run(&job, err);
+    else if (rc == 0 && batch->spread) /* nothing is left of an earlier command's work */
+        rc = tracin_spread_end(batch->spread, err);
     done_mark(batch, &job);
     tracin_job_release(&job);
     return rc;
@@ -316,9 +322,11 @@ static void batch_say(const struct batch *batch)
 }
 
 int tracin_batch_run(const struct tracin_request *ask, const struct app *app,
-                     const struct kge_data *data, struct kge_models *models, struct err *err)
+                     const struct kge_data *data, struct kge_models *models,
+                     struct tracin_spread *spread, struct err *err)
 {
-    struct batch batch = {.ask = ask, .app = app, .data = data, .begin_ms = clock_now_ms()};
+    struct batch batch = {
+        .ask = ask, .app = app, .data = data, .spread = spread, .begin_ms = clock_now_ms()};
     cleanup_free size_t *places = NULL;
     int rc = entries_make(&batch, &places, err);
     if (rc == 0)

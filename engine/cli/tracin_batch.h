@@ -9,12 +9,13 @@
  */
 #pragma once
 
-#include "cli/tracin_request.h"
+#include "cli/tracin_spread.h"
 
-/* data holds the test triples. ERR_FAILED if some have no training triple near them: the others are done. */
+/* data holds the test triples. ERR_FAILED if some have no training triple near them: the others are done. spread
+ * may be NULL. */
 MUST_CHECK int tracin_batch_run(const struct tracin_request *ask, const struct app *app,
                                 const struct kge_data *data, struct kge_models *models,
-                                struct err *err);
+                                struct tracin_spread *spread, struct err *err);
 
 /* "triple_017_CHEBI_1_MONDO_2": fit for a file's name. A new string. */
 char *tracin_base_name(size_t index, struct str head, struct str tail);

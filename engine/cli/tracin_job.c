@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/tracin_spread.h"
 
 enum {
     RESULT_BYTES_MAX = 512 << 20, /* of the test triples that are computed together */
@@ -205,19 +206,54 @@ static int top_k_check(const struct tracin_job *job, struct err *err)
     return 0;
 }
 
-int tracin_job_run(struct tracin_job *job, struct err *err)
+static int here_run(struct tracin_job *job, struct err *err)
 {
-    int rc = top_k_check(job, err);
+    int rc = 0;
     for (size_t first = 0; rc == 0 && first < job->n_tests;) {
         size_t top_k, n = stretch_len(job, first, &top_k);
         rc = stretch_run(job, first, n, top_k, err);
         first += n;
     }
-    for (size_t i = 0; rc == 0 && i < job->n_shared; i++)
-        rc = influence_out_commit(&job->shared[i], err);
+    return rc;
+}
+
+static int devices_run(struct tracin_job *job, struct err *err)
+{
+    struct stretch all = {.job = job};
+    const struct tracin_sink sink = {.context = &all, .top = on_top};
+    return tracin_spread_run(job->spread, job, &sink, err);
+}
+
+static bool has_own_files(const struct tracin_job *job)
+{
+    for (size_t k = 0; k < OWN_FILES_MAX; k++)
+        if (job->n_tests > 0 && job->tests[0].own[k])
+            return true;
+    return false;
+}
+
+static int shared_commit(struct tracin_job *job, struct err *err)
+{
+    size_t n_placed = 0;
+    int rc = 0;
+    for (; rc == 0 && n_placed < job->n_shared; n_placed += rc == 0)
+        rc = influence_out_commit(&job->shared[n_placed], err);
     if (rc == 0 && job->matrix)
         rc = influence_matrix_commit(job->matrix, err);
+    /* What is there then is not ours. */
+    if (rc && job->spread && n_placed == 0 && !has_own_files(job))
+        tracin_spread_unplace(job->spread);
     return rc;
+}
+
+int tracin_job_run(struct tracin_job *job, struct err *err)
+{
+    int rc = top_k_check(job, err);
+    if (rc == 0)
+        rc = job->spread ? devices_run(job, err) : here_run(job, err);
+    if (rc == 0)
+        rc = shared_commit(job, err);
+    return rc == 0 && job->spread ? tracin_spread_end(job->spread, err) : rc;
 }
 
 int tracin_job_explain(const struct tracin_job *job, struct buf *out, struct err *err)

@@ -24,6 +24,8 @@ struct tracin_job_test {
     bool is_done;             /* they are in place */
 };
 
+struct tracin_spread;
+
 struct tracin_job {
     const struct kge_data *data;
     struct kge_models *models;
@@ -36,6 +38,7 @@ struct tracin_job {
     struct influence_out shared[SHARED_FILES_MAX]; /* open ones, that get every result */
     size_t n_shared;
     struct influence_matrix *matrix; /* gets every influence instead; may be NULL */
+    struct tracin_spread *spread;    /* computes on devices instead of here; may be NULL */
     const struct app *app;
 };
 
@@ -52,7 +55,10 @@ MUST_CHECK int tracin_job_filter(struct tracin_job *job, const struct proximity_
 /* A file that gets every result. */
 MUST_CHECK int tracin_job_share(struct tracin_job *job, const char *path, enum influence_form form,
                                 struct err *err);
-/* Computes, and puts the files in place: each test triple's own as soon as it is done. */
+/*
+ * Computes, and puts the files in place: each test triple's own as soon as it is done. Positive: an exit status, as
+ * tracin_spread_run has it.
+ */
 MUST_CHECK int tracin_job_run(struct tracin_job *job, struct err *err);
 /* How it would be computed, in a few lines. */
 MUST_CHECK int tracin_job_explain(const struct tracin_job *job, struct buf *out, struct err *err);

@@ -2,6 +2,7 @@
 #include "cli/tracin_request.h"
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 
@@ -29,8 +30,7 @@ static const struct {
     {"disable-memory-cleanup", "memory is bounded by --memory", NO_EFFECT(no_cleanup), false},
     {"use-mixed-precision", "the precision is that of --dtype and --precision",
      NO_EFFECT(mixed_precision), false},
-    {"enable-multi-gpu", "the engine computes on processors so far, on all of them",
-     NO_EFFECT(multi_gpu), false},
+    {"enable-multi-gpu", "--gpus says on which devices", NO_EFFECT(multi_gpu), false},
 };
 
 static void no_effects_say(const struct no_effect_ask *ask, const struct app *app)
@@ -62,6 +62,7 @@ static int batch_check(const struct tracin_request *ask, struct err *err)
 {
     const struct rule rules[] = {
         {!ask->test_triples, "--output-dir is for a batch: --test-triples FILE is needed"},
+        {ask->run_dir && !ask->gpus, "--run-dir goes with --gpus"},
         {ask->output || ask->csv_output || ask->per_triple,
          "with --output-dir each test triple has files of its own: leave --output, --csv-output and "
          "--output-per-triple out"},
@@ -88,6 +89,7 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
     bool is_self = ask->mode == MODE_SELF;
     const struct rule rules[] = {
         {!ask->output, "--output is needed: the file for the results"},
+        {ask->run_dir && !ask->gpus, "--run-dir goes with --gpus"},
         {!is_self && !ask->files.test, "--test is needed: the file of test triples"},
         {ask->per_triple && ask->mode != MODE_TEST, "--output-per-triple goes with --mode test"},
         {ask->test_indices && ask->mode != MODE_SINGLE, "--test-indices goes with --mode single"},
@@ -115,6 +117,12 @@ int tracin_request_check(const struct tracin_request *ask, const struct app *app
     if (ask->skip_filtering)
         say(app, "--skip-filtering has no effect: the filter is applied in memory");
     return 0;
+}
+
+bool tracin_is_matrix(const struct tracin_request *ask)
+{
+    return ask->output && ask->mode != MODE_SELF && !ask->per_triple &&
+           strcmp(path_extension(ask->output), ".npy") == 0;
 }
 
 static int place_add(struct str text, size_t n_tests, size_t **places, size_t *n_places,

@@ -33,6 +33,7 @@ struct tracin_request {
     enum num_format precision;
     const char *output, *csv_output;
     bool per_triple, overwrite, is_dry, quiet;
+    const char *gpus, *run_dir; /* gpus NULL: in this process */
     /* a batch */
     const char *test_triples, *output_dir;
     uint64_t start_index, max_triples;
@@ -43,6 +44,9 @@ static inline bool tracin_is_batch(const struct tracin_request *ask)
 {
     return ask->output_dir != NULL;
 }
+
+/* All influences, as an array of numpy. */
+bool tracin_is_matrix(const struct tracin_request *ask);
 
 /* ERR_USAGE: options that do not go together. Says which have no effect. */
 MUST_CHECK int tracin_request_check(const struct tracin_request *ask, const struct app *app,

@@ -83,20 +83,41 @@ static int list_write(const char *path, bool overwrite, bool is_lines, const str
     return rc;
 }
 
-int tracin_self_run(const struct tracin_request *ask, const struct kge_data *data,
-                    struct kge_models *models, struct err *err)
+static int result_write(const char *path, bool overwrite, const struct kge_data *data,
+                        struct tracin_influence *all, struct err *err)
 {
-    size_t n = data->train.n;
-    const char *extension = path_extension(ask->output);
-    cleanup_free struct tracin_influence *all = xmalloc(n * sizeof(*all));
-    int rc = tracin_self(models->checkpoints, models->n, &models->opts, data->train.at, n, on_piece,
-                         all, err);
-    if (rc)
-        return rc;
+    const char *extension = path_extension(path);
     if (strcmp(extension, ".npy") == 0)
-        return array_write(ask->output, ask->overwrite, all, n, err);
-    qsort(all, n, sizeof(*all), by_value);
-    return list_write(ask->output, ask->overwrite,
+        return array_write(path, overwrite, all, data->train.n, err);
+    qsort(all, data->train.n, sizeof(*all), by_value);
+    return list_write(path, overwrite,
                       strcmp(extension, ".jsonl") == 0 || strcmp(extension, ".ndjson") == 0, data,
                       all, err);
+}
+
+static int devices_compute(struct tracin_spread *spread, const struct kge_data *data,
+                           struct kge_models *models, struct tracin_influence *all, struct err *err)
+{
+    cleanup_free double *values = xmalloc(data->train.n * sizeof(*values));
+    int rc = tracin_spread_self(spread, data, models, values, err);
+    return rc ? rc : on_piece(all, 0, values, data->train.n, err);
+}
+
+int tracin_self_run(const struct tracin_request *ask, const struct kge_data *data,
+                    struct kge_models *models, struct tracin_spread *spread, struct err *err)
+{
+    bool overwrite = ask->overwrite || tracin_spread_is_placing(spread);
+    cleanup_free struct tracin_influence *all = xmalloc(data->train.n * sizeof(*all));
+    int rc = 0;
+    if (!overwrite && path_exists(ask->output) && !output_is_direct(ask->output))
+        rc = fail(err, ERR_USAGE, "%s exists; --force replaces it", ask->output);
+    if (rc == 0)
+        rc = spread ? devices_compute(spread, data, models, all, err)
+                    : tracin_self(models->checkpoints, models->n, &models->opts, data->train.at,
+                                  data->train.n, on_piece, all, err);
+    if (rc == 0)
+        rc = result_write(ask->output, overwrite, data, all, err);
+    if (rc < 0 && spread)
+        tracin_spread_unplace(spread);
+    return rc == 0 && spread ? tracin_spread_end(spread, err) : rc;
 }

@@ -49,7 +49,7 @@ ENGINE_ROOMS = {
     "conve": {"num", "graph", "tensor", "base"},
     "tracin": {"conve", "num", "graph", "base"},
     "train": {"conve", "num", "graph", "tensor", "base"},
-    "cli": {"tracin", "train", "conve", "num", "graph", "opt", "data", "base"},
+    "cli": {"muster", "tracin", "train", "conve", "num", "graph", "opt", "data", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

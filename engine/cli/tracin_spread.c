@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/tracin_spread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/console_text.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/outfile.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/json_out.h"
+#include "cli/spread_map.h"
+#include "cli/spread_merge.h"
+
+enum {
+    MAP_WAIT_MS = 60000,
+    MAP_LOOK_MS = 50
+};
+
+struct tracin_spread {
+    const struct tracin_request *ask;
+    const struct app *app;
+    char *dir;
+    struct buf options;
+    int lock_fd, map_lock_fd;
+    bool is_found; /* the same command has begun it */
+    bool is_placing;
+    struct spread_tests tests;
+    struct spread_plan plan;
+    struct spread_times times;
+};
+
+/* ---- the folder ---- */
+
+static char *dir_new(const struct tracin_request *ask)
+{
+    if (ask->run_dir)
+        return path_absolute(ask->run_dir);
+    char *path = tracin_is_batch(ask) ? path_join(ask->output_dir, "batch_tracin.run")
+                                      : xasprintf("%s.run", ask->output);
+    char *absolute = path_absolute(path);
+    free(path);
+    return absolute;
+}
+
+/* 1 if it is taken, 0 if somebody has it. Where there are no locks it is taken. */
+static int lock_try(const struct tracin_spread *spread, const char *name, int *fd, struct err *err)
+{
+    cleanup_free char *path = path_join(spread->dir, name);
+    if (*fd < 0)
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    return flock(*fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+/* The muster of a command that was killed needs a moment to end its workers. */
+static int map_await(struct tracin_spread *spread, struct err *err)
+{
+    const struct timespec pause = {.tv_nsec = MAP_LOOK_MS * 1000000L};
+    uint64_t deadline_ms = clock_now_ms() + MAP_WAIT_MS;
+    bool is_said = false;
+    int rc;
+    while ((rc = lock_try(spread, SPREAD_MAP_LOCK, &spread->map_lock_fd, err)) == 0) {
+        if (clock_now_ms() > deadline_ms)
+            return fail(err, ERR_UNAVAILABLE,
+                        "the last command's muster map is still at work in %s", spread->dir);
+        if (!is_said)
+            say(spread->app, "waiting for the last command's processes to end");
+        is_said = true;
+        nanosleep(&pause, NULL);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int folder_lock(struct tracin_spread *spread, struct err *err)
+{
+    int rc = lock_try(spread, SPREAD_LOCK, &spread->lock_fd, err);
+    if (rc == 0)
+        return fail(err, ERR_UNAVAILABLE, "another muster kge tracin is at work in %s",
+                    spread->dir);
+    return rc < 0 ? rc : map_await(spread, err);
+}
+
+static int folder_clear(struct tracin_spread *spread, struct err *err)
+{
+    fd_close(&spread->lock_fd);
+    fd_close(&spread->map_lock_fd);
+    spread->is_found = spread->is_placing = false;
+    return spread_files_remove(spread->dir, err);
+}
+
+/* Was it begun, and by this command? */
+static int folder_compare(struct tracin_spread *spread, struct err *err)
+{
+    cleanup_free char *path = path_join(spread->dir, SPREAD_OPTIONS);
+    cleanup_free char *placing = path_join(spread->dir, SPREAD_PLACING);
+    cleanup_buf struct buf begun = BUF_INIT;
+    if (!path_exists(path))
+        return folder_clear(spread, err);
+    int rc = file_read(path, SIZE_MAX / 2, &begun, err);
+    if (rc == 0 && !str_equal(buf_str(&begun), buf_str(&spread->options)))
+        rc = fail(err, ERR_USAGE,
+                  "%s holds what another command has begun, or its checkpoint has changed since: "
+                  "that command goes on with it, --force begins anew",
+                  spread->dir);
+    spread->is_found = rc == 0;
+    spread->is_placing = rc == 0 && path_exists(placing);
+    return rc;
+}
+
+static int folder_open(struct tracin_spread *spread, struct err *err)
+{
+    if (!path_exists(spread->dir))
+        return 0;
+    if (!spread_files_are_all(spread->dir))
+        return fail(err, ERR_USAGE,
+                    "%s is there and no run of muster kge tracin; --run-dir names another place",
+                    spread->dir);
+    int rc = folder_lock(spread, err);
+    if (rc == 0)
+        rc = spread->ask->overwrite ? folder_clear(spread, err) : folder_compare(spread, err);
+    return rc;
+}
+
+static int place_check(const struct tracin_request *ask, struct err *err)
+{
+    if (!tracin_is_batch(ask) && !ask->run_dir && output_is_direct(ask->output))
+        return fail(err, ERR_USAGE,
+                    "%s is no file that a run's folder could be beside: --run-dir DIR names one",
+                    ask->output);
+    return 0;
+}
+
+int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *ask,
+                       const struct app *app, struct err *err)
+{
+    *out = NULL;
+    int rc = ask->gpus ? place_check(ask, err) : 0;
+    if (rc || !ask->gpus)
+        return rc;
+    struct tracin_spread *spread = xmalloc(sizeof(*spread));
+    *spread = (struct tracin_spread){
+        .ask = ask, .app = app, .dir = dir_new(ask), .lock_fd = -1, .map_lock_fd = -1};
+    rc = spread_options_add(ask, &spread->options, err);
+    if (rc == 0)
+        rc = folder_open(spread, err);
+    *out = spread;
+    return rc;
+}
+
+bool tracin_spread_is_placing(const struct tracin_spread *spread)
+{
+    return spread && spread->is_placing;
+}
+
+void tracin_spread_close(struct tracin_spread *spread)
+{
+    if (!spread)
+        return;
+    fd_close(&spread->lock_fd);
+    fd_close(&spread->map_lock_fd);
+    spread_tests_release(&spread->tests);
+    spread_plan_release(&spread->plan);
+    buf_release(&spread->options);
+    free(spread->dir);
+    free(spread);
+}
+
+/* ---- what the workers read ---- */
+
+static int shared_put(const struct tracin_spread *spread, const char *name, struct str bytes,
+                      struct err *err)
+{
+    cleanup_free char *path = path_join(spread->dir, name);
+    return file_replace(path, bytes, err);
+}
+
+/* New, or the same as when the run began. */
+static int shared_settle(const struct tracin_spread *spread, const char *name, struct str bytes,
+                         struct err *err)
+{
+    cleanup_free char *path = path_join(spread->dir, name);
+    cleanup_buf struct buf begun = BUF_INIT;
+    if (!spread->is_found)
+        return file_replace(path, bytes, err);
+    int rc = file_read(path, SIZE_MAX / 2, &begun, err);
+    if (rc == 0 && !str_equal(buf_str(&begun), bytes))
+        rc = fail(err, ERR_USAGE,
+                  "%s: the triples have changed since the run began: --force begins anew",
+                  spread->dir);
+    return rc;
+}
+
+static void items_format(const struct spread_plan *plan, struct buf *out)
+{
+    for (size_t i = 0; i < plan->n_items; i++) {
+        struct spread_item item = spread_plan_item(plan, i);
+        buf_addf(out, "{\"item\":%zu,\"tests\":[%zu,%zu],\"train\":[%zu,%zu]}\n", i,
+                 item.block->first_test, item.block->n_tests, item.begin, item.n);
+    }
+}
+
+static bool tests_equal(const struct tracin_job_test *test, const struct spread_tests *tests,
+                        size_t at)
+{
+    const struct tracin_test *begun = &tests->at[at];
+    return test->index == tests->places[at] &&
+           memcmp(&test->triple, &begun->triple, sizeof(test->triple)) == 0 &&
+           test->n_train_indices == begun->n_train_indices &&
+           (test->n_train_indices == 0 ||
+            memcmp(test->train_indices, begun->train_indices,
+                   test->n_train_indices * sizeof(*test->train_indices)) == 0);
+}
+
+enum {
+    NOT_ASKED = -1
+};
+
+/*
+ * For each test that the run began with, which of the job's it is: a batch that goes on may ask for fewer, since some
+ * have their files already.
+ */
+static int tests_match(const struct tracin_spread *spread, const struct tracin_job *job,
+                       ptrdiff_t *asked, struct err *err)
+{
+    size_t n_found = 0;
+    for (size_t i = 0; i < spread->tests.n; i++) {
+        bool is_asked =
+            n_found < job->n_tests && tests_equal(&job->tests[n_found], &spread->tests, i);
+        asked[i] = is_asked ? (ptrdiff_t)n_found++ : NOT_ASKED;
+    }
+    bool is_same =
+        n_found == job->n_tests && (tracin_is_batch(spread->ask) || n_found == spread->tests.n);
+    return is_same
+               ? 0
+               : fail(err, ERR_USAGE,
+                      "%s: the test triples have changed since the run began: --force begins anew",
+                      spread->dir);
+}
+
+static int tests_settle(struct tracin_spread *spread, const struct tracin_job *job, size_t n_train,
+                        struct err *err)
+{
+    cleanup_buf struct buf bytes = BUF_INIT;
+    for (size_t i = 0; job && i < job->n_tests; i++) {
+        const struct tracin_job_test *test = &job->tests[i];
+        spread_tests_add(
+            &bytes, test->index,
+            &(struct tracin_test){test->triple, test->train_indices, test->n_train_indices});
+    }
+    int rc = spread->is_found ? 0 : shared_put(spread, SPREAD_TESTS, buf_str(&bytes), err);
+    return rc ? rc : spread_tests_read(&spread->tests, spread->dir, n_train, err);
+}
+
+/* The file of rows as long as it will be, a matrix with its header. */
+static int values_make(const struct tracin_spread *spread, size_t n_train, struct err *err)
+{
+    cleanup_free char *path = path_join(spread->dir, SPREAD_VALUES);
+    cleanup_buf struct buf header = BUF_INIT;
+    if (spread->is_found || spread->plan.form != SPREAD_ROWS)
+        return 0;
+    if (tracin_is_matrix(spread->ask))
+        influence_matrix_header(&header, spread->tests.n, n_train);
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, "create %s", path);
+    int rc = write_all(fd, buf_text(&header), header.len, err);
+    off_t size = (off_t)(header.len + spread->plan.n_values * sizeof(double));
+    if (rc == 0 && (ftruncate(fd, size) != 0 || fsync(fd) != 0))
+        rc = fail_errno(err, "%s: %ld bytes", path, (long)size);
+    return rc;
+}
+
+/* Everything that the workers read. The options come last: without them nothing has begun. */
+static int run_prepare(struct tracin_spread *spread, const struct kge_data *data,
+                       const struct tracin_job *job, struct kge_models *models, struct err *err)
+{
+    cleanup_buf struct buf items = BUF_INIT;
+    struct str train = {(const char *)data->train.at, data->train.n * sizeof(*data->train.at)};
+    int rc = mkdir_parents(spread->dir, 0777, err);
+    if (rc == 0 && spread->lock_fd < 0)
+        rc = folder_lock(spread, err);
+    if (rc == 0)
+        rc = shared_settle(spread, SPREAD_TRAIN, train, err);
+    if (rc == 0)
+        rc = tests_settle(spread, job, data->train.n, err);
+    if (rc == 0)
+        rc = spread_plan_make(&spread->plan, spread->ask, models, &spread->tests, data->train.n,
+                              err);
+    if (rc)
+        return rc;
+    items_format(&spread->plan, &items);
+    rc = shared_settle(spread, SPREAD_ITEMS, buf_str(&items), err);
+    if (rc == 0)
+        rc = values_make(spread, data->train.n, err);
+    if (rc == 0 && !spread->is_found)
+        rc = shared_put(spread, SPREAD_OPTIONS, buf_str(&spread->options), err);
+    kge_models_unload(models);
+    return rc;
+}
+
+/* ---- muster map ---- */
+
+/* "4 sentence", of a worker. */
+static int worker_why(const struct tracin_spread *spread, struct err *err)
+{
+    cleanup_free char *path = path_join(spread->dir, SPREAD_WHY);
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str sentence, code;
+    uint64_t number = 0;
+    if (file_read(path, 4096, &text, NULL) != 0)
+        return 0;
+    sentence = buf_str(&text);
+    if (!str_next(&sentence, ' ', &code) || u64_parse(code, 1, 64, &number, NULL) != 0)
+        return 0;
+    return fail(err, -(int)number, "%.*s", (int)sentence.len, sentence.at);
+}
+
+/* What a worker said is the reason, as it would be without workers; else muster has said it, and the log has it. */
+static int map_failed(struct tracin_spread *spread, int status, struct err *err)
+{
+    cleanup_buf struct buf words = BUF_INIT, clean = BUF_INIT;
+    bool is_ended = status > 128; /* by a signal */
+    bool is_kept = spread->is_found || spread_map_has_begun(spread->dir);
+    int rc = is_ended ? 0 : worker_why(spread, err);
+    if (!is_ended)
+        spread_map_last_words(spread->dir, &words);
+    console_text_add(&clean, buf_str(&words), false);
+    if (!is_kept)
+        is_kept = spread_files_remove(spread->dir, NULL) != 0;
+    if (rc == 0 && is_kept)
+        fprintf(stderr,
+                "muster kge tracin: muster map ended with status %d%s%s; the same command goes on, "
+                "from %s\n",
+                status, clean.len > 0 ? ": " : "", buf_text(&clean), spread->dir);
+    return rc ? rc : status;
+}
+
+static int map_run(struct tracin_spread *spread, struct err *err)
+{
+    cleanup_free char *answers = path_join(spread->dir, SPREAD_ANSWERS);
+    cleanup_free char *why = path_join(spread->dir, SPREAD_WHY);
+    const struct spread_map map = {.app = spread->app,
+                                   .dir = spread->dir,
+                                   .gpus = spread->ask->gpus,
+                                   .n_threads = spread->ask->models.n_threads,
+                                   .lock_fd = spread->map_lock_fd};
+    int status = 0;
+    if (spread->is_placing)
+        return 0;
+    say(spread->app, "%s%zu items; what is done is kept in %s",
+        spread->is_found ? "going on with " : "", spread->plan.n_items, spread->dir);
+    int rc = remove_tree(why, err);
+    if (rc == 0)
+        rc = spread_map_run(&map, &status, err);
+    if (rc == 0 && status != 0)
+        return map_failed(spread, status, err);
+    if (rc == 0 && !path_exists(answers))
+        rc = fail(err, ERR_FAILED, "muster map left no %s (--force begins anew)", answers);
+    return rc ? rc : shared_put(spread, SPREAD_PLACING, STR(""), err);
+}
+
+/* ---- results ---- */
+
+/* A sink that sees the job's tests alone, by their numbers there. */
+struct asked_sink {
+    const struct tracin_sink *sink;
+    const ptrdiff_t *asked;
+};
+
+static int on_top(void *context, size_t test, double self_influence,
+                  const struct tracin_influence *at, size_t n, struct err *err)
+{
+    const struct asked_sink *of = context;
+    return of->asked[test] == NOT_ASKED ? 0
+                                        : of->sink->top(of->sink->context, (size_t)of->asked[test],
+                                                        self_influence, at, n, err);
+}
+
+static struct spread_merge merge_of(const struct tracin_spread *spread, const struct kge_data *data)
+{
+    return (struct spread_merge){.dir = spread->dir,
+                                 .plan = &spread->plan,
+                                 .tests = &spread->tests,
+                                 .train = data->train.at,
+                                 .n_train = data->train.n,
+                                 .top_k = (size_t)spread->ask->top_k,
+                                 .order = spread->ask->order};
+}
+
+int tracin_spread_run(struct tracin_spread *spread, const struct tracin_job *job,
+                      const struct tracin_sink *sink, struct err *err)
+{
+    int rc = run_prepare(spread, job->data, job, job->models, err);
+    cleanup_free ptrdiff_t *asked = xcalloc(spread->tests.n + 1, sizeof(*asked));
+    const struct asked_sink of = {sink, asked};
+    const struct tracin_sink asked_only = {.context = (void *)(uintptr_t)&of, .top = on_top};
+    const struct spread_merge merge = merge_of(spread, job->data);
+    cleanup_free char *values = path_join(spread->dir, SPREAD_VALUES);
+    if (rc == 0)
+        rc = tests_match(spread, job, asked, err);
+    if (rc == 0)
+        rc = map_run(spread, err);
+    if (rc == 0 && job->matrix)
+        rc = spread_times_read(&merge, &spread->times, err);
+    else if (rc == 0)
+        rc = spread_merge(&merge, &asked_only, &spread->times, err);
+    return rc == 0 && job->matrix ? influence_matrix_take(job->matrix, values, err) : rc;
+}
+
+int tracin_spread_self(struct tracin_spread *spread, const struct kge_data *data,
+                       struct kge_models *models, double *values, struct err *err)
+{
+    int rc = run_prepare(spread, data, NULL, models, err);
+    const struct spread_merge merge = merge_of(spread, data);
+    if (rc == 0)
+        rc = map_run(spread, err);
+    if (rc == 0)
+        rc = spread_times_read(&merge, &spread->times, err);
+    return rc ? rc : spread_values_read(spread->dir, 0, 0, data->train.n, values, err);
+}
+
+/* ---- the end ---- */
+
+/* More devices pay as long as each has at least as much to do as it has to load. */
+static void times_say(const struct tracin_spread *spread)
+{
+    const struct spread_times *times = &spread->times;
+    double load_s = times->n_lives > 0 ? (double)times->load_ms / 1e3 / (double)times->n_lives : 0;
+    double work_s = (double)times->work_ms / 1e3;
+    if (times->n_workers < 2 || load_s <= 0 || work_s >= load_s * (double)times->n_workers)
+        return;
+    size_t n_paid = (size_t)(work_s / load_s);
+    if (n_paid <= 1)
+        say(spread->app,
+            "loading took %.1f s a worker, the work %.1f s: one device would have done", load_s,
+            work_s);
+    else
+        say(spread->app,
+            "loading took %.1f s a worker, the work %.1f s in all: %zu devices would have done",
+            load_s, work_s, n_paid);
+}
+
+void tracin_spread_unplace(const struct tracin_spread *spread)
+{
+    cleanup_free char *placing = path_join(spread->dir, SPREAD_PLACING);
+    if (unlink(placing) != 0 && errno != ENOENT)
+        say(spread->app, "%s: %s", placing, errno_text(errno));
+}
+
+int tracin_spread_end(struct tracin_spread *spread, struct err *err)
+{
+    times_say(spread);
+    return folder_clear(spread, err);
+}
+
+int tracin_spread_explain(const struct tracin_request *ask, const struct tracin_job *job,
+                          struct buf *out, struct err *err)
+{
+    struct spread_tests tests = {.n = job->n_tests};
+    struct spread_plan plan = {0};
+    char range[32], values[16];
+    tests.at = xcalloc(job->n_tests, sizeof(*tests.at));
+    for (size_t i = 0; i < job->n_tests; i++)
+        tests.at[i] = (struct tracin_test){job->tests[i].triple, job->tests[i].train_indices,
+                                           job->tests[i].n_train_indices};
+    int rc = spread_plan_make(&plan, ask, job->models, &tests, job->data->train.n, err);
+    if (rc == 0) {
+        count_format(range, plan.train_per_item);
+        size_format(values, plan.n_values * sizeof(double));
+        buf_addf(out,
+                 "on devices: %zu item%s of up to %zu test triples and %s training triples%s%s\n",
+                 plan.n_items, plural(plan.n_items), plan.blocks[plan.n_blocks - 1].n_tests, range,
+                 plan.form == SPREAD_ROWS ? "; on disk meanwhile: " : "",
+                 plan.form == SPREAD_ROWS ? values : "");
+    }
+    spread_plan_release(&plan);
+    spread_tests_release(&tests);
+    return rc;
+}
