@@ -48,16 +48,6 @@ static void tails_back(const struct conve_pass *pass, const void *slope,
     pass->be->rows(pass->be, &op);
 }
 
-/* Of packed arrays: dtype, leading dimensions and alpha are filled in. */
-static void product(const struct conve_pass *pass, struct num_gemm op)
-{
-    op.dtype = pass->weights->dtype;
-    op.lda = op.trans_a ? op.m : op.k;
-    op.ldb = op.ldc = op.n;
-    op.alpha = 1;
-    pass->be->gemm(pass->be, &op);
-}
-
 /* Scores of all entities. */
 static void all_back(const struct conve_pass *pass, const void *slope,
                      struct conve_gradients *gradients, void *dx)
@@ -70,12 +60,12 @@ static void all_back(const struct conve_pass *pass, const void *slope,
         .trans_a = true, .m = n_entities, .n = dim, .k = pass->n, .beta = 1, .a = slope};
     op.b = pass->x;
     op.c = gradients->at[PARAM_ENTITY];
-    product(pass, op);
+    layer_product(pass->be, weights, op);
     op.n = 1;
     op.b = pass->ones;
     op.c = gradients->at[PARAM_ENTITY_BIAS];
     if (op.c)
-        product(pass, op);
+        layer_product(pass->be, weights, op);
 }
 
 /* du: gradient at fc's output; gives that of the features. */
@@ -87,11 +77,11 @@ static void fc_back(const struct conve_pass *pass, const void *du,
     struct num_gemm op = {.trans_a = true, .m = dim, .n = n_features, .k = pass->n, .a = du};
     op.b = pass->features;
     op.c = gradients->at[PARAM_FC_WEIGHT];
-    product(pass, op);
+    layer_product(pass->be, weights, op);
     op.n = 1;
     op.b = pass->ones;
     op.c = gradients->at[PARAM_FC_BIAS];
-    product(pass, op);
+    layer_product(pass->be, weights, op);
     layer_fc_back(pass->be, weights, pass->n, du, d_features);
 }
 

@@ -57,6 +57,19 @@ void conve_image_half(const struct num_backend *be, const struct conve_weights *
     be->rows(be, &op);
 }
 
+/* ---- products ---- */
+
+void layer_product(const struct num_backend *be, const struct conve_weights *weights,
+                   struct num_gemm op)
+{
+    op.dtype = weights->dtype;
+    op.alpha = 1;
+    op.lda = op.lda ? op.lda : op.trans_a ? op.m : op.k;
+    op.ldb = op.ldb ? op.ldb : op.trans_b ? op.k : op.n;
+    op.ldc = op.ldc ? op.ldc : op.n;
+    be->gemm(be, &op);
+}
+
 /* ---- norms ---- */
 
 struct norm_stats conve_running(const struct conve_weights *weights, enum conve_norm norm)
@@ -157,40 +170,22 @@ void layer_fc(const struct num_backend *be, const struct conve_weights *weights,
                      .to = u,
                      .to_stride = dim,
                  });
-    be->gemm(be, &(struct num_gemm){
-                     .dtype = weights->dtype,
-                     .trans_b = true,
-                     .m = n,
-                     .n = dim,
-                     .k = n_features,
-                     .lda = n_features,
-                     .ldb = n_features,
-                     .ldc = dim,
-                     .alpha = 1,
-                     .beta = 1,
-                     .a = features,
-                     .b = weights->at[PARAM_FC_WEIGHT],
-                     .c = u,
-                 });
+    struct num_gemm op = {.trans_b = true, .m = n, .n = dim, .k = n_features, .beta = 1};
+    op.a = features;
+    op.b = weights->at[PARAM_FC_WEIGHT];
+    op.c = u;
+    layer_product(be, weights, op);
 }
 
 void layer_fc_back(const struct num_backend *be, const struct conve_weights *weights, size_t n,
                    const void *du, void *d_features)
 {
     size_t dim = conve_dim(&weights->shape), n_features = conve_n_features(&weights->shape);
-    be->gemm(be, &(struct num_gemm){
-                     .dtype = weights->dtype,
-                     .m = n,
-                     .n = n_features,
-                     .k = dim,
-                     .lda = dim,
-                     .ldb = n_features,
-                     .ldc = n_features,
-                     .alpha = 1,
-                     .a = du,
-                     .b = weights->at[PARAM_FC_WEIGHT],
-                     .c = d_features,
-                 });
+    struct num_gemm op = {.m = n, .n = n_features, .k = dim};
+    op.a = du;
+    op.b = weights->at[PARAM_FC_WEIGHT];
+    op.c = d_features;
+    layer_product(be, weights, op);
 }
 
 /* ---- scores ---- */
@@ -270,21 +265,12 @@ void layer_all_tails(const struct num_backend *be, const struct conve_weights *w
                          .to = scores,
                          .to_stride = tails.count,
                      });
-    be->gemm(be, &(struct num_gemm){
-                     .dtype = weights->dtype,
-                     .trans_b = true,
-                     .m = n,
-                     .n = tails.count,
-                     .k = dim,
-                     .lda = dim,
-                     .ldb = dim,
-                     .ldc = tails.count,
-                     .alpha = 1,
-                     .beta = bias ? 1 : 0,
-                     .a = x,
-                     .b = rows_of(weights, PARAM_ENTITY, dim, tails),
-                     .c = scores,
-                 });
+    struct num_gemm op = {.trans_b = true, .m = n, .n = tails.count, .k = dim};
+    op.beta = bias ? 1 : 0;
+    op.a = x;
+    op.b = rows_of(weights, PARAM_ENTITY, dim, tails);
+    op.c = scores;
+    layer_product(be, weights, op);
 }
 
 void layer_all_tails_back(const struct num_backend *be, const struct conve_weights *weights,
@@ -292,18 +278,8 @@ void layer_all_tails_back(const struct num_backend *be, const struct conve_weigh
                           void *dx)
 {
     size_t dim = conve_dim(&weights->shape);
-    be->gemm(be, &(struct num_gemm){
-                     .dtype = weights->dtype,
-                     .m = n,
-                     .n = dim,
-                     .k = tails.count,
-                     .lda = tails.count,
-                     .ldb = dim,
-                     .ldc = dim,
-                     .alpha = 1,
-                     .beta = beta,
-                     .a = slopes,
-                     .b = rows_of(weights, PARAM_ENTITY, dim, tails),
-                     .c = dx,
-                 });
+    struct num_gemm op = {.m = n, .n = dim, .k = tails.count, .beta = beta, .a = slopes};
+    op.b = rows_of(weights, PARAM_ENTITY, dim, tails);
+    op.c = dx;
+    layer_product(be, weights, op);
 }

@@ -24,6 +24,10 @@ void conve_image_half(const struct num_backend *be, const struct conve_weights *
                       enum conve_half half, const void *image, size_t n, const uint32_t *ids,
                       void *to);
 
+/* dtype, alpha, and leading dimensions that are 0 are filled in: those of packed arrays. */
+void layer_product(const struct num_backend *be, const struct conve_weights *weights,
+                   struct num_gemm op);
+
 /* What a norm goes by: the running statistics, or a batch's own. */
 struct norm_stats {
     const void *mean, *inv_std;

@@ -178,21 +178,12 @@ static void fc_make(void *context, unsigned thread, size_t piece)
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape), all = conve_n_features(&step->weights->shape);
     size_t begin = piece * step->cut.columns;
-    step->be->gemm(step->be,
-                   &(struct num_gemm){
-                       .dtype = dtype,
-                       .trans_b = true,
-                       .m = step->n,
-                       .n = dim,
-                       .k = MIN(step->cut.columns, all - begin),
-                       .lda = all,
-                       .ldb = all,
-                       .ldc = dim,
-                       .alpha = 1,
-                       .a = num_at(dtype, step->features, begin),
-                       .b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin),
-                       .c = step->benches[thread].partial,
-                   });
+    struct num_gemm op = {.trans_b = true, .m = step->n, .n = dim, .lda = all, .ldb = all};
+    op.k = MIN(step->cut.columns, all - begin);
+    op.a = num_at(dtype, step->features, begin);
+    op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
+    op.c = step->benches[thread].partial;
+    layer_product(step->be, step->weights, op);
 }
 
 static int fc_add(void *context, unsigned thread, size_t piece, struct err *err)

@@ -9,16 +9,11 @@
 
 /* ---- scores ---- */
 
-/* Of packed arrays but for c's rows: dtype, leading dimensions and alpha are filled in. */
-static void product(const struct train_step *step, struct num_gemm op, size_t ldc)
+/* Into gradients, which are set or added to. */
+static void product(const struct train_step *step, struct num_gemm op)
 {
-    op.dtype = step->weights->dtype;
-    op.lda = op.lda ? op.lda : op.trans_a ? op.m : op.k;
-    op.ldb = op.ldb ? op.ldb : op.n;
-    op.ldc = ldc;
-    op.alpha = 1;
     op.beta = step->adds ? 1 : 0;
-    step->be->gemm(step->be, &op);
+    layer_product(step->be, step->weights, op);
 }
 
 static struct tail_range tile_of(const struct train_step *step, size_t piece)
@@ -36,13 +31,13 @@ static void tile_gradients(const struct train_step *step, struct tail_range tail
     struct num_gemm op = {.trans_a = true, .m = tails.count, .n = dim, .k = step->n, .a = slopes};
     op.b = step->x;
     op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY], tails.begin * dim);
-    product(step, op, dim);
+    product(step, op);
     if (!step->gradients->at[PARAM_ENTITY_BIAS])
         return;
     op.n = 1;
     op.b = step->ones;
     op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY_BIAS], tails.begin);
-    product(step, op, 1);
+    product(step, op);
 }
 
 static void tile_make(void *context, unsigned thread, size_t piece)
@@ -171,43 +166,23 @@ static void fc_back(void *context, unsigned thread, size_t piece)
     size_t begin = piece * step->cut.columns, n = step->n,
            width = MIN(step->cut.columns, all - begin);
     (void)thread;
-    product(step,
-            (struct num_gemm){.trans_a = true,
-                              .m = dim,
-                              .n = width,
-                              .k = n,
-                              .ldb = all,
-                              .a = step->d,
-                              .b = num_at(dtype, step->features, begin),
-                              .c = num_at(dtype, step->gradients->at[PARAM_FC_WEIGHT], begin)},
-            all);
-    step->be->gemm(step->be,
-                   &(struct num_gemm){
-                       .dtype = dtype,
-                       .m = n,
-                       .n = width,
-                       .k = dim,
-                       .lda = dim,
-                       .ldb = all,
-                       .ldc = all,
-                       .alpha = 1,
-                       .a = step->d,
-                       .b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin),
-                       .c = num_at(dtype, step->d_features, begin),
-                   });
+    struct num_gemm op = {
+        .trans_a = true, .m = dim, .n = width, .k = n, .ldb = all, .ldc = all, .a = step->d};
+    op.b = num_at(dtype, step->features, begin);
+    op.c = num_at(dtype, step->gradients->at[PARAM_FC_WEIGHT], begin);
+    product(step, op);
+    op = (struct num_gemm){.m = n, .n = width, .k = dim, .ldb = all, .ldc = all, .a = step->d};
+    op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
+    op.c = num_at(dtype, step->d_features, begin);
+    layer_product(step->be, step->weights, op);
 }
 
 static void fc_bias_back(const struct train_step *step)
 {
-    product(step,
-            (struct num_gemm){.trans_a = true,
-                              .m = conve_dim(&step->weights->shape),
-                              .n = 1,
-                              .k = step->n,
-                              .a = step->d,
-                              .b = step->ones,
-                              .c = step->gradients->at[PARAM_FC_BIAS]},
-            1);
+    struct num_gemm op = {.trans_a = true, .n = 1, .k = step->n, .a = step->d, .b = step->ones};
+    op.m = conve_dim(&step->weights->shape);
+    op.c = step->gradients->at[PARAM_FC_BIAS];
+    product(step, op);
 }
 
 static void features_sums(void *context, unsigned thread, size_t piece)
