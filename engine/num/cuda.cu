@@ -169,7 +169,10 @@ static int cuda_wait(const struct num_backend *be, struct err *err)
 {
     struct cuda *cuda = (struct cuda *)be->library;
     check(be, cudaStreamSynchronize(cudaStreamPerThread), "waiting for the GPU");
-    return cuda->broken[0] ? err_set(err, ERR_FAILED, "backend cuda", cuda->broken) : 0;
+    pthread_mutex_lock(&cuda->lock);
+    int rc = cuda->broken[0] ? err_set(err, ERR_FAILED, "backend cuda", cuda->broken) : 0;
+    pthread_mutex_unlock(&cuda->lock);
+    return rc;
 }
 
 static int cuda_allocate(const struct num_backend *be, size_t bytes, void **out, struct err *err)

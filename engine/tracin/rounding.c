@@ -144,6 +144,7 @@ static void strongest_compare(const struct sample *sample, enum tracin_order ord
     }
 }
 
+/* NOLINTNEXTLINE(readability-function-size): what a run is made of, each by its name */
 int rounding_measure(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                      const struct tracin_opts *opts, const struct triple *train, size_t n_train,
                      const struct tracin_test *tests, size_t n_tests, struct rounding_error *out,

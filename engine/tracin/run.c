@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "tracin/bench.h"
 #include "tracin/topk.h"
+#include "tracin/used.h"
 
 enum {
     BEST_MAX = 128 /* of a test; for more, whole rows are read from a device */
@@ -191,50 +192,6 @@ static size_t n_wanted(const struct run *run, size_t test)
     return of->train_indices ? of->n_train_indices : run->n_train;
 }
 
-static int by_head_and_relation(const void *a, const void *b, void *train)
-{
-    const struct triple *left = (const struct triple *)train + *(const uint32_t *)a;
-    const struct triple *right = (const struct triple *)train + *(const uint32_t *)b;
-    if (left->head != right->head)
-        return left->head > right->head ? 1 : -1;
-    if (left->relation != right->relation)
-        return left->relation > right->relation ? 1 : -1;
-    return by_index(a, b);
-}
-
-/* By training triple; NULL if a test wants all. free() it. */
-static bool *wanted_new(const struct run *run)
-{
-    bool *is_wanted = xcalloc(run->n_train, sizeof(*is_wanted));
-    for (size_t test = 0; test < run->n_tests; test++) {
-        const struct tracin_test *of = &run->tests[run->first_test + test];
-        if (!of->train_indices) {
-            free(is_wanted);
-            return NULL;
-        }
-        for (size_t i = 0; i < of->n_train_indices; i++)
-            is_wanted[of->train_indices[i]] = true;
-    }
-    return is_wanted;
-}
-
-/* free() it. */
-static uint32_t *used_new(const struct run *run, size_t *n_used)
-{
-    *n_used = run->n_train;
-    if (run->sink->row)
-        return NULL;
-    bool *is_wanted = wanted_new(run);
-    uint32_t *used = xmalloc(run->n_train * sizeof(*used));
-    *n_used = 0;
-    for (size_t i = 0; i < run->n_train; i++)
-        if (!is_wanted || is_wanted[i])
-            used[(*n_used)++] = (uint32_t)i;
-    free(is_wanted);
-    qsort_r(used, *n_used, sizeof(*used), by_head_and_relation, (void *)(uintptr_t)run->train);
-    return used;
-}
-
 /* How many of a tile are read, when these are all that can be asked for. */
 static size_t n_best_of(const struct run *run)
 {
@@ -284,7 +241,11 @@ static int block_run(struct run *run, struct err *err)
     if (rc != 0)
         return rc;
     run->n_best = n_best_of(run);
-    uint32_t *used = used_new(run, &run->n_used);
+    uint32_t *used = NULL;
+    run->n_used = run->n_train;
+    if (!run->sink->row)
+        used = used_new(&run->with.plan.shape, run->train, run->n_train,
+                        run->tests + run->first_test, run->n_tests, &run->n_used);
     run->used = used;
     run->n_pairs -= (uint64_t)run->n_tests * (run->n_train - run->n_used);
     if (run->opts->top_k)

@@ -106,6 +106,7 @@ static struct matrix *many_tops_of(struct scene *scene, const struct triple *tra
 static void threads_of_a_device_wait_for_each_other(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND();
     struct scene scene;
     struct num_backend ref, guarded;
     struct triple *train = xcalloc(N_MANY, sizeof(*train));
