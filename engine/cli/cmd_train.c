@@ -201,7 +201,7 @@ static const struct opt train_opts[] = {
      "save the state to go on from so often (default 60s), and when told to stop",
      FIELD(job.state_every_ms)},
     {OPT_HEADING, .help = "Computing"},
-    {OPT_TEXT, 0, "backend", "NAME", "blas or ref (default: the fastest that is here)",
+    {OPT_TEXT, 0, "backend", "NAME", "blas, ref or cuda (default: the faster of the first two that is here)",
      FIELD(backend)},
     {OPT_U64, 0, "threads", "N",
      "so many (default: one a processor); the results do not depend on it", FIELD(n_threads), 1,
