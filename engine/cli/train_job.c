@@ -240,7 +240,7 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
     if (job->opts.max_valid_triples > 0)
         n = MIN(n, (size_t)job->opts.max_valid_triples);
     int rc =
-        eval_rank(job->model, &job->backend, job->opts.n_threads, &opts, valid->at, n, sides, err);
+        eval_rank(job->model, &job->judge, job->opts.n_threads, &opts, valid->at, n, sides, err);
     *metrics = sides[SIDE_N];
     return rc;
 }

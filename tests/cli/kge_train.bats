@@ -205,3 +205,20 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     ended_with 1
     says "file"
 }
+
+@test "a device trains, the host validates, and it goes on from its state" {
+    [ -n "$PLAYED_CUDA" ] || skip "no cmocka"
+    export MUSTER_KGE_CUDA=$PLAYED_CUDA
+    train -o whole --epochs 4 --backend cuda
+    ended_with 0
+    says "best validation MRR"
+    train -o model --epochs 2 --backend cuda
+    ended_with 0
+    train -o model --epochs 4 --backend cuda
+    ended_with 0
+    says "going on in epoch 3"
+    same_bytes whole model
+    kge eval --backend cuda --model-path model/final_model.safetensors "${DATA[@]}"
+    ended_with 2
+    says "backend cuda trains and computes influences, and ranks nothing: blas or ref"
+}
