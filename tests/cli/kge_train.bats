@@ -99,7 +99,8 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     local args=("${DATA[@]}" "${SMALL[@]}" --batch-size 4)
     kge train "${args[@]}" --epochs 20 -o whole
     ended_with 0
-    "$MUSTER" kge train "${args[@]}" --epochs 100000 -o model 3>&- 2>log &
+    kge train "${args[@]}" --epochs 1 -o model # --force clears it away
+    "$MUSTER" kge train "${args[@]}" --epochs 100000 -o model --force 3>&- 2>log &
     pid=$!
     wait_for holds log "epoch 3 of"
     train -o model --epochs 20
@@ -109,8 +110,11 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     status=0
     wait $pid || status=$?
     [ $status -eq 75 ]
-    grep "the same command goes on from there" log
+    grep "the same command without --force goes on from there" log
     [ ! -e model/final_model.safetensors ]
+    train -o model --batch-size 4 --epochs 1
+    ended_with 2
+    says "model/training_state.safetensors is " " on, past --epochs 1: more of them, or --force to begin anew"
     kge train "${args[@]}" --epochs 20 -o less
     ended_with 0
     same_bytes whole less
@@ -162,6 +166,53 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     cp model/final_model.safetensors model/training_state.safetensors
     train -o model --epochs 4
     ended_with 65
+}
+
+# with_state KEY VALUE: the state, but for one number of its metadata.
+with_state() {
+    "$PYTHON" - "$1" "$2" <<'END'
+import json, struct, sys
+data = open("kept", "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + n])
+tensors = bytearray(data[8 + n:])
+if sys.argv[1] in header:
+    begin = header[sys.argv[1]]["data_offsets"][0]
+    tensors[begin:begin + 4] = struct.pack("<f", float(sys.argv[2]))
+else:
+    header["__metadata__"][sys.argv[1]] = sys.argv[2]
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open("model/training_state.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + tensors)
+END
+}
+
+@test "a state that no training comes to is refused" {
+    local key value words
+    train -o model --epochs 2
+    ended_with 0
+    cp model/training_state.safetensors kept
+    while read -r key value words; do
+        with_state "$key" "$value"
+        train -o model --epochs 4
+        ended_with 65
+        says "nothing to go on from (--force begins anew): model/training_state.safetensors: $words"
+    done <<'END'
+train.epoch 9223372036854775808 no training comes to where it stands
+train.batch 5 no training comes to where it stands
+train.batch 99 it stands at batch 99 of
+train.n_updates 18446744073709551615 no training comes to where it stands
+train.n_questions 7 no training comes to where it stands
+train.best 2 no training comes to where it stands
+train.best_epoch 3 no training comes to where it stands
+train.loss_sum inf train.loss_sum: expected a number, found 'inf'
+train.epoch -1 train.epoch: expected a whole number, found '-1'
+adam.exp_avg.fc.weight nan adam.exp_avg.fc.weight[0] is nan
+adam.exp_avg_sq.fc.weight -1 adam.exp_avg_sq.fc.weight[0] is -1
+bn1.running_var -1 model: bn1.running_var[0] is -1
+END
+    train -o model --epochs 4 --force
+    ended_with 0
 }
 
 @test "questions of one positive, batches that are accumulated, and patience" {
