@@ -215,6 +215,13 @@ END
     ended_with 0
 }
 
+@test "a last update that leaves no numbers is found" {
+    kge train "${GRAPH[@]}" "${SMALL[@]}" -o model --epochs 1 --batch-size 1000 --learning-rate 1e300
+    ended_with 65
+    says "a smaller --learning-rate may help: model: " " is "
+    [ ! -e model/final_model.safetensors ] && [ ! -e model/training_state.safetensors ]
+}
+
 @test "questions of one positive, batches that are accumulated, and patience" {
     train -o model --epochs 3 --one-positive --accumulate 3
     ended_with 0
