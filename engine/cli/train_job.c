@@ -386,9 +386,9 @@ int train_job_run(struct train_job *job, struct err *err)
     stops_watch();
     int rc = epochs_run(job, err);
     if (rc == 0)
-        rc = conve_save(job->model, final, true, NULL, err);
-    if (rc == 0)
         rc = state_save(job, err);
+    if (rc == 0)
+        rc = conve_save(job->model, final, true, NULL, err);
     if (rc == 0 && at->best_epoch > 0)
         say(job->app, "best validation MRR %.4f after epoch %" PRIu64, at->best, at->best_epoch);
     return rc;

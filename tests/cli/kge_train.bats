@@ -133,6 +133,23 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     same_bytes whole model
 }
 
+@test "what ends before the final model is there needs no epoch again" {
+    train -o whole --epochs 4
+    ended_with 0
+    train -o model --epochs 2
+    ended_with 0
+    rm model/final_model.safetensors
+    mkdir -p model/final_model.safetensors/in_the_way
+    train -o model --epochs 4
+    ended_with 2
+    says "model/final_model.safetensors"
+    rm -r model/final_model.safetensors
+    train -o model --epochs 4
+    ended_with 0
+    says "going on in epoch 5, after 0 of "
+    same_bytes whole model
+}
+
 @test "other settings are named, and --force begins anew" {
     train -o model --epochs 2
     ended_with 0
