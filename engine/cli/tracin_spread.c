@@ -358,8 +358,9 @@ static int map_run(struct tracin_spread *spread, struct err *err)
     int status = 0;
     if (spread->is_placing)
         return 0;
-    say(spread->app, "%s%zu items; what is done is kept in %s",
-        spread->is_found ? "going on with " : "", spread->plan.n_items, spread->dir);
+    say(spread->app, "%s%zu item%s; what is done is kept in %s",
+        spread->is_found ? "going on with " : "", spread->plan.n_items,
+        plural(spread->plan.n_items), spread->dir);
     int rc = remove_tree(why, err);
     if (rc == 0)
         rc = spread_map_run(&map, &status, err);
