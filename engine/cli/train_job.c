@@ -366,7 +366,7 @@ static int epochs_run(struct train_job *job, struct err *err)
             rc = trainer_update(&job->trainer, err);
         if (rc == 0 && trainer_epoch_is_over(&job->trainer))
             rc = epoch_end(job, err);
-        if (rc == 0 && is_stopped)
+        if (rc == 0 && is_stopped && !is_over(job))
             return stop(job, err);
         if (rc == 0 && clock_now_ms() - job->state_ms >= job->opts.state_every_ms)
             rc = state_save(job, err);
@@ -380,10 +380,10 @@ int train_job_run(struct train_job *job, struct err *err)
 {
     cleanup_free char *final = path_of(job, final_name);
     const struct train_progress *at = &job->trainer.at;
+    stops_watch();
     say(job->app, "%zu questions in batches of %zu, %" PRIu64 " parameters, %u thread%s, %s",
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
         crew_n_threads(job->crew), plural(crew_n_threads(job->crew)), job->backend.description);
-    stops_watch();
     int rc = epochs_run(job, err);
     if (rc == 0)
         rc = state_save(job, err);

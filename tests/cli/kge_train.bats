@@ -120,6 +120,17 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     same_bytes whole less
 }
 
+@test "told to stop in its last update it is done with it" {
+    local args=("${DATA[@]}" --embedding-dim 120 --embedding-height 6 --output-channels 32 --batch-size 1000 --epochs 1 --backend ref --threads 1)
+    "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "questions in batches"
+    kill -TERM $pid
+    wait $pid
+    [ -e model/final_model.safetensors ]
+    ! grep "stopped in epoch" log
+}
+
 @test "more epochs add to a finished training" {
     train -o whole --epochs 6
     ended_with 0
