@@ -140,7 +140,9 @@ static const struct opt train_opts[] = {
      "the folder: best_model, final_model and the state to go on from, as safetensors, and "
      "training_history.jsonl",
      FIELD(job.folder)},
-    {OPT_FLAG, 0, "force", NULL, "begin anew, whatever stands there", FIELD(job.overwrite)},
+    {OPT_FLAG, 0, "force", NULL,
+     "begin anew: the state and the best and final model that are there are removed",
+     FIELD(job.overwrite)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct train_request),
     KGE_VALID_OPT(struct train_request,

@@ -132,9 +132,17 @@ static int folder_open(struct tracin_spread *spread, struct err *err)
     return rc;
 }
 
-static int place_check(const struct tracin_request *ask, struct err *err)
+static int place_check(const struct tracin_request *ask, const char *dir, struct err *err)
 {
-    if (!tracin_is_batch(ask) && !ask->run_dir && output_is_direct(ask->output))
+    if (tracin_is_batch(ask))
+        return 0;
+    cleanup_free char *output = path_absolute(ask->output);
+    if (strcmp(output, dir) == 0)
+        return fail(err, ERR_USAGE,
+                    "-o and --run-dir both name %s: the result is a file, and what is done "
+                    "meanwhile a folder",
+                    ask->output);
+    if (!ask->run_dir && output_is_direct(ask->output))
         return fail(err, ERR_USAGE,
                     "%s is no file that a run's folder could be beside: --run-dir DIR names one",
                     ask->output);
@@ -145,13 +153,14 @@ int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *
                        const struct app *app, struct err *err)
 {
     *out = NULL;
-    int rc = ask->gpus ? place_check(ask, err) : 0;
-    if (rc || !ask->gpus)
-        return rc;
+    if (!ask->gpus)
+        return 0;
     struct tracin_spread *spread = xmalloc(sizeof(*spread));
     *spread = (struct tracin_spread){
         .ask = ask, .app = app, .dir = dir_new(ask), .lock_fd = -1, .map_lock_fd = -1};
-    rc = spread_options_add(ask, &spread->options, err);
+    int rc = place_check(ask, spread->dir, err);
+    if (rc == 0)
+        rc = spread_options_add(ask, &spread->options, err);
     if (rc == 0)
         rc = folder_open(spread, err);
     *out = spread;
@@ -358,8 +367,9 @@ static int map_run(struct tracin_spread *spread, struct err *err)
     int status = 0;
     if (spread->is_placing)
         return 0;
-    say(spread->app, "%s%zu items; what is done is kept in %s",
-        spread->is_found ? "going on with " : "", spread->plan.n_items, spread->dir);
+    say(spread->app, "%s%zu item%s; what is done is kept in %s",
+        spread->is_found ? "going on with " : "", spread->plan.n_items,
+        plural(spread->plan.n_items), spread->dir);
     int rc = remove_tree(why, err);
     if (rc == 0)
         rc = spread_map_run(&map, &status, err);

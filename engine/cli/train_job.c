@@ -25,7 +25,8 @@ enum {
     HISTORY_BYTES_MAX = 1 << 30
 };
 
-static const char state_name[] = "training_state.safetensors";
+static const char state_name[] = "training_state.safetensors",
+                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors";
 
 /* ---- what training depends on ---- */
 
@@ -130,19 +131,45 @@ static void questions_take(struct train_job *job)
     }
 }
 
+/* Would be taken for what the training at hand left. The state goes first: without it nothing goes on. */
+static int old_remove(const struct train_job *job, struct err *err)
+{
+    static const char *const names[] = {state_name, best_name, final_name};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(names); i++) {
+        cleanup_free char *path = path_of(job, names[i]);
+        if (unlink(path) != 0 && errno != ENOENT)
+            rc = fail_errno(err, "remove %s", path);
+    }
+    return rc;
+}
+
+static int state_go_on(struct train_job *job, const char *path, struct err *err)
+{
+    const struct train_progress *at = &job->trainer.at;
+    int rc = train_state_load(&job->trainer, buf_str(&job->settings), path, err);
+    if (rc != 0)
+        return rc == ERR_DATA ? wrap(err, rc, "nothing to go on from (--force begins anew)") : rc;
+    if (at->epoch > job->opts.n_epochs || (at->epoch == job->opts.n_epochs && at->batch > 0))
+        return fail(err, ERR_USAGE,
+                    "%s is %" PRIu64 " epochs and %" PRIu64 " batches on, past --epochs %" PRIu64
+                    ": more of them, or --force to begin anew",
+                    path, at->epoch, at->batch, job->opts.n_epochs);
+    say(job->app, "going on in epoch %" PRIu64 ", after %" PRIu64 " of %zu batches", at->epoch + 1,
+        at->batch, job->trainer.batches.n_batches);
+    return history_read(job, err);
+}
+
 /* Goes on with what is there; else the folder must be free of a finished model. */
 static int state_take(struct train_job *job, struct err *err)
 {
     cleanup_free char *state = path_of(job, state_name);
-    cleanup_free char *final = path_of(job, "final_model.safetensors");
-    if (!job->opts.overwrite && path_exists(state)) {
-        int rc = train_state_load(&job->trainer, buf_str(&job->settings), state, err);
-        if (rc == 0)
-            say(job->app, "going on in epoch %" PRIu64 ", after %" PRIu64 " of %zu batches",
-                job->trainer.at.epoch + 1, job->trainer.at.batch, job->trainer.batches.n_batches);
-        return rc ? rc : history_read(job, err);
-    }
-    if (!job->opts.overwrite && path_exists(final))
+    cleanup_free char *final = path_of(job, final_name);
+    if (job->opts.overwrite)
+        return old_remove(job, err);
+    if (path_exists(state))
+        return state_go_on(job, state, err);
+    if (path_exists(final))
         return fail(err, ERR_USAGE, "%s exists, without a %s to go on with; --force replaces it",
                     final, state_name);
     return 0;
@@ -240,7 +267,7 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
     if (job->opts.max_valid_triples > 0)
         n = MIN(n, (size_t)job->opts.max_valid_triples);
     int rc =
-        eval_rank(job->model, &job->backend, job->opts.n_threads, &opts, valid->at, n, sides, err);
+        eval_rank(job->model, &job->judge, job->opts.n_threads, &opts, valid->at, n, sides, err);
     *metrics = sides[SIDE_N];
     return rc;
 }
@@ -248,7 +275,7 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
 static int best_keep(struct train_job *job, double mrr, struct err *err)
 {
     struct train_progress *at = &job->trainer.at;
-    cleanup_free char *path = path_of(job, "best_model.safetensors");
+    cleanup_free char *path = path_of(job, best_name);
     if (at->best_epoch > 0 && mrr <= at->best) {
         at->n_worse++;
         return 0;
@@ -319,8 +346,9 @@ static int stop(struct train_job *job, struct err *err)
         return rc;
     return fail(err, ERR_STOPPED,
                 "stopped in epoch %" PRIu64 " after %" PRIu64
-                " of %zu batches; the same command goes on from there",
-                job->trainer.at.epoch + 1, job->trainer.at.batch, job->trainer.batches.n_batches);
+                " of %zu batches; the same command%s goes on from there",
+                job->trainer.at.epoch + 1, job->trainer.at.batch, job->trainer.batches.n_batches,
+                job->opts.overwrite ? " without --force" : "");
 }
 
 static bool is_over(const struct train_job *job)
@@ -338,7 +366,7 @@ static int epochs_run(struct train_job *job, struct err *err)
             rc = trainer_update(&job->trainer, err);
         if (rc == 0 && trainer_epoch_is_over(&job->trainer))
             rc = epoch_end(job, err);
-        if (rc == 0 && is_stopped)
+        if (rc == 0 && is_stopped && !is_over(job))
             return stop(job, err);
         if (rc == 0 && clock_now_ms() - job->state_ms >= job->opts.state_every_ms)
             rc = state_save(job, err);
@@ -350,17 +378,17 @@ static int epochs_run(struct train_job *job, struct err *err)
 
 int train_job_run(struct train_job *job, struct err *err)
 {
-    cleanup_free char *final = path_of(job, "final_model.safetensors");
+    cleanup_free char *final = path_of(job, final_name);
     const struct train_progress *at = &job->trainer.at;
+    stops_watch();
     say(job->app, "%zu questions in batches of %zu, %" PRIu64 " parameters, %u thread%s, %s",
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
         crew_n_threads(job->crew), plural(crew_n_threads(job->crew)), job->backend.description);
-    stops_watch();
     int rc = epochs_run(job, err);
     if (rc == 0)
-        rc = conve_save(job->model, final, true, NULL, err);
-    if (rc == 0)
         rc = state_save(job, err);
+    if (rc == 0)
+        rc = conve_save(job->model, final, true, NULL, err);
     if (rc == 0 && at->best_epoch > 0)
         say(job->app, "best validation MRR %.4f after epoch %" PRIu64, at->best, at->best_epoch);
     return rc;

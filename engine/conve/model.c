@@ -66,10 +66,10 @@ int conve_check_dictionaries(const struct conve *model, size_t n_entities, size_
 {
     const struct {
         const char *what;
-        size_t rows, names;
+        size_t rows, names, rows_per_name;
     } tables[] = {
-        {"entities", model->shape.n_entities, n_entities},
-        {"relations", model->shape.n_relations, n_relations * (model->is_reciprocal ? 2 : 1)},
+        {"entities", model->shape.n_entities, n_entities, 1},
+        {"relations", model->shape.n_relations, n_relations, model->is_reciprocal ? 2 : 1},
     };
     if (!model->is_reciprocal && model->shape.n_entities == n_entities &&
         model->shape.n_relations == 2 * n_relations)
@@ -79,9 +79,11 @@ int conve_check_dictionaries(const struct conve *model, size_t n_entities, size_
             "ones; give both their own numbers in dictionary and triples (PyKEEN: 2 r, 2 r + 1)",
             model->path, model->shape.n_relations);
     for (size_t i = 0; i < countof(tables); i++)
-        if (tables[i].rows != tables[i].names)
-            return fail(err, ERR_DATA,
-                        "%s has %zu %s and the dictionary names %zu: they are not of one training",
-                        model->path, tables[i].rows, tables[i].what, tables[i].names);
+        if (tables[i].rows != tables[i].names * tables[i].rows_per_name)
+            return fail(
+                err, ERR_DATA,
+                "%s has %zu %s%s and the dictionary names %zu: they are not of one training",
+                model->path, tables[i].rows / tables[i].rows_per_name, tables[i].what,
+                tables[i].rows_per_name > 1 ? ", each both ways," : "", tables[i].names);
     return 0;
 }

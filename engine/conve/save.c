@@ -81,14 +81,13 @@ int conve_save(const struct conve *model, const char *path, bool overwrite,
     cleanup_buf struct buf header = BUF_INIT;
     char length[8];
     extra = extra ? extra : &nothing;
-    int rc = outfile_open(&out, path, overwrite, err);
-    if (rc != 0)
-        return rc;
     header_add(&header, model, extra);
     le_put(length, header.len, sizeof(length));
+    int rc = outfile_open(&out, path, overwrite, err);
     buf_add(&out.pending, length, sizeof(length));
     buf_add_str(&out.pending, buf_str(&header));
-    rc = tensors_write(&out, &model->shape, (const float *const *)model->at, PARAM_N, err);
+    if (rc == 0)
+        rc = tensors_write(&out, &model->shape, (const float *const *)model->at, PARAM_N, err);
     for (size_t i = 0; rc == 0 && i < extra->n_groups; i++)
         rc = tensors_write(&out, &model->shape, extra->groups[i].at, PARAM_N_TRAINED, err);
     if (rc == 0)

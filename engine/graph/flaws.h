@@ -15,7 +15,7 @@
     X(RELATION, true, "with a relation that is not in the dictionary")             \
     X(INDEX, true, "with an index that is no whole number, or that nothing has")   \
     X(REPEATED_NAME, true, "with a name that an earlier line gives another index") \
-    X(DUPLICATE, false, "repeated from earlier (each counts)")                     \
+    X(DUPLICATE, false, "repeated from earlier (and kept)")                        \
     X(BLANK, false, "blank")                                                       \
     X(CRLF, false, "ended with CR LF, as on Windows")                              \
     X(MARK, false, "begun with a byte-order mark")

@@ -32,7 +32,7 @@ int num_open(struct num_backend *be, const char *name, struct err *err)
 {
     if (name && strcmp(name, "cuda") == 0)
         return fail(err, ERR_USAGE,
-                    "backend cuda computes influences and nothing else so far: blas or ref");
+                    "backend cuda trains and computes influences, and ranks nothing: blas or ref");
     return num_open_any(be, name, err);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -86,10 +87,10 @@ static int progress_read(struct train_progress *at, struct str metadata, struct 
     for (size_t i = 0; rc == 0 && i < countof(members); i++) {
         void *to = (char *)at + members[i].offset;
         rc = member_get(metadata, members[i].key, &text, err);
-        if (rc == 0 && members[i].kind == MEMBER_U64)
-            rc = u64_parse(buf_str(&text), 0, UINT64_MAX, to, err);
-        else if (rc == 0)
-            rc = double_parse(buf_str(&text), to, err);
+        if (rc == 0 &&
+            (members[i].kind == MEMBER_U64 ? u64_parse(buf_str(&text), 0, UINT64_MAX, to, err)
+                                           : double_parse(buf_str(&text), to, err)) != 0)
+            rc = wrap(err, ERR_DATA, "%s", members[i].key);
     }
     return rc;
 }
@@ -145,13 +146,47 @@ static int tensors_take(struct trainer *trainer, const struct tensor_file *file,
     return rc;
 }
 
+/* Only an update ends where a state is saved, so that some of its numbers follow from the others. */
+static bool is_reached(const struct trainer *trainer)
+{
+    const struct train_progress *at = &trainer->at;
+    const struct batches *batches = &trainer->batches;
+    uint64_t accumulate = trainer->opts.accumulate;
+    uint64_t updates_per_epoch = (batches->n_batches + accumulate - 1) / accumulate;
+    bool is_over = trainer_epoch_is_over(trainer);
+    return (is_over || at->batch % accumulate == 0) &&
+           at->n_questions == (is_over ? batches->n : at->batch * batches->size) &&
+           at->n_updates ==
+               at->epoch * updates_per_epoch + (at->batch + accumulate - 1) / accumulate &&
+           at->best_epoch <= at->epoch && at->n_worse <= at->epoch && at->best >= 0 &&
+           at->best <= 1;
+}
+
+static int moments_check(const struct trainer *trainer, struct err *err)
+{
+    for (unsigned i = 0; i < N_MOMENTS; i++)
+        for (unsigned param = 0; param < PARAM_N_TRAINED; param++) {
+            const float *at = trainer_moment(trainer, (enum train_moment)i)[param];
+            size_t n = conve_param_dims(&trainer->model->shape, (enum conve_param)param).n_elements;
+            for (size_t j = 0; at && j < n; j++)
+                if (!isfinite(at[j]) || (i == EXP_AVG_SQ && at[j] < 0))
+                    return fail(err, ERR_DATA, "%s%s[%zu] is %g", moment_prefixes[i],
+                                conve_param_name((enum conve_param)param, NAMING_PLAIN), j,
+                                (double)at[j]);
+        }
+    return 0;
+}
+
 static int state_check(const struct trainer *trainer, struct err *err)
 {
     if (trainer->at.batch > trainer->batches.n_batches)
         return fail(err, ERR_DATA,
                     "it stands at batch %" PRIu64 " of %zu: the training triples are others",
                     trainer->at.batch, trainer->batches.n_batches);
-    return conve_check_finite(trainer->model, err);
+    if (!is_reached(trainer))
+        return fail(err, ERR_DATA, "no training comes to where it stands");
+    int rc = conve_check_finite(trainer->model, err);
+    return rc ? rc : moments_check(trainer, err);
 }
 
 static int metadata_take(struct trainer *trainer, const struct tensor_file *file,

@@ -81,11 +81,9 @@ float *const *trainer_moment(const struct trainer *trainer, enum train_moment mo
     return (float *const *)of->at;
 }
 
-int trainer_fetch(struct trainer *trainer, struct err *err)
+static int device_fetch(struct trainer *trainer, struct err *err)
 {
     int rc = 0;
-    if (!trainer->be->is_device)
-        return 0;
     for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
         if (trainer->model->at[param])
             rc = trainer->be->download(trainer->be, trainer->model->at[param],
@@ -97,6 +95,15 @@ int trainer_fetch(struct trainer *trainer, struct err *err)
                 rc = trainer->be->download(trainer->be, trainer->fetched[i].at[param],
                                            trainer->moments[i].at[param],
                                            param_bytes(trainer, param), err);
+    return rc;
+}
+
+/* A loss that is finite says nothing of what the update behind it made of the weights. */
+int trainer_fetch(struct trainer *trainer, struct err *err)
+{
+    int rc = trainer->be->is_device ? device_fetch(trainer, err) : 0;
+    if (rc == 0 && conve_check_finite(trainer->model, err) != 0)
+        rc = wrap(err, ERR_DATA, "a smaller --learning-rate may help");
     return rc;
 }
 

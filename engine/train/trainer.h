@@ -70,8 +70,12 @@ double trainer_learning_rate(const struct trainer *trainer);
 void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);
 
-/* The model's numbers and the moments come from where they are computed, or go there. */
+/*
+ * The model's numbers and the moments come from where they are computed. ERR_DATA where the model's
+ * are no numbers any more.
+ */
 MUST_CHECK int trainer_fetch(struct trainer *trainer, struct err *err);
+/* And go there. */
 void trainer_place(struct trainer *trainer);
 /* The host's copy of a moment, by parameter. */
 float *const *trainer_moment(const struct trainer *trainer, enum train_moment moment);

@@ -109,7 +109,7 @@ refused() {
     [[ ${lines[3]} == "cuda: "* ]]
     run "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --backend cuda
     ended_with 2
-    says "backend cuda computes influences and nothing else so far: blas or ref"
+    says "backend cuda trains and computes influences, and ranks nothing: blas or ref"
 }
 
 @test "what is missing on the command line is named" {

@@ -201,6 +201,8 @@ worker_of() {
     MUSTER_NVML=/nowhere MUSTER_SYSFS=/nowhere refused 69 "GPU 7 is not available" --test test.txt -o out.json -g 7
     refused 2 "--run-dir goes with --gpus" --test test.txt -o out.json --run-dir run
     refused 2 "--run-dir DIR names one" --test test.txt -o - -g cpu:1
+    refused 2 "-o and --run-dir both name ./out.json" --test test.txt -o ./out.json -g cpu:1 --run-dir out.json
+    [ ! -e out.json ]
     cp "$(dirname "$MUSTER")/muster-kge" alone
     run limited ./alone tracin "${DATA[@]}" --test test.txt -o out.json -g cpu:1
     ended_with 69

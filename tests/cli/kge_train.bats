@@ -99,7 +99,8 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     local args=("${DATA[@]}" "${SMALL[@]}" --batch-size 4)
     kge train "${args[@]}" --epochs 20 -o whole
     ended_with 0
-    "$MUSTER" kge train "${args[@]}" --epochs 100000 -o model 3>&- 2>log &
+    kge train "${args[@]}" --epochs 1 -o model # --force clears it away
+    "$MUSTER" kge train "${args[@]}" --epochs 100000 -o model --force 3>&- 2>log &
     pid=$!
     wait_for holds log "epoch 3 of"
     train -o model --epochs 20
@@ -109,11 +110,25 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     status=0
     wait $pid || status=$?
     [ $status -eq 75 ]
-    grep "the same command goes on from there" log
+    grep "the same command without --force goes on from there" log
     [ ! -e model/final_model.safetensors ]
+    train -o model --batch-size 4 --epochs 1
+    ended_with 2
+    says "model/training_state.safetensors is " " on, past --epochs 1: more of them, or --force to begin anew"
     kge train "${args[@]}" --epochs 20 -o less
     ended_with 0
     same_bytes whole less
+}
+
+@test "told to stop in its last update it is done with it" {
+    local args=("${DATA[@]}" --embedding-dim 120 --embedding-height 6 --output-channels 32 --batch-size 1000 --epochs 1 --backend ref --threads 1)
+    "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "questions in batches"
+    kill -TERM $pid
+    wait $pid
+    [ -e model/final_model.safetensors ]
+    ! grep "stopped in epoch" log
 }
 
 @test "more epochs add to a finished training" {
@@ -126,6 +141,23 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     same_bytes whole model
     train -o model --epochs 6
     ended_with 0
+    same_bytes whole model
+}
+
+@test "what ends before the final model is there needs no epoch again" {
+    train -o whole --epochs 4
+    ended_with 0
+    train -o model --epochs 2
+    ended_with 0
+    rm model/final_model.safetensors
+    mkdir -p model/final_model.safetensors/in_the_way
+    train -o model --epochs 4
+    ended_with 2
+    says "model/final_model.safetensors"
+    rm -r model/final_model.safetensors
+    train -o model --epochs 4
+    ended_with 0
+    says "going on in epoch 5, after 0 of "
     same_bytes whole model
 }
 
@@ -162,6 +194,60 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     cp model/final_model.safetensors model/training_state.safetensors
     train -o model --epochs 4
     ended_with 65
+}
+
+# with_state KEY VALUE: the state, but for one number of its metadata.
+with_state() {
+    "$PYTHON" - "$1" "$2" <<'END'
+import json, struct, sys
+data = open("kept", "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + n])
+tensors = bytearray(data[8 + n:])
+if sys.argv[1] in header:
+    begin = header[sys.argv[1]]["data_offsets"][0]
+    tensors[begin:begin + 4] = struct.pack("<f", float(sys.argv[2]))
+else:
+    header["__metadata__"][sys.argv[1]] = sys.argv[2]
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open("model/training_state.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + tensors)
+END
+}
+
+@test "a state that no training comes to is refused" {
+    local key value words
+    train -o model --epochs 2
+    ended_with 0
+    cp model/training_state.safetensors kept
+    while read -r key value words; do
+        with_state "$key" "$value"
+        train -o model --epochs 4
+        ended_with 65
+        says "nothing to go on from (--force begins anew): model/training_state.safetensors: $words"
+    done <<'END'
+train.epoch 9223372036854775808 no training comes to where it stands
+train.batch 5 no training comes to where it stands
+train.batch 99 it stands at batch 99 of
+train.n_updates 18446744073709551615 no training comes to where it stands
+train.n_questions 7 no training comes to where it stands
+train.best 2 no training comes to where it stands
+train.best_epoch 3 no training comes to where it stands
+train.loss_sum inf train.loss_sum: expected a number, found 'inf'
+train.epoch -1 train.epoch: expected a whole number, found '-1'
+adam.exp_avg.fc.weight nan adam.exp_avg.fc.weight[0] is nan
+adam.exp_avg_sq.fc.weight -1 adam.exp_avg_sq.fc.weight[0] is -1
+bn1.running_var -1 model: bn1.running_var[0] is -1
+END
+    train -o model --epochs 4 --force
+    ended_with 0
+}
+
+@test "a last update that leaves no numbers is found" {
+    kge train "${GRAPH[@]}" "${SMALL[@]}" -o model --epochs 1 --batch-size 1000 --learning-rate 1e300
+    ended_with 65
+    says "a smaller --learning-rate may help: model: " " is "
+    [ ! -e model/final_model.safetensors ] && [ ! -e model/training_state.safetensors ]
 }
 
 @test "questions of one positive, batches that are accumulated, and patience" {
@@ -204,4 +290,21 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     train -o file/model --epochs 1
     ended_with 1
     says "file"
+}
+
+@test "a device trains, the host validates, and it goes on from its state" {
+    [ -n "$PLAYED_CUDA" ] || skip "no cmocka"
+    export MUSTER_KGE_CUDA=$PLAYED_CUDA
+    train -o whole --epochs 4 --backend cuda
+    ended_with 0
+    says "best validation MRR"
+    train -o model --epochs 2 --backend cuda
+    ended_with 0
+    train -o model --epochs 4 --backend cuda
+    ended_with 0
+    says "going on in epoch 3"
+    same_bytes whole model
+    kge eval --backend cuda --model-path model/final_model.safetensors "${DATA[@]}"
+    ended_with 2
+    says "backend cuda trains and computes influences, and ranks nothing: blas or ref"
 }

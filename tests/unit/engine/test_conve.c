@@ -182,6 +182,10 @@ static void what_is_no_number_is_found_by_place(void **state)
     model = kit_model(&doubled, 2);
     assert_int_equal(conve_check_dictionaries(model, 11, 3, &err), ERR_DATA);
     assert_non_null(strstr(err.text, "reciprocal"));
+    model->is_reciprocal = true;
+    assert_int_equal(conve_check_dictionaries(model, 11, 3, &err), 0);
+    assert_int_equal(conve_check_dictionaries(model, 11, 6, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, "3 relations, each both ways, and the dictionary names 6"));
     conve_free(model);
 }
 

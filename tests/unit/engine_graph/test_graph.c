@@ -171,8 +171,7 @@ static void every_line_that_is_lost_is_counted_and_the_first_of_a_kind_named(voi
     assert_non_null(
         strstr(buf_text(&notes),
                "t: left out: 1 line with a relation that is not in the dictionary: line 5, 'q'\n"));
-    assert_non_null(
-        strstr(buf_text(&notes), "t: 1 line repeated from earlier (each counts): line 6"));
+    assert_non_null(strstr(buf_text(&notes), "t: 1 line repeated from earlier (and kept): line 6"));
     assert_non_null(strstr(buf_text(&notes), "t: 1 line blank: line 8\n"));
     graph_release(&graph);
 }
