@@ -89,8 +89,15 @@ static int request_check(const struct train_request *ask, struct err *err)
 {
     if (!ask->job.folder)
         return fail(err, ERR_USAGE, "-o is needed: the folder for the model");
-    if (ask->job.patience > 0 && !ask->files.valid)
-        return fail(err, ERR_USAGE, "--patience needs --valid: what would it wait for?");
+    const struct {
+        const char *option;
+        bool is_given;
+    } of_valid[] = {{"patience", ask->job.patience > 0},
+                    {"max-valid-triples", ask->job.max_valid_triples > 0}};
+    for (size_t i = 0; i < countof(of_valid); i++)
+        if (of_valid[i].is_given && !ask->files.valid)
+            return fail(err, ERR_USAGE, "--%s needs --valid, the file of validation triples",
+                        of_valid[i].option);
     return 0;
 }
 
@@ -203,8 +210,8 @@ static const struct opt train_opts[] = {
      "save the state to go on from so often (default 60s), and when told to stop",
      FIELD(job.state_every_ms)},
     {OPT_HEADING, .help = "Computing"},
-    {OPT_TEXT, 0, "backend", "NAME", "blas, ref or cuda (default: the faster of the first two that is here)",
-     FIELD(backend)},
+    {OPT_TEXT, 0, "backend", "NAME",
+     "blas, ref or cuda (default: the faster of the first two that is here)", FIELD(backend)},
     {OPT_U64, 0, "threads", "N",
      "so many (default: one a processor); the results do not depend on it", FIELD(n_threads), 1,
      256},

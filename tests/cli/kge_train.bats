@@ -281,6 +281,9 @@ END
     run limited "$MUSTER" kge train --train train.txt -o model --patience 2
     ended_with 2
     says "--patience needs --valid"
+    run limited "$MUSTER" kge train --train train.txt -o model --max-valid-triples 2
+    ended_with 2
+    says "--max-valid-triples needs --valid"
     head -1 train.txt >one.txt
     refused "batch norm needs two questions in a batch" -o model --train one.txt
     train -o model --epochs 50 --learning-rate 1e30
