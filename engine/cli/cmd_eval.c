@@ -5,12 +5,14 @@
 #include <assert.h>
 
 #include "base/cleanup.h"
+#include "base/outfile.h"
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/json_out.h"
 #include "cli/kge_data.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
+#include "cli/triple_json.h"
 #include "cli/word_arg.h"
 
 struct eval_request {
@@ -19,7 +21,8 @@ struct eval_request {
     uint64_t embedding_height, n_threads, max_test_triples;
     enum conve_layout layout;
     enum rank_ties ties;
-    bool tails_only, is_raw, json;
+    const char *output;
+    bool tails_only, is_raw, json, overwrite;
 };
 
 static int ties_store(struct str text, void *field, struct err *err)
@@ -70,11 +73,40 @@ static int metrics_print(const struct eval_request *ask,
     return stdout_put(buf_str(&text), err);
 }
 
+static void question_add(struct buf *out, const struct kge_data *data, size_t test,
+                         enum rank_side side, const struct rank_each *of)
+{
+    struct json_out json = {.to = out};
+    json_out_open(&json, '{');
+    json_out_u64(&json, "test_index", test);
+    triple_json_names(&json, "test", data, data->test.at[test]);
+    json_out_text(&json, "asked", side == SIDE_TAIL ? STR("tail") : STR("head"));
+    json_out_double(&json, "rank", of->rank);
+    json_out_double(&json, "score", of->score);
+    json_out_close(&json, '}');
+    buf_add_char(out, '\n');
+}
+
+/* A line a question, in the order of the tests. */
+static int questions_put(struct outfile *out, const struct kge_data *data, size_t n_tests,
+                         const struct ranks_opts *opts, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n_tests; i++) {
+        for (enum rank_side side = SIDE_TAIL; side < (opts->tails_only ? SIDE_HEAD : SIDE_N);
+             side++)
+            question_add(&out->pending, data, i, side, &opts->each[side][i]);
+        rc = outfile_pump(out, err);
+    }
+    return rc ? rc : outfile_commit(out, err);
+}
+
 static int model_rank(const struct eval_request *ask, const struct kge_data *data,
                       const struct conve *model, const struct known *known, struct err *err)
 {
     struct num_backend backend;
     struct rank_metrics metrics[SIDE_N + 1];
+    struct outfile out = OUTFILE_INIT;
     struct ranks_opts opts = {.n_entities = data->entities.n,
                               .known = ask->is_raw ? NULL : known,
                               .ties = ask->ties,
@@ -85,8 +117,18 @@ static int model_rank(const struct eval_request *ask, const struct kge_data *dat
     int rc = num_open(&backend, ask->backend, err);
     if (rc)
         return rc;
-    rc = eval_rank(model, &backend, (unsigned)ask->n_threads, &opts, data->test.at, n_tests,
-                   metrics, err);
+    if (ask->output)
+        rc = outfile_open(&out, ask->output, ask->overwrite, err);
+    for (enum rank_side side = SIDE_TAIL; ask->output && side < SIDE_N; side++)
+        opts.each[side] = xcalloc(n_tests, sizeof(struct rank_each));
+    if (rc == 0)
+        rc = eval_rank(model, &backend, (unsigned)ask->n_threads, &opts, data->test.at, n_tests,
+                       metrics, err);
+    if (rc == 0 && ask->output)
+        rc = questions_put(&out, data, n_tests, &opts, err);
+    for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
+        free(opts.each[side]);
+    outfile_close(&out);
     num_close(&backend);
     return rc ? rc : metrics_print(ask, metrics, err);
 }
@@ -137,6 +179,11 @@ static const struct opt eval_opts[] = {
     {OPT_U64, 0, "max-test-triples", "N", "the first N test triples only", FIELD(max_test_triples),
      1},
     {OPT_FLAG, 0, "json", NULL, "one JSON object a line", FIELD(json)},
+    {OPT_PATH, 'o', "output", "FILE",
+     "rank and score of each question as well, as JSON lines: its test triple, and whether the tail "
+     "or the head was asked for",
+     FIELD(output)},
+    {OPT_FLAG, 0, "force", NULL, "replace it", FIELD(overwrite)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct eval_request),
     KGE_VALID_OPT(struct eval_request, "validation triples, which are true as well"),

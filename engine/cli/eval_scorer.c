@@ -181,10 +181,32 @@ int eval_scores(void *context, enum rank_side side, const struct triple *questio
                                         : heads_score(scorer, questions, n, scores, err);
 }
 
+/* A test's place among them, by its relation. */
+struct placed {
+    struct triple triple;
+    size_t place;
+};
+
 static int by_relation(const void *a, const void *b)
 {
-    const struct triple *x = a, *y = b;
-    return x->relation < y->relation ? -1 : x->relation > y->relation;
+    const struct placed *x = a, *y = b;
+    if (x->triple.relation != y->triple.relation)
+        return x->triple.relation < y->triple.relation ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* Back to where the tests were; and a tail's bias, which heads_make() leaves out. */
+static void each_put(const struct conve *model, const struct placed *placed, size_t n,
+                     const struct ranks_opts *from, const struct ranks_opts *to)
+{
+    const float *bias = model->is_reciprocal ? NULL : model->at[PARAM_ENTITY_BIAS];
+    for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
+        for (size_t i = 0; to->each[side] && i < n; i++) {
+            struct rank_each *at = &to->each[side][placed[i].place];
+            *at = from->each[side][i];
+            if (side == SIDE_HEAD && bias)
+                at->score += (double)bias[placed[i].triple.tail];
+        }
 }
 
 int eval_rank(const struct conve *model, const struct num_backend *backend, unsigned n_threads,
@@ -192,14 +214,24 @@ int eval_rank(const struct conve *model, const struct num_backend *backend, unsi
               struct rank_metrics metrics[SIDE_N + 1], struct err *err)
 {
     struct ranks_opts ranks = *opts;
+    struct placed *placed = xcalloc(n_tests, sizeof(*placed));
     struct triple *ordered = xcalloc(n_tests, sizeof(*ordered));
-    if (n_tests > 0)
-        memcpy(ordered, tests, n_tests * sizeof(*ordered));
-    qsort(ordered, n_tests, sizeof(*ordered), by_relation);
+    for (size_t i = 0; i < n_tests; i++)
+        placed[i] = (struct placed){tests[i], i};
+    qsort(placed, n_tests, sizeof(*placed), by_relation);
+    for (size_t i = 0; i < n_tests; i++)
+        ordered[i] = placed[i].triple;
+    for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
+        ranks.each[side] = opts->each[side] ? xcalloc(n_tests, sizeof(struct rank_each)) : NULL;
     ranks.questions_at_once = MAX(SCORES_BYTES_MAX / (opts->n_entities * sizeof(float)), 1u);
     struct eval_scorer *scorer = eval_scorer_new(model, backend, n_threads);
     int rc = ranks_run(&ranks, ordered, n_tests, eval_scores, scorer, metrics, err);
     eval_scorer_free(scorer);
+    if (rc == 0)
+        each_put(model, placed, n_tests, &ranks, opts);
+    for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
+        free(ranks.each[side]);
+    free(placed);
     free(ordered);
     return rc;
 }

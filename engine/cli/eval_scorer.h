@@ -21,8 +21,9 @@ void eval_scorer_free(struct eval_scorer *scorer);
 int eval_scores(void *context, enum rank_side side, const struct triple *questions, size_t n,
                 float *scores, struct err *err);
 /*
- * ranks_run() over a copy of the tests, in the order of their relations; opts->questions_at_once is
- * chosen here. metrics as there.
+ * ranks_run(), which is asked in the order of relations; opts->questions_at_once is chosen here.
+ * Scores of heads are those of the triple, but of a reciprocal model's, which answers the question
+ * the other way round.
  */
 MUST_CHECK int eval_rank(const struct conve *model, const struct num_backend *backend,
                          unsigned n_threads, const struct ranks_opts *opts,

@@ -82,18 +82,24 @@ static struct known_answers answers_known(const struct known *known, enum rank_s
                              : known_heads(known, question.relation, question.tail);
 }
 
+/* Tests [first, first + n); scores are theirs. */
 static int stretch_rank(const struct ranks_opts *opts, enum rank_side side,
-                        const struct triple *tests, size_t n, const float *scores,
+                        const struct triple *tests, size_t first, size_t n, const float *scores,
                         struct rank_metrics metrics[SIDE_N + 1], struct err *err)
 {
     int rc = 0;
+    tests += first;
     for (size_t i = 0; rc == 0 && i < n; i++) {
+        const float *own = scores + i * opts->n_entities;
+        uint32_t answer = answer_of(side, tests[i]);
         double rank = 0;
-        rc = rank_of(scores + i * opts->n_entities, opts->n_entities, answer_of(side, tests[i]),
-                     side, answers_known(opts->known, side, tests[i]), opts->ties, &rank, err);
+        rc = rank_of(own, opts->n_entities, answer, side,
+                     answers_known(opts->known, side, tests[i]), opts->ties, &rank, err);
         if (rc)
             return wrap(err, rc, "test triple (%u, %u, %u)", tests[i].head, tests[i].relation,
                         tests[i].tail);
+        if (opts->each[side])
+            opts->each[side][first + i] = (struct rank_each){rank, (double)own[answer]};
         metrics_add(&metrics[side], rank);
         metrics_add(&metrics[SIDE_N], rank);
     }
@@ -115,7 +121,7 @@ int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t 
             size_t n = MIN(at_once, n_tests - first);
             rc = score(context, side, tests + first, n, scores, err);
             if (rc == 0)
-                rc = stretch_rank(opts, side, tests + first, n, scores, metrics, err);
+                rc = stretch_rank(opts, side, tests, first, n, scores, metrics, err);
         }
     }
     for (size_t i = 0; i <= SIDE_N; i++)

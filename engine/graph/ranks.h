@@ -51,6 +51,10 @@ struct ranks_opts {
     enum rank_ties ties;
     bool tails_only;
     size_t questions_at_once; /* 0: 256; so many times n_entities scores are in memory */
+    /* NULL, or by side and test: the rank, and what the answer was scored. */
+    struct rank_each {
+        double rank, score;
+    } * each[SIDE_N];
 };
 
 /*

@@ -341,14 +341,15 @@ def eval_ranks_as_a_slow_model_does():
     table = {(h, r): scores_of_all_tails(h, r) for h in range(len(ENTITIES)) for r in range(len(RELATIONS))}
     true = set(TRAIN) | set(TEST) | {(1, 0, 4)}
     pathlib.Path("valid.txt").write_text(tiny_kge.triples([(1, 0, 4)]), encoding="utf-8")
-    ranks = {"tails": [], "heads": []}
+    ranks, each = {"tails": [], "heads": []}, []
     for h, r, t in TEST:
         for side, others in (("tails", [(h, r, e) for e in range(len(ENTITIES))]), ("heads", [(e, r, t) for e in range(len(ENTITIES))])):
             ranks[side].append(1 + sum(table[a, b][c] > table[h, r][t] for a, b, c in others if (a, b, c) not in true))
+            each.append({"test_index": len(ranks[side]) - 1, "asked": side[:-1], "rank": ranks[side][-1], "score": table[h, r][t]})
     ranks["both"] = ranks["tails"] + ranks["heads"]
     assert len(set(ranks["both"])) > 2
-    done = subprocess.run([MUSTER, "kge", "eval", *DATA, "--test", "test.txt", "--valid", "valid.txt", "--json"], capture_output=True,
-                          text=True, timeout=60)
+    done = subprocess.run([MUSTER, "kge", "eval", *DATA, "--test", "test.txt", "--valid", "valid.txt", "--json", "-o", "ranks.jsonl"],
+                          capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["side"] for line in lines] == ["tails", "heads", "both"]
@@ -357,6 +358,12 @@ def eval_ranks_as_a_slow_model_does():
         expected = {"n": len(mine), "mrr": sum(1 / rank for rank in mine) / len(mine), "mean_rank": sum(mine) / len(mine),
                     **{f"hits_at_{k}": sum(rank <= k for rank in mine) / len(mine) for k in (1, 3, 10)}}
         assert all(abs(line[key] - value) < 1e-9 for key, value in expected.items()), (line, expected)
+    found = [json.loads(line) for line in text_of("ranks.jsonl").splitlines()]
+    assert len(found) == len(each)
+    for line, mine in zip(found, each):
+        h, r, t = TEST[mine["test_index"]]
+        assert line.pop("test") == [ENTITIES[h], RELATIONS[r], ENTITIES[t]]
+        assert abs(line.pop("score") - mine.pop("score")) < 1e-4 and line == mine, (line, mine)
 
 
 CHECKS = [eval_ranks_as_a_slow_model_does, mode_test_is_one_object_without_labels, top_k_and_learning_rates_are_said, checkpoints_are_summed,
