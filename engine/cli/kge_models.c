@@ -98,6 +98,9 @@ static int params_find(struct kge_models *models, const struct kge_models_ask *a
     if (ask->layer_names)
         return conve_params_parse(&model->shape, str_of(ask->layer_names), &models->opts.params,
                                   err);
+    if (ask->last_layers > 0)
+        return conve_params_last(&model->shape, (size_t)ask->last_layers, &models->opts.params,
+                                 err);
     if (ask->last_only)
         return conve_params_last(&model->shape, (size_t)ask->n_last, &models->opts.params, err);
     models->opts.params = 0;

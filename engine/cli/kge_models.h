@@ -13,7 +13,7 @@ struct kge_models_ask {
     uint64_t embedding_height;
     enum conve_layout layout;
     bool last_only;
-    uint64_t n_last;
+    uint64_t n_last, last_layers; /* last_layers: without the flag, 0 for none */
     const char *layer_names;
     enum tracin_loss loss;
     const char *label_smoothing;
@@ -53,9 +53,21 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
                  "the checkpoint leaves it open",                                                  \
          .offset = offsetof(request, models.layout),                                               \
          .parse = kge_layout_store},                                                               \
+        {.kind = OPT_TEXT,                                                                         \
+         .name = "layers",                                                                         \
+         .arg = "NAME[,NAME]...",                                                                  \
+         .help = "gradients of these parameters only: fc.weight, fc, bn2, embeddings, all",        \
+         .offset = offsetof(request, models.layer_names)},                                         \
+        {.kind = OPT_U64,                                                                          \
+         .name = "last-layers",                                                                    \
+         .arg = "N",                                                                               \
+         .help = "gradients of the N last layers only, counted from the score",                    \
+         .offset = offsetof(request, models.last_layers),                                          \
+         .min = 1,                                                                                 \
+         .max = 64},                                                                               \
         {.kind = OPT_FLAG,                                                                         \
          .name = "use-last-layers-only",                                                           \
-         .help = "gradients of the last layers only, --num-last-layers of them",                   \
+         .help = "the same, --num-last-layers of them, as TiePin has it",                          \
          .offset = offsetof(request, models.last_only)},                                           \
         {.kind = OPT_U64,                                                                          \
          .name = "num-last-layers",                                                                \
@@ -67,7 +79,7 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         {.kind = OPT_TEXT,                                                                         \
          .name = "last-layer-names",                                                               \
          .arg = "NAME[,NAME]...",                                                                  \
-         .help = "gradients of these parameters only: fc.weight, fc, embeddings, all",             \
+         .help = "the same as --layers, as TiePin has it",                                         \
          .offset = offsetof(request, models.layer_names)},                                         \
         {.kind = OPT_PARSE,                                                                        \
          .name = "loss",                                                                           \

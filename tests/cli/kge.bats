@@ -273,3 +273,16 @@ refused() {
     says "out.json" "ulimit -f"
     [ ! -e out.json ]
 }
+
+@test "layers are named by the options of the manual as by TiePin's" {
+    local names=("--layers fc,bn2" "--last-layers 2" "--last-layer-names bn2,fc" "--use-last-layers-only --num-last-layers 2")
+    for i in 0 1 2 3; do
+        # shellcheck disable=SC2086
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o "$i.jsonl" ${names[i]}
+        ended_with 0
+        cmp 0.jsonl "$i.jsonl"
+    done
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o all.jsonl
+    ! cmp -s 0.jsonl all.jsonl
+    refused 2 "there is no layer 'bn9'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --layers bn9
+}
