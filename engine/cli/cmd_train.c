@@ -60,7 +60,7 @@ static void train_defaults(void *request)
                   .decay = 1},
         .n_epochs = 100,
         .eval_every = 1,
-        .state_every_ms = 60 * 1000,
+        .state_every_ms = 60000,
     };
 }
 
