@@ -4,6 +4,7 @@ Files of torch.save, and what people do to join them, run by an interpreter that
 
     peer_torch.py tensors PREFIX N_FILES N_TENSORS TENSOR_BYTES     PREFIX<i>.pt: named tensors
     peer_torch.py records PREFIX N_FILES N_QUESTIONS                the schema of a data collection with LatentMAS
+    peer_torch.py plain PREFIX N_FILES N_RECORDS                    records of numbers and texts, all in the pickle
     peer_torch.py one-by-one OUT FILE...                            load, torch.cat key by key or extend, save
 """
 import sys
@@ -53,6 +54,15 @@ def records(prefix, n_files, n_questions):
                     "questions": [question_of(i * n_questions + k, numpy) for k in range(n_questions)]}, "%s%d.pt" % (prefix, i))
 
 
+def plain(prefix, n_files, n_records):
+    for i in range(n_files):
+        numbers = range(i * n_records, (i + 1) * n_records)
+        torch.save({"num_records": n_records, "records": [
+            {"id": k, "prompt": "Question number %d of a set that is not short, with some words behind it" % k,
+             "answer": "The answer to %d is %d, which follows from what was said" % (k, k * 7), "score": k / 7, "correct": k % 3 == 0, "tokens": k % 100}
+            for k in numbers]}, "%s%d.pt" % (prefix, i))
+
+
 def loaded(name):
     try:
         return torch.load(name, weights_only=False)
@@ -67,6 +77,10 @@ def one_by_one(out, *names):
         for key in whole["layers"]:
             whole["layers"][key] = torch.cat([whole["layers"][key]] + [other["layers"][key] for other in others])
         whole["num_files"] = sum([other["num_files"] for other in others], whole["num_files"])
+    elif "records" in whole:
+        for other in others:
+            whole["records"].extend(other["records"])
+        whole["num_records"] = len(whole["records"])
     else:
         for other in others:
             whole["questions"].extend(other["questions"])
@@ -76,7 +90,7 @@ def one_by_one(out, *names):
 
 
 def main(verb, *args):
-    {"tensors": tensors, "records": records, "one-by-one": one_by_one}[verb](*(int(arg) if arg.isdigit() else arg for arg in args))
+    {"tensors": tensors, "records": records, "plain": plain, "one-by-one": one_by_one}[verb](*(int(arg) if arg.isdigit() else arg for arg in args))
 
 
 main(*sys.argv[1:])

@@ -34,10 +34,11 @@ def merge_rows(bench, python, what, names, rules, torch_times, cat_times, peak_m
     took, cpu = spread(s.wall for s in samples["muster"]), spread(s.cpu for s in samples["muster"])
     peak = peak_mib(samples["muster"])
     of_torch = spread(t.wall / m.wall for t, m in zip(samples["torch"], samples["muster"]))
+    of_torch_cpu = spread(t.cpu / m.cpu for t, m in zip(samples["torch"], samples["muster"]))
     of_cat = spread(m.wall / c.wall for m, c in zip(samples["muster"], samples["cat"]))
     torch, cat = (spread(s.wall for s in samples[name]) for name in ("torch", "cat"))
     out = [Row(what + ", against torch", ">= %d x, <= %d MiB" % (torch_times, peak_max),
-               "%s x; %s s, %s s CPU, peak %.1f MiB" % (of_torch.text(digits=1), took.text(), cpu.text(), peak),
+               "%s x, %s x in CPU; %s s, %s s CPU, peak %.1f MiB" % (of_torch.text(digits=1), of_torch_cpu.text(digits=1), took.text(), cpu.text(), peak),
                "load, join, save: %s s, peak %.0f MiB" % (torch.text(), peak_mib(samples["torch"])),
                verdict(of_torch.median >= torch_times and peak <= peak_max), runs)]
     out.append(Row(what + ", against cat", "<= %.1f x" % cat_times if cat_times else "", of_cat.text() + " x",
@@ -61,7 +62,8 @@ def case(bench, python, kind, sizes, merge_args, inspect_args):
     subprocess.run(["sync", *names], cwd=bench.dir, check=True)
     what, *rest = merge_args
     out = merge_rows(bench, python, "merge of %d x %d MB %s" % (N_FILES, n_bytes // 10**6, what), names, *rest)
-    out.append(inspect_row(bench, *inspect_args))
+    if inspect_args:
+        out.append(inspect_row(bench, *inspect_args))
     bench.remove(*names, "merged.pt")
     return out
 
@@ -71,6 +73,7 @@ def rows(bench):
     if not python:
         bench.note("tensors: left out, no Python here has torch and numpy (TORCH_PYTHON names one)")
         return []
-    n_tensors, n_questions = bench.size(256, 4), bench.size(320, 2)
+    n_tensors, n_questions, n_records = bench.size(256, 4), bench.size(320, 2), bench.size(1000000, 2000)
     return case(bench, python, "tensors", (n_tensors, 1 << 20), ("of tensors, cat0", ["--rule", "num_files=sum"], 3, 1.5, 16), ("the tensors", 50)) + \
-        case(bench, python, "records", (n_questions,), ("in LatentMAS's schema", [], 10, None, 256), ("LatentMAS's schema", 300))
+        case(bench, python, "records", (n_questions,), ("in LatentMAS's schema", [], 10, None, 256), ("LatentMAS's schema", 300)) + \
+        case(bench, python, "plain", (n_records,), ("of plain records in the pickle", [], 20, None, 512), None)

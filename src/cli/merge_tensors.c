@@ -23,6 +23,14 @@ static void note_say(void *context, const char *text)
     say(context, "merge: %s", text);
 }
 
+/* For tests: lists as short as they are at hand are spliced, or none. */
+static uint64_t splice_least_wanted(void)
+{
+    const char *text = getenv("MUSTER_SPLICE_LEAST");
+    uint64_t bytes = 0;
+    return text && u64_parse(str_of(text), 1, UINT64_MAX, &bytes, NULL) == 0 ? bytes : 0;
+}
+
 static int torch_files_merge(struct tensors_job *job, struct err *err)
 {
     struct torch_merge_stats stats = {0};
@@ -36,6 +44,7 @@ static int torch_files_merge(struct tensors_job *job, struct err *err)
         .is_renumbered = job->ask->is_renumbered,
         .is_plain = job->ask->is_plain,
         .is_compact = job->ask->is_compact,
+        .splice_least_bytes = splice_least_wanted(),
         .are_shared = job->ask->reflink,
         .note = note_say,
         .context = job->app};

@@ -12,6 +12,9 @@ void pickle_release(struct pickle *pickle)
     free(pickle->globals);
     free(pickle->storages);
     free(pickle->later);
+    free(pickle->splices.at);
+    free(pickle->splices.imports);
+    free(pickle->splices.used);
     *pickle = (struct pickle){0};
 }
 

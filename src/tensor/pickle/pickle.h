@@ -29,6 +29,7 @@ enum pickle_kind {
     PICKLE_CALL,    /* REDUCE: callable(*args) */
     PICKLE_NEW,     /* NEWOBJ: class.__new__(class, *args) */
     PICKLE_STORAGE, /* a persistent id of torch */
+    PICKLE_SPLICE,  /* items of a list that are no nodes, but a piece of the pickle */
     PICKLE_OF       /* only in a graph that was made or changed here: a node of another one */
 };
 
@@ -40,15 +41,16 @@ typedef uint32_t pickle_id; /* of a node; 0 is none */
  */
 struct pickle_node {
     uint8_t kind; /* enum pickle_kind */
-    bool truth;   /* BOOL */
+    bool truth;   /* BOOL; LIST: some of its items are in a SPLICE */
     uint32_t
-        count; /* items, pairs or bytes; CALL and NEW: what came after, an index into `later`, 0 for none */
+        count; /* items, those of splices too, pairs or bytes; CALL and NEW: what came after, an index into `later`, 0 for none */
     union {
         int64_t integer;
         double real;
         uint64_t at;     /* of TEXT, BYTES, BYTEARRAY, LONG */
         uint32_t global; /* index into globals */
         uint32_t storage;
+        uint32_t splice;
         struct {
             uint32_t first, last;
         } chunks; /* of the items; last 0: they all stand at first */
@@ -81,6 +83,26 @@ struct pickle_later {
     struct pickle_node items, pairs, states; /* LIST, DICT, LIST */
 };
 
+/* Batches of a list that follow one another, from the first MARK to behind the last APPENDS. */
+struct pickle_splice {
+    uint32_t begin, end; /* in the pickle as it was read */
+    uint32_t crc;
+};
+
+/* What splices ask the memo for and do not put there: a text or a name. */
+struct pickle_import {
+    uint32_t index;
+    struct pickle_node node;
+};
+
+/* All that is needed to write splices into another pickle. */
+struct pickle_splices {
+    struct pickle_splice *at;
+    struct pickle_import *imports; /* by index */
+    uint64_t *used;                /* a bit for each index: some splice asks for it */
+    size_t len, cap, n_imports, cap_imports, n_indices;
+};
+
 struct pickle {
     struct str text;
     struct buf decoded; /* texts that are written with escapes */
@@ -89,6 +111,7 @@ struct pickle {
     struct pickle_global *globals;
     struct pickle_storage *storages;
     struct pickle_later *later;
+    struct pickle_splices splices;
     size_t n_nodes, cap_nodes, n_chunks, cap_chunks, n_globals, cap_globals, n_storages,
         cap_storages, n_later, cap_later;
     unsigned protocol;
@@ -101,6 +124,13 @@ struct pickle_opts {
     bool has_more;    /* something may follow the pickle */
     bool is_legacy;   /* persistent ids as torch wrote them before 1.6 */
     struct buf *own;  /* the text's buffer, to be overwritten: only what nodes need of it is kept */
+    /*
+     * 0, or how many bytes of items are worth a splice. Then the graph is for who writes it again, and knows
+     * what a SPLICE is: the text is needed once more.
+     */
+    size_t splice_least_bytes;
+    struct buf
+        *room; /* NULL, or where the text's buffer goes when the text is not needed any more */
 };
 
 /* ERR_DATA naming the byte and the reason. Borrows text. Release also after a failure. */

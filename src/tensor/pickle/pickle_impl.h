@@ -9,10 +9,27 @@
 #include "tensor/pickle/pickle_callable.h"
 
 enum {
-    SHARED_INTS = 1024 /* a power of two */
+    SHARED_INTS = 1024, /* a power of two */
+    MEMO_WORD_BITS = 64
 };
 
 struct pickle_op;
+
+/* An index of the memo that the region at hand gave a node. */
+struct fresh {
+    uint32_t index, made_at;
+};
+
+/* A batch of a list's items that may become a splice: what is made in it is then forgotten. */
+struct pickle_region {
+    bool is_open;
+    bool has_opaque; /* something of an earlier splice was asked for, whose parts are gone */
+    pickle_id list;
+    size_t begin, n_marks; /* the MARK, and how many there were with it */
+    size_t n_nodes, n_chunks, n_later;
+    struct fresh *fresh;
+    size_t n_fresh, cap_fresh;
+};
 
 struct pickle_vm {
     struct pickle *pickle;
@@ -28,7 +45,14 @@ struct pickle_vm {
     const struct pickle_op *op;
     uint64_t number; /* the opcode's operand */
     struct str operand;
-    size_t n_kept; /* bytes of the text that are still needed, moved to its beginning */
+    size_t made_at;   /* the opcode before this one */
+    bool is_splicing; /* splices may be made */
+    bool must_repeat; /* what was made of splices cannot be: all is to be read as nodes */
+    bool keeps_text;  /* it is not overwritten */
+    struct pickle_region region;
+    pickle_id list; /* the last one with a splice */
+    size_t list_at; /* where its first splice begins */
+    size_t n_kept;  /* bytes of the text that are still needed, moved to its beginning */
     pickle_id none, truths[2], empty_tuple, ints[SHARED_INTS]; /* one node for all, 0: none yet */
     bool is_done;
 };
@@ -84,6 +108,35 @@ void items_set(struct pickle *pickle, struct pickle_node *container, const pickl
 void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
                size_t n_ids);
 
+/* ---- splices: pickle_splice.c ---- */
+
+/* Behind a MARK: is what follows a batch of a list that may become a splice? */
+void region_open(struct pickle_vm *vm);
+/* Is the topmost MARK that of the region? */
+static inline bool region_ends(const struct pickle_vm *vm)
+{
+    return vm->region.is_open && vm->n_marks == vm->region.n_marks;
+}
+/* It is nodes, as everything else is. ERR_DATA: all is to be read again. */
+int region_leave(struct pickle_vm *vm);
+/* Its APPENDS: *is_spliced, or the items are to be appended. */
+int region_close(struct pickle_vm *vm, size_t n_items, bool *is_spliced);
+/* Nothing becomes a splice any more; ERR_DATA if something has. */
+int splices_stop(struct pickle_vm *vm);
+/* Room for what is known of each index of the memo. */
+void splices_reserve(struct pickle_vm *vm);
+int splice_put(struct pickle_vm *vm, uint32_t index);
+int splice_get(struct pickle_vm *vm, uint32_t index);
+/* ERR_DATA if one of these ids is of what is gone. */
+int opaque_refuse(struct pickle_vm *vm, const pickle_id *ids, size_t n_ids);
+/* Opcodes that go over as they stand, or with another number of the memo: their length, 0 of others. */
+extern const uint8_t splice_op_bytes[256];
+/* What the opcodes make that a PUT may follow, 0: nothing. */
+extern const uint8_t splice_made_kinds[256];
+/* Opcodes of the region, as long as they are such as records are made of. */
+void region_run(struct pickle_vm *vm);
+void splices_finish(struct pickle_vm *vm);
+
 static inline void vm_push(struct pickle_vm *vm, pickle_id id)
 {
     GROW(vm->stack, vm->n_stack, vm->cap_stack);
@@ -100,6 +153,37 @@ static inline bool vm_has(const struct pickle_vm *vm, size_t n)
 {
     size_t floor = vm->n_marks > 0 ? vm->marks[vm->n_marks - 1] : 0;
     return vm->n_stack - floor >= n;
+}
+
+#define MEMO_PAST (1U << 31) /* in the memo: not a node, but the place of an opcode */
+
+/* Is this entry of the memo a node of the region? */
+static inline bool splice_is_fresh(const struct pickle_vm *vm, uint32_t entry)
+{
+    return !(entry & MEMO_PAST) && entry >= vm->region.n_nodes;
+}
+
+static inline void splice_use(struct pickle_vm *vm, uint32_t index)
+{
+    vm->pickle->splices.used[index / MEMO_WORD_BITS] |= 1UL << index % MEMO_WORD_BITS;
+}
+
+static inline bool splice_makes(const struct pickle_vm *vm, size_t at)
+{
+    return splice_made_kinds[(unsigned char)vm->pickle->text.at[at]] != 0;
+}
+
+static inline void splice_fresh_add(struct pickle_vm *vm, uint32_t index, size_t made_at)
+{
+    struct pickle_region *region = &vm->region;
+    GROW(region->fresh, region->n_fresh, region->cap_fresh);
+    region->fresh[region->n_fresh++] = (struct fresh){index, (uint32_t)made_at};
+}
+
+/* Where the node of all equal numbers is; of those that fall on one place the last is the one that is shared. */
+static inline pickle_id *vm_shared_int(struct pickle_vm *vm, int64_t value)
+{
+    return &vm->ints[(uint64_t)value * 0x9e3779b97f4a7c15 >> 32 & (SHARED_INTS - 1)];
 }
 
 /* Room for so many bytes of decoded text more. */

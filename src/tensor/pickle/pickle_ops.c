@@ -24,6 +24,8 @@ static int op_mark(struct pickle_vm *vm)
 {
     GROW(vm->marks, vm->n_marks, vm->cap_marks);
     vm->marks[vm->n_marks++] = (uint32_t)vm->n_stack;
+    if (vm->is_splicing && !vm->region.is_open)
+        region_open(vm);
     return 0;
 }
 
@@ -50,6 +52,8 @@ static int op_dup(struct pickle_vm *vm)
 {
     if (!vm_has(vm, 1))
         return vm_underflow(vm);
+    if (vm->is_splicing && splices_stop(vm) != 0)
+        return ERR_DATA;
     vm_push(vm, vm->stack[vm->n_stack - 1]);
     return 0;
 }
@@ -70,6 +74,8 @@ static int op_get(struct pickle_vm *vm)
 {
     if (vm->number >= vm->cap_memo || vm->memo[vm->number] == 0)
         return vm_fail(vm, "an object of the memo that is not there");
+    if (vm->is_splicing)
+        return splice_get(vm, (uint32_t)vm->number);
     vm_push(vm, vm->memo[vm->number]);
     return 0;
 }
@@ -116,11 +122,10 @@ static int op_bool(struct pickle_vm *vm)
                        (struct pickle_node){.kind = PICKLE_BOOL, .truth = truth});
 }
 
-/* Of those that fall on one place the last is the one that is shared. */
 static int op_int(struct pickle_vm *vm)
 {
     int64_t value = (int64_t)vm->number;
-    pickle_id *shared = &vm->ints[vm->number * 0x9e3779b97f4a7c15 >> 32 & (SHARED_INTS - 1)];
+    pickle_id *shared = vm_shared_int(vm, value);
     if (*shared != 0 && pickle_node(vm->pickle, *shared)->integer != value)
         *shared = 0;
     return push_shared(vm, shared, (struct pickle_node){.kind = PICKLE_INT, .integer = value});
@@ -312,11 +317,25 @@ static struct pickle_node *target_of(struct pickle_vm *vm, pickle_id id, enum pi
 static int append(struct pickle_vm *vm, pickle_id id, enum pickle_kind kind, const pickle_id *ids,
                   size_t n_ids)
 {
+    if (opaque_refuse(vm, &id, 1) != 0)
+        return ERR_DATA;
     struct pickle_node *target = target_of(vm, id, kind);
     if (!target)
         return vm_fail(vm, "this kind of object takes no such items");
     items_add(vm->pickle, target, ids, n_ids);
     target->count += (uint32_t)(kind == PICKLE_DICT ? n_ids / 2 : n_ids);
+    return 0;
+}
+
+/* APPENDS of what may become a splice. */
+static int batch_end(struct pickle_vm *vm, bool *is_spliced)
+{
+    size_t height = vm->marks[vm->n_marks - 1];
+    int rc = region_close(vm, vm->n_stack - height, is_spliced);
+    if (rc || !*is_spliced)
+        return rc;
+    vm->n_marks--;
+    vm->n_stack = height;
     return 0;
 }
 
@@ -326,7 +345,11 @@ static int op_add_from_mark(struct pickle_vm *vm)
     enum pickle_kind kind = (enum pickle_kind)vm->number;
     pickle_id *ids;
     size_t n_ids;
-    int rc = vm_mark_take(vm, &ids, &n_ids);
+    bool is_spliced = false;
+    int rc = kind == PICKLE_LIST && region_ends(vm) ? batch_end(vm, &is_spliced) : 0;
+    if (rc || is_spliced)
+        return rc;
+    rc = vm_mark_take(vm, &ids, &n_ids);
     if (rc == 0 && kind == PICKLE_DICT && n_ids % 2 != 0)
         rc = vm_fail(vm, "a key without a value");
     if (rc == 0 && kind != PICKLE_LIST)
@@ -362,6 +385,8 @@ static int global_push(struct pickle_vm *vm, struct str module, struct str name)
     if (module.len == 0 || name.len == 0 || module.len + name.len > NAME_MAX_BYTES ||
         !text_is_python(module) || !text_is_python(name))
         return vm_fail(vm, "a name that is none");
+    if (vm->region.is_open && memchr(name.at, '.', name.len) && region_leave(vm) != 0)
+        return ERR_DATA; /* one that cannot be written */
     GROW(pickle->globals, pickle->n_globals, pickle->cap_globals);
     pickle->globals[pickle->n_globals] =
         (struct pickle_global){.module = module,
@@ -391,6 +416,18 @@ static int op_stack_global(struct pickle_vm *vm)
     return global_push(vm, pickle_bytes(vm->pickle, module), pickle_bytes(vm->pickle, name));
 }
 
+/* Of what is gone, tensors and their like cannot be checked. */
+static bool arguments_opaque(struct pickle_vm *vm, pickle_id args)
+{
+    if (!vm->region.has_opaque)
+        return false;
+    struct pickle_walk walk = pickle_items(pickle_node(vm->pickle, args));
+    int rc = opaque_refuse(vm, &args, 1);
+    for (pickle_id id; rc == 0 && (id = pickle_next(vm->pickle, &walk)) != 0;)
+        rc = opaque_refuse(vm, &id, 1);
+    return rc != 0;
+}
+
 static int call_push(struct pickle_vm *vm, enum pickle_kind kind, pickle_id callee, pickle_id args)
 {
     const struct pickle_node *function = pickle_node(vm->pickle, callee);
@@ -398,6 +435,8 @@ static int call_push(struct pickle_vm *vm, enum pickle_kind kind, pickle_id call
         return vm_fail(vm, "a call of what is no name");
     if (pickle_node(vm->pickle, args)->kind != PICKLE_TUPLE)
         return vm_fail(vm, "a call without a tuple of arguments");
+    if (arguments_opaque(vm, args))
+        return ERR_DATA;
     int rc = vm_tensor_check(vm, vm->pickle->globals[function->global].known, args);
     return rc ? rc
               : push_node(vm, (struct pickle_node){.kind = (uint8_t)kind, .call = {callee, args}});
@@ -421,6 +460,8 @@ static int op_build(struct pickle_vm *vm)
     if (!vm_has(vm, 2))
         return vm_underflow(vm);
     pickle_id state = vm_pop(vm), id = vm->stack[vm->n_stack - 1];
+    if (opaque_refuse(vm, &id, 1) != 0)
+        return ERR_DATA;
     if (!is_call(pickle_node(vm->pickle, id)))
         return vm_fail(vm, "this kind of object has no state");
     struct pickle_later *later = pickle_add_later(vm->pickle, id);

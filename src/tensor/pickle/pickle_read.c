@@ -67,6 +67,7 @@ static int step(struct pickle_vm *vm)
 {
     static const struct pickle_op end = {.name = "end"};
     const struct str *text = &vm->pickle->text;
+    vm->made_at = vm->op_at;
     vm->op_at = vm->at;
     vm->op = &end;
     if (vm->at >= text->len)
@@ -75,6 +76,9 @@ static int step(struct pickle_vm *vm)
     vm->op = op;
     if (!op->run)
         return vm_fail(vm, "an opcode that is not known");
+    if (vm->region.is_open && splice_op_bytes[(unsigned char)text->at[vm->op_at]] == 0 &&
+        region_leave(vm) != 0)
+        return ERR_DATA;
     vm->number = op->argument;
     bool is_byte = op->operand == UINT_1 && vm->at < text->len;
     if (is_byte)
@@ -98,27 +102,53 @@ static void rest_free(struct pickle_vm *vm)
         pickle->text.len = own->len = vm->n_kept;
 }
 
-int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
-                struct err *err)
+/* As nodes only, or with splices; *must_repeat where they do not do. */
+static int read_once(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
+                     bool is_splicing, bool *must_repeat, struct err *err)
 {
-    struct pickle_vm vm = {.pickle = pickle, .opts = opts, .err = err, .op = &pickle_ops['.']};
-    ASSERT(!opts->own || opts->own->at == text.at);
+    struct pickle_vm vm = {.pickle = pickle,
+                           .opts = opts,
+                           .err = err,
+                           .op = &pickle_ops['.'],
+                           .is_splicing = is_splicing,
+                           .keeps_text = is_splicing};
     pickle_init(pickle);
     pickle->text = text;
     GROW(vm.stack, vm.n_stack, vm.cap_stack); /* never NULL */
     int rc = text.len > UINT32_MAX ? vm_fail(&vm, "a pickle of more than 4 GiB") : 0;
-    while (rc == 0 && !vm.is_done)
+    while (rc == 0 && !vm.is_done) {
+        if (vm.region.is_open)
+            region_run(&vm);
         rc = step(&vm);
+    }
     pickle->n_bytes = vm.at;
     if (rc == 0 && !opts->has_more && vm.at < text.len) {
         vm.op_at = vm.at;
         rc = vm_fail(&vm, "something follows the end");
     }
-    if (rc == 0 && opts->own)
+    *must_repeat = rc != 0 && (vm.must_repeat || pickle->splices.len > 0);
+    if (rc == 0 && is_splicing)
+        splices_finish(&vm);
+    else if (rc == 0 && opts->own)
         rest_free(&vm);
     free(vm.stack);
     free(vm.memo);
     free(vm.marks);
     free(vm.slots);
+    free(vm.region.fresh);
     return rc;
+}
+
+int pickle_read(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
+                struct err *err)
+{
+    bool is_splicing = opts->splice_least_bytes > 0 && text.len <= INT32_MAX, must_repeat;
+    ASSERT(!opts->own || opts->own->at == text.at);
+    int rc = read_once(pickle, text, opts, is_splicing, &must_repeat, err);
+    if (!must_repeat)
+        return rc;
+    pickle_release(pickle);
+    if (err)
+        *err = (struct err){0};
+    return read_once(pickle, text, opts, false, &must_repeat, err);
 }

@@ -21,7 +21,7 @@ pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node)
 /* What is kept is never more than what was read: it fits in front of the opcode at hand. */
 struct str vm_keep(struct pickle_vm *vm, struct str bytes)
 {
-    if (!vm->opts->own)
+    if (!vm->opts->own || vm->keeps_text)
         return bytes;
     char *to = vm->opts->own->at + vm->n_kept;
     memmove(to, bytes.at, bytes.len);
@@ -43,6 +43,8 @@ int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids)
     *n_ids = 0;
     if (vm->n_marks == 0)
         return vm_fail(vm, "there is no mark on the stack");
+    if (region_ends(vm) && region_leave(vm) != 0)
+        return ERR_DATA;
     size_t height = vm->marks[--vm->n_marks];
     *ids = vm->stack + height;
     *n_ids = vm->n_stack - height;
@@ -64,7 +66,11 @@ int vm_memo_put(struct pickle_vm *vm, uint64_t index)
         vm->memo = xrealloc(vm->memo, cap * sizeof(*vm->memo));
         memset(vm->memo + vm->cap_memo, 0, (cap - vm->cap_memo) * sizeof(*vm->memo));
         vm->cap_memo = cap;
+        if (vm->is_splicing)
+            splices_reserve(vm);
     }
+    if (vm->is_splicing && splice_put(vm, (uint32_t)index) != 0)
+        return ERR_DATA;
     vm->memo[index] = vm->stack[vm->n_stack - 1];
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
 #include "tensor/pickle/pickle_callable.h"
+#include "tensor/pickle/pickle_copy.h"
 
 enum {
     FLUSH_BYTES = 64 * 1024,
@@ -14,8 +15,9 @@ enum {
     OFTEN = 2,
     ON_PATH = 4, /* while marking: what holds the node at hand */
     MEMO_NONE = UINT32_MAX,
-    MEMO_PAGE = 1024,   /* nodes */
-    PICKLE_BATCH = 1000 /* items or pairs, as CPython has it */
+    MEMO_PAGE = 1024,       /* nodes */
+    PICKLE_BATCH = 1000,    /* items or pairs, as CPython has it */
+    HAS_SPLICES = UINT8_MAX /* the step of such a list */
 };
 
 /* What is known of the objects of one input. */
@@ -23,6 +25,7 @@ struct seen {
     uint8_t *met;    /* by node: 0, ONCE, OFTEN, ON_PATH */
     uint32_t **memo; /* by node, in pages: its number in the new memo + 1, 0: none; few have one */
     size_t n_pages;
+    uint32_t *splice_memo;  /* NULL, or by index in the memo of its pickle: as above */
     uint32_t *storage_memo; /* by storage: its number in the new file, or MEMO_NONE */
 };
 
@@ -86,6 +89,7 @@ static void writer_release(struct pickle_writer *w)
         for (size_t k = 0; k < w->seen[i].n_pages; k++)
             free(w->seen[i].memo[k]);
         free(w->seen[i].memo);
+        free(w->seen[i].splice_memo);
         free(w->seen[i].storage_memo);
     }
     free(w->seen);
@@ -409,6 +413,7 @@ static int scalar_write(struct pickle_writer *w, uint32_t file, const struct pic
     case PICKLE_FROZENSET:
     case PICKLE_CALL:
     case PICKLE_NEW:
+    case PICKLE_SPLICE:
     case PICKLE_OF:
         break;
     }
@@ -449,10 +454,16 @@ static struct frame *frame_push(struct pickle_writer *w, uint32_t file, pickle_i
     return &w->frames[w->n_frames - 1];
 }
 
-static void items_begin(struct frame *frame, const struct pickle_node *node)
+static void items_begin(const struct pickle_writer *w, struct frame *frame,
+                        const struct pickle_node *node)
 {
+    bool has_splices = node->kind == PICKLE_LIST && node->truth;
     frame->walk = pickle_items(node);
     frame->n_left = node->kind == PICKLE_DICT ? node->count * 2 : node->count;
+    if (has_splices) {
+        frame->n_left = pickle_n_ids(w->files[frame->file], node);
+        frame->step = HAS_SPLICES;
+    }
     frame->n_in_batch = 0;
 }
 
@@ -477,7 +488,7 @@ static int value_begin(struct pickle_writer *w, uint32_t file, pickle_id id, str
     }
     struct frame *frame = frame_push(w, file, id);
     if (is_container(node))
-        items_begin(frame, node);
+        items_begin(w, frame, node);
     if (node->kind == PICKLE_LIST || node->kind == PICKLE_DICT) {
         code(w, node->kind == PICKLE_LIST ? ']' : '}');
         memo_put(w, file, id);
@@ -491,12 +502,33 @@ static int value_begin(struct pickle_writer *w, uint32_t file, pickle_id id, str
     return 0;
 }
 
+/* With the batches that it is made of. */
+static int splice_write(struct pickle_writer *w, uint32_t file, const struct pickle_node *node,
+                        struct err *err)
+{
+    const struct pickle_splices *splices = &w->files[file]->splices;
+    uint32_t **memo = &w->seen[file].splice_memo;
+    if (!*memo)
+        *memo = xcalloc(splices->n_indices, sizeof(**memo));
+    const struct pickle_copy copy = {.from = w->files[file],
+                                     .graph = file,
+                                     .sink = w->sink,
+                                     .memo = *memo,
+                                     .n_memo = &w->n_memo,
+                                     .out = &w->out};
+    return pickle_copy(&copy, &splices->at[node->splice], err);
+}
+
 /* The next of the items, in batches as CPython writes them; *is_done when there are no more. */
 static int items_step(struct pickle_writer *w, bool has_pairs, bool *is_done, struct err *err)
 {
     struct frame *frame = &w->frames[w->n_frames - 1];
     uint32_t one = has_pairs ? 2 : 1, full = PICKLE_BATCH * one;
-    bool is_full = frame->n_in_batch == full || (frame->n_left == 0 && frame->n_in_batch > 0);
+    uint32_t file = frame->file;
+    const struct pickle_node *splice =
+        frame->step == HAS_SPLICES ? pickle_splice_next(w->files, &file, frame->walk) : NULL;
+    bool is_last = frame->n_left == 0 || splice;
+    bool is_full = frame->n_in_batch == full || (is_last && frame->n_in_batch > 0);
     if (is_full) {
         if (frame->has_mark)
             code(w, has_pairs ? 'u' : 'e');
@@ -508,6 +540,11 @@ static int items_step(struct pickle_writer *w, bool has_pairs, bool *is_done, st
     *is_done = frame->n_left == 0;
     if (*is_done)
         return 0;
+    if (splice) {
+        frame->n_left--;
+        pickle_next(w->files[frame->file], &frame->walk);
+        return splice_write(w, file, splice, err);
+    }
     if (frame->n_in_batch == 0 && frame->n_left > one) {
         code(w, '(');
         frame->has_mark = true;
@@ -583,7 +620,7 @@ static int call_step(struct pickle_writer *w, bool *is_done, struct err *err)
         code(w, node->kind == PICKLE_CALL ? 'R' : (char)0x81);
         memo_put(w, frame->file, frame->id);
         frame->step = CALL_ITEMS;
-        items_begin(frame, &later->items);
+        items_begin(w, frame, &later->items);
         return 0;
     case CALL_ITEMS:
         rc = items_step(w, false, &is_over, err);
@@ -602,7 +639,7 @@ static int call_step(struct pickle_writer *w, bool *is_done, struct err *err)
     }
     if (rc == 0 && is_over) {
         frame = &w->frames[w->n_frames - 1];
-        items_begin(frame, frame->step == CALL_ITEMS ? &later->pairs : &later->states);
+        items_begin(w, frame, frame->step == CALL_ITEMS ? &later->pairs : &later->states);
         frame->step++;
     }
     return rc;

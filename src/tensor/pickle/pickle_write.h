@@ -18,6 +18,9 @@ struct written_storage {
 struct pickle_sink {
     int (*write)(void *context, struct str bytes, struct err *err);
     void *context;
+    /* Of graphs with splices: a piece of the pickle that the graph was read from, and what that is called. */
+    int (*read)(void *context, uint32_t graph, uint64_t at, char *out, size_t len, struct err *err);
+    const char *(*name)(void *context, uint32_t graph);
 };
 
 struct written_storages {

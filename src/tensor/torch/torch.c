@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/torch/torch.h"
 
+#include <sys/mman.h>
+
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -14,7 +16,10 @@ enum {
     LEGACY_PROTOCOL = 1001,
     LEGACY_HEAD_BYTES = 32, /* at least as long as its first pickle */
     PROTO_BYTES = 2,
-    FRAME_BYTES = 9
+    FRAME_BYTES = 9,
+    LARGE_TEXT_BYTES = 16 << 20,
+    PAGE_BYTES = 4096,
+    ROOM_FOR_MORE = 4 /* the next one's may be longer by so much */
 };
 
 /* 0x1950a86a20f9469cfc6c, as LONG1 in a pickle of protocol 2 and newer writes it, and LONG before */
@@ -147,7 +152,22 @@ static int stored_check(const struct torch_file *file, struct err *err)
     return 0;
 }
 
-static int zip_take(struct torch_file *file, struct zip *zip, bool are_located, struct err *err)
+/* In large pages, where the system has them: a page of 4 KiB after the other takes as long as the reading. */
+static void text_reserve(struct torch_file *file, struct buf *room, uint64_t bytes)
+{
+    file->text = *room;
+    *room = (struct buf)BUF_INIT;
+    if (bytes < file->text.cap || bytes < LARGE_TEXT_BYTES || bytes > TORCH_PICKLE_BYTES_MAX)
+        return;
+    buf_release(&file->text);
+    buf_reserve(&file->text, (size_t)(bytes + bytes / ROOM_FOR_MORE));
+    uintptr_t begin = ((uintptr_t)file->text.at + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+    uintptr_t end = ((uintptr_t)file->text.at + file->text.cap) & ~(uintptr_t)(PAGE_BYTES - 1);
+    (void)madvise(file->text.at + (begin - (uintptr_t)file->text.at), end - begin, MADV_HUGEPAGE);
+}
+
+static int zip_take(struct torch_file *file, struct zip *zip, bool are_located,
+                    struct torch_splicing *splicing, struct err *err)
 {
     *file = (struct torch_file){.path = zip->path, .file_bytes = zip->file_bytes, .zip = *zip};
     *zip = (struct zip){.fd = -1};
@@ -160,12 +180,21 @@ static int zip_take(struct torch_file *file, struct zip *zip, bool are_located, 
     if (rc == 0)
         rc = records_check(file, err);
     if (rc == 0)
+        rc = zip_entry_locate(&file->zip, record_find(&file->zip, "data.pkl"), &file->pickle_at,
+                              err);
+    if (rc == 0)
+        text_reserve(file, &splicing->room, record_find(&file->zip, "data.pkl")->bytes);
+    if (rc == 0)
         rc = zip_entry_read(&file->zip, record_find(&file->zip, "data.pkl"), TORCH_PICKLE_BYTES_MAX,
                             &file->text, err);
     cleanup_free char *name = xasprintf("%s: data.pkl", file->path);
     if (rc == 0)
         rc = pickle_read(&file->pickle, buf_str(&file->text),
-                         &(struct pickle_opts){.name = name, .own = &file->text}, err);
+                         &(struct pickle_opts){.name = name,
+                                               .own = &file->text,
+                                               .splice_least_bytes = splicing->least_bytes,
+                                               .room = &splicing->room},
+                         err);
     if (rc == 0)
         rc = storages_find(file, are_located, err);
     if (rc == 0)
@@ -175,7 +204,8 @@ static int zip_take(struct torch_file *file, struct zip *zip, bool are_located, 
 
 int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err)
 {
-    return zip_take(file, zip, false, err);
+    struct torch_splicing none = {.room = BUF_INIT};
+    return zip_take(file, zip, false, &none, err);
 }
 
 /* ---- the five pickles ---- */
@@ -325,8 +355,8 @@ static int legacy_load(struct torch_file *file, int fd, struct err *err)
     return rc;
 }
 
-int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
-               struct err *err)
+int torch_read_spliced(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
+                       struct torch_splicing *splicing, struct err *err)
 {
     char head[LEGACY_HEAD_BYTES];
     size_t len = (size_t)MIN(file_bytes, (uint64_t)sizeof(head));
@@ -341,9 +371,16 @@ int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_
         return legacy_load(file, fd, err);
     rc = zip_read(&zip, path, fd, file_bytes, err);
     if (rc == 0)
-        return zip_take(file, &zip, true, err);
+        return zip_take(file, &zip, true, splicing, err);
     zip_release(&zip);
     return rc;
+}
+
+int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
+               struct err *err)
+{
+    struct torch_splicing none = {.room = BUF_INIT};
+    return torch_read_spliced(file, path, fd, file_bytes, &none, err);
 }
 
 void torch_release(struct torch_file *file)

@@ -20,6 +20,7 @@ struct torch_file {
     struct zip zip; /* of its entries nothing is kept */
     struct buf text;
     struct pickle pickle;
+    uint64_t pickle_at;    /* offset of data.pkl; of a zip */
     uint64_t *storage_at;  /* offset in the file, for each of pickle.storages */
     uint32_t *storage_crc; /* where zip.has_crcs */
     struct str *
@@ -35,6 +36,15 @@ bool torch_is_legacy(struct str head);
  */
 MUST_CHECK int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
                           struct err *err);
+/* For who writes it again: lists of so many bytes of pickle are spliced (pickle.h). */
+struct torch_splicing {
+    size_t least_bytes; /* 0: none are */
+    struct buf
+        room; /* for pickles, one after the other: a page that is touched first takes its time */
+};
+MUST_CHECK int torch_read_spliced(struct torch_file *file, const char *path, int fd,
+                                  uint64_t file_bytes, struct torch_splicing *splicing,
+                                  struct err *err);
 /* The same of a zip that was read already, which it takes; where its storages are is not looked up. */
 MUST_CHECK int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err);
 void torch_release(struct torch_file *file);

@@ -106,7 +106,7 @@ static const struct pickle_node *set_items(const struct pickle *graph,
         known && (strcmp(known->name, "set") == 0 || strcmp(known->name, "frozenset") == 0);
     const struct pickle_node *args = pickle_node(graph, call->call.args);
     const struct pickle_node *first = pickle_node(graph, pickle_item(graph, args, 0));
-    return is_set && args->count == 1 && first->kind == PICKLE_LIST ? first : NULL;
+    return is_set && args->count == 1 && first->kind == PICKLE_LIST && !first->truth ? first : NULL;
 }
 
 static bool args_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
@@ -152,6 +152,8 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size
     const struct pickle *graph_a = graft_graph(graft, part_a),
                         *graph_b = graft_graph(graft, part_b);
     const struct pickle_node *a = pickle_node(graph_a, id_a), *b = pickle_node(graph_b, id_b);
+    if (a->kind == PICKLE_SPLICE || b->kind == PICKLE_SPLICE)
+        *graft->met_splice = true; /* what is in it is not known */
     if (a->kind != b->kind || depth > EQUAL_DEPTH_MAX || ++*graft->n_compared > COMPARED_MAX)
         return false;
     switch ((enum pickle_kind)a->kind) {
@@ -181,6 +183,8 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size
         return calls_equal(graft, part_a, a, part_b, b, depth);
     case PICKLE_STORAGE:
         return storages_equal(graft, part_a, a->storage, part_b, b->storage);
+    case PICKLE_SPLICE:
+        return false;
     case PICKLE_OF:
         break;
     }

@@ -15,7 +15,8 @@
 enum {
     CALLABLES_SHOWN = 3,
     PAIRS_SHARED_MAX = 1000 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
-    SINGLE_DEPTH_MAX = 60           /* less than graft_deep() goes */
+    SPLICE_LEAST_BYTES = 64 * 1024,
+    SINGLE_DEPTH_MAX = 60 /* less than graft_deep() goes */
 };
 
 int graft_fail(struct graft *graft, const char *fmt, ...)
@@ -342,9 +343,10 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
         if (rc == 0)
             rc = twice_refuse(graft, paths, i, &st, err);
         if (rc == 0)
-            rc = torch_read(&graft->parts[i].file, paths[i], graft->parts[i].fd,
-                            (uint64_t)st.st_size, err);
+            rc = torch_read_spliced(&graft->parts[i].file, paths[i], graft->parts[i].fd,
+                                    (uint64_t)st.st_size, &graft->splicing, err);
     }
+    buf_release(&graft->splicing.room);
     if (rc == 0)
         rc = orders_check(graft, err);
     if (rc == 0)
@@ -415,22 +417,47 @@ static int output_write(struct graft *graft, pickle_id root, const char *out_pat
     return rc;
 }
 
+/* Long lists are not looked into where nobody asks what is in them. */
+static size_t splice_least(const struct torch_merge_opts *opts, size_t n_paths)
+{
+    bool asks = opts->id_path || opts->pass_through || mends_values(opts);
+    if (n_paths == 1 || asks)
+        return 0;
+    return opts->splice_least_bytes > 0 ? opts->splice_least_bytes : SPLICE_LEAST_BYTES;
+}
+
+static int merge_make(struct graft *graft, const char *const *paths, pickle_id *root,
+                      struct err *err)
+{
+    graft->parts = xcalloc(graft->n_parts, sizeof(*graft->parts));
+    pickle_init(&graft->made);
+    int rc = parts_open(graft, paths, err);
+    return rc ? rc : root_make(graft, root, err);
+}
+
 int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, size_t n_paths,
                 const char *out_path, struct torch_merge_stats *stats, struct err *err)
 {
     uint64_t n_compared = 0;
-    struct graft graft = {.opts = opts,
-                          .out_path = out_path,
-                          .n_parts = n_paths,
-                          .n_compared = &n_compared,
-                          .err = err};
+    bool met_splice = false;
+    const struct graft begin = {.opts = opts,
+                                .out_path = out_path,
+                                .n_parts = n_paths,
+                                .n_compared = &n_compared,
+                                .met_splice = &met_splice,
+                                .splicing.room = BUF_INIT,
+                                .err = err};
+    struct graft graft = begin;
     pickle_id root = 0;
     *stats = (struct torch_merge_stats){0};
-    graft.parts = xcalloc(n_paths, sizeof(*graft.parts));
-    pickle_init(&graft.made);
-    int rc = parts_open(&graft, paths, err);
-    if (rc == 0)
-        rc = root_make(&graft, &root, err);
+    graft.splicing.least_bytes = splice_least(opts, n_paths);
+    int rc = merge_make(&graft, paths, &root, err);
+    if (graft.splicing.least_bytes > 0 && (rc || met_splice)) { /* what is wrong the nodes tell */
+        graft_release(&graft);
+        graft = begin;
+        n_compared = 0;
+        rc = merge_make(&graft, paths, &root, err);
+    }
     if (rc == 0)
         rc = output_write(&graft, root, out_path, stats, err);
     graft_release(&graft);

@@ -12,13 +12,14 @@
 struct torch_merge_opts {
     const struct merge_rules *rules;
     bool force;
-    bool dry_run;           /* all but the writing: what would be copied is read, and verified */
-    bool pass_through;      /* callables that are no data are carried over unseen */
-    const char *id_path;    /* NULL, or of values that every record has, no two of them equal */
-    bool is_renumbered;     /* ids that are not are numbered anew */
-    bool is_plain;          /* numpy's scalars and arrays become numbers, texts and tensors */
-    bool is_compact;        /* storages lose what no tensor shows */
-    const uint64_t *expect; /* NULL, or how many records there must be in all */
+    bool dry_run;        /* all but the writing: what would be copied is read, and verified */
+    bool pass_through;   /* callables that are no data are carried over unseen */
+    const char *id_path; /* NULL, or of values that every record has, no two of them equal */
+    bool is_renumbered;  /* ids that are not are numbered anew */
+    bool is_plain;       /* numpy's scalars and arrays become numbers, texts and tensors */
+    bool is_compact;     /* storages lose what no tensor shows */
+    uint64_t splice_least_bytes; /* of a list in a pickle; 0: as it is best */
+    const uint64_t *expect;      /* NULL, or how many records there must be in all */
     bool
         is_of_shares; /* a single file is a share of a job too, and the output the whole: batch_name says so */
     bool are_shared; /* large tensors share blocks with the inputs, unread, where that can be */

@@ -24,8 +24,10 @@ struct graft {
     const struct torch_merge_opts *opts;
     const char *out_path;
     uint64_t *n_compared; /* nodes, by values_equal() */
+    bool *met_splice;     /* it came upon one, and could not tell */
     struct torch_part *parts;
     size_t n_parts;
+    struct torch_splicing splicing;
     struct pickle made;
     struct torch_segment *segments;
     size_t *segment_ends;

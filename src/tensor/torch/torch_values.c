@@ -112,6 +112,15 @@ int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out)
     return 0;
 }
 
+/* A splice stands for many items. */
+static void splice_count(struct graft *graft, pickle_id list, const struct pickle_node *item)
+{
+    if (item->kind != PICKLE_SPLICE)
+        return;
+    graft->made.nodes[list].truth = true;
+    graft->made.nodes[list].count += item->count - 1;
+}
+
 int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
 {
     enum pickle_kind kind = graft_node(graft, 0, ids)->kind;
@@ -127,6 +136,7 @@ int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
         for (pickle_id id; (id = pickle_next(graft_graph(graft, i), &walk)) != 0;) {
             pickle_id of = graft_of(graft, i, id);
             pickle_add_items(&graft->made, *out, &of, 1);
+            splice_count(graft, *out, pickle_node(graft_graph(graft, i), id));
         }
     }
     tally_add(graft, &graft->lists, pickle_node(&graft->made, *out)->count);

@@ -52,6 +52,22 @@ static int record_write(struct writing *w, const char *record, struct str conten
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
+static int splice_read(void *context, uint32_t graph, uint64_t at, char *out, size_t len,
+                       struct err *err)
+{
+    const struct writing *w = context;
+    const struct torch_part *part = &w->what->parts[graph];
+    if (w->what->is_stopped && w->what->is_stopped())
+        return fail(err, ERR_STOPPED, "stopped");
+    return pread_exact(part->fd, out, len, part->file.pickle_at + at, part->file.path, err);
+}
+
+static const char *part_name(void *context, uint32_t graph)
+{
+    const struct writing *w = context;
+    return w->what->parts[graph].file.path;
+}
+
 /* *storages: those that it names, in their order. */
 static int pickle_pass(const struct torch_new *what, const struct pickle_sink *sink,
                        struct written_storages *storages, struct err *err)
@@ -71,7 +87,7 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
     cleanup_buf struct buf name = BUF_INIT;
     name_make(w, "data.pkl", &name);
     struct zip_new_entry entry = {.name = buf_str(&name)};
-    const struct pickle_sink sink = {bytes_pass, w};
+    const struct pickle_sink sink = {bytes_pass, w, splice_read, part_name};
     int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
         rc = pickle_pass(w->what, &sink, storages, err);
@@ -376,7 +392,7 @@ int torch_verify(const struct torch_new *what, struct err *err)
 {
     struct writing w = {.what = what};
     struct written_storages storages = {0};
-    const struct pickle_sink nowhere = {bytes_drop, NULL};
+    const struct pickle_sink nowhere = {bytes_drop, &w, splice_read, part_name};
     writing_begin(&w);
     int rc = pickle_pass(what, &nowhere, &storages, err);
     if (rc == 0)
