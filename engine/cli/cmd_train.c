@@ -219,7 +219,7 @@ static const struct opt train_opts[] = {
 };
 
 static const char *const train_examples[] = {
-    "muster kge train --train train.txt --valid valid.txt --entity-to-id node_dict.txt "
+    "muster kge train --one-positive --train train.txt --valid valid.txt --entity-to-id node_dict.txt "
     "--relation-to-id rel_dict.txt -o model",
     "train as TiePin's trainer would, best model by validation",
     "muster kge train --train train.txt --valid valid.txt --layout height --entity-bias "
