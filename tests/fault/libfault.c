@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -73,6 +74,7 @@ static struct {
 
 static struct {
     int (*clone)(int (*)(void *), void *, int, void *, ...);
+    int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     pid_t (*fork)(void);
     int (*posix_spawn)(pid_t *, const char *, const posix_spawn_file_actions_t *,
                        const posix_spawnattr_t *, char *const *, char *const *);
@@ -307,6 +309,13 @@ EXPORT(int) clone(int (*run)(void *), void *stack, int flags, void *arg, ...)
     return FAILS(spawn) ? -1 : real.clone(run, stack, flags, arg, pid);
 }
 
+/* Of the program's own: libuv ends it where its pool cannot be had. */
+EXPORT(int) pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                           void *arg)
+{
+    return OWN_FAILS(spawn) ? errno : real.pthread_create(thread, attr, run, arg);
+}
+
 /* ---- the beginning ---- */
 
 static int program_note(struct dl_phdr_info *info, size_t size, void *context)
@@ -351,6 +360,7 @@ static void arm(const char *text, const char *counts_path)
 __attribute__((constructor)) static void begin(int argc, char **argv)
 {
     *(void **)&real.clone = dlsym(RTLD_NEXT, "clone");
+    *(void **)&real.pthread_create = dlsym(RTLD_NEXT, "pthread_create");
     *(void **)&real.fork = dlsym(RTLD_NEXT, "fork");
     *(void **)&real.posix_spawn = dlsym(RTLD_NEXT, "posix_spawn");
     *(void **)&real.fopen = dlsym(RTLD_NEXT, "fopen");

@@ -24,7 +24,8 @@ FULL_DISK = {75}
 # What fails, and the statuses that may come of it: those of the manual, and of a full disk that one.
 FAULTS = [("write", errno.ENOSPC, FULL_DISK), ("write", errno.EIO, {1, 75}), ("write", 0, {0}), ("pwrite", errno.ENOSPC, FULL_DISK), ("pwrite", 0, {0}),
           ("sync", errno.EIO, {1, 75}), ("rename", errno.EIO, {1, 2, 75}), ("create", errno.ENOSPC, {2, 75}), ("open", errno.EMFILE, {1, 2, 75}),
-          ("read", errno.EIO, {1, 65, 75}), ("read", 0, {0}), ("stat", errno.EIO, {1, 2, 75}), ("malloc", errno.ENOMEM, {75})]
+          ("read", errno.EIO, {1, 65, 75}), ("read", 0, {0}), ("stat", errno.EIO, {1, 2, 75}), ("malloc", errno.ENOMEM, {75}),
+          ("spawn", errno.EAGAIN, {0})]
 
 
 def floats(n, first):

@@ -188,7 +188,7 @@ def little_memory_for_many_records():
         assert status == 0, ended
         peaks.append(kib << 10)
     n_bytes = len(opened(names[0])[1])
-    assert is_sanitized or (peaks[0] <= n_bytes + (16 << 20) and peaks[1] > 2 * n_bytes), (peaks, n_bytes)
+    assert is_sanitized or (peaks[0] <= 2 * n_bytes + (16 << 20) and peaks[1] > 4 * n_bytes), (peaks, n_bytes)
 
 
 @check

@@ -457,6 +457,7 @@ def damage_is_found():
     at = good.index(struct.pack("<2f", 50, 51))
     refused(65, ["part_1.pt", "storage 0", "CRC-32"], [good, good[:at] + b"\xff" + good[at + 1:]])
     refused(65, ["part_1.pt", "no zip end record"], [good, good[:-5]])
+    refused(65, ["part_2.pt", "no zip end record"], [good, good, good[:-5], good[:-6], good, good[:40]])
     refused(65, ["part_1.pt is named as a file of tensors, and is none"], [good, b"{}\n"])
     refused(2, ["--union"], [good], "--union")
     with open("lines.txt", "w") as file:

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/torch/torch_merge.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "rule/names.h"
 #include "tensor/torch/torch_mend.h"
 
 enum {
-    CALLABLES_SHOWN = 3,
     PAIRS_SHARED_MAX = 1000 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
     SPLICE_LEAST_BYTES = 64 * 1024,
     SINGLE_DEPTH_MAX = 60 /* less than graft_deep() goes */
@@ -245,114 +241,7 @@ int graft_value(struct graft *graft, value_ids ids, pickle_id *out)
     return graft_fail(graft, "cannot be merged by %s", merge_verb_name(verb));
 }
 
-/* ---- the files ---- */
-
-static int file_begin(const char *path, int *fd, struct stat *st, struct err *err)
-{
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0 || fstat(*fd, st) != 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    return 0;
-}
-
-/* What is no data, of all files, each name once. */
-struct strangers {
-    struct buf names;
-    size_t n_names;
-    size_t part; /* where the first is named */
-    uint64_t at;
-};
-
-static void stranger_add(struct strangers *strangers, size_t part,
-                         const struct pickle_global *global)
-{
-    cleanup_buf struct buf name = BUF_INIT;
-    buf_addf(&name, "%.*s.%.*s", (int)global->module.len, global->module.at, (int)global->name.len,
-             global->name.at);
-    if (strangers->n_names > 0 && strstr(buf_text(&strangers->names), buf_text(&name)))
-        return;
-    if (strangers->n_names == 0) {
-        strangers->part = part;
-        strangers->at = global->at;
-    }
-    if (strangers->n_names++ < CALLABLES_SHOWN)
-        buf_addf(&strangers->names, "%s%s", strangers->n_names > 1 ? ", " : "", buf_text(&name));
-}
-
-static void strangers_list(const struct graft *graft, struct strangers *out)
-{
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        const struct pickle *graph = graft_graph(graft, i);
-        for (size_t k = 0; k < graph->n_globals; k++)
-            if (!graph->globals[k].known)
-                stranger_add(out, i, &graph->globals[k]);
-    }
-}
-
-int graft_callables_check(const struct graft *graft, struct err *err)
-{
-    struct strangers strangers = {.names = BUF_INIT};
-    strangers_list(graft, &strangers);
-    cleanup_free char *names = buf_steal(&strangers.names);
-    const char *more = strangers.n_names > CALLABLES_SHOWN ? " and more" : "";
-    if (strangers.n_names == 0)
-        return 0;
-    if (!graft->opts->pass_through)
-        return fail(err, ERR_DATA,
-                    "%s: byte %lu of its pickle names %s%s, which is no data: whoever loads it "
-                    "runs it; --pass-through carries it over as it is",
-                    graft_file_name(graft, strangers.part), strangers.at, names, more);
-    cleanup_free char *text =
-        xasprintf("carried over as it is, and run by whoever loads it: %s%s", names, more);
-    graft->opts->note(graft->opts->context, text);
-    return 0;
-}
-
-static int orders_check(const struct graft *graft, struct err *err)
-{
-    for (size_t i = 1; i < graft->n_parts; i++)
-        if (graft->parts[i].file.is_big_endian != graft->parts[0].file.is_big_endian)
-            return fail(err, ERR_DATA, "%s and %s have their numbers in different byte orders",
-                        graft_file_name(graft, 0), graft_file_name(graft, i));
-    return 0;
-}
-
-/* Its records would be there twice, or an input would be written over. */
-static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
-                        const struct stat *st, struct err *err)
-{
-    struct stat other = {0};
-    for (size_t i = 0; i < part; i++)
-        if (fstat(graft->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
-            other.st_dev == st->st_dev)
-            return fail(err, ERR_USAGE, "%s and %s are the same file", paths[i], paths[part]);
-    if (stat(graft->out_path, &other) == 0 && other.st_ino == st->st_ino &&
-        other.st_dev == st->st_dev)
-        return fail(err, ERR_USAGE, "the output %s is one of the files", graft->out_path);
-    return 0;
-}
-
-static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; i < graft->n_parts; i++)
-        graft->parts[i].fd = -1;
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        struct stat st = {0};
-        rc = file_begin(paths[i], &graft->parts[i].fd, &st, err);
-        if (rc == 0)
-            rc = twice_refuse(graft, paths, i, &st, err);
-        if (rc == 0)
-            rc = torch_read_spliced(&graft->parts[i].file, paths[i], graft->parts[i].fd,
-                                    (uint64_t)st.st_size, &graft->splicing, err);
-    }
-    buf_release(&graft->splicing.room);
-    if (rc == 0)
-        rc = orders_check(graft, err);
-    if (rc == 0)
-        rc = graft_callables_check(graft, err);
-    return rc ? rc : mend_parts(graft);
-}
+/* ---- the whole ---- */
 
 static int root_make(struct graft *graft, pickle_id *root, struct err *err)
 {
@@ -431,7 +320,7 @@ static int merge_make(struct graft *graft, const char *const *paths, pickle_id *
 {
     graft->parts = xcalloc(graft->n_parts, sizeof(*graft->parts));
     pickle_init(&graft->made);
-    int rc = parts_open(graft, paths, err);
+    int rc = graft_open(graft, paths, err);
     return rc ? rc : root_make(graft, root, err);
 }
 
@@ -445,14 +334,13 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
                                 .n_parts = n_paths,
                                 .n_compared = &n_compared,
                                 .met_splice = &met_splice,
-                                .splicing.room = BUF_INIT,
                                 .err = err};
     struct graft graft = begin;
     pickle_id root = 0;
     *stats = (struct torch_merge_stats){0};
-    graft.splicing.least_bytes = splice_least(opts, n_paths);
+    graft.splice_least_bytes = splice_least(opts, n_paths);
     int rc = merge_make(&graft, paths, &root, err);
-    if (graft.splicing.least_bytes > 0 && (rc || met_splice)) { /* what is wrong the nodes tell */
+    if (graft.splice_least_bytes > 0 && (rc || met_splice)) { /* what is wrong the nodes tell */
         graft_release(&graft);
         graft = begin;
         n_compared = 0;

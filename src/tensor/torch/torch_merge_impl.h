@@ -27,7 +27,7 @@ struct graft {
     bool *met_splice;     /* it came upon one, and could not tell */
     struct torch_part *parts;
     size_t n_parts;
-    struct torch_splicing splicing;
+    size_t splice_least_bytes; /* of lists that are spliced; 0: none are */
     struct pickle made;
     struct torch_segment *segments;
     size_t *segment_ends;
@@ -57,6 +57,8 @@ static inline const struct pickle_node *graft_node(const struct graft *graft, si
     return pickle_node(graft_graph(graft, part), ids[part]);
 }
 
+/* The files are opened, read and checked: parts of n_parts. */
+int graft_open(struct graft *graft, const char *const *paths, struct err *err);
 /* What was made, of a graph that is to be made anew. */
 void graft_reset(struct graft *graft);
 /* All of it, and the parts, closed. */

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files of a merge: opened, read, and looked at for what no file may have. They are read by two threads, since
+ * understanding a pickle takes longer than reading its bytes. Not by more: each holds a pickle, and memory is
+ * to be bounded by the largest of them, on any machine.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "tensor/torch/torch_mend.h"
+
+enum {
+    CALLABLES_SHOWN = 3
+};
+
+/* ---- open ---- */
+
+static int part_open(const char *path, int *fd, struct stat *st, struct err *err)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0 || fstat(*fd, st) != 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    return 0;
+}
+
+/* Its records would be there twice, or an input would be written over. */
+static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
+                        const struct stat *st, struct err *err)
+{
+    struct stat other = {0};
+    for (size_t i = 0; i < part; i++)
+        if (fstat(graft->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
+            other.st_dev == st->st_dev)
+            return fail(err, ERR_USAGE, "%s and %s are the same file", paths[i], paths[part]);
+    if (stat(graft->out_path, &other) == 0 && other.st_ino == st->st_ino &&
+        other.st_dev == st->st_dev)
+        return fail(err, ERR_USAGE, "the output %s is one of the files", graft->out_path);
+    return 0;
+}
+
+static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < graft->n_parts; i++)
+        graft->parts[i].fd = -1;
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
+        struct torch_part *part = &graft->parts[i];
+        struct stat st = {0};
+        rc = part_open(paths[i], &part->fd, &st, err);
+        if (rc == 0)
+            rc = twice_refuse(graft, paths, i, &st, err);
+        part->file = (struct torch_file){.path = paths[i], .file_bytes = (uint64_t)st.st_size};
+    }
+    return rc;
+}
+
+/* ---- read ---- */
+
+/*
+ * Parts are taken in their order and none is begun after one that failed, so the first that is wrong is read, and
+ * the error is the same however many read.
+ */
+struct reading {
+    struct graft *graft;
+    atomic_size_t next;
+    atomic_bool has_failed;
+};
+
+struct reader {
+    struct reading *reading;
+    struct torch_splicing splicing;
+    size_t failed; /* the part at which it ended */
+    int rc;
+    struct err err;
+};
+
+static void *parts_read_some(void *context)
+{
+    struct reader *reader = context;
+    struct reading *reading = reader->reading;
+    const struct graft *graft = reading->graft;
+    size_t i;
+    while (reader->rc == 0 && !atomic_load(&reading->has_failed) &&
+           (i = atomic_fetch_add(&reading->next, 1)) < graft->n_parts) {
+        struct torch_part *part = &graft->parts[i];
+        reader->failed = i;
+        reader->rc = torch_read_spliced(&part->file, part->file.path, part->fd,
+                                        part->file.file_bytes, &reader->splicing, &reader->err);
+    }
+    if (reader->rc)
+        atomic_store(&reading->has_failed, true);
+    buf_release(&reader->splicing.room);
+    return NULL;
+}
+
+/* Signals stay with the thread that they always went to. */
+static bool reader_start(struct reader *reader, pthread_t *thread)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, NULL, parts_read_some, reader);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0;
+}
+
+static int parts_read(struct graft *graft, struct err *err)
+{
+    struct reading reading = {.graft = graft};
+    const struct torch_splicing splicing = {graft->splice_least_bytes, BUF_INIT};
+    struct reader here = {.reading = &reading, .splicing = splicing}, beside = here;
+    pthread_t thread;
+    bool are_two = graft->n_parts > 1 && reader_start(&beside, &thread);
+    parts_read_some(&here);
+    if (are_two)
+        pthread_join(thread, NULL);
+    const struct reader *first =
+        beside.rc && (here.rc == 0 || beside.failed < here.failed) ? &beside : &here;
+    if (first->rc && err)
+        *err = first->err;
+    return first->rc;
+}
+
+/* ---- what no file may have ---- */
+
+/* What is no data, of all files, each name once. */
+struct strangers {
+    struct buf names;
+    size_t n_names;
+    size_t part; /* where the first is named */
+    uint64_t at;
+};
+
+static void stranger_add(struct strangers *strangers, size_t part,
+                         const struct pickle_global *global)
+{
+    cleanup_buf struct buf name = BUF_INIT;
+    buf_addf(&name, "%.*s.%.*s", (int)global->module.len, global->module.at, (int)global->name.len,
+             global->name.at);
+    if (strangers->n_names > 0 && strstr(buf_text(&strangers->names), buf_text(&name)))
+        return;
+    if (strangers->n_names == 0) {
+        strangers->part = part;
+        strangers->at = global->at;
+    }
+    if (strangers->n_names++ < CALLABLES_SHOWN)
+        buf_addf(&strangers->names, "%s%s", strangers->n_names > 1 ? ", " : "", buf_text(&name));
+}
+
+static void strangers_list(const struct graft *graft, struct strangers *out)
+{
+    for (size_t i = 0; i < graft->n_parts; i++) {
+        const struct pickle *graph = graft_graph(graft, i);
+        for (size_t k = 0; k < graph->n_globals; k++)
+            if (!graph->globals[k].known)
+                stranger_add(out, i, &graph->globals[k]);
+    }
+}
+
+int graft_callables_check(const struct graft *graft, struct err *err)
+{
+    struct strangers strangers = {.names = BUF_INIT};
+    strangers_list(graft, &strangers);
+    cleanup_free char *names = buf_steal(&strangers.names);
+    const char *more = strangers.n_names > CALLABLES_SHOWN ? " and more" : "";
+    if (strangers.n_names == 0)
+        return 0;
+    if (!graft->opts->pass_through)
+        return fail(err, ERR_DATA,
+                    "%s: byte %lu of its pickle names %s%s, which is no data: whoever loads it "
+                    "runs it; --pass-through carries it over as it is",
+                    graft_file_name(graft, strangers.part), strangers.at, names, more);
+    cleanup_free char *text =
+        xasprintf("carried over as it is, and run by whoever loads it: %s%s", names, more);
+    graft->opts->note(graft->opts->context, text);
+    return 0;
+}
+
+static int orders_check(const struct graft *graft, struct err *err)
+{
+    for (size_t i = 1; i < graft->n_parts; i++)
+        if (graft->parts[i].file.is_big_endian != graft->parts[0].file.is_big_endian)
+            return fail(err, ERR_DATA, "%s and %s have their numbers in different byte orders",
+                        graft_file_name(graft, 0), graft_file_name(graft, i));
+    return 0;
+}
+
+int graft_open(struct graft *graft, const char *const *paths, struct err *err)
+{
+    int rc = parts_open(graft, paths, err);
+    if (rc == 0)
+        rc = parts_read(graft, err);
+    if (rc == 0)
+        rc = orders_check(graft, err);
+    if (rc == 0)
+        rc = graft_callables_check(graft, err);
+    return rc ? rc : mend_parts(graft);
+}
