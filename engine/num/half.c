@@ -11,12 +11,16 @@
 #include "num/backend_impl.h"
 #include "num/format.h"
 
+/* Of what is finite; sizes are ordered as their bits are. */
 static float largest_of(enum num_format format, const float *x, size_t len)
 {
-    float largest = 0;
-    for (size_t j = 0; format == NUM_FP16 && j < len; j++)
-        largest = isfinite(x[j]) && fabsf(x[j]) > largest ? fabsf(x[j]) : largest;
-    return largest;
+    int32_t largest = 0;
+    for (size_t j = 0; format == NUM_FP16 && j < len; j++) {
+        int32_t size = (int32_t)(format_bits(x[j]) & 0x7fffffffu);
+        size = size < 0x7f800000 ? size : 0;
+        largest = size > largest ? size : largest;
+    }
+    return format_float((uint32_t)largest);
 }
 
 /* Times 2^shift, and back. */
