@@ -2,10 +2,10 @@
  *
  *     bench_gpu [BACKEND [TESTS [TRAIN [ENTITIES]]]]      cuda 1000 1000000 40943
  *
- * TracIn by a backend, on a ConvE model with d = 200 and triples drawn at random: what its products
- * reach alone, seconds for each precision with the share of that, how far off 16 bits are, and 20
- * pairs against gradients of every parameter in float64. Prints a table; 1 where an influence is
- * wrong.
+ * TracIn and training by a backend, on a ConvE model with d = 200 and triples drawn at random: what
+ * its products reach alone, seconds and questions a second for each precision with the share of
+ * that, how far off 16 bits are, and 20 pairs against gradients of every parameter in float64.
+ * Prints a table; 1 where an influence is wrong.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,11 +15,14 @@
 #include "base/rng.h"
 #include "base/xalloc.h"
 #include "tracin/rounding.h"
-#include "train/trainer.h"
+#include "train/rounding.h"
 
 enum {
     TOP_K = 100,
-    CHECKED = 20
+    CHECKED = 20,
+    BATCH = 256,
+    UPDATES = 20,
+    TRAINED_MAX = 1 << 16
 };
 
 static const char *const format_names[] = {
@@ -76,6 +79,13 @@ static void gemm_counted(const struct num_backend *be, const struct num_gemm *op
     (void)be;
     counted.operations[op->format != NUM_FULL] += 2 * (uint64_t)op->m * op->n * op->k;
     counted.inner.gemm(&counted.inner, op);
+}
+
+/* What was counted, at the rate of products alone. */
+static double alone_s(const double *rates, enum num_format format)
+{
+    return (double)counted.operations[0] / rates[NUM_FULL] +
+           (double)counted.operations[1] / rates[format];
 }
 
 struct scene {
@@ -140,8 +150,7 @@ static int run_time(const struct scene *scene, const struct tracin_opts *opts, c
         double seconds = now_s() - begin;
         least = round == 0 ? seconds : MIN(least, seconds);
     }
-    double alone = (double)counted.operations[0] / rates[NUM_FULL] +
-                   (double)counted.operations[1] / rates[opts->format];
+    double alone = alone_s(rates, opts->format);
     printf("| TracIn, %s, %zu test x %zu training triples | %.3f s | its %.2e operations in "
            "products would take %.3f s alone: %.0f %% |\n",
            format_names[opts->format], scene->n_tests, scene->n_train, least,
@@ -165,6 +174,78 @@ static int format_measure(const struct scene *scene, const struct tracin_opts *o
                error.n_kept, error.n_strongest);
     return rc;
 }
+
+/* ---- training ---- */
+
+static int updates_run(struct trainer *trainer, size_t n, uint64_t *n_questions, struct err *err)
+{
+    int rc = 0;
+    *n_questions = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (trainer_epoch_is_over(trainer))
+            trainer_epoch_next(trainer);
+        *n_questions -= trainer->at.n_questions;
+        rc = trainer_update(trainer, err);
+        *n_questions += trainer->at.n_questions;
+    }
+    return rc == 0 ? trainer->be->wait(trainer->be, err) : rc;
+}
+
+static int updates_time(struct trainer *trainer, const double *rates, struct err *err)
+{
+    enum num_format format = trainer->opts.mode.format;
+    struct train_rounding error;
+    uint64_t n_questions = 0;
+    trainer_epoch_prepare(trainer);
+    int rc = format == NUM_FULL ? 0 : train_rounding_measure(trainer, &error, err);
+    if (rc == 0)
+        rc = updates_run(trainer, 2, &n_questions, err); /* room is made, clocks go up */
+    counted.operations[0] = counted.operations[1] = 0;
+    double begin = now_s();
+    if (rc == 0)
+        rc = updates_run(trainer, UPDATES, &n_questions, err);
+    double seconds = now_s() - begin, alone = alone_s(rates, format);
+    if (rc != 0)
+        return rc;
+    printf("| training, %s, batches of %zu | %.0f questions/s | its products would take %.0f %% of "
+           "the time alone |\n",
+           format_names[format], trainer->opts.batch_size, (double)n_questions / seconds,
+           100 * alone / seconds);
+    if (format != NUM_FULL)
+        printf("| its error, a batch | gradients %.1e of their length | loss %.1e |\n",
+               error.gradients, error.loss);
+    fflush(stdout);
+    return 0;
+}
+
+/* Of a model of its own: it changes. */
+static int training_time(const struct scene *scene, const struct num_backend *be,
+                         enum num_format format, const double *rates, struct err *err)
+{
+    const struct train_opts opts = {.mode = {{0.2, 0.2, 0.3},
+                                             .drops_before_bn0 = true,
+                                             .label_smoothing = 0.1,
+                                             .format = format},
+                                    .is_grouped = true,
+                                    .batch_size = BATCH,
+                                    .accumulate = 1,
+                                    .learning_rate = 1e-3,
+                                    .decay = 1};
+    struct conve *model = conve_new(&scene->model->shape, "random");
+    struct crew *crew = crew_open(1);
+    struct trainer trainer;
+    train_init(model, 1);
+    int rc = trainer_open(&trainer, model, &opts, scene->train,
+                          MIN(scene->n_train, (size_t)TRAINED_MAX), be, crew, err);
+    if (rc == 0)
+        rc = updates_time(&trainer, rates, err);
+    trainer_close(&trainer);
+    crew_close(crew);
+    conve_free(model);
+    return rc;
+}
+
+/* ---- the whole ---- */
 
 static int exactness_check(const struct scene *scene, const struct tracin_opts *opts,
                            struct err *err)
@@ -205,6 +286,8 @@ static int measure(const struct scene *scene, struct num_backend *be, struct err
         if (rc == 0)
             rc = format_measure(scene, &opts, err);
     }
+    for (enum num_format format = NUM_FULL; rc == 0 && format <= NUM_FP16; format++)
+        rc = training_time(scene, be, format, rates, err);
     const struct tracin_opts opts = {.backend = be};
     return rc == 0 ? exactness_check(scene, &opts, err) : rc;
 }

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/kge_verbs.h"
+#include "cli/precision_arg.h"
 #include "cli/tracin_batch.h"
 #include "cli/tracin_job.h"
 #include "cli/tracin_precision.h"
@@ -304,7 +305,7 @@ static const struct opt tracin_opts[] = {
     {OPT_PARSE, 0, "precision", "NAME",
      "fp32 (default), bf16 or fp16: what the largest products multiply; sums stay float32, and the "
      "error is measured and said",
-     FIELD(precision), .parse = tracin_precision_store},
+     FIELD(precision), .parse = precision_store},
     {OPT_TEXT, 'g', "gpus", "SPEC",
      "on these devices, a worker each, by muster map: all, 0,2-3, any:4, cpu:N (default: in this "
      "process)",

@@ -9,6 +9,7 @@
 #include "cli/kge_data.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
+#include "cli/precision_arg.h"
 #include "cli/train_job.h"
 
 struct train_request {
@@ -212,6 +213,10 @@ static const struct opt train_opts[] = {
     {OPT_HEADING, .help = "Computing"},
     {OPT_TEXT, 0, "backend", "NAME",
      "blas, ref or cuda (default: the faster of the first two that is here)", FIELD(backend)},
+    {OPT_PARSE, 0, "precision", "NAME",
+     "fp32 (default), bf16 or fp16: what the largest products multiply; sums, weights and all else "
+     "stay float32, and the error is measured and said",
+     FIELD(job.train.mode.format), .parse = precision_store},
     {OPT_U64, 0, "threads", "N",
      "so many (default: one a processor); the results do not depend on it", FIELD(n_threads), 1,
      256},

@@ -2,18 +2,8 @@
 #include "cli/tracin_precision.h"
 
 #include "base/xalloc.h"
-#include "cli/word_arg.h"
+#include "cli/precision_arg.h"
 #include "tracin/rounding.h"
-
-static const struct word_arg formats[] = {
-    {"fp32", NUM_FULL}, {"bf16", NUM_BF16}, {"fp16", NUM_FP16}};
-
-int tracin_precision_store(struct str text, void *field, struct err *err)
-{
-    int value = 0, rc = word_arg_parse(text, formats, countof(formats), &value, err);
-    *(enum num_format *)field = (enum num_format)value;
-    return rc;
-}
 
 int tracin_precision_check(const struct tracin_request *ask, struct err *err)
 {
@@ -34,9 +24,7 @@ void tracin_precision_report(const struct tracin_request *ask, const struct app 
     struct err err = {0};
     struct tracin_opts opts = models->opts;
     struct tracin_test *tests = xcalloc(data->test.n, sizeof(*tests));
-    const char *name = "";
-    for (size_t i = 0; i < countof(formats); i++)
-        name = formats[i].value == (int)ask->precision ? formats[i].text : name;
+    const char *name = precision_name(ask->precision);
     for (size_t i = 0; i < data->test.n; i++)
         tests[i].triple = data->test.at[i];
     opts.order = ask->order;

@@ -6,7 +6,6 @@
 
 #include "cli/tracin_request.h"
 
-int tracin_precision_store(struct str text, void *field, struct err *err);
 /* ERR_USAGE where nothing would be rounded. */
 MUST_CHECK int tracin_precision_check(const struct tracin_request *ask, struct err *err);
 /* Measures it on a sample, and says it. */

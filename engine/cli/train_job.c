@@ -18,6 +18,8 @@
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/json_out.h"
+#include "cli/precision_arg.h"
+#include "cli/train_precision.h"
 #include "train/state.h"
 
 enum {
@@ -58,6 +60,8 @@ static void settings_add(struct train_job *job)
              train->learning_rate, train->decay, train->mode.label_smoothing,
              dropout[DROPOUT_INPUT], dropout[DROPOUT_FEATURES], dropout[DROPOUT_OUTPUT],
              train->seed, job->questions.n, triples_hash(&job->questions));
+    if (train->mode.format != NUM_FULL)
+        buf_addf(&job->settings, " precision=%s", precision_name(train->mode.format));
 }
 
 static char *path_of(const struct train_job *job, const char *name)
@@ -384,6 +388,8 @@ int train_job_run(struct train_job *job, struct err *err)
     say(job->app, "%zu questions in batches of %zu, %" PRIu64 " parameters, %u thread%s, %s",
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
         crew_n_threads(job->crew), plural(crew_n_threads(job->crew)), job->backend.description);
+    if (!is_over(job))
+        train_precision_report(&job->trainer, job->app);
     int rc = epochs_run(job, err);
     if (rc == 0)
         rc = state_save(job, err);

@@ -64,6 +64,7 @@ void layer_product(const struct num_backend *be, const struct conve_weights *wei
 {
     op.dtype = weights->dtype;
     op.alpha = 1;
+    op.rounds = op.format != NUM_FULL;
     op.lda = op.lda ? op.lda : op.trans_a ? op.m : op.k;
     op.ldb = op.ldb ? op.ldb : op.trans_b ? op.k : op.n;
     op.ldc = op.ldc ? op.ldc : op.n;
@@ -267,6 +268,7 @@ void layer_all_tails(const struct num_backend *be, const struct conve_weights *w
                      });
     struct num_gemm op = {.trans_b = true, .m = n, .n = tails.count, .k = dim};
     op.beta = bias ? 1 : 0;
+    op.format = tails.format;
     op.a = x;
     op.b = rows_of(weights, PARAM_ENTITY, dim, tails);
     op.c = scores;
@@ -279,6 +281,7 @@ void layer_all_tails_back(const struct num_backend *be, const struct conve_weigh
 {
     size_t dim = conve_dim(&weights->shape);
     struct num_gemm op = {.m = n, .n = dim, .k = tails.count, .beta = beta, .a = slopes};
+    op.format = tails.format;
     op.b = rows_of(weights, PARAM_ENTITY, dim, tails);
     op.c = dx;
     layer_product(be, weights, op);

@@ -24,7 +24,10 @@ void conve_image_half(const struct num_backend *be, const struct conve_weights *
                       enum conve_half half, const void *image, size_t n, const uint32_t *ids,
                       void *to);
 
-/* dtype, alpha, and leading dimensions that are 0 are filled in: those of packed arrays. */
+/*
+ * dtype, alpha, and leading dimensions that are 0 are filled in: those of packed arrays. With a
+ * format it rounds.
+ */
 void layer_product(const struct num_backend *be, const struct conve_weights *weights,
                    struct num_gemm op);
 
@@ -59,9 +62,11 @@ void layer_tails_back(const struct num_backend *be, const struct conve_weights *
                       const struct triple *triples, size_t n, const void *slopes, void *dx);
 /*
  * Those of entities [begin, begin + count) as tails, n x count; dx = what they pass back + beta dx.
+ * What is multiplied is rounded to the format.
  */
 struct tail_range {
     size_t begin, count;
+    enum num_format format;
 };
 void layer_all_tails(const struct num_backend *be, const struct conve_weights *weights,
                      struct tail_range tails, size_t n, const void *x, void *scores);

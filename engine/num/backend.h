@@ -49,8 +49,12 @@ enum num_format {
 };
 
 /*
- * c (m x n) = alpha op(a) op(b) + beta c; op(a) is m x k. beta 0: c is not read. With a format a
- * and b are of num_round, and may be multiplied in it; sums are kept in dtype.
+ * c (m x n) = alpha op(a) op(b) + beta c; op(a) is m x k. beta 0: c is not read.
+ *
+ * With a format, which goes with float32, numbers of that format are multiplied, in it where the
+ * backend can; sums stay float32. Either a and b are of num_round, and rows meet rows (trans_b
+ * alone). Or with `rounds` they are any numbers, and each of both is rounded on the way, as
+ * num_round would if all of it were one row: one power of two goes with any way to sum.
  */
 struct num_gemm {
     enum num_dtype dtype;
@@ -60,6 +64,7 @@ struct num_gemm {
     const void *a, *b;
     void *c;
     enum num_format format;
+    bool rounds;
 };
 
 /*

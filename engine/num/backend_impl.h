@@ -9,3 +9,6 @@ NUM_BACKENDS(X)
 
 /* The host's memory. */
 void num_host_memory(struct num_backend *be);
+/* Its rounding, and a product with `rounds` by be's own of what was rounded. */
+void num_host_round(const struct num_backend *be, const struct num_round *op);
+void num_gemm_rounded(const struct num_backend *be, const struct num_gemm *op);

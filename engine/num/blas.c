@@ -47,6 +47,10 @@ static void blas_gemm(const struct num_backend *be, const struct num_gemm *op)
 {
     const struct blas *blas = be->library;
     size_t sizes[] = {op->m, op->n, op->k, op->lda, op->ldb, op->ldc};
+    if (op->rounds) {
+        num_gemm_rounded(be, op);
+        return;
+    }
     for (size_t i = 0; i < countof(sizes); i++)
         if (sizes[i] > INT_MAX || (i < 3 && sizes[i] == 0)) {
             blas->ref.gemm(&blas->ref, op);

@@ -11,7 +11,7 @@
 #define CUDA_MODULE_OPEN "muster_kge_cuda_open"
 
 enum {
-    CUDA_MODULE_VERSION = 1 /* of num_backend and the descriptors */
+    CUDA_MODULE_VERSION = 2 /* of num_backend and the descriptors */
 };
 
 /*

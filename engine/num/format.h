@@ -35,27 +35,26 @@ FORMAT_FUNCTION float format_float(uint32_t bits)
 FORMAT_FUNCTION float format_bf16(float x)
 {
     uint32_t bits = format_bits(x);
-    if ((bits & 0x7f800000u) == 0x7f800000u)
-        return x; /* infinities and NaN */
-    return format_float((bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u);
+    bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
+    return format_float(is_finite ? (bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u : bits);
 }
 
 /*
  * Adding 2^13 times x's power of two, and taking it away again, leaves the 11 bits: the sum's last
- * place is that of the format.
+ * place is that of the format. Nothing is branched on, so that a compiler may use vectors.
  */
 FORMAT_FUNCTION float format_fp16(float x)
 {
-    uint32_t bits = format_bits(x), sign = bits & 0x80000000u, power = bits & 0x7f800000u;
-    const uint32_t smallest = (127 - 14) << 23, infinite = 0x7f800000u;
-    if (power == infinite)
-        return x;
-    if (power >= (127 + 16) << 23)
-        return format_float(sign | infinite);
-    float place = format_float((power > smallest ? power : smallest) + (13u << 23));
-    float rounded = format_float(bits & 0x7fffffffu) + place;
+    const int32_t smallest = (127 - 14) << 23, largest = (127 + 16) << 23, infinite = 0x7f800000;
+    int32_t size = (int32_t)(format_bits(x) & 0x7fffffffu), power = size & infinite;
+    int32_t clamped = power > smallest ? power : smallest;
+    clamped = clamped < largest ? clamped : largest;
+    float place = format_float((uint32_t)(clamped + (13 << 23)));
+    float rounded = format_float((uint32_t)size) + place;
     rounded -= place;
-    return format_float(sign | (rounded > 65504.0f ? infinite : format_bits(rounded)));
+    int32_t out = rounded > 65504.0f ? infinite : (int32_t)format_bits(rounded);
+    out = power == infinite ? size : out; /* NaN too */
+    return format_float((format_bits(x) & 0x80000000u) | (uint32_t)out);
 }
 
 FORMAT_FUNCTION float format_round(enum num_format format, float x)

@@ -7,7 +7,6 @@
 
 #include "base/attr.h"
 #include "num/backend_impl.h"
-#include "num/format.h"
 
 #define REAL         float
 #define SQRT         sqrtf
@@ -31,7 +30,6 @@
             name##_f32(op);                                                           \
     }
 
-BY_DTYPE(gemm)
 BY_DTYPE(rows)
 BY_DTYPE(dots)
 BY_DTYPE(multiply)
@@ -48,22 +46,14 @@ BY_DTYPE(norm_merge)
 BY_DTYPE(norm_back)
 BY_DTYPE(best)
 
-static void row_round(enum num_format format, float *x, size_t len)
+static void ref_gemm(const struct num_backend *be, const struct num_gemm *op)
 {
-    float largest = 0;
-    for (size_t j = 0; format == NUM_FP16 && j < len; j++)
-        largest = isfinite(x[j]) && fabsf(x[j]) > largest ? fabsf(x[j]) : largest;
-    int shift = format_shift(format, largest, FORMAT_TOP);
-    float up = ldexpf(1, shift), down = ldexpf(1, -shift);
-    for (size_t j = 0; j < len; j++)
-        x[j] = format_round(format, x[j] * up) * down;
-}
-
-static void ref_round(const struct num_backend *be, const struct num_round *op)
-{
-    (void)be;
-    for (size_t i = 0; op->format != NUM_FULL && i < op->n; i++)
-        row_round(op->format, (float *)op->x + i * op->len, op->len);
+    if (op->rounds)
+        num_gemm_rounded(be, op);
+    else if (op->dtype == NUM_F64)
+        gemm_f64(op);
+    else
+        gemm_f32(op);
 }
 
 int num_open_ref(struct num_backend *be, struct err *err)
@@ -88,7 +78,7 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .norm_merge = ref_norm_merge,
         .norm_back = ref_norm_back,
         .best = ref_best,
-        .round = ref_round,
+        .round = num_host_round,
     };
     num_host_memory(be);
     return 0;

@@ -95,14 +95,17 @@ static int progress_read(struct train_progress *at, struct str metadata, struct 
     return rc;
 }
 
-/* Words of `key=value`: which of them are others. */
+/* Words of `key=value`: which of them are others. Behind them may be some that the other lacks. */
 static void differences_add(struct buf *out, struct str there, struct str here)
 {
-    struct str was, is;
-    while (str_next(&there, ' ', &was) && str_next(&here, ' ', &is))
+    for (bool is_more = true; is_more;) {
+        struct str was = STR("nothing"), is = was;
+        is_more = str_next(&there, ' ', &was);
+        is_more = str_next(&here, ' ', &is) || is_more;
         if (!str_equal(was, is))
             buf_addf(out, "%s%.*s there and %.*s here", out->len ? ", " : "", (int)was.len, was.at,
                      (int)is.len, is.at);
+    }
 }
 
 static int settings_compare(struct str metadata, struct str settings, struct err *err)

@@ -183,6 +183,7 @@ static void fc_make(void *context, unsigned thread, size_t piece)
     op.a = num_at(dtype, step->features, begin);
     op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
     op.c = step->benches[thread].partial;
+    op.format = step->mode.format;
     layer_product(step->be, step->weights, op);
 }
 
@@ -242,6 +243,12 @@ void step_forward(struct train_step *step)
 }
 
 /* ---- the whole ---- */
+
+void train_step_format(struct train_step *step, enum num_format format)
+{
+    ASSERT(format == NUM_FULL || step->weights->dtype == NUM_F32);
+    step->mode.format = format;
+}
 
 int train_step_run(struct train_step *step, const struct train_batch *batch, uint64_t seed,
                    double share, bool adds, struct conve_gradients *gradients, double *loss,

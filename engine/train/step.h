@@ -8,6 +8,10 @@
  * entities for scores, whose loss and gradients are taken while a tile is at hand; the scores of
  * all entities are never in memory. Pieces are of fixed size and are added up in their order, so
  * the result is the same bits for any number of threads, and dropout draws from the seed alone.
+ *
+ * With a format the large products multiply numbers that are rounded to it, piece by piece: fc's,
+ * forward and back, and those of entities with x and with slopes. Their sums and all else, weights
+ * and moments before all, stay float32.
  */
 #pragma once
 
@@ -28,6 +32,7 @@ struct train_mode {
     bool drops_before_bn0;     /* as the plain implementation; PyKEEN drops behind it */
     /* Labels are smoothing / n_entities, and 1 - smoothing more where the tail is true. */
     double label_smoothing;
+    enum num_format format; /* NUM_FULL but of float32 */
 };
 
 /* In the host's memory. Question i is head and relation of questions[i]; its true tails as num_bce has them. */
@@ -64,6 +69,9 @@ void train_step_free(struct train_step *step);
 MUST_CHECK int train_step_run(struct train_step *step, const struct train_batch *batch,
                               uint64_t seed, double share, bool adds,
                               struct conve_gradients *gradients, double *loss, struct err *err);
+
+/* In another format from now on. */
+void train_step_format(struct train_step *step, enum num_format format);
 
 /* A norm's running statistics, moved towards the last batch's: mean, and unbiased variance. */
 void train_step_track(const struct train_step *step, enum conve_norm norm, double momentum,

@@ -19,7 +19,7 @@ static void product(const struct train_step *step, struct num_gemm op)
 static struct tail_range tile_of(const struct train_step *step, size_t piece)
 {
     size_t n_entities = step->weights->shape.n_entities, begin = piece * step->cut.tile;
-    return (struct tail_range){begin, MIN(step->cut.tile, n_entities - begin)};
+    return (struct tail_range){begin, MIN(step->cut.tile, n_entities - begin), step->mode.format};
 }
 
 /* Gradients of a tile of the entities' table, and of their biases. */
@@ -31,9 +31,11 @@ static void tile_gradients(const struct train_step *step, struct tail_range tail
     struct num_gemm op = {.trans_a = true, .m = tails.count, .n = dim, .k = step->n, .a = slopes};
     op.b = step->x;
     op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY], tails.begin * dim);
+    op.format = tails.format;
     product(step, op);
     if (!step->gradients->at[PARAM_ENTITY_BIAS])
         return;
+    op.format = NUM_FULL;
     op.n = 1;
     op.b = step->ones;
     op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY_BIAS], tails.begin);
@@ -170,10 +172,12 @@ static void fc_back(void *context, unsigned thread, size_t piece)
         .trans_a = true, .m = dim, .n = width, .k = n, .ldb = all, .ldc = all, .a = step->d};
     op.b = num_at(dtype, step->features, begin);
     op.c = num_at(dtype, step->gradients->at[PARAM_FC_WEIGHT], begin);
+    op.format = step->mode.format;
     product(step, op);
     op = (struct num_gemm){.m = n, .n = width, .k = dim, .ldb = all, .ldc = all, .a = step->d};
     op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
     op.c = num_at(dtype, step->d_features, begin);
+    op.format = step->mode.format;
     layer_product(step->be, step->weights, op);
 }
 

@@ -246,6 +246,7 @@ int train_step_new(struct train_step **out, const struct num_backend *be, struct
     struct train_step *step = *out = xcalloc(1, sizeof(*step));
     *step = (struct train_step){
         .be = be, .crew = crew, .weights = weights, .mode = *mode, .limits = *limits};
+    train_step_format(step, mode->format);
     step->cut = cut_of(step);
     step->host.counts = xcalloc(n_pieces_max(step), sizeof(*step->host.counts));
     step->host.losses = xcalloc(n_tiles(step), sizeof(*step->host.losses));

@@ -161,6 +161,53 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     same_bytes whole model
 }
 
+# loss_of FOLDER: after its last epoch.
+loss_of() { tail -1 "$1/training_history.jsonl" | jq .loss; }
+
+@test "in 16 bits it learns the same, and says how far off it is" {
+    local precision gradients
+    train -o plain --epochs 60 --learning-rate 0.01
+    train -o fp32 --epochs 60 --learning-rate 0.01 --precision fp32
+    ended_with 0
+    [[ $output != *"--precision"* ]]
+    same_bytes plain fp32
+    for precision in bf16 fp16; do
+        train -o $precision --epochs 60 --learning-rate 0.01 --precision $precision
+        ended_with 0
+        says "--precision $precision: what fc and the scores of all entities multiply is rounded" "only emulates it, and is slower"
+        gradients=$(sed -n 's/.*gradients are off by \([^ ]*\) of .*/\1/p' <<<"$output")
+        jq -en "$gradients > 0 and $gradients < $([ $precision = bf16 ] && echo 2e-2 || echo 2e-3)"
+        ! cmp -s plain/final_model.safetensors $precision/final_model.safetensors
+        jq -en "$(loss_of $precision) / $(loss_of plain) | . > 0.9 and . < 1.1"
+        learned $precision/final_model.safetensors tails
+    done
+    refused "--precision: expected fp32, bf16 or fp16, found 'fp61'" -o model --precision fp61
+}
+
+@test "in 16 bits threads and kills change no bit" {
+    local precision args=(--epochs 150 --batch-size 4 --state-every 10ms)
+    for precision in bf16 fp16; do
+        train -o $precision "${args[@]}" --precision $precision --threads 1
+        ended_with 0
+        "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" "${args[@]}" --precision $precision -o killed_$precision 3>&- 2>log &
+        pid=$!
+        wait_for holds log "epoch 9 of"
+        kill -KILL $pid
+        wait $pid || true
+        [ ! -e killed_$precision/final_model.safetensors ]
+        train -o killed_$precision "${args[@]}" --precision $precision --threads 3
+        ended_with 0
+        says "going on in epoch "
+        same_bytes $precision killed_$precision
+        train -o $precision --epochs 151 --batch-size 4
+        ended_with 2
+        says "other settings: precision=$precision there and nothing here"
+    done
+    train -o bf16 --epochs 151 --batch-size 4 --precision fp16
+    ended_with 2
+    says "precision=bf16 there and precision=fp16 here"
+}
+
 @test "other settings are named, and --force begins anew" {
     train -o model --epochs 2
     ended_with 0
@@ -307,6 +354,15 @@ END
     ended_with 0
     says "going on in epoch 3"
     same_bytes whole model
+    for precision in bf16 fp16; do
+        train -o $precision --epochs 4 --backend cuda --precision $precision --accumulate 2
+        ended_with 0
+        says "--precision $precision: what fc"
+        [[ $output != *emulates* ]]
+        train -o less_$precision --epochs 2 --backend cuda --precision $precision --accumulate 2
+        train -o less_$precision --epochs 4 --backend cuda --precision $precision --accumulate 2
+        same_bytes $precision less_$precision
+    done
     kge eval --backend cuda --model-path model/final_model.safetensors "${DATA[@]}"
     ended_with 2
     says "backend cuda trains and computes influences, and ranks nothing: blas or ref"

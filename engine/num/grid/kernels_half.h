@@ -8,13 +8,8 @@ GRID_FUNCTION float magnitude(float x)
     return isfinite(x) ? fabsf(x) : 0;
 }
 
-/* largest[0] of a row, by all threads of a block. */
-#define ROW_LARGEST(largest, x, len)                                     \
-    EACH_THREAD (t) {                                                    \
-        (largest)[t] = 0;                                                \
-        for (size_t j = t; j < (len); j += GRID_THREADS)                 \
-            (largest)[t] = fmaxf((largest)[t], magnitude((x)[j]));       \
-    }                                                                    \
+/* largest[0] becomes that of all threads of a block. */
+#define BLOCK_LARGEST(largest)                                           \
     for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {        \
         GRID_SYNC();                                                     \
         EACH_THREAD (t)                                                  \
@@ -22,6 +17,15 @@ GRID_FUNCTION float magnitude(float x)
                 (largest)[t] = fmaxf((largest)[t], (largest)[t + half]); \
     }                                                                    \
     GRID_SYNC()
+
+/* largest[0] of a row, by all threads of a block. */
+#define ROW_LARGEST(largest, x, len)                               \
+    EACH_THREAD (t) {                                              \
+        (largest)[t] = 0;                                          \
+        for (size_t j = t; j < (len); j += GRID_THREADS)           \
+            (largest)[t] = fmaxf((largest)[t], magnitude((x)[j])); \
+    }                                                              \
+    BLOCK_LARGEST(largest)
 
 GRID_KERNEL(round, struct num_round)
 {
@@ -39,33 +43,53 @@ GRID_KERNEL(round, struct num_round)
     }
 }
 
-/* Rows as 16 bits a number, and what each was shifted by. */
+/* Of a matrix, of every n_largest-th row together. */
+GRID_KERNEL(half_largest, struct half_pack)
+{
+    GRID_SHARED float largest[GRID_THREADS];
+    EACH_GROUP (group, op.n_largest) {
+        EACH_THREAD (t) {
+            largest[t] = 0;
+            for (size_t i = group; i < op.n; i += op.n_largest)
+                for (size_t j = t; j < op.len; j += GRID_THREADS)
+                    largest[t] = fmaxf(largest[t], magnitude(op.x[i * op.stride + j]));
+        }
+        BLOCK_LARGEST(largest);
+        EACH_THREAD (t)
+            if (t == 0)
+                op.largest[group] = largest[0];
+        GRID_SYNC();
+    }
+}
+
+/* Rows as 16 bits a number, and what each was shifted by: the same for all where they are one. */
 GRID_KERNEL(half_pack, struct half_pack)
 {
     GRID_SHARED float largest[GRID_THREADS];
     EACH_GROUP (i, op.n) {
-        const float *x = op.x + i * op.stride;
-        ROW_LARGEST(largest, x, op.len);
+        const float *x = op.x + i * op.stride, *among = op.largest ? op.largest : x;
+        ROW_LARGEST(largest, among, op.largest ? op.n_largest : op.shift ? op.len : 0);
         EACH_THREAD (t) {
-            int shift = format_shift(op.format, largest[0], FORMAT_TOP_PACKED);
+            int shift = format_shift(op.format, largest[0], op.top);
             float up = ldexpf(1, shift);
-            if (t == 0)
+            if (t == 0 && op.shift)
                 op.shift[i] = shift;
             for (size_t j = t; j < op.len; j += GRID_THREADS)
-                op.to[i * op.len + j] =
+                op.to[i * op.to_stride + j] =
                     format_encode(op.format, format_round(op.format, x[j] * up));
         }
         GRID_SYNC();
     }
 }
 
-/* A product of such rows as that of the numbers. */
+/* c = a product of such rows as that of the numbers, + beta c. product may be c where beta is 0. */
 GRID_KERNEL(half_unshift, struct half_unshift)
 {
     EACH_THREAD (t)
         EACH_ELEMENT (at, t, op.m * op.n) {
             size_t i = at / op.n, j = at % op.n;
-            float *c = &op.c[i * op.ldc + j];
-            *c = ldexpf(*c, -(op.a_shift[i] + op.b_shift[j]));
+            float *c = &op.c[i * op.ldc + j], x = op.product[i * op.product_stride + j];
+            x = ldexpf(x, -(op.a_shift[i * op.shift_stride] + op.b_shift[j * op.shift_stride]));
+            *c = op.beta == 0 ? x : x + op.beta * *c;
         }
 }

@@ -12,7 +12,7 @@
 
 /* `op` is column-major here, as BLAS has it. */
 static void platform_gemm(const struct num_backend *be, const struct num_gemm *op);
-/* The same with a and b in 16 bits, c in float32. */
+/* The same with a and b in 16 bits, c and beta in float32. */
 static void platform_gemm_half(const struct num_backend *be, const struct num_gemm *op);
 /* The calling thread's own, of so many bytes, until it asks again; NULL: there is no room. */
 static void *platform_workspace(const struct num_backend *be, size_t bytes);
@@ -41,18 +41,22 @@ struct bce_rows {
     double *row_loss;
 };
 
+/* shift: NULL where the format needs none. largest: NULL where a row is taken by itself. */
 struct half_pack {
     enum num_format format;
-    size_t n, len, stride;
+    int top;
+    size_t n, len, stride, to_stride, n_largest;
     const float *x;
+    float *largest;
     uint16_t *to;
     int *shift;
 };
 
 struct half_unshift {
-    size_t m, n, ldc;
+    size_t m, n, product_stride, ldc, shift_stride;
     const int *a_shift, *b_shift;
-    float *c;
+    const float *product;
+    float beta, *c;
 };
 
 /* ---- kernels ---- */
@@ -114,49 +118,118 @@ static struct num_gemm by_columns(const struct num_gemm *op)
     return columns;
 }
 
+/* A factor of a product in 16 bits: rows as they lie, and where what is packed of them goes. */
+struct half_factor {
+    const void *x;
+    size_t n, len, stride, to_stride;
+    uint16_t *to;
+    int *shift;
+    float *largest;
+};
+
+enum {
+    HALF_LARGEST_MAX = 256, /* parts of a matrix that are looked through at once */
+    HALF_ALIGNED = 8        /* numbers of 16 bits: units for them like rows to begin there */
+};
+
 static size_t aligned(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
 
-static void half_pack(const struct num_backend *be, const struct num_gemm *op, const void *x,
-                      size_t n, size_t stride, char *to)
+static struct half_factor half_factor(const void *x, size_t n, size_t len, size_t stride)
 {
-    struct half_pack pack = {op->format, n, op->k, stride};
-    pack.x = (const float *)x;
-    pack.to = (uint16_t *)(void *)to;
-    pack.shift = (int *)(void *)(to + aligned(n * op->k * sizeof(uint16_t)));
-    if (n > 0)
-        GRID_RUN(be, half_pack_f32, blocks_of(n), pack);
+    return (struct half_factor){
+        x,    n,    len, stride, (len + HALF_ALIGNED - 1) / HALF_ALIGNED * HALF_ALIGNED,
+        NULL, NULL, NULL};
 }
 
-/* a b' of rounded rows; false: it must be done by float32. */
+static size_t half_bytes(const struct half_factor *factor)
+{
+    return aligned(factor->n * factor->to_stride * sizeof(uint16_t)) +
+           aligned(factor->n * sizeof(int)) + HALF_LARGEST_MAX * sizeof(float);
+}
+
+/* bfloat16 needs no shift; rows of their own find theirs by themselves. */
+static void half_place(struct half_factor *factor, const struct num_gemm *op, char *room)
+{
+    size_t shift_at = aligned(factor->n * factor->to_stride * sizeof(uint16_t));
+    size_t largest_at = shift_at + aligned(factor->n * sizeof(int));
+    factor->to = (uint16_t *)(void *)room;
+    if (op->format == NUM_FP16)
+        factor->shift = (int *)(void *)(room + shift_at);
+    if (op->format == NUM_FP16 && op->rounds)
+        factor->largest = (float *)(void *)(room + largest_at);
+}
+
+static void half_pack(const struct num_backend *be, const struct num_gemm *op,
+                      const struct half_factor *factor)
+{
+    struct half_pack pack = {op->format, op->rounds ? FORMAT_TOP : FORMAT_TOP_PACKED};
+    pack.n = factor->n;
+    pack.len = factor->len;
+    pack.stride = factor->stride;
+    pack.to_stride = factor->to_stride;
+    pack.n_largest = factor->n < HALF_LARGEST_MAX ? factor->n : HALF_LARGEST_MAX;
+    pack.x = (const float *)factor->x;
+    pack.largest = factor->largest;
+    pack.to = factor->to;
+    pack.shift = factor->shift;
+    if (pack.largest)
+        GRID_RUN(be, half_largest_f32, blocks_of(pack.n_largest), pack);
+    GRID_RUN(be, half_pack_f32, blocks_of(pack.n), pack);
+}
+
+/* fp16's sums are of numbers times powers of two: they are put right behind it. */
+static void half_product(const struct num_backend *be, const struct num_gemm *op,
+                         const struct half_factor *a, const struct half_factor *b, float *product)
+{
+    struct num_gemm packed = *op;
+    packed.a = a->to;
+    packed.b = b->to;
+    packed.lda = a->to_stride;
+    packed.ldb = b->to_stride;
+    if (product) {
+        packed.c = product;
+        packed.ldc = op->n;
+    }
+    if (a->shift)
+        packed.beta = 0;
+    struct num_gemm columns = by_columns(&packed);
+    platform_gemm_half(be, &columns);
+    if (!a->shift)
+        return;
+    struct half_unshift unshift = {op->m, op->n, packed.ldc, op->ldc};
+    unshift.shift_stride = op->rounds ? 0 : 1;
+    unshift.a_shift = a->shift;
+    unshift.b_shift = b->shift;
+    unshift.product = (const float *)packed.c;
+    unshift.beta = (float)op->beta;
+    unshift.c = (float *)op->c;
+    GRID_RUN(be, half_unshift_f32, blocks_of(groups_of(op->m * op->n)), unshift);
+}
+
+/* false: it must be done by float32. */
 static bool gemm_half(const struct num_backend *be, const struct num_gemm *op)
 {
-    if (op->dtype != NUM_F32 || op->trans_a || !op->trans_b || op->beta != 0)
+    bool is_by_rows = !op->trans_a && op->trans_b;
+    if (op->dtype != NUM_F32 || (!is_by_rows && !op->rounds))
         return false;
-    size_t a_numbers = aligned(op->m * op->k * sizeof(uint16_t));
-    size_t b_numbers = aligned(op->n * op->k * sizeof(uint16_t));
-    size_t a_bytes = a_numbers + aligned(op->m * sizeof(int));
-    size_t b_bytes = b_numbers + aligned(op->n * sizeof(int));
-    char *a = (char *)platform_workspace(be, a_bytes + b_bytes);
-    if (!a)
+    struct half_factor a =
+        half_factor(op->a, op->trans_a ? op->k : op->m, op->trans_a ? op->m : op->k, op->lda);
+    struct half_factor b =
+        half_factor(op->b, op->trans_b ? op->n : op->k, op->trans_b ? op->k : op->n, op->ldb);
+    bool has_product = op->format == NUM_FP16 && op->beta != 0;
+    size_t factors = half_bytes(&a) + half_bytes(&b);
+    char *room =
+        (char *)platform_workspace(be, factors + (has_product ? op->m * op->n * sizeof(float) : 0));
+    if (!room)
         return false;
-    char *b = a + a_bytes;
-    half_pack(be, op, op->a, op->m, op->lda, a);
-    half_pack(be, op, op->b, op->n, op->ldb, b);
-    struct num_gemm packed = *op;
-    packed.a = a;
-    packed.b = b;
-    packed.lda = packed.ldb = op->k;
-    packed = by_columns(&packed);
-    platform_gemm_half(be, &packed);
-    struct half_unshift unshift = {op->m, op->n, op->ldc};
-    unshift.a_shift = (const int *)(const void *)(a + a_numbers);
-    unshift.b_shift = (const int *)(const void *)(b + b_numbers);
-    unshift.c = (float *)op->c;
-    if (op->format == NUM_FP16)
-        GRID_RUN(be, half_unshift_f32, blocks_of(groups_of(op->m * op->n)), unshift);
+    half_place(&a, op, room);
+    half_place(&b, op, room + half_bytes(&a));
+    half_pack(be, op, &a);
+    half_pack(be, op, &b);
+    half_product(be, op, &a, &b, has_product ? (float *)(void *)(room + factors) : NULL);
     return true;
 }
 
@@ -167,7 +240,11 @@ static void grid_gemm(const struct num_backend *be, const struct num_gemm *op)
         return;
     if (op->k == 0)
         LAUNCH(be, scale, op->dtype, groups_of(op->m * op->n), *op);
-    else if (op->format == NUM_FULL || !gemm_half(be, op))
+    else if (op->format != NUM_FULL && gemm_half(be, op))
+        return;
+    else if (op->rounds) /* not to be done without: the bits would depend on what room there is */
+        platform_failed(be, "product in 16 bits", "there is no memory left");
+    else
         platform_gemm(be, &columns);
 }
 

@@ -28,12 +28,17 @@ struct emulated {
 
 #include "num/grid/launch.h"
 
-/* Element (row, col) of a column-major array. */
+/* Of element (row, col) in a column-major array. */
+static size_t place(bool trans, size_t ld, size_t row, size_t col)
+{
+    return trans ? row * ld + col : col * ld + row;
+}
+
 static double element(const struct num_gemm *op, const void *at, bool trans, size_t ld, size_t row,
                       size_t col)
 {
-    size_t place = trans ? row * ld + col : col * ld + row;
-    return op->dtype == NUM_F64 ? ((const double *)at)[place] : (double)((const float *)at)[place];
+    size_t i = place(trans, ld, row, col);
+    return op->dtype == NUM_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
 }
 
 static void platform_gemm(const struct num_backend *be, const struct num_gemm *op)
@@ -64,19 +69,17 @@ static float decode(enum num_format format, uint16_t half)
     return half & 0x8000 ? -value : value;
 }
 
-/* op(a) is the transposed of a, as grams have it. */
 static void platform_gemm_half(const struct num_backend *be, const struct num_gemm *op)
 {
     (void)be;
-    ASSERT(op->trans_a && !op->trans_b && op->beta == 0);
     const uint16_t *a = op->a, *b = op->b;
     for (size_t j = 0; j < op->n; j++)
         for (size_t i = 0; i < op->m; i++) {
-            float sum = 0;
+            float *c = (float *)op->c + j * op->ldc + i, sum = 0;
             for (size_t p = 0; p < op->k; p++)
-                sum +=
-                    decode(op->format, a[i * op->lda + p]) * decode(op->format, b[j * op->ldb + p]);
-            ((float *)op->c)[j * op->ldc + i] = (float)op->alpha * sum;
+                sum += decode(op->format, a[place(op->trans_a, op->lda, i, p)]) *
+                       decode(op->format, b[place(op->trans_b, op->ldb, p, j)]);
+            *c = (float)op->alpha * sum + (op->beta == 0 ? 0 : (float)op->beta * *c);
         }
 }
 

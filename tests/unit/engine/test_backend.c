@@ -241,6 +241,30 @@ static void each_instruction_set_conforms(void **state)
     num_close(&ref);
 }
 
+/* Nor does it decide what the others are rounded to. */
+static void what_is_not_finite_goes_through_a_product_that_rounds(void **state)
+{
+    (void)state;
+    struct num_backend backends[2];
+    const float a[] = {NAN, 1, (float)INFINITY, 1, 0, 0x1p-20f}, b[] = {0x1p-9f, 1};
+    assert_int_equal(num_open(&backends[0], "ref", NULL), 0);
+    emulated_open(&backends[1], EMULATED_MIXED);
+    for (size_t i = 0; i < countof(backends); i++) {
+        float c[3] = {0};
+        struct num_gemm op = {NUM_F32, .m = 3, .n = 1, .k = 2, .lda = 2, .ldb = 1, .ldc = 1};
+        op.alpha = 1;
+        op.a = a;
+        op.b = b;
+        op.c = c;
+        op.rounds = true;
+        for (op.format = NUM_BF16; op.format <= NUM_FP16; op.format++) {
+            backends[i].gemm(&backends[i], &op);
+            assert_true(isnan(c[0]) && isinf(c[1]) && c[2] == 0x1p-20f);
+        }
+        num_close(&backends[i]);
+    }
+}
+
 static void an_unknown_backend_is_refused_by_name(void **state)
 {
     (void)state;
@@ -276,6 +300,7 @@ int main(void)
         cmocka_unit_test(cuda_conforms_where_a_device_is),
         cmocka_unit_test(a_device_is_not_opened_for_who_expects_the_hosts_memory),
         cmocka_unit_test(each_instruction_set_conforms),
+        cmocka_unit_test(what_is_not_finite_goes_through_a_product_that_rounds),
         cmocka_unit_test(an_unknown_backend_is_refused_by_name),
         cmocka_unit_test(the_slope_of_a_large_score_is_not_lost),
     };

@@ -429,10 +429,65 @@ static void gemm_rounded(struct trial *t)
     op.b = num_at(t->dtype, rows, m * k);
     op.c = array_new(t, m * op.ldc);
     op.format = format;
-    t->be->gemm(t->be, &op);
-    result(t, op.c, m * op.ldc);
+    for (op.beta = 0; op.beta >= -2; op.beta -= 2) {
+        t->be->gemm(t->be, &op);
+        result(t, op.c, m * op.ldc);
+    }
     free(x);
     free(wide);
+}
+
+/* As a definition of the formats has it; `largest` is that of all that is rounded together. */
+static double nearest(enum num_format format, double largest, double x)
+{
+    int digits = format == NUM_BF16 ? 8 : 11;
+    int place = x == 0 ? 0 : ilogb(x) + 1 - digits;
+    if (format == NUM_FP16 && largest > 0)
+        place = MAX(place, ilogb(largest) - 14 - 24); /* the last place of a subnormal */
+    return ldexp(rint(ldexp(x, -place)), place);
+}
+
+/*
+ * Rows of numbers of many sizes, and as what they are multiplied: in float64 that is what is drawn.
+ * What lies between the rows is large, and no part of them.
+ */
+static void *drawn_rounded(struct trial *t, enum num_format format, size_t n_rows, size_t len,
+                           size_t stride, int power)
+{
+    size_t n = n_rows * stride;
+    float *x = xcalloc(n, sizeof(*x)), largest = 0;
+    double *wide = xcalloc(n, sizeof(*wide));
+    for (size_t i = 0; i < n; i++) {
+        bool is_between = i % stride >= len;
+        x[i] = ldexpf((float)(2 * rng_unit(&t->rng) - 1), power - (int)(i * 7 % 41));
+        x[i] = is_between ? 0x1p90f : x[i];
+        largest = is_between ? largest : fmaxf(largest, fabsf(x[i]));
+    }
+    for (size_t i = 0; i < n; i++)
+        wide[i] = nearest(format, (double)largest, (double)x[i]);
+    void *at = kept(t, t->dtype == NUM_F64 ? (const void *)wide : x, n * num_bytes(t->dtype));
+    free(x);
+    free(wide);
+    return at;
+}
+
+/* A product that rounds what it multiplies, whichever way that lies. */
+static void gemm_rounding(struct trial *t)
+{
+    size_t m = t->a, n = t->b, k = t->c;
+    struct num_gemm op = {t->dtype, t->first, t->second, m, n, k, .ldc = n + 3, .alpha = 0.5};
+    op.lda = (t->first ? m : k) + 5;
+    op.ldb = (t->second ? k : n) + 2;
+    for (op.format = NUM_BF16; op.format <= NUM_FP16; op.format++) {
+        op.rounds = t->dtype == NUM_F32;
+        op.a = drawn_rounded(t, op.format, t->first ? k : m, op.lda - 5, op.lda, -50);
+        op.b = drawn_rounded(t, op.format, t->second ? n : k, op.ldb - 2, op.ldb, 20);
+        op.c = array_new(t, m * op.ldc);
+        for (op.beta = 0; op.beta >= -2; op.beta -= 2) {
+            t->be->gemm(t->be, &op);
+            result(t, op.c, m * op.ldc);
+        }
+    }
 }
 
 const struct operation operations[N_OPERATIONS] = {
@@ -462,6 +517,7 @@ const struct operation operations[N_OPERATIONS] = {
      gemm_rounded,
      {{1, 1, 1}, {17, 19, 300}, {8, 40, 977}},
      10}, /* units for 16 bits cut off what they add up */
+    {"gemm that rounds", gemm_rounding, {{1, 1, 1}, {17, 19, 300}, {300, 7, 31}, {8, 40, 977}}, 10},
 };
 
 struct trial trial_of(const struct operation *operation, size_t size, unsigned variant,
