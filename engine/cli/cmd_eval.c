@@ -102,7 +102,8 @@ static int questions_put(struct outfile *out, const struct kge_data *data, size_
 }
 
 static int model_rank(const struct eval_request *ask, const struct kge_data *data,
-                      const struct conve *model, const struct known *known, struct err *err)
+                      const struct conve *model, const struct known *known, struct crew *crew,
+                      struct err *err)
 {
     struct num_backend backend;
     struct rank_metrics metrics[SIDE_N + 1];
@@ -122,8 +123,7 @@ static int model_rank(const struct eval_request *ask, const struct kge_data *dat
     for (enum rank_side side = SIDE_TAIL; ask->output && side < SIDE_N; side++)
         opts.each[side] = xcalloc(n_tests, sizeof(struct rank_each));
     if (rc == 0)
-        rc = eval_rank(model, &backend, (unsigned)ask->n_threads, &opts, data->test.at, n_tests,
-                       metrics, err);
+        rc = eval_rank(model, &backend, crew, &opts, data->test.at, n_tests, metrics, err);
     if (rc == 0 && ask->output)
         rc = questions_put(&out, data, n_tests, &opts, err);
     for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
@@ -154,8 +154,12 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     }
     if (rc == 0)
         rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
-    if (rc == 0)
-        rc = model_rank(ask, &data, model, &known, err);
+    if (rc == 0) {
+        struct crew *crew = crew_open((unsigned)ask->n_threads);
+        kge_threads_say(app, ask->n_threads, crew_n_threads(crew));
+        rc = model_rank(ask, &data, model, &known, crew, err);
+        crew_close(crew);
+    }
     conve_free(model);
     known_release(&known);
     kge_data_release(&data);

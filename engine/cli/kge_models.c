@@ -7,6 +7,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/word_arg.h"
+#include "num/crew.h"
 
 enum {
     LAST_DEFAULT = 2
@@ -17,6 +18,14 @@ void kge_models_defaults(struct kge_models_ask *ask)
 {
     ask->n_last = LAST_DEFAULT;
     ask->learning_rates = LEARNING_RATE_DEFAULT;
+}
+
+void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n)
+{
+    uint64_t wanted = n_asked > 0 ? n_asked : crew_processors();
+    if (n < wanted)
+        say(app, "%u thread%s instead of %lu: there is no room for more (ulimit -v, ulimit -u)", n,
+            plural(n), (unsigned long)wanted);
 }
 
 int kge_layout_store(struct str text, void *field, struct err *err)

@@ -124,6 +124,9 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         .offset = offsetof(request, models.memory_bytes)                                           \
     }
 
+/* A word, where there is room for fewer threads than were asked for (0: as many as processors). */
+void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n);
+
 struct kge_models {
     struct conve **at;
     struct tracin_checkpoint *checkpoints;

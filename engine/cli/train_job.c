@@ -18,6 +18,7 @@
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/json_out.h"
+#include "cli/kge_models.h"
 #include "train/state.h"
 
 enum {
@@ -189,6 +190,13 @@ static int folder_take(struct train_job *job, struct err *err)
     return 0;
 }
 
+static void crews_open(struct train_job *job)
+{
+    job->judges = crew_open(job->opts.n_threads);
+    kge_threads_say(job->app, job->opts.n_threads, crew_n_threads(job->judges));
+    job->crew = job->backend.is_device ? crew_open(1) : job->judges;
+}
+
 int train_job_open(struct train_job *job, const struct train_job_opts *opts, struct conve *model,
                    const char *backend, const struct kge_data *data, const struct app *app,
                    struct err *err)
@@ -202,7 +210,7 @@ int train_job_open(struct train_job *job, const struct train_job_opts *opts, str
         rc = num_open(&job->judge, job->backend.is_device ? NULL : backend, err);
     if (rc != 0)
         return rc;
-    job->crew = crew_open(job->backend.is_device ? 1 : opts->n_threads);
+    crews_open(job);
     train_init(model, opts->train.seed);
     rc = trainer_open(&job->trainer, model, &opts->train, job->questions.at, job->questions.n,
                       &job->backend, job->crew, err);
@@ -224,6 +232,8 @@ void train_job_close(struct train_job *job)
     if (job->lock_fd >= 0)
         close(job->lock_fd);
     trainer_close(&job->trainer);
+    if (job->judges != job->crew)
+        crew_close(job->judges);
     crew_close(job->crew);
     num_close(&job->judge);
     num_close(&job->backend);
@@ -266,8 +276,7 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
     size_t n = valid->n;
     if (job->opts.max_valid_triples > 0)
         n = MIN(n, (size_t)job->opts.max_valid_triples);
-    int rc =
-        eval_rank(job->model, &job->judge, job->opts.n_threads, &opts, valid->at, n, sides, err);
+    int rc = eval_rank(job->model, &job->judge, job->judges, &opts, valid->at, n, sides, err);
     *metrics = sides[SIDE_N];
     return rc;
 }

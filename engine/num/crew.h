@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -22,7 +23,12 @@ struct crew;
 
 /* So many threads as the process may use processors. */
 unsigned crew_processors(void);
-/* 0: one a processor. The caller of crew_run() is thread 0; fewer where they cannot be had. */
+/* How much more the process may map (ulimit -v); UINT64_MAX without a limit. */
+uint64_t crew_addresses_free(void);
+/*
+ * 0: one a processor. The caller of crew_run() is thread 0. Fewer where they cannot be had, or have
+ * no room to compute in (ulimit -v).
+ */
 struct crew *crew_open(unsigned n_threads);
 unsigned crew_n_threads(const struct crew *crew);
 /* One work at a time. */

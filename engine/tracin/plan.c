@@ -16,7 +16,7 @@ enum {
     DEVICE_THREADS = 2, /* one reads results while the other one's tile is computed */
     TESTS_AT_ONCE_MAX = 4096,
     MEMORY_MIB_MAX = 768,
-    MEMORY_MIB_MIN = 64
+    MEMORY_MIB_MIN = 32
 };
 
 static bool is_device(const struct cut_ask *ask)
@@ -24,7 +24,7 @@ static bool is_device(const struct cut_ask *ask)
     return ask->be && ask->be->is_device;
 }
 
-/* Half of what is free. */
+/* Half of what is free, and a quarter of the addresses: half of them are for threads. */
 static uint64_t memory_default(void)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -33,7 +33,7 @@ static uint64_t memory_default(void)
         const char *at = strstr(buf_text(&text), "MemAvailable:");
         kib = at ? strtoull(at + sizeof("MemAvailable:") - 1, NULL, 10) : 0;
     }
-    uint64_t half_mib = kib / 2048;
+    uint64_t half_mib = MIN(kib / 2048, crew_addresses_free() >> 22);
     return MIN(MAX(half_mib, (uint64_t)MEMORY_MIB_MIN), (uint64_t)MEMORY_MIB_MAX) << 20;
 }
 

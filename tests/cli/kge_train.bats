@@ -311,3 +311,20 @@ END
     ended_with 2
     says "backend cuda trains and computes influences, and ranks nothing: blas or ref"
 }
+
+@test "more threads than there is room for are fewer, and none waits for ever" {
+    local kib
+    train -o whole --epochs 2
+    ended_with 0
+    for kib in 60000 250000 500000 2000000; do
+        run bash -c "ulimit -v $kib; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --threads 256 --epochs 2 -o few --force
+        ended_with 0
+        says "instead of 256: there is no room for more (ulimit -v, ulimit -u)"
+        run bash -c "ulimit -v $kib; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge eval "${DATA[@]}" --model-path few/final_model.safetensors --threads 256
+        ended_with 0
+        run bash -c "ulimit -v $kib; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge tracin "${GRAPH[@]}" --model-path few/final_model.safetensors --threads 256 -o out.json --force
+        ended_with 0
+    done
+    same_bytes whole few
+}
+
