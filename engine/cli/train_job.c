@@ -246,21 +246,27 @@ void train_job_close(struct train_job *job)
 
 /* ---- being told to stop ---- */
 
-static volatile sig_atomic_t is_stopped;
+static atomic_bool is_told;
 
-static void on_stop(int signal)
+/* The second one ends it at once, but for hangups: kernel and shell both tell of a terminal that goes. */
+static void on_stop(int number)
 {
-    (void)signal;
-    is_stopped = 1;
+    static atomic_bool is_asked;
+    atomic_store(&is_told, true);
+    if (number != SIGHUP && atomic_exchange(&is_asked, true)) {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
 }
 
-/* The second one ends it at once. */
-static void stops_watch(void)
+static void stops_watch(const struct train_job *job)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_stop};
     for (size_t i = 0; i < countof(signals); i++)
         sigaction(signals[i], &action, NULL);
+    crew_stop_when(job->crew, &is_told);
+    crew_stop_when(job->judges, &is_told);
 }
 
 /* ---- epochs ---- */
@@ -305,8 +311,8 @@ static int checkpoint_save(const struct train_job *job, struct err *err)
     return conve_save(job->model, path, true, NULL, err);
 }
 
-/* What is left of an epoch behind its last update. */
-static int epoch_end(struct train_job *job, struct err *err)
+/* What is left of an epoch behind its last update. *is_cut: told to stop, before anything changed. */
+static int epoch_end(struct train_job *job, bool *is_cut, struct err *err)
 {
     uint64_t epoch = job->trainer.at.epoch + 1, ms = clock_now_ms() - job->epoch_ms;
     bool is_validated = job->data->valid.n > 0 &&
@@ -315,6 +321,7 @@ static int epoch_end(struct train_job *job, struct err *err)
     int rc = trainer_fetch(&job->trainer, err);
     if (rc == 0 && is_validated)
         rc = validate(job, &valid, err);
+    *is_cut = rc == ERR_STOPPED;
     if (rc == 0 && is_validated)
         rc = best_keep(job, valid.mean_reciprocal, err);
     if (rc != 0)
@@ -371,11 +378,14 @@ static int epochs_run(struct train_job *job, struct err *err)
 {
     int rc = 0;
     while (rc == 0 && !is_over(job)) {
-        if (!trainer_epoch_is_over(&job->trainer))
+        bool is_cut = false;
+        if (!trainer_epoch_is_over(&job->trainer)) {
             rc = trainer_update(&job->trainer, err);
+            is_cut = rc == ERR_STOPPED;
+        }
         if (rc == 0 && trainer_epoch_is_over(&job->trainer))
-            rc = epoch_end(job, err);
-        if (rc == 0 && is_stopped && !is_over(job))
+            rc = epoch_end(job, &is_cut, err);
+        if (is_cut || (rc == 0 && atomic_load(&is_told) && !is_over(job)))
             return stop(job, err);
         if (rc == 0 && clock_now_ms() - job->state_ms >= job->opts.state_every_ms)
             rc = state_save(job, err);
@@ -389,7 +399,7 @@ int train_job_run(struct train_job *job, struct err *err)
 {
     cleanup_free char *final = path_of(job, final_name);
     const struct train_progress *at = &job->trainer.at;
-    stops_watch();
+    stops_watch(job);
     say(job->app, "%zu questions in batches of %zu, %" PRIu64 " parameters, %u thread%s, %s",
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
         crew_n_threads(job->crew), plural(crew_n_threads(job->crew)), job->backend.description);

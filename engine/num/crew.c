@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -39,6 +38,7 @@ struct crew {
     pthread_cond_t turned; /* `turn`, `rc` or `n_at_work` changed */
     bool is_closed;
     uint64_t n_calls;
+    const atomic_bool *is_told; /* to stop; NULL: by nobody */
 
     /* Of the work at hand. */
     const struct crew_work *work;
@@ -65,6 +65,16 @@ static void hand_over(struct crew *crew, unsigned thread, size_t piece)
     pthread_cond_broadcast(&crew->turned);
 }
 
+/* With the lock held. */
+static bool piece_is_left(struct crew *crew)
+{
+    if (crew->rc != 0 || crew->next_piece == crew->work->n_pieces)
+        return false;
+    if (!crew->work->always_ends && crew_is_stopped(crew))
+        crew->rc = fail(crew->err, ERR_STOPPED, "told to stop");
+    return crew->rc == 0;
+}
+
 static void room_give(struct member *member)
 {
     if (member->room)
@@ -76,7 +86,7 @@ static void room_give(struct member *member)
 static void pieces_take(struct crew *crew, unsigned thread)
 {
     crew->n_at_work++;
-    while (crew->rc == 0 && crew->next_piece < crew->work->n_pieces) {
+    while (piece_is_left(crew)) {
         size_t piece = crew->next_piece++;
         pthread_mutex_unlock(&crew->lock);
         room_give(&crew->members[thread]);
@@ -157,6 +167,16 @@ struct crew *crew_open(unsigned n_threads)
 unsigned crew_n_threads(const struct crew *crew)
 {
     return crew->n_threads;
+}
+
+void crew_stop_when(struct crew *crew, const atomic_bool *is_told)
+{
+    crew->is_told = is_told;
+}
+
+bool crew_is_stopped(const struct crew *crew)
+{
+    return crew->is_told && atomic_load(crew->is_told);
 }
 
 int crew_run(struct crew *crew, const struct crew_work *work, struct err *err)

@@ -120,15 +120,52 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     same_bytes whole less
 }
 
-@test "told to stop in its last update it is done with it" {
-    local args=("${DATA[@]}" --embedding-dim 120 --embedding-height 6 --output-channels 32 --batch-size 1000 --epochs 1 --backend ref --threads 1)
+@test "told to stop it does not wait for its update, and stands at the one before" {
+    local args=("${GRAPH[@]}" --embedding-dim 200 --embedding-height 10 --output-channels 16 --batch-size 2 --epochs 2 --backend ref)
+    args+=(--accumulate 1000000 --threads 2) # an update is an epoch
+    kge train "${args[@]}" -o whole
+    ended_with 0
     "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
     pid=$!
-    wait_for holds log "questions in batches"
+    wait_for holds log "epoch 1 of 2"
+    sleep 0.2
     kill -TERM $pid
-    wait $pid
-    [ -e model/final_model.safetensors ]
-    ! grep "stopped in epoch" log
+    status=0
+    wait $pid || status=$?
+    [ $status -eq 75 ]
+    grep "stopped in epoch 2 after 0 of 96 batches" log
+    kge train "${args[@]}" -o model
+    ended_with 0
+    cmp {whole,model}/final_model.safetensors
+    cmp {whole,model}/training_state.safetensors
+}
+
+@test "a second signal ends it at once, but two hangups are one" {
+    local first
+    for first in TERM INT HUP; do
+        "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o $first 3>&- 2>log &
+        pid=$!
+        wait_for holds log "epoch 2 of"
+        kill -STOP $pid
+        kill -$first $pid
+        kill -HUP $pid
+        kill -CONT $pid
+        status=0
+        wait $pid || status=$?
+        [ $status -eq 75 ]
+    done
+    "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "epoch 2 of"
+    kill -STOP $pid
+    kill -TERM $pid
+    kill -INT $pid
+    kill -CONT $pid
+    status=0
+    wait $pid || status=$?
+    [ $status -ge 128 ]
+    kge train "${DATA[@]}" "${SMALL[@]}" --epochs 1 -o model --force
+    ended_with 0
 }
 
 @test "more epochs add to a finished training" {
