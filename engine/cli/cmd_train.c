@@ -148,7 +148,7 @@ static const struct opt train_opts[] = {
      "training_history.jsonl",
      FIELD(job.folder)},
     {OPT_FLAG, 0, "force", NULL,
-     "begin anew: the state and the best and final model that are there are removed",
+     "begin anew: the state, the best and final model and the checkpoints that are there are removed",
      FIELD(job.overwrite)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct train_request),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,7 +28,8 @@ enum {
 };
 
 static const char state_name[] = "training_state.safetensors",
-                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors";
+                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors",
+                  checkpoint_prefix[] = "checkpoint_epoch_", model_suffix[] = ".safetensors";
 
 /* ---- what training depends on ---- */
 
@@ -132,16 +134,59 @@ static void questions_take(struct train_job *job)
     }
 }
 
+/* checkpoint_epoch_<N>.safetensors */
+static bool is_checkpoint(const char *name)
+{
+    size_t begin = strlen(checkpoint_prefix), n;
+    if (strncmp(name, checkpoint_prefix, begin) != 0)
+        return false;
+    n = strspn(name + begin, "0123456789");
+    return n > 0 && strcmp(name + begin + n, model_suffix) == 0;
+}
+
+static int old_unlink(const struct train_job *job, const char *name, struct err *err)
+{
+    if (unlinkat(job->lock_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    return fail_errno(err, "remove %s/%s", job->opts.folder, name);
+}
+
+/* How many there are; with `removes` they are gone. */
+static int checkpoints_look(const struct train_job *job, bool removes, size_t *n, struct err *err)
+{
+    DIR *folder = opendir(job->opts.folder);
+    int rc = folder ? 0 : fail_errno(err, "open %s", job->opts.folder);
+    *n = 0;
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;)
+        if (is_checkpoint(entry->d_name)) {
+            ++*n;
+            rc = removes ? old_unlink(job, entry->d_name, err) : 0;
+        }
+    if (folder)
+        closedir(folder);
+    return rc;
+}
+
 /* Would be taken for what the training at hand left. The state goes first: without it nothing goes on. */
 static int old_remove(const struct train_job *job, struct err *err)
 {
     static const char *const names[] = {state_name, best_name, final_name};
+    size_t n;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < countof(names); i++) {
-        cleanup_free char *path = path_of(job, names[i]);
-        if (unlink(path) != 0 && errno != ENOENT)
-            rc = fail_errno(err, "remove %s", path);
-    }
+    for (size_t i = 0; rc == 0 && i < countof(names); i++)
+        rc = old_unlink(job, names[i], err);
+    return rc == 0 ? checkpoints_look(job, true, &n, err) : rc;
+}
+
+/* Not ours to remove, and not of this training. */
+static int old_checkpoints_say(const struct train_job *job, struct err *err)
+{
+    size_t n;
+    int rc = checkpoints_look(job, false, &n, err);
+    if (rc == 0 && n > 0)
+        say(job->app,
+            "%s has %zu checkpoint%s of an earlier training, which stay%s; --force removes them",
+            job->opts.folder, n, plural(n), n == 1 ? "s" : "");
     return rc;
 }
 
@@ -173,7 +218,7 @@ static int state_take(struct train_job *job, struct err *err)
     if (path_exists(final))
         return fail(err, ERR_USAGE, "%s exists, without a %s to go on with; --force replaces it",
                     final, state_name);
-    return 0;
+    return old_checkpoints_say(job, err);
 }
 
 /* The folder is made and held, so that what cannot be written is known before the first epoch. */
@@ -307,7 +352,7 @@ static int checkpoint_save(const struct train_job *job, struct err *err)
     if (job->opts.checkpoint_every == 0 || epoch % job->opts.checkpoint_every != 0)
         return 0;
     cleanup_free char *path =
-        xasprintf("%s/checkpoint_epoch_%" PRIu64 ".safetensors", job->opts.folder, epoch);
+        xasprintf("%s/%s%" PRIu64 "%s", job->opts.folder, checkpoint_prefix, epoch, model_suffix);
     return conve_save(job->model, path, true, NULL, err);
 }
 

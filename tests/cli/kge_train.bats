@@ -216,6 +216,21 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     says "model/final_model.safetensors exists" "--force"
 }
 
+@test "--force takes the checkpoints of the older training away, and nothing else" {
+    train -o model --epochs 6 --checkpoint-every 2
+    ended_with 0
+    touch model/notes.txt model/checkpoint_epoch_best.safetensors model/checkpoint_epoch_4.safetensors.bak
+    train -o model --epochs 3 --checkpoint-every 3 --seed 1 --force
+    ended_with 0
+    [ "$(cd model && echo checkpoint*)" = "checkpoint_epoch_3.safetensors checkpoint_epoch_4.safetensors.bak checkpoint_epoch_best.safetensors" ]
+    [ -e model/notes.txt ]
+    rm model/{training_state,final_model}.safetensors
+    train -o model --epochs 1 --seed 2
+    ended_with 0
+    says "model has 1 checkpoint of an earlier training, which stays; --force removes them"
+    [ -e model/checkpoint_epoch_3.safetensors ]
+}
+
 @test "a state that was cut off or changed is refused" {
     train -o model --epochs 2
     ended_with 0
