@@ -9,10 +9,16 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "conve/tensors.h"
 #include "tensor/safetensors.h"
+
+enum {
+    WORDS_SHOWN = 3, /* so that a message has room for the cure */
+    WORD_SHOWN = 40
+};
 
 static const char *const moment_prefixes[N_MOMENTS] = {"adam.exp_avg.", "adam.exp_avg_sq."};
 
@@ -95,14 +101,35 @@ static int progress_read(struct train_progress *at, struct str metadata, struct 
     return rc;
 }
 
-/* Words of `key=value`: which of them are others. */
+/* What stands in the file may be anything, and a message has not room for it. */
+static void word_add(struct buf *out, struct str word)
+{
+    size_t n = console_text_cut(word, WORD_SHOWN);
+    console_text_add(out, (struct str){word.at, n}, false);
+    if (n < word.len)
+        buf_add_text(out, "...");
+}
+
+/* Words of `key=value`: which of them are others; the first few. */
 static void differences_add(struct buf *out, struct str there, struct str here)
 {
     struct str was, is;
-    while (str_next(&there, ' ', &was) && str_next(&here, ' ', &is))
-        if (!str_equal(was, is))
-            buf_addf(out, "%s%.*s there and %.*s here", out->len ? ", " : "", (int)was.len, was.at,
-                     (int)is.len, is.at);
+    size_t n = 0;
+    while (str_next(&here, ' ', &is)) {
+        if (!str_next(&there, ' ', &was))
+            was = STR("nothing");
+        if (str_equal(was, is) || ++n > WORDS_SHOWN)
+            continue;
+        buf_add_text(out, out->len ? ", " : "");
+        word_add(out, was);
+        buf_add_text(out, " there and ");
+        word_add(out, is);
+        buf_add_text(out, " here");
+    }
+    if (n == 0)
+        buf_add_text(out, "more of them there");
+    if (n > WORDS_SHOWN)
+        buf_addf(out, ", and %zu more", n - WORDS_SHOWN);
 }
 
 static int settings_compare(struct str metadata, struct str settings, struct err *err)

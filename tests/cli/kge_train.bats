@@ -208,6 +208,9 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     train -o model --epochs 4 --train fewer.txt
     ended_with 2
     says "triples="
+    train -o model --epochs 4 --batch-size 8 --learning-rate 0.1 --seed 9 --lr-decay 0.5 --label-smoothing 0 --one-positive
+    ended_with 2
+    says "questions=grouped there and questions=one-positive here, batch_size=16" "and 3 more; --force begins anew"
     train -o model --epochs 2 --batch-size 8 --force
     ended_with 0
     rm model/training_state.safetensors
@@ -265,6 +268,26 @@ text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 open("model/training_state.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + tensors)
 END
+}
+
+@test "words of a state that say too much leave room for the cure" {
+    local e=$'\e'
+    train -o model --epochs 2
+    ended_with 0
+    cp model/training_state.safetensors kept
+    with_state train.settings "$(printf 'x%.0s' {1..100000}) $e]0;owned$e\\ $(printf '\u20ac%.0s' {1..1000}) $e[2J a b c d"
+    train -o model --epochs 4
+    ended_with 2
+    says "xxxx... there and entities=60 here" "€€... there and" "more; --force begins anew"
+    says_not "$e" owned
+    with_state train.settings ""
+    train -o model --epochs 4
+    ended_with 2
+    says " there and entities=60 here" "more; --force begins anew"
+    with_state train.epoch "$(printf '9%.0s' {1..100000})"
+    train -o model --epochs 4
+    ended_with 65
+    says "nothing to go on from (--force begins anew): model/training_state.safetensors: train.epoch"
 }
 
 @test "a state that no training comes to is refused" {
