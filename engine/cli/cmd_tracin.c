@@ -262,6 +262,7 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     struct tracin_request *ask = request;
     struct call call = {.ask = ask, .app = app, .argc = argc, .argv = argv};
     app->quiet = ask->quiet;
+    xalloc_cure("; fewer --threads and a smaller --memory take less");
     if (argc > 0 && ask->mode != MODE_SINGLE)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = tracin_request_check(ask, app, err);

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "cli/kge_data.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
@@ -129,6 +130,9 @@ static int train_run(struct app *app, void *request, int argc, char **argv, char
     (void)command;
     struct train_request *ask = request;
     struct kge_data data = {0};
+    xalloc_cure(
+        "; fewer --threads and a smaller --batch-size take less, and the same command goes on "
+        "where its state was saved");
     if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = request_check(ask, err);

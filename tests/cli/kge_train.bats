@@ -360,7 +360,9 @@ END
     ended_with 2
     says "--max-valid-triples needs --valid"
     head -1 train.txt >one.txt
-    refused "batch norm needs two questions in a batch" -o model --train one.txt
+    refused "batch norm needs two questions in a batch: there is 1 in the training triples, and a batch is of 16; more triples" -o model --train one.txt
+    printf 'e0\tstep:1\te1\ne0\tstep:1\te2\n' >same.txt
+    refused "with --one-positive each triple is a question of its own" -o model --train same.txt
     train -o model --epochs 50 --learning-rate 1e30
     ended_with 65
     says "the loss is " "a smaller --learning-rate may help"
@@ -403,3 +405,12 @@ END
     same_bytes whole few
 }
 
+@test "without memory it is a sentence, and what takes less" {
+    run bash -c "ulimit -v 60000; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge train "${DATA[@]}" --embedding-dim 2000 --embedding-height 20 -o model --backend ref
+    ended_with 75
+    says "out of memory: could not get " "; fewer --threads and a smaller --batch-size take less"
+    command -v dpkg >/dev/null && dpkg -s libopenblas0-pthread >/dev/null 2>&1 || skip "no OpenBLAS"
+    run bash -c "ulimit -v 60000; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge train "${DATA[@]}" -o model --backend blas
+    ended_with 69
+    says "OpenBLAS wants 128 MiB of addresses" "raise it, or compute with --backend ref"
+}
