@@ -12,12 +12,11 @@
 enum {
     LAST_DEFAULT = 2
 };
-#define LEARNING_RATE_DEFAULT "0.001"
+static const double learning_rate_default = 1e-3;
 
 void kge_models_defaults(struct kge_models_ask *ask)
 {
     ask->n_last = LAST_DEFAULT;
-    ask->learning_rates = LEARNING_RATE_DEFAULT;
 }
 
 void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n)
@@ -53,6 +52,13 @@ int kge_dtype_store(struct str text, void *field, struct err *err)
     return rc;
 }
 
+static void learning_rate_add(struct kge_models *models, double rate)
+{
+    models->learning_rates = xrealloc(models->learning_rates, (models->n_learning_rates + 1) *
+                                                                  sizeof(*models->learning_rates));
+    models->learning_rates[models->n_learning_rates++] = rate;
+}
+
 static int learning_rates_parse(struct kge_models *models, const char *text, struct err *err)
 {
     struct str rest = str_of(text), piece;
@@ -64,11 +70,41 @@ static int learning_rates_parse(struct kge_models *models, const char *text, str
         if (!(rate > 0) || !isfinite(rate))
             return fail(err, ERR_USAGE, "--learning-rate: expected a number above 0, found '%.*s'",
                         (int)piece.len, piece.at);
-        models->learning_rates =
-            xrealloc(models->learning_rates,
-                     (models->n_learning_rates + 1) * sizeof(*models->learning_rates));
-        models->learning_rates[models->n_learning_rates++] = rate;
+        learning_rate_add(models, rate);
     }
+    return 0;
+}
+
+static void learning_rates_say(const struct kge_models *models, const struct app *app)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    for (size_t i = 0; i < models->n_learning_rates; i++)
+        buf_addf(&text, "%s%.6g", i ? ", " : "", models->learning_rates[i]);
+    say(app, "learning rate%s %s, as the checkpoint%s say%s; --learning-rate says otherwise",
+        plural(models->n_learning_rates), buf_text(&text), plural(models->n),
+        models->n == 1 ? "s" : "");
+}
+
+/* Those that the checkpoints have, if none were given; one, if they have the same or none has any. */
+static int learning_rates_find(struct kge_models *models, const struct app *app, struct err *err)
+{
+    const struct conve *first = models->at[0];
+    bool is_one = true;
+    for (size_t i = 1; i < models->n; i++) {
+        const struct conve *model = models->at[i];
+        is_one &= model->learning_rate == first->learning_rate;
+        if ((model->learning_rate > 0) != (first->learning_rate > 0))
+            return fail(err, ERR_USAGE,
+                        "%s says what its learning rate was, and %s does not: name all of them by "
+                        "--learning-rate X,X...",
+                        model->learning_rate > 0 ? model->path : first->path,
+                        model->learning_rate > 0 ? first->path : model->path);
+    }
+    for (size_t i = 0; i < (is_one ? 1 : models->n); i++)
+        learning_rate_add(models, first->learning_rate > 0 ? models->at[i]->learning_rate
+                                                           : learning_rate_default);
+    if (first->learning_rate > 0)
+        learning_rates_say(models, app);
     return 0;
 }
 
@@ -156,12 +192,17 @@ static int checkpoints_load(struct kge_models *models, const struct kge_models_a
             rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
         if (rc)
             return rc;
+    }
+    return 0;
+}
+
+static void checkpoints_fill(struct kge_models *models)
+{
+    for (size_t i = 0; i < models->n; i++)
         models->checkpoints[i] = (struct tracin_checkpoint){
             .model = models->at[i],
             .learning_rate = models->learning_rates[models->n_learning_rates > 1 ? i : 0],
         };
-    }
-    return 0;
 }
 
 int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
@@ -170,13 +211,18 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
     *models = (struct kge_models){0};
     if (ask->paths.len == 0)
         return fail(err, ERR_USAGE, "--model-path is needed: the checkpoint");
-    int rc = learning_rates_parse(models, ask->learning_rates, err);
+    int rc = ask->learning_rates ? learning_rates_parse(models, ask->learning_rates, err) : 0;
     if (rc == 0 && models->n_learning_rates > 1 && models->n_learning_rates != ask->paths.len)
         return fail(err, ERR_USAGE, "--learning-rate: %zu rates for %zu checkpoint%s",
                     models->n_learning_rates, ask->paths.len, plural(ask->paths.len));
     if (rc == 0)
         rc = checkpoints_load(models, ask, data, err);
-    return rc ? rc : opts_fill(models, ask, app, err);
+    if (rc == 0 && models->n_learning_rates == 0)
+        rc = learning_rates_find(models, app, err);
+    if (rc != 0)
+        return rc;
+    checkpoints_fill(models);
+    return opts_fill(models, ask, app, err);
 }
 
 void kge_models_unload(struct kge_models *models)

@@ -37,7 +37,8 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         {.kind = OPT_TEXT,                                                                         \
          .name = "learning-rate",                                                                  \
          .arg = "X[,X]...",                                                                        \
-         .help = "factor of the influences: one, or one for each checkpoint (default 0.001)",      \
+         .help = "factor of the influences: one, or one for each checkpoint (default: what the "   \
+                 "checkpoints say, else 0.001)",                                                   \
          .offset = offsetof(request, models.learning_rates)},                                      \
         {.kind = OPT_U64,                                                                          \
          .name = "embedding-height",                                                               \

@@ -343,7 +343,7 @@ static int best_keep(struct train_job *job, double mrr, struct err *err)
     at->best = mrr;
     at->best_epoch = at->epoch + 1;
     at->n_worse = 0;
-    return conve_save(job->model, path, true, NULL, err);
+    return trainer_model_save(&job->trainer, path, err);
 }
 
 static int checkpoint_save(const struct train_job *job, struct err *err)
@@ -353,7 +353,7 @@ static int checkpoint_save(const struct train_job *job, struct err *err)
         return 0;
     cleanup_free char *path =
         xasprintf("%s/%s%" PRIu64 "%s", job->opts.folder, checkpoint_prefix, epoch, model_suffix);
-    return conve_save(job->model, path, true, NULL, err);
+    return trainer_model_save(&job->trainer, path, err);
 }
 
 /* What is left of an epoch behind its last update. *is_cut: told to stop, before anything changed. */
@@ -452,7 +452,7 @@ int train_job_run(struct train_job *job, struct err *err)
     if (rc == 0)
         rc = state_save(job, err);
     if (rc == 0)
-        rc = conve_save(job->model, final, true, NULL, err);
+        rc = trainer_model_save(&job->trainer, final, err);
     if (rc == 0 && at->best_epoch > 0)
         say(job->app, "best validation MRR %.4f after epoch %" PRIu64, at->best, at->best_epoch);
     return rc;

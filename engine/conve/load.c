@@ -267,7 +267,8 @@ static int model_read(struct conve **out, const struct tensor_file *file,
         return rc;
     struct conve *model = conve_new(&shape, file->path);
     model->naming = found.naming;
-    model->is_reciprocal = found.file->is_reciprocal;
+    model->is_reciprocal = file->is_reciprocal;
+    model->learning_rate = file->learning_rate;
     for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
         rc = param_read(&found, model, (enum conve_param)param, err);
     if (rc == 0)

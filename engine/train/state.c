@@ -70,6 +70,7 @@ int train_state_save(struct trainer *trainer, struct str settings, const char *p
         for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
             extra.groups[i].at[param] = trainer_moment(trainer, (enum train_moment)i)[param];
     }
+    trainer_learning_rate_add(trainer, &metadata);
     metadata_add(&metadata, &trainer->at, settings);
     extra.metadata = buf_str(&metadata);
     return conve_save(trainer->model, path, true, &extra, err);

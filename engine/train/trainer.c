@@ -217,6 +217,22 @@ double trainer_learning_rate(const struct trainer *trainer)
     return trainer->opts.learning_rate * pow(trainer->opts.decay, (double)trainer->at.epoch);
 }
 
+/* A new epoch's is that of no update yet. */
+void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata)
+{
+    uint64_t epoch = trainer->at.epoch - (trainer->at.batch == 0 && trainer->at.epoch > 0);
+    buf_addf(metadata, ",\"" CONVE_LEARNING_RATE "\":\"%.17g\"",
+             trainer->opts.learning_rate * pow(trainer->opts.decay, (double)epoch));
+}
+
+int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err)
+{
+    cleanup_buf struct buf metadata = BUF_INIT;
+    trainer_learning_rate_add(trainer, &metadata);
+    const struct conve_extra extra = {.metadata = buf_str(&metadata)};
+    return conve_save(trainer->model, path, true, &extra, err);
+}
+
 double trainer_loss(const struct trainer *trainer)
 {
     return trainer->at.loss_sum / (double)MAX(trainer->at.n_questions, (uint64_t)1);

@@ -70,6 +70,10 @@ bool trainer_epoch_is_over(const struct trainer *trainer);
 /* Mean over the questions so far. */
 double trainer_loss(const struct trainer *trainer);
 double trainer_learning_rate(const struct trainer *trainer);
+/* The model alone, with the learning rate of its last update. The errors of conve_save. */
+MUST_CHECK int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err);
+/* A member of metadata that says it, a comma before it. */
+void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata);
 /* Before the first update of an epoch, and of a process. */
 void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);

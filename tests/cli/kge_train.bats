@@ -63,6 +63,21 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     ended_with 0
 }
 
+@test "a model says the learning rate of its last updates, which tracin takes" {
+    local i=0 epoch
+    train -o model --epochs 3 --learning-rate 0.01 --lr-decay 0.5 --checkpoint-every 1
+    ended_with 0
+    for epoch in 1 2 3; do models[i++]=--model-path models[i++]=model/checkpoint_epoch_$epoch.safetensors; done
+    kge tracin "${models[@]}" "${GRAPH[@]}" --top-k 3 -o sum.json
+    ended_with 0
+    says "learning rates 0.01, 0.005, 0.0025, as the checkpoints say; --learning-rate says otherwise"
+    kge tracin --model-path model/final_model.safetensors "${GRAPH[@]}" --top-k 3 -o one.json
+    says "learning rate 0.0025, as the checkpoint says"
+    kge tracin --model-path model/training_state.safetensors "${GRAPH[@]}" --top-k 3 -o state.json --quiet
+    ended_with 0
+    same one.json state.json
+}
+
 @test "threads and backends: threads change no bit" {
     train -o one --epochs 3 --threads 1
     ended_with 0

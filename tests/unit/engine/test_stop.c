@@ -126,7 +126,8 @@ static void an_update_that_is_told_to_stop_changes_nothing(void **state)
         long n = 1;
         while (stopped_at(n, accumulate, &first, &second))
             n++;
-        assert_true(n > 2 * (long)accumulate); /* there are products forward, of the scores, and back */
+        assert_true(n >
+                    2 * (long)accumulate); /* there are products forward, of the scores, and back */
         buf_release(&first);
         buf_release(&second);
     }
