@@ -148,7 +148,10 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     if (!ask->files.test || !ask->model_path)
         return fail(err, ERR_USAGE, "--model-path and --test are needed");
-    int rc = kge_data_read(&data, &ask->files, app, err);
+    int rc = kge_output_check(ask->output, &ask->files,
+                              &(struct texts){.at = &ask->model_path, .len = 1}, err);
+    if (rc == 0)
+        rc = kge_data_read(&data, &ask->files, app, err);
     if (rc == 0) {
         kge_known_build(&known, &data);
         rc = conve_load(&model, ask->model_path, &load, err);

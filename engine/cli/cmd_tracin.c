@@ -18,7 +18,6 @@ static void tracin_defaults(void *request)
 {
     struct tracin_request *ask = request;
     kge_filter_defaults(&ask->filter);
-    kge_models_defaults(&ask->models);
 }
 
 static int mode_store(struct str text, void *field, struct err *err)
@@ -240,19 +239,27 @@ static int call_run(struct call *call, struct err *err)
 static void rounding_report(struct call *call)
 {
     const struct tracin_request *ask = call->ask;
+    struct app quiet = *call->app; /* what is to say about them was said */
     struct err err = {0};
     int rc = 0;
+    quiet.quiet = true;
     if (ask->precision == NUM_FULL || ask->is_dry || !needs_models(ask))
         return;
     if (call->models.n == 0) {
         kge_models_close(&call->models);
-        rc = kge_models_open(&call->models, &ask->models, &call->data, call->app, &err);
+        rc = kge_models_open(&call->models, &ask->models, &call->data, &quiet, &err);
         call->models.opts.format = ask->precision;
     }
     if (rc == 0)
         tracin_precision_report(ask, call->app, &call->data, &call->models);
     else
         say(call->app, "the error of --precision could not be measured: %s", err.text);
+}
+
+static int results_check(const struct tracin_request *ask, struct err *err)
+{
+    int rc = kge_output_check(ask->output, &ask->files, &ask->models.paths, err);
+    return rc ? rc : kge_output_check(ask->csv_output, &ask->files, &ask->models.paths, err);
 }
 
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
@@ -268,6 +275,8 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     int rc = tracin_request_check(ask, app, err);
     if (rc == 0)
         rc = tracin_precision_check(ask, err);
+    if (rc == 0)
+        rc = results_check(ask, err);
     if (rc == 0)
         rc = call_read(&call, err);
     if (rc == 0)

@@ -267,6 +267,23 @@ refused() {
     says "           8  entities" "           1  of them lead from an entity to itself"
 }
 
+@test "a result does not replace what the command reads, whatever --force says" {
+    cp -r . ../kept
+    ln train.txt other_name.txt
+    for path in train.txt ./test.txt other_name.txt node_dict.txt rel_dict.txt node_name_dict.txt edge_map.json model.pt; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --node-name-dict node_name_dict.txt --edge-map edge_map.json -o $path --force
+        ended_with 2
+        says "$path is read by this command, and its result would replace it: name another file"
+    done
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --csv-output test.txt --force
+    ended_with 2
+    kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt -o model.pt --force
+    ended_with 2
+    says "model.pt is read by this command"
+    rm other_name.txt
+    diff -r . ../kept
+}
+
 @test "a full disk leaves no result, and says what to do" {
     run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
     ended_with 75
