@@ -286,7 +286,11 @@ static int tensors_list(struct tensor_file *file, struct err *err)
     if (fstat(file->fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", file->path);
     if (!S_ISREG(st.st_mode))
-        return fail(err, ERR_USAGE, "%s is no file that can be read from any place", file->path);
+        return fail(err, ERR_USAGE,
+                    S_ISDIR(st.st_mode)
+                        ? "%s is a folder: expected a checkpoint, .pt or .safetensors"
+                        : "%s is no file that can be read from any place",
+                    file->path);
     file->file_bytes = (uint64_t)st.st_size;
     struct str head = {bytes, (size_t)MIN(file->file_bytes, (uint64_t)sizeof(bytes))};
     int rc = pread_exact(file->fd, bytes, head.len, 0, file->path, err);
@@ -303,7 +307,7 @@ int conve_load(struct conve **out, const char *path, const struct conve_load_opt
                struct err *err)
 {
     *out = NULL;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait */
     if (fd < 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     struct tensor_file file = {.path = path, .fd = fd};

@@ -284,6 +284,12 @@ refused() {
     diff -r . ../kept
 }
 
+@test "a model that is a folder or a pipe is refused at once" {
+    mkfifo pipe
+    refused 2 "pipe is no file that can be read from any place" --model-path pipe "${DATA[@]}" --test test.txt -o out.json
+    refused 2 ". is a folder: expected a checkpoint, .pt or .safetensors" --model-path . "${DATA[@]}" --test test.txt -o out.json
+}
+
 @test "a full disk leaves no result, and says what to do" {
     run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
     ended_with 75
