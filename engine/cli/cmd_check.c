@@ -25,7 +25,6 @@ struct check_request {
 static void check_defaults(void *request)
 {
     struct check_request *ask = request;
-    kge_models_defaults(&ask->models);
     ask->n_pairs = PAIRS_DEFAULT;
     ask->seed = 1;
     ask->tolerance = "1e-4";

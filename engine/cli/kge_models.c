@@ -14,11 +14,6 @@ enum {
 };
 static const double learning_rate_default = 1e-3;
 
-void kge_models_defaults(struct kge_models_ask *ask)
-{
-    ask->n_last = LAST_DEFAULT;
-}
-
 void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n)
 {
     uint64_t wanted = n_asked > 0 ? n_asked : crew_processors();
@@ -137,9 +132,22 @@ static void note_say(void *context, const char *text)
     say(context, "%s", text);
 }
 
+/* Names go with TiePin's flag, which wants them; a number goes with it, or with --last-layers. */
+static int params_check(const struct kge_models_ask *ask, const struct app *app, struct err *err)
+{
+    if (ask->last_layers > 0 && (ask->layer_names || ask->last_only))
+        return fail(err, ERR_USAGE, "--last-layers chooses the layers, as %s does: leave one out",
+                    ask->layer_names ? "--layers" : "--use-last-layers-only");
+    if (ask->n_last > 0 && (ask->layer_names || !ask->last_only))
+        say(app, "--num-last-layers has no effect: %s",
+            ask->layer_names ? "the layers are named" : "it goes with --use-last-layers-only");
+    return 0;
+}
+
 static int params_find(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
 {
     const struct conve *model = models->at[0];
+    size_t n_last = ask->n_last > 0 ? (size_t)ask->n_last : LAST_DEFAULT;
     if (ask->layer_names)
         return conve_params_parse(&model->shape, str_of(ask->layer_names), &models->opts.params,
                                   err);
@@ -147,7 +155,7 @@ static int params_find(struct kge_models *models, const struct kge_models_ask *a
         return conve_params_last(&model->shape, (size_t)ask->last_layers, &models->opts.params,
                                  err);
     if (ask->last_only)
-        return conve_params_last(&model->shape, (size_t)ask->n_last, &models->opts.params, err);
+        return conve_params_last(&model->shape, n_last, &models->opts.params, err);
     models->opts.params = 0;
     return 0;
 }
@@ -211,7 +219,9 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
     *models = (struct kge_models){0};
     if (ask->paths.len == 0)
         return fail(err, ERR_USAGE, "--model-path is needed: the checkpoint");
-    int rc = ask->learning_rates ? learning_rates_parse(models, ask->learning_rates, err) : 0;
+    int rc = params_check(ask, app, err);
+    if (rc == 0 && ask->learning_rates)
+        rc = learning_rates_parse(models, ask->learning_rates, err);
     if (rc == 0 && models->n_learning_rates > 1 && models->n_learning_rates != ask->paths.len)
         return fail(err, ERR_USAGE, "--learning-rate: %zu rates for %zu checkpoint%s",
                     models->n_learning_rates, ask->paths.len, plural(ask->paths.len));

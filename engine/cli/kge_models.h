@@ -13,7 +13,7 @@ struct kge_models_ask {
     uint64_t embedding_height;
     enum conve_layout layout;
     bool last_only;
-    uint64_t n_last, last_layers; /* last_layers: without the flag, 0 for none */
+    uint64_t n_last, last_layers; /* of the flag, and without it; 0: not given */
     const char *layer_names;
     enum tracin_loss loss;
     const char *label_smoothing;
@@ -138,7 +138,6 @@ struct kge_models {
     struct tracin_opts opts; /* all but top_k and order */
 };
 
-void kge_models_defaults(struct kge_models_ask *ask);
 /* ERR_USAGE without a checkpoint; the errors of conve_load; ERR_DATA if data's dictionaries are of other sizes;
  * without data these were checked before. */
 MUST_CHECK int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,

@@ -136,6 +136,12 @@ refused() {
     refused 2 "--mode: expected test, self or single, found 'all'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --mode all
     refused 2 "--order: expected magnitude or value, found 'size'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --order size
     refused 2 "--dtype: expected float32 or float64" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --dtype bf16
+    refused 2 "--last-layers chooses the layers, as --layers does: leave one out" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
+        --layers fc --last-layers 2
+    refused 2 "--last-layers chooses the layers, as --use-last-layers-only does" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
+        --use-last-layers-only --last-layers 2
+    refused 2 "--mode self has no CSV form: name a .json, .jsonl or .npy" "${MODEL[@]}" "${DATA[@]}" --mode self -o out.csv
+    refused 2 "the number of test triples is --max-triples" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --max-test-triples 1
     refused 2 "unexpected operand 'extra'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json extra
 }
 
@@ -307,5 +313,12 @@ refused() {
     done
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o all.jsonl
     ! cmp -s 0.jsonl all.jsonl
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o 4.jsonl --num-last-layers 3
+    ended_with 0
+    says "--num-last-layers has no effect: it goes with --use-last-layers-only"
+    cmp 4.jsonl all.jsonl
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o 5.jsonl --use-last-layers-only --num-last-layers 5 --last-layer-names bn2,fc
+    says "--num-last-layers has no effect: the layers are named"
+    cmp 5.jsonl 0.jsonl
     refused 2 "there is no layer 'bn9'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --layers bn9
 }
