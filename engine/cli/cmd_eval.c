@@ -25,11 +25,20 @@ struct eval_request {
     bool tails_only, is_raw, json, overwrite;
 };
 
+static const struct word_arg ties_words[] = {
+    {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
+
+static const char *ties_name(enum rank_ties ties)
+{
+    for (size_t i = 0; i < countof(ties_words); i++)
+        if (ties_words[i].value == (int)ties)
+            return ties_words[i].text;
+    BUG("ties %d", (int)ties);
+}
+
 static int ties_store(struct str text, void *field, struct err *err)
 {
-    static const struct word_arg words[] = {
-        {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
+    int value = 0, rc = word_arg_parse(text, ties_words, countof(ties_words), &value, err);
     *(enum rank_ties *)field = (enum rank_ties)value;
     return rc;
 }
@@ -37,7 +46,8 @@ static int ties_store(struct str text, void *field, struct err *err)
 static const char *const sides[] = {
     [SIDE_TAIL] = "tails", [SIDE_HEAD] = "heads", [SIDE_N] = "both"};
 
-static void metrics_json(struct buf *out, const char *side, const struct rank_metrics *metrics)
+static void metrics_json(struct buf *out, const char *side, enum rank_ties ties,
+                         const struct rank_metrics *metrics)
 {
     static const char *const hits[] = {"hits_at_1", "hits_at_3", "hits_at_10"};
     static_assert(countof(hits) == RANK_N_HITS, "a name for each");
@@ -49,6 +59,7 @@ static void metrics_json(struct buf *out, const char *side, const struct rank_me
     for (size_t i = 0; i < RANK_N_HITS; i++)
         json_out_double(&json, hits[i], metrics->hits[i]);
     json_out_double(&json, "mean_rank", metrics->mean);
+    json_out_text(&json, "ties", str_of(ties_name(ties)));
     json_out_close(&json, '}');
     buf_add_char(out, '\n');
 }
@@ -64,12 +75,14 @@ static int metrics_print(const struct eval_request *ask,
         if (m->n == 0)
             continue;
         if (ask->json)
-            metrics_json(&text, sides[side], m);
+            metrics_json(&text, sides[side], ask->ties, m);
         else
             buf_addf(&text, "%-5s %6.4f  %6.4f  %6.4f  %6.4f  %9.1f  %9lu\n", sides[side],
                      m->mean_reciprocal, m->hits[0], m->hits[1], m->hits[2], m->mean,
                      (unsigned long)m->n);
     }
+    if (!ask->json)
+        buf_addf(&text, "ties: %s, where entities have the answer's score\n", ties_name(ask->ties));
     return stdout_put(buf_str(&text), err);
 }
 

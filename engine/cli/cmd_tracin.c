@@ -148,12 +148,13 @@ static int job_run(const struct tracin_request *ask, const struct app *app, stru
     job->order = ask->order;
     job->overwrite = ask->overwrite || tracin_spread_is_placing(job->spread);
     int rc = ask->filter.n_hops > 0 ? tracin_job_filter(job, &filter, NULL, err) : 0;
-    if (rc == 0 && tracin_is_matrix(ask))
-        return matrix_run(ask, job, err);
-    if (rc == 0)
+    if (rc == 0 && tracin_is_matrix(ask)) {
+        rc = matrix_run(ask, job, err);
+    } else if (rc == 0) {
         rc = outputs_open(ask, job, err);
-    if (rc == 0)
-        rc = tracin_job_run(job, err);
+        if (rc == 0)
+            rc = tracin_job_run(job, err);
+    }
     if (rc == 0)
         say(app, "%zu test triple%s, %zu training triples: %s", job->n_tests,
             job->n_tests == 1 ? "" : "s", job->data->train.n,
@@ -223,6 +224,15 @@ static int call_read(struct call *call, struct err *err)
     return rc;
 }
 
+static int self_run(struct call *call, struct err *err)
+{
+    int rc = tracin_self_run(call->ask, &call->data, &call->models, call->spread, err);
+    if (rc == 0)
+        say(call->app, "%zu training triples on themselves: %s", call->data.train.n,
+            call->ask->output);
+    return rc;
+}
+
 static int call_run(struct call *call, struct err *err)
 {
     const struct tracin_request *ask = call->ask;
@@ -231,7 +241,7 @@ static int call_run(struct call *call, struct err *err)
     if (tracin_is_batch(ask))
         return tracin_batch_run(ask, call->app, &call->data, &call->models, call->spread, err);
     if (ask->mode == MODE_SELF)
-        return tracin_self_run(ask, &call->data, &call->models, call->spread, err);
+        return self_run(call, err);
     return single_or_test(call, err);
 }
 

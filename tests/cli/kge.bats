@@ -231,10 +231,11 @@ refused() {
 @test "eval prints a table, and refuses what it cannot rank" {
     run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt
     ended_with 0
-    says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both "
+    says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both " "ties: mean, where entities have the answer's score"
     run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --tails-only --raw --ties pessimistic
     ended_with 0
     says_not "heads"
+    says "ties: pessimistic"
     kge eval "${MODEL[@]}" "${DATA[@]}"
     ended_with 2
     says "--model-path and --test are needed"
