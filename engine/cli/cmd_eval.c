@@ -170,6 +170,8 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
         rc = conve_load(&model, ask->model_path, &load, err);
     }
     if (rc == 0)
+        kge_model_say(app, model);
+    if (rc == 0)
         rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
     if (rc == 0) {
         struct crew *crew = crew_open((unsigned)ask->n_threads);

@@ -22,6 +22,12 @@ void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n)
             plural(n), (unsigned long)wanted);
 }
 
+void kge_model_say(const struct app *app, const struct conve *model)
+{
+    if (model->shape.lacks_norms)
+        say(app, "%s has no batch norm, and is computed without", model->path);
+}
+
 int kge_layout_store(struct str text, void *field, struct err *err)
 {
     static const struct word_arg words[] = {{"width", LAYOUT_WIDTH}, {"height", LAYOUT_HEIGHT}};
@@ -185,7 +191,7 @@ static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask
 }
 
 static int checkpoints_load(struct kge_models *models, const struct kge_models_ask *ask,
-                            const struct kge_data *data, struct err *err)
+                            const struct kge_data *data, const struct app *app, struct err *err)
 {
     const struct conve_load_opts opts = {.height = (size_t)ask->embedding_height,
                                          .layout = ask->layout};
@@ -196,6 +202,7 @@ static int checkpoints_load(struct kge_models *models, const struct kge_models_a
         if (rc)
             return rc;
         models->n++;
+        kge_model_say(app, models->at[i]);
         if (data)
             rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
         if (rc)
@@ -226,7 +233,7 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
         return fail(err, ERR_USAGE, "--learning-rate: %zu rates for %zu checkpoint%s",
                     models->n_learning_rates, ask->paths.len, plural(ask->paths.len));
     if (rc == 0)
-        rc = checkpoints_load(models, ask, data, err);
+        rc = checkpoints_load(models, ask, data, app, err);
     if (rc == 0 && models->n_learning_rates == 0)
         rc = learning_rates_find(models, app, err);
     if (rc != 0)

@@ -128,6 +128,9 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
 /* A word, where there is room for fewer threads than were asked for (0: as many as processors). */
 void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n);
 
+/* What is to be known about a checkpoint that was loaded. */
+void kge_model_say(const struct app *app, const struct conve *model);
+
 struct kge_models {
     struct conve **at;
     struct tracin_checkpoint *checkpoints;

@@ -115,7 +115,8 @@ static bool shapes_equal(const struct conve_shape *a, const struct conve_shape *
     return a->n_entities == b->n_entities && a->n_relations == b->n_relations &&
            a->height == b->height && a->width == b->width && a->n_filters == b->n_filters &&
            a->kernel_height == b->kernel_height && a->kernel_width == b->kernel_width &&
-           a->layout == b->layout && a->has_entity_bias == b->has_entity_bias;
+           a->layout == b->layout && a->has_entity_bias == b->has_entity_bias &&
+           a->lacks_norms == b->lacks_norms;
 }
 
 int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
@@ -128,7 +129,7 @@ int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkp
             return fail(err, ERR_USAGE, "%s: expected a learning rate above 0, found %g",
                         checkpoints[i].model->path, checkpoints[i].learning_rate);
         if (!shapes_equal(&checkpoints[0].model->shape, &checkpoints[i].model->shape))
-            return fail(err, ERR_DATA, "%s and %s are models of different sizes",
+            return fail(err, ERR_DATA, "%s and %s are models of different sizes or kinds",
                         checkpoints[0].model->path, checkpoints[i].model->path);
     }
     if (opts->format != NUM_FULL && opts->dtype != NUM_F32)

@@ -291,6 +291,24 @@ refused() {
     diff -r . ../kept
 }
 
+@test "a model without batch norm is computed without, and said to be" {
+    kge tracin --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt --last-layers 1 -o 1.jsonl
+    ended_with 0
+    says "bare.pt has no batch norm, and is computed without"
+    kge tracin --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt --layers fc -o fc.jsonl
+    same 1.jsonl fc.jsonl
+    kge eval --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt
+    ended_with 0
+    says "bare.pt has no batch norm"
+    kge check --model-path bare.pt --embedding-height 3 "${DATA[@]}" --pairs 100
+    ended_with 0
+    refused 2 "this model has no 'bn2'" --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt -o out.json --layers bn2
+    refused 2 "expected 1 to 3 last layers, found 4" --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt -o out.json \
+        --last-layers 4
+    refused 65 "bare.pt and model.pt are models of different sizes or kinds" --model-path bare.pt "${MODEL[@]}" --embedding-height 3 "${DATA[@]}" \
+        --test test.txt -o out.json
+}
+
 @test "a model that is a folder or a pipe is refused at once" {
     mkfifo pipe
     refused 2 "pipe is no file that can be read from any place" --model-path pipe "${DATA[@]}" --test test.txt -o out.json

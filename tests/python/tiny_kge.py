@@ -76,6 +76,8 @@ def write(folder):
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "model.pt").write_bytes(checkpoint())
+    bare = [pair for pair in state(len(ENTITIES), len(RELATIONS), random.Random(1)).items() if not pair[0].startswith("bn")]
+    (folder / "bare.pt").write_bytes(saved(collections.OrderedDict(bare)))
     (folder / "other_size.pt").write_bytes(checkpoint(n_entities=7))
     (folder / "nan.pt").write_bytes(checkpoint(spoil="fc.weight"))
 
