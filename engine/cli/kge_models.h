@@ -117,7 +117,7 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .help = "so many (default: one a processor); the results do not depend on it",            \
          .offset = offsetof(request, models.n_threads),                                            \
          .min = 1,                                                                                 \
-         .max = 4096},                                                                             \
+         .max = 512},                                                                              \
     {                                                                                              \
         .kind = OPT_SIZE, .name = "memory", .arg = "SIZE",                                         \
         .help = "for the work in hand, beside the model and the results (default: from what is "   \
