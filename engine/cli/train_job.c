@@ -155,15 +155,16 @@ static int old_unlink(const struct train_job *job, const char *name, struct err 
 static int checkpoints_look(const struct train_job *job, bool removes, size_t *n, struct err *err)
 {
     DIR *folder = opendir(job->opts.folder);
-    int rc = folder ? 0 : fail_errno(err, "open %s", job->opts.folder);
+    int rc = 0;
     *n = 0;
+    if (!folder)
+        return fail_errno(err, "open %s", job->opts.folder);
     for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;)
         if (is_checkpoint(entry->d_name)) {
             ++*n;
             rc = removes ? old_unlink(job, entry->d_name, err) : 0;
         }
-    if (folder)
-        closedir(folder);
+    closedir(folder);
     return rc;
 }
 

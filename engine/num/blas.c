@@ -157,10 +157,11 @@ static int buffer_make(const struct blas *blas, struct err *err)
                     "OpenBLAS wants %zu MiB of addresses, and the limit (ulimit -v) leaves less: "
                     "raise it, or compute with --backend ref",
                     BUFFER_BYTES >> 20);
-    float *numbers = xcalloc((size_t)3 * SIDE * SIDE, sizeof(*numbers));
+    const size_t n = (size_t)SIDE * SIDE;
+    float *numbers = xcalloc(3 * n, sizeof(*numbers));
     munmap(room, BUFFER_BYTES);
     blas->sgemm(CBLAS_ROW_MAJOR, CBLAS_NO_TRANS, CBLAS_NO_TRANS, SIDE, SIDE, SIDE, 1, numbers, SIDE,
-                numbers + SIDE * SIDE, SIDE, 0, numbers + 2 * SIDE * SIDE, SIDE);
+                numbers + n, SIDE, 0, numbers + 2 * n, SIDE);
     free(numbers);
     return 0;
 }
