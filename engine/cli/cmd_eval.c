@@ -156,7 +156,7 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     struct conve *model = NULL;
     const struct conve_load_opts load = {.height = (size_t)ask->embedding_height,
                                          .layout = ask->layout};
-    xalloc_cure("; fewer --threads take less");
+    xalloc_cure("; fewer --threads and --tails-only take less");
     if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     if (!ask->files.test || !ask->model_path)

@@ -155,6 +155,25 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     cmp {whole,model}/training_state.safetensors
 }
 
+@test "told to stop while it validates, it validates again" {
+    local args=("${GRAPH[@]}" "${SMALL[@]}" --valid many.txt --epochs 2 --batch-size 64 --backend ref)
+    for _ in {1..800}; do cat valid.txt; done >many.txt
+    kge train "${args[@]}" -o whole
+    ended_with 0
+    "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "questions in batches"
+    sleep 0.3
+    kill -TERM $pid
+    status=0
+    wait $pid || status=$?
+    [ $status -eq 75 ]
+    grep "stopped in epoch . after 3 of 3 batches" log
+    kge train "${args[@]}" -o model
+    ended_with 0
+    same_bytes whole model
+}
+
 @test "a second signal ends it at once, but two hangups are one" {
     local first
     for first in TERM INT HUP; do
