@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "cli/tracin_job.h"
@@ -24,7 +25,6 @@ struct check_request {
 static void check_defaults(void *request)
 {
     struct check_request *ask = request;
-    kge_models_defaults(&ask->models);
     ask->n_pairs = PAIRS_DEFAULT;
     ask->seed = 1;
     ask->tolerance = "1e-4";
@@ -87,6 +87,7 @@ static int check_run(struct app *app, void *request, int argc, char **argv, char
     struct check_request *ask = request;
     struct kge_data data = {0};
     struct kge_models models = {0};
+    xalloc_cure("; fewer --threads and a smaller --memory take less");
     if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = kge_data_read(&data, &ask->files, app, err);

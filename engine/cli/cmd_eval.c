@@ -25,11 +25,20 @@ struct eval_request {
     bool tails_only, is_raw, json, overwrite;
 };
 
+static const struct word_arg ties_words[] = {
+    {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
+
+static const char *ties_name(enum rank_ties ties)
+{
+    for (size_t i = 0; i < countof(ties_words); i++)
+        if (ties_words[i].value == (int)ties)
+            return ties_words[i].text;
+    BUG("ties %d", (int)ties);
+}
+
 static int ties_store(struct str text, void *field, struct err *err)
 {
-    static const struct word_arg words[] = {
-        {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
+    int value = 0, rc = word_arg_parse(text, ties_words, countof(ties_words), &value, err);
     *(enum rank_ties *)field = (enum rank_ties)value;
     return rc;
 }
@@ -37,7 +46,8 @@ static int ties_store(struct str text, void *field, struct err *err)
 static const char *const sides[] = {
     [SIDE_TAIL] = "tails", [SIDE_HEAD] = "heads", [SIDE_N] = "both"};
 
-static void metrics_json(struct buf *out, const char *side, const struct rank_metrics *metrics)
+static void metrics_json(struct buf *out, const char *side, enum rank_ties ties,
+                         const struct rank_metrics *metrics)
 {
     static const char *const hits[] = {"hits_at_1", "hits_at_3", "hits_at_10"};
     static_assert(countof(hits) == RANK_N_HITS, "a name for each");
@@ -49,6 +59,7 @@ static void metrics_json(struct buf *out, const char *side, const struct rank_me
     for (size_t i = 0; i < RANK_N_HITS; i++)
         json_out_double(&json, hits[i], metrics->hits[i]);
     json_out_double(&json, "mean_rank", metrics->mean);
+    json_out_text(&json, "ties", str_of(ties_name(ties)));
     json_out_close(&json, '}');
     buf_add_char(out, '\n');
 }
@@ -64,12 +75,14 @@ static int metrics_print(const struct eval_request *ask,
         if (m->n == 0)
             continue;
         if (ask->json)
-            metrics_json(&text, sides[side], m);
+            metrics_json(&text, sides[side], ask->ties, m);
         else
             buf_addf(&text, "%-5s %6.4f  %6.4f  %6.4f  %6.4f  %9.1f  %9lu\n", sides[side],
                      m->mean_reciprocal, m->hits[0], m->hits[1], m->hits[2], m->mean,
                      (unsigned long)m->n);
     }
+    if (!ask->json)
+        buf_addf(&text, "ties: %s, where entities have the answer's score\n", ties_name(ask->ties));
     return stdout_put(buf_str(&text), err);
 }
 
@@ -102,7 +115,8 @@ static int questions_put(struct outfile *out, const struct kge_data *data, size_
 }
 
 static int model_rank(const struct eval_request *ask, const struct kge_data *data,
-                      const struct conve *model, const struct known *known, struct err *err)
+                      const struct conve *model, const struct known *known, struct crew *crew,
+                      struct err *err)
 {
     struct num_backend backend;
     struct rank_metrics metrics[SIDE_N + 1];
@@ -122,8 +136,7 @@ static int model_rank(const struct eval_request *ask, const struct kge_data *dat
     for (enum rank_side side = SIDE_TAIL; ask->output && side < SIDE_N; side++)
         opts.each[side] = xcalloc(n_tests, sizeof(struct rank_each));
     if (rc == 0)
-        rc = eval_rank(model, &backend, (unsigned)ask->n_threads, &opts, data->test.at, n_tests,
-                       metrics, err);
+        rc = eval_rank(model, &backend, crew, &opts, data->test.at, n_tests, metrics, err);
     if (rc == 0 && ask->output)
         rc = questions_put(&out, data, n_tests, &opts, err);
     for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
@@ -143,19 +156,29 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     struct conve *model = NULL;
     const struct conve_load_opts load = {.height = (size_t)ask->embedding_height,
                                          .layout = ask->layout};
+    xalloc_cure("; fewer --threads and --tails-only take less");
     if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     if (!ask->files.test || !ask->model_path)
         return fail(err, ERR_USAGE, "--model-path and --test are needed");
-    int rc = kge_data_read(&data, &ask->files, app, err);
+    int rc = kge_output_check(ask->output, &ask->files,
+                              &(struct texts){.at = &ask->model_path, .len = 1}, err);
+    if (rc == 0)
+        rc = kge_data_read(&data, &ask->files, app, err);
     if (rc == 0) {
         kge_known_build(&known, &data);
         rc = conve_load(&model, ask->model_path, &load, err);
     }
     if (rc == 0)
-        rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
+        kge_model_say(app, model);
     if (rc == 0)
-        rc = model_rank(ask, &data, model, &known, err);
+        rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
+    if (rc == 0) {
+        struct crew *crew = crew_open((unsigned)ask->n_threads);
+        kge_threads_say(app, ask->n_threads, crew_n_threads(crew));
+        rc = model_rank(ask, &data, model, &known, crew, err);
+        crew_close(crew);
+    }
     conve_free(model);
     known_release(&known);
     kge_data_release(&data);

@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/outfile.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/kge_data.h"
 #include "cli/kge_filter.h"
@@ -72,8 +73,8 @@ static int filter_write(const struct filter_request *ask, const struct app *app,
                     "--min-degree lets some in");
     int rc = near_write(ask, data, near, err);
     if (rc == 0)
-        say(app, "%zu of %zu training triples are near one of %zu test triples", n_near,
-            data->train.n, data->test.n);
+        say(app, "%zu of %zu training triples are near one of %zu test triple%s", n_near,
+            data->train.n, data->test.n, plural(data->test.n));
     if (rc == 0 && n_lonely > 0)
         say(app, "%zu test triple%s nothing near", n_lonely, n_lonely == 1 ? " has" : "s have");
     return rc;

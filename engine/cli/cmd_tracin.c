@@ -19,7 +19,6 @@ static void tracin_defaults(void *request)
 {
     struct tracin_request *ask = request;
     kge_filter_defaults(&ask->filter);
-    kge_models_defaults(&ask->models);
 }
 
 static int mode_store(struct str text, void *field, struct err *err)
@@ -150,12 +149,13 @@ static int job_run(const struct tracin_request *ask, const struct app *app, stru
     job->order = ask->order;
     job->overwrite = ask->overwrite || tracin_spread_is_placing(job->spread);
     int rc = ask->filter.n_hops > 0 ? tracin_job_filter(job, &filter, NULL, err) : 0;
-    if (rc == 0 && tracin_is_matrix(ask))
-        return matrix_run(ask, job, err);
-    if (rc == 0)
+    if (rc == 0 && tracin_is_matrix(ask)) {
+        rc = matrix_run(ask, job, err);
+    } else if (rc == 0) {
         rc = outputs_open(ask, job, err);
-    if (rc == 0)
-        rc = tracin_job_run(job, err);
+        if (rc == 0)
+            rc = tracin_job_run(job, err);
+    }
     if (rc == 0)
         say(app, "%zu test triple%s, %zu training triples: %s", job->n_tests,
             job->n_tests == 1 ? "" : "s", job->data->train.n,
@@ -225,6 +225,15 @@ static int call_read(struct call *call, struct err *err)
     return rc;
 }
 
+static int self_run(struct call *call, struct err *err)
+{
+    int rc = tracin_self_run(call->ask, &call->data, &call->models, call->spread, err);
+    if (rc == 0)
+        say(call->app, "%zu training triples on themselves: %s", call->data.train.n,
+            call->ask->output);
+    return rc;
+}
+
 static int call_run(struct call *call, struct err *err)
 {
     const struct tracin_request *ask = call->ask;
@@ -233,7 +242,7 @@ static int call_run(struct call *call, struct err *err)
     if (tracin_is_batch(ask))
         return tracin_batch_run(ask, call->app, &call->data, &call->models, call->spread, err);
     if (ask->mode == MODE_SELF)
-        return tracin_self_run(ask, &call->data, &call->models, call->spread, err);
+        return self_run(call, err);
     return single_or_test(call, err);
 }
 
@@ -241,19 +250,27 @@ static int call_run(struct call *call, struct err *err)
 static void rounding_report(struct call *call)
 {
     const struct tracin_request *ask = call->ask;
+    struct app quiet = *call->app; /* what is to say about them was said */
     struct err err = {0};
     int rc = 0;
+    quiet.quiet = true;
     if (ask->precision == NUM_FULL || ask->is_dry || !needs_models(ask))
         return;
     if (call->models.n == 0) {
         kge_models_close(&call->models);
-        rc = kge_models_open(&call->models, &ask->models, &call->data, call->app, &err);
+        rc = kge_models_open(&call->models, &ask->models, &call->data, &quiet, &err);
         call->models.opts.format = ask->precision;
     }
     if (rc == 0)
         tracin_precision_report(ask, call->app, &call->data, &call->models);
     else
         say(call->app, "the error of --precision could not be measured: %s", err.text);
+}
+
+static int results_check(const struct tracin_request *ask, struct err *err)
+{
+    int rc = kge_output_check(ask->output, &ask->files, &ask->models.paths, err);
+    return rc ? rc : kge_output_check(ask->csv_output, &ask->files, &ask->models.paths, err);
 }
 
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
@@ -263,11 +280,14 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     struct tracin_request *ask = request;
     struct call call = {.ask = ask, .app = app, .argc = argc, .argv = argv};
     app->quiet = ask->quiet;
+    xalloc_cure("; fewer --threads and a smaller --memory take less");
     if (argc > 0 && ask->mode != MODE_SINGLE)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = tracin_request_check(ask, app, err);
     if (rc == 0)
         rc = tracin_precision_check(ask, err);
+    if (rc == 0)
+        rc = results_check(ask, err);
     if (rc == 0)
         rc = call_read(&call, err);
     if (rc == 0)

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "cli/kge_data.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
@@ -130,6 +131,9 @@ static int train_run(struct app *app, void *request, int argc, char **argv, char
     (void)command;
     struct train_request *ask = request;
     struct kge_data data = {0};
+    xalloc_cure(
+        "; fewer --threads and a smaller --batch-size take less, and the same command goes on "
+        "where its state was saved");
     if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = request_check(ask, err);
@@ -149,7 +153,7 @@ static const struct opt train_opts[] = {
      "training_history.jsonl",
      FIELD(job.folder)},
     {OPT_FLAG, 0, "force", NULL,
-     "begin anew: the state and the best and final model that are there are removed",
+     "begin anew: the state, the best and final model and the checkpoints that are there are removed",
      FIELD(job.overwrite)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct train_request),

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/xalloc.h"
-#include "num/crew.h"
 
 enum {
     PIECE = 64, /* triples that a thread has in hand */
@@ -19,25 +18,23 @@ struct eval_scorer {
     struct conve_pass *passes; /* one a thread */
     float *tails;              /* PIECE embeddings a thread */
     struct crew *crew;
-    unsigned n_threads;
     float *
         as_heads; /* each entity in the head's place of `relation`: n_entities x dim; NULL before the first */
     uint32_t relation;
 };
 
 struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
-                                    unsigned n_threads)
+                                    struct crew *crew)
 {
     struct eval_scorer *scorer = xcalloc(1, sizeof(*scorer));
     scorer->be = backend;
     scorer->model = model;
-    scorer->crew = crew_open(n_threads);
-    scorer->n_threads = crew_n_threads(scorer->crew);
+    scorer->crew = crew;
     conve_weights_init(&scorer->weights, model, NUM_F32);
-    scorer->passes = xcalloc(scorer->n_threads, sizeof(*scorer->passes));
-    scorer->tails =
-        xcalloc(scorer->n_threads, PIECE * conve_dim(&model->shape) * sizeof(*scorer->tails));
-    for (unsigned i = 0; i < scorer->n_threads; i++)
+    unsigned n_threads = crew_n_threads(crew);
+    scorer->passes = xcalloc(n_threads, sizeof(*scorer->passes));
+    scorer->tails = xcalloc(n_threads, PIECE * conve_dim(&model->shape) * sizeof(*scorer->tails));
+    for (unsigned i = 0; i < n_threads; i++)
         conve_pass_init(&scorer->passes[i], backend, &scorer->weights, PIECE);
     return scorer;
 }
@@ -46,8 +43,7 @@ void eval_scorer_free(struct eval_scorer *scorer)
 {
     if (!scorer)
         return;
-    crew_close(scorer->crew);
-    for (unsigned i = 0; i < scorer->n_threads; i++)
+    for (unsigned i = 0; i < crew_n_threads(scorer->crew); i++)
         conve_pass_release(&scorer->passes[i]);
     conve_weights_release(&scorer->weights);
     free(scorer->passes);
@@ -209,7 +205,7 @@ static void each_put(const struct conve *model, const struct placed *placed, siz
         }
 }
 
-int eval_rank(const struct conve *model, const struct num_backend *backend, unsigned n_threads,
+int eval_rank(const struct conve *model, const struct num_backend *backend, struct crew *crew,
               const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
               struct rank_metrics metrics[SIDE_N + 1], struct err *err)
 {
@@ -224,7 +220,7 @@ int eval_rank(const struct conve *model, const struct num_backend *backend, unsi
     for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
         ranks.each[side] = opts->each[side] ? xcalloc(n_tests, sizeof(struct rank_each)) : NULL;
     ranks.questions_at_once = MAX(SCORES_BYTES_MAX / (opts->n_entities * sizeof(float)), 1u);
-    struct eval_scorer *scorer = eval_scorer_new(model, backend, n_threads);
+    struct eval_scorer *scorer = eval_scorer_new(model, backend, crew);
     int rc = ranks_run(&ranks, ordered, n_tests, eval_scores, scorer, metrics, err);
     eval_scorer_free(scorer);
     if (rc == 0)

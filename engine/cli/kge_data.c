@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/kge_data.h"
 
+#include <sys/stat.h>
+
 #include "base/console_text.h"
 
 void kge_data_release(struct kge_data *data)
@@ -105,6 +107,34 @@ static int files_check(const struct kge_files *files, struct err *err)
                     "--entity-to-id and --relation-to-id go together: one without the other leaves "
                     "open how the model numbers its tables");
     return 0;
+}
+
+static bool is_file(const struct stat *st, const char *path)
+{
+    struct stat other;
+    return path && stat(path, &other) == 0 && other.st_dev == st->st_dev &&
+           other.st_ino == st->st_ino;
+}
+
+int kge_output_check(const char *output, const struct kge_files *files, const struct texts *models,
+                     struct err *err)
+{
+    const char *const paths[] = {files->train,         files->test,           files->valid,
+                                 files->entity_to_id,  files->relation_to_id, files->edge_map,
+                                 files->node_name_dict};
+    struct stat st;
+    bool is_read = false;
+    if (!output || stat(output, &st) != 0 || !S_ISREG(st.st_mode))
+        return 0;
+    for (size_t i = 0; i < countof(paths); i++)
+        is_read |= is_file(&st, paths[i]);
+    for (size_t i = 0; i < models->len; i++)
+        is_read |= is_file(&st, models->at[i]);
+    return is_read ? fail(err, ERR_USAGE,
+                          "%s is read by this command, and its result would replace it: name "
+                          "another file",
+                          output)
+                   : 0;
 }
 
 int kge_test_read(struct kge_data *data, const char *path, bool is_lenient, const struct app *app,

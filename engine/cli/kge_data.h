@@ -75,6 +75,9 @@ void kge_data_release(struct kge_data *data);
 /* All the files that are named; notes about them on stderr. ERR_USAGE without --train. */
 MUST_CHECK int kge_data_read(struct kge_data *data, const struct kge_files *files,
                              const struct app *app, struct err *err);
+/* ERR_USAGE if a result would take the place of a file that is read: --force is not meant so. NULL is none. */
+MUST_CHECK int kge_output_check(const char *output, const struct kge_files *files,
+                                const struct texts *models, struct err *err);
 /* The file of test triples alone, with the dictionaries that are there. */
 MUST_CHECK int kge_test_read(struct kge_data *data, const char *path, bool is_lenient,
                              const struct app *app, struct err *err);

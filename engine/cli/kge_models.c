@@ -7,16 +7,25 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/word_arg.h"
+#include "num/crew.h"
 
 enum {
     LAST_DEFAULT = 2
 };
-#define LEARNING_RATE_DEFAULT "0.001"
+static const double learning_rate_default = 1e-3;
 
-void kge_models_defaults(struct kge_models_ask *ask)
+void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n)
 {
-    ask->n_last = LAST_DEFAULT;
-    ask->learning_rates = LEARNING_RATE_DEFAULT;
+    uint64_t wanted = n_asked > 0 ? n_asked : crew_processors();
+    if (n < wanted)
+        say(app, "%u thread%s instead of %lu: there is no room for more (ulimit -v, ulimit -u)", n,
+            plural(n), (unsigned long)wanted);
+}
+
+void kge_model_say(const struct app *app, const struct conve *model)
+{
+    if (model->shape.lacks_norms)
+        say(app, "%s has no batch norm, and is computed without", model->path);
 }
 
 int kge_layout_store(struct str text, void *field, struct err *err)
@@ -44,6 +53,13 @@ int kge_dtype_store(struct str text, void *field, struct err *err)
     return rc;
 }
 
+static void learning_rate_add(struct kge_models *models, double rate)
+{
+    models->learning_rates = xrealloc(models->learning_rates, (models->n_learning_rates + 1) *
+                                                                  sizeof(*models->learning_rates));
+    models->learning_rates[models->n_learning_rates++] = rate;
+}
+
 static int learning_rates_parse(struct kge_models *models, const char *text, struct err *err)
 {
     struct str rest = str_of(text), piece;
@@ -55,11 +71,41 @@ static int learning_rates_parse(struct kge_models *models, const char *text, str
         if (!(rate > 0) || !isfinite(rate))
             return fail(err, ERR_USAGE, "--learning-rate: expected a number above 0, found '%.*s'",
                         (int)piece.len, piece.at);
-        models->learning_rates =
-            xrealloc(models->learning_rates,
-                     (models->n_learning_rates + 1) * sizeof(*models->learning_rates));
-        models->learning_rates[models->n_learning_rates++] = rate;
+        learning_rate_add(models, rate);
     }
+    return 0;
+}
+
+static void learning_rates_say(const struct kge_models *models, const struct app *app)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    for (size_t i = 0; i < models->n_learning_rates; i++)
+        buf_addf(&text, "%s%.6g", i ? ", " : "", models->learning_rates[i]);
+    say(app, "learning rate%s %s, as the checkpoint%s say%s; --learning-rate says otherwise",
+        plural(models->n_learning_rates), buf_text(&text), plural(models->n),
+        models->n == 1 ? "s" : "");
+}
+
+/* Those that the checkpoints have, if none were given; one, if they have the same or none has any. */
+static int learning_rates_find(struct kge_models *models, const struct app *app, struct err *err)
+{
+    const struct conve *first = models->at[0];
+    bool is_one = true;
+    for (size_t i = 1; i < models->n; i++) {
+        const struct conve *model = models->at[i];
+        is_one &= model->learning_rate == first->learning_rate;
+        if ((model->learning_rate > 0) != (first->learning_rate > 0))
+            return fail(err, ERR_USAGE,
+                        "%s says what its learning rate was, and %s does not: name all of them by "
+                        "--learning-rate X,X...",
+                        model->learning_rate > 0 ? model->path : first->path,
+                        model->learning_rate > 0 ? first->path : model->path);
+    }
+    for (size_t i = 0; i < (is_one ? 1 : models->n); i++)
+        learning_rate_add(models, first->learning_rate > 0 ? models->at[i]->learning_rate
+                                                           : learning_rate_default);
+    if (first->learning_rate > 0)
+        learning_rates_say(models, app);
     return 0;
 }
 
@@ -92,9 +138,22 @@ static void note_say(void *context, const char *text)
     say(context, "%s", text);
 }
 
+/* Names go with TiePin's flag, which wants them; a number goes with it, or with --last-layers. */
+static int params_check(const struct kge_models_ask *ask, const struct app *app, struct err *err)
+{
+    if (ask->last_layers > 0 && (ask->layer_names || ask->last_only))
+        return fail(err, ERR_USAGE, "--last-layers chooses the layers, as %s does: leave one out",
+                    ask->layer_names ? "--layers" : "--use-last-layers-only");
+    if (ask->n_last > 0 && (ask->layer_names || !ask->last_only))
+        say(app, "--num-last-layers has no effect: %s",
+            ask->layer_names ? "the layers are named" : "it goes with --use-last-layers-only");
+    return 0;
+}
+
 static int params_find(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
 {
     const struct conve *model = models->at[0];
+    size_t n_last = ask->n_last > 0 ? (size_t)ask->n_last : LAST_DEFAULT;
     if (ask->layer_names)
         return conve_params_parse(&model->shape, str_of(ask->layer_names), &models->opts.params,
                                   err);
@@ -102,7 +161,7 @@ static int params_find(struct kge_models *models, const struct kge_models_ask *a
         return conve_params_last(&model->shape, (size_t)ask->last_layers, &models->opts.params,
                                  err);
     if (ask->last_only)
-        return conve_params_last(&model->shape, (size_t)ask->n_last, &models->opts.params, err);
+        return conve_params_last(&model->shape, n_last, &models->opts.params, err);
     models->opts.params = 0;
     return 0;
 }
@@ -132,7 +191,7 @@ static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask
 }
 
 static int checkpoints_load(struct kge_models *models, const struct kge_models_ask *ask,
-                            const struct kge_data *data, struct err *err)
+                            const struct kge_data *data, const struct app *app, struct err *err)
 {
     const struct conve_load_opts opts = {.height = (size_t)ask->embedding_height,
                                          .layout = ask->layout};
@@ -143,16 +202,22 @@ static int checkpoints_load(struct kge_models *models, const struct kge_models_a
         if (rc)
             return rc;
         models->n++;
+        kge_model_say(app, models->at[i]);
         if (data)
             rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
         if (rc)
             return rc;
+    }
+    return 0;
+}
+
+static void checkpoints_fill(struct kge_models *models)
+{
+    for (size_t i = 0; i < models->n; i++)
         models->checkpoints[i] = (struct tracin_checkpoint){
             .model = models->at[i],
             .learning_rate = models->learning_rates[models->n_learning_rates > 1 ? i : 0],
         };
-    }
-    return 0;
 }
 
 int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
@@ -161,13 +226,20 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
     *models = (struct kge_models){0};
     if (ask->paths.len == 0)
         return fail(err, ERR_USAGE, "--model-path is needed: the checkpoint");
-    int rc = learning_rates_parse(models, ask->learning_rates, err);
+    int rc = params_check(ask, app, err);
+    if (rc == 0 && ask->learning_rates)
+        rc = learning_rates_parse(models, ask->learning_rates, err);
     if (rc == 0 && models->n_learning_rates > 1 && models->n_learning_rates != ask->paths.len)
         return fail(err, ERR_USAGE, "--learning-rate: %zu rates for %zu checkpoint%s",
                     models->n_learning_rates, ask->paths.len, plural(ask->paths.len));
     if (rc == 0)
-        rc = checkpoints_load(models, ask, data, err);
-    return rc ? rc : opts_fill(models, ask, app, err);
+        rc = checkpoints_load(models, ask, data, app, err);
+    if (rc == 0 && models->n_learning_rates == 0)
+        rc = learning_rates_find(models, app, err);
+    if (rc != 0)
+        return rc;
+    checkpoints_fill(models);
+    return opts_fill(models, ask, app, err);
 }
 
 void kge_models_unload(struct kge_models *models)

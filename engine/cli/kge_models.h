@@ -13,7 +13,7 @@ struct kge_models_ask {
     uint64_t embedding_height;
     enum conve_layout layout;
     bool last_only;
-    uint64_t n_last, last_layers; /* last_layers: without the flag, 0 for none */
+    uint64_t n_last, last_layers; /* of the flag, and without it; 0: not given */
     const char *layer_names;
     enum tracin_loss loss;
     const char *label_smoothing;
@@ -37,7 +37,8 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         {.kind = OPT_TEXT,                                                                         \
          .name = "learning-rate",                                                                  \
          .arg = "X[,X]...",                                                                        \
-         .help = "factor of the influences: one, or one for each checkpoint (default 0.001)",      \
+         .help = "factor of the influences: one, or one for each checkpoint (default: what the "   \
+                 "checkpoints say, else 0.001)",                                                   \
          .offset = offsetof(request, models.learning_rates)},                                      \
         {.kind = OPT_U64,                                                                          \
          .name = "embedding-height",                                                               \
@@ -116,13 +117,19 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .help = "so many (default: one a processor); the results do not depend on it",            \
          .offset = offsetof(request, models.n_threads),                                            \
          .min = 1,                                                                                 \
-         .max = 4096},                                                                             \
+         .max = 512},                                                                              \
     {                                                                                              \
         .kind = OPT_SIZE, .name = "memory", .arg = "SIZE",                                         \
         .help = "for the work in hand, beside the model and the results (default: from what is "   \
                 "free, at most 768 MiB)",                                                          \
         .offset = offsetof(request, models.memory_bytes)                                           \
     }
+
+/* A word, where there is room for fewer threads than were asked for (0: as many as processors). */
+void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n);
+
+/* What is to be known about a checkpoint that was loaded. */
+void kge_model_say(const struct app *app, const struct conve *model);
 
 struct kge_models {
     struct conve **at;
@@ -134,7 +141,6 @@ struct kge_models {
     struct tracin_opts opts; /* all but top_k and order */
 };
 
-void kge_models_defaults(struct kge_models_ask *ask);
 /* ERR_USAGE without a checkpoint; the errors of conve_load; ERR_DATA if data's dictionaries are of other sizes;
  * without data these were checked before. */
 MUST_CHECK int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,

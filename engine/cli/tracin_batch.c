@@ -316,8 +316,8 @@ static int batch_compute(struct batch *batch, struct kge_models *models, const s
 static void batch_say(const struct batch *batch)
 {
     say(batch->app,
-        "%zu test triples: %zu computed, %zu skipped, %zu with nothing near them, in %s", batch->n,
-        fate_count(batch, FATE_DONE), fate_count(batch, FATE_SKIPPED),
+        "%zu test triple%s: %zu computed, %zu skipped, %zu with nothing near them, in %s", batch->n,
+        plural(batch->n), fate_count(batch, FATE_DONE), fate_count(batch, FATE_SKIPPED),
         fate_count(batch, FATE_LONELY), batch->ask->output_dir);
 }
 

@@ -63,6 +63,8 @@ static int batch_check(const struct tracin_request *ask, struct err *err)
     const struct rule rules[] = {
         {!ask->test_triples, "--output-dir is for a batch: --test-triples FILE is needed"},
         {ask->run_dir && !ask->gpus, "--run-dir goes with --gpus"},
+        {ask->max_test_triples > 0,
+         "with --output-dir the number of test triples is --max-triples"},
         {ask->output || ask->csv_output || ask->per_triple,
          "with --output-dir each test triple has files of its own: leave --output, --csv-output and "
          "--output-per-triple out"},
@@ -94,6 +96,8 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
         {ask->per_triple && ask->mode != MODE_TEST, "--output-per-triple goes with --mode test"},
         {ask->test_indices && ask->mode != MODE_SINGLE, "--test-indices goes with --mode single"},
         {is_self && ask->is_dry, "--dry-run is not for --mode self"},
+        {is_self && ask->output && strcmp(path_extension(ask->output), ".csv") == 0,
+         "--mode self has no CSV form: name a .json, .jsonl or .npy"},
         {is_self && (ask->csv_output || ask->top_k || ask->filter.n_hops),
          "--mode self scores every training triple: leave --csv-output, --top-k and --n-hops out"},
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,6 +19,7 @@
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/json_out.h"
+#include "cli/kge_models.h"
 #include "cli/precision_arg.h"
 #include "cli/train_precision.h"
 #include "train/state.h"
@@ -28,7 +30,8 @@ enum {
 };
 
 static const char state_name[] = "training_state.safetensors",
-                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors";
+                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors",
+                  checkpoint_prefix[] = "checkpoint_epoch_", model_suffix[] = ".safetensors";
 
 /* ---- what training depends on ---- */
 
@@ -135,16 +138,60 @@ static void questions_take(struct train_job *job)
     }
 }
 
+/* checkpoint_epoch_<N>.safetensors */
+static bool is_checkpoint(const char *name)
+{
+    size_t begin = strlen(checkpoint_prefix), n;
+    if (strncmp(name, checkpoint_prefix, begin) != 0)
+        return false;
+    n = strspn(name + begin, "0123456789");
+    return n > 0 && strcmp(name + begin + n, model_suffix) == 0;
+}
+
+static int old_unlink(const struct train_job *job, const char *name, struct err *err)
+{
+    if (unlinkat(job->lock_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    return fail_errno(err, "remove %s/%s", job->opts.folder, name);
+}
+
+/* How many there are; with `removes` they are gone. */
+static int checkpoints_look(const struct train_job *job, bool removes, size_t *n, struct err *err)
+{
+    DIR *folder = opendir(job->opts.folder);
+    int rc = 0;
+    *n = 0;
+    if (!folder)
+        return fail_errno(err, "open %s", job->opts.folder);
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;)
+        if (is_checkpoint(entry->d_name)) {
+            ++*n;
+            rc = removes ? old_unlink(job, entry->d_name, err) : 0;
+        }
+    closedir(folder);
+    return rc;
+}
+
 /* Would be taken for what the training at hand left. The state goes first: without it nothing goes on. */
 static int old_remove(const struct train_job *job, struct err *err)
 {
     static const char *const names[] = {state_name, best_name, final_name};
+    size_t n;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < countof(names); i++) {
-        cleanup_free char *path = path_of(job, names[i]);
-        if (unlink(path) != 0 && errno != ENOENT)
-            rc = fail_errno(err, "remove %s", path);
-    }
+    for (size_t i = 0; rc == 0 && i < countof(names); i++)
+        rc = old_unlink(job, names[i], err);
+    return rc == 0 ? checkpoints_look(job, true, &n, err) : rc;
+}
+
+/* Not ours to remove, and not of this training. */
+static int old_checkpoints_say(const struct train_job *job, struct err *err)
+{
+    size_t n;
+    int rc = checkpoints_look(job, false, &n, err);
+    if (rc == 0 && n > 0)
+        say(job->app,
+            "%s has %zu checkpoint%s of an earlier training, which stay%s; --force removes them",
+            job->opts.folder, n, plural(n), n == 1 ? "s" : "");
     return rc;
 }
 
@@ -176,7 +223,7 @@ static int state_take(struct train_job *job, struct err *err)
     if (path_exists(final))
         return fail(err, ERR_USAGE, "%s exists, without a %s to go on with; --force replaces it",
                     final, state_name);
-    return 0;
+    return old_checkpoints_say(job, err);
 }
 
 /* The folder is made and held, so that what cannot be written is known before the first epoch. */
@@ -193,6 +240,13 @@ static int folder_take(struct train_job *job, struct err *err)
     return 0;
 }
 
+static void crews_open(struct train_job *job)
+{
+    job->judges = crew_open(job->opts.n_threads);
+    kge_threads_say(job->app, job->opts.n_threads, crew_n_threads(job->judges));
+    job->crew = job->backend.is_device ? crew_open(1) : job->judges;
+}
+
 int train_job_open(struct train_job *job, const struct train_job_opts *opts, struct conve *model,
                    const char *backend, const struct kge_data *data, const struct app *app,
                    struct err *err)
@@ -206,7 +260,7 @@ int train_job_open(struct train_job *job, const struct train_job_opts *opts, str
         rc = num_open(&job->judge, job->backend.is_device ? NULL : backend, err);
     if (rc != 0)
         return rc;
-    job->crew = crew_open(job->backend.is_device ? 1 : opts->n_threads);
+    crews_open(job);
     train_init(model, opts->train.seed);
     rc = trainer_open(&job->trainer, model, &opts->train, job->questions.at, job->questions.n,
                       &job->backend, job->crew, err);
@@ -228,6 +282,8 @@ void train_job_close(struct train_job *job)
     if (job->lock_fd >= 0)
         close(job->lock_fd);
     trainer_close(&job->trainer);
+    if (job->judges != job->crew)
+        crew_close(job->judges);
     crew_close(job->crew);
     num_close(&job->judge);
     num_close(&job->backend);
@@ -240,21 +296,27 @@ void train_job_close(struct train_job *job)
 
 /* ---- being told to stop ---- */
 
-static volatile sig_atomic_t is_stopped;
+static atomic_bool is_told;
 
-static void on_stop(int signal)
+/* The second one ends it at once, but for hangups: kernel and shell both tell of a terminal that goes. */
+static void on_stop(int number)
 {
-    (void)signal;
-    is_stopped = 1;
+    static atomic_bool is_asked;
+    atomic_store(&is_told, true);
+    if (number != SIGHUP && atomic_exchange(&is_asked, true)) {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
 }
 
-/* The second one ends it at once. */
-static void stops_watch(void)
+static void stops_watch(const struct train_job *job)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_stop};
     for (size_t i = 0; i < countof(signals); i++)
         sigaction(signals[i], &action, NULL);
+    crew_stop_when(job->crew, &is_told);
+    crew_stop_when(job->judges, &is_told);
 }
 
 /* ---- epochs ---- */
@@ -270,8 +332,7 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
     size_t n = valid->n;
     if (job->opts.max_valid_triples > 0)
         n = MIN(n, (size_t)job->opts.max_valid_triples);
-    int rc =
-        eval_rank(job->model, &job->judge, job->opts.n_threads, &opts, valid->at, n, sides, err);
+    int rc = eval_rank(job->model, &job->judge, job->judges, &opts, valid->at, n, sides, err);
     *metrics = sides[SIDE_N];
     return rc;
 }
@@ -287,7 +348,7 @@ static int best_keep(struct train_job *job, double mrr, struct err *err)
     at->best = mrr;
     at->best_epoch = at->epoch + 1;
     at->n_worse = 0;
-    return conve_save(job->model, path, true, NULL, err);
+    return trainer_model_save(&job->trainer, path, err);
 }
 
 static int checkpoint_save(const struct train_job *job, struct err *err)
@@ -296,12 +357,12 @@ static int checkpoint_save(const struct train_job *job, struct err *err)
     if (job->opts.checkpoint_every == 0 || epoch % job->opts.checkpoint_every != 0)
         return 0;
     cleanup_free char *path =
-        xasprintf("%s/checkpoint_epoch_%" PRIu64 ".safetensors", job->opts.folder, epoch);
-    return conve_save(job->model, path, true, NULL, err);
+        xasprintf("%s/%s%" PRIu64 "%s", job->opts.folder, checkpoint_prefix, epoch, model_suffix);
+    return trainer_model_save(&job->trainer, path, err);
 }
 
-/* What is left of an epoch behind its last update. */
-static int epoch_end(struct train_job *job, struct err *err)
+/* What is left of an epoch behind its last update. *is_cut: told to stop, before anything changed. */
+static int epoch_end(struct train_job *job, bool *is_cut, struct err *err)
 {
     uint64_t epoch = job->trainer.at.epoch + 1, ms = clock_now_ms() - job->epoch_ms;
     bool is_validated = job->data->valid.n > 0 &&
@@ -310,6 +371,7 @@ static int epoch_end(struct train_job *job, struct err *err)
     int rc = trainer_fetch(&job->trainer, err);
     if (rc == 0 && is_validated)
         rc = validate(job, &valid, err);
+    *is_cut = rc == ERR_STOPPED;
     if (rc == 0 && is_validated)
         rc = best_keep(job, valid.mean_reciprocal, err);
     if (rc != 0)
@@ -366,11 +428,14 @@ static int epochs_run(struct train_job *job, struct err *err)
 {
     int rc = 0;
     while (rc == 0 && !is_over(job)) {
-        if (!trainer_epoch_is_over(&job->trainer))
+        bool is_cut = false;
+        if (!trainer_epoch_is_over(&job->trainer)) {
             rc = trainer_update(&job->trainer, err);
+            is_cut = rc == ERR_STOPPED;
+        }
         if (rc == 0 && trainer_epoch_is_over(&job->trainer))
-            rc = epoch_end(job, err);
-        if (rc == 0 && is_stopped && !is_over(job))
+            rc = epoch_end(job, &is_cut, err);
+        if (is_cut || (rc == 0 && atomic_load(&is_told) && !is_over(job)))
             return stop(job, err);
         if (rc == 0 && clock_now_ms() - job->state_ms >= job->opts.state_every_ms)
             rc = state_save(job, err);
@@ -384,7 +449,7 @@ int train_job_run(struct train_job *job, struct err *err)
 {
     cleanup_free char *final = path_of(job, final_name);
     const struct train_progress *at = &job->trainer.at;
-    stops_watch();
+    stops_watch(job);
     say(job->app, "%zu questions in batches of %zu, %" PRIu64 " parameters, %u thread%s, %s",
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
         crew_n_threads(job->crew), plural(crew_n_threads(job->crew)), job->backend.description);
@@ -394,7 +459,7 @@ int train_job_run(struct train_job *job, struct err *err)
     if (rc == 0)
         rc = state_save(job, err);
     if (rc == 0)
-        rc = conve_save(job->model, final, true, NULL, err);
+        rc = trainer_model_save(&job->trainer, final, err);
     if (rc == 0 && at->best_epoch > 0)
         say(job->app, "best validation MRR %.4f after epoch %" PRIu64, at->best, at->best_epoch);
     return rc;

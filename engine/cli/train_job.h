@@ -29,7 +29,7 @@ struct train_job {
     struct known known;
     struct trainer trainer;
     struct num_backend backend, judge; /* what trains, and what validates: on the host */
-    struct crew *crew;
+    struct crew *crew, *judges;        /* one, unless a device trains */
     struct buf history, settings;
     uint64_t state_ms, said_ms, epoch_ms; /* when it was saved, said, begun */
     int lock_fd;                          /* of the folder: one training at a time */

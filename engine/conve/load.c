@@ -38,13 +38,29 @@ static char *prefix_new(const char *name, enum conve_naming naming)
     return len == 0 || name[len - 1] == '.' ? xstrndup(name, len) : NULL;
 }
 
-/* The first name that is not there; NULL if all are. An entity's bias need not be. */
-static const char *missing_name(const struct tensor_file *file, const char *prefix,
-                                enum conve_naming naming)
+/* None of its norms' names is there. With norms, PyKEEN counts them among its layers. */
+static bool lacks_norms(const struct tensor_file *file, const char *prefix,
+                        enum conve_naming naming)
 {
     for (unsigned param = 0; param < PARAM_N; param++) {
         const char *name = conve_param_name((enum conve_param)param, naming);
-        if (param != PARAM_ENTITY_BIAS && !tensor_file_find(file, prefix, name))
+        if (name && conve_param_is_norm((enum conve_param)param) &&
+            tensor_file_find(file, prefix, name))
+            return false;
+    }
+    return naming != NAMING_PYKEEN;
+}
+
+/* The first name that is not there; NULL if all are. An entity's bias need not be, nor all norms. */
+static const char *missing_name(const struct tensor_file *file, const char *prefix,
+                                enum conve_naming naming)
+{
+    bool is_bare = lacks_norms(file, prefix, naming);
+    for (unsigned param = 0; param < PARAM_N; param++) {
+        const char *name = conve_param_name((enum conve_param)param, naming);
+        if (param != PARAM_ENTITY_BIAS &&
+            !(is_bare && conve_param_is_norm((enum conve_param)param)) &&
+            !tensor_file_find(file, prefix, name))
             return name;
     }
     return NULL;
@@ -74,10 +90,9 @@ static int model_find(const struct tensor_file *file, char **prefix, enum conve_
         if (!here)
             continue;
         const char *missing = missing_name(file, here, which);
-        if (missing && !found)
-            rc = fail(err, ERR_DATA,
-                      "%s: %s%s is not in it (a model without batch norm, or of another kind?)",
-                      file->path, here, missing);
+        if (missing && !found && which != NAMING_PYKEEN_BARE)
+            rc = fail(err, ERR_DATA, "%s: %s%s is not in it (a model of another kind?)", file->path,
+                      here, missing);
         if (missing)
             continue;
         if (found && strcmp(here, "model_state_dict.") != 0) {
@@ -105,7 +120,8 @@ struct found {
 
 static const struct named_tensor *tensor_of(const struct found *found, enum conve_param param)
 {
-    return tensor_file_find(found->file, found->prefix, conve_param_name(param, found->naming));
+    const char *name = conve_param_name(param, found->naming);
+    return name ? tensor_file_find(found->file, found->prefix, name) : NULL;
 }
 
 /* ERR_DATA unless a parameter has so many dimensions, and its file room for what they say. */
@@ -145,7 +161,10 @@ static int sizes_read(const struct found *found, struct conve_shape *shape, size
     shape->kernel_height = conv->dims[2];
     shape->kernel_width = conv->dims[3];
     shape->has_entity_bias = tensor_of(found, PARAM_ENTITY_BIAS) != NULL;
-    shape->bn_eps = found->file->bn_eps > 0 ? found->file->bn_eps : bn_eps_default;
+    shape->lacks_norms = lacks_norms(found->file, found->prefix, found->naming);
+    shape->bn_eps = shape->lacks_norms        ? 0
+                    : found->file->bn_eps > 0 ? found->file->bn_eps
+                                              : bn_eps_default;
     *dim = tensor_of(found, PARAM_ENTITY)->dims[1];
     return 0;
 }
@@ -198,7 +217,7 @@ static int shape_find(const struct found *found, const struct conve_load_opts *o
     size_t n_features = tensor_of(found, PARAM_FC_WEIGHT)->dims[1];
     enum conve_layout said = opts->layout ? opts->layout : file->layout;
     size_t height = opts->height ? opts->height : file->height;
-    bool is_pykeen = found->naming == NAMING_PYKEEN;
+    bool is_pykeen = found->naming != NAMING_PLAIN;
     const struct conve_load_opts tries[] = {
         {height, said ? said : (is_pykeen ? LAYOUT_HEIGHT : LAYOUT_WIDTH)},
         {height, said || !is_pykeen ? said : LAYOUT_HEIGHT},
@@ -233,6 +252,16 @@ static bool dims_equal(const struct named_tensor *tensor, const struct conve_par
     return true;
 }
 
+/* With no eps a norm of these changes no bit. */
+static void identity_fill(enum conve_param param, float *at, size_t n)
+{
+    bool is_one = param == PARAM_BN0_WEIGHT || param == PARAM_BN0_VAR ||
+                  param == PARAM_BN1_WEIGHT || param == PARAM_BN1_VAR ||
+                  param == PARAM_BN2_WEIGHT || param == PARAM_BN2_VAR;
+    for (size_t i = 0; i < n; i++)
+        at[i] = is_one ? 1 : 0;
+}
+
 static int param_read(const struct found *found, struct conve *model, enum conve_param param,
                       struct err *err)
 {
@@ -240,6 +269,10 @@ static int param_read(const struct found *found, struct conve *model, enum conve
     const struct named_tensor *tensor = tensor_of(found, param);
     if (dims.n_elements == 0)
         return 0;
+    if (model->shape.lacks_norms && conve_param_is_norm(param)) {
+        identity_fill(param, model->at[param], dims.n_elements);
+        return 0;
+    }
     if (!dims_equal(tensor, &dims)) {
         cleanup_buf struct buf shapes = BUF_INIT;
         for (size_t d = 0; d < tensor->n_dims; d++)
@@ -267,7 +300,8 @@ static int model_read(struct conve **out, const struct tensor_file *file,
         return rc;
     struct conve *model = conve_new(&shape, file->path);
     model->naming = found.naming;
-    model->is_reciprocal = found.file->is_reciprocal;
+    model->is_reciprocal = file->is_reciprocal;
+    model->learning_rate = file->learning_rate;
     for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
         rc = param_read(&found, model, (enum conve_param)param, err);
     if (rc == 0)
@@ -285,7 +319,11 @@ static int tensors_list(struct tensor_file *file, struct err *err)
     if (fstat(file->fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", file->path);
     if (!S_ISREG(st.st_mode))
-        return fail(err, ERR_USAGE, "%s is no file that can be read from any place", file->path);
+        return fail(err, ERR_USAGE,
+                    S_ISDIR(st.st_mode)
+                        ? "%s is a folder: expected a checkpoint, .pt or .safetensors"
+                        : "%s is no file that can be read from any place",
+                    file->path);
     file->file_bytes = (uint64_t)st.st_size;
     struct str head = {bytes, (size_t)MIN(file->file_bytes, (uint64_t)sizeof(bytes))};
     int rc = pread_exact(file->fd, bytes, head.len, 0, file->path, err);
@@ -302,7 +340,7 @@ int conve_load(struct conve **out, const char *path, const struct conve_load_opt
                struct err *err)
 {
     *out = NULL;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait */
     if (fd < 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     struct tensor_file file = {.path = path, .fd = fd};

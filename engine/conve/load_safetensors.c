@@ -3,11 +3,13 @@
  * Ours: plain names, and in __metadata__ what the sizes do not say. Others' are read too, as
  * torch's state dicts are.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "conve/model.h"
 #include "conve/tensors.h"
 #include "tensor/safetensors.h"
 
@@ -41,6 +43,11 @@ static int metadata_read(struct tensor_file *file, struct str metadata, struct e
         rc = double_parse(buf_str(&text), &file->bn_eps, err);
     if (rc == 0 && (file->bn_eps < 0 || file->bn_eps > 1))
         rc = fail(err, ERR_DATA, "conve.bn_eps: expected 0 to 1, found %g", file->bn_eps);
+    if (rc == 0 && metadata_get(metadata, CONVE_LEARNING_RATE, &text))
+        rc = double_parse(buf_str(&text), &file->learning_rate, err);
+    if (rc == 0 && !(file->learning_rate >= 0 && isfinite(file->learning_rate)))
+        rc = fail(err, ERR_DATA, CONVE_LEARNING_RATE ": expected a number above 0, found %g",
+                  file->learning_rate);
     return rc == 0 ? 0 : wrap(err, ERR_DATA, "%s: __metadata__", file->path);
 }
 

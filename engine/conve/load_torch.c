@@ -4,6 +4,7 @@
  * in pickled modules, whose parameters have the names that state_dict() would give them. Nothing
  * is run.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -98,6 +99,25 @@ static void fact_take(struct walk *walk, struct str key, const struct pickle_nod
             *facts[i].to = (size_t)value->integer;
 }
 
+/* Of an optimizer's state, if it has one for all parameters; the first of them counts. */
+static void learning_rate_take(struct walk *walk, const struct pickle_node *groups)
+{
+    const struct pickle *pickle = walk->pickle;
+    struct pickle_walk items = pickle_items(groups);
+    double found = 0;
+    for (pickle_id group; (group = pickle_next(pickle, &items)) != 0;) {
+        const struct pickle_node *pairs = dict_pairs(pickle, group);
+        const struct pickle_node *rate =
+            pickle_node(pickle, pairs ? pickle_get(pickle, pairs, STR("lr")) : 0);
+        if (rate->kind != PICKLE_FLOAT || !(rate->real > 0) || !isfinite(rate->real) ||
+            (found > 0 && found != rate->real))
+            return;
+        found = rate->real;
+    }
+    if (walk->file->learning_rate == 0)
+        walk->file->learning_rate = found;
+}
+
 /* What a module keeps its parts in; they are not in the names. */
 static bool is_module_part(struct str key)
 {
@@ -120,6 +140,8 @@ static void pairs_visit(struct walk *walk, const struct pickle_node *pairs, bool
         struct str name = pickle_bytes(pickle, key_node);
         size_t len = walk->name.len;
         fact_take(walk, name, pickle_node(pickle, value));
+        if (str_equal(name, STR("param_groups")) && pickle_node(pickle, value)->kind == PICKLE_LIST)
+            learning_rate_take(walk, pickle_node(pickle, value));
         if (is_module && str_equal(name, STR("eps")) &&
             pickle_node(pickle, value)->kind == PICKLE_FLOAT)
             walk->file->bn_eps = pickle_node(pickle, value)->real;

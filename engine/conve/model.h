@@ -13,9 +13,13 @@ struct conve {
     struct conve_shape shape;
     enum conve_naming naming; /* of the file it came from */
     bool is_reciprocal;       /* relation n_relations / 2 + r is r the other way round */
+    double learning_rate;     /* of its last updates, as its file has it; 0: not said */
     char *path;
     float *at[PARAM_N]; /* row-major; NULL for what it does not have */
 };
+
+/* The member of __metadata__ that has it; whoever trains adds it. */
+#define CONVE_LEARNING_RATE "conve.learning_rate"
 
 /* What may be saved with a model, for those who know of it. */
 struct conve_extra {

@@ -2,7 +2,7 @@
 #include "conve/params.h"
 
 static const char *const names[PARAM_N][NAMING_N] = {
-#define X(id, plain, pykeen) [PARAM_##id] = {plain, pykeen},
+#define X(id, plain, pykeen, bare) [PARAM_##id] = {plain, pykeen, bare},
     CONVE_TRAINED(X) CONVE_STATISTICS(X)
 #undef X
 };
@@ -75,11 +75,19 @@ struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum c
     return dims;
 }
 
-/* Those that the shape has. */
-static conve_params params_of(const struct conve_shape *shape)
+bool conve_param_is_norm(enum conve_param param)
 {
-    return shape->has_entity_bias ? CONVE_PARAMS_ALL
-                                  : CONVE_PARAMS_ALL & ~(conve_params)(1u << PARAM_ENTITY_BIAS);
+    return !names[param][NAMING_PYKEEN_BARE];
+}
+
+conve_params conve_params_all(const struct conve_shape *shape)
+{
+    conve_params params = CONVE_PARAMS_ALL;
+    for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
+        if ((shape->lacks_norms && conve_param_is_norm((enum conve_param)param)) ||
+            (!shape->has_entity_bias && param == PARAM_ENTITY_BIAS))
+            params &= ~((conve_params)1 << param);
+    return params;
 }
 
 static conve_params params_named(struct str name)
@@ -91,7 +99,7 @@ static conve_params params_named(struct str name)
             return layers[i].params;
     for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
         for (unsigned naming = 0; naming < NAMING_N; naming++)
-            if (str_equal(name, str_of(names[param][naming])))
+            if (names[param][naming] && str_equal(name, str_of(names[param][naming])))
                 return 1u << param;
     return 0;
 }
@@ -112,21 +120,27 @@ int conve_params_parse(const struct conve_shape *shape, struct str text, conve_p
                 "there is no layer '%.*s': all, bn2, fc, bn1, conv1, bn0, embeddings, or %s",
                 (int)piece.len, piece.at, buf_text(&known));
         }
-        if ((found & params_of(shape)) == 0)
+        if ((found & conve_params_all(shape)) == 0)
             return fail(err, ERR_USAGE, "this model has no '%.*s'", (int)piece.len, piece.at);
-        *out |= found & params_of(shape);
+        *out |= found & conve_params_all(shape);
     }
     return 0;
 }
 
 int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out, struct err *err)
 {
-    if (n == 0 || n > countof(layers))
-        return fail(err, ERR_USAGE, "expected 1 to %zu last layers, found %zu", countof(layers), n);
+    conve_params all = conve_params_all(shape);
+    size_t n_layers = 0;
     *out = 0;
-    for (size_t i = 0; i < n; i++)
-        *out |= layers[i].params & params_of(shape);
-    return 0;
+    for (size_t i = 0; i < countof(layers); i++) {
+        if ((layers[i].params & all) == 0)
+            continue;
+        if (n_layers++ < n)
+            *out |= layers[i].params & all;
+    }
+    return n > 0 && n <= n_layers
+               ? 0
+               : fail(err, ERR_USAGE, "expected 1 to %zu last layers, found %zu", n_layers, n);
 }
 
 void conve_params_format(const struct conve_shape *shape, conve_params params,
@@ -134,7 +148,7 @@ void conve_params_format(const struct conve_shape *shape, conve_params params,
 {
     const char *separator = "";
     for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
-        if (params & params_of(shape) & 1u << param) {
+        if (params & conve_params_all(shape) & 1u << param) {
             buf_addf(out, "%s%s", separator, names[param][naming]);
             separator = ", ";
         }

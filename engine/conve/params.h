@@ -12,32 +12,38 @@
 #include "base/buf.h"
 #include "conve/shape.h"
 
-/* In the order in which the plain implementation lists them; X(ID, plain name, PyKEEN's name). */
+/*
+ * In the order in which the plain implementation lists them; X(ID, plain name, PyKEEN's name, its
+ * name where there are no norms, which PyKEEN counts among its layers).
+ */
 #define CONVE_TRAINED(X)                                                                       \
-    X(ENTITY, "entity_embeddings.weight", "entity_representations.0._embeddings.weight")       \
-    X(RELATION, "relation_embeddings.weight", "relation_representations.0._embeddings.weight") \
-    X(BN0_WEIGHT, "bn0.weight", "interaction.hr2d.0.weight")                                   \
-    X(BN0_BIAS, "bn0.bias", "interaction.hr2d.0.bias")                                         \
-    X(CONV_WEIGHT, "conv1.weight", "interaction.hr2d.2.weight")                                \
-    X(CONV_BIAS, "conv1.bias", "interaction.hr2d.2.bias")                                      \
-    X(BN1_WEIGHT, "bn1.weight", "interaction.hr2d.3.weight")                                   \
-    X(BN1_BIAS, "bn1.bias", "interaction.hr2d.3.bias")                                         \
-    X(FC_WEIGHT, "fc.weight", "interaction.hr1d.0.weight")                                     \
-    X(FC_BIAS, "fc.bias", "interaction.hr1d.0.bias")                                           \
-    X(BN2_WEIGHT, "bn2.weight", "interaction.hr1d.2.weight")                                   \
-    X(BN2_BIAS, "bn2.bias", "interaction.hr1d.2.bias")                                         \
-    X(ENTITY_BIAS, "entity_bias.weight", "entity_representations.1._embeddings.weight")
+    X(ENTITY, "entity_embeddings.weight", "entity_representations.0._embeddings.weight",       \
+      "entity_representations.0._embeddings.weight")                                           \
+    X(RELATION, "relation_embeddings.weight", "relation_representations.0._embeddings.weight", \
+      "relation_representations.0._embeddings.weight")                                         \
+    X(BN0_WEIGHT, "bn0.weight", "interaction.hr2d.0.weight", NULL)                             \
+    X(BN0_BIAS, "bn0.bias", "interaction.hr2d.0.bias", NULL)                                   \
+    X(CONV_WEIGHT, "conv1.weight", "interaction.hr2d.2.weight", "interaction.hr2d.1.weight")   \
+    X(CONV_BIAS, "conv1.bias", "interaction.hr2d.2.bias", "interaction.hr2d.1.bias")           \
+    X(BN1_WEIGHT, "bn1.weight", "interaction.hr2d.3.weight", NULL)                             \
+    X(BN1_BIAS, "bn1.bias", "interaction.hr2d.3.bias", NULL)                                   \
+    X(FC_WEIGHT, "fc.weight", "interaction.hr1d.0.weight", "interaction.hr1d.0.weight")        \
+    X(FC_BIAS, "fc.bias", "interaction.hr1d.0.bias", "interaction.hr1d.0.bias")                \
+    X(BN2_WEIGHT, "bn2.weight", "interaction.hr1d.2.weight", NULL)                             \
+    X(BN2_BIAS, "bn2.bias", "interaction.hr1d.2.bias", NULL)                                   \
+    X(ENTITY_BIAS, "entity_bias.weight", "entity_representations.1._embeddings.weight",        \
+      "entity_representations.1._embeddings.weight")
 
-#define CONVE_STATISTICS(X)                                            \
-    X(BN0_MEAN, "bn0.running_mean", "interaction.hr2d.0.running_mean") \
-    X(BN0_VAR, "bn0.running_var", "interaction.hr2d.0.running_var")    \
-    X(BN1_MEAN, "bn1.running_mean", "interaction.hr2d.3.running_mean") \
-    X(BN1_VAR, "bn1.running_var", "interaction.hr2d.3.running_var")    \
-    X(BN2_MEAN, "bn2.running_mean", "interaction.hr1d.2.running_mean") \
-    X(BN2_VAR, "bn2.running_var", "interaction.hr1d.2.running_var")
+#define CONVE_STATISTICS(X)                                                  \
+    X(BN0_MEAN, "bn0.running_mean", "interaction.hr2d.0.running_mean", NULL) \
+    X(BN0_VAR, "bn0.running_var", "interaction.hr2d.0.running_var", NULL)    \
+    X(BN1_MEAN, "bn1.running_mean", "interaction.hr2d.3.running_mean", NULL) \
+    X(BN1_VAR, "bn1.running_var", "interaction.hr2d.3.running_var", NULL)    \
+    X(BN2_MEAN, "bn2.running_mean", "interaction.hr1d.2.running_mean", NULL) \
+    X(BN2_VAR, "bn2.running_var", "interaction.hr1d.2.running_var", NULL)
 
 enum conve_param {
-#define X(id, plain, pykeen) PARAM_##id,
+#define X(id, plain, pykeen, bare) PARAM_##id,
     CONVE_TRAINED(X) PARAM_N_TRAINED,
     PARAM_LAST_TRAINED = PARAM_N_TRAINED - 1,
     CONVE_STATISTICS(X)
@@ -48,6 +54,7 @@ enum conve_param {
 enum conve_naming {
     NAMING_PLAIN,
     NAMING_PYKEEN,
+    NAMING_PYKEEN_BARE, /* without norms */
     NAMING_N
 };
 
@@ -63,7 +70,11 @@ struct conve_param_dims {
     size_t at[CONVE_DIMS_MAX], n_dims, n_elements;
 };
 
+/* NULL of a norm's where there are none. */
 const char *conve_param_name(enum conve_param param, enum conve_naming naming);
+bool conve_param_is_norm(enum conve_param param);
+/* Those that the shape has. */
+conve_params conve_params_all(const struct conve_shape *shape);
 /* n_elements is 0 of an entity bias that the shape does not have. */
 struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum conve_param param);
 

@@ -6,11 +6,17 @@
 #include "conve/model.h"
 #include "tensor/bytes.h"
 
+static bool is_saved(const struct conve_shape *shape, enum conve_param param)
+{
+    return conve_param_dims(shape, param).n_elements > 0 &&
+           !(shape->lacks_norms && conve_param_is_norm(param));
+}
+
 static void tensor_add(struct buf *header, const char *prefix, const struct conve_shape *shape,
                        enum conve_param param, uint64_t *at)
 {
     struct conve_param_dims dims = conve_param_dims(shape, param);
-    if (dims.n_elements == 0)
+    if (!is_saved(shape, param))
         return;
     buf_addf(header, ",\"%s%s\":{\"dtype\":\"F32\",\"shape\":[", prefix,
              conve_param_name(param, NAMING_PLAIN));
@@ -67,7 +73,7 @@ static int tensors_write(struct outfile *out, const struct conve_shape *shape,
 {
     int rc = 0;
     for (unsigned param = 0; rc == 0 && param < n_params; param++)
-        if (at[param])
+        if (at[param] && is_saved(shape, (enum conve_param)param))
             rc = floats_write(out, at[param],
                               conve_param_dims(shape, (enum conve_param)param).n_elements, err);
     return rc;

@@ -9,6 +9,8 @@
  *
  *   bn0, conv (n_filters, kernel_height x kernel_width, stride 1, no padding), bn1, ReLU,
  *   fc (n_features -> dim), bn2, ReLU = x;  score(t) = x . E[t] (+ b[t])
+ *
+ * PyKEEN can leave all norms out.
  */
 #pragma once
 
@@ -30,6 +32,7 @@ struct conve_shape {
     enum conve_layout layout;
     bool has_entity_bias;
     double bn_eps;
+    bool lacks_norms; /* they are there as what changes nothing, and are no parameters */
 };
 
 static inline size_t conve_dim(const struct conve_shape *shape)

@@ -34,6 +34,7 @@ struct tensor_file {
     size_t height, width, input_channels; /* of an embedding; 0: not said */
     enum conve_layout layout;             /* LAYOUT_AUTO: not said */
     double bn_eps;                        /* 0: not said */
+    double learning_rate;                 /* 0: not said */
     bool is_reciprocal;
 };
 

@@ -11,10 +11,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/xalloc.h"
 #include "num/backend_impl.h"
 #include "num/fast.h"
+
+#define BUFFER_BYTES ((size_t)128 << 20)
 
 /* Of cblas.h, which is not needed to build. */
 enum {
@@ -142,8 +145,34 @@ static void *library_load(void)
     return handle;
 }
 
+/*
+ * The buffer of the first thread, while it is known that there is room: where there is none, OpenBLAS
+ * tries for ever. Those of more threads: crew.c. Products of fewer numbers do without.
+ */
+static int buffer_make(const struct blas *blas, struct err *err)
+{
+    enum {
+        SIDE = 128
+    };
+    void *room =
+        mmap(NULL, BUFFER_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return fail(err, ERR_UNAVAILABLE,
+                    "OpenBLAS wants %zu MiB of addresses, and the limit (ulimit -v) leaves less: "
+                    "raise it, or compute with --backend ref",
+                    BUFFER_BYTES >> 20);
+    const size_t n = (size_t)SIDE * SIDE;
+    float *numbers = xcalloc(3 * n, sizeof(*numbers));
+    munmap(room, BUFFER_BYTES);
+    blas->sgemm(CBLAS_ROW_MAJOR, CBLAS_NO_TRANS, CBLAS_NO_TRANS, SIDE, SIDE, SIDE, 1, numbers, SIDE,
+                numbers + n, SIDE, 0, numbers + 2 * n, SIDE);
+    free(numbers);
+    return 0;
+}
+
 int num_open_blas(struct num_backend *be, struct err *err)
 {
+    void *loaded = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD); /* by an earlier opening */
     struct blas blas = {.handle = library_load(), .fast = num_fast_choose()};
     if (!blas.handle)
         return fail(err, ERR_UNAVAILABLE,
@@ -158,7 +187,12 @@ int num_open_blas(struct num_backend *be, struct err *err)
                     "libopenblas.so.0 lacks cblas_sgemm, cblas_dgemm or openblas_set_num_threads");
     }
     set_threads(1);
-    int rc = num_open_ref(&blas.ref, err);
+    int rc = loaded ? 0 : buffer_make(&blas, err);
+    if (rc != 0) {
+        dlclose(blas.handle);
+        return rc;
+    }
+    rc = num_open_ref(&blas.ref, err);
     *be = blas.ref;
     be->name = "blas";
     snprintf(be->description, sizeof(be->description), "%s", config());

@@ -26,7 +26,6 @@ struct explicit
 {
     struct num_backend be; /* ref */
     const struct tracin_opts *opts;
-    conve_params params;
 };
 
 static void gradient_of(struct explicit *explicit, struct conve_pass *pass,
@@ -52,11 +51,12 @@ static void gradient_of(struct explicit *explicit, struct conve_pass *pass,
 static double gradients_dot(const struct explicit *explicit, const struct conve_shape *shape,
                             const struct conve_gradients *a, const struct conve_gradients *b)
 {
+    conve_params wanted = explicit->opts->params ? explicit->opts->params : conve_params_all(shape);
     double sum = 0;
     for (unsigned param = 0; param < PARAM_N_TRAINED; param++) {
         const double *left = a->at[param], *right = b->at[param];
         size_t n = conve_param_dims(shape, (enum conve_param)param).n_elements;
-        for (size_t i = 0; explicit->params & 1u << param && i < n; i++)
+        for (size_t i = 0; wanted & 1u << param && i < n; i++)
             sum += left[i] * right[i];
     }
     return sum;
@@ -184,8 +184,7 @@ int tracin_check_run(const struct tracin_checkpoint *checkpoints, size_t n_check
                      size_t n_tests, struct tracin_check *out, struct err *err)
 {
     size_t n_pairs = check_opts->n_pairs;
-    struct explicit explicit = {.opts = opts,
-                                .params = opts->params ? opts->params : CONVE_PARAMS_ALL};
+    struct explicit explicit = {.opts = opts};
     *out = (struct tracin_check){0};
     if (n_pairs == 0 || n_train == 0 || n_tests == 0)
         return fail(err, ERR_USAGE, "there is no pair to check");

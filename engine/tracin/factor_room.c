@@ -18,7 +18,7 @@ static bool is_small(unsigned param)
 void factor_plan_init(struct factor_plan *plan, const struct conve_shape *shape,
                       const struct tracin_opts *opts)
 {
-    conve_params params = opts->params ? opts->params : CONVE_PARAMS_ALL;
+    conve_params params = opts->params ? opts->params : conve_params_all(shape);
     const conve_params shallow = 1u << PARAM_FC_WEIGHT | 1u << PARAM_FC_BIAS |
                                  1u << PARAM_BN2_WEIGHT | 1u << PARAM_BN2_BIAS |
                                  1u << PARAM_ENTITY_BIAS;

@@ -16,7 +16,7 @@ enum {
     DEVICE_THREADS = 2, /* one reads results while the other one's tile is computed */
     TESTS_AT_ONCE_MAX = 4096,
     MEMORY_MIB_MAX = 768,
-    MEMORY_MIB_MIN = 64
+    MEMORY_MIB_MIN = 32
 };
 
 static bool is_device(const struct cut_ask *ask)
@@ -24,7 +24,7 @@ static bool is_device(const struct cut_ask *ask)
     return ask->be && ask->be->is_device;
 }
 
-/* Half of what is free. */
+/* Half of what is free, and a quarter of the addresses: half of them are for threads. */
 static uint64_t memory_default(void)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -33,7 +33,7 @@ static uint64_t memory_default(void)
         const char *at = strstr(buf_text(&text), "MemAvailable:");
         kib = at ? strtoull(at + sizeof("MemAvailable:") - 1, NULL, 10) : 0;
     }
-    uint64_t half_mib = kib / 2048;
+    uint64_t half_mib = MIN(kib / 2048, crew_addresses_free() >> 22);
     return MIN(MAX(half_mib, (uint64_t)MEMORY_MIB_MIN), (uint64_t)MEMORY_MIB_MAX) << 20;
 }
 
@@ -115,7 +115,8 @@ static bool shapes_equal(const struct conve_shape *a, const struct conve_shape *
     return a->n_entities == b->n_entities && a->n_relations == b->n_relations &&
            a->height == b->height && a->width == b->width && a->n_filters == b->n_filters &&
            a->kernel_height == b->kernel_height && a->kernel_width == b->kernel_width &&
-           a->layout == b->layout && a->has_entity_bias == b->has_entity_bias;
+           a->layout == b->layout && a->has_entity_bias == b->has_entity_bias &&
+           a->lacks_norms == b->lacks_norms;
 }
 
 int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
@@ -128,7 +129,7 @@ int arguments_check(const struct tracin_checkpoint *checkpoints, size_t n_checkp
             return fail(err, ERR_USAGE, "%s: expected a learning rate above 0, found %g",
                         checkpoints[i].model->path, checkpoints[i].learning_rate);
         if (!shapes_equal(&checkpoints[0].model->shape, &checkpoints[i].model->shape))
-            return fail(err, ERR_DATA, "%s and %s are models of different sizes",
+            return fail(err, ERR_DATA, "%s and %s are models of different sizes or kinds",
                         checkpoints[0].model->path, checkpoints[i].model->path);
     }
     if (opts->format != NUM_FULL && opts->dtype != NUM_F32)

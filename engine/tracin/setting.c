@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/parse.h"
 #include "base/xalloc.h"
 
 static int weights_open(struct setting *setting, struct err *err)
@@ -14,6 +15,28 @@ static int weights_open(struct setting *setting, struct err *err)
         rc = conve_weights_open(&setting->weights[c], setting->checkpoints[c].model,
                                 setting->plan.dtype, setting->be, err);
     return rc;
+}
+
+static void note(const struct setting *setting, const char *text)
+{
+    const struct tracin_opts *opts = setting->ask.opts;
+    if (opts->note)
+        opts->note(opts->note_context, text);
+}
+
+/* No more threads than there is room for, which has nothing to do with the cut. */
+static void crew_make(struct setting *setting)
+{
+    unsigned wanted = setting->cut.n_threads;
+    setting->crew = crew_open(wanted);
+    setting->cut.n_threads = crew_n_threads(setting->crew);
+    if (setting->cut.n_threads == wanted)
+        return;
+    char text[128];
+    snprintf(text, sizeof(text),
+             "%u thread%s instead of %u: there is no room for more (ulimit -v, ulimit -u)",
+             setting->cut.n_threads, plural(setting->cut.n_threads), wanted);
+    note(setting, text);
 }
 
 /* ---- the whole ---- */
@@ -40,7 +63,7 @@ int setting_open(struct setting *setting, const struct tracin_checkpoint *checkp
     if (rc != 0)
         setting_close(setting);
     else
-        setting->crew = crew_open(setting->cut.n_threads);
+        crew_make(setting);
     return rc;
 }
 
@@ -56,13 +79,11 @@ void setting_close(struct setting *setting)
 
 static void shrinking_say(const struct setting *setting, const struct err *why)
 {
-    const struct tracin_opts *opts = setting->ask.opts;
     char text[sizeof(why->text) + 128];
     snprintf(text, sizeof(text),
              "%s: going on with tiles of %zu training triples, %zu test triples at once", why->text,
              setting->cut.train_tile, setting->cut.tests_at_once);
-    if (opts->note)
-        opts->note(opts->note_context, text);
+    note(setting, text);
 }
 
 int setting_make_room(struct setting *setting, const struct room_maker *maker, struct err *err)
@@ -80,7 +101,7 @@ int setting_make_room(struct setting *setting, const struct room_maker *maker, s
                         why.text);
         shrinking_say(setting, &why);
         crew_close(setting->crew);
-        setting->crew = crew_open(setting->cut.n_threads);
+        crew_make(setting);
         rc = maker->make(maker->context, &why);
     }
     if (rc != 0)

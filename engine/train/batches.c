@@ -51,8 +51,11 @@ int batches_init(struct batches *batches, const struct triple *triples, size_t n
         batches_release(batches);
         return fail(err, ERR_USAGE,
                     "batch norm needs two questions in a batch: there %s %zu in the training "
-                    "triples, and a batch is of %zu",
-                    n == 1 ? "is" : "are", n, size);
+                    "triples, and a batch is of %zu; %s",
+                    n == 1 ? "is" : "are", n, size,
+                    n < n_triples && size > 1
+                        ? "with --one-positive each triple is a question of its own"
+                        : "more triples or a larger --batch-size give that");
     }
     batches->n_batches = MAX((batches->n + size - 1) / size - (batches->n % size == 1), (size_t)1);
     batches->order = xcalloc(batches->n, sizeof(*batches->order));

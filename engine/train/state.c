@@ -9,10 +9,16 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "conve/tensors.h"
 #include "tensor/safetensors.h"
+
+enum {
+    WORDS_SHOWN = 3, /* so that a message has room for the cure */
+    WORD_SHOWN = 40
+};
 
 static const char *const moment_prefixes[N_MOMENTS] = {"adam.exp_avg.", "adam.exp_avg_sq."};
 
@@ -64,6 +70,7 @@ int train_state_save(struct trainer *trainer, struct str settings, const char *p
         for (unsigned param = 0; param < PARAM_N_TRAINED; param++)
             extra.groups[i].at[param] = trainer_moment(trainer, (enum train_moment)i)[param];
     }
+    trainer_learning_rate_add(trainer, &metadata);
     metadata_add(&metadata, &trainer->at, settings);
     extra.metadata = buf_str(&metadata);
     return conve_save(trainer->model, path, true, &extra, err);
@@ -95,17 +102,33 @@ static int progress_read(struct train_progress *at, struct str metadata, struct 
     return rc;
 }
 
-/* Words of `key=value`: which of them are others. Behind them may be some that the other lacks. */
+/* What stands in the file may be anything, and a message has not room for it. */
+static void word_add(struct buf *out, struct str word)
+{
+    size_t n = console_text_cut(word, WORD_SHOWN);
+    console_text_add(out, (struct str){word.at, n}, false);
+    if (n < word.len)
+        buf_add_text(out, "...");
+}
+
+/* Words of `key=value`: which of them are others; the first few. Behind them may be some that the other lacks. */
 static void differences_add(struct buf *out, struct str there, struct str here)
 {
+    size_t n = 0;
     for (bool is_more = true; is_more;) {
         struct str was = STR("nothing"), is = was;
         is_more = str_next(&there, ' ', &was);
         is_more = str_next(&here, ' ', &is) || is_more;
-        if (!str_equal(was, is))
-            buf_addf(out, "%s%.*s there and %.*s here", out->len ? ", " : "", (int)was.len, was.at,
-                     (int)is.len, is.at);
+        if (str_equal(was, is) || ++n > WORDS_SHOWN)
+            continue;
+        buf_add_text(out, out->len ? ", " : "");
+        word_add(out, was);
+        buf_add_text(out, " there and ");
+        word_add(out, is);
+        buf_add_text(out, " here");
     }
+    if (n > WORDS_SHOWN)
+        buf_addf(out, ", and %zu more", n - WORDS_SHOWN);
 }
 
 static int settings_compare(struct str metadata, struct str settings, struct err *err)

@@ -64,7 +64,8 @@ void train_step_free(struct train_step *step);
 /*
  * *loss: binary cross entropy, mean over questions and entities. Gradients of `share` times it
  * are set, or with `adds` added; they lie in the backend's memory. At least two questions: one has
- * no variance. Fails where a device does.
+ * no variance. Fails where a device does; ERR_STOPPED where the crew is told to stop, with gradients
+ * that are of no use.
  */
 MUST_CHECK int train_step_run(struct train_step *step, const struct train_batch *batch,
                               uint64_t seed, double share, bool adds,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "base/xalloc.h"
 
 enum {
     ADAM_PIECE = 1 << 16 /* numbers; four arrays of them stay in a processor's cache */
@@ -51,6 +52,8 @@ int trainer_open(struct trainer *trainer, struct conve *model, const struct trai
 void trainer_close(struct trainer *trainer)
 {
     train_step_free(trainer->step);
+    for (size_t i = 0; i < countof(trainer->kept); i++)
+        free(trainer->kept[i]);
     for (unsigned i = 0; trainer->be && i < N_MOMENTS; i++) {
         conve_gradients_close(&trainer->moments[i], trainer->be);
         conve_gradients_release(&trainer->fetched[i]);
@@ -166,12 +169,16 @@ static int adam_step(struct trainer *trainer, struct err *err)
     for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++) {
         struct adam_work adam = {trainer, (enum conve_param)param, 0};
         adam.n = conve_param_dims(&trainer->model->shape, adam.param).n_elements;
-        const struct crew_work work = {
-            .context = &adam, .n_pieces = adam.n / size + (adam.n % size > 0), .make = adam_make};
+        const struct crew_work work = {.context = &adam,
+                                       .n_pieces = adam.n / size + (adam.n % size > 0),
+                                       .make = adam_make,
+                                       .always_ends = true};
         rc = crew_run(trainer->crew, &work, err);
     }
     return rc;
 }
+
+/* ---- running statistics ---- */
 
 static void statistics_track(const struct trainer *trainer)
 {
@@ -183,11 +190,47 @@ static void statistics_track(const struct trainer *trainer)
     }
 }
 
+static int statistics_keep(struct trainer *trainer, struct err *err)
+{
+    int rc = 0;
+    for (unsigned param = PARAM_N_TRAINED; rc == 0 && param < PARAM_N; param++) {
+        float **kept = &trainer->kept[param - PARAM_N_TRAINED];
+        if (!*kept)
+            *kept = xmalloc(param_bytes(trainer, param));
+        rc = trainer->be->download(trainer->be, *kept, param_at(trainer, (enum conve_param)param),
+                                   param_bytes(trainer, param), err);
+    }
+    return rc;
+}
+
+static void statistics_put_back(const struct trainer *trainer)
+{
+    for (unsigned param = PARAM_N_TRAINED; param < PARAM_N; param++)
+        trainer->be->upload(trainer->be, param_at(trainer, (enum conve_param)param),
+                            trainer->kept[param - PARAM_N_TRAINED], param_bytes(trainer, param));
+}
+
 /* ---- updates ---- */
 
 double trainer_learning_rate(const struct trainer *trainer)
 {
     return trainer->opts.learning_rate * pow(trainer->opts.decay, (double)trainer->at.epoch);
+}
+
+/* A new epoch's is that of no update yet. */
+void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata)
+{
+    uint64_t epoch = trainer->at.epoch - (trainer->at.batch == 0 && trainer->at.epoch > 0);
+    buf_addf(metadata, ",\"" CONVE_LEARNING_RATE "\":\"%.17g\"",
+             trainer->opts.learning_rate * pow(trainer->opts.decay, (double)epoch));
+}
+
+int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err)
+{
+    cleanup_buf struct buf metadata = BUF_INIT;
+    trainer_learning_rate_add(trainer, &metadata);
+    const struct conve_extra extra = {.metadata = buf_str(&metadata)};
+    return conve_save(trainer->model, path, true, &extra, err);
 }
 
 double trainer_loss(const struct trainer *trainer)
@@ -220,11 +263,9 @@ static uint64_t batch_seed(const struct trainer *trainer, uint64_t batch)
     return item_seed(item_seed(~trainer->opts.seed, trainer->at.epoch), batch);
 }
 
-int trainer_update(struct trainer *trainer, struct err *err)
+/* So many batches to one gradient. */
+static int gradient_make(struct trainer *trainer, uint64_t n, struct err *err)
 {
-    uint64_t left = trainer->batches.n_batches - trainer->at.batch;
-    uint64_t n = MIN((uint64_t)trainer->opts.accumulate, left);
-    ASSERT(n > 0);
     for (uint64_t i = 0; i < n; i++, trainer->at.batch++) {
         struct train_batch batch = batches_at(&trainer->batches, trainer->at.batch);
         double loss = 0;
@@ -241,5 +282,22 @@ int trainer_update(struct trainer *trainer, struct err *err)
         trainer->at.n_questions += batch.n;
         statistics_track(trainer);
     }
-    return adam_step(trainer, err);
+    return 0;
+}
+
+int trainer_update(struct trainer *trainer, struct err *err)
+{
+    const struct train_progress before = trainer->at;
+    uint64_t n = MIN((uint64_t)trainer->opts.accumulate, trainer->batches.n_batches - before.batch);
+    ASSERT(n > 0);
+    int rc = n > 1 ? statistics_keep(trainer, err) : 0; /* one batch tracks them at its end */
+    if (rc != 0)
+        return rc;
+    rc = gradient_make(trainer, n, err);
+    if (rc == ERR_STOPPED) {
+        trainer->at = before;
+        if (n > 1)
+            statistics_put_back(trainer);
+    }
+    return rc == 0 ? adam_step(trainer, err) : rc;
 }

@@ -48,6 +48,7 @@ struct trainer {
     struct conve_weights weights;
     struct conve_gradients gradients, moments[N_MOMENTS];
     struct conve_gradients fetched[N_MOMENTS]; /* those of a device, on the host */
+    float *kept[PARAM_N - PARAM_N_TRAINED];    /* statistics, as the update at hand found them */
 };
 
 /*
@@ -60,12 +61,19 @@ MUST_CHECK int trainer_open(struct trainer *trainer, struct conve *model,
                             struct err *err);
 void trainer_close(struct trainer *trainer);
 
-/* ERR_DATA where the loss is no number any more. The epoch must not be over. */
+/*
+ * ERR_DATA where the loss is no number any more. ERR_STOPPED where the crew is told to stop: all is as it
+ * was before. The epoch must not be over.
+ */
 MUST_CHECK int trainer_update(struct trainer *trainer, struct err *err);
 bool trainer_epoch_is_over(const struct trainer *trainer);
 /* Mean over the questions so far. */
 double trainer_loss(const struct trainer *trainer);
 double trainer_learning_rate(const struct trainer *trainer);
+/* The model alone, with the learning rate of its last update. The errors of conve_save. */
+MUST_CHECK int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err);
+/* A member of metadata that says it, a comma before it. */
+void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata);
 /* Before the first update of an epoch, and of a process. */
 void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);

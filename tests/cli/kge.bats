@@ -136,6 +136,12 @@ refused() {
     refused 2 "--mode: expected test, self or single, found 'all'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --mode all
     refused 2 "--order: expected magnitude or value, found 'size'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --order size
     refused 2 "--dtype: expected float32 or float64" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --dtype bf16
+    refused 2 "--last-layers chooses the layers, as --layers does: leave one out" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
+        --layers fc --last-layers 2
+    refused 2 "--last-layers chooses the layers, as --use-last-layers-only does" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
+        --use-last-layers-only --last-layers 2
+    refused 2 "--mode self has no CSV form: name a .json, .jsonl or .npy" "${MODEL[@]}" "${DATA[@]}" --mode self -o out.csv
+    refused 2 "the number of test triples is --max-triples" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --max-test-triples 1
     refused 2 "unexpected operand 'extra'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json extra
 }
 
@@ -225,10 +231,11 @@ refused() {
 @test "eval prints a table, and refuses what it cannot rank" {
     run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt
     ended_with 0
-    says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both "
+    says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both " "ties: mean, where entities have the answer's score"
     run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --tails-only --raw --ties pessimistic
     ended_with 0
     says_not "heads"
+    says "ties: pessimistic"
     kge eval "${MODEL[@]}" "${DATA[@]}"
     ended_with 2
     says "--model-path and --test are needed"
@@ -267,6 +274,47 @@ refused() {
     says "           8  entities" "           1  of them lead from an entity to itself"
 }
 
+@test "a result does not replace what the command reads, whatever --force says" {
+    cp -r . ../kept
+    ln train.txt other_name.txt
+    for path in train.txt ./test.txt other_name.txt node_dict.txt rel_dict.txt node_name_dict.txt edge_map.json model.pt; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --node-name-dict node_name_dict.txt --edge-map edge_map.json -o $path --force
+        ended_with 2
+        says "$path is read by this command, and its result would replace it: name another file"
+    done
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --csv-output test.txt --force
+    ended_with 2
+    kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt -o model.pt --force
+    ended_with 2
+    says "model.pt is read by this command"
+    rm other_name.txt
+    diff -r . ../kept
+}
+
+@test "a model without batch norm is computed without, and said to be" {
+    kge tracin --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt --last-layers 1 -o 1.jsonl
+    ended_with 0
+    says "bare.pt has no batch norm, and is computed without"
+    kge tracin --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt --layers fc -o fc.jsonl
+    same 1.jsonl fc.jsonl
+    kge eval --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt
+    ended_with 0
+    says "bare.pt has no batch norm"
+    kge check --model-path bare.pt --embedding-height 3 "${DATA[@]}" --pairs 100
+    ended_with 0
+    refused 2 "this model has no 'bn2'" --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt -o out.json --layers bn2
+    refused 2 "expected 1 to 3 last layers, found 4" --model-path bare.pt --embedding-height 3 "${DATA[@]}" --test test.txt -o out.json \
+        --last-layers 4
+    refused 65 "bare.pt and model.pt are models of different sizes or kinds" --model-path bare.pt "${MODEL[@]}" --embedding-height 3 "${DATA[@]}" \
+        --test test.txt -o out.json
+}
+
+@test "a model that is a folder or a pipe is refused at once" {
+    mkfifo pipe
+    refused 2 "pipe is no file that can be read from any place" --model-path pipe "${DATA[@]}" --test test.txt -o out.json
+    refused 2 ". is a folder: expected a checkpoint, .pt or .safetensors" --model-path . "${DATA[@]}" --test test.txt -o out.json
+}
+
 @test "a full disk leaves no result, and says what to do" {
     run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
     ended_with 75
@@ -284,5 +332,12 @@ refused() {
     done
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o all.jsonl
     ! cmp -s 0.jsonl all.jsonl
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o 4.jsonl --num-last-layers 3
+    ended_with 0
+    says "--num-last-layers has no effect: it goes with --use-last-layers-only"
+    cmp 4.jsonl all.jsonl
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o 5.jsonl --use-last-layers-only --num-last-layers 5 --last-layer-names bn2,fc
+    says "--num-last-layers has no effect: the layers are named"
+    cmp 5.jsonl 0.jsonl
     refused 2 "there is no layer 'bn9'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --layers bn9
 }

@@ -63,6 +63,21 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     ended_with 0
 }
 
+@test "a model says the learning rate of its last updates, which tracin takes" {
+    local i=0 epoch
+    train -o model --epochs 3 --learning-rate 0.01 --lr-decay 0.5 --checkpoint-every 1
+    ended_with 0
+    for epoch in 1 2 3; do models[i++]=--model-path models[i++]=model/checkpoint_epoch_$epoch.safetensors; done
+    kge tracin "${models[@]}" "${GRAPH[@]}" --top-k 3 -o sum.json
+    ended_with 0
+    says "learning rates 0.01, 0.005, 0.0025, as the checkpoints say; --learning-rate says otherwise"
+    kge tracin --model-path model/final_model.safetensors "${GRAPH[@]}" --top-k 3 -o one.json
+    says "learning rate 0.0025, as the checkpoint says"
+    kge tracin --model-path model/training_state.safetensors "${GRAPH[@]}" --top-k 3 -o state.json --quiet
+    ended_with 0
+    same one.json state.json
+}
+
 @test "threads and backends: threads change no bit" {
     train -o one --epochs 3 --threads 1
     ended_with 0
@@ -120,15 +135,71 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     same_bytes whole less
 }
 
-@test "told to stop in its last update it is done with it" {
-    local args=("${DATA[@]}" --embedding-dim 120 --embedding-height 6 --output-channels 32 --batch-size 1000 --epochs 1 --backend ref --threads 1)
+@test "told to stop it does not wait for its update, and stands at the one before" {
+    local args=("${GRAPH[@]}" --embedding-dim 200 --embedding-height 10 --output-channels 16 --batch-size 2 --epochs 2 --backend ref)
+    args+=(--accumulate 1000000 --threads 2) # an update is an epoch
+    kge train "${args[@]}" -o whole
+    ended_with 0
+    "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "epoch 1 of 2"
+    sleep 0.2
+    kill -TERM $pid
+    status=0
+    wait $pid || status=$?
+    [ $status -eq 75 ]
+    grep "stopped in epoch 2 after 0 of 96 batches" log
+    kge train "${args[@]}" -o model
+    ended_with 0
+    cmp {whole,model}/final_model.safetensors
+    cmp {whole,model}/training_state.safetensors
+}
+
+@test "told to stop while it validates, it validates again" {
+    local args=("${GRAPH[@]}" "${SMALL[@]}" --valid many.txt --epochs 2 --batch-size 64 --backend ref)
+    for _ in {1..800}; do cat valid.txt; done >many.txt
+    kge train "${args[@]}" -o whole
+    ended_with 0
     "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
     pid=$!
     wait_for holds log "questions in batches"
+    sleep 0.3
     kill -TERM $pid
-    wait $pid
-    [ -e model/final_model.safetensors ]
-    ! grep "stopped in epoch" log
+    status=0
+    wait $pid || status=$?
+    [ $status -eq 75 ]
+    grep "stopped in epoch . after 3 of 3 batches" log
+    kge train "${args[@]}" -o model
+    ended_with 0
+    same_bytes whole model
+}
+
+@test "a second signal ends it at once, but two hangups are one" {
+    local first
+    for first in TERM INT HUP; do
+        "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o $first 3>&- 2>log &
+        pid=$!
+        wait_for holds log "epoch 2 of"
+        kill -STOP $pid
+        kill -$first $pid
+        kill -HUP $pid
+        kill -CONT $pid
+        status=0
+        wait $pid || status=$?
+        [ $status -eq 75 ]
+    done
+    "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o model 3>&- 2>log &
+    pid=$!
+    wait_for holds log "epoch 2 of"
+    kill -STOP $pid
+    kill -TERM $pid
+    kill -INT $pid
+    kill -CONT $pid
+    status=0
+    wait $pid || status=$?
+    [ $status -ge 128 ]
+    kge train "${DATA[@]}" "${SMALL[@]}" --epochs 1 -o model --force
+    ended_with 0
 }
 
 @test "more epochs add to a finished training" {
@@ -218,12 +289,30 @@ loss_of() { tail -1 "$1/training_history.jsonl" | jq .loss; }
     train -o model --epochs 4 --train fewer.txt
     ended_with 2
     says "triples="
+    train -o model --epochs 4 --batch-size 8 --learning-rate 0.1 --seed 9 --lr-decay 0.5 --label-smoothing 0 --one-positive
+    ended_with 2
+    says "questions=grouped there and questions=one-positive here, batch_size=16" "and 3 more; --force begins anew"
     train -o model --epochs 2 --batch-size 8 --force
     ended_with 0
     rm model/training_state.safetensors
     train -o model --epochs 2
     ended_with 2
     says "model/final_model.safetensors exists" "--force"
+}
+
+@test "--force takes the checkpoints of the older training away, and nothing else" {
+    train -o model --epochs 6 --checkpoint-every 2
+    ended_with 0
+    touch model/notes.txt model/checkpoint_epoch_best.safetensors model/checkpoint_epoch_4.safetensors.bak
+    train -o model --epochs 3 --checkpoint-every 3 --seed 1 --force
+    ended_with 0
+    [ "$(cd model && echo checkpoint*)" = "checkpoint_epoch_3.safetensors checkpoint_epoch_4.safetensors.bak checkpoint_epoch_best.safetensors" ]
+    [ -e model/notes.txt ]
+    rm model/{training_state,final_model}.safetensors
+    train -o model --epochs 1 --seed 2
+    ended_with 0
+    says "model has 1 checkpoint of an earlier training, which stays; --force removes them"
+    [ -e model/checkpoint_epoch_3.safetensors ]
 }
 
 @test "a state that was cut off or changed is refused" {
@@ -260,6 +349,26 @@ text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 open("model/training_state.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + tensors)
 END
+}
+
+@test "words of a state that say too much leave room for the cure" {
+    local e=$'\e'
+    train -o model --epochs 2
+    ended_with 0
+    cp model/training_state.safetensors kept
+    with_state train.settings "$(printf 'x%.0s' {1..100000}) $e]0;owned$e\\ $(printf '\u20ac%.0s' {1..1000}) $e[2J a b c d"
+    train -o model --epochs 4
+    ended_with 2
+    says "xxxx... there and entities=60 here" "€€... there and" "more; --force begins anew"
+    says_not "$e" owned
+    with_state train.settings ""
+    train -o model --epochs 4
+    ended_with 2
+    says " there and entities=60 here" "more; --force begins anew"
+    with_state train.epoch "$(printf '9%.0s' {1..100000})"
+    train -o model --epochs 4
+    ended_with 65
+    says "nothing to go on from (--force begins anew): model/training_state.safetensors: train.epoch"
 }
 
 @test "a state that no training comes to is refused" {
@@ -332,7 +441,9 @@ END
     ended_with 2
     says "--max-valid-triples needs --valid"
     head -1 train.txt >one.txt
-    refused "batch norm needs two questions in a batch" -o model --train one.txt
+    refused "batch norm needs two questions in a batch: there is 1 in the training triples, and a batch is of 16; more triples" -o model --train one.txt
+    printf 'e0\tstep:1\te1\ne0\tstep:1\te2\n' >same.txt
+    refused "with --one-positive each triple is a question of its own" -o model --train same.txt
     train -o model --epochs 50 --learning-rate 1e30
     ended_with 65
     says "the loss is " "a smaller --learning-rate may help"
@@ -366,4 +477,30 @@ END
     kge eval --backend cuda --model-path model/final_model.safetensors "${DATA[@]}"
     ended_with 2
     says "backend cuda trains and computes influences, and ranks nothing: blas or ref"
+}
+
+@test "more threads than there is room for are fewer, and none waits for ever" {
+    local kib
+    train -o whole --epochs 2
+    ended_with 0
+    for kib in 60000 250000 500000 2000000; do
+        run bash -c "ulimit -v $kib; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --threads 256 --epochs 2 -o few --force
+        ended_with 0
+        says "instead of 256: there is no room for more (ulimit -v, ulimit -u)"
+        run bash -c "ulimit -v $kib; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge eval "${DATA[@]}" --model-path few/final_model.safetensors --threads 256
+        ended_with 0
+        run bash -c "ulimit -v $kib; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge tracin "${GRAPH[@]}" --model-path few/final_model.safetensors --threads 256 -o out.json --force
+        ended_with 0
+    done
+    same_bytes whole few
+}
+
+@test "without memory it is a sentence, and what takes less" {
+    run bash -c "ulimit -v 60000; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge train "${DATA[@]}" --embedding-dim 2000 --embedding-height 20 -o model --backend ref
+    ended_with 75
+    says "out of memory: could not get " "; fewer --threads and a smaller --batch-size take less"
+    command -v dpkg >/dev/null && dpkg -s libopenblas0-pthread >/dev/null 2>&1 || skip "no OpenBLAS"
+    run bash -c "ulimit -v 60000; exec timeout -k 1 60 \"\$@\"" - "$MUSTER" kge train "${DATA[@]}" -o model --backend blas
+    ended_with 69
+    says "OpenBLAS wants 128 MiB of addresses" "raise it, or compute with --backend ref"
 }

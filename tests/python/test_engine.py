@@ -213,6 +213,42 @@ def pykeen_s_state_dict_is_read_by_its_names():
             agrees(model_of(ConvE, 20, 5, height, width, filters), "pykeen.pt", f"height={height}", *options)
 
 
+def without_norms(model):
+    """As PyKEEN's apply_batch_normalization=False builds it: its layers move up."""
+    def rest(layers):
+        return nn.Sequential(*(layer for layer in layers if not isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d))))
+
+    if isinstance(model, ConvE):
+        model.interaction.hr2d, model.interaction.hr1d = rest(model.interaction.hr2d), rest(model.interaction.hr1d)
+    else:
+        model.bn0 = model.bn1 = model.bn2 = nn.Identity()
+    return model
+
+
+@check
+def models_without_batch_norm_are_computed_without():
+    try:
+        PLAIN_NAMES["interaction.hr2d.1"] = "conv1"
+        for cls, sizes, options in ((ConvE, (8, 4, 16), ["height=8"]), (Plain, (10, 20, 4), ["height=10"])):
+            for is_all in ((), ("all",)):
+                model = without_norms(model_of(cls, 20, 5, *sizes))
+                torch.save({"model_state_dict": model.state_dict()}, "bare.pt")
+                agrees(model, "bare.pt", *options, *is_all, "save=bare.safetensors")
+                agrees(model, "bare.safetensors", *is_all)
+        torch.save(without_norms(model_of(ConvE, 20, 5, 8, 4, 16)), "bare.pkl")
+        agrees(without_norms(model_of(ConvE, 20, 5, 8, 4, 16)), "bare.pkl")
+    finally:
+        del PLAIN_NAMES["interaction.hr2d.1"]
+    state = model_of(ConvE, 20, 5, 8, 4, 16).state_dict()
+    for name in [name for name in state if name.startswith("interaction.hr1d.2.")]:
+        del state[name]
+    torch.save(state, "half.pt")
+    refused(65, ["interaction.hr1d.2.weight is not in it"], "half.pt")
+    plain = model_of(Plain, 20, 5, 10, 20, 4).state_dict()
+    torch.save({name: tensor for name, tensor in plain.items() if not name.startswith("bn1")}, "half.pt")
+    refused(65, ["bn1.weight is not in it"], "half.pt")
+
+
 @check
 def a_whole_pickled_model_is_read_as_data():
     model = model_of(ConvE, 20, 5, 8, 4, 32)

@@ -134,6 +134,27 @@ def checkpoints_are_summed():
     assert abs(entry["influence"] - 4 * rows[0][best]) <= 1e-5 * abs(4 * rows[0][best])
 
 
+def learning_rates_are_what_the_checkpoints_say():
+    def rates(*names, given=(), status=0):
+        paths = [word for name in names for word in ("--model-path", name)]
+        said = tracin(*paths, *given, "--test", "test.txt", "-o", "rates.json", "--force", data=DATA[:-2], status=status)
+        return (load("rates.json")["learning_rate"], said) if status == 0 else said
+    for name, groups in {"slow.pt": [0.0005], "fast.pt": [0.02, 0.02], "torn.pt": [0.1, 0.2], "odd.pt": [float("nan")]}.items():
+        pathlib.Path(name).write_bytes(tiny_kge.checkpoint(rates=groups))
+    rate, said = rates("slow.pt")
+    assert rate == 0.0005 and "learning rate 0.0005, as the checkpoint says; --learning-rate says otherwise" in said, said
+    rate, said = rates("slow.pt", "fast.pt", "slow.pt")
+    assert rate == [0.0005, 0.02, 0.0005] and "learning rates 0.0005, 0.02, 0.0005, as the checkpoints say;" in said, said
+    assert rates("fast.pt", "fast.pt")[0] == 0.02
+    for names in (["model.pt"], ["torn.pt"], ["odd.pt"], ["model.pt", "torn.pt"]):
+        rate, said = rates(*names)
+        assert rate == 0.001 and "learning rate" not in said, (names, said)
+    rate, said = rates("slow.pt", "fast.pt", given=["--learning-rate", "0.3"])
+    assert rate == 0.3 and "as the checkpoint" not in said, said
+    said = rates("slow.pt", "model.pt", status=2)
+    assert "slow.pt says what its learning rate was, and model.pt does not: name all of them by --learning-rate X,X..." in said, said
+
+
 def mode_single_is_an_array_with_labels():
     rows = matrix()
     tracin("--test", "test.txt", "--mode", "single", "--test-indices", "2", "0", "-o", "single.json", "--csv-output", "single.csv", *LABELS)
@@ -357,7 +378,7 @@ def eval_ranks_as_a_slow_model_does():
         mine = ranks[line["side"]]
         expected = {"n": len(mine), "mrr": sum(1 / rank for rank in mine) / len(mine), "mean_rank": sum(mine) / len(mine),
                     **{f"hits_at_{k}": sum(rank <= k for rank in mine) / len(mine) for k in (1, 3, 10)}}
-        assert all(abs(line[key] - value) < 1e-9 for key, value in expected.items()), (line, expected)
+        assert all(abs(line[key] - value) < 1e-9 for key, value in expected.items()) and line["ties"] == "mean", (line, expected)
     found = [json.loads(line) for line in text_of("ranks.jsonl").splitlines()]
     assert len(found) == len(each)
     for line, mine in zip(found, each):
@@ -367,6 +388,7 @@ def eval_ranks_as_a_slow_model_does():
 
 
 CHECKS = [eval_ranks_as_a_slow_model_does, mode_test_is_one_object_without_labels, top_k_and_learning_rates_are_said, checkpoints_are_summed,
+          learning_rates_are_what_the_checkpoints_say,
           mode_single_is_an_array_with_labels, without_label_files_labels_are_the_names, output_per_triple_is_a_file_each,
           json_lines_have_an_influence_each, mode_self_is_sorted_from_the_largest, the_filter_leaves_scores_alone,
           a_batch_writes_what_the_driver_writes, a_batch_goes_on_with_what_is_missing_or_cut_off,

@@ -49,13 +49,15 @@ def state(n_entities, n_relations, draw):
         ("fc.weight", normal(dim, features)), ("fc.bias", normal(dim)), *norm("bn2", dim)])
 
 
-def checkpoint(n_entities=len(ENTITIES), n_relations=len(RELATIONS), seed=1, spoil=None):
+def checkpoint(n_entities=len(ENTITIES), n_relations=len(RELATIONS), seed=1, spoil=None, rates=()):
+    """`rates`: of the optimizer's groups of parameters, as torch.optim.Adam.state_dict() has them."""
     tensors = state(n_entities, n_relations, random.Random(seed))
     if spoil:
         tensors[spoil].storage.data = struct.pack("<f", float("nan")) + tensors[spoil].storage.data[4:]
     config = {"num_entities": n_entities, "num_relations": n_relations, "embedding_dim": HEIGHT * WIDTH,
               "embedding_height": HEIGHT, "embedding_width": WIDTH}
-    return saved({"epoch": 3, "model_state_dict": tensors, "optimizer_state_dict": {}, "model_config": config})
+    optimizer = {"state": {}, "param_groups": [{"lr": rate, "betas": (0.9, 0.999), "params": [i]} for i, rate in enumerate(rates)]}
+    return saved({"epoch": 3, "model_state_dict": tensors, "optimizer_state_dict": optimizer, "model_config": config})
 
 
 def triples(rows):
@@ -74,6 +76,8 @@ def write(folder):
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "model.pt").write_bytes(checkpoint())
+    bare = [pair for pair in state(len(ENTITIES), len(RELATIONS), random.Random(1)).items() if not pair[0].startswith("bn")]
+    (folder / "bare.pt").write_bytes(saved(collections.OrderedDict(bare)))
     (folder / "other_size.pt").write_bytes(checkpoint(n_entities=7))
     (folder / "nan.pt").write_bytes(checkpoint(spoil="fc.weight"))
 
