@@ -20,6 +20,6 @@ void train_precision_report(struct trainer *trainer, const struct app *app)
             "are off by %.1e of their length, the loss by %.1e",
             name, error.gradients, error.loss);
     if (!trainer->be->is_device)
-        say(app, "--precision %s: backend %s only emulates it, and is slower than with fp32",
-            name, trainer->be->name);
+        say(app, "--precision %s: backend %s only emulates it, and is slower than with fp32", name,
+            trainer->be->name);
 }

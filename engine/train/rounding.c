@@ -15,10 +15,9 @@ static int step_run(struct trainer *trainer, const struct train_batch *batch,
                             loss, err);
     for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++)
         if (to->at[param])
-            rc = be->download(be, to->at[param], trainer->gradients.at[param],
-                              conve_param_dims(shape, (enum conve_param)param).n_elements *
-                                  sizeof(float),
-                              err);
+            rc = be->download(
+                be, to->at[param], trainer->gradients.at[param],
+                conve_param_dims(shape, (enum conve_param)param).n_elements * sizeof(float), err);
     return rc;
 }
 

@@ -310,8 +310,8 @@ EXPORT(int) clone(int (*run)(void *), void *stack, int flags, void *arg, ...)
 }
 
 /* Of the program's own: libuv ends it where its pool cannot be had. */
-EXPORT(int) pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
-                           void *arg)
+EXPORT(int)
+pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
     return OWN_FAILS(spawn) ? errno : real.pthread_create(thread, attr, run, arg);
 }

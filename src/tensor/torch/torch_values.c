@@ -194,7 +194,8 @@ int graft_sum(struct graft *graft, value_ids ids, pickle_id *out)
 /* Exactly: not every integer is a float. */
 static int integer_order(int64_t integer, double real)
 {
-    if (real >= 0x1p63 || real < -0x1p63)
+    const double beyond = -(double)INT64_MIN; /* 2^63 */
+    if (real >= beyond || real < -beyond)
         return real < 0 ? 1 : -1;
     int64_t whole = (int64_t)real; /* towards 0 */
     double rest = real - (double)whole;

@@ -191,8 +191,7 @@ struct training {
 };
 
 /* Takes the backend. */
-static void training_begin(struct training *training, enum num_format format,
-                           struct num_backend be)
+static void training_begin(struct training *training, enum num_format format, struct num_backend be)
 {
     struct triple triples[TRIPLES];
     const struct train_opts opts = {.mode = mode_in(format),

@@ -35,8 +35,8 @@ static const struct train_mode drops[] = {
 
 /* Takes the backend. */
 static inline void scene_begin(struct scene *scene, const struct conve_shape *shape,
-                        const struct train_mode *mode, struct num_backend be, enum num_dtype dtype,
-                        unsigned n_threads)
+                               const struct train_mode *mode, struct num_backend be,
+                               enum num_dtype dtype, unsigned n_threads)
 {
     struct triple triples[TRIPLES];
     *scene = (struct scene){.be = be, .seed = 9};
@@ -92,8 +92,8 @@ static inline double step_run(struct scene *scene, struct conve_gradients *gradi
 }
 
 /* The loss and all gradients as bytes. Takes the backend. */
-static inline struct buf bytes_of(const struct conve_shape *shape, const struct train_mode *mode, struct num_backend be,
-                           enum num_dtype dtype, unsigned n_threads)
+static inline struct buf bytes_of(const struct conve_shape *shape, const struct train_mode *mode,
+                                  struct num_backend be, enum num_dtype dtype, unsigned n_threads)
 {
     struct buf bytes = BUF_INIT;
     struct scene scene;
@@ -139,7 +139,6 @@ static inline double gradients_error(const struct buf *found, enum num_dtype dty
 
 static inline double loss_error(const struct buf *found, const struct buf *exact)
 {
-    return fabs(*(const double *)(const void *)found->at /
-                    *(const double *)(const void *)exact->at -
-                1);
+    return fabs(
+        *(const double *)(const void *)found->at / *(const double *)(const void *)exact->at - 1);
 }
