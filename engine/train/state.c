@@ -111,7 +111,10 @@ static void word_add(struct buf *out, struct str word)
         buf_add_text(out, "...");
 }
 
-/* Words of `key=value`: which of them are others; the first few. Behind them may be some that the other lacks. */
+/*
+ * Words of `key=value`: which of them are others, the first few. Behind them may be some that the
+ * other lacks.
+ */
 static void differences_add(struct buf *out, struct str there, struct str here)
 {
     size_t n = 0;
