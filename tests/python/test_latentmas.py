@@ -95,7 +95,7 @@ def four_devices_with_gaps_between_their_ids_make_one_batch():
     said = muster(0, *job())
     whole, metadata, batch = results()
     is_right(whole, metadata, batch)
-    assert [part["batch_name"] for part in metadata["gpu_metadata"]] == [f"{batch}_gpu_{gpu}" for gpu in IDS]
+    assert [one["batch_name"] for one in metadata["gpu_metadata"]] == [f"{batch}_gpu_{gpu}" for gpu in IDS]
     assert [q for path in parts() for q in part(path)["questions"]] == whole["questions"]
     assert f"prm_data/{batch}_merged.pt: 43 items in 4 shards, complete" in said
     assert f"also       prm_data/{batch}_merged_metadata.json" in said
@@ -278,7 +278,7 @@ def with_torch_itself():
         parts = [load(merged.replace("_merged", f"_gpu_{gpu}")) for gpu in (1, 3, 5, 7)]
         with open(glob.glob("prm_data/*_merged_metadata.json")[0]) as file:
             metadata = json.load(file)
-        flat = [q for part in parts for q in part["questions"]]
+        flat = [q for one in parts for q in one["questions"]]
         def same(a, b):
             if isinstance(a, torch.Tensor):
                 return a.dtype == b.dtype == torch.bfloat16 and a.shape == b.shape and torch.equal(a, b)
