@@ -86,7 +86,7 @@ struct pickle_later {
 /* Batches of a list that follow one another, from the first MARK to behind the last APPENDS. */
 struct pickle_splice {
     uint32_t begin, end; /* in the pickle as it was read */
-    uint32_t crc;
+    uint64_t hash;       /* XXH3: of what is read again all must be the same */
 };
 
 /* What splices ask the memo for and do not put there: a text or a name. */

@@ -5,9 +5,10 @@
  */
 #include "tensor/pickle/pickle_copy.h"
 
+#include <xxhash.h>
+
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
-#include "tensor/crc.h"
 #include "tensor/pickle/pickle_impl.h"
 
 enum {
@@ -24,7 +25,7 @@ struct copying {
     size_t cap, len;
     const char *at, *run; /* the opcode at hand; from where bytes are still to be copied */
     uint64_t next, end;   /* of the pickle */
-    uint32_t crc;
+    XXH3_state_t *hash;
     char *to; /* into out, which has room for all of the window */
     struct err *err;
 };
@@ -103,7 +104,7 @@ static int window_fill(struct copying *c, size_t least)
         rc = sink->read(sink->context, c->what->graph, c->next, c->window + left, more, c->err);
     if (rc)
         return rc;
-    c->crc = crc_of(c->crc, (struct str){c->window + left, more});
+    XXH3_64bits_update(c->hash, c->window + left, more);
     c->next += more;
     c->len = left + more;
     memset(c->window + c->len, 0, SLACK_BYTES);
@@ -320,13 +321,17 @@ int pickle_copy(const struct pickle_copy *copy, const struct pickle_splice *spli
         .what = copy, .cap = WINDOW_BYTES, .next = splice->begin, .end = splice->end, .err = err};
     c.window = xcalloc(WINDOW_BYTES + SLACK_BYTES, 1);
     c.at = c.run = c.window;
+    c.hash = XXH3_createState();
+    ASSERT(c.hash);
+    XXH3_64bits_reset(c.hash);
     out_reserve(&c, 0);
     int rc = ops_copy(&c);
     if (rc == 0) {
         run_copy(&c);
         out_sync(&c);
-        rc = c.crc == splice->crc ? 0 : changed(&c);
+        rc = XXH3_64bits_digest(c.hash) == splice->hash ? 0 : changed(&c);
     }
+    XXH3_freeState(c.hash);
     free(c.window);
     return rc;
 }

@@ -5,9 +5,10 @@
  * pickle. What was put into the memo there is known by the opcode that made it: a text or a name can be made
  * again, of anything else only the kind is known. Where that does not suffice, all is read again as nodes.
  */
+#include <xxhash.h>
+
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
-#include "tensor/crc.h"
 #include "tensor/pickle/pickle_impl.h"
 
 /* clang-format off */
@@ -391,8 +392,7 @@ void splices_finish(struct pickle_vm *vm)
     imports_sort(splices);
     for (size_t i = 0; i < splices->len; i++) {
         struct pickle_splice *splice = &splices->at[i];
-        splice->crc =
-            crc_of(0, (struct str){pickle->text.at + splice->begin, splice->end - splice->begin});
+        splice->hash = XXH3_64bits(pickle->text.at + splice->begin, splice->end - splice->begin);
     }
     if (vm->opts->own)
         text_keep(pickle, vm->opts->own, vm->opts->room);

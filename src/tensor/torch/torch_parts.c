@@ -5,12 +5,11 @@
  * to be bounded by the largest of them, on any machine.
  */
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "base/xalloc.h"
 #include "tensor/torch/torch_mend.h"
 
@@ -98,24 +97,13 @@ static void *parts_read_some(void *context)
     return NULL;
 }
 
-/* Signals stay with the thread that they always went to. */
-static bool reader_start(struct reader *reader, pthread_t *thread)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(thread, NULL, parts_read_some, reader);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == 0;
-}
-
 static int parts_read(struct graft *graft, struct err *err)
 {
     struct reading reading = {.graft = graft};
     const struct torch_splicing splicing = {graft->splice_least_bytes, BUF_INIT};
     struct reader here = {.reading = &reading, .splicing = splicing}, beside = here;
     pthread_t thread;
-    bool are_two = graft->n_parts > 1 && reader_start(&beside, &thread);
+    bool are_two = graft->n_parts > 1 && thread_start(&thread, parts_read_some, &beside);
     parts_read_some(&here);
     if (are_two)
         pthread_join(thread, NULL);

@@ -7,6 +7,7 @@
 #include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
+#include "tensor/relay.h"
 #include "tensor/zip/zip_out.h"
 
 enum {
@@ -20,6 +21,7 @@ struct writing {
     struct buf prefix;
     char *window;
     uint64_t shared_bytes; /* of all */
+    struct relay *relay;   /* NULL but while a long pickle is written */
 };
 
 void torch_part_close(struct torch_part *part)
@@ -33,6 +35,12 @@ static int bytes_pass(void *context, struct str bytes, struct err *err)
 {
     struct writing *w = context;
     return zip_out_add(&w->zip, bytes, err);
+}
+
+static int bytes_relay(void *context, struct str bytes, struct err *err)
+{
+    const struct writing *w = context;
+    return relay_pass(w->relay, bytes, err);
 }
 
 static void name_make(const struct writing *w, const char *record, struct buf *name)
@@ -82,6 +90,25 @@ static int pickle_pass(const struct torch_new *what, const struct pickle_sink *s
     return rc;
 }
 
+static bool has_splices(const struct torch_new *what)
+{
+    for (size_t i = 0; i < what->n_parts; i++)
+        if (what->parts[i].file.pickle.splices.len > 0)
+            return true;
+    return false;
+}
+
+/* What is copied from a pickle has its references turned while the file takes what came before. */
+static int pickle_relay(struct writing *w, struct written_storages *storages, struct err *err)
+{
+    const struct pickle_sink sink = {bytes_relay, w, splice_read, part_name};
+    w->relay = relay_open(bytes_pass, w);
+    int rc = pickle_pass(w->what, &sink, storages, err);
+    int passed = relay_close(w->relay, rc ? NULL : err);
+    w->relay = NULL;
+    return rc ? rc : passed;
+}
+
 static int pickle_record(struct writing *w, struct written_storages *storages, struct err *err)
 {
     cleanup_buf struct buf name = BUF_INIT;
@@ -90,7 +117,8 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
     const struct pickle_sink sink = {bytes_pass, w, splice_read, part_name};
     int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
-        rc = pickle_pass(w->what, &sink, storages, err);
+        rc = has_splices(w->what) ? pickle_relay(w, storages, err)
+                                  : pickle_pass(w->what, &sink, storages, err);
     if (rc == 0 && w->zip.bytes > TORCH_PICKLE_BYTES_MAX)
         rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->zip.file->name);
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
