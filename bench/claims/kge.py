@@ -47,7 +47,7 @@ def rows(bench):
         "peer": case("peer", [PYTHON, PEER, "run", bench.dir, "1"]),
         "loop": case("loop", [PYTHON, PEER, "loop", bench.dir, "1", str(PAIRS)]),
         "gemm": case("gemm", [bench.tool("bench_kge"), *files, "1", "gemm"]),
-    }, rounds=min(bench.rounds, 3))
+    })
     for ours, theirs in zip(printed["muster"], printed["peer"]):
         assert abs(float(ours[0][3]) / float(theirs[0][3]) - 1) < 1e-4, (ours, theirs)
     ours, theirs = (spread(float(run[0][2]) for run in printed[name]) for name in ("muster", "peer"))
@@ -56,7 +56,7 @@ def rows(bench):
     times = spread(float(b[0][2]) / (float(a[0][2]) / n_train / n_tests) for a, b in zip(printed["muster"], printed["loop"]))
     gemm = spread(float(run[-1][2]) / float(run[-1][1]) for run in printed["gemm"])
     peak = max(sample.peak_kib for sample in samples["muster"]) / 1024
-    runs = bench.runs(min(bench.rounds, 3))
+    runs = bench.runs()
     what = "TracIn, all parameters: %d entities, %d training x %d test triples, one thread" % (entities, n_train, n_tests)
     return [
         Row(what, ">= %.2f x PyTorch" % BAR, "%s x; %s s of processor time" % (ratio.text(), ours.text()),
