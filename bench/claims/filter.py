@@ -52,7 +52,10 @@ def speed(bench):
 
 
 def peaks(bench, n_large, n_small, n_bytes):
-    """What grows with the number of records shows as a difference of the peaks."""
+    """
+    What grows with the number of records shows as a difference of the peaks. Those of the small one
+    differ from run to run by the pages of programs that happen to be mapped: no more is no more than these.
+    """
     lines_write(bench.path("large"), n_large, n_bytes)
     lines_write(bench.path("small"), n_small, n_bytes)
     samples = bench.in_turn({
@@ -61,7 +64,7 @@ def peaks(bench, n_large, n_small, n_bytes):
     })
     bench.remove("large", "small", "out", "run")
     peak = {name: spread(s.peak_kib / 1024 for s in list_) for name, list_ in samples.items()}
-    holds = peak["large"].median <= min(PEAK_MIB, peak["small"].median)
+    holds = peak["large"].max <= PEAK_MIB and peak["large"].median <= peak["small"].max
     return Row("peak memory, %d records of %d bytes against %d" % (n_large, n_bytes, n_small),
                "<= 64 MiB, and no more", peak["large"].text(digits=2) + " MiB",
                "the small one: %s MiB" % peak["small"].text(digits=2), verdict(holds), bench.runs())

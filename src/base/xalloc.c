@@ -7,6 +7,8 @@
 
 #include "base/err.h"
 
+enum { MAPPED_BYTES = 8 << 20 }; /* as many at once stand beside the heap */
+
 /* What the sentence ends with; a text is kept. */
 static const char *cure(const char *text)
 {
@@ -46,6 +48,16 @@ void xalloc_share_heap(void)
 void xalloc_trim(void)
 {
     (void)malloc_trim(0);
+}
+
+void xalloc_reserve(size_t bytes)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_BYTES);
+    bytes = MIN(bytes, (size_t)MAPPED_BYTES / 2);
+    void *at = xmalloc(bytes);
+    explicit_bzero(at, bytes); /* a memset before a free would be left out */
+    free(at);
 }
 
 void *xmalloc(size_t size)

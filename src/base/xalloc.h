@@ -21,6 +21,12 @@ void xalloc_cure(const char *text);
 void xalloc_share_heap(void);
 /* What is free goes back to the system, also from between what is not. */
 void xalloc_trim(void);
+/*
+ * Has so much of the heap in memory from here on, up to 4 MiB: what a long run comes to need is taken
+ * while it begins, so that a lack is found then and not after hours, and its memory does not follow
+ * how long it runs.
+ */
+void xalloc_reserve(size_t bytes);
 
 NEVER_NULL void *xmalloc(size_t size);
 NEVER_NULL void *xcalloc(size_t count, size_t size);
