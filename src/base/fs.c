@@ -62,6 +62,14 @@ int mkdir_parents(const char *path, mode_t mode, struct err *err)
     return folders_make(path, mode, NULL, err);
 }
 
+/* What another name, or other rights to it, would mend. */
+static int name_code(int sys)
+{
+    bool is_of_name = sys == ENOENT || sys == ENOTDIR || sys == EACCES || sys == EPERM ||
+                      sys == EROFS || sys == ENAMETOOLONG || sys == ELOOP;
+    return is_of_name ? ERR_USAGE : ERR_SYS;
+}
+
 int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err)
 {
     cleanup_free char *copy = xstrdup(path);
@@ -72,7 +80,7 @@ int folders_make(const char *path, mode_t mode, struct buf *made, struct err *er
         *at = '\0';
         bool is_made = mkdir(copy, mode) == 0;
         if (!is_made && errno != EEXIST)
-            return fail_errno(err, "create folder %s", copy);
+            return fail_errno_as(err, name_code(errno), "create folder %s", copy);
         if (is_made && made)
             buf_add(made, copy, strlen(copy) + 1);
         *at = end;
@@ -81,7 +89,7 @@ int folders_make(const char *path, mode_t mode, struct buf *made, struct err *er
     }
     struct stat st;
     if (stat(path, &st) != 0)
-        return fail_errno(err, "look at folder %s", path);
+        return fail_errno_as(err, name_code(errno), "look at folder %s", path);
     return S_ISDIR(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is there and is not a folder", path);
 }
 

@@ -7,7 +7,9 @@
 
 #include "base/err.h"
 
-enum { MAPPED_BYTES = 8 << 20 }; /* as many at once stand beside the heap */
+enum {
+    MAPPED_BYTES = 8 << 20
+}; /* as many at once stand beside the heap */
 
 /* What the sentence ends with; a text is kept. */
 static const char *cure(const char *text)

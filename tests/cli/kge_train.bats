@@ -455,8 +455,8 @@ END
     says "the loss is " "a smaller --learning-rate may help"
     touch file
     train -o file/model --epochs 1
-    ended_with 1
-    says "file"
+    ended_with 2
+    says "create folder file/model: Not a directory"
 }
 
 @test "a device trains, the host validates, and it goes on from its state" {
