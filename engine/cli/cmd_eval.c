@@ -3,8 +3,10 @@
  * muster kge eval: how well a model answers.
  */
 #include <assert.h>
+#include <inttypes.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
@@ -14,6 +16,10 @@
 #include "cli/kge_verbs.h"
 #include "cli/triple_json.h"
 #include "cli/word_arg.h"
+
+enum {
+    PROGRESS_EVERY_MS = 5000
+};
 
 struct eval_request {
     struct kge_files files;
@@ -114,17 +120,36 @@ static int questions_put(struct outfile *out, const struct kge_data *data, size_
     return rc ? rc : outfile_commit(out, err);
 }
 
-static int model_rank(const struct eval_request *ask, const struct kge_data *data,
-                      const struct conve *model, const struct known *known, struct crew *crew,
-                      struct err *err)
+/* What is said while it lasts. */
+struct eval_progress {
+    const struct app *app;
+    uint64_t said_ms;
+};
+
+static void on_progress(void *context, uint64_t n_done, uint64_t n_questions)
 {
+    struct eval_progress *progress = context;
+    uint64_t now_ms = clock_now_ms();
+    if (now_ms - progress->said_ms < PROGRESS_EVERY_MS)
+        return;
+    progress->said_ms = now_ms;
+    say(progress->app, "%" PRIu64 " of %" PRIu64 " questions", n_done, n_questions);
+}
+
+static int model_rank(const struct app *app, const struct eval_request *ask,
+                      const struct kge_data *data, const struct conve *model,
+                      const struct known *known, struct crew *crew, struct err *err)
+{
+    struct eval_progress progress = {.app = app, .said_ms = clock_now_ms()};
     struct num_backend backend;
     struct rank_metrics metrics[SIDE_N + 1];
     struct outfile out = OUTFILE_INIT;
     struct ranks_opts opts = {.n_entities = data->entities.n,
                               .known = ask->is_raw ? NULL : known,
                               .ties = ask->ties,
-                              .tails_only = ask->tails_only};
+                              .tails_only = ask->tails_only,
+                              .progress = on_progress,
+                              .progress_context = &progress};
     size_t n_tests = data->test.n;
     if (ask->max_test_triples > 0)
         n_tests = MIN(n_tests, (size_t)ask->max_test_triples);
@@ -176,7 +201,7 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     if (rc == 0) {
         struct crew *crew = crew_open((unsigned)ask->n_threads);
         kge_threads_say(app, ask->n_threads, crew_n_threads(crew));
-        rc = model_rank(ask, &data, model, &known, crew, err);
+        rc = model_rank(app, ask, &data, model, &known, crew, err);
         crew_close(crew);
     }
     conve_free(model);

@@ -112,6 +112,7 @@ int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t 
 {
     size_t at_once = opts->questions_at_once > 0 ? opts->questions_at_once : QUESTIONS_AT_ONCE;
     at_once = MIN(at_once, MAX(n_tests, 1u));
+    uint64_t n_questions = (uint64_t)n_tests * (opts->tails_only ? 1 : SIDE_N);
     cleanup_free float *scores = xmalloc(at_once * opts->n_entities * sizeof(*scores));
     int rc = 0;
     for (size_t i = 0; i <= SIDE_N; i++)
@@ -122,6 +123,8 @@ int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t 
             rc = score(context, side, tests + first, n, scores, err);
             if (rc == 0)
                 rc = stretch_rank(opts, side, tests, first, n, scores, metrics, err);
+            if (rc == 0 && opts->progress)
+                opts->progress(opts->progress_context, metrics[SIDE_N].n, n_questions);
         }
     }
     for (size_t i = 0; i <= SIDE_N; i++)

@@ -55,6 +55,9 @@ struct ranks_opts {
     struct rank_each {
         double rank, score;
     } * each[SIDE_N];
+    /* NULL, or told now and then how many questions are answered, of both sides if both are asked. */
+    void (*progress)(void *context, uint64_t n_done, uint64_t n_questions);
+    void *progress_context;
 };
 
 /*

@@ -102,6 +102,13 @@ static double naive_rank(const struct triple *all, struct triple test, bool asks
     return (best + worst) / 2;
 }
 
+static void on_progress(void *context, uint64_t n_done, uint64_t n_questions)
+{
+    uint64_t *said = context;
+    assert_true(n_done > *said && n_questions == 20);
+    *said = n_done;
+}
+
 static void metrics_agree_with_a_look_at_every_triple(void **state)
 {
     (void)state;
@@ -125,10 +132,15 @@ static void metrics_agree_with_a_look_at_every_triple(void **state)
     for (size_t at_once = 1; at_once <= 11; at_once += 5) {
         struct rank_metrics metrics[SIDE_N + 1];
         size_t n_asked = 0;
-        const struct ranks_opts opts = {
-            .n_entities = N_ENTITIES, .known = &known, .questions_at_once = at_once};
+        uint64_t said = 0;
+        const struct ranks_opts opts = {.n_entities = N_ENTITIES,
+                                        .known = &known,
+                                        .questions_at_once = at_once,
+                                        .progress = on_progress,
+                                        .progress_context = &said};
         assert_int_equal(ranks_run(&opts, all, 10, stub_scores, &n_asked, metrics, NULL), 0);
         assert_int_equal(n_asked, 20);
+        assert_int_equal(said, 20);
         assert_int_equal(metrics[SIDE_N].n, 20);
         assert_true(fabs(metrics[SIDE_TAIL].mean_reciprocal - reciprocal[0]) < 1e-12);
         assert_true(fabs(metrics[SIDE_HEAD].mean_reciprocal - reciprocal[1]) < 1e-12);
