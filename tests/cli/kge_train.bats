@@ -16,6 +16,13 @@ setup() {
 kge() { run limited "$MUSTER" kge "$@"; }
 train() { kge train "${DATA[@]}" "${SMALL[@]}" "$@"; }
 
+# In the background, $pid, with its words in log: none of an earlier training's are left there.
+train_begin() {
+    rm -f log
+    "$MUSTER" kge train "$@" 3>&- 2>log &
+    pid=$!
+}
+
 # same_bytes FOLDER FOLDER: models and state, whatever else was written on the way.
 same_bytes() {
     local name
@@ -96,8 +103,7 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
     kge train "${args[@]}" -o whole
     ended_with 0
     while [ ! -e model/final_model.safetensors ]; do
-        "$MUSTER" kge train "${args[@]}" -o model 3>&- 2>log &
-        pid=$!
+        train_begin "${args[@]}" -o model
         sleep "$(awk "BEGIN { srand($RANDOM); print 0.1 * rand() * (1 + $kills / 8) }")" # a slow machine gets further in time
         [ $kills -ge 12 ] || ! kill -KILL $pid 2>/dev/null || kills=$((kills + 1))
         wait $pid || true
@@ -116,8 +122,7 @@ stopped_in() { sed -n 's/.*stopped in epoch \([0-9]*\) after .*/\1/p' log; }
 @test "told to stop it saves where it stands, and goes on" {
     local stopped args=("${DATA[@]}" "${SMALL[@]}" --batch-size 4)
     kge train "${args[@]}" --epochs 1 -o model # --force clears it away
-    "$MUSTER" kge train "${args[@]}" --epochs 100000 -o model --force 3>&- 2>log &
-    pid=$!
+    train_begin "${args[@]}" --epochs 100000 -o model --force
     wait_for holds log "epoch 3 of"
     train -o model --epochs 20
     ended_with 2
@@ -144,8 +149,7 @@ stopped_in() { sed -n 's/.*stopped in epoch \([0-9]*\) after .*/\1/p' log; }
 stopped_at() {
     local goal=$1
     shift
-    "$MUSTER" kge train "$@" --epochs 100000 -o model 3>&- 2>log &
-    pid=$!
+    train_begin "$@" --epochs 100000 -o model
     wait_for holds log "epoch $goal of"
     kill -TERM $pid
     status=0
@@ -183,8 +187,7 @@ stopped_at() {
 @test "a second signal ends it at once, but two hangups are one" {
     local first
     for first in TERM INT HUP; do
-        "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o $first 3>&- 2>log &
-        pid=$!
+        train_begin "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o $first
         wait_for holds log "epoch 2 of"
         kill -STOP $pid
         kill -$first $pid
@@ -194,8 +197,7 @@ stopped_at() {
         wait $pid || status=$?
         [ $status -eq 75 ]
     done
-    "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o model 3>&- 2>log &
-    pid=$!
+    train_begin "${DATA[@]}" "${SMALL[@]}" --epochs 100000 -o model
     wait_for holds log "epoch 2 of"
     kill -STOP $pid
     kill -TERM $pid
@@ -266,8 +268,7 @@ loss_of() { tail -1 "$1/training_history.jsonl" | jq .loss; }
     for precision in bf16 fp16; do
         train -o $precision "${args[@]}" --precision $precision --threads 1
         ended_with 0
-        "$MUSTER" kge train "${DATA[@]}" "${SMALL[@]}" "${args[@]}" --precision $precision -o killed_$precision 3>&- 2>log &
-        pid=$!
+        train_begin "${DATA[@]}" "${SMALL[@]}" "${args[@]}" --precision $precision -o killed_$precision
         wait_for holds log "epoch 9 of"
         kill -KILL $pid
         wait $pid || true
