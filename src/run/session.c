@@ -20,9 +20,7 @@
 enum {
     TICK_MS = 100,
     SCAN_BYTES = 4 << 20,
-    MEMORY_WAIT_MS = 60000,
-    RESERVED_BYTES = 512 * 1024,
-    RESERVED_BYTES_PER_PLACE = 128 * 1024 /* lines on their way to a worker and back */
+    MEMORY_WAIT_MS = 60000
 };
 
 uint64_t session_now(struct session *s)
@@ -664,8 +662,6 @@ int session_loop(struct session *s, struct err *err)
     s->oom_kills_seen = proc_oom_kills();
     seats_log(s);
     monitor_start(s);
-    xalloc_trim(); /* of what the start needed */
-    xalloc_reserve(RESERVED_BYTES + (size_t)s->n_places * RESERVED_BYTES_PER_PLACE);
     scan_start(s);
     while (!s->is_over)
         uv_run(&s->loop, UV_RUN_ONCE);
