@@ -200,7 +200,7 @@ refused() {
     ln -s /dev/null device.npy
     refused 2 "an array is written out of order" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o device.npy
     touch file
-    refused 1 "file" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir file
+    refused 2 "create folder file/filtered_training: Not a directory" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir file
 }
 
 @test "a dry run says what would be computed, and writes nothing" {
