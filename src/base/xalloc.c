@@ -14,8 +14,7 @@
 #endif
 
 enum {
-    PIECE_BYTES =
-        64 * 1024, /* twice that much stands beside the heap, and is given back when freed */
+    PIECE_BYTES = 64 * 1024, /* from twice as much on, a block stands beside the heap */
     RESERVED_PIECES = 64
 };
 
