@@ -220,7 +220,8 @@ void disk_judge(const struct facts *facts, struct findings *out)
     size_format(left, folder->free_bytes);
     size_format(rate, (uint64_t)speed);
     room_judge(folder, out);
-    if (speed > 0 && speed < SLOW_BYTES_S)
+    /* What was written up to a limit on files is too little: that is the time of a sync. */
+    if (folder->sys != EFBIG && speed > 0 && speed < SLOW_BYTES_S)
         found(out, &slow_disk, folder->existing, "written and synced at %s/s", rate);
     if (out->len == n_before && folder->sys == 0)
         found_ok(out, "%s free, written and synced at %s/s", left, rate);
