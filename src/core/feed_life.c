@@ -8,6 +8,7 @@
 enum {
     SETTLE_MIN_MS = 2,
     SETTLE_MAX_MS = 5000,
+    SETTLE_ENDING_MS = 20, /* most end within it, and a clean end is the better proof */
     CONFIRM_MIN_MS = 500
 };
 
@@ -187,7 +188,8 @@ void worker_settle(struct feed *f, uint32_t worker)
     w->is_draining = true;
     if (w->in_flight > 0 || w->settle_at_ms > 0)
         return;
-    w->settle_at_ms = f->now_ms + settle_ms(w);
+    uint64_t least_ms = w->state == WORKER_ENDING ? SETTLE_ENDING_MS : 0;
+    w->settle_at_ms = f->now_ms + MAX(settle_ms(w), least_ms);
     look_at(f, worker, w->settle_at_ms);
 }
 
@@ -276,7 +278,7 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
     w->in_flight -= (uint32_t)count;
     f->n_in_flight -= count;
     device_works(f, w, count);
-    if (w->is_draining || (w->state == WORKER_LIVE && drain_is_due(f, w)))
+    if (w->is_draining || w->state == WORKER_ENDING || drain_is_due(f, w))
         worker_settle(f, worker);
     worker_feed(f, worker);
 }
@@ -369,6 +371,8 @@ void worker_end(struct feed *f, uint32_t worker)
     w->input_closed = true;
     worker_state_set(f, w, WORKER_ENDING);
     emit(f, ACT_END, worker, 0, 0, 0);
+    if (w->mode == MODE_FILTER && w->provisional > 0) /* its end may take long */
+        worker_settle(f, worker);
 }
 
 void worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause)

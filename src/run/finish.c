@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * After the last worker: the merge with its proof, the items set aside, the summary, the status.
+ * After the last result: the merge with its proof and the items set aside, while the workers end; then,
+ * when they are gone, the summary and the status.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,26 +21,44 @@
 #include "run/session.h"
 #include "run/shard.h"
 #include "run/summary.h"
+#include "ui/progress.h"
 
 /* ---- the result ---- */
+
+enum {
+    TURN_MS = 20 /* a merge of many ranges lets the loop turn so often */
+};
 
 /* The rows first: to the callbacks of rows.c this is them. */
 struct session_rows {
     struct merge_rows rows;
-    const struct inputs *inputs;
+    struct session *session;
+    uint64_t turned_ms;
 };
 
 static int session_placing(void *context, int fd, struct err *err)
 {
     struct session_rows *rows = context;
-    int rc = inputs_check(rows->inputs, err);
+    int rc = inputs_check(rows->session->inputs, err);
     return rc ? rc : merge_rows_placing(&rows->rows, fd, err);
+}
+
+/* Workers are ending meanwhile: what they print is read, or they could not end, and so are signals. */
+static int session_range(void *context, struct merge_range *range, struct err *err)
+{
+    struct session_rows *rows = context;
+    uint64_t now_ms = clock_now_ms();
+    if (now_ms - rows->turned_ms >= TURN_MS) {
+        uv_run(&rows->session->loop, UV_RUN_NOWAIT);
+        rows->turned_ms = now_ms;
+    }
+    return merge_rows_range(&rows->rows, range, err);
 }
 
 static int session_merge(struct session *s, struct merge_stats *stats, struct err *err)
 {
     const struct map_request *r = s->request;
-    struct session_rows rows = {.inputs = s->inputs};
+    struct session_rows rows = {.session = s, .turned_ms = clock_now_ms()};
     int rc = merge_rows_open(&rows.rows, s->store, !r->any_order, err);
     if (rc)
         return rc;
@@ -52,7 +71,7 @@ static int session_merge(struct session *s, struct merge_stats *stats, struct er
                               .join = r->join,
                               .source = s->source,
                               .n_items = source_known(s->source),
-                              .next_range = merge_rows_range,
+                              .next_range = session_range,
                               .next_aside = merge_rows_aside,
                               .placing = session_placing,
                               .context = &rows};
@@ -183,14 +202,13 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     return status;
 }
 
-static int complete(struct session *s, struct err *err)
+static int complete(struct session *s, struct merge_stats *stats, struct err *err)
 {
-    struct merge_stats stats = {0};
     uint64_t n_asides = 0;
     log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = inputs_check(s->inputs, err);
     if (rc == 0)
-        rc = s->shards ? shards_join(s, &stats, err) : session_merge(s, &stats, err);
+        rc = s->shards ? shards_join(s, stats, err) : session_merge(s, stats, err);
     if (rc == 0)
         rc = asides_write(s, &n_asides, err);
     if (rc)
@@ -203,7 +221,7 @@ static int complete(struct session *s, struct err *err)
                     s->request->out_path);
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
-    summary_print(s, &stats);
+    s->is_merged = true;
     return status;
 }
 
@@ -235,18 +253,45 @@ static void on_finish_run(struct session *s, int status)
         log_add(s->log, LOG_WARN, "map", "--on-finish: %s", errno_text(rc));
 }
 
-int session_finish(struct session *s, struct err *err)
+/* The display is gone before the last words are said. */
+static void progress_end(struct session *s)
 {
-    session_progress(s, true); /* the display is gone before the last words are said */
-    bool merges = s->is_complete && s->end_err.code == 0;
-    int rc = ledger_finish(s->ledger, merges, err);
+    session_progress(s, true);
+    s->log->context = s->log->console_begin = s->log->console_end = NULL;
+    progress_free(steal_ptr(&s->progress));
+}
+
+/* The workers have had their results taken; each is given its time to end, and then ended. */
+static void workers_await(struct session *s)
+{
+    struct err err = {0};
+    session_loop_end(s);
     keeper_dismiss(&s->keeper); /* a child more would have the reaper look through all of /proc */
     size_t left = reaper_finish(s->reaper, 5000);
     if (left > 0)
         log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
+    if (ledger_finish(s->ledger, false, &err) != 0 && s->is_merged)
+        log_add(s->log, LOG_WARN, "map", "how the workers ended is not recorded: %s", err.text);
+}
+
+int session_finish(struct session *s, struct err *err)
+{
+    struct merge_stats stats = {0};
+    int status = 0;
+    progress_end(s);
+    bool merges = s->is_complete && s->end_err.code == 0;
+    int rc = ledger_finish(s->ledger, merges, err);
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
-    int status = s->is_complete && s->end_err.code == 0 ? complete(s, err) : unfinished(s);
+    merges = merges && rc == 0;
+    if (merges)
+        status = complete(s, &stats, err);
+    workers_await(s);
+    session_progress(s, true);
+    if (!merges)
+        status = unfinished(s);
+    else if (s->is_merged)
+        summary_print(s, &stats);
     on_finish_run(s, status < 0 ? err_exit_status(status) : status);
     return status;
 }

@@ -47,6 +47,7 @@ struct ledger {
     uv_async_t job_ended;
     uv_timer_t timer;
     bool has_thread, job_runs, has_failed, timer_runs, is_crowded;
+    bool is_held; /* `closing` waits for ledger_settle; nothing else is committed before it */
     uint64_t waiting_bytes; /* of what is open */
     int job_rc;
     struct err job_err;
@@ -453,7 +454,7 @@ static int batch_close(struct ledger *ledger, struct err *err)
 static void commit_begin(struct ledger *ledger)
 {
     struct err err = {0};
-    if (ledger->job_runs || ledger->has_failed || batch_is_empty(&ledger->open))
+    if (ledger->job_runs || ledger->is_held || ledger->has_failed || batch_is_empty(&ledger->open))
         return;
     if (batch_close(ledger, &err) != 0) {
         ledger_fail(ledger, &err);
@@ -558,7 +559,8 @@ int ledger_finish(struct ledger *ledger, bool held, struct err *err)
     int rc = batch_close(ledger, err);
     if (rc == 0)
         rc = batch_commit(ledger, held, err);
-    if (!held)
+    ledger->is_held = held && rc == 0;
+    if (!ledger->is_held)
         batch_clear(&ledger->closing);
     return rc;
 }
@@ -572,6 +574,7 @@ int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
     if (rc == 0)
         rc = store_commit_held(ledger->opts.store, err);
     batch_clear(&ledger->closing);
+    ledger->is_held = false;
     return rc;
 }
 

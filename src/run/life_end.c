@@ -87,8 +87,7 @@ void life_end(struct life *life)
         return;
     }
     life->input_must_close = true;
-    life->next_hungry_ms =
-        life->session->now_ms + MAX(life->session->request->grace_ms, (uint64_t)1000);
+    life->next_hungry_ms = life->session->now_ms + life_ending_limit_ms(life);
     if (life->is_channel)
         channel_stop(life);
     life_flush(life);

@@ -6,11 +6,13 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
+#include "base/parse.h"
 #include "proc/waits.h"
 #include "run/session.h"
 
 enum {
     HUNGRY_FIRST_MS = 200,
+    ENDING_MIN_MS = 1000,
     SILENT_BYTES_MAX = 4 << 20
 };
 
@@ -20,6 +22,22 @@ static bool has_read_its_input(const struct life *life)
     if (life->to_worker.len > 0 || life->fds[STREAM_IN] < 0)
         return false;
     return ioctl(life->fds[STREAM_IN], FIONREAD, &unread) == 0 && unread == 0;
+}
+
+uint64_t life_ending_limit_ms(const struct life *life)
+{
+    return MAX(life->session->request->grace_ms, (uint64_t)ENDING_MIN_MS);
+}
+
+/* It was told that nothing more comes, and has its time to end behind it. */
+static void overdue_end(struct life *life)
+{
+    char limit[24];
+    duration_format(limit, life_ending_limit_ms(life));
+    log_add(life->session->log, LOG_WARN, "worker",
+            "%s has not ended %s after its last result (--grace); ending it", life_label(life),
+            limit);
+    life_terminate(life, CAUSE_NONE);
 }
 
 static void overdue_check(struct life *life)
@@ -33,7 +51,7 @@ static void overdue_check(struct life *life)
     if (lost_input)
         session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
     else if (life->input_must_close && has_nothing)
-        life_terminate(life, CAUSE_NONE);
+        overdue_end(life);
 }
 
 /* A worker that closed its stdin and lives on shows only in that nobody is left to read the pipe. */

@@ -241,6 +241,7 @@ static void do_complete(struct session *s, const struct feed_action *a)
 {
     (void)a;
     s->is_complete = true;
+    s->complete_ms = s->now_ms;
 }
 
 static void do_halt(struct session *s, const struct feed_action *a)
@@ -663,11 +664,17 @@ int session_loop(struct session *s, struct err *err)
     seats_log(s);
     monitor_start(s);
     scan_start(s);
+    while (!s->is_over && !s->is_complete)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    (void)err;
+    return 0;
+}
+
+void session_loop_end(struct session *s)
+{
     while (!s->is_over)
         uv_run(&s->loop, UV_RUN_ONCE);
     console_flush(s->console, session_now(s), true);
-    (void)err;
-    return 0;
 }
 
 void session_release(struct session *s)

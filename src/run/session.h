@@ -203,7 +203,7 @@ struct session {
     struct console *console;
     struct progress *progress;
 
-    bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
+    bool is_complete, is_merged, is_over, was_halted, stopped_by_user, stopped_at_once;
     bool stop_waits;      /* to be told to the feeder when what is ending has ended */
     bool has_no_patience; /* a second signal: nothing is waited for */
     enum feed_halt halt;
@@ -215,14 +215,17 @@ struct session {
     bool stray_is_channel;
     uint64_t failed_items_noted;
     uint64_t n_malformed; /* of those set aside: trying again will not help */
-    uint64_t first_result_ms, status_written_ms, progress_shown_ms;
+    uint64_t first_result_ms, complete_ms, status_written_ms, progress_shown_ms;
 };
 
 /* session.c */
 void session_event(struct session *s, struct feed_event event);
 /* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
 void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
+/* Until every item is settled, or the run is given up and its workers have ended. */
 MUST_CHECK int session_loop(struct session *s, struct err *err);
+/* Until the workers have ended. */
+void session_loop_end(struct session *s);
 void session_stop(struct session *s, bool now);
 /* What the order to stop waited for has ended. */
 void session_stop_again(struct session *s);
@@ -247,6 +250,8 @@ void life_stream_close(struct life *life, enum life_stream stream);
 void life_flush(struct life *life);
 void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
+/* How long a worker that gets nothing more may take to end. */
+uint64_t life_ending_limit_ms(const struct life *life);
 void life_ask_for_room(struct life *life);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
 bool life_room_is_there(struct life *life);

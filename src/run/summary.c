@@ -27,7 +27,8 @@ static struct figures figures_take(struct session *s)
         hist_merge(&f.item_times, &s->places[p].item_times);
     }
     f.seat_ms = f.wall_ms * s->n_places;
-    uint64_t working_ms = s->first_result_ms > 0 ? session_now(s) - s->first_result_ms : 0;
+    uint64_t end_ms = s->is_complete ? s->complete_ms : session_now(s);
+    uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
     uint64_t here = 0;
     for (uint32_t p = 0; p < s->n_places; p++)
         here += s->places[p].items_done;

@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# From the last result to the end: the output does not wait for workers that take their time to end.
+load helpers
+
+# ./slow KIND: a worker that ends only when the output is there, and says whether it came.
+slow_worker() {
+    pyworker slow <<'END'
+import os
+import sys
+import time
+
+if sys.argv[1] == "channel":
+    sys.path.append(os.environ["PYTHONPATH"].split(":")[-1])
+    import muster
+
+    for item in muster.items():
+        item.done(int(item.data))
+else:
+    for line in sys.stdin:
+        sys.stdout.write(line)
+        if sys.argv[1] == "flushes":
+            sys.stdout.flush()
+    sys.stdout.flush()
+for _ in range(500):
+    if os.path.exists("out.txt"):
+        break
+    time.sleep(0.02)
+with open("seen.%d" % os.getpid(), "w") as file:
+    file.write("in place\n" if os.path.exists("out.txt") else "not there\n")
+END
+}
+
+output_is_seen_by() {
+    slow_worker
+    seq 2000 >in.txt
+    map -g cpu:2 in.txt -o out.txt -- ./slow "$1"
+    ended_with 0
+    same in.txt out.txt
+    [ "$(cat seen.* | sort -u)" = "in place" ]
+}
+
+@test "a channel worker that is still ending sees the output in place" { output_is_seen_by channel; }
+@test "a filter that is still ending sees the output in place" { output_is_seen_by flushes; }
+@test "a filter that flushed at the end of its input sees the output in place" { output_is_seen_by holds; }
+
+@test "the end of each worker is recorded, also when it comes after the output" {
+    slow_worker
+    seq 20 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- ./slow channel
+    ended_with 0
+    [ "$(query "SELECT count(*) FROM attempts WHERE ended_by = 'status 0'")" -eq 1 ]
+    is_finished
+}
+
+@test "a worker that does not end within --grace is named and ended, and the result stands" {
+    worker stay <<'END'
+#!/bin/sh
+cat
+exec sleep 1000
+END
+    seq 5 >in.txt
+    map -g cpu:1 --grace 1s in.txt -o out.txt -- ./stay
+    ended_with 0
+    same in.txt out.txt
+    says "cpu_0 has not ended 1.0 s after its last result (--grace); ending it"
+}
+
+@test "a worker that prints megabytes while it ends is heard to its end" {
+    pyworker chatty <<'END'
+import sys
+
+for line in sys.stdin:
+    sys.stdout.write(line)
+    sys.stdout.flush()
+sys.stderr.write("x" * 79 + "\n")
+sys.stderr.write(("y" * 79 + "\n") * 100000)
+END
+    seq 100 >in.txt
+    map -q -g cpu:2 in.txt -o out.txt -- ./chatty
+    ended_with 0
+    same in.txt out.txt
+    [ "$(cat muster-runs/latest/logs/cpu_*_stderr.log | grep -c '^y')" -gt 1000 ]
+}
+
+is_finished() { [ "$(query "SELECT value FROM facts WHERE key = 'state'")" = finished ]; }
+
+staying_worker() {
+    worker stay <<'END'
+#!/bin/sh
+cat
+touch staying
+exec sleep 1000
+END
+    seq 5 >in.txt
+    map_begin -g cpu:1 --grace 100s in.txt -o out.txt -- ./stay
+    wait_for test -e out.txt -a -e staying
+}
+
+@test "an interrupt while workers are ending ends them, and the result stands" {
+    staying_worker
+    kill -INT "$PID"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+}
+
+@test "muster killed while workers are ending: the run is complete, and they are ended" {
+    staying_worker
+    wait_for is_finished
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    same in.txt out.txt
+    is_finished
+}
