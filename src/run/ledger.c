@@ -572,7 +572,7 @@ int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
         if (fdatasync(ledger->closing.parts[i]->fd) != 0)
             rc = fail_errno(err, "sync part %u", ledger->closing.parts[i]->number);
     if (rc == 0)
-        rc = store_commit_held(ledger->opts.store, err);
+        rc = store_commit_held(ledger->opts.store, parts_matter, err);
     batch_clear(&ledger->closing);
     ledger->is_held = false;
     return rc;

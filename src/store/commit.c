@@ -246,7 +246,8 @@ int store_commit(struct store *store, const struct store_batch *batch, struct er
     ASSERT(store->mode < STORE_READ);
     struct progress before = store->progress;
     ASSERT(!store->is_holding);
-    int rc = durability_set(store, batch->is_held || batch->n_ranges + batch->n_asides > 0, err);
+    bool has_results = batch->n_ranges + batch->n_asides > 0;
+    int rc = durability_set(store, batch->is_held ? store->is_settled : has_results, err);
     if (rc == 0)
         rc = db_run(store, SQL_BEGIN, NULL, 0, err);
     if (rc)
@@ -260,12 +261,28 @@ int store_commit(struct store *store, const struct store_batch *batch, struct er
     return rc;
 }
 
-int store_commit_held(struct store *store, struct err *err)
+/* What was committed at the lower level. Without a WAL SQLite has synced it. */
+static int wal_sync(struct store *store, struct err *err)
+{
+    sqlite3_file *wal = NULL;
+    int rc = settle(store, err);
+    if (rc)
+        return rc;
+    bool has_wal =
+        sqlite3_file_control(store->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal) == SQLITE_OK &&
+        wal && wal->pMethods;
+    if (has_wal && wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL) != SQLITE_OK)
+        return fail_errno(err, "sync %s/run.db-wal", store->dir);
+    return 0;
+}
+
+int store_commit_held(struct store *store, bool results_are_here, struct err *err)
 {
     if (!store->is_holding)
         return 0;
     store->is_holding = false;
-    return db_run(store, SQL_COMMIT, NULL, 0, err);
+    int rc = db_run(store, SQL_COMMIT, NULL, 0, err);
+    return rc == 0 && results_are_here && !store->is_full_sync ? wal_sync(store, err) : rc;
 }
 
 int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)

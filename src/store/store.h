@@ -109,8 +109,12 @@ struct store_batch {
 };
 MUST_CHECK int store_commit(struct store *store, const struct store_batch *batch, struct err *err);
 
-/* Commit, durably, what a held batch began. Harmless when nothing is held. */
-MUST_CHECK int store_commit_held(struct store *store, struct err *err);
+/*
+ * Commit what a held batch began. It is durable if an earlier batch was, or if the results are nowhere
+ * but here. A short run has its output in place before anything of it was synced: a power cut may then
+ * take the record of the run, and never the output. Harmless when nothing is held.
+ */
+MUST_CHECK int store_commit_held(struct store *store, bool results_are_here, struct err *err);
 
 /* Small facts about the run as a whole: "state", "items", "exit", "output", "seed" … */
 MUST_CHECK int store_set(struct store *store, const char *key, const char *value, struct err *err);
