@@ -6,6 +6,8 @@
 
 #include "base/json.h"
 #include "base/xalloc.h"
+#include "data/container.h"
+#include "data/name_index.h"
 #include "data/source_impl.h"
 
 enum {
@@ -18,15 +20,18 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static int bom_skip(struct source_file *file, struct err *err)
+/* The byte-order mark is skipped; what is no text at all is refused. */
+static int first_bytes_take(const struct source *source, struct source_file *file, struct err *err)
 {
     struct input *input = &file->input;
-    char head[3] = {0};
+    char head[CONTAINER_HEAD_BYTES] = {0};
     size_t len = (size_t)MIN(input->text_bytes, sizeof(head));
+    struct str text = {head, len};
     int rc = input_read(input, 0, head, len, err);
+    if (rc == 0 && source->opts.format == FORMAT_AUTO)
+        rc = container_refuse(input->name, text, err);
     if (rc)
         return rc;
-    struct str text = {head, len};
     if (str_starts_with(text, STR("\xff\xfe")) || str_starts_with(text, STR("\xfe\xff")))
         return fail(err, ERR_DATA,
                     "%s is UTF-16; muster reads UTF-8: iconv -f UTF-16 -t UTF-8 makes it so",
@@ -121,15 +126,16 @@ static int header_read(struct source *source, struct source_file *file, struct b
 static int header_set(struct source *source, const char *name, struct err *err)
 {
     const struct csv_row *header = &source->header;
+    cleanup_name_index struct name_index columns = NAME_INDEX_INIT;
     if (!source->is_converted)
         return 0; /* names are keys of objects only */
     source->key_ends = xcalloc(header->n_fields, sizeof(*source->key_ends));
     for (size_t i = 0; i < header->n_fields; i++) {
         struct str column = csv_field(header, i);
-        for (size_t k = 0; k < i; k++)
-            if (str_equal(column, csv_field(header, k)))
-                return fail(err, ERR_DATA, "%s: columns %zu and %zu are both called '%.*s'", name,
-                            k + 1, i + 1, (int)MIN(column.len, (size_t)60), column.at);
+        size_t first = name_index_add(&columns, column);
+        if (first != i)
+            return fail(err, ERR_DATA, "%s: columns %zu and %zu are both called '%.*s'", name,
+                        first + 1, i + 1, (int)MIN(column.len, (size_t)60), column.at);
         if (!utf8_is_valid(column))
             return fail(err, ERR_DATA, "%s: the name of column %zu is not UTF-8", name, i + 1);
         buf_add_json(&source->keys, column);
@@ -197,7 +203,7 @@ int head_begin(struct source *source, struct source_file *file, struct err *err)
     /* Three bytes tell a byte-order mark. */
     if (file->input.text_bytes < 3 && !file->input.is_whole)
         return 0;
-    int rc = bom_skip(file, err);
+    int rc = first_bytes_take(source, file, err);
     if (rc)
         return rc;
     file->split = split_begin(source->format);

@@ -244,6 +244,10 @@ int input_fill(struct input *input, size_t bytes_max, struct err *err)
                                : raw_read(input, piece, &got, &is_end, err);
         if (rc == 0 && got > 0)
             rc = spool_add(input, piece, got, err);
+        if (rc == 0 && is_end && input->unpack && input->packed_read == 0)
+            return fail(err, ERR_DATA,
+                        "%s is empty, which no compressed file is; it was probably cut off",
+                        input->name);
         if (rc == 0 && is_end && input->unpack && !unpack_is_at_end(input->unpack))
             return fail(err, ERR_DATA,
                         "%s is cut off: it ends after %lu bytes, within a compressed "

@@ -8,6 +8,7 @@
 #include "base/outfile.h"
 #include "data/csv.h"
 #include "data/merge.h"
+#include "data/name_index.h"
 #include "data/parts.h"
 
 struct record_out {
@@ -17,7 +18,7 @@ struct record_out {
     uint64_t n_records;
     char separator; /* CSV, TSV */
     /* CSV: the columns, named by the first record, and the values of the row at hand. */
-    struct csv_row columns;
+    struct name_index columns;
     struct str *cells;
     struct buf name, text; /* scratch */
     struct buf input, joined;

@@ -28,7 +28,7 @@ void record_out_end(struct record_out *out)
 
 void record_out_release(struct record_out *out)
 {
-    csv_row_release(&out->columns);
+    name_index_release(&out->columns);
     free(out->cells);
     buf_release(&out->name);
     buf_release(&out->text);
@@ -64,24 +64,22 @@ static void line_end(struct record_out *out, size_t begin)
 
 static int columns_set(struct record_out *out, struct str object, struct err *err)
 {
-    struct csv_row *columns = &out->columns;
+    struct name_index *columns = &out->columns;
     struct json_members walk = json_members(object);
     struct str key, value;
     size_t begin = out->file->pending.len;
     while (json_next(&walk, &key, &value)) {
         if (!decode_key(out, key))
             return fail(err, ERR_DATA, "a name that is no JSON string");
-        for (size_t i = 0; i < columns->n_fields; i++)
-            if (str_equal(csv_field(columns, i), buf_str(&out->name)))
-                return fail(err, ERR_DATA, "it has '%s' twice", buf_text(&out->name));
-        csv_row_add(columns, buf_str(&out->name));
-        if (columns->n_fields > 1)
+        if (name_index_add(columns, buf_str(&out->name)) != columns->len - 1)
+            return fail(err, ERR_DATA, "it has '%s' twice", buf_text(&out->name));
+        if (columns->len > 1)
             buf_add_char(&out->file->pending, out->separator);
         csv_add_field(&out->file->pending, buf_str(&out->name), out->separator);
     }
-    if (columns->n_fields == 0)
+    if (columns->len == 0)
         return fail(err, ERR_DATA, "an object without members makes no CSV row");
-    out->cells = xcalloc(columns->n_fields, sizeof(*out->cells));
+    out->cells = xcalloc(columns->len, sizeof(*out->cells));
     line_end(out, begin);
     return 0;
 }
@@ -89,27 +87,22 @@ static int columns_set(struct record_out *out, struct str object, struct err *er
 /* Where a key belongs; it is usually the next one. */
 static size_t column_find(struct record_out *out, struct str key, size_t guess)
 {
-    const struct csv_row *columns = &out->columns;
-    if (guess < columns->n_fields && str_equal(csv_field(columns, guess), key) &&
+    const struct name_index *columns = &out->columns;
+    if (guess < columns->len && str_equal(name_index_get(columns, guess), key) &&
         !(key.len > 0 && memchr(key.at, '\\', key.len)))
         return guess;
-    if (!decode_key(out, key))
-        return columns->n_fields;
-    size_t i = 0;
-    while (i < columns->n_fields && !str_equal(csv_field(columns, i), buf_str(&out->name)))
-        i++;
-    return i;
+    return decode_key(out, key) ? name_index_find(columns, buf_str(&out->name)) : NAME_NONE;
 }
 
 static int cells_fill(struct record_out *out, struct str object, struct err *err)
 {
     struct json_members walk = json_members(object);
     struct str key, value;
-    size_t n_found = 0, n_columns = out->columns.n_fields;
+    size_t n_found = 0, n_columns = out->columns.len;
     memset(out->cells, 0, n_columns * sizeof(*out->cells));
     while (json_next(&walk, &key, &value)) {
         size_t column = column_find(out, key, n_found);
-        if (column == n_columns)
+        if (column == NAME_NONE)
             return fail(err, ERR_DATA,
                         "it has '%.*s', which the first result has not; a CSV file has the "
                         "same columns in every row (-o with .jsonl has no such limit)",
@@ -120,7 +113,7 @@ static int cells_fill(struct record_out *out, struct str object, struct err *err
         n_found++;
     }
     for (size_t i = 0; i < n_columns; i++) {
-        struct str name = csv_field(&out->columns, i);
+        struct str name = name_index_get(&out->columns, i);
         if (!out->cells[i].at)
             return fail(err, ERR_DATA,
                         "it lacks '%.*s', which the first result has; a CSV file has the "
@@ -145,13 +138,20 @@ static int row_add(struct record_out *out, struct str value, struct err *err)
     if (rc)
         return rc;
     size_t begin = out->file->pending.len;
-    for (size_t i = 0; i < out->columns.n_fields; i++) {
+    for (size_t i = 0; i < out->columns.len; i++) {
         if (i > 0)
             buf_add_char(&out->file->pending, out->separator);
         cell_add(out, out->cells[i]);
     }
     line_end(out, begin);
     return 0;
+}
+
+static int text_refuse(struct err *err)
+{
+    return fail(err, ERR_DATA,
+                "its result is not UTF-8, which JSON and CSV need (--format-out lines writes it as "
+                "it is)");
 }
 
 /* The result as a JSON value: as it is, checked, or a string of the text. */
@@ -166,10 +166,7 @@ static int value_make(struct record_out *out, struct str line, struct buf *scrat
         return 0;
     }
     if (!utf8_is_valid(line))
-        return fail(err, ERR_DATA,
-                    "its result is not UTF-8, which JSON and CSV need (--format-out lines "
-                    "writes it as it is)");
-    buf_reset(scratch);
+        return text_refuse(err);
     buf_add_json(scratch, line);
     *value = buf_str(scratch);
     return 0;
@@ -189,25 +186,50 @@ static int value_join(struct record_out *out, uint64_t item, struct str *value, 
     return rc;
 }
 
-int record_out_add(struct record_out *out, uint64_t item, struct str line, struct err *err)
+static void json_begin(struct record_out *out)
+{
+    if (out->format == OUT_JSON)
+        buf_add_text(&out->file->pending, out->n_records > 0 ? ",\n" : "\n");
+}
+
+static void json_add(struct record_out *out, struct str value)
+{
+    json_begin(out);
+    buf_add_str(&out->file->pending, value);
+}
+
+/* Straight into the output: a line may be as long as memory allows one or two copies of it. */
+static int text_add(struct record_out *out, struct str line, struct err *err)
+{
+    if (!utf8_is_valid(line))
+        return text_refuse(err);
+    json_begin(out);
+    buf_add_json(&out->file->pending, line);
+    return 0;
+}
+
+static int value_add(struct record_out *out, uint64_t item, struct str line, struct err *err)
 {
     cleanup_buf struct buf scratch = BUF_INIT;
-    struct buf *pending = &out->file->pending;
     struct str value = {0};
     int rc = value_make(out, line, &scratch, &value, err);
     if (rc == 0 && out->opts->join)
         rc = value_join(out, item, &value, err);
     if (rc == 0 && out->separator)
         rc = row_add(out, value, err);
+    else if (rc == 0)
+        json_add(out, value);
+    return rc;
+}
+
+int record_out_add(struct record_out *out, uint64_t item, struct str line, struct err *err)
+{
+    bool is_text = !out->opts->results_are_json && !out->opts->join && !out->separator;
+    int rc = is_text ? text_add(out, line, err) : value_add(out, item, line, err);
     if (rc)
         return wrap(err, rc, "item %lu", item);
-    if (!out->separator) {
-        if (out->format == OUT_JSON)
-            buf_add_text(pending, out->n_records > 0 ? ",\n" : "\n");
-        buf_add_str(pending, value);
-        if (out->format != OUT_JSON)
-            buf_add_char(pending, '\n');
-    }
+    if (!out->separator && out->format != OUT_JSON)
+        buf_add_char(&out->file->pending, '\n');
     out->n_records++;
     return outfile_pump(out->file, err);
 }

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
+#include "data/container.h"
 #include "data/unpack.h"
 #include "run/outname.h"
 #include "run/placed.h"
@@ -186,7 +187,9 @@ static int output_check(const struct map_request *r, struct err *err)
         return rc;
     if (shard_output_is_folder(r->out_path))
         return folder_check(r, err);
-    return place_check(r->out_path, r->overwrite, err);
+    bool is_named_by_format = r->format_out != OUT_AUTO || shard_is_asked(r);
+    rc = is_named_by_format ? 0 : container_output_refuse(r->out_path, err);
+    return rc ? rc : place_check(r->out_path, r->overwrite, err);
 }
 
 /* What the run itself put there, before it was killed, is its own to replace. */

@@ -654,3 +654,89 @@ END
     seq 5000 | sed 's/^/r/' >want.txt
     same out.txt want.txt
 }
+
+# ---- what is no text, and what is very wide ----
+
+# head_of NAME MAGIC: a file that begins like one of that format.
+head_of() { printf '%b\0\0\0\0rest of it\nmore\n' "$2" >"$1"; }
+
+@test "files that are no text are refused by what they begin with, and taken as lines when told so" {
+    local name magic word
+    while read -r name magic word; do
+        head_of "$name" "$magic"
+        map -g cpu:1 "$name" -o out.jsonl -- cat
+        ended_with 65
+        says "$name is $word"
+        [ ! -e out.jsonl ]
+    done <<'END'
+h.parquet PAR1 Parquet
+h.jsonl PAR1 Parquet
+table.arrow ARROW1 Arrow
+packed.csv \x1f\x8b\x08 compressed by gzip
+packed.txt \x28\xb5\x2f\xfd compressed by zstd
+book.xlsx PK\x03\x04 a zip file
+END
+    map -g cpu:1 h.parquet --format lines -o out.txt -- cat
+    ended_with 0
+    echo 'PAR1 is how Parquet begins' >text.txt
+    map -g cpu:1 text.txt -o text.out -- cat
+    ended_with 0
+    run "$MUSTER" merge h.parquet -o merged.jsonl
+    ended_with 65
+    says "h.parquet is Parquet"
+    run "$MUSTER" split h.parquet -n 2 -o parts/
+    ended_with 65
+    says "h.parquet is Parquet"
+}
+
+@test "an output is not given the name of a format that muster does not write" {
+    local name
+    echo a >in.txt
+    for name in h.parquet h.arrow h.xlsx h.pt h.npz; do
+        map -g cpu:1 in.txt -o $name -- cat
+        ended_with 2
+        says "results are not written as .${name#h.}"
+        run "$MUSTER" merge in.txt -o $name
+        ended_with 2
+        [ ! -e $name ]
+    done
+    map -g cpu:1 in.txt -o h.pt --format-out jsonl -- cat
+    ended_with 0
+    [ "$(cat h.pt)" = '"a"' ]
+}
+
+@test "a compressed file of no bytes was cut off; one of nothing is empty" {
+    : >cut.gz
+    : >cut.zst
+    local name
+    for name in cut.gz cut.zst; do
+        map -g cpu:1 $name -o out.txt -- cat
+        ended_with 65
+        says "$name is empty, which no compressed file is"
+        run "$MUSTER" merge $name -o out.txt
+        ended_with 65
+    done
+    gzip </dev/null >nothing.gz
+    map -g cpu:1 nothing.gz -o out.txt -- cat
+    ended_with 0
+    [ ! -s out.txt ]
+}
+
+@test "twenty thousand columns take no more time than as many cells elsewhere" {
+    $PYTHON - <<'END'
+n = 20000
+with open("wide.csv", "w") as file, open("turned.csv", "w") as turned:
+    file.write(",".join("c%d" % i for i in range(n)) + "\n")
+    turned.write(",".join("c%d" % i for i in reversed(range(n))) + "\n")
+    for row in range(5):
+        file.write(",".join(str(row + i) for i in range(n)) + "\n")
+        turned.write(",".join(str(row + i) for i in reversed(range(n))) + "\n")
+END
+    # Before: 1 s, 50 s and 2 s of processor time.
+    (ulimit -t 5; "$MUSTER" map -q -g cpu:1 wide.csv -o out.csv -- cat)
+    same out.csv wide.csv
+    (ulimit -t 10; "$MUSTER" map -q -g cpu:1 wide.csv --join -o joined.jsonl -- cat)
+    [ "$(wc -l <joined.jsonl)" -eq 5 ]
+    (ulimit -t 5; "$MUSTER" merge -q wide.csv turned.csv -o merged.csv)
+    [ "$(sed -n 2p merged.csv)" = "$(sed -n 7p merged.csv)" ]
+}

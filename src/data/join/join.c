@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "data/container.h"
 #include "data/join/join_impl.h"
 #include "rule/names.h"
 
@@ -45,6 +46,9 @@ static int out_format_settle(struct join *join, const char *output, struct err *
     if (packing_of_path(output) != PACK_NONE)
         return fail(err, ERR_USAGE, "%s: the output is not packed; pack it afterwards, from -o -",
                     output);
+    int rc = format == OUT_AUTO ? container_output_refuse(output, err) : 0;
+    if (rc)
+        return rc;
     if (format == OUT_AUTO)
         format = out_format_of_path(output);
     if (join->opts->out_format == OUT_AUTO && format == OUT_LINES)

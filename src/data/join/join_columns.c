@@ -5,14 +5,6 @@
 #include "base/xalloc.h"
 #include "data/join/join_impl.h"
 
-static size_t column_find(const struct csv_row *row, struct str name)
-{
-    for (size_t i = 0; i < row->n_fields; i++)
-        if (str_equal(csv_field(row, i), name))
-            return i;
-    return JOIN_NO_FIELD;
-}
-
 /* Lines of nothing, CRs before their LF aside; a CR that stands elsewhere is the header's. */
 static struct str blank_lines_skip(struct str text)
 {
@@ -44,25 +36,26 @@ static int header_text(struct join *join, struct join_file *file, struct err *er
     return 0;
 }
 
-static void columns_add(struct join *join, const struct csv_row *header, char separator)
+static void columns_add(struct join *join, const struct name_index *names, char separator)
 {
-    for (size_t i = 0; i < header->n_fields; i++) {
-        struct str name = csv_field(header, i);
-        if (column_find(&join->columns, name) != JOIN_NO_FIELD)
+    for (size_t i = 0; i < names->len; i++) {
+        struct str name = name_index_get(names, i);
+        if (name_index_find(&join->columns, name) != NAME_NONE)
             continue;
-        csv_row_add(&join->columns, name);
+        name_index_add(&join->columns, name);
         buf_add_char(&join->header, separator);
         csv_add_field(&join->header, name, separator);
     }
 }
 
-/* Names of `row` that `other` lacks, as a list for people. */
-static size_t names_lacking(const struct csv_row *row, const struct csv_row *other, struct buf *out)
+/* Those that `other` lacks, as a list for people. */
+static size_t names_lacking(const struct name_index *names, const struct name_index *other,
+                            struct buf *out)
 {
     size_t n_lacking = 0;
-    for (size_t i = 0; i < row->n_fields; i++) {
-        struct str name = csv_field(row, i);
-        if (column_find(other, name) != JOIN_NO_FIELD)
+    for (size_t i = 0; i < names->len; i++) {
+        struct str name = name_index_get(names, i);
+        if (name_index_find(other, name) != NAME_NONE)
             continue;
         if (++n_lacking <= 5)
             buf_addf(out, "%s'%.*s'", n_lacking > 1 ? ", " : "", (int)MIN(name.len, (size_t)40),
@@ -78,8 +71,8 @@ static int columns_differ(const struct join *join, const struct join_file *first
 {
     cleanup_buf struct buf lacks = BUF_INIT, extra = BUF_INIT;
     const char *name = file->head.input.name;
-    size_t n_lacks = names_lacking(&join->columns, &file->header, &lacks);
-    size_t n_extra = names_lacking(&file->header, &join->columns, &extra);
+    size_t n_lacks = names_lacking(&join->columns, &file->names, &lacks);
+    size_t n_extra = names_lacking(&file->names, &join->columns, &extra);
     if (n_lacks == 0 && n_extra == 0)
         return 0;
     return fail(err, ERR_DATA, "%s %s%s%s%s%s, unlike %s; --union leaves such cells empty", name,
@@ -89,21 +82,21 @@ static int columns_differ(const struct join *join, const struct join_file *first
 }
 
 /* The first column whose name an earlier one has. */
-static size_t column_again(const struct csv_row *row)
+static size_t column_again(const struct name_index *names)
 {
-    for (size_t i = 0; i < row->n_fields; i++)
-        if (column_find(row, csv_field(row, i)) != i)
+    for (size_t i = 0; i < names->len; i++)
+        if (name_index_find(names, name_index_get(names, i)) != i)
             return i;
-    return JOIN_NO_FIELD;
+    return NAME_NONE;
 }
 
 /* Of two columns with one name nobody knows which is meant. */
 static int again_refuse(const struct join_file *file, const char *why, struct err *err)
 {
-    size_t again = column_again(&file->header);
-    if (again == JOIN_NO_FIELD)
+    size_t again = column_again(&file->names);
+    if (again == NAME_NONE)
         return 0;
-    struct str name = csv_field(&file->header, again);
+    struct str name = name_index_get(&file->names, again);
     return fail(err, ERR_DATA, "%s has two columns '%.*s', %s; give them different names",
                 file->head.input.name, (int)MIN(name.len, (size_t)40), name.at, why);
 }
@@ -112,11 +105,11 @@ static int again_refuse(const struct join_file *file, const char *why, struct er
 static int columns_map(struct join *join, const struct join_file *first, struct join_file *file,
                        struct err *err)
 {
-    size_t n_columns = join->columns.n_fields, n_same = 0;
-    while (n_same < MIN(n_columns, file->header.n_fields) &&
-           str_equal(csv_field(&join->columns, n_same), csv_field(&file->header, n_same)))
+    size_t n_columns = join->columns.len, n_same = 0;
+    while (n_same < MIN(n_columns, file->names.len) &&
+           str_equal(name_index_get(&join->columns, n_same), name_index_get(&file->names, n_same)))
         n_same++;
-    if (n_same == n_columns && n_same == file->header.n_fields)
+    if (n_same == n_columns && n_same == file->names.len)
         return 0;
     static const char why[] = "so which of them goes where is not known";
     int rc = again_refuse(file, why, err);
@@ -126,8 +119,14 @@ static int columns_map(struct join *join, const struct join_file *first, struct 
         return rc;
     file->field_of = xcalloc(n_columns, sizeof(*file->field_of));
     for (size_t i = 0; i < n_columns; i++)
-        file->field_of[i] = column_find(&file->header, csv_field(&join->columns, i));
+        file->field_of[i] = name_index_find(&file->names, name_index_get(&join->columns, i));
     return 0;
+}
+
+static void names_read(const struct csv_row *header, struct name_index *names)
+{
+    for (size_t i = 0; i < header->n_fields; i++)
+        name_index_add(names, csv_field(header, i));
 }
 
 int join_columns(struct join *join, struct err *err)
@@ -138,18 +137,18 @@ int join_columns(struct join *join, struct err *err)
         struct join_file *file = &join->files[i];
         if (file->header.n_fields == 0)
             continue;
+        names_read(&file->header, &file->names);
         if (!first) {
             first = file;
             rc = header_text(join, file, err);
-            for (size_t k = 0; k < file->header.n_fields; k++)
-                csv_row_add(&join->columns, csv_field(&file->header, k));
+            names_read(&file->header, &join->columns);
         } else if (!join->opts->is_union) {
             rc = columns_differ(join, first, file, err);
         }
         if (rc == 0 && join->opts->is_union)
             rc = again_refuse(file, "and --union goes by the names", err);
         if (rc == 0 && join->opts->is_union)
-            columns_add(join, &file->header, file->separator);
+            columns_add(join, &file->names, file->separator);
     }
     for (size_t i = 0; rc == 0 && i < join->n_files; i++)
         if (join->files[i].header.n_fields > 0)
@@ -166,8 +165,8 @@ int join_id_columns(struct join *join, struct err *err)
                         file->head.input.name);
         if (file->header.n_fields == 0)
             continue;
-        file->id_field = column_find(&file->header, str_of(join->opts->id_field));
-        if (file->id_field == JOIN_NO_FIELD)
+        file->id_field = name_index_find(&file->names, str_of(join->opts->id_field));
+        if (file->id_field == NAME_NONE)
             return fail(err, ERR_USAGE, "%s has no column '%s' to know its records by",
                         file->head.input.name, join->opts->id_field);
         for (size_t k = file->id_field + 1; k < file->header.n_fields; k++)

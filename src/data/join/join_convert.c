@@ -119,6 +119,7 @@ int join_convert(struct join *join, enum out_format format, struct err *err)
     struct record_out out = {.opts = &opts, .file = join->out, .format = format};
     const struct walk walk = {out_take, &out};
     int rc = 0;
+    window_free(join); /* a source reads the files again, with memory of its own */
     record_out_begin(&out);
     for (size_t i = 0; rc == 0 && i < join->n_files; i++) {
         opts.results_are_json = join->files[i].format != FORMAT_LINES;

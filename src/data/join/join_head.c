@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
+#include "data/container.h"
 #include "data/join/join_impl.h"
 
 enum {
@@ -70,6 +71,8 @@ static int format_sniff(struct join_file *file, enum record_format *out, struct 
     struct str text, first;
     *out = FORMAT_AUTO;
     int rc = head_text(file, head, &text, err);
+    if (rc == 0)
+        rc = container_refuse(file->head.input.name, text, err);
     if (rc)
         return rc;
     bool has_line = text.len > 0 && str_next(&text, '\n', &first);
@@ -174,9 +177,10 @@ static int metadata_look(struct join *join, struct err *err)
 /* ---- records ---- */
 
 /* The head as a source sees it: where the records begin, and the header. */
-static int head_take(struct join_file *file, struct err *err)
+static int head_take(const struct join *join, struct join_file *file, struct err *err)
 {
-    struct source source = {.format = file->format, .separator = file->separator};
+    struct source source = {
+        .opts.format = join->opts->format, .format = file->format, .separator = file->separator};
     int rc = head_begin(&source, &file->head, err);
     if (rc == 0)
         rc = head_check_end(&source, &file->head, err);
@@ -193,7 +197,7 @@ static int heads_take(struct join *join, struct err *err)
         struct join_file *file = &join->files[i];
         if (is_csv(file->format))
             file->separator = file->format == FORMAT_CSV ? ',' : '\t';
-        rc = head_take(file, err);
+        rc = head_take(join, file, err);
     }
     if (rc == 0 && is_csv(join->format))
         rc = join_columns(join, err);
@@ -236,12 +240,13 @@ void join_close(struct join *join)
     for (size_t i = 0; i < join->n_files; i++) {
         input_close(&join->files[i].head.input);
         csv_row_release(&join->files[i].header);
+        name_index_release(&join->files[i].names);
         free(join->files[i].field_of);
     }
     free(join->files);
-    free(join->window.at);
+    window_free(join);
     id_table_free(join->ids);
-    csv_row_release(&join->columns);
+    name_index_release(&join->columns);
     buf_release(&join->header);
     buf_release(&join->blank_tail);
 }

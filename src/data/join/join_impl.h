@@ -17,6 +17,7 @@
 #include "base/outfile.h"
 #include "data/csv.h"
 #include "data/join/join.h"
+#include "data/name_index.h"
 #include "data/source_impl.h"
 
 enum {
@@ -25,16 +26,15 @@ enum {
     JOIN_RECORD_BYTES = 16 * JOIN_WINDOW_BYTES,
 };
 
-#define JOIN_NO_FIELD SIZE_MAX
-
 struct join_file {
     struct source_file head; /* opened; where the records begin */
     enum record_format format;
     char separator; /* CSV, TSV */
     struct csv_row header;
-    size_t *field_of; /* n_columns: the field here, or JOIN_NO_FIELD; NULL: as they stand */
-    size_t id_field;  /* CSV: its column here */
-    uint64_t begins;  /* where it would begin if the files stood one behind the other */
+    struct name_index names; /* of the header */
+    size_t *field_of;        /* n_columns: the field here, or NAME_NONE; NULL: as they stand */
+    size_t id_field;         /* CSV: its column here */
+    uint64_t begins;         /* where it would begin if the files stood one behind the other */
     uint64_t n_records;
 };
 
@@ -54,8 +54,8 @@ struct join {
     uint64_t n_bytes; /* of all files */
     enum record_format format;
     bool is_metadata;
-    struct buf header;      /* CSV: the output's, as text without line end */
-    struct csv_row columns; /* and taken apart */
+    struct buf header;         /* CSV: the output's, as text without line end */
+    struct name_index columns; /* and taken apart */
     struct window window;
     struct id_table *ids; /* NULL: none are looked at in this pass */
     struct outfile file;
@@ -85,6 +85,7 @@ MUST_CHECK int join_id_columns(struct join *join, struct err *err);
 /* Drop the first `done` bytes and read on; *is_end when the window reaches the file's end. */
 MUST_CHECK int window_slide(struct join *join, struct join_file *file, size_t done, bool *is_end,
                             struct err *err);
+void window_free(struct join *join);
 /* At a file's end: the newline that its last line lacks. */
 void window_mend(struct join *join, const struct join_file *file);
 /* Room for a record that is longer than the window. */

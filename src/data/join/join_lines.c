@@ -53,6 +53,12 @@ int window_grow(struct join *join, struct join_file *file, struct err *err)
     return rc;
 }
 
+void window_free(struct join *join)
+{
+    free(join->window.at);
+    join->window = (struct window){0};
+}
+
 void window_mend(struct join *join, const struct join_file *file)
 {
     struct window *w = &join->window;

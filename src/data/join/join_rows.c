@@ -61,10 +61,10 @@ static void row_put(struct row_pass *pass, struct str row)
     size_t begin = pending->len;
     if (!field_of)
         buf_add_str(pending, row);
-    for (size_t i = 0; field_of && i < join->columns.n_fields; i++) {
+    for (size_t i = 0; field_of && i < join->columns.len; i++) {
         if (i > 0)
             buf_add_char(pending, pass->file->separator);
-        if (field_of[i] != JOIN_NO_FIELD)
+        if (field_of[i] != NAME_NONE)
             buf_add_str(pending, pass->fields[field_of[i]]);
     }
     if (pending->len == begin) /* else a blank line, which readers skip */

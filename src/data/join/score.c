@@ -20,58 +20,6 @@ int score_fields_parse(struct str text, struct score_opts *out, struct err *err)
                 (int)MIN(text.len, (size_t)60), text.at);
 }
 
-/* ---- names ---- */
-
-struct str names_get(const struct names *names, size_t i)
-{
-    size_t begin = i > 0 ? names->ends[i - 1] : 0;
-    return (struct str){buf_text(&names->text) + begin, names->ends[i] - begin};
-}
-
-static size_t slot_of(const struct names *names, struct str word)
-{
-    size_t i = XXH3_64bits(word.at, word.len) & (names->n_slots - 1);
-    while (names->slots[i] && !str_equal(names_get(names, names->slots[i] - 1), word))
-        i = (i + 1) & (names->n_slots - 1);
-    return i;
-}
-
-static void names_grow(struct names *names)
-{
-    names->cap = MAX(names->cap * 2, (size_t)16);
-    names->n_slots = names->cap * 2;
-    names->ends = xrealloc(names->ends, names->cap * sizeof(*names->ends));
-    free(names->slots);
-    names->slots = xcalloc(names->n_slots, sizeof(*names->slots));
-    for (size_t i = 0; i < names->len; i++)
-        names->slots[slot_of(names, names_get(names, i))] = (uint32_t)i + 1;
-}
-
-static int names_add(struct names *names, struct str word, struct str field, uint32_t *out,
-                     struct err *err)
-{
-    if (names->len == names->cap)
-        names_grow(names);
-    size_t slot = slot_of(names, word);
-    if (names->slots[slot] == 0) {
-        if (names->len == SCORE_NAMES_MAX)
-            return fail(err, ERR_DATA, "'%.*s' has more than %d values; is it a label?",
-                        (int)field.len, field.at, SCORE_NAMES_MAX);
-        buf_add_str(&names->text, word);
-        names->ends[names->len++] = names->text.len;
-        names->slots[slot] = (uint32_t)names->len;
-    }
-    *out = names->slots[slot] - 1;
-    return 0;
-}
-
-static void names_release(struct names *names)
-{
-    buf_release(&names->text);
-    free(names->ends);
-    free(names->slots);
-}
-
 /* ---- counting ---- */
 
 struct score *score_new(const struct score_opts *opts)
@@ -91,8 +39,8 @@ void score_free(struct score *score)
 {
     if (!score)
         return;
-    names_release(&score->labels);
-    names_release(&score->groups);
+    name_index_release(&score->labels);
+    name_index_release(&score->groups);
     free(score->cells);
     free(score->is_true);
     buf_release(&score->text);
@@ -138,13 +86,19 @@ static void cell_count(struct score *score, struct score_cell like)
 static int value_number(struct score *score, enum score_field field, struct str value,
                         uint32_t *out, struct err *err)
 {
-    struct names *names = field == SCORE_BY ? &score->groups : &score->labels;
+    struct name_index *names = field == SCORE_BY ? &score->groups : &score->labels;
+    struct str name = score->fields[field];
     buf_reset(&score->text);
     if (json_kind_of(value) == JSON_STRING)
         (void)json_to_text(value, &score->text);
     else if (json_kind_of(value) != JSON_NULL)
         buf_add_str(&score->text, value);
-    return names_add(names, str_trim(buf_str(&score->text)), score->fields[field], out, err);
+    size_t number = name_index_number(names, str_trim(buf_str(&score->text)));
+    if (number >= SCORE_NAMES_MAX)
+        return fail(err, ERR_DATA, "'%.*s' has more than %d values; is it a label?", (int)name.len,
+                    name.at, SCORE_NAMES_MAX);
+    *out = (uint32_t)number;
+    return 0;
 }
 
 /* The members that matter; at == NULL where there is none. */
@@ -177,7 +131,7 @@ int score_add(struct score *score, struct str object, struct err *err)
     struct score_cell like = {
         .group = numbers[SCORE_BY], .is = numbers[SCORE_TRUE], .said = numbers[SCORE_PREDICTED]};
     score->n_records++;
-    if (names_get(&score->labels, like.is).len == 0) {
+    if (name_index_get(&score->labels, like.is).len == 0) {
         score->n_unlabelled++;
         return 0;
     }
@@ -193,7 +147,7 @@ int score_check(const struct score *score, struct err *err)
                     (int)score->opts.true_field.len, score->opts.true_field.at);
     for (size_t i = 0; score->opts.positive && i < score->labels.len; i++)
         if (score->is_true[i] > 0 &&
-            str_equal(names_get(&score->labels, i), str_of(score->opts.positive)))
+            str_equal(name_index_get(&score->labels, i), str_of(score->opts.positive)))
             return 0;
     return score->opts.positive
                ? fail(err, ERR_DATA, "no record has '%s' as its true label", score->opts.positive)

@@ -5,19 +5,11 @@
 #pragma once
 
 #include "data/join/score.h"
+#include "data/name_index.h"
 
 enum {
     SCORE_NAMES_MAX = 1 << 16 /* labels, and groups */
 };
-
-/* Words numbered from 0 as they come. */
-struct names {
-    struct buf text;
-    size_t *ends;    /* word i ends at ends[i] */
-    uint32_t *slots; /* number + 1; 0: free */
-    size_t len, cap, n_slots;
-};
-struct str names_get(const struct names *names, size_t i);
 
 struct score_cell {
     uint32_t group, is, said; /* numbers of names */
@@ -34,7 +26,7 @@ enum score_field {
 struct score {
     struct score_opts opts;
     struct str fields[N_SCORE_FIELDS]; /* at == NULL, the last, if nobody asked for groups */
-    struct names labels, groups;
+    struct name_index labels, groups;
     struct score_cell *cells; /* a hash table: a power of two, at most half in use */
     size_t n_slots, n_cells;
     uint64_t *is_true; /* SCORE_NAMES_MAX: records with this true label, by label */

@@ -146,7 +146,7 @@ static bool is_shown(const struct score *score, uint32_t label)
 {
     return is_label(score, label) &&
            (!score->opts.positive ||
-            str_equal(names_get(&score->labels, label), str_of(score->opts.positive)));
+            str_equal(name_index_get(&score->labels, label), str_of(score->opts.positive)));
 }
 
 /* ---- for people ---- */
@@ -226,13 +226,13 @@ static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *
 {
     const struct score *score = sheet->score;
     struct outline outline = outline_new(sheet, group);
-    struct str name = group == ALL_GROUPS ? STR("all") : names_get(&score->groups, group);
+    struct str name = group == ALL_GROUPS ? STR("all") : name_index_get(&score->groups, group);
     for (uint32_t i = 0; i < score->labels.len; i++) {
         if (!is_shown(score, i))
             continue;
         if (score->opts.by_field)
             name_add(out, name, 20);
-        name_add(out, names_get(&score->labels, i), 20);
+        name_add(out, name_index_get(&score->labels, i), 20);
         label_row(out, &outline.labels[i]);
     }
     if (score->opts.by_field)
@@ -244,13 +244,13 @@ static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *
 
 static int by_name(const void *a, const void *b, void *context)
 {
-    const struct names *names = context;
-    return str_compare(names_get(names, *(const uint32_t *)a),
-                       names_get(names, *(const uint32_t *)b));
+    const struct name_index *names = context;
+    return str_compare(name_index_get(names, *(const uint32_t *)a),
+                       name_index_get(names, *(const uint32_t *)b));
 }
 
 /* Numbers of names in the order of the alphabet; free() it. */
-static uint32_t *names_sorted(const struct names *names)
+static uint32_t *names_sorted(const struct name_index *names)
 {
     uint32_t *order = xcalloc(MAX(names->len, (size_t)1), sizeof(*order));
     for (uint32_t i = 0; i < names->len; i++)
@@ -269,7 +269,7 @@ static void errors_add(const struct sheet *sheet, struct buf *out)
     for (uint32_t i = 0; i < score->labels.len; i++) {
         if (is_label(score, i) || all.labels[i].fp == 0)
             continue;
-        struct str name = names_get(&score->labels, i);
+        struct str name = name_index_get(&score->labels, i);
         n_errors += all.labels[i].fp;
         if (++n_kinds > 5)
             continue;
@@ -320,7 +320,7 @@ static void group_json(const struct score *score, uint32_t group, struct buf *ou
     if (group == ALL_GROUPS)
         buf_add_text(out, "null");
     else
-        buf_add_json(out, names_get(&score->groups, group));
+        buf_add_json(out, name_index_get(&score->groups, group));
 }
 
 static void labels_json(const struct score *score, uint32_t group, const struct outline *outline,
@@ -332,7 +332,7 @@ static void labels_json(const struct score *score, uint32_t group, const struct 
             continue;
         group_json(score, group, out);
         buf_add_text(out, ",\"label\":");
-        buf_add_json(out, names_get(&score->labels, i));
+        buf_add_json(out, name_index_get(&score->labels, i));
         buf_addf(out,
                  ",\"true_positive\":%lu,\"false_positive\":%lu,\"false_negative\":%lu,"
                  "\"true_negative\":%lu",
@@ -362,7 +362,7 @@ static void outline_json(const struct sheet *sheet, uint32_t group, struct buf *
         if (is_label(score, i) || outline.labels[i].fp == 0)
             continue;
         buf_add_text(out, is_first ? "" : ",");
-        buf_add_json(out, names_get(&score->labels, i));
+        buf_add_json(out, name_index_get(&score->labels, i));
         buf_addf(out, ":%lu", outline.labels[i].fp);
         is_first = false;
     }

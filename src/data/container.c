@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Magic numbers from the formats' own documents: Apache Parquet (file layout), Apache Arrow (IPC file
+ * format), APPNOTE.TXT 4.3.7 (zip), the SQLite file format 1.3, RFC 1952, RFC 8878, HDF5 (superblock).
+ */
+#include "data/container.h"
+
+#include "base/fs.h"
+
+#define AS_JSON_LINES "write its rows as JSON Lines first (pandas: to_json(…, orient='records', lines=True))"
+
+static const struct {
+    const char *magic;
+    size_t len;
+    const char *name, *cure;
+} containers[] = {
+    {"PAR1", 4, "Parquet", AS_JSON_LINES},
+    {"ARROW1", 6, "Arrow", AS_JSON_LINES},
+    {"\x89HDF\r\n\x1a\n", 8, "HDF5", AS_JSON_LINES},
+    {"SQLite format 3", 16, "a SQLite database", "write its rows as CSV first (sqlite3 -header -csv)"},
+    {"PK\x03\x04", 4, "a zip file (or a spreadsheet, or tensors)", "unpack it, or write its rows as CSV first"},
+    {"\x1f\x8b\x08", 3, "compressed by gzip", "give it a name that ends in .gz, or unpack it"},
+    {"\x28\xb5\x2f\xfd", 4, "compressed by zstd", "give it a name that ends in .zst, or unpack it"},
+    {"BZh", 3, "compressed by bzip2", "unpack it first"},
+    {"\xfd" "7zXZ", 6, "compressed by xz", "unpack it first"},
+};
+
+static const char *const output_extensions[] = {
+    ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xlsx", ".xls", ".ods",
+    ".pkl", ".pickle", ".h5", ".hdf5", ".db", ".sqlite", ".sqlite3",
+    ".pt", ".pth", ".npy", ".npz", ".safetensors",
+};
+
+/* What begins like one may still be text, which has no control characters but white space. */
+static bool is_binary(struct str head)
+{
+    for (size_t i = 0; i < head.len; i++)
+        if ((unsigned char)head.at[i] < '\t')
+            return true;
+    return false;
+}
+
+int container_refuse(const char *name, struct str head, struct err *err)
+{
+    for (size_t i = 0; i < countof(containers); i++)
+        if (str_starts_with(head, (struct str){containers[i].magic, containers[i].len}) &&
+            is_binary(head))
+            return fail(err, ERR_DATA,
+                        "%s is %s, which holds no text records; %s (--format lines cuts it at its "
+                        "newline bytes all the same)",
+                        name, containers[i].name, containers[i].cure);
+    return 0;
+}
+
+int container_output_refuse(const char *path, struct err *err)
+{
+    const char *extension = path_extension(path);
+    for (size_t i = 0; i < countof(output_extensions); i++)
+        if (strcasecmp(extension, output_extensions[i]) == 0)
+            return fail(err, ERR_USAGE,
+                        "%s: results are not written as %s; name the output .jsonl, .json, .csv or "
+                        ".tsv and convert it afterwards (--format-out writes any of these under "
+                        "any name)",
+                        path, extension);
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names in the order they were added, found by a hash: columns of a table, keys of an object, labels.
+ * A name may be added twice, as a header may have two columns of one name; it is found as its first.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+struct name_index {
+    struct buf text;  /* the names, one behind the other */
+    size_t *ends;     /* name i ends at ends[i], and begins where i-1 ended */
+    uint32_t *slots;  /* a hash table: 0, or a name's number + 1; at least half of them are free */
+    size_t len, cap, n_slots;
+};
+
+#define NAME_INDEX_INIT       \
+    {                    \
+        .text = BUF_INIT \
+    }
+#define NAME_NONE SIZE_MAX
+
+void name_index_release(struct name_index *index);
+#define cleanup_name_index __attribute__((cleanup(name_index_release)))
+struct str name_index_get(const struct name_index *index, size_t i);
+/* Its number, or NAME_NONE. */
+size_t name_index_find(const struct name_index *index, struct str name);
+/* Adds it, though it may be there already. Returns the number it is found by. */
+size_t name_index_add(struct name_index *index, struct str name);
+/* Its number; it is added if it is not there. */
+size_t name_index_number(struct name_index *index, struct str name);
