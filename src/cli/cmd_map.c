@@ -8,6 +8,7 @@
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
+#include "cli/score_arg.h"
 #include "cli/verbs.h"
 #include "run/request.h"
 #include "store/manifest.h"
@@ -125,6 +126,7 @@ static const struct opt map_opts[] = {
     {OPT_FLAG, 0, "longest-first", NULL, "the largest records first", FIELD(longest_first)},
     {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(weight_field)},
     {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(seed)},
+    SCORE_OPTS(0, 0, 0, FIELD(score)),
     COMMON_OPTS,
     {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
     {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
@@ -137,6 +139,7 @@ static const struct opt resume_opts[] = {
     COMMON_OPTS,
     {OPT_HEADING, .help = "Shard commands"},
     JOIN_OPTS,
+    SCORE_OPTS(0, 0, 0, FIELD(score)),
     {OPT_HEADING, .help = "What is resumed"},
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},

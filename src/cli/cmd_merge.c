@@ -13,8 +13,8 @@
 #include "cli/format_arg.h"
 #include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
+#include "cli/score_arg.h"
 #include "data/join/join.h"
-#include "data/join/score.h"
 #include "tensor/inspect.h"
 
 enum {
@@ -26,7 +26,6 @@ struct merge_request {
     enum record_format format;
     enum out_format format_out;
     uint64_t expect;
-    const char *by_field, *positive;
     struct score_opts score;
     struct texts rules;
     const char *rules_path;
@@ -289,35 +288,31 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return files_inspect(ask, argv, n_files, err);
     if (!ask->out_path)
         return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
-    if ((ask->by_field || ask->positive) && !ask->score.true_field.at)
-        return fail(err, ERR_USAGE, "--by and --positive are about --score, which is missing");
     if (ask->is_renumbered && !ask->id_field)
         return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     enum tensor_kind kind;
     const struct tensors_request tensors = tensors_wanted(ask);
-    int rc = tensors_look(argv, n_files, &kind, err);
+    int rc = score_opts_check(&ask->score, err);
+    if (rc == 0 && ask->score.out_path && path_exists(ask->score.out_path) && !ask->force)
+        rc = fail(err, ERR_USAGE, "%s exists; --force replaces it", ask->score.out_path);
+    if (rc == 0)
+        rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)
         rc = wishes_check(ask, kind, err);
     if (rc == 0)
         rc = formats_check(ask, kind, err);
     if (rc || kind != TENSOR_NONE)
         return rc ? rc : tensors_merge(app, &tensors, kind, argv, n_files, err);
-    struct score_opts wanted = ask->score;
-    wanted.by_field = ask->by_field;
-    wanted.positive = ask->positive;
-    struct score *score = wanted.true_field.at ? score_new(&wanted) : NULL;
+    struct score *score = ask->score.true_field.at ? score_new(&ask->score) : NULL;
     rc = files_merge(app, ask, argv, n_files, score, err);
     if (rc == 0 && score)
         rc = score_show(ask, score, err);
+    if (rc == 0 && score && !ask->dry_run)
+        rc = score_write(score, err);
     score_free(score);
     return rc;
-}
-
-static int score_store(struct str text, void *field, struct err *err)
-{
-    return score_fields_parse(text, field, err);
 }
 
 static void merge_defaults(void *request)
@@ -339,10 +334,7 @@ static const struct opt merge_opts[] = {
     {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files and of files of one JSON object each a path, such as questions.*.question_id", FIELD(id_field)},
     {OPT_U64, 'e', "expect", "N", "there are N records in all, or metadata tell of N (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
-    {OPT_HEADING, .help = "Figures"},
-    {OPT_PARSE, 's', "score", "TRUE=PREDICTED", "compare these two fields: accuracy, precision, recall, F1, false positives and negatives", FIELD(score), .parse = score_store},
-    {OPT_TEXT, 'b', "by", "FIELD", "the same for the records of each value of this field too", FIELD(by_field)},
-    {OPT_TEXT, 'p', "positive", "LABEL", "only this label against the others", FIELD(positive)},
+    SCORE_OPTS('s', 'b', 'p', FIELD(score)),
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
     {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},

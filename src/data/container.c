@@ -7,7 +7,8 @@
 
 #include "base/fs.h"
 
-#define AS_JSON_LINES "write its rows as JSON Lines first (pandas: to_json(…, orient='records', lines=True))"
+#define AS_JSON_LINES \
+    "write its rows as JSON Lines first (pandas: to_json(…, orient='records', lines=True))"
 
 static const struct {
     const char *magic;
@@ -17,18 +18,22 @@ static const struct {
     {"PAR1", 4, "Parquet", AS_JSON_LINES},
     {"ARROW1", 6, "Arrow", AS_JSON_LINES},
     {"\x89HDF\r\n\x1a\n", 8, "HDF5", AS_JSON_LINES},
-    {"SQLite format 3", 16, "a SQLite database", "write its rows as CSV first (sqlite3 -header -csv)"},
-    {"PK\x03\x04", 4, "a zip file (or a spreadsheet, or tensors)", "unpack it, or write its rows as CSV first"},
+    {"SQLite format 3", 16, "a SQLite database",
+     "write its rows as CSV first (sqlite3 -header -csv)"},
+    {"PK\x03\x04", 4, "a zip file (or a spreadsheet, or tensors)",
+     "unpack it, or write its rows as CSV first"},
     {"\x1f\x8b\x08", 3, "compressed by gzip", "give it a name that ends in .gz, or unpack it"},
     {"\x28\xb5\x2f\xfd", 4, "compressed by zstd", "give it a name that ends in .zst, or unpack it"},
     {"BZh", 3, "compressed by bzip2", "unpack it first"},
-    {"\xfd" "7zXZ", 6, "compressed by xz", "unpack it first"},
+    {"\xfd"
+     "7zXZ",
+     6, "compressed by xz", "unpack it first"},
 };
 
 static const char *const output_extensions[] = {
-    ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xlsx", ".xls", ".ods",
-    ".pkl", ".pickle", ".h5", ".hdf5", ".db", ".sqlite", ".sqlite3",
-    ".pt", ".pth", ".npy", ".npz", ".safetensors",
+    ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xlsx",        ".xls",
+    ".ods",     ".pkl",   ".pickle",  ".h5",  ".hdf5", ".db",          ".sqlite",
+    ".sqlite3", ".pt",    ".pth",     ".npy", ".npz",  ".safetensors",
 };
 
 /* What begins like one may still be text, which has no control characters but white space. */

@@ -8,13 +8,13 @@
 #include "base/buf.h"
 
 struct name_index {
-    struct buf text;  /* the names, one behind the other */
-    size_t *ends;     /* name i ends at ends[i], and begins where i-1 ended */
-    uint32_t *slots;  /* a hash table: 0, or a name's number + 1; at least half of them are free */
+    struct buf text; /* the names, one behind the other */
+    size_t *ends;    /* name i ends at ends[i], and begins where i-1 ended */
+    uint32_t *slots; /* a hash table: 0, or a name's number + 1; at least half of them are free */
     size_t len, cap, n_slots;
 };
 
-#define NAME_INDEX_INIT       \
+#define NAME_INDEX_INIT  \
     {                    \
         .text = BUF_INIT \
     }

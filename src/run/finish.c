@@ -274,6 +274,21 @@ static void workers_await(struct session *s)
         log_add(s->log, LOG_WARN, "map", "how the workers ended is not recorded: %s", err.text);
 }
 
+static int score_tell(const struct session *s, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct score *score = NULL;
+    int rc = score_file(&s->request->score, s->request->out_path, &score, err);
+    if (rc)
+        return wrap(err, rc, "%s is in place, but has no figures", s->request->out_path);
+    score_print(score, &out);
+    rc = score_write(score, err);
+    if (rc == 0)
+        rc = write_all(STDOUT_FILENO, out.at, out.len, err);
+    score_free(score);
+    return rc;
+}
+
 int session_finish(struct session *s, struct err *err)
 {
     struct merge_stats stats = {0};
@@ -292,6 +307,9 @@ int session_finish(struct session *s, struct err *err)
         status = unfinished(s);
     else if (s->is_merged)
         summary_print(s, &stats);
+    int score_rc = s->is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
+    if (score_rc)
+        status = score_rc;
     on_finish_run(s, status < 0 ? err_exit_status(status) : status);
     return status;
 }

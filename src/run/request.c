@@ -216,6 +216,21 @@ static bool shards_are_lines(const struct map_request *r)
            (out == OUT_LINES || str_ends_with(str_of(r->collect), STR(".txt")));
 }
 
+/* The figures are of the records that the output holds, and are said when all the work is done. */
+static int score_check_request(const struct map_request *r, struct err *err)
+{
+    int rc = score_opts_check(&r->score, err);
+    if (rc || !r->score.true_field.at || !r->out_path)
+        return rc;
+    enum out_format out =
+        r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out;
+    if (strcmp(r->out_path, "-") == 0 || shard_output_is_folder(r->out_path) || out == OUT_LINES)
+        return fail(err, ERR_USAGE,
+                    "--score reads two fields of the output's records: name the output .jsonl, "
+                    ".json, .csv or .tsv (--join writes the input's fields into it as well)");
+    return r->score.out_path ? place_check(r->score.out_path, r->overwrite, err) : 0;
+}
+
 /* The join would say it when all the work is done. */
 static int id_check(const struct map_request *r, struct err *err)
 {
@@ -249,6 +264,8 @@ int request_check(const struct map_request *r, struct err *err)
     rc = shard_check(r, err);
     if (rc == 0)
         rc = id_check(r, err);
+    if (rc == 0)
+        rc = score_check_request(r, err);
     if (rc)
         return rc;
     if (r->n_inputs == 0 && !shard_is_asked(r))

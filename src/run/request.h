@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/texts.h"
+#include "data/join/score.h"
 #include "data/merge.h"
 #include "data/source.h"
 #include "device/seat.h"
@@ -24,6 +25,7 @@ struct map_request {
     bool is_raw, overwrite, join, any_order;
     uint64_t limit;
     const char *key_field;
+    struct score_opts score; /* of the output, when it is in place */
 
     /* shards (run/shard.h): whether the command is for them follows from its words */
     uint64_t n_items;    /* 0: the input's records are counted */

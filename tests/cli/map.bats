@@ -576,3 +576,24 @@ END
     [ "$(jq -r .done "$dir/status.json")" = 30 ]
     [ "$(query 'pragma integrity_check')" = ok ]
 }
+
+@test "--score: the figures of the output when it is in place, as muster merge has them" {
+    printf '{"id":0,"y":"a"}\n{"id":1,"y":"b"}\n{"id":2,"y":"b"}\n' >in.jsonl
+    worker answer <<'END'
+#!/bin/sh
+while read -r line; do echo '{"p":"b"}'; done
+END
+    limited "$MUSTER" map -q -g cpu:1 in.jsonl --join -o out.jsonl --score y=p --score-out f.csv -- ./answer >table
+    "$MUSTER" merge -q out.jsonl -o again.jsonl --score y=p --score-out again.csv >want
+    same table want
+    same f.csv again.csv
+    map -g cpu:1 in.jsonl -o out2.jsonl --score y=p -- ./answer
+    ended_with 65
+    says "out2.jsonl is in place, but has no figures: out2.jsonl line 1: it has no 'y'"
+    has_lines out2.jsonl 3
+    map -g cpu:1 in.jsonl -o out.txt --score y=p -- ./answer
+    ended_with 2
+    says "--score reads two fields of the output's records"
+    map -g cpu:1 in.jsonl -o - --score y=p -- ./answer
+    ended_with 2
+}

@@ -631,7 +631,7 @@ metadata() {
     printf 'true_label,predicted_label,group\nnormal,ERROR,b\nnormal,hate,b\nhate,,a\n,hate,a\n' >b.csv
     limited "$MUSTER" merge a.csv b.csv -o out.csv --score true_label=predicted_label --by group --json >figures
     [ "$(jq -c 'select(.group == null and .label == null)' figures)" = \
-        '{"group":null,"records":6,"correct":2,"accuracy":0.3333333333333333,"macro_precision":0.5,"macro_recall":0.3333333333333333,"macro_f1":0.4,"errors":{"ERROR":1,"":1},"unlabelled":1}' ]
+        '{"group":null,"records":6,"correct":2,"accuracy":0.3333333333333333,"macro_precision":0.5,"macro_recall":0.3333333333333333,"macro_f1":0.4,"errors":{"ERROR":1,"":1},"unlabelled":1,"ignored":0}' ]
     [ "$(jq -c 'select(.group == null and .label == "hate") | [.true_positive,.false_positive,.false_negative,.true_negative,.precision,.recall,.f1_score,.false_positive_rate,.false_negative_rate]' figures)" = \
         '[1,1,2,2,0.5,0.3333333333333333,0.4,0.3333333333333333,0.6666666666666666]' ]
     [ "$(jq -c 'select(.group == "b" and .label == "hate") | [.recall,.false_positive_rate]' figures)" = '[null,0.3333333333333333]' ]
@@ -699,4 +699,43 @@ metadata() {
     refuses 65 "no record has '2' as its true label" -- --score y=p --positive 2 a.csv
     refuses 2 "expected two fields" -- --score y a.csv
     refuses 2 "a.txt holds lines, which have no fields" -- --score y=p a.txt
+}
+
+@test "records with an ignored label, true or predicted, are left out of the figures and counted" {
+    printf 'y,p,g\na,a,1\na,b,1\nb,b,2\nb,ERROR,2\nskip,a,1\n' >a.csv
+    merge a.csv -o out.csv --score y=p --ignore ERROR --ignore skip
+    says "ignored are records with 'ERROR', 'skip': 2" "accuracy 0.6667"
+    says_not "are no true label"
+    [ "$(wc -l <out.csv)" -eq 6 ]
+    limited "$MUSTER" merge -q a.csv -o out2.csv --score y=p --ignore ERROR --ignore skip --json >figures
+    [ "$(jq -c 'select(has("records")) | [.records,.correct,.ignored]' figures)" = "[3,2,2]" ]
+    refuses 65 "--ignore leaves no record out of 5 to score" -- --score y=p --ignore a --ignore b --ignore skip a.csv
+    refuses 2 "are about --score, which is missing" -- --ignore a a.csv
+}
+
+@test "the figures as a file: the same as CSV, JSON and JSON Lines" {
+    printf 'y,p,g\na,a,1\na,b,1\nb,b,"2, two"\n' >a.csv
+    local name
+    for name in f.csv f.tsv f.json f.jsonl; do
+        merge a.csv -o "out.$name" --format-out csv --score y=p --by g --score-out $name
+    done
+    limited "$MUSTER" merge -q a.csv -o last.csv --score y=p --by g --json >figures
+    same f.jsonl figures
+    [ "$(jq -c '.[]' f.json | wc -l)" -eq "$(wc -l <f.jsonl)" ]
+    $PYTHON - <<'END'
+import csv, json
+rows = list(csv.DictReader(open("f.csv", newline="")))
+assert rows == list(csv.DictReader(open("f.tsv", newline=""), delimiter="\t"))
+for one in map(json.loads, open("f.jsonl")):
+    group = one["group"] or ""
+    [row] = [r for r in rows if r["group"] == group and r["label"] == one.get("label", "")]
+    for key in ("accuracy", "precision", "recall", "f1_score", "false_positive_rate", "true_positive"):
+        if key in one:
+            assert row[key] == ("" if one[key] is None else repr(one[key])), (row, one, key)
+    if "macro_f1" in one:
+        assert float(row["f1_score"]) == one["macro_f1"] and int(row["records"]) == one["records"]
+assert {r["group"] for r in rows} == {"", "1", "2, two"}
+END
+    refuses 2 "f.csv exists" -- --score y=p --score-out f.csv a.csv
+    refuses 2 "the name of the file says what the figures are written as" -- --score y=p --score-out f.txt a.csv
 }

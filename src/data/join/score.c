@@ -3,8 +3,10 @@
 
 #include <xxhash.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
+#include "data/join/join.h"
 #include "data/join/score_impl.h"
 
 int score_fields_parse(struct str text, struct score_opts *out, struct err *err)
@@ -18,6 +20,21 @@ int score_fields_parse(struct str text, struct score_opts *out, struct err *err)
     return fail(err, ERR_USAGE,
                 "expected two fields as in true_label=predicted_label, found '%.*s'",
                 (int)MIN(text.len, (size_t)60), text.at);
+}
+
+int score_opts_check(const struct score_opts *opts, struct err *err)
+{
+    bool has_others = opts->by_field || opts->positive || opts->ignored.len > 0 || opts->out_path;
+    if (has_others && !opts->true_field.at)
+        return fail(
+            err, ERR_USAGE,
+            "--by, --positive, --ignore and --score-out are about --score, which is missing");
+    if (opts->out_path && out_format_of_path(opts->out_path) == OUT_LINES)
+        return fail(err, ERR_USAGE,
+                    "--score-out %s: the name of the file says what the figures are written as: "
+                    ".json, .jsonl, .csv or .tsv",
+                    opts->out_path);
+    return 0;
 }
 
 /* ---- counting ---- */
@@ -82,18 +99,33 @@ static void cell_count(struct score *score, struct score_cell like)
         cells_grow(score);
 }
 
-/* The number of a value as text; null is nothing. */
-static int value_number(struct score *score, enum score_field field, struct str value,
-                        uint32_t *out, struct err *err)
+/* A value as text, valid until the next; null is nothing. */
+static struct str value_text(struct score *score, struct str value)
 {
-    struct name_index *names = field == SCORE_BY ? &score->groups : &score->labels;
-    struct str name = score->fields[field];
     buf_reset(&score->text);
     if (json_kind_of(value) == JSON_STRING)
         (void)json_to_text(value, &score->text);
     else if (json_kind_of(value) != JSON_NULL)
         buf_add_str(&score->text, value);
-    size_t number = name_index_number(names, str_trim(buf_str(&score->text)));
+    return str_trim(buf_str(&score->text));
+}
+
+static bool is_ignored(struct score *score, struct str value)
+{
+    const struct texts *ignored = &score->opts.ignored;
+    struct str text = ignored->len > 0 ? value_text(score, value) : (struct str){NULL, 0};
+    for (size_t i = 0; i < ignored->len; i++)
+        if (str_equal(text, str_of(ignored->at[i])))
+            return true;
+    return false;
+}
+
+static int value_number(struct score *score, enum score_field field, struct str value,
+                        uint32_t *out, struct err *err)
+{
+    struct name_index *names = field == SCORE_BY ? &score->groups : &score->labels;
+    struct str name = score->fields[field];
+    size_t number = name_index_number(names, value_text(score, value));
     if (number >= SCORE_NAMES_MAX)
         return fail(err, ERR_DATA, "'%.*s' has more than %d values; is it a label?", (int)name.len,
                     name.at, SCORE_NAMES_MAX);
@@ -120,11 +152,15 @@ int score_add(struct score *score, struct str object, struct err *err)
     values_find(score, object, values);
     for (enum score_field i = 0; i < N_SCORE_FIELDS; i++) {
         struct str name = score->fields[i];
-        if (!name.at)
-            continue;
-        if (!values[i].at)
+        if (name.at && !values[i].at)
             return fail(err, ERR_DATA, "it has no '%.*s' to be scored by", (int)name.len, name.at);
-        int rc = value_number(score, i, values[i], &numbers[i], err);
+    }
+    if (is_ignored(score, values[SCORE_TRUE]) || is_ignored(score, values[SCORE_PREDICTED])) {
+        score->n_ignored++;
+        return 0;
+    }
+    for (enum score_field i = 0; i < N_SCORE_FIELDS; i++) {
+        int rc = score->fields[i].at ? value_number(score, i, values[i], &numbers[i], err) : 0;
         if (rc)
             return rc;
     }
@@ -142,6 +178,9 @@ int score_add(struct score *score, struct str object, struct err *err)
 
 int score_check(const struct score *score, struct err *err)
 {
+    if (score->n_records == score->n_unlabelled && score->n_ignored > 0)
+        return fail(err, ERR_DATA, "--ignore leaves no record out of %lu to score",
+                    score->n_ignored + score->n_unlabelled);
     if (score->n_records == score->n_unlabelled)
         return fail(err, ERR_DATA, "no record has a '%.*s', so there is nothing to score",
                     (int)score->opts.true_field.len, score->opts.true_field.at);
@@ -152,4 +191,28 @@ int score_check(const struct score *score, struct err *err)
     return score->opts.positive
                ? fail(err, ERR_DATA, "no record has '%s' as its true label", score->opts.positive)
                : 0;
+}
+
+static int look_take(void *context, struct str object, struct err *err)
+{
+    return score_add(context, object, err);
+}
+
+static int look_end(void *context, struct err *err)
+{
+    return score_check(context, err);
+}
+
+int score_file(const struct score_opts *opts, const char *path, struct score **score_out,
+               struct err *err)
+{
+    struct score *score = score_new(opts);
+    struct join_stats stats = {0};
+    const struct join_opts look = {
+        .expect = UINT64_MAX, .look = look_take, .look_end = look_end, .look_context = score};
+    int rc = join_check(&look, &path, 1, "-", &stats, err);
+    if (rc)
+        score_free(steal_ptr(&score));
+    *score_out = score;
+    return rc;
 }

@@ -11,16 +11,22 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/texts.h"
 
 struct score;
 
 struct score_opts {
-    struct str true_field, predicted_field;
-    const char *by_field; /* figures for each value of it too; NULL: none */
-    const char *positive; /* figures for this label only; NULL: for each */
+    struct str true_field, predicted_field; /* at == NULL: nothing is scored */
+    const char *by_field;                   /* figures for each value of it too; NULL: none */
+    const char *positive;                   /* figures for this label only; NULL: for each */
+    struct texts ignored;                   /* labels whose records are left out, and counted */
+    const char *out_path;                   /* the figures as .json, .csv or .tsv; NULL: no file */
 };
 /* "true_label=predicted_label", borrowed. ERR_USAGE. */
 MUST_CHECK int score_fields_parse(struct str text, struct score_opts *out, struct err *err);
+
+/* Options that need others, and a file whose name says no format. ERR_USAGE. */
+MUST_CHECK int score_opts_check(const struct score_opts *opts, struct err *err);
 
 struct score *score_new(const struct score_opts *opts);
 void score_free(struct score *score);
@@ -31,6 +37,11 @@ MUST_CHECK int score_add(struct score *score, struct str object, struct err *err
  * them.
  */
 MUST_CHECK int score_check(const struct score *score, struct err *err);
+/* Every record of a file that is there. *score_out is NULL on errors. */
+MUST_CHECK int score_file(const struct score_opts *opts, const char *path, struct score **score_out,
+                          struct err *err);
 /* A table for people; or JSON, an object a line (muster-merge(1)). */
 void score_print(const struct score *score, struct buf *out);
 void score_print_json(const struct score *score, struct buf *out);
+/* Into opts.out_path, if there is one. */
+MUST_CHECK int score_write(const struct score *score, struct err *err);

@@ -30,6 +30,6 @@ struct score {
     struct score_cell *cells; /* a hash table: a power of two, at most half in use */
     size_t n_slots, n_cells;
     uint64_t *is_true; /* SCORE_NAMES_MAX: records with this true label, by label */
-    uint64_t n_records, n_unlabelled;
+    uint64_t n_records, n_unlabelled, n_ignored;
     struct buf text; /* scratch */
 };

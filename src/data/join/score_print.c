@@ -4,9 +4,12 @@
  */
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/outfile.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "data/csv.h"
 #include "data/join/score_impl.h"
+#include "data/merge.h"
 
 enum {
     ALL_GROUPS = SCORE_NAMES_MAX
@@ -285,6 +288,11 @@ static void errors_add(const struct sheet *sheet, struct buf *out)
     if (score->n_unlabelled > 0)
         buf_addf(out, "%lu record%s without a true label %s left out\n", score->n_unlabelled,
                  plural(score->n_unlabelled), score->n_unlabelled == 1 ? "is" : "are");
+    for (size_t i = 0; score->n_ignored > 0 && i < score->opts.ignored.len; i++)
+        buf_addf(out, "%s'%s'", i > 0 ? ", " : "ignored are records with ",
+                 score->opts.ignored.at[i]);
+    if (score->n_ignored > 0)
+        buf_addf(out, ": %lu\n", score->n_ignored);
     free(all.labels);
 }
 
@@ -300,6 +308,97 @@ void score_print(const struct score *score, struct buf *out)
     for (size_t i = 0; i < score->groups.len; i++)
         outline_rows(&sheet, groups[i], out);
     errors_add(&sheet, out);
+    sheet_release(&sheet);
+}
+
+/* ---- for spreadsheets ---- */
+
+static void rate_cell(struct buf *out, char separator, struct rate rate)
+{
+    buf_add_char(out, separator);
+    if (rate.is_there)
+        buf_add_json_double(out, rate.value);
+}
+
+static void group_cells(const struct score *score, uint32_t group, struct str label, char separator,
+                        struct buf *out)
+{
+    if (group != ALL_GROUPS)
+        csv_add_field(out, name_index_get(&score->groups, group), separator);
+    buf_add_char(out, separator);
+    csv_add_field(out, label, separator);
+}
+
+static void label_cells(const struct figures *f, uint64_t n_records, char separator,
+                        struct buf *out)
+{
+    const uint64_t counts[] = {f->tp + f->fn, f->tp, f->tp, f->tn, f->fp, f->fn};
+    const struct rate rates[] = {precision_of(f), recall_of(f), f1_of(f), fpr_of(f), fnr_of(f)};
+    for (size_t i = 0; i < countof(counts); i++) {
+        buf_addf(out, "%c%lu", separator, counts[i]);
+        if (i == 1) /* of this label against all others */
+            rate_cell(out, separator, rate_of(f->tp + f->tn, n_records));
+    }
+    for (size_t i = 0; i < countof(rates); i++)
+        rate_cell(out, separator, rates[i]);
+    buf_add_char(out, '\n');
+}
+
+static void mean_cells(const struct outline *outline, char separator, struct buf *out)
+{
+    bool is_there = outline->n_records > 0;
+    const struct rate rates[] = {
+        {is_there, outline->precision}, {is_there, outline->recall}, {is_there, outline->f1}};
+    buf_addf(out, "%c%lu%c%lu", separator, outline->n_records, separator, outline->n_right);
+    rate_cell(out, separator, rate_of(outline->n_right, outline->n_records));
+    for (int i = 0; i < 4; i++) /* true_positive to false_negative */
+        buf_add_char(out, separator);
+    for (size_t i = 0; i < countof(rates); i++)
+        rate_cell(out, separator, rates[i]);
+    buf_addf(out, "%c%c\n", separator, separator);
+}
+
+static void outline_cells(const struct sheet *sheet, uint32_t group, char separator,
+                          struct buf *out)
+{
+    const struct score *score = sheet->score;
+    struct outline outline = outline_new(sheet, group);
+    group_cells(score, group, STR(""), separator, out);
+    mean_cells(&outline, separator, out);
+    for (uint32_t i = 0; i < score->labels.len; i++) {
+        if (!is_shown(score, i))
+            continue;
+        group_cells(score, group, name_index_get(&score->labels, i), separator, out);
+        label_cells(&outline.labels[i], outline.n_records, separator, out);
+    }
+    free(outline.labels);
+}
+
+static void score_table(const struct score *score, char separator, struct buf *out)
+{
+    static const char *const columns[] = {
+        "group",
+        "label",
+        "records",
+        "correct",
+        "accuracy",
+        "true_positive",
+        "true_negative",
+        "false_positive",
+        "false_negative",
+        "precision",
+        "recall",
+        "f1_score",
+        "false_positive_rate",
+        "false_negative_rate",
+    };
+    struct sheet sheet = sheet_new(score);
+    for (size_t i = 0; i < countof(columns); i++)
+        buf_addf(out, "%s%c", columns[i], i + 1 < countof(columns) ? separator : '\n');
+    outline_cells(&sheet, ALL_GROUPS, separator, out);
+    cleanup_free uint32_t *groups = names_sorted(&score->groups);
+    for (size_t i = 0; i < score->groups.len; i++)
+        outline_cells(&sheet, groups[i], separator, out);
     sheet_release(&sheet);
 }
 
@@ -368,7 +467,7 @@ static void outline_json(const struct sheet *sheet, uint32_t group, struct buf *
     }
     buf_add_char(out, '}');
     if (group == ALL_GROUPS)
-        buf_addf(out, ",\"unlabelled\":%lu", score->n_unlabelled);
+        buf_addf(out, ",\"unlabelled\":%lu,\"ignored\":%lu", score->n_unlabelled, score->n_ignored);
     buf_add_text(out, "}\n");
     labels_json(score, group, &outline, out);
     free(outline.labels);
@@ -382,4 +481,32 @@ void score_print_json(const struct score *score, struct buf *out)
     for (size_t i = 0; i < score->groups.len; i++)
         outline_json(&sheet, groups[i], out);
     sheet_release(&sheet);
+}
+
+static void score_array(const struct score *score, struct buf *out)
+{
+    cleanup_buf struct buf lines = BUF_INIT;
+    score_print_json(score, &lines);
+    struct str rest = buf_str(&lines), line;
+    for (bool is_first = true; rest.len > 0 && str_next(&rest, '\n', &line); is_first = false) {
+        buf_add_text(out, is_first ? "[\n" : ",\n");
+        buf_add_str(out, line);
+    }
+    buf_add_text(out, "\n]\n");
+}
+
+int score_write(const struct score *score, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    const char *path = score->opts.out_path;
+    if (!path)
+        return 0;
+    enum out_format format = out_format_of_path(path);
+    if (format == OUT_CSV || format == OUT_TSV)
+        score_table(score, format == OUT_CSV ? ',' : '\t', &out);
+    else if (format == OUT_JSON)
+        score_array(score, &out);
+    else
+        score_print_json(score, &out);
+    return outfile_put(path, buf_str(&out), err);
 }
