@@ -3,7 +3,8 @@
  * Escape sequences after ECMA-48: CSI is `ESC [` parameters 0x30-0x3f, intermediates 0x20-0x2f, a
  * final byte 0x40-0x7e; SGR is the CSI with final byte m. OSC, DCS, SOS, PM and APC carry a string
  * up to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and fall with the
- * controls.
+ * controls. U+202A-U+202E and U+2066-U+2069 (UAX #9) would show the text behind them in another order,
+ * U+2028 and U+2029 are ends of lines to some.
  */
 #include "base/console_text.h"
 
@@ -91,6 +92,36 @@ static bool is_c1_control(struct str text)
     return (unsigned char)text.at[0] == 0xc2 && text.len > 1 && is_between(text.at[1], 0x80, 0x9f);
 }
 
+/* What a terminal must not get, of the characters above ASCII. */
+static bool turns_text(struct str text)
+{
+    bool is_2000s = text.len > 2 && (unsigned char)text.at[0] == 0xe2;
+    return is_2000s && (((unsigned char)text.at[1] == 0x80 && is_between(text.at[2], 0xa8, 0xae)) ||
+                        ((unsigned char)text.at[1] == 0x81 && is_between(text.at[2], 0xa6, 0xa9)));
+}
+
+static void codepoint_add(struct buf *out, struct str text, size_t len)
+{
+    unsigned char first = (unsigned char)text.at[0];
+    unsigned code = len == 1 ? first : len == 2 ? first & 0x1fu : first & 0x0fu;
+    for (size_t i = 1; i < len; i++)
+        code = code << 6 | ((unsigned char)text.at[i] & 0x3fu);
+    buf_addf(out, "\\u%04x", code);
+}
+
+/* A character above ASCII; returns how many bytes it has. */
+static size_t high_add(struct buf *out, struct str text, bool shows_controls)
+{
+    size_t len = utf8_len(text);
+    if (len == 0)
+        buf_addf(out, "\\x%02x", (unsigned char)text.at[0]);
+    else if (turns_text(text) || (shows_controls && is_c1_control(text)))
+        codepoint_add(out, text, len);
+    else if (!is_c1_control(text))
+        buf_add(out, text.at, len);
+    return len == 0 ? 1 : len;
+}
+
 /* Add what stands at the start of text; returns how many bytes that was. *open: a colour is on. */
 static size_t add_one(struct buf *out, struct str text, bool colours, bool *open)
 {
@@ -108,12 +139,7 @@ static size_t add_one(struct buf *out, struct str text, bool colours, bool *open
             buf_add_char(out, '\t');
         return 1;
     }
-    size_t len = utf8_len(text);
-    if (len == 0)
-        buf_add_str(out, STR("\xef\xbf\xbd"));
-    else if (!is_c1_control(text))
-        buf_add(out, text.at, len);
-    return len == 0 ? 1 : len;
+    return high_add(out, text, false);
 }
 
 void console_text_add(struct buf *out, struct str line, bool colours)
@@ -132,6 +158,49 @@ void console_text_add(struct buf *out, struct str line, bool colours)
     }
     if (open)
         buf_add_str(out, STR("\x1b[0m"));
+}
+
+static size_t visible_add_one(struct buf *out, struct str text)
+{
+    if (!is_between(text.at[0], 0, 0x7f))
+        return high_add(out, text, true);
+    if (text.at[0] == '\n' || text.at[0] == '\r')
+        buf_add_text(out, text.at[0] == '\n' ? "\\n" : "\\r");
+    else if (is_between(text.at[0], 0x20, 0x7e) || text.at[0] == '\t')
+        buf_add_char(out, text.at[0]);
+    else
+        codepoint_add(out, text, 1);
+    return 1;
+}
+
+void console_visible_add(struct buf *out, struct str text)
+{
+    while (text.len > 0) {
+        size_t len = visible_add_one(out, text);
+        text.at += len;
+        text.len -= len;
+    }
+}
+
+char *console_visible_new(const char *text)
+{
+    struct buf visible = BUF_INIT;
+    if (!text)
+        return NULL;
+    console_visible_add(&visible, str_of(text));
+    return buf_steal(&visible);
+}
+
+void console_lines_add(struct buf *out, struct str text)
+{
+    while (text.len > 0) {
+        bool is_end = text.at[0] == '\n' && (text.len == 1 || text.at[1] == ' ');
+        size_t len = is_end ? 1 : visible_add_one(out, text);
+        if (is_end)
+            buf_add_char(out, '\n');
+        text.at += len;
+        text.len -= len;
+    }
 }
 
 size_t console_text_cut(struct str text, size_t max)

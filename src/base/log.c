@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 
 static const char *const level_names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
@@ -57,7 +58,7 @@ static void PRINTF(5, 0) add(struct log *log, enum log_level level, bool to_cons
     cleanup_buf struct buf text = BUF_INIT, line = BUF_INIT;
     char stack[1024];
     int len = vsnprintf(stack, sizeof(stack), fmt, args);
-    buf_add(&text, stack, (size_t)MIN(len, (int)sizeof(stack) - 1));
+    console_lines_add(&text, (struct str){stack, (size_t)MIN(MAX(len, 0), (int)sizeof(stack) - 1)});
     if (to_file) {
         char when[40];
         clock_rfc3339(when, clock_wall_ms());

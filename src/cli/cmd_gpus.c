@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
@@ -140,15 +141,17 @@ static void users_text(const struct device *device, struct buf *out)
     for (size_t i = 0; i < device->n_processes; i++) {
         const struct device_process *process = &device->processes[i];
         const struct passwd *user = getpwuid(process->uid);
-        buf_addf(out, "%s%s %d", i ? ", " : "", process->name[0] ? process->name : "?",
-                 (int)process->pid);
+        cleanup_free char *name = console_visible_new(process->name[0] ? process->name : "?");
+        buf_addf(out, "%s%s %d", i ? ", " : "", name, (int)process->pid);
         buf_addf(out, user ? " %s" : "%s", user ? user->pw_name : "");
         char size[16];
         size_format(size, process->mem_bytes);
         buf_addf(out, process->mem_bytes ? " %s" : "%s", process->mem_bytes ? size : "");
     }
-    if (device_is_locked(device, &holder))
-        buf_addf(out, "%slocked by %s", out->len ? "; " : "", buf_text(&holder));
+    if (device_is_locked(device, &holder)) {
+        buf_add_text(out, out->len ? "; locked by " : "locked by ");
+        console_visible_add(out, buf_str(&holder));
+    }
     buf_release(&holder);
 }
 
@@ -218,7 +221,9 @@ static void print_json(const struct device_list *list, const size_t *shown, size
             buf_add_json(out, buf_str(&holder));
         else
             buf_add_text(out, "null");
-        buf_addf(out, ",%s\n", buf_text(&object) + 1);
+        buf_add_char(out, ',');
+        console_visible_add(out, str_of(buf_text(&object) + 1));
+        buf_add_char(out, '\n');
         buf_release(&object);
         buf_release(&holder);
     }

@@ -4,8 +4,10 @@
  */
 #include <dirent.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
@@ -75,7 +77,9 @@ static struct tail *tails_add(struct tails *tails, const char *path, const char 
 {
     tails->at = xrealloc(tails->at, (tails->len + 1) * sizeof(*tails->at));
     struct tail *tail = &tails->at[tails->len++];
-    tail_init(tail, path, prefix);
+    bool is_shown = isatty(STDOUT_FILENO);
+    tail_init(tail, path, prefix || !is_shown ? prefix : "");
+    tail->is_shown = is_shown;
     return tail;
 }
 
@@ -120,7 +124,9 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
     cleanup_free char *path = xasprintf("%s/logs/%s", dir, name);
     if (is_followed(tails, path))
         return;
-    cleanup_free char *prefix = xasprintf("[%.*s] ", (int)worker.len, worker.at);
+    cleanup_free char *typed = xstrndup(worker.at, worker.len);
+    cleanup_free char *shown = console_visible_new(typed);
+    cleanup_free char *prefix = xasprintf("[%s] ", shown);
     for (char *at = prefix; (at = strchr(at, '_'));)
         *at = ' ';
     tail_add_rotated(tails_add(tails, path, prefix), out);

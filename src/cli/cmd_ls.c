@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -36,8 +37,10 @@ static void row_add(struct buf *out, const struct run_summary *run, int64_t now_
     if (run->started_wall_ms)
         duration_format(age, (uint64_t)MAX(now_ms - run->started_wall_ms, 0));
     progress_format(&progress, run);
-    buf_addf(out, "%-28s  %-11s  %-24s  %12s  %s\n", run->name, run_state_name(run->state),
-             buf_text(&progress), age, run->output ? run->output : "-");
+    cleanup_free char *name = console_visible_new(run->name);
+    cleanup_free char *output = console_visible_new(run->output ? run->output : "-");
+    buf_addf(out, "%-28s  %-11s  %-24s  %12s  %s\n", name, run_state_name(run->state),
+             buf_text(&progress), age, output);
 }
 
 static void text_add(struct buf *out, const char *key, const char *text)
@@ -49,8 +52,10 @@ static void text_add(struct buf *out, const char *key, const char *text)
         buf_add_text(out, "null");
 }
 
-static void object_add(struct buf *out, const struct run_summary *run)
+static void object_add(struct buf *line, const struct run_summary *run)
 {
+    cleanup_buf struct buf object = BUF_INIT;
+    struct buf *out = &object;
     buf_add_text(out, "{\"run\":");
     buf_add_json(out, str_of(run->name));
     text_add(out, "dir", run->dir);
@@ -64,7 +69,9 @@ static void object_add(struct buf *out, const struct run_summary *run)
              (unsigned long long)run->items_done, (unsigned long long)run->items_aside,
              (long long)run->started_wall_ms, (long long)run->updated_wall_ms);
     text_add(out, "output", run->output);
-    buf_add_text(out, "}\n");
+    buf_add_char(out, '}');
+    console_visible_add(line, buf_str(out));
+    buf_add_char(line, '\n');
 }
 
 /* A run that is removed while we look is left out; one that cannot be read shows what is known. */

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
 #include "cli/merge_tensors.h"
@@ -263,7 +264,7 @@ static int files_inspect(const struct merge_request *ask, char **paths, size_t n
             rc = failed;
             *err = why;
         } else if (failed) {
-            fprintf(stderr, "muster: %s\n", why.text);
+            talk("%s", why.text);
         } else if (stdout_put(buf_str(&out), err) != 0) {
             return err->code;
         }

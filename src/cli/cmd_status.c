@@ -8,7 +8,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "store/runs.h"
 #include "store/status.h"
@@ -108,12 +110,14 @@ static void workers_add(struct buf *out, const struct run_status *status)
     for (size_t i = 0; i < status->n_workers; i++) {
         const struct worker_status *worker = &status->workers[i];
         char done[32], memory[16] = "-";
+        cleanup_free char *label = console_visible_new(worker->label ? worker->label : "-");
+        cleanup_free char *state = console_visible_new(worker->state ? worker->state : "-");
+        cleanup_free char *word = console_visible_new(worker->last_word ? worker->last_word : "");
         count_format(done, worker->done);
         if (worker->mem_bytes)
             size_format(memory, worker->mem_bytes);
-        buf_addf(out, "%-12s  %-10s  %10s  %10.2f  %10s  %.*s\n",
-                 worker->label ? worker->label : "-", worker->state ? worker->state : "-", done,
-                 worker->rate, memory, LAST_WORD_MAX, worker->last_word ? worker->last_word : "");
+        buf_addf(out, "%-12s  %-10s  %10s  %10.2f  %10s  %.*s\n", label, state, done, worker->rate,
+                 memory, (int)console_text_cut(str_of(word), LAST_WORD_MAX), word);
     }
 }
 
@@ -127,35 +131,48 @@ static void time_add(struct buf *out, const struct run_status *status)
     buf_addf(out, "started   %s (%s ago)\n", started, age);
 }
 
+/* Names, and what stands in a run's folder, are anybody's words. NULL: nothing to say. */
+static void line_add(struct buf *out, const char *what, const char *words)
+{
+    if (!words)
+        return;
+    buf_addf(out, "%-9s ", what);
+    console_visible_add(out, str_of(words));
+    buf_add_char(out, '\n');
+}
+
 static void text_format(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
     const struct run_status *status = &view->snapshot;
-    buf_addf(out, "run       %s\nstate     %s", run->name, status->state);
+    line_add(out, "run", run->name);
+    buf_addf(out, "state     %s", status->state);
+    cleanup_free char *host = console_visible_new(status->host ? status->host : "");
     if (status->pid)
-        buf_addf(out, " (pid %d on %s)", (int)status->pid, status->host);
+        buf_addf(out, " (pid %d on %s)", (int)status->pid, host);
     buf_add_text(out, "\nprogress  ");
     progress_add(out, status);
     buf_add_char(out, '\n');
     speed_add(out, status);
     time_add(out, status);
-    if (run->output)
-        buf_addf(out, "output    %s\n", run->output);
-    buf_addf(out, "folder    %s\n", run->dir);
-    if (status->message)
-        buf_addf(out, "message   %s\n", status->message);
+    line_add(out, "output", run->output);
+    line_add(out, "folder", run->dir);
+    line_add(out, "message", status->message);
     /* Nothing is left of such a run but what was set aside. */
     bool is_settled = run->is_total_known && run->items_done + run->items_aside >= run->items_total;
     cleanup_free char *root = runs_root(NULL);
+    cleanup_free char *resume =
+        xasprintf("muster resume %s%s", run_typed(run->dir, root),
+                  run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
-        buf_addf(out, "go on     muster resume %s%s\n", run_typed(run->dir, root),
-                 run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
+        line_add(out, "go on", resume);
     workers_add(out, status);
 }
 
 static void line_format(struct buf *out, const struct view *view)
 {
-    buf_addf(out, "%s %s: ", view->run.name, view->snapshot.state);
+    console_visible_add(out, str_of(view->run.name));
+    buf_addf(out, " %s: ", view->snapshot.state);
     progress_add(out, &view->snapshot);
     buf_add_char(out, '\n');
 }
@@ -173,7 +190,9 @@ static void frame_format(const struct status_request *ask, const struct view *vi
                          struct buf *out)
 {
     if (ask->json) {
-        status_format(&view->snapshot, out);
+        cleanup_buf struct buf object = BUF_INIT;
+        status_format(&view->snapshot, &object);
+        console_visible_add(out, buf_str(&object));
         buf_add_char(out, '\n');
     } else if (is_screen) {
         text_format(out, view);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/xalloc.h"
 
 enum {
@@ -42,7 +43,10 @@ static struct str last_state(struct str line)
 static void line_add(const struct tail *tail, struct str line, struct buf *out)
 {
     buf_add_text(out, tail->prefix);
-    buf_add_str(out, last_state(line));
+    if (tail->is_shown)
+        console_text_add(out, last_state(line), true);
+    else
+        buf_add_str(out, last_state(line));
     buf_add_char(out, '\n');
 }
 

@@ -11,8 +11,9 @@
 
 struct tail {
     char *path;
-    char *prefix; /* "[gpu 0] ", or NULL: the bytes as they are */
-    int fd;       /* -1: not there yet */
+    char *prefix;    /* "[gpu 0] ", or NULL: the bytes as they are */
+    int fd;          /* -1: not there yet */
+    bool is_shown;   /* on a terminal: lines get through as text and colours only */
     struct buf partial;
 };
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/console_text.h"
 #include "base/suggest.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "version.h"
 
@@ -55,9 +55,9 @@ static int unknown_verb(const struct program *program, const char *name)
             names[n_names++] = verb->name;
     const char *near = suggest(name, names, n_names);
     if (near)
-        fprintf(stderr, "%s: unknown verb '%s' (did you mean '%s'?)\n", typed, name, near);
+        talk_as(typed, "unknown verb '%s' (did you mean '%s'?)", name, near);
     else
-        fprintf(stderr, "%s: unknown verb '%s'; see %s --help\n", typed, name, typed);
+        talk_as(typed, "unknown verb '%s'; see %s --help", name, typed);
     return 2;
 }
 
@@ -80,12 +80,8 @@ static int failure_print(const struct program *program, const char *verb, const 
                          int rc)
 {
     cleanup_free char *typed = program_typed(program);
-    cleanup_buf struct buf text = BUF_INIT; /* there may be words of the data in it */
-    console_text_add(&text, str_of(err->text), false);
-    if (program->family)
-        fprintf(stderr, "%s %s: %s\n", typed, verb, buf_text(&text));
-    else
-        fprintf(stderr, "%s: %s: %s\n", typed, verb, buf_text(&text));
+    cleanup_free char *speaker = xasprintf("%s%s%s", typed, program->family ? " " : ": ", verb);
+    talk_as(speaker, "%s", err->text);
     return err_exit_status(rc);
 }
 
@@ -186,7 +182,7 @@ int program_main(const struct program *program, int argc, char **argv)
     if (fflush(stdout) != 0 && status == 0) {
         struct err err = {0};
         status = err_exit_status(fail_errno(&err, "write standard output"));
-        fprintf(stderr, "muster: %s\n", err.text);
+        talk("%s", err.text);
     }
     return status;
 }

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio_ext.h>
 
+#include "base/talk.h"
+
 int stdout_put(struct str text, struct err *err)
 {
     if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
@@ -31,8 +33,6 @@ void say(const struct app *app, const char *fmt, ...)
         return;
     va_list args;
     va_start(args, fmt);
-    fputs("muster: ", stderr);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    talk_va(fmt, args);
     va_end(args);
 }

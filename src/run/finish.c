@@ -15,6 +15,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/outfile.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "run/inputs.h"
 #include "run/rows.h"
@@ -163,12 +164,11 @@ static int unfinished(struct session *s)
     state_record(s, s->end_signal || status == 75 || has_begun ? "stopped" : "failed", status);
     summary_print(s, NULL);
     if (is_hopeless && has_begun)
-        fprintf(stderr, "muster: %s; what is done is printed by: muster results %s\n", why,
-                summary_run_name(s));
+        talk("%s; what is done is printed by: muster results %s", why, summary_run_name(s));
     else if (can_resume && !is_hopeless)
-        fprintf(stderr, "muster: %s; go on with: muster resume %s\n", why, summary_run_name(s));
+        talk("%s; go on with: muster resume %s", why, summary_run_name(s));
     else
-        fprintf(stderr, "muster: %s\n", why);
+        talk("%s", why);
     return status;
 }
 
@@ -179,26 +179,23 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     const char *run = summary_run_name(s);
     int status = err_exit_status(rc);
     log_keep(s->log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
-    fprintf(stderr, "muster: %s: the results are not merged: %s\n", s->argv[1], why->text);
+    talk("%s: the results are not merged: %s", s->argv[1], why->text);
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
         log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
     else if (s->input_is_changed)
-        fprintf(stderr, "muster: what is done is printed by: muster results %s\n", run);
+        talk("what is done is printed by: muster results %s", run);
     else if (s->shards)
-        fprintf(stderr,
-                "muster: every shard's file is safe; muster resume %s joins them again, also with "
-                "another --rule, --union, --id or --any-count; muster merge joins any files\n",
-                run);
+        talk("every shard's file is safe; muster resume %s joins them again, also with "
+             "another --rule, --union, --id or --any-count; muster merge joins any files",
+             run);
     else if (rc == ERR_DATA)
-        fprintf(stderr,
-                "muster: every result is safe in %s; muster results %s prints them, "
-                "in another format with -o FILE or --format-out\n",
-                s->run_dir, run);
+        talk("every result is safe in %s; muster results %s prints them, "
+             "in another format with -o FILE or --format-out",
+             s->run_dir, run);
     else
-        fprintf(stderr, "muster: every result is safe in %s; muster resume %s merges them again\n",
-                s->run_dir, run);
+        talk("every result is safe in %s; muster resume %s merges them again", s->run_dir, run);
     return status;
 }
 

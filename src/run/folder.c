@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "run/outname.h"
 #include "run/prepare.h"
@@ -104,7 +105,7 @@ void session_unmake(const char *run_dir, const char *stays, bool was_empty)
         return;
     }
     if (remove_tree(run_dir, &err) != 0)
-        fprintf(stderr, "muster: %s\n", err.text);
+        talk("%s", err.text);
     char *at = path_dirname(run_dir);
     while (strcmp(at, stays) != 0 && strlen(at) > strlen(stays) && rmdir(at) == 0) {
         char *parent = path_dirname(at);

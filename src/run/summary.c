@@ -3,9 +3,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "base/talk.h"
 #include "run/shard.h"
 #include "store/runs.h"
 
@@ -120,10 +122,9 @@ static void result_line(struct session *s, const struct merge_stats *stats,
 static void asides_say(struct session *s, uint64_t n_asides, const char *noun, const char *failed)
 {
     bool can_retry = n_asides > s->n_malformed;
-    fprintf(stderr, "muster: %lu %s%s set aside, with reasons in %s%s%s%s\n", n_asides, noun,
-            n_asides == 1 ? " was" : "s were", failed,
-            can_retry ? "; go on with: muster resume " : "", can_retry ? summary_run_name(s) : "",
-            can_retry ? " --retry-failed" : "");
+    talk("%lu %s%s set aside, with reasons in %s%s%s%s", n_asides, noun,
+         n_asides == 1 ? " was" : "s were", failed, can_retry ? "; go on with: muster resume " : "",
+         can_retry ? summary_run_name(s) : "", can_retry ? " --retry-failed" : "");
 }
 
 void summary_print(struct session *s, const struct merge_stats *stats)
@@ -161,7 +162,9 @@ void summary_print(struct session *s, const struct merge_stats *stats)
     log_add(s->log, LOG_INFO, "map", "%s", buf_text(&out));
     if (s->is_quiet && stats && f.counts.aside > 0)
         asides_say(s, f.counts.aside, noun, failed);
-    if (!s->is_quiet && write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
+    cleanup_buf struct buf shown = BUF_INIT;
+    console_lines_add(&shown, buf_str(&out));
+    if (!s->is_quiet && write_all(STDERR_FILENO, shown.at, shown.len, NULL) != 0)
         s->is_quiet = true;
 }
 

@@ -664,7 +664,8 @@ metadata() {
     printf '{"id":1}\n' >a.jsonl
     merge a.csv --id "$(printf '\033[31mid')" -o out2.csv
     ended_with 2
-    says "a.csv has no column 'id'"
+    says "a.csv has no column '\u001b[31mid'"
+    says_not "$(printf '\033')"
 }
 
 @test "figures of JSONL, of numbers and booleans too" {

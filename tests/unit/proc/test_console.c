@@ -87,13 +87,14 @@ static void nothing_that_a_worker_prints_reaches_the_terminal_but_text_and_colou
         {"\x1b[38:2::1:2:3mx", "\x1b[38:2::1:2:3mx\x1b[0m", "x"},
         {"\x1b[>4;2mx", "x", NULL}, /* xterm's modifyOtherKeys ends in m, and is no colour */
         {"\x1b[31\nm", "m", NULL},
-        {"\xff\xfe", "\xef\xbf\xbd\xef\xbf\xbd", NULL},
+        {"\xff\xfe", "\\xff\\xfe", NULL},
         {"\xc2\x9b"
          "2J",
          "2J", NULL},
-        {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd", NULL},
-        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", NULL},
-        {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd", NULL},
+        {"\xc0\xaf", "\\xc0\\xaf", NULL},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80", NULL},
+        {"\xe2\x82", "\\xe2\\x82", NULL},
+        {"a\xe2\x80\xae-\xe2\x81\xa6", "a\\u202e-\\u2066", NULL}, /* turn the text */
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct buf colours = BUF_INIT, plain = BUF_INIT;
