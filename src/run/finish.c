@@ -222,11 +222,25 @@ static int complete(struct session *s, struct merge_stats *stats, struct err *er
     return status;
 }
 
+/* What this process ignores is not to be ignored by another program: a pipe in it would not end with its
+ * reader. */
+static void signals_default(posix_spawnattr_t *attributes)
+{
+    sigset_t ignored;
+    sigemptyset(&ignored);
+    sigaddset(&ignored, SIGPIPE);
+    sigaddset(&ignored, SIGXFSZ);
+    posix_spawnattr_init(attributes);
+    posix_spawnattr_setsigdefault(attributes, &ignored);
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF);
+}
+
 static void on_finish_run(struct session *s, int status)
 {
     cleanup_buf struct buf summary = BUF_INIT;
     const char *argv[] = {"sh", "-c", s->request->on_finish, NULL};
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     int ends[2];
     pid_t pid;
     if (!s->request->on_finish)
@@ -238,7 +252,10 @@ static void on_finish_run(struct session *s, int status)
     summary_json(s, status, &summary);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
-    int rc = posix_spawn(&pid, "/bin/sh", &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    signals_default(&attributes);
+    int rc = posix_spawn(&pid, "/bin/sh", &actions, &attributes, (char *const *)(uintptr_t)argv,
+                         environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[0]);
     if (rc == 0 && write_all(ends[1], summary.at, summary.len, NULL) != 0)

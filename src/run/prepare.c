@@ -408,6 +408,10 @@ static int feed_make(struct session *s, struct err *err)
 
 static int guard_find(struct session *s, struct err *err)
 {
+    if (!path_exists("/proc/self/exe"))
+        return fail(err, ERR_UNAVAILABLE,
+                    "/proc is not mounted; muster finds its own programs and the processes of its "
+                    "workers there (mount -t proc proc /proc)");
     s->guard_path = program_find_beside(s->self_path, "muster-guard");
     if (!s->guard_path)
         return fail(err, ERR_UNAVAILABLE, "muster-guard is not beside %s; install both",
