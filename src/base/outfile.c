@@ -37,11 +37,16 @@ static int name_create(struct outfile *file, const char *name)
 static int beside_name(struct outfile *file, name_fn *make)
 {
     cleanup_free char *name = xasprintf("%s.new", file->path);
+    cleanup_free char *folder = path_dirname(file->path);
+    bool is_short = false;
     for (unsigned n = 1; make(file, name) != 0; n++) {
-        if (errno != EEXIST || n > BESIDE_TRIES)
+        bool is_long = errno == ENAMETOOLONG && !is_short;
+        if ((errno != EEXIST && !is_long) || n > BESIDE_TRIES)
             return -1;
+        is_short = is_short || is_long;
         free(name);
-        name = xasprintf("%s.%d-%u.new", file->path, (int)getpid(), n);
+        name = is_short ? xasprintf("%s/.muster-%d-%u.new", folder, (int)getpid(), n)
+                        : xasprintf("%s.%d-%u.new", file->path, (int)getpid(), n);
     }
     file->beside = steal_ptr(&name);
     return 0;

@@ -3,7 +3,7 @@
  * A file that appears at its place whole and durable, or not at all. Until then it has no name
  * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere,
  * and for the moment of replacing a file, it is <name>.new, or <name>.<pid>-<n>.new where that is
- * somebody's: no file is touched that was not made here. stdout, devices and pipes are written to
+ * somebody's, or .muster-<pid>-<n>.new where those would be too long: no file is touched that was not made here. stdout, devices and pipes are written to
  * directly.
  */
 #pragma once

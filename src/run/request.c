@@ -128,6 +128,27 @@ static int inputs_differ(const struct map_request *r, struct err *err)
     return rc;
 }
 
+/* The list of failed items is written when all the work is done: can it be? Of its longer names, those
+ * that it has until it is in place, outfile.h finds shorter ones. */
+static int failed_list_check(const char *out_path, struct err *err)
+{
+    cleanup_free char *base = output_base_new(out_path);
+    cleanup_free char *path = xasprintf("%s.failed.jsonl", base);
+    struct stat st;
+    if (lstat(path, &st) == 0)
+        return S_ISDIR(st.st_mode) ? fail(err, ERR_USAGE,
+                                          "%s is a folder, and failed items are listed in a file "
+                                          "of that name; move it, or name another output",
+                                          path)
+                                   : 0;
+    if (errno != ENAMETOOLONG)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "the output's name is too long: failed items are listed in a file called <name>"
+                ".failed.jsonl, and the name has %zu bytes",
+                strlen(path_basename(base)));
+}
+
 /* A folder for the shards' files: new, or empty, or with --force one that they are put into. */
 static int folder_check(const struct map_request *r, struct err *err)
 {
@@ -184,6 +205,10 @@ static int output_check(const struct map_request *r, struct err *err)
                     "--detach leaves standard output as well: name the output with -o FILE");
     int rc = inputs_differ(r, err);
     if (rc || is_stdout)
+        return rc;
+    if (!output_is_direct(r->out_path))
+        rc = failed_list_check(r->out_path, err);
+    if (rc)
         return rc;
     if (shard_output_is_folder(r->out_path))
         return folder_check(r, err);

@@ -201,11 +201,19 @@ static const char *output_extension(const struct map_request *r)
     return shard_output_is_folder(r->out_path) ? "" : path_extension(r->out_path);
 }
 
+enum {
+    EXTENSION_BYTES_MAX = 200 /* behind shard_<k>, in a name of at most 255 */
+};
+
 static int names_check(const struct shards *shards, struct err *err)
 {
     if (shards->n_shards > SHARDS_MAX)
         return fail(err, ERR_USAGE, "%lu shards are too many, the most is %d", shards->n_shards,
                     SHARDS_MAX);
+    if (strlen(shards->extension) > EXTENSION_BYTES_MAX)
+        return fail(err, ERR_USAGE,
+                    "the shards' files get the extension of -o, and %.40s... is too long for one",
+                    shards->extension);
     return shard_kinds_tell_apart(shards, err);
 }
 
