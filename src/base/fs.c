@@ -109,6 +109,11 @@ int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *e
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    return file_read_fd(fd, path, max_bytes, out, err);
+}
+
+int file_read_fd(int fd, const char *path, size_t max_bytes, struct buf *out, struct err *err)
+{
     size_t begin = out->len;
     for (;;) {
         buf_reserve(out, 65536);
@@ -188,10 +193,21 @@ int fsync_parent(const char *path, struct err *err)
     return rc ? rc : parent_sync(fd, path, err);
 }
 
+/* Always a new file: what has the name, left by a muster that was killed or put there as a link, is not
+ * written to. */
+static int beside_create(const char *beside)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    int fd = open(beside, flags, 0664);
+    if (fd < 0 && errno == EEXIST && unlink(beside) == 0)
+        fd = open(beside, flags, 0664);
+    return fd;
+}
+
 static int replace(const char *path, struct str content, bool durable, struct err *err)
 {
     cleanup_free char *beside = xasprintf("%s.new", path);
-    cleanup_fd int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    cleanup_fd int fd = beside_create(beside);
     if (fd < 0)
         return fail_errno(err, "create %s", beside);
     int rc = write_all(fd, content.at, content.len, err);

@@ -28,6 +28,9 @@ MUST_CHECK int folders_make(const char *path, mode_t mode, struct buf *made, str
 void folders_unmake(const struct buf *made);
 /* Adds the whole file to out; ERR_USAGE naming the path if it cannot be read, or is over max_bytes. */
 MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err);
+/* The same of a file that is open; `path` is for messages. */
+MUST_CHECK int file_read_fd(int fd, const char *path, size_t max_bytes, struct buf *out,
+                            struct err *err);
 /* Every byte or an error; retries short writes and EINTR. */
 MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/console_text.h"
 #include "base/fs.h"
+#include "base/ours.h"
 
 static const char *const level_names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
 
@@ -33,8 +34,7 @@ int log_level_parse(struct str text, enum log_level *out, struct err *err)
 
 int log_open(struct log *log, const char *path, struct err *err)
 {
-    log->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return log->fd < 0 ? fail_errno(err, "open %s", path) : 0;
+    return ours_open(path, O_WRONLY | O_CREAT | O_APPEND, &log->fd, err);
 }
 
 void log_close(struct log *log)

@@ -100,6 +100,8 @@ static int ls_run(struct app *app, void *request, int argc, char **argv, char **
             object_add(&out, &run);
         else
             row_add(&out, &run, clock_wall_ms());
+        if (run.oddity)
+            say(app, "run %s: %s", run.name, run.oddity);
         run_summary_release(&run);
     }
     if (names.len == 0)

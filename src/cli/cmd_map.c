@@ -354,6 +354,8 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         return fail(err, ERR_USAGE, "expected one run, found '%s' and '%s'", argv[0], argv[1]);
     int rc = run_find(root, argc == 1 ? argv[0] : NULL, &dir, err);
     if (rc == 0)
+        rc = run_check_ours(dir, err);
+    if (rc == 0)
         rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;

@@ -88,19 +88,22 @@ static int merged_copy(const char *dir, const struct results_request *ask, struc
     int rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
-    cleanup_fd int fd = open(manifest.output, O_RDONLY | O_CLOEXEC);
+    const char *output = manifest.output ? manifest.output : "";
+    cleanup_fd int fd = open(output, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         rc = fail_errno_as(err, ERR_USAGE, "the results were merged into %s, which cannot be read",
-                           manifest.output);
-    else if (folder_exists(manifest.output))
-        rc = fail(err, ERR_USAGE, "the shards' files are in %s", manifest.output);
-    else if (strcmp(ask->out_path, "-") != 0)
-        rc = fail(err, ERR_USAGE, "the results were merged into %s: copy that", manifest.output);
+                           output);
+    else if (folder_exists(output))
+        rc = fail(err, ERR_USAGE, "the shards' files are in %s", output);
+    else
+        rc = run_check_named(dir, output, err);
+    if (rc == 0 && strcmp(ask->out_path, "-") != 0)
+        rc = fail(err, ERR_USAGE, "the results were merged into %s: copy that", output);
     while (rc == 0) {
         char block[65536];
         ssize_t got = read(fd, block, sizeof(block));
         if (got < 0)
-            rc = fail_errno(err, "read %s", manifest.output);
+            rc = fail_errno(err, "read %s", output);
         else if (got == 0)
             break;
         else

@@ -158,6 +158,7 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "output", run->output);
     line_add(out, "folder", run->dir);
     line_add(out, "message", status->message);
+    line_add(out, "not read", run->oddity);
     /* Nothing is left of such a run but what was set aside. */
     bool is_settled = run->is_total_known && run->items_done + run->items_aside >= run->items_total;
     cleanup_free char *root = runs_root(NULL);

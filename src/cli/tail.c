@@ -8,6 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/console_text.h"
+#include "base/ours.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 
 enum {
@@ -30,6 +32,16 @@ void tail_release(struct tail *tail)
     free(tail->prefix);
     buf_release(&tail->partial);
     *tail = (struct tail){.fd = -1};
+}
+
+/* What is no file is said once, and not read. */
+static void tail_open(struct tail *tail, const char *path)
+{
+    struct err err = {0};
+    if (plain_file_open(path, &tail->fd, &err) == ERR_DATA && !tail->is_refused) {
+        tail->is_refused = true;
+        talk("%s", err.text);
+    }
 }
 
 static struct str last_state(struct str line)
@@ -71,10 +83,21 @@ void tail_finish(struct tail *tail, struct buf *out)
     buf_reset(&tail->partial);
 }
 
+/* A log has no holes: what was never written is not worth reading, and may be terabytes. */
+static void hole_skip(const struct tail *tail)
+{
+    off_t at = lseek(tail->fd, 0, SEEK_CUR), data = at < 0 ? -1 : lseek(tail->fd, at, SEEK_DATA);
+    if (data < 0 && errno == ENXIO)
+        data = lseek(tail->fd, 0, SEEK_END);
+    if (data > at)
+        talk("%s: %ld bytes that were never written are left out", tail->path, (long)(data - at));
+}
+
 /* True when a whole block came: there may be more. */
 static bool block_read(struct tail *tail, struct buf *out)
 {
     struct buf *into = tail->prefix ? &tail->partial : out;
+    hole_skip(tail);
     buf_reserve(into, BLOCK);
     ssize_t got = read(tail->fd, into->at + into->len, BLOCK);
     if (got <= 0)
@@ -105,7 +128,7 @@ bool tail_read(struct tail *tail, struct buf *out)
 {
     for (int i = 0; i < BLOCKS_MAX; i++) {
         if (tail->fd < 0)
-            tail->fd = open(tail->path, O_RDONLY | O_CLOEXEC);
+            tail_open(tail, tail->path);
         if (tail->fd < 0)
             return false;
         if (!block_read(tail, out) && !reopen_rotated(tail, out))
@@ -118,7 +141,7 @@ void tail_add_rotated(struct tail *tail, struct buf *out)
 {
     for (int i = ROTATED_MAX; i > 0; i--) {
         cleanup_free char *path = xasprintf("%s.%d", tail->path, i);
-        tail->fd = open(path, O_RDONLY | O_CLOEXEC);
+        tail_open(tail, path);
         while (tail->fd >= 0 && block_read(tail, out))
             continue;
         fd_close(&tail->fd);

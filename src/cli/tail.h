@@ -14,6 +14,7 @@ struct tail {
     char *prefix;    /* "[gpu 0] ", or NULL: the bytes as they are */
     int fd;          /* -1: not there yet */
     bool is_shown;   /* on a terminal: lines get through as text and colours only */
+    bool is_refused; /* it is no file, and that was said */
     struct buf partial;
 };
 

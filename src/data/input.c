@@ -58,12 +58,12 @@ static int spool_create(struct input *input, const char *folder, struct err *err
 {
     if (!folder)
         return spool_open(&input->text_fd, err);
-    int rc = mkdir_parents(folder, 0777, err);
+    int rc = mkdir_parents(folder, 0775, err);
     if (rc)
         return rc;
     if (unlink(input->data_path) != 0 && errno != ENOENT)
         return fail_errno(err, "remove %s", input->data_path);
-    input->text_fd = open(input->part_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    input->text_fd = open(input->part_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0664);
     return input->text_fd < 0 ? fail_errno(err, "create %s", input->part_path) : 0;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 
 static void part_close(struct part *part)
@@ -36,9 +37,9 @@ int parts_get(struct parts *parts, const char *path, struct part **out, struct e
             oldest = part;
     }
     part_close(oldest);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno_as(err, errno == ENOENT ? ERR_DATA : ERR_SYS, "open %s", path);
+    int fd = -1, rc = plain_file_open(path, &fd, err);
+    if (rc)
+        return err && err->sys && err->sys != ENOENT ? ERR_SYS : ERR_DATA;
     *oldest = (struct part){.path = xstrdup(path), .fd = fd, .used_at = ++parts->n_uses};
     *out = oldest;
     return 0;
@@ -64,10 +65,43 @@ static int window_read(struct part *part, uint64_t end, size_t len, struct err *
     return 0;
 }
 
+enum {
+    HOLE_BYTES_MAX =
+        64 << 20 /* zeros that some file systems do not store may be somebody's result */
+};
+
+/*
+ * Results were written, all of them. A file that was made long by other means could take hours to read. The
+ * look goes on from the end of what was found before, so it costs little however many rows there are.
+ */
+static int written_check(struct part *part, uint64_t end, struct err *err)
+{
+    while (part->hole < end) {
+        off_t hole = lseek(part->fd, (off_t)part->hole, SEEK_HOLE);
+        off_t data = hole < 0 ? -1 : lseek(part->fd, hole, SEEK_DATA);
+        if (hole < 0) {
+            part->hole = UINT64_MAX; /* nothing can be told here; a read says what is missing */
+        } else if ((uint64_t)hole >= end) {
+            part->hole = (uint64_t)hole;
+        } else {
+            part->hole = data < 0 ? end : (uint64_t)data;
+            if (MIN(part->hole, end) - (uint64_t)hole > HOLE_BYTES_MAX)
+                return fail(
+                    err, ERR_DATA,
+                    "%s was never written to from byte %lu on, where results are said to be",
+                    part->path, (uint64_t)hole);
+        }
+    }
+    return 0;
+}
+
 int part_view(struct part *part, uint64_t offset, uint64_t end, size_t want, struct str *out,
               struct err *err)
 {
     struct buf *window = &part->window;
+    int written = part->hole < end ? written_check(part, end, err) : 0;
+    if (written)
+        return written;
     bool is_inside = offset >= part->base && offset <= part->base + window->len;
     uint64_t have = is_inside ? part->base + window->len - offset : 0;
     if (have < want) {

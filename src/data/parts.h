@@ -17,6 +17,7 @@ struct part {
     char *path; /* NULL: free */
     int fd;
     uint64_t base; /* of the window */
+    uint64_t hole; /* up to here the file was written to without a gap */
     struct buf window;
     uint64_t used_at;
 };

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 
 enum {
@@ -45,12 +46,12 @@ static char *rotated_path_new(const struct logfile *file, unsigned number)
     return number == 0 ? xstrdup(file->path) : xasprintf("%s.%u", file->path, number);
 }
 
-static int open_current(struct logfile *file)
+static int open_current(struct logfile *file, struct err *err)
 {
     struct stat st;
-    file->fd = open(file->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (file->fd < 0)
-        return errno;
+    int rc = ours_open(file->path, O_RDWR | O_CREAT | O_APPEND, &file->fd, err);
+    if (rc)
+        return rc;
     char last = '\n';
     file->size_bytes = fstat(file->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
     if (file->size_bytes > 0 && pread(file->fd, &last, 1, (off_t)file->size_bytes - 1) != 1)
@@ -69,9 +70,9 @@ static void rotate(struct logfile *file)
         if (rename(source, target) != 0 && errno != ENOENT)
             remember(file, errno);
     }
-    int sys = open_current(file);
-    if (sys != 0)
-        remember(file, sys);
+    struct err err = {0};
+    if (open_current(file, &err) != 0)
+        remember(file, err.sys ? err.sys : EACCES);
 }
 
 static bool write_bytes(struct logfile *file, struct str bytes)
@@ -109,7 +110,7 @@ static size_t share_of_current(const struct logfile *file, struct str bytes)
 
 static void write_capped(struct logfile *file, struct str bytes)
 {
-    if (file->fd < 0 && open_current(file) != 0)
+    if (file->fd < 0 && open_current(file, NULL) != 0)
         return;
     while (bytes.len > 0) {
         size_t share = share_of_current(file, bytes);
@@ -140,11 +141,11 @@ int logfile_open(struct logfile **out, const struct logfile_opts *opts, struct e
 {
     struct logfile *file = xcalloc(1, sizeof(*file));
     file->path = xstrdup(opts->path);
+    file->fd = -1;
     file->cap_bytes = opts->cap_bytes ? opts->cap_bytes : CAP_DEFAULT_BYTES;
     file->keep = opts->keep ? opts->keep : 1;
-    errno = open_current(file);
-    if (errno != 0) {
-        int rc = fail_errno(err, "open %s", opts->path);
+    int rc = open_current(file, err);
+    if (rc) {
         logfile_close(file);
         return rc;
     }

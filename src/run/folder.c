@@ -53,7 +53,7 @@ int run_folder_take(struct session *s, struct err *err)
         s->folder_stays = folder_standing(s->run_dir);
         s->folder_was_empty =
             strcmp(s->folder_stays, s->run_dir) != 0 || folder_is_empty(s->run_dir);
-        rc = mkdir_parents(s->run_dir, 0777, err);
+        rc = mkdir_parents(s->run_dir, 0775, err);
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
         rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);

@@ -120,7 +120,7 @@ void metrics_format(const struct metrics *sums, struct buf *out)
 int part_open(struct ledger *ledger, uint32_t number, struct part **out, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/parts/%u.part", store_dir(ledger->opts.store), number);
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0664);
     if (fd < 0)
         return fail_errno(err, "create %s", path);
     struct part *part = xcalloc(1, sizeof(*part));

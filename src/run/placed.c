@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 
 enum {
@@ -42,7 +43,7 @@ bool placed_is(const char *run_dir, size_t output, const char *path)
     cleanup_free char *note = note_path_new(run_dir, output);
     cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
     struct stat st;
-    if (stat(path, &st) != 0 || file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
+    if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
         return false;
     identity_add(&st, &found);
     return str_equal(buf_str(&noted), buf_str(&found));

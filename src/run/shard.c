@@ -146,7 +146,7 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
 static int output_clear(const struct shards *shards, struct shard_life *shard)
 {
     const char *path = value(shard, PLACE_OUTPUT);
-    int rc = mkdir_parents(shards->output_dir, 0777, &shard->err);
+    int rc = mkdir_parents(shards->output_dir, 0775, &shard->err);
     if (rc == 0 && unlink(path) != 0 && errno != ENOENT)
         rc = fail_errno(&shard->err, "remove %s", path);
     return rc;

@@ -51,12 +51,12 @@ static int records_write(struct source *source, struct share share, int fd, cons
 int shard_input_write(struct session *s, uint64_t shard, const char *path, struct err *err)
 {
     struct shards *shards = s->shards;
-    int rc = mkdir_parents(shards->input_dir, 0777, err);
+    int rc = mkdir_parents(shards->input_dir, 0775, err);
     if (rc)
         return rc;
     if (unlink(path) != 0 && errno != ENOENT)
         return fail_errno(err, "remove %s", path);
-    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0664);
     if (fd < 0)
         return fail_errno(err, "create %s", path);
     uv_mutex_lock(&shards->source_lock);

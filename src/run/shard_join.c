@@ -14,6 +14,7 @@
 #include "data/join/join.h"
 #include "run/placed.h"
 #include "run/shard.h"
+#include "store/runs.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -394,6 +395,16 @@ static int joinable_check(struct shards *shards, struct err *err)
                 joinless, first);
 }
 
+/* The run may be another user's, and so its word about where the files lie. */
+static int files_check(const struct session *s, struct err *err)
+{
+    int rc = 0;
+    for (uint64_t k = 0; k < s->shards->n_shards; k++)
+        for (size_t i = 0; rc == 0 && s->shards->results[k].files && i < s->shards->n_kinds; i++)
+            rc = run_check_named(s->run_dir, s->shards->results[k].files[i].path, err);
+    return rc;
+}
+
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
                   struct merge_stats *stats, struct err *err)
 {
@@ -403,6 +414,8 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
     int rc = shards_reopen(&s, are_there, err);
     if (rc == 0 && *are_there)
         rc = shard_rows_read(&s, err);
+    if (rc == 0 && *are_there)
+        rc = files_check(&s, err);
     if (rc == 0 && *are_there)
         rc = joinable_check(s.shards, err);
     if (rc == 0 && *are_there)

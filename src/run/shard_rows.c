@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/hex.h"
 #include "base/json.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "run/shard.h"
 
@@ -128,7 +129,7 @@ static int row_read(struct session *s, const struct range_row *row, struct err *
     if (row->count != 1 || row->first >= s->shards->n_shards)
         return fail(err, ERR_DATA, "%s/run.db is damaged: a result of %lu shards from shard %lu",
                     s->run_dir, row->count, row->first);
-    int rc = file_read(path, LINES_MAX_BYTES, &bytes, err);
+    int rc = plain_file_read(path, LINES_MAX_BYTES, &bytes, err);
     if (rc)
         return rc;
     if (row->offset > bytes.len || row->bytes > bytes.len - row->offset)

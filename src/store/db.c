@@ -70,6 +70,10 @@ int db_fail(const struct store *store, struct err *err, const char *doing)
         return fail(err, ERR_DATA,
                     "%s %s/run.db: it is damaged (%s); put a copy in its place, or " START_OVER,
                     doing, dir, sqlite3_errmsg(store->db));
+    if (code == SQLITE_INTERRUPT) /* by the handler of database.c, and nobody else */
+        return fail(err, ERR_DATA,
+                    "%s %s/run.db: that takes more steps than a ledger of its size can need", doing,
+                    dir);
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return fail(err, ERR_UNAVAILABLE, "%s %s/run.db: another process is using it%s", doing, dir,
                     store->is_networked

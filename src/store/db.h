@@ -59,10 +59,11 @@ struct store {
     char *dir;
     enum store_mode mode;
     bool is_networked;
-    bool is_settled;   /* folder, database file and schema have reached the disk */
-    bool is_full_sync; /* the synchronous level in force */
-    bool is_holding;   /* a transaction is open, see store_batch.is_held */
-    bool knows_parts;  /* progress.next_part is past everything on disk */
+    bool is_settled;     /* folder, database file and schema have reached the disk */
+    bool is_full_sync;   /* the synchronous level in force */
+    bool is_holding;     /* a transaction is open, see store_batch.is_held */
+    uint64_t steps_left; /* of SQLite's, in thousands, when it is only read */
+    bool knows_parts;    /* progress.next_part is past everything on disk */
     struct run_lock lock;
     struct progress progress;
     sqlite3_stmt *statements[N_STATEMENTS];
@@ -71,6 +72,12 @@ struct store {
 /* store_open with the choice of settings made by the caller (tests). */
 MUST_CHECK int store_open_as(struct store **out, const char *dir, enum store_mode mode,
                              bool is_networked, struct err *err);
+
+/* database.c: the file itself, opened and closed. To be read, as store_open says of READ and PEEK. */
+MUST_CHECK int database_open(struct store *store, int flags, struct err *err);
+MUST_CHECK int database_read(struct store *store, struct err *err);
+MUST_CHECK int database_peek(struct store *store, struct err *err);
+void database_close(struct store *store);
 
 /* The last error of the connection as ours: full disk STOPPED, corruption DATA, busy
  * UNAVAILABLE. */

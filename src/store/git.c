@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 
 enum {
@@ -19,7 +20,7 @@ static char *small_file(const char *folder, const char *name)
 {
     cleanup_free char *path = path_join(folder, name);
     cleanup_buf struct buf text = BUF_INIT;
-    if (file_read(path, SMALL_FILE, &text, NULL) != 0)
+    if (plain_file_read(path, SMALL_FILE, &text, NULL) != 0)
         return NULL;
     struct str trimmed = str_trim(buf_str(&text));
     return xstrndup(trimmed.at, trimmed.len);
@@ -63,7 +64,7 @@ static char *packed_ref(const char *common_dir, const char *ref)
 {
     cleanup_free char *path = path_join(common_dir, "packed-refs");
     cleanup_buf struct buf text = BUF_INIT;
-    if (file_read(path, PACKED_REFS_MAX, &text, NULL) != 0)
+    if (plain_file_read(path, PACKED_REFS_MAX, &text, NULL) != 0)
         return NULL;
     struct str rest = {buf_text(&text), text.len}, line, commit;
     while (str_next(&rest, '\n', &line))

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/parse.h"
 #include "base/share.h"
 #include "base/xalloc.h"
@@ -148,6 +149,19 @@ static int64_t touched_ms(const char *dir)
     return latest;
 }
 
+/* Where a file of a run is expected, something that muster never makes there; it was not read. */
+static int oddity_find(const char *dir, struct err *err)
+{
+    static const char *const names[] = {"manifest.json", "run.db", "run.db-wal", "run.db-journal",
+                                        "run.db-shm",    "lock",   "status.json"};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(names); i++) {
+        cleanup_free char *path = path_join(dir, names[i]);
+        rc = plain_file_check(path, err);
+    }
+    return rc;
+}
+
 int run_inspect(const char *dir, struct run_summary *out, struct err *err)
 {
     struct stat st;
@@ -160,9 +174,12 @@ int run_inspect(const char *dir, struct run_summary *out, struct err *err)
      * which it was, and never as interrupted, which it was not. */
     bool is_locked = run_is_locked(dir, &out->holder);
     cleanup_free char *state = NULL;
+    struct err why = {0};
     read_manifest(out);
     if (!read_ledger(out, is_locked, &state))
         read_snapshot(out, &state);
+    if (oddity_find(dir, &why) != 0)
+        out->oddity = xstrdup(why.text);
     out->state = state_of(is_locked, state);
     return 0;
 }
@@ -174,10 +191,20 @@ void run_summary_release(struct run_summary *summary)
     free(summary->output);
     free(summary->host);
     free(summary->message);
+    free(summary->oddity);
     *summary = (struct run_summary){0};
 }
 
 static const char *const stop_words[] = {[STOP_DRAIN] = "drain", [STOP_NOW] = "now"};
+
+/* Is the process the user's whose lock names it? Anybody can write any number into a file of his own. */
+static bool is_of_owner(const struct run_holder *holder)
+{
+    char path[32];
+    struct stat st;
+    snprintf(path, sizeof(path), "/proc/%d", (int)holder->pid);
+    return stat(path, &st) == 0 && st.st_uid == holder->owner;
+}
 
 /* Through a pidfd, and only if the lock is still the same pid's after it was opened: so the signal
  * cannot reach somebody who got the number since. */
@@ -185,7 +212,8 @@ static void signal_holder(const char *dir, pid_t pid)
 {
     struct run_holder holder;
     cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd >= 0 && run_is_locked(dir, &holder) && holder.is_here && holder.pid == pid)
+    if (pidfd >= 0 && run_is_locked(dir, &holder) && holder.is_here && holder.pid == pid &&
+        is_of_owner(&holder))
         syscall(SYS_pidfd_send_signal, pidfd, SIGUSR1, NULL, 0);
 }
 
@@ -206,7 +234,7 @@ bool run_stop_asked(const char *dir, enum stop_how *how)
 {
     cleanup_free char *path = path_join(dir, "stop");
     cleanup_buf struct buf text = BUF_INIT;
-    if (file_read(path, 4096, &text, NULL) != 0)
+    if (plain_file_read(path, 4096, &text, NULL) != 0)
         return false;
     /* A file made by hand, with touch, is an order too: the gentler one. */
     *how = str_equal(str_trim(buf_str(&text)), STR("now")) ? STOP_NOW : STOP_DRAIN;

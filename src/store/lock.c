@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/parse.h"
 
 enum {
@@ -55,7 +56,8 @@ static bool field_of(struct str line, struct str name, struct str *value)
 static void holder_read(int fd, struct run_holder *holder)
 {
     char text[768], space[64], host[256];
-    *holder = (struct run_holder){0};
+    struct stat st;
+    *holder = (struct run_holder){.owner = fstat(fd, &st) == 0 ? st.st_uid : (uid_t)-1};
     ssize_t len = pread(fd, text, sizeof(text), 0);
     struct str rest = {text, (size_t)MAX(len, 0)}, line, value;
     bool same_space = false;
@@ -106,12 +108,19 @@ static bool is_about_to_go(int fd, unsigned n_tries)
 int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "lock");
-    cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0 && (errno == EACCES || errno == EROFS))
+    struct err why = {0};
+    cleanup_fd int fd = -1;
+    int rc = ours_open(path, O_RDWR | O_CREAT, &fd, &why);
+    if (rc && (why.sys == EACCES || why.sys == EROFS)) {
+        errno = why.sys;
         return fail_errno_as(err, ERR_USAGE,
                              "the run's folder %s must be writable for who goes on with it", dir);
-    if (fd < 0)
-        return fail_errno(err, "open %s", path);
+    }
+    if (rc) {
+        if (err)
+            *err = why;
+        return rc;
+    }
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     for (unsigned n_tries = 0; fcntl(fd, F_OFD_SETLK, &whole) != 0; n_tries++) {
         bool is_taken = errno == EAGAIN || errno == EACCES;
@@ -135,8 +144,8 @@ void run_lock_release(struct run_lock *lock)
 bool run_is_locked(const char *dir, struct run_holder *holder)
 {
     cleanup_free char *path = path_join(dir, "lock");
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    cleanup_fd int fd = -1;
+    if (plain_file_open(path, &fd, NULL) != 0)
         return false;
     struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &whole) != 0 || whole.l_type == F_UNLCK)

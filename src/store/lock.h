@@ -26,6 +26,7 @@ struct run_lock {
 struct run_holder {
     pid_t pid;      /* 0: held, but by whom is not known */
     char host[256]; /* "" if not known */
+    uid_t owner;    /* of the file: nobody else's word */
     bool is_here;   /* same host and same pid namespace: pid can be signalled from here */
 };
 

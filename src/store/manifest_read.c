@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/hex.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "store/manifest.h"
 
@@ -121,7 +122,7 @@ int manifest_read(const char *dir, struct manifest *out, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "manifest.json");
     cleanup_buf struct buf text = BUF_INIT;
-    int rc = file_read(path, MANIFEST_MAX, &text, err);
+    int rc = plain_file_read(path, MANIFEST_MAX, &text, err);
     if (rc && err && err->sys == ENOENT) {
         rc =
             fail(err, ERR_USAGE,

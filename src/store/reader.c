@@ -271,12 +271,14 @@ int store_check_parts(struct store *store, struct err *err)
     return rc;
 }
 
+/* count(1) looks at each row. count(*) is one step of SQLite's, in which a damaged tree could hold it
+ * for ever. */
 int store_totals(struct store *store, struct store_totals *out, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
     int rc = db_prepare(store,
-                        "SELECT ranges, items_done, result_bytes, (SELECT count(*) FROM asides),"
-                        " (SELECT count(*) FROM attempts) FROM progress",
+                        "SELECT ranges, items_done, result_bytes, (SELECT count(1) FROM asides),"
+                        " (SELECT count(1) FROM attempts) FROM progress",
                         &statement, err);
     if (rc)
         return rc;

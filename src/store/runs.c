@@ -41,7 +41,7 @@ int run_create(const char *root, const char *verb, int64_t wall_ms, char **dir_o
         cleanup_free char *name = number == 1 ? xasprintf("%s-%s", stamp, verb)
                                               : xasprintf("%s-%s-%d", stamp, verb, number);
         cleanup_free char *dir = path_join(root, name);
-        if (mkdir(dir, 0777) == 0) {
+        if (mkdir(dir, 0775) == 0) {
             *dir_out = steal_ptr(&dir);
             return 0;
         }

@@ -48,6 +48,17 @@ MUST_CHECK int run_create(const char *root, const char *verb, int64_t wall_ms, c
 MUST_CHECK int run_mark_latest(const char *dir, struct err *err);
 
 /*
+ * May this muster write in the folder, and believe what stands there? Only if the folder and all that a run
+ * keeps in it are ours (base/ours.h); else whose they are, or what they are, as an error. A folder that
+ * is not there, or empty, is fine.
+ */
+MUST_CHECK int run_check_ours(const char *dir, struct err *err);
+
+/* A file outside of the folder that the run names, an output or a shard's: ERR_DATA if it is no regular
+ * file. What another user's run names must be his as well (ERR_USAGE), or he could have ours read. */
+MUST_CHECK int run_check_named(const char *dir, const char *path, struct err *err);
+
+/*
  * The folder of the run that `text` means: a path, a name, the beginning of one name only, or
  * "latest" (also for NULL). ERR_USAGE with the nearest name and the recent runs. *dir_out:
  * absolute, new.
@@ -75,6 +86,7 @@ struct run_summary {
     enum run_state state;
     struct run_holder holder; /* while running */
     char *verb, *output, *host, *message;
+    char *oddity; /* what in the folder is no file of a run's and was not read; NULL: nothing */
     int64_t started_wall_ms, updated_wall_ms;
     uint64_t items_total; /* 0 with !is_total_known */
     bool is_total_known;

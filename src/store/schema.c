@@ -46,6 +46,34 @@ int schema_create(struct store *store, struct err *err)
     return db_exec(store, schema_sql, err);
 }
 
+/*
+ * Something that computes where a table of ours is expected: a view (which may have no end) or a virtual
+ * table, a column that is an expression, a trigger.
+ */
+static const char odd_sql[] =
+    "SELECT name FROM sqlite_schema WHERE type = 'trigger' OR"
+    " (name COLLATE NOCASE IN ('facts', 'progress', 'ranges', 'asides', 'attempts', 'events',"
+    " 'samples') AND (type <> 'table' OR rootpage IS NULL OR rootpage < 2))"
+    " UNION ALL SELECT t.name FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c"
+    " WHERE t.type = 'table' AND c.hidden <> 0 LIMIT 1";
+
+static int tables_check(struct store *store, struct err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = db_prepare(store, odd_sql, &statement, err);
+    if (rc)
+        return rc;
+    int step = sqlite3_step(statement);
+    if (step == SQLITE_ROW)
+        rc = fail(err, ERR_DATA,
+                  "%s/run.db is not a database of muster's: '%.60s' in it is no table", store->dir,
+                  (const char *)sqlite3_column_text(statement, 0));
+    else if (step != SQLITE_DONE)
+        rc = db_fail(store, err, "read");
+    sqlite3_finalize(statement);
+    return rc;
+}
+
 int schema_check(struct store *store, struct err *err)
 {
     int64_t application = 0, version = 0;
@@ -63,5 +91,5 @@ int schema_check(struct store *store, struct err *err)
         return fail(err, ERR_DATA,
                     "%s/run.db was written by a newer muster (schema %d, this one knows %d)",
                     store->dir, (int)version, SCHEMA_VERSION);
-    return 0;
+    return tables_check(store, err);
 }

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "store/status.h"
 
@@ -72,7 +73,7 @@ int status_read(const char *dir, struct run_status *out, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "status.json");
     cleanup_buf struct buf text = BUF_INIT;
-    int rc = file_read(path, STATUS_MAX, &text, err);
+    int rc = plain_file_read(path, STATUS_MAX, &text, err);
     if (rc)
         return rc;
     json_error_t why;

@@ -14,103 +14,17 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "store/db.h"
-
-enum {
-    BUSY_MS = 5000,
-    READ_BUSY_MS = 1000
-};
+#include "store/runs.h"
 
 static int folder_make(const char *dir, struct err *err)
 {
-    int rc = mkdir_parents(dir, 0777, err);
+    int rc = mkdir_parents(dir, 0775, err);
     static const char *const inside[] = {"parts", "logs"};
     for (size_t i = 0; rc == 0 && i < countof(inside); i++) {
         cleanup_free char *path = path_join(dir, inside[i]);
-        rc = mkdir_parents(path, 0777, err);
+        rc = mkdir_parents(path, 0775, err);
     }
     return rc;
-}
-
-/* sqlite3_open_v2 wants a URI for `immutable`: what means something in a URI is escaped. */
-static void immutable_uri(struct buf *out, const char *path)
-{
-    buf_add_text(out, "file:");
-    for (const char *at = path; *at; at++) {
-        if (strchr("%?#", *at))
-            buf_addf(out, "%%%02X", (unsigned char)*at);
-        else
-            buf_add_char(out, *at);
-    }
-    buf_add_text(out, "?immutable=1");
-}
-
-static int database_open(struct store *store, const char *name, int flags, struct err *err)
-{
-    if (sqlite3_open_v2(name, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
-        if (!store->db)
-            return fail(err, ERR_STOPPED, "open %s: out of memory", name);
-        return db_fail(store, err, "open");
-    }
-    sqlite3_busy_timeout(store->db, store->mode >= STORE_READ ? READ_BUSY_MS : BUSY_MS);
-    return 0;
-}
-
-static void database_close(struct store *store)
-{
-    for (size_t i = 0; i < N_STATEMENTS; i++)
-        sqlite3_finalize(steal_ptr(&store->statements[i]));
-    sqlite3_close(steal_ptr(&store->db));
-}
-
-static bool has_content(const char *path, const char *suffix)
-{
-    cleanup_free char *file = xasprintf("%s%s", path, suffix);
-    struct stat st;
-    return stat(file, &st) == 0 && st.st_size > 0;
-}
-
-static int open_immutable(struct store *store, const char *path, struct err *err)
-{
-    cleanup_buf struct buf uri = BUF_INIT;
-    immutable_uri(&uri, path);
-    int rc = database_open(store, buf_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, err);
-    return rc ? rc : schema_check(store, err);
-}
-
-/*
- * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there.
- * With no WAL beside it the database is complete in itself and is read as the immutable file that
- * it is.
- */
-static int open_unwritable(struct store *store, const char *path, struct err *err)
-{
-    database_close(store);
-    if (has_content(path, "-wal"))
-        return fail(
-            err, ERR_UNAVAILABLE,
-            "%s has commits in its -wal file that can only be read where %s can be written: "
-            "copy the folder and read the copy",
-            path, store->dir);
-    return open_immutable(store, path, err);
-}
-
-static int open_for_reading(struct store *store, const char *path, struct err *err)
-{
-    int rc = database_open(store, path, SQLITE_OPEN_READONLY, err);
-    if (rc == 0)
-        rc = schema_check(store, err);
-    if (rc && store->db) {
-        int code = sqlite3_errcode(store->db);
-        if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)
-            return open_unwritable(store, path, err);
-    }
-    return rc;
-}
-
-static int open_for_peek(struct store *store, const char *path, struct err *err)
-{
-    bool is_whole = !has_content(path, "-wal") && !has_content(path, "-journal");
-    return is_whole ? open_immutable(store, path, err) : open_for_reading(store, path, err);
 }
 
 /* Exclusive locking comes first: it is what lets WAL mode be left without shared memory, which a
@@ -168,12 +82,12 @@ static void database_drop(struct store *store, const char *path)
 static bool is_stillborn(const char *dir)
 {
     cleanup_free char *manifest = path_join(dir, "manifest.json"), *parts = path_join(dir, "parts");
-    return !path_exists(manifest) && rmdir(parts) == 0 && mkdir(parts, 0777) == 0;
+    return !path_exists(manifest) && rmdir(parts) == 0 && mkdir(parts, 0775) == 0;
 }
 
 static int open_new(struct store *store, const char *path, struct err *err)
 {
-    int rc = database_open(store, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err);
+    int rc = database_open(store, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err);
     if (rc == 0)
         rc = db_exec(store, "PRAGMA synchronous = OFF;", err);
     if (rc == 0)
@@ -188,9 +102,9 @@ static int open_new(struct store *store, const char *path, struct err *err)
     return rc;
 }
 
-static int open_again(struct store *store, const char *path, struct err *err)
+static int open_again(struct store *store, struct err *err)
 {
-    int rc = database_open(store, path, SQLITE_OPEN_READWRITE, err);
+    int rc = database_open(store, SQLITE_OPEN_READWRITE, err);
     if (rc == 0)
         rc = schema_check(store, err);
     if (rc == 0)
@@ -215,7 +129,7 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
     cleanup_free char *stop = path_join(store->dir, "stop");
     if (unlink(stop) != 0 && errno != ENOENT)
         return fail_errno(err, "remove %s", stop);
-    return is_new ? open_new(store, path, err) : open_again(store, path, err);
+    return is_new ? open_new(store, path, err) : open_again(store, err);
 }
 
 static int open_path(struct store *store, struct err *err)
@@ -224,9 +138,8 @@ static int open_path(struct store *store, struct err *err)
     if (store->mode != STORE_CREATE && !path_exists(path))
         return fail(err, ERR_USAGE, "%s holds no run: there is no run.db in it", store->dir);
     if (store->mode == STORE_PEEK)
-        return open_for_peek(store, path, err);
-    return store->mode == STORE_READ ? open_for_reading(store, path, err)
-                                     : open_to_write(store, path, err);
+        return database_peek(store, err);
+    return store->mode == STORE_READ ? database_read(store, err) : open_to_write(store, path, err);
 }
 
 int store_open_as(struct store **out, const char *dir, enum store_mode mode, bool is_networked,
@@ -250,7 +163,9 @@ int store_open_as(struct store **out, const char *dir, enum store_mode mode, boo
 
 int store_open(struct store **out, const char *dir, enum store_mode mode, struct err *err)
 {
-    int rc = mode == STORE_CREATE ? folder_make(dir, err) : 0;
+    int rc = mode < STORE_READ ? run_check_ours(dir, err) : 0;
+    if (rc == 0 && mode == STORE_CREATE)
+        rc = folder_make(dir, err);
     return rc ? rc : store_open_as(out, dir, mode, is_network_fs(dir), err);
 }
 

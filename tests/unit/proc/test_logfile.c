@@ -2,7 +2,11 @@
 #include "kit.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "proc/logfile.h"
 
@@ -155,10 +159,17 @@ static void a_write_that_fails_is_remembered_and_the_tail_goes_on(void **state)
     (void)state;
     struct err err = {0};
     struct logfile *file = NULL;
-    struct logfile_opts opts = {.path = "/dev/full"};
+    char *folder = folder_new(), *path = path_join(folder, "w.log");
+    struct logfile_opts opts = {.path = path};
+    struct rlimit before, none = {0};
     assert_int_equal(logfile_open(&file, &opts, &err), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
     logfile_add(file, STR("CUDA out of memory\n"));
-    assert_int_equal(logfile_error(file), ENOSPC);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(logfile_error(file), EFBIG);
     struct buf tail = BUF_INIT;
     logfile_tail(file, 100, &tail);
     assert_string_equal(buf_text(&tail), "CUDA out of memory\n");
@@ -168,6 +179,40 @@ static void a_write_that_fails_is_remembered_and_the_tail_goes_on(void **state)
     opts.path = "/nonexistent/w.log";
     assert_int_equal(logfile_open(&file, &opts, &err), ERR_SYS);
     assert_non_null(strstr(err.text, "/nonexistent/w.log"));
+    free(path);
+    folder_free(folder);
+}
+
+static void expect_refused(const char *path, const char *says)
+{
+    struct logfile_opts opts = {.path = path, .headline = "begins"};
+    struct logfile *file = NULL;
+    struct err err = {0};
+    assert_int_equal(logfile_open(&file, &opts, &err), ERR_DATA);
+    assert_non_null(strstr(err.text, says));
+    assert_int_equal(unlink(path), 0);
+}
+
+/* In a folder that others may write to, a log's name may lead to a file of the caller. */
+static void what_is_no_file_of_ours_is_not_written_to(void **state)
+{
+    (void)state;
+    char *folder = folder_new(), *path = path_join(folder, "w.log");
+    char *precious = path_join(folder, "precious");
+    struct stat st;
+    int fd = open(precious, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && close(fd) == 0);
+    assert_int_equal(symlink(precious, path), 0);
+    expect_refused(path, "a symbolic link");
+    assert_int_equal(link(precious, path), 0);
+    expect_refused(path, "has 2 names");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_refused(path, "a FIFO");
+    assert_int_equal(stat(precious, &st), 0);
+    assert_int_equal(st.st_size, 0);
+    free(precious);
+    free(path);
+    folder_free(folder);
 }
 
 /* The name it should rotate to is a folder with something in it: rename must fail. */
@@ -196,6 +241,7 @@ int main(void)
         cmocka_unit_test(the_tail_is_cut_to_whole_lines),
         cmocka_unit_test(the_tail_survives_any_sequence_of_pieces),
         cmocka_unit_test(a_write_that_fails_is_remembered_and_the_tail_goes_on),
+        cmocka_unit_test(what_is_no_file_of_ours_is_not_written_to),
         cmocka_unit_test(a_rotation_that_fails_keeps_to_the_cap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file run.db, opened so that whatever it is cannot harm or hold us. SQLite opens it, and the files
+ * beside it, by their names; the system call with which it does so is replaced by one that takes regular
+ * files only, follows no link, waits for no FIFO, and opens for writing only what is ours. A file that is
+ * only read may be another user's: its queries may take so many steps as its size explains, so that none
+ * goes on for ever, and its schema gives no code to run.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/ours.h"
+#include "base/xalloc.h"
+#include "store/db.h"
+
+enum {
+    BUSY_MS = 5000,
+    READ_BUSY_MS = 1000,
+    OTHERS_BUSY_MS = 100, /* whose locks may be there to make us wait */
+    STEPS_AT_ONCE = 1000, /* between two looks at what is left of them */
+    STEPS_LEAST = 5000,   /* thousands: a few 100 ms */
+    STEPS_PER_KBYTE = 8,  /* thousands: a row has some 20 bytes, and takes some 30 steps to be sorted */
+    TEXT_BYTES_MAX = 64 << 20
+};
+
+/* ---- the files ---- */
+
+/* For SQLite, in the place of open(2). Folders are opened to be synced. */
+static int sqlite_open(const char *path, int flags, int mode)
+{
+    struct stat st;
+    cleanup_fd int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return -1;
+    bool is_read = (flags & O_ACCMODE) == O_RDONLY;
+    cleanup_free char *folder = path_dirname(path);
+    bool is_fit = S_ISREG(st.st_mode) ? is_read || (st.st_nlink <= 1 && ours_is(&st, folder))
+                                      : S_ISDIR(st.st_mode) && is_read;
+    if (is_fit)
+        return steal_fd(&fd);
+    errno = EACCES;
+    return -1;
+}
+
+/* Setting it again changes nothing. */
+static void opening_guard(void)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    if (vfs && vfs->iVersion >= 3)
+        vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)sqlite_open);
+}
+
+static const char *const file_suffixes[] = {"", "-wal", "-journal", "-shm"};
+
+static int files_check(const struct store *store, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(file_suffixes); i++) {
+        cleanup_free char *path = xasprintf("%s/run.db%s", store->dir, file_suffixes[i]);
+        rc = plain_file_check(path, err);
+    }
+    return rc;
+}
+
+static bool has_content(const struct store *store, const char *suffix)
+{
+    cleanup_free char *path = xasprintf("%s/run.db%s", store->dir, suffix);
+    struct stat st;
+    return lstat(path, &st) == 0 && st.st_size > 0;
+}
+
+static bool is_others(const struct store *store)
+{
+    struct stat st;
+    return stat(store->dir, &st) == 0 && !ours_is(&st, store->dir);
+}
+
+/* ---- what its content may do ---- */
+
+/* A few, and more for a large file: what lies in holes of it does not count. */
+static uint64_t steps_allowed(const struct store *store)
+{
+    uint64_t kbytes = 0;
+    for (size_t i = 0; i < countof(file_suffixes); i++) {
+        cleanup_free char *path = xasprintf("%s/run.db%s", store->dir, file_suffixes[i]);
+        struct stat st;
+        if (lstat(path, &st) == 0)
+            kbytes += (uint64_t)st.st_blocks / 2;
+    }
+    return STEPS_LEAST + STEPS_PER_KBYTE * kbytes;
+}
+
+static int step_count(void *context)
+{
+    struct store *store = context;
+    if (store->steps_left == 0)
+        return 1;
+    store->steps_left--;
+    return 0;
+}
+
+static void content_guard(struct store *store)
+{
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_limit(store->db, SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX);
+    if (store->mode < STORE_READ)
+        return;
+    store->steps_left = steps_allowed(store);
+    sqlite3_progress_handler(store->db, STEPS_AT_ONCE, step_count, store);
+}
+
+/* ---- opening ---- */
+
+static int open_name(struct store *store, const char *name, int flags, struct err *err)
+{
+    opening_guard();
+    const int always = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+    if (sqlite3_open_v2(name, &store->db, flags | always, NULL) != SQLITE_OK) {
+        if (!store->db)
+            return fail(err, ERR_STOPPED, "open %s: out of memory", name);
+        return db_fail(store, err, "open");
+    }
+    sqlite3_busy_timeout(store->db, store->mode < STORE_READ ? BUSY_MS
+                                    : is_others(store)       ? OTHERS_BUSY_MS
+                                                             : READ_BUSY_MS);
+    content_guard(store);
+    return 0;
+}
+
+/* The folder may be reached through links, of which SQLite would follow none. */
+static int real_path(const struct store *store, char **out, struct err *err)
+{
+    cleanup_free char *dir = realpath(store->dir, NULL);
+    if (!dir)
+        return fail_errno_as(err, ERR_USAGE, "open %s", store->dir);
+    *out = path_join(dir, "run.db");
+    return files_check(store, err);
+}
+
+/* sqlite3_open_v2 wants a URI for what is said behind `?`: what means something in a URI is escaped. */
+static int open_uri(struct store *store, const char *query, struct err *err)
+{
+    cleanup_buf struct buf uri = BUF_INIT;
+    cleanup_free char *path = NULL;
+    int rc = real_path(store, &path, err);
+    if (rc)
+        return rc;
+    buf_add_text(&uri, "file:");
+    for (const char *at = path; *at; at++) {
+        if (strchr("%?#", *at))
+            buf_addf(&uri, "%%%02X", (unsigned char)*at);
+        else
+            buf_add_char(&uri, *at);
+    }
+    buf_add_text(&uri, query);
+    rc = open_name(store, buf_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, err);
+    return rc ? rc : schema_check(store, err);
+}
+
+int database_open(struct store *store, int flags, struct err *err)
+{
+    cleanup_free char *path = NULL;
+    int rc = real_path(store, &path, err);
+    return rc ? rc : open_name(store, path, flags, err);
+}
+
+void database_close(struct store *store)
+{
+    for (size_t i = 0; i < N_STATEMENTS; i++)
+        sqlite3_finalize(steal_ptr(&store->statements[i]));
+    sqlite3_close(steal_ptr(&store->db));
+}
+
+/*
+ * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there.
+ * With no WAL beside it the database is complete in itself and is read as the immutable file that
+ * it is.
+ */
+static int open_unwritable(struct store *store, struct err *err)
+{
+    database_close(store);
+    if (has_content(store, "-wal"))
+        return fail(
+            err, ERR_UNAVAILABLE,
+            "%s/run.db has commits in its -wal file that can only be read where %s can be written: "
+            "copy the folder and read the copy",
+            store->dir, store->dir);
+    return open_uri(store, "?immutable=1", err);
+}
+
+/* In another user's folder nothing is made. */
+int database_read(struct store *store, struct err *err)
+{
+    int rc = open_uri(store, is_others(store) ? "?readonly_shm=1" : "", err);
+    if (rc && store->db) {
+        int code = sqlite3_errcode(store->db);
+        if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY)
+            return open_unwritable(store, err);
+    }
+    return rc;
+}
+
+int database_peek(struct store *store, struct err *err)
+{
+    bool is_whole = !has_content(store, "-wal") && !has_content(store, "-journal");
+    return is_whole ? open_uri(store, "?immutable=1", err) : database_read(store, err);
+}
