@@ -79,8 +79,10 @@ static int not_ours(const char *path, const struct stat *st, struct err *err)
     owner_name(owner, st->st_uid);
     owner_name(caller, geteuid());
     if (st->st_uid == geteuid())
-        return fail(err, ERR_USAGE, "%s can be written by everybody; chmod o-w takes that away", path);
-    return fail(err, ERR_USAGE, "%s belongs to %s, and this muster runs as %s", path, owner, caller);
+        return fail(err, ERR_USAGE, "%s can be written by everybody; chmod o-w takes that away",
+                    path);
+    return fail(err, ERR_USAGE, "%s belongs to %s, and this muster runs as %s", path, owner,
+                caller);
 }
 
 /* What a descriptor or a name was found to be, as a regular file of ours. */
@@ -93,8 +95,8 @@ static int file_judge(const char *path, const struct stat *st, struct err *err)
         return not_ours(path, st, err);
     if (st->st_nlink > 1)
         return fail(err, ERR_DATA,
-                    "%s has %lu names (hard links), and writing to it would change the others", path,
-                    (unsigned long)st->st_nlink);
+                    "%s has %lu names (hard links), and writing to it would change the others",
+                    path, (unsigned long)st->st_nlink);
     return 0;
 }
 
@@ -167,12 +169,25 @@ int ours_check_file(const char *path, struct err *err)
     return file_judge(path, &st, err);
 }
 
+int ours_check_owner(const char *path, struct err *err)
+{
+    struct stat st;
+    cleanup_free char *folder = path_dirname(path);
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "look at %s", path);
+    if (!S_ISREG(st.st_mode))
+        return not_plain(path, st.st_mode, err);
+    st.st_mode &= ~(mode_t)S_IWOTH;
+    return ours_is(&st, folder) ? 0 : not_ours(path, &st, err);
+}
+
 int ours_check_folder(const char *path, struct err *err)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "look at %s", path);
     if (!S_ISDIR(st.st_mode))
-        return fail(err, ERR_DATA, "%s is %s where a run has a folder", path, kind_name(st.st_mode));
+        return fail(err, ERR_DATA, "%s is %s where a run has a folder", path,
+                    kind_name(st.st_mode));
     return ours_is(&st, path) ? 0 : not_ours(path, &st, err);
 }

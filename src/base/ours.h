@@ -22,7 +22,8 @@
 MUST_CHECK int plain_file_open(const char *path, int *fd, struct err *err);
 /* Adds the whole file to out. ERR_DATA too if it has more than max_bytes, or is not ours and has more than
  * 4 MiB: to parse it could take long. */
-MUST_CHECK int plain_file_read(const char *path, uint64_t max_bytes, struct buf *out, struct err *err);
+MUST_CHECK int plain_file_read(const char *path, uint64_t max_bytes, struct buf *out,
+                               struct err *err);
 /* ERR_DATA if something other than a regular file has this name. That nothing has it is no error. */
 MUST_CHECK int plain_file_check(const char *path, struct err *err);
 
@@ -32,7 +33,10 @@ MUST_CHECK int ours_open(const char *path, int flags, int *fd, struct err *err);
 /* ERR_DATA if it is no regular file, or has a second name (a hard link); ERR_USAGE, saying whose it is, if
  * it is not ours. That nothing has this name is no error. */
 MUST_CHECK int ours_check_file(const char *path, struct err *err);
-/* The same of a folder, links to folders not followed. */
+/* As ours_check_file for what a program goes on from that muster writes as it writes outputs: with the modes
+ * of the umask, whatever these are, and perhaps with a second name. */
+MUST_CHECK int ours_check_owner(const char *path, struct err *err);
+/* As ours_check_file of a folder; links to folders are not followed. */
 MUST_CHECK int ours_check_folder(const char *path, struct err *err);
 /* Is it, in that folder? */
 bool ours_is(const struct stat *st, const char *folder);

@@ -42,8 +42,11 @@ static int entries_check(const char *folder, struct err *err)
     return rc;
 }
 
-int run_check_ours(const char *dir, struct err *err)
+int run_check_ours(const char *named, struct err *err)
 {
+    /* A link to the folder may be anybody's: what it leads to decides. */
+    cleanup_free char *real = realpath(named, NULL);
+    const char *dir = real ? real : named;
     int rc = ours_check_folder(dir, err);
     for (size_t i = 0; rc == 0 && i < countof(own_files); i++) {
         cleanup_free char *path = path_join(dir, own_files[i]);

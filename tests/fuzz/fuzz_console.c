@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What workers print must be harmless on a terminal, and folding must not depend on how the bytes
- * were cut on the way.
+ * What workers print, and names and messages, must be harmless on a terminal: printable characters, tabs and
+ * newlines. Folding must not depend on how the bytes were cut on the way.
  */
 #include "base/console_text.h"
 #include "base/json.h"
@@ -19,6 +19,15 @@ static bool is_sgr(struct str text, size_t *len)
     return i < text.len && text.at[i] == 'm';
 }
 
+/* U+2028-U+202E, U+2066-U+2069 */
+static bool turns_text(struct str text)
+{
+    return (str_starts_with(text, STR("\xe2\x80")) && text.len > 2 &&
+            (unsigned char)text.at[2] >= 0xa8 && (unsigned char)text.at[2] <= 0xae) ||
+           (str_starts_with(text, STR("\xe2\x81")) && text.len > 2 &&
+            (unsigned char)text.at[2] >= 0xa6 && (unsigned char)text.at[2] <= 0xa9);
+}
+
 static void expect_harmless(struct str text, bool colours, bool lines)
 {
     for (size_t i = 0, len; i < text.len; i++) {
@@ -26,7 +35,8 @@ static void expect_harmless(struct str text, bool colours, bool lines)
         if (colours && is_sgr((struct str){text.at + i, text.len - i}, &len))
             i += len - 1;
         else if ((c < 0x20 && c != '\t' && !(lines && c == '\n')) || c == 0x7f ||
-                 (c == 0xc2 && (unsigned char)text.at[i + 1] < 0xa0))
+                 (c == 0xc2 && (unsigned char)text.at[i + 1] < 0xa0) ||
+                 turns_text((struct str){text.at + i, text.len - i}))
             BUG("byte %#x of \"%.*s\" reaches the terminal", c, (int)text.len, text.at);
     }
     ASSERT(utf8_is_valid(text));
@@ -50,6 +60,33 @@ static void check_text(struct str text)
     for (size_t i = 0; i < text.len; i++)
         newlines += text.at[i] == '\n';
     ASSERT(count_newlines(text) == newlines);
+}
+
+/* Names and messages: nothing is lost, and no line can be made up. */
+static void check_visible(struct str text)
+{
+    cleanup_buf struct buf visible = BUF_INIT, again = BUF_INIT, lines = BUF_INIT;
+    console_visible_add(&visible, text);
+    expect_harmless(buf_str(&visible), false, false);
+    ASSERT(visible.len >= text.len || !utf8_is_valid(text));
+    console_visible_add(&again, buf_str(&visible));
+    ASSERT(str_equal(buf_str(&visible), buf_str(&again)));
+    console_lines_add(&lines, text);
+    expect_harmless(buf_str(&lines), false, true);
+    for (size_t i = 0; i + 1 < lines.len; i++)
+        ASSERT(lines.at[i] != '\n' || lines.at[i + 1] == ' ');
+}
+
+/* A string of JSON means the same afterwards. */
+static void check_json(struct str text)
+{
+    cleanup_buf struct buf json = BUF_INIT, shown = BUF_INIT, before = BUF_INIT, after = BUF_INIT;
+    if (!utf8_is_valid(text))
+        return;
+    buf_add_json(&json, text);
+    console_visible_add(&shown, buf_str(&json));
+    ASSERT(json_to_text(buf_str(&json), &before) && json_to_text(buf_str(&shown), &after));
+    ASSERT(str_equal(buf_str(&before), buf_str(&after)));
 }
 
 static void emit(void *context, struct str lines)
@@ -80,6 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     cleanup_buf struct buf whole = BUF_INIT, pieces = BUF_INIT, few = BUF_INIT;
     check_text(text);
+    check_visible(text);
+    check_json(text);
     print(text, text.len, 1000000, &whole);
     print(text, 1 + choice % 32, 1000000, &pieces);
     if (!str_equal(buf_str(&whole), buf_str(&pieces)))

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/claim.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/ours.h"
+#include "base/outfile.h"
+#include "base/xalloc.h"
+#include "run/outname.h"
+#include "run/prepare.h"
+#include "run/shard.h"
+
+#include <xxhash.h>
+
+enum {
+    DEAD_TRIES_MAX = 200,
+    DEAD_PAUSE_NS = 10000000,
+    CLAIM_BACKLOG = 8
+};
+
+/* False: the folder is not there, as is said later. */
+static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *len)
+{
+    cleanup_free char *base = output_base_new(path);
+    cleanup_free char *folder = path_dirname(base);
+    struct stat st;
+    if (stat(folder, &st) != 0)
+        return false;
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    const char *last = path_basename(base);
+    int n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "muster-output-%lx-%lx-%016lx",
+                     (unsigned long)st.st_dev, (unsigned long)st.st_ino,
+                     (unsigned long)XXH3_64bits(last, strlen(last)));
+    *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    return true;
+}
+
+/* Who listens at the name. False if nobody does any more. */
+static bool holder_ask(const struct sockaddr_un *name, socklen_t len, struct ucred *holder)
+{
+    socklen_t size = sizeof(*holder);
+    cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *holder = (struct ucred){0};
+    if (fd < 0 || connect(fd, (const struct sockaddr *)name, len) != 0)
+        return errno != ECONNREFUSED;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, holder, &size) == 0;
+}
+
+static int claim_taken(const char *path, const struct ucred *holder, struct err *err)
+{
+    char owner[80];
+    owner_name(owner, holder->uid);
+    if (holder->pid <= 0)
+        return fail(err, ERR_UNAVAILABLE,
+                    "another muster writes to %s; wait for it, or name another output", path);
+    return fail(err, ERR_UNAVAILABLE,
+                "process %d of %s is at work on the output %s; wait for it, or name another output",
+                (int)holder->pid, owner, path);
+}
+
+/* A muster that was killed while it started a guard: the new process holds its descriptors for a moment,
+ * and one that has bound its name listens a moment later. */
+static bool may_go(const struct ucred *holder, bool is_held, unsigned n_tries)
+{
+    bool is_dead = holder->pid > 0 && kill(holder->pid, 0) != 0 && errno == ESRCH;
+    if ((is_held && !is_dead) || n_tries >= DEAD_TRIES_MAX)
+        return false;
+    nanosleep(&(struct timespec){.tv_nsec = DEAD_PAUSE_NS}, NULL);
+    return true;
+}
+
+static int claim_one(struct output_claim *claim, const char *path, struct err *err)
+{
+    struct sockaddr_un name;
+    socklen_t len;
+    struct ucred holder;
+    if (output_is_direct(path) || !claim_name(path, &name, &len))
+        return 0;
+    cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fail_errno(err, "claim the output %s", path);
+    for (unsigned n_tries = 0; bind(fd, (const struct sockaddr *)&name, len) != 0; n_tries++) {
+        if (errno != EADDRINUSE)
+            return fail_errno(err, "claim the output %s", path);
+        bool is_held = holder_ask(&name, len, &holder);
+        if (is_held && holder.pid == getpid())
+            return 0; /* two outputs of one name are refused with more words than we have */
+        if (!may_go(&holder, is_held, n_tries))
+            return claim_taken(path, &holder, err);
+    }
+    if (listen(fd, CLAIM_BACKLOG) != 0)
+        return fail_errno(err, "claim the output %s", path);
+    claim->fds = xrealloc(claim->fds, (claim->n_fds + 1) * sizeof(*claim->fds));
+    claim->fds[claim->n_fds++] = steal_fd(&fd);
+    return 0;
+}
+
+int output_claim_take(struct output_claim *claim, const struct map_request *r, struct err *err)
+{
+    if (!r->out_path || !r->out_path[0] || (outname_has_run(r) && !r->resume_dir))
+        return 0;
+    cleanup_free char *settled = r->resume_dir ? outname_new(r->out_path, r->resume_dir) : NULL;
+    int rc = claim_one(claim, settled ? settled : r->out_path, err);
+    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+        const char *path = shard_also_path(r, i);
+        cleanup_free char *named = path && r->resume_dir ? outname_new(path, r->resume_dir) : NULL;
+        rc = path ? claim_one(claim, named ? named : path, err) : 0;
+    }
+    return rc;
+}
+
+/* The kernel notes who listened last. */
+void output_claim_renew(const struct output_claim *claim)
+{
+    for (size_t i = 0; i < claim->n_fds; i++)
+        if (listen(claim->fds[i], CLAIM_BACKLOG) != 0)
+            errno = 0; /* held all the same, under the number of the process that has gone */
+}
+
+void output_claim_release(struct output_claim *claim)
+{
+    for (size_t i = 0; i < claim->n_fds; i++)
+        close(claim->fds[i]);
+    free(claim->fds);
+    *claim = (struct output_claim)OUTPUT_CLAIM_INIT;
+}

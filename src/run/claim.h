@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An output has one muster at work on it: the second of the same moment is refused before it does anything,
+ * and not when its results cannot be put in place. The claim is the name of a socket in the kernel's abstract
+ * name space, made of the identity of the output's folder and the output's name: it leaves nothing on a disk, holds
+ * for all users of the machine, and goes with the process, however that ends.
+ */
+#pragma once
+
+#include "run/request.h"
+
+struct output_claim {
+    int *fds;
+    size_t n_fds;
+};
+
+#define OUTPUT_CLAIM_INIT \
+    {                     \
+        0                 \
+    }
+
+/* Of all outputs of the request. What has no place of its own (stdout, devices, pipes) and names with {run},
+ * which are another's in each run, need none. ERR_UNAVAILABLE naming the process that has one. */
+MUST_CHECK int output_claim_take(struct output_claim *claim, const struct map_request *r,
+                                 struct err *err);
+/* In a process that was forked off and goes on with the work: from now on that is who is named. */
+void output_claim_renew(const struct output_claim *claim);
+void output_claim_release(struct output_claim *claim);

@@ -1,0 +1,175 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# One muster for an output, names that leave no room, and words of others on the way to a terminal.
+load helpers
+
+@test "the same command three times at once: one does the work, and the others say who" {
+    worker work <<'END'
+#!/bin/sh
+echo started >>starts
+until [ -e go ]; do sleep 0.02; done
+exec cat
+END
+    seq 6 >in.txt
+    local i n=0 codes=
+    for i in 1 2 3; do
+        "$MUSTER" map -g cpu:1 in.txt -o out.txt -- ./work >said$i 2>&1 3>&- 4>&- &
+        eval "local pid$i=$!"
+    done
+    wait_for two_are_over
+    touch go
+    for i in 1 2 3; do
+        local code=0
+        eval "wait \$pid$i" || code=$?
+        codes="$codes $code"
+    done
+    [ "$(echo $codes | tr ' ' '\n' | sort -n | tr '\n' ' ')" = "0 69 69 " ]
+    [ "$(wc -l <starts)" -eq 1 ]
+    [ "$(cat said? | grep -c 'is at work on the output out.txt\|is going on and writes to out.txt')" -eq 2 ]
+    same in.txt out.txt
+}
+
+two_are_over() { [ "$(cat said? | grep -c 'name another output')" -eq 2 ]; }
+
+@test "an output is claimed by name: two others in one folder are no matter, and kill -9 leaves none" {
+    holding_worker
+    seq 3 >in.txt
+    map_begin -g cpu:1 in.txt -o out.txt -- ./hold
+    wait_for test -e holding
+    map -g cpu:1 in.txt -o other.txt -- cat
+    ended_with 0
+    map -g cpu:1 --run-dir elsewhere in.txt -o ./out.txt -- cat
+    ended_with 69
+    says "out.txt"
+    [ ! -e elsewhere ]
+    kill -KILL "$PID"
+    wait "$PID" 2>/dev/null || true
+    map -g cpu:1 --fresh in.txt -o out.txt -- cat
+    ended_with 0
+}
+
+@test "an output's name that leaves no room for the list of failed items is refused at the start" {
+    local long
+    long=$(printf '%0245d' 0)
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o "$long" -- cat
+    ended_with 2
+    says "the output's name is too long" "245 bytes"
+    [ ! -e muster-runs ]
+    mkdir out.txt.failed.jsonl
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 2
+    says "out.txt.failed.jsonl is a folder"
+    map -g cpu:1 in.txt -o "x.$(printf '%0230d' 0)" -- sh -c 'cp {input} {output}'
+    ended_with 2
+    says "is too long for one"
+}
+
+@test "the longest output's name that is taken holds its promise: failed items are listed, and replaced" {
+    local long
+    long=$(printf '%0242d' 0)
+    seq 3 >in.txt
+    map -g cpu:1 --retries 0 in.txt -o "$long" -- sh -c 'while read -r l; do [ "$l" != 2 ] || [ -e mended ] || exit 7; echo "$l"; done'
+    ended_with 1
+    has_lines "$long.failed.jsonl" 1
+    touch mended
+    run "$MUSTER" resume --retry-failed
+    ended_with 0
+    same in.txt "$long"
+    [ ! -e "$long.failed.jsonl" ]
+    [ -z "$(find . -maxdepth 1 -name '*.new')" ]
+}
+
+@test "a list of failed items that cannot be written: what is said of resume is true" {
+    seq 3 >in.txt
+    worker work <<'END'
+#!/bin/sh
+while read -r l; do [ "$l" != 2 ] || { mkdir -p out.txt.failed.jsonl; exit 7; }; echo "$l"; done
+END
+    map -g cpu:1 --retries 0 in.txt -o out.txt -- ./work
+    [ "$status" -ne 0 ]
+    says "every result is safe" "muster resume"
+    rmdir out.txt.failed.jsonl
+    run "$MUSTER" resume
+    ended_with 1
+    has_lines out.txt.failed.jsonl 1
+    [ "$(tr '\n' ' ' <out.txt)" = "1 3 " ]
+}
+
+@test "--on-finish ignores no signal that muster ignores" {
+    seq 3 >in.txt
+    map -g cpu:1 --on-finish 'grep SigIgn /proc/self/status >ignored; cat >/dev/null' in.txt -o out.txt -- cat
+    ended_with 0
+    local mask
+    mask=$((16#$(sed 's/SigIgn:\s*//' ignored)))
+    [ $((mask & (1 << 12))) -eq 0 ] # SIGPIPE
+    [ $((mask & (1 << 24))) -eq 0 ] # SIGXFSZ
+}
+
+@test "without /proc that is what is said" {
+    unshare -rm true 2>/dev/null || skip "no user namespaces"
+    seq 3 >in.txt
+    unshare -rm sh -c 'mount -t tmpfs none /proc' 2>/dev/null || skip "nothing may be mounted"
+    run unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$0" map -g cpu:1 in.txt -o out.txt -- cat' "$MUSTER"
+    ended_with 69
+    says "/proc is not mounted"
+    says_not "muster-guard is not beside"
+}
+
+# ESC, OSC with BEL, CR, C1 in UTF-8, a turn of the text, bytes that are no UTF-8, a newline.
+HOSTILE=$'\e[2J\e]0;owned\a\r\xc2\x9b31m\xe2\x80\xae\xff\nmuster: forged'
+
+# Nothing but text, newlines and tabs.
+is_harmless() {
+    local bad
+    bad=$(LC_ALL=C tr -d '\11\12\40-\176\200-\377' <"$1" | od -An -c | head -3)
+    bad="$bad$(LC_ALL=C grep -aoP '\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|^muster: forged|^\S* INFO forged' "$1" | od -An -c | head -3)"
+    [ -z "$bad" ] && return
+    echo "reaches the terminal from $1: $bad"
+    cat -v "$1" | head -20
+    return 1
+}
+
+@test "no name, last word or fact reaches the terminal or the log as it is" {
+    local name="in$HOSTILE.txt" words
+    seq 3 >"$name"
+    worker fails <<'END'
+#!/bin/sh
+printf '\033[2J\033]0;owned\a\r\302\233 last words \342\200\256\n' >&2
+exit 7
+END
+    "$MUSTER" map -g cpu:1 nowhere"$HOSTILE" -o out -- cat >said1 2>&1 || true
+    "$MUSTER" map -g cpu:1 "$name" -o "out$HOSTILE" --runs-dir "runs$HOSTILE" -- cat >said2 2>&1
+    "$MUSTER" map -g cpu:1 --run-dir "run$HOSTILE" "$name" -o "failed$HOSTILE" -- ./fails >said3 2>&1 || true
+    "$MUSTER" "verb$HOSTILE" >said4 2>&1 || true
+    "$MUSTER" map "--option$HOSTILE" >said5 2>&1 || true
+    "$MUSTER" merge -o x "$HOSTILE" >said6 2>&1 || true
+    local n=7
+    for words in ls "ls --json" status "status --json" stop resume; do
+        # shellcheck disable=SC2086
+        "$MUSTER" $words --runs-dir "runs$HOSTILE" >said$n 2>&1 || true
+        n=$((n + 1))
+    done
+    sqlite3 "run$HOSTILE/run.db" "INSERT OR REPLACE INTO facts VALUES ('message', char(27) || '[2J' || char(10) || 'muster: forged')"
+    "$MUSTER" status "run$HOSTILE" >said20 2>&1
+    "$MUSTER" gpus -g "$HOSTILE" >said21 2>&1 || true
+    "$MUSTER" split "$HOSTILE" -n 2 >said22 2>&1 || true
+    "$MUSTER" sim --from "$HOSTILE" >said23 2>&1 || true
+    cat "runs$HOSTILE"/*/orchestrator.log "run$HOSTILE/orchestrator.log" >said24
+    for words in said*; do is_harmless "$words"; done
+    holds said20 '\u001b[2J\nmuster: forged'
+    jq -e .output said8 >/dev/null
+}
+
+@test "logs on a terminal are text and colours" {
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- sh -c 'printf "\033[31mred\033[0m \033[2J\033]0;owned\a\302\233\n" >&2; exec cat'
+    ended_with 0
+    "$PYTHON" -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$MUSTER" logs --stderr >shown </dev/null
+    tr -d '\r' <shown | sed 's/\x1b\[[0-9;]*m//g' >text
+    is_harmless text
+    holds shown $'\e[31mred'
+    "$MUSTER" logs --stderr >file
+    holds file $'\e[2J'
+}
