@@ -14,8 +14,10 @@
 #include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/ours.h"
 #include "base/outfile.h"
 #include "base/parse.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "cli/json_out.h"
 #include "cli/spread_map.h"
@@ -126,7 +128,9 @@ static int folder_open(struct tracin_spread *spread, struct err *err)
         return fail(err, ERR_USAGE,
                     "%s is there and no run of muster kge tracin; --run-dir names another place",
                     spread->dir);
-    int rc = folder_lock(spread, err);
+    int rc = ours_check_folder(spread->dir, err);
+    if (rc == 0)
+        rc = folder_lock(spread, err);
     if (rc == 0)
         rc = spread->ask->overwrite ? folder_clear(spread, err) : folder_compare(spread, err);
     return rc;
@@ -296,7 +300,7 @@ static int run_prepare(struct tracin_spread *spread, const struct kge_data *data
 {
     cleanup_buf struct buf items = BUF_INIT;
     struct str train = {(const char *)data->train.at, data->train.n * sizeof(*data->train.at)};
-    int rc = mkdir_parents(spread->dir, 0777, err);
+    int rc = mkdir_parents(spread->dir, 0775, err);
     if (rc == 0 && spread->lock_fd < 0)
         rc = folder_lock(spread, err);
     if (rc == 0)
@@ -348,10 +352,9 @@ static int map_failed(struct tracin_spread *spread, int status, struct err *err)
     if (!is_kept)
         is_kept = spread_files_remove(spread->dir, NULL) != 0;
     if (rc == 0 && is_kept)
-        fprintf(stderr,
-                "muster kge tracin: muster map ended with status %d%s%s; the same command goes on, "
-                "from %s\n",
-                status, clean.len > 0 ? ": " : "", buf_text(&clean), spread->dir);
+        talk_as("muster kge tracin",
+                "muster map ended with status %d%s%s; the same command goes on, from %s", status,
+                clean.len > 0 ? ": " : "", buf_text(&clean), spread->dir);
     return rc ? rc : status;
 }
 

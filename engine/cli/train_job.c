@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/outfile.h"
 #include "base/parse.h"
 #include "base/rng.h"
@@ -95,7 +96,7 @@ static int history_read(struct train_job *job, struct err *err)
     struct str rest, line;
     if (!path_exists(path))
         return 0;
-    int rc = file_read(path, HISTORY_BYTES_MAX, &text, err);
+    int rc = plain_file_read(path, HISTORY_BYTES_MAX, &text, err);
     rest = buf_str(&text);
     for (uint64_t i = 0; rc == 0 && i < job->trainer.at.epoch && str_next(&rest, '\n', &line);
          i++) {
@@ -198,7 +199,10 @@ static int old_checkpoints_say(const struct train_job *job, struct err *err)
 static int state_go_on(struct train_job *job, const char *path, struct err *err)
 {
     const struct train_progress *at = &job->trainer.at;
-    int rc = train_state_load(&job->trainer, buf_str(&job->settings), path, err);
+    int rc = ours_check_owner(path, err);
+    if (rc)
+        return wrap(err, rc, "nothing to go on from (--force begins anew)");
+    rc = train_state_load(&job->trainer, buf_str(&job->settings), path, err);
     if (rc != 0)
         return rc == ERR_DATA ? wrap(err, rc, "nothing to go on from (--force begins anew)") : rc;
     if (at->epoch > job->opts.n_epochs || (at->epoch == job->opts.n_epochs && at->batch > 0))

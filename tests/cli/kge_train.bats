@@ -119,6 +119,16 @@ assert all(0 < line["valid_mrr"] < 1 for line in lines), lines[-1]'
 # stopped_in: the epoch in which a training that was told to stop stood, as its log says.
 stopped_in() { sed -n 's/.*stopped in epoch \([0-9]*\) after .*/\1/p' log; }
 
+@test "a state that another user put there is not gone on from" {
+    [ "$(id -u)" -eq 0 ] || skip "only root can give a file away"
+    train -o model --epochs 2
+    ended_with 0
+    chown 54321 model/training_state.safetensors
+    train -o model --epochs 3
+    ended_with 2
+    says "training_state.safetensors belongs to uid 54321" "--force begins anew"
+}
+
 @test "told to stop it saves where it stands, and goes on" {
     local stopped args=("${DATA[@]}" "${SMALL[@]}" --batch-size 4)
     kge train "${args[@]}" --epochs 1 -o model # --force clears it away

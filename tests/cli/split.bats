@@ -482,6 +482,36 @@ next.new" ]
     same in.part_.txt.naming <(echo mine)
 }
 
+@test "a journal that another user planted removes nothing" {
+    seq 10 >in.txt
+    echo precious >mine
+    "$PYTHON" - <<'END'
+import os
+st = os.stat("mine")
+sec, nsec = divmod(st.st_mtime_ns, 10**9)
+with open("in.part_.txt.naming", "w") as out:
+    out.write("Parts that muster split was about to name; the next cut into these names clears up.\n")
+    out.write(f"{st.st_ino} {st.st_size} {sec}.{nsec:09d} mine\0" "1 1 1.000000001 gone\0")
+END
+    cp -p in.part_.txt.naming planted
+    if [ "$(id -u)" -eq 0 ]; then
+        chown 54321 in.part_.txt.naming
+        split -q -n 2 in.txt
+        ended_with 2
+        says "in.part_.txt.naming belongs to uid 54321"
+        [ "$(cat mine)" = precious ]
+    fi
+    ln -sf planted in.part_.txt.naming
+    split -q -n 2 in.txt
+    ended_with 65
+    says "a symbolic link"
+    rm in.part_.txt.naming
+    mkfifo in.part_.txt.naming
+    split -q -n 2 in.txt
+    ended_with 65
+    [ "$(cat mine)" = precious ]
+}
+
 @test "more parts than files may be open" {
     seq 1200 >in.txt
     run limited bash -c 'ulimit -n 250; exec "$@"' - "$MUSTER" split -q -n 1200 -o out/ in.txt

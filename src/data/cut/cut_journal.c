@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 
 /* What follows are lines that end with a NUL, since a name may have a newline in it. */
@@ -83,12 +84,17 @@ int cut_journal_read(struct cut_journal *journal, const char *path, const char *
     journal->path = path;
     if (!path)
         return 0;
-    journal->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (journal->fd < 0)
-        return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", path);
+    if (!path_exists(path))
+        return 0;
+    /* It names files that are then removed: nobody else may have written it. */
+    int rc = ours_check_owner(path, err);
+    if (rc == 0)
+        rc = plain_file_open(path, &journal->fd, err);
+    if (rc)
+        return wrap(err, rc, "what an earlier cut left");
     if (flock(journal->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return fail(err, ERR_USAGE, "another muster split is naming its parts: %s", path);
-    int rc = file_read(path, JOURNAL_BYTES_MAX, &journal->text, err);
+    rc = file_read_fd(journal->fd, path, JOURNAL_BYTES_MAX, &journal->text, err);
     if (rc == 0 && !str_starts_with(buf_str(&journal->text), STR(head)))
         rc = fail(err, ERR_USAGE,
                   "%s is there and is none of muster's; give the parts another name (-o)", path);
