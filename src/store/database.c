@@ -23,7 +23,8 @@ enum {
     OTHERS_BUSY_MS = 100, /* whose locks may be there to make us wait */
     STEPS_AT_ONCE = 1000, /* between two looks at what is left of them */
     STEPS_LEAST = 5000,   /* thousands: a few 100 ms */
-    STEPS_PER_KBYTE = 8,  /* thousands: a row has some 20 bytes, and takes some 30 steps to be sorted */
+    STEPS_PER_KBYTE =
+        8, /* thousands: a row has some 20 bytes, and takes some 30 steps to be sorted */
     TEXT_BYTES_MAX = 64 << 20
 };
 

@@ -76,6 +76,6 @@ int run_check_named(const char *dir, const char *path, struct err *err)
     char owner[80], other[80];
     owner_name(owner, of_run.st_uid);
     owner_name(other, of_file.st_uid);
-    return fail(err, ERR_USAGE, "the run in %s is of %s, and names %s, which is of %s", dir, owner, path,
-                other);
+    return fail(err, ERR_USAGE, "the run in %s is of %s, and names %s, which is of %s", dir, owner,
+                path, other);
 }
