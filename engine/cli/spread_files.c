@@ -68,6 +68,10 @@ static void option_add(const struct opt *opt, const void *field, struct buf *out
     case OPT_PATH:
         path_add(out, opt->name, *(const char *const *)field);
         return;
+    case OPT_WORDS:
+        for (size_t i = 0; i < texts->len; i++)
+            record_add(out, opt->name, texts->at[i]);
+        return;
     case OPT_TEXTS: /* checkpoints */
         for (size_t i = 0; i < texts->len; i++)
             path_add(out, opt->name, texts->at[i]);
@@ -82,6 +86,7 @@ static void option_add(const struct opt *opt, const void *field, struct buf *out
         return;
     case OPT_END:
     case OPT_HEADING:
+    case OPT_ALIAS:
         break;
     }
     BUG("option kind %d", (int)opt->kind);
@@ -102,7 +107,7 @@ int spread_options_add(const struct tracin_request *ask, struct buf *out, struct
 {
     int rc = 0;
     for (const struct opt *opt = cmd_kge_tracin.opts; opt->kind != OPT_END; opt++)
-        if (opt->kind != OPT_HEADING && !is_no_matter(opt->name))
+        if (opt->kind != OPT_HEADING && opt->kind != OPT_ALIAS && !is_no_matter(opt->name))
             option_add(opt, (const char *)ask + opt->offset, out);
     for (size_t i = 0; rc == 0 && i < ask->models.paths.len; i++)
         rc = checkpoint_add(ask->models.paths.at[i], out, err);
@@ -126,11 +131,12 @@ static void text_append(struct texts *texts, const char *text)
 static int option_take(const struct opt *opt, const char *value, void *field, struct err *err)
 {
     uint64_t number = 0;
-    if (opt->kind == OPT_TEXTS)
+    bool is_list = opt->kind == OPT_TEXTS || opt->kind == OPT_WORDS;
+    if (is_list)
         text_append(field, value);
     if (opt->kind == OPT_TEXT || opt->kind == OPT_PATH)
         *(const char **)field = *value ? value : NULL;
-    if (opt->kind == OPT_TEXTS || opt->kind == OPT_TEXT || opt->kind == OPT_PATH)
+    if (is_list || opt->kind == OPT_TEXT || opt->kind == OPT_PATH)
         return 0;
     int rc = u64_parse(str_of(value), 0, UINT64_MAX, &number, err);
     if (opt->kind == OPT_FLAG || opt->kind == OPT_UNSET)

@@ -43,6 +43,21 @@ static const struct opt *opt_by_letter(const struct cmd *cmd, char letter)
     return NULL;
 }
 
+const struct opt *opt_target(const struct cmd *cmd, const struct opt *opt)
+{
+    if (opt->kind != OPT_ALIAS)
+        return opt;
+    const struct opt *target = opt_by_name(cmd, str_of(opt->same_as));
+    ASSERT(target && target->kind != OPT_ALIAS);
+    return target;
+}
+
+static void word_store(struct texts *texts, const char *word)
+{
+    texts->at = xrealloc(texts->at, (texts->len + 1) * sizeof(*texts->at));
+    texts->at[texts->len++] = word;
+}
+
 static int u64_store(const struct opt *opt, struct str text, uint64_t *field, struct err *err)
 {
     return u64_parse(text, opt->min, opt->max > 0 ? opt->max : UINT64_MAX, field, err);
@@ -67,12 +82,13 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
     case OPT_TEXT:
         *(const char **)field = value;
         return 0;
-    case OPT_TEXTS: {
-        struct texts *texts = field;
-        texts->at = xrealloc(texts->at, (texts->len + 1) * sizeof(*texts->at));
-        texts->at[texts->len++] = value;
+    case OPT_WORDS:
+        ((struct texts *)field)->len = 0;
+        word_store(field, value);
         return 0;
-    }
+    case OPT_TEXTS:
+        word_store(field, value);
+        return 0;
     case OPT_U64:
         return u64_store(opt, text, field, err);
     case OPT_SIZE:
@@ -83,6 +99,7 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
         return opt->parse(text, field, err);
     case OPT_END:
     case OPT_HEADING:
+    case OPT_ALIAS:
         break;
     }
     BUG("option kind %d", opt->kind);
@@ -106,25 +123,36 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
                 typed, family_name(cmd), family_space(cmd), cmd->name);
 }
 
+/* Of OPT_WORDS: those behind the first. *at moves over them. */
+static void more_words_store(const struct opt *opt, char **argv, int argc, int *at, void *request)
+{
+    struct texts *texts = (struct texts *)((char *)request + opt->offset);
+    while (opt->kind == OPT_WORDS && *at + 1 < argc && argv[*at + 1][0] != '-' &&
+           (opt->max == 0 || texts->len < opt->max))
+        word_store(texts, argv[++*at]);
+}
+
 /* `--name=value`, `--name value`, `--name`. *at moves over a separate value. */
 static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, void *request,
                        struct err *err)
 {
     const char *typed = argv[*at] + 2;
     size_t len = strcspn(typed, "=");
-    const struct opt *opt = opt_by_name(cmd, (struct str){typed, len});
-    if (!opt)
+    const struct opt *named = opt_by_name(cmd, (struct str){typed, len});
+    if (!named)
         return unknown_option(cmd, typed, err);
+    const struct opt *opt = opt_target(cmd, named);
     const char *value = typed[len] == '=' ? typed + len + 1 : NULL;
     if (!takes_value(opt) && value)
-        return fail(err, ERR_USAGE, "option '--%s' takes no value", opt->name);
+        return fail(err, ERR_USAGE, "option '--%s' takes no value", named->name);
     if (takes_value(opt) && !value) {
         if (*at + 1 >= argc)
-            return fail(err, ERR_USAGE, "option '--%s' needs a value (%s)", opt->name, opt->arg);
+            return fail(err, ERR_USAGE, "option '--%s' needs a value (%s)", named->name, opt->arg);
         value = argv[++*at];
     }
     int rc = value_store(opt, value, request, err);
-    return rc ? wrap(err, rc, "--%s", opt->name) : 0;
+    more_words_store(opt, argv, argc, at, request);
+    return rc ? wrap(err, rc, "--%s", named->name) : 0;
 }
 
 /* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
@@ -132,10 +160,11 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
                          struct err *err)
 {
     for (const char *letter = argv[*at] + 1; *letter; letter++) {
-        const struct opt *opt = opt_by_letter(cmd, *letter);
-        if (!opt)
+        const struct opt *named = opt_by_letter(cmd, *letter);
+        if (!named)
             return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s%s%s --help", *letter,
                         family_name(cmd), family_space(cmd), cmd->name);
+        const struct opt *opt = opt_target(cmd, named);
         const char *value = NULL;
         if (takes_value(opt)) {
             value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
@@ -143,6 +172,7 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
                 return fail(err, ERR_USAGE, "option '-%c' needs a value (%s)", *letter, opt->arg);
         }
         int rc = value_store(opt, value, request, err);
+        more_words_store(opt, argv, argc, at, request);
         if (rc)
             return wrap(err, rc, "-%c", *letter);
         if (takes_value(opt))
@@ -165,7 +195,7 @@ static int environment_defaults(const struct cmd *cmd, void *request, struct err
     static const char *const reserved[] = {"seed", "batch", "run-dir"};
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
         char variable[OPT_VARIABLE_MAX];
-        bool skip = !opt->name;
+        bool skip = !opt->name || opt->kind == OPT_ALIAS;
         for (size_t i = 0; !skip && !cmd->family && i < countof(reserved); i++)
             skip = strcmp(opt->name, reserved[i]) == 0;
         if (skip)
@@ -252,19 +282,23 @@ static void wrapped(struct buf *out, const char *text, size_t column, size_t ind
     buf_add_char(out, '\n');
 }
 
-static void option_help(const struct opt *opt, struct buf *out)
+static void option_help(const struct cmd *cmd, const struct opt *opt, struct buf *out)
 {
     char left[64];
     char letter[8] = "";
+    const char *arg = opt_target(cmd, opt)->arg;
     if (opt->letter)
         snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
-    int len = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, opt->name, opt->arg ? " " : "",
-                       opt->arg ? opt->arg : "");
+    int len = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, opt->name, arg ? " " : "",
+                       arg ? arg : "");
     buf_addf(out, "%-*s", HELP_COLUMN - 1, left);
     if (len >= HELP_COLUMN - 1)
         buf_addf(out, "\n%*s", HELP_COLUMN - 1, "");
     buf_add_char(out, ' ');
-    wrapped(out, opt->help, HELP_COLUMN, HELP_COLUMN);
+    if (opt->kind == OPT_ALIAS)
+        buf_addf(out, "the same as --%s\n", opt->same_as);
+    else
+        wrapped(out, opt->help, HELP_COLUMN, HELP_COLUMN);
 }
 
 void cmd_help(const struct cmd *cmd, struct buf *out)
@@ -281,7 +315,7 @@ void cmd_help(const struct cmd *cmd, struct buf *out)
         if (opt->kind == OPT_HEADING)
             buf_addf(out, "%s%s\n", opt == cmd->opts ? "" : "\n", opt->help);
         else
-            option_help(opt, out);
+            option_help(cmd, opt, out);
     }
     for (const char *const *pair = cmd->examples; pair && pair[0]; pair += 2)
         buf_addf(out, "%s  # %s\n  %s\n", pair == cmd->examples ? "\nExamples\n" : "", pair[1],
@@ -321,10 +355,13 @@ void cmd_mdoc(const struct cmd *cmd, struct buf *out)
         if (opt->letter)
             buf_addf(out, "Fl %c , ", opt->letter);
         buf_addf(out, "Fl \\-%s", opt->name);
-        if (opt->arg)
-            buf_addf(out, " Ar %s", opt->arg);
+        if (opt_target(cmd, opt)->arg)
+            buf_addf(out, " Ar %s", opt_target(cmd, opt)->arg);
         buf_add_char(out, '\n');
-        mdoc_text(out, opt->help);
+        if (opt->kind == OPT_ALIAS)
+            buf_addf(out, "the same as\n.Fl \\-%s", opt->same_as);
+        else
+            mdoc_text(out, opt->help);
         buf_add_char(out, '\n');
     }
     if (list_open)
@@ -334,7 +371,7 @@ void cmd_mdoc(const struct cmd *cmd, struct buf *out)
 void cmd_release(const struct cmd *cmd, void *request)
 {
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
-        if (opt->kind != OPT_TEXTS)
+        if (opt->kind != OPT_TEXTS && opt->kind != OPT_WORDS)
             continue;
         struct texts *texts = (struct texts *)((char *)request + opt->offset);
         free(texts->at);

@@ -28,17 +28,20 @@ struct app {
 };
 
 enum opt_kind {
-    OPT_END,      /* closes the table */
-    OPT_HEADING,  /* `help` is a heading of the option list; nothing to parse */
-    OPT_FLAG,     /* bool field: true */
-    OPT_UNSET,    /* bool field: false (--no-…) */
-    OPT_TEXT,     /* const char *field */
-    OPT_PATH,     /* const char *field, not empty: "" would mean the current folder */
-    OPT_TEXTS,    /* struct texts field: may be given several times */
+    OPT_END,     /* closes the table */
+    OPT_HEADING, /* `help` is a heading of the option list; nothing to parse */
+    OPT_FLAG,    /* bool field: true */
+    OPT_UNSET,   /* bool field: false (--no-…) */
+    OPT_TEXT,    /* const char *field */
+    OPT_PATH,    /* const char *field, not empty: "" would mean the current folder */
+    OPT_TEXTS,   /* struct texts field: may be given several times */
+    OPT_WORDS, /* struct texts field: the value and the words behind it, up to the next option; at most max of
+                     them (0: no limit). Given again, it replaces what was given before */
     OPT_U64,      /* uint64_t field, between min and max (max 0: no limit) */
     OPT_SIZE,     /* uint64_t field in bytes */
     OPT_DURATION, /* uint64_t field in ms */
     OPT_PARSE,    /* parse() stores into the field itself */
+    OPT_ALIAS,    /* another name of the option `same_as`, as other programs call it */
 };
 
 struct opt {
@@ -50,6 +53,7 @@ struct opt {
     size_t offset;    /* offsetof(struct <verb>_request, field) */
     uint64_t min, max;
     int (*parse)(struct str text, void *field, struct err *err);
+    const char *same_as; /* of OPT_ALIAS, which has nothing else but its own name and letter */
 };
 
 struct cmd {
@@ -92,6 +96,8 @@ enum {
 
 /* "MUSTER_WORKERS_PER_GPU": what stands for the option in the environment. */
 void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX]);
+/* The option itself, or what it is another name of. */
+const struct opt *opt_target(const struct cmd *cmd, const struct opt *opt);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */
 void cmd_mdoc(const struct cmd *cmd, struct buf *out);

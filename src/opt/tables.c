@@ -110,7 +110,7 @@ static void fish_print(const struct program *program, struct buf *out)
         for (const struct opt *opt = (*cmd)->opts; opt->kind != OPT_END; opt++)
             if (opt->name)
                 buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s\n",
-                         (*cmd)->name, opt->name, opt->arg ? " -r" : "");
+                         (*cmd)->name, opt->name, opt_target(*cmd, opt)->arg ? " -r" : "");
     }
     for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
         fish_verb(program, verb->name, verb->summary, out);

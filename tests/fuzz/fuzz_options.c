@@ -11,15 +11,6 @@ enum {
     WORDS_MAX = 40
 };
 
-/* What a request owns: the lists of options that may be given several times. */
-static void request_free(const struct cmd *cmd, char *request)
-{
-    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++)
-        if (opt->kind == OPT_TEXTS)
-            free((void *)((struct texts *)(void *)(request + opt->offset))->at);
-    free(request);
-}
-
 static void check_parse(const struct cmd *cmd, int argc, char **argv)
 {
     char *request = xcalloc(1, cmd->request_size + 1);
@@ -34,7 +25,8 @@ static void check_parse(const struct cmd *cmd, int argc, char **argv)
     for (int i = 0; rc == 0 && i < n_operands; i++)
         ASSERT(operands[i][0] == '\0' || strlen(operands[i]) > 0);
     ASSERT(!command || cmd->keeps_dashdash);
-    request_free(cmd, request);
+    cmd_release(cmd, request);
+    free(request);
 }
 
 static const struct cmd *verb_of(struct str name)
