@@ -7,14 +7,18 @@
 
 enum {
     TILE = 256, /* of tracin/plan.c: a range of whole tiles is computed as it would be among all */
-    RANGE_MIN = 4 * TILE,
+    RANGE_USUAL = 4 * TILE,
     ITEMS_A_BLOCK = 256, /* enough for any machine, and so much is lost at most with a worker */
+    ITEMS_WANTED = 32, /* some for each of eight devices, where the work can be cut into so many */
     /*
-     * Each item computes the features of its test triples again. A pair costs a 600th of a triple's features
-     * (d = 200), so with this factor that is 3 % of an item, whatever the number of test triples.
+     * A worker computes the features of a block's test triples once, and so does the one that takes over from it. A pair
+     * costs a 600th of a triple's features (d = 200), so with this factor that is 3 % of an item, whatever the number of
+     * test triples.
      */
     RANGE_PER_TEST = 32,
     PAIRS_PER_FEATURES = 600,
+    /* A block more computes the features of the training triples once more: up to this part of all the work. */
+    BLOCKS_COST = 8,
     TOPS_MAX = 1 << 20, /* in an answer: 24 MB of hexadecimal digits */
     TOP_K_MAX = 2048
 };
@@ -24,11 +28,32 @@ static size_t up_to_tiles(size_t n)
     return (n + TILE - 1) / TILE * TILE;
 }
 
-static size_t range_choose(size_t n_train, size_t n_tests)
+/* The shortest range whose best are fewer than a third of it, if it is none too long. */
+static size_t range_for_tops(const struct spread_sizes *sizes)
 {
+    bool is_short = !sizes->is_matrix && 3 * sizes->top_k <= RANGE_USUAL;
+    return is_short ? MAX(3 * sizes->top_k, (size_t)1) : 1;
+}
+
+/* As long as test triples ask for, but for few training triples so short that there are items for several devices. */
+static size_t range_choose(const struct spread_sizes *sizes, size_t n_tests)
+{
+    size_t n_train = sizes->n_train;
     size_t for_tests =
         n_tests * RANGE_PER_TEST * PAIRS_PER_FEATURES / (PAIRS_PER_FEATURES + n_tests);
-    return up_to_tiles(MAX(MAX((size_t)RANGE_MIN, n_train / ITEMS_A_BLOCK), for_tests));
+    size_t usual = MIN(MAX((size_t)RANGE_USUAL, for_tests), n_train / ITEMS_WANTED);
+    return up_to_tiles(MAX(MAX(usual, n_train / ITEMS_A_BLOCK), range_for_tops(sizes)));
+}
+
+/* Where the ranges of one block are too few for several devices, many test triples are cut too. */
+static size_t tests_at_most(const struct spread_sizes *sizes, size_t n_tests)
+{
+    size_t n_train = sizes->n_train, range = range_choose(sizes, n_tests);
+    size_t n_ranges = (n_train + range - 1) / range;
+    size_t work = n_tests + n_train + n_tests * n_train / PAIRS_PER_FEATURES;
+    size_t n_blocks =
+        MIN(ITEMS_WANTED / MAX(n_ranges, (size_t)1), work / BLOCKS_COST / MAX(n_train, (size_t)1));
+    return n_blocks > 1 ? (n_tests + n_blocks - 1) / n_blocks : MAX(n_tests, (size_t)1);
 }
 
 /* Answers where they are smaller than rows, and of a size to be sent. */
@@ -78,15 +103,15 @@ static size_t used_count(const struct spread_plan *plan, const struct spread_blo
 void spread_plan_init(struct spread_plan *plan, const struct spread_sizes *sizes,
                       const struct tracin_test *tests, size_t n_tests)
 {
-    size_t tests_max = MAX(sizes->tests_max, (size_t)1),
-           range = range_choose(sizes->n_train, n_tests);
+    size_t tests_max = MIN(MAX(sizes->tests_max, (size_t)1), tests_at_most(sizes, n_tests));
+    size_t range = range_choose(sizes, n_tests);
     bool has_tops = n_tests > 0 && tops_fit(sizes, range);
     if (has_tops)
         tests_max = MIN(tests_max, TOPS_MAX / sizes->top_k);
     *plan = (struct spread_plan){.form = has_tops ? SPREAD_TOPS : SPREAD_ROWS,
                                  .is_in_order = sizes->is_matrix || n_tests == 0};
     blocks_cut(plan, n_tests, tests_max);
-    plan->train_per_item = range_choose(sizes->n_train, MIN(n_tests, tests_max));
+    plan->train_per_item = range_choose(sizes, MIN(n_tests, tests_max));
     for (size_t b = 0; b < plan->n_blocks; b++) {
         struct spread_block *block = &plan->blocks[b];
         block->n_used = used_count(plan, block, tests, sizes->n_train);

@@ -33,6 +33,8 @@ struct spread_worker {
     /* The training triples of the block at hand, in the order of its ranges. */
     const struct spread_block *block;
     uint32_t *order;
+    struct tracin_test *block_tests;
+    struct tracin_session *session; /* what its test triples need is computed once */
 };
 
 /* What is at hand. */
@@ -131,15 +133,23 @@ static int worker_load(struct spread_worker *worker, const struct app *app,
     return rc;
 }
 
+static void block_drop(struct spread_worker *worker)
+{
+    tracin_session_close(worker->session);
+    worker->session = NULL;
+    free(steal_ptr(&worker->block_tests));
+    free(steal_ptr(&worker->order));
+}
+
 static void worker_release(struct spread_worker *worker)
 {
-    free(worker->order);
+    block_drop(worker);
     spread_plan_release(&worker->plan);
     kge_models_close(&worker->models);
     spread_tests_release(&worker->tests);
     spread_train_release(&worker->train);
     fd_close(&worker->values_fd);
-    free(worker->ask.models.paths.at);
+    cmd_release(&cmd_kge_tracin, &worker->ask);
     buf_release(&worker->options);
 }
 
@@ -232,23 +242,27 @@ static int numbers_fail(int rc, struct err *err)
 
 static int influences_compute(struct task *task, const struct triple *train, struct err *err)
 {
-    const struct spread_worker *worker = task->worker;
+    struct spread_worker *worker = task->worker;
     const struct spread_block *block = task->item.block;
     const struct tracin_sink sink = {.context = task, .top = on_self, .row = on_row};
-    cleanup_free struct tracin_test *tests = xcalloc(block->n_tests, sizeof(*tests));
-    for (size_t t = 0; t < block->n_tests; t++)
-        tests[t].triple = worker->tests.at[block->first_test + t].triple;
-    return tracin_run(worker->models.checkpoints, worker->models.n, &worker->opts, train,
-                      task->item.n, tests, block->n_tests, &sink, err);
+    int rc = 0;
+    if (!worker->session)
+        rc = tracin_session_open(&worker->session, worker->models.checkpoints, worker->models.n,
+                                 &worker->opts, worker->plan.train_per_item, worker->block_tests,
+                                 block->n_tests, err);
+    return rc ? rc : tracin_session_run(worker->session, train, task->item.n, &sink, err);
 }
 
-static void order_take(struct spread_worker *worker, const struct spread_block *block)
+static void block_take(struct spread_worker *worker, const struct spread_block *block)
 {
     if (worker->block == block)
         return;
-    free(worker->order);
+    block_drop(worker);
     worker->order =
         spread_order_new(&worker->plan, block, worker->tests.at, worker->train.at, worker->train.n);
+    worker->block_tests = xcalloc(block->n_tests, sizeof(*worker->block_tests));
+    for (size_t t = 0; t < block->n_tests; t++)
+        worker->block_tests[t].triple = worker->tests.at[block->first_test + t].triple;
     worker->block = block;
 }
 
@@ -256,7 +270,7 @@ static int task_run(struct task *task, struct err *err)
 {
     struct spread_worker *worker = task->worker;
     cleanup_free struct triple *train = xmalloc(task->item.n * sizeof(*train));
-    order_take(worker, task->item.block);
+    block_take(worker, task->item.block);
     task->order = worker->order + task->item.begin;
     for (size_t i = 0; i < task->item.n; i++)
         train[i] = worker->train.at[task->order[i]];

@@ -25,7 +25,8 @@
 
 enum {
     MAP_WAIT_MS = 60000,
-    MAP_LOOK_MS = 50
+    MAP_LOOK_MS = 50,
+    ITEMS_FEW = 8 /* below that there may be more devices than items */
 };
 
 struct tracin_spread {
@@ -358,6 +359,16 @@ static int map_failed(struct tracin_spread *spread, int status, struct err *err)
     return rc ? rc : status;
 }
 
+/* A range of a single tile is as short as it gets. */
+static void cut_say(const struct tracin_spread *spread)
+{
+    size_t n = spread->plan.n_items;
+    if (n < ITEMS_FEW)
+        say(spread->app,
+            "too little work to be cut further: no more than %zu device%s of --gpus will have some",
+            n, plural(n));
+}
+
 static int map_run(struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *answers = path_join(spread->dir, SPREAD_ANSWERS);
@@ -373,6 +384,7 @@ static int map_run(struct tracin_spread *spread, struct err *err)
     say(spread->app, "%s%zu item%s; what is done is kept in %s",
         spread->is_found ? "going on with " : "", spread->plan.n_items,
         plural(spread->plan.n_items), spread->dir);
+    cut_say(spread);
     int rc = remove_tree(why, err);
     if (rc == 0)
         rc = spread_map_run(&map, &status, err);

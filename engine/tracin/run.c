@@ -17,7 +17,7 @@ enum {
     BEST_MAX = 128 /* of a test; for more, whole rows are read from a device */
 };
 
-struct run {
+struct tracin_session {
     struct setting with;
     const struct tracin_opts *opts;
     const struct triple *train;
@@ -42,11 +42,13 @@ struct run {
     struct topk *tops;
     double *selves;
     struct self_scratch self_scratch;
+    size_t n_train_max, n_all_tests;
+    bool are_tests_made; /* the factors of the tests at hand are those of all there are */
 };
 
 /* ---- a tile ---- */
 
-static void tile_take(const struct run *run, struct bench *bench, size_t tile)
+static void tile_take(const struct tracin_session *run, struct bench *bench, size_t tile)
 {
     size_t begin = tile * run->with.cut.train_tile;
     bench->n = MIN(run->with.cut.train_tile, run->n_used - begin);
@@ -58,7 +60,7 @@ static void tile_take(const struct run *run, struct bench *bench, size_t tile)
 
 static void tile_make(void *context, unsigned thread, size_t tile)
 {
-    struct run *run = context;
+    struct tracin_session *run = context;
     struct bench *bench = &run->benches[thread];
     tile_take(run, bench, tile);
     bench_compute(bench, &run->with, run->test_factors, run->n_tests, run->n_best,
@@ -77,7 +79,7 @@ static bool is_left_out(const struct tracin_test *test, uint32_t index)
            !bsearch(&index, test->train_indices, test->n_train_indices, sizeof(index), by_index);
 }
 
-static int value_check(const struct run *run, size_t test, uint32_t index, double value,
+static int value_check(const struct tracin_session *run, size_t test, uint32_t index, double value,
                        struct err *err)
 {
     return isfinite(value)
@@ -89,7 +91,7 @@ static int value_check(const struct run *run, size_t test, uint32_t index, doubl
 }
 
 /* Row `test` as doubles, what its filter leaves out as NaN. */
-static int row_read(struct run *run, struct bench *bench, size_t test, struct err *err)
+static int row_read(struct tracin_session *run, struct bench *bench, size_t test, struct err *err)
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
     for (size_t i = 0; i < bench->n; i++) {
@@ -102,7 +104,8 @@ static int row_read(struct run *run, struct bench *bench, size_t test, struct er
     return 0;
 }
 
-static int row_hand_over(struct run *run, struct bench *bench, size_t test, struct err *err)
+static int row_hand_over(struct tracin_session *run, struct bench *bench, size_t test,
+                         struct err *err)
 {
     const struct tracin_sink *sink = run->sink;
     int rc = row_read(run, bench, test, err);
@@ -115,7 +118,8 @@ static int row_hand_over(struct run *run, struct bench *bench, size_t test, stru
     return rc;
 }
 
-static int best_hand_over(struct run *run, struct bench *bench, size_t test, struct err *err)
+static int best_hand_over(struct tracin_session *run, struct bench *bench, size_t test,
+                          struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < bench->n_best; i++) {
@@ -135,7 +139,7 @@ static int bench_outcome(const struct bench *bench, struct err *err)
 
 static int tile_hand_over(void *context, unsigned thread, size_t tile, struct err *err)
 {
-    struct run *run = context;
+    struct tracin_session *run = context;
     struct bench *bench = &run->benches[thread];
     const struct tracin_sink *sink = run->sink;
     int rc = bench_outcome(bench, err);
@@ -153,7 +157,7 @@ static int tile_hand_over(void *context, unsigned thread, size_t tile, struct er
 
 static void tests_make(void *context, unsigned thread, size_t piece)
 {
-    struct run *run = context;
+    struct tracin_session *run = context;
     struct bench *bench = &run->benches[thread];
     size_t begin = piece * run->with.cut.train_tile;
     size_t n = MIN(run->with.cut.train_tile, run->n_tests - begin);
@@ -167,13 +171,13 @@ static void tests_make(void *context, unsigned thread, size_t piece)
 
 static int tests_hand_over(void *context, unsigned thread, size_t piece, struct err *err)
 {
-    struct run *run = context;
+    struct tracin_session *run = context;
     (void)piece;
     return bench_outcome(&run->benches[thread], err);
 }
 
 /* Then the tests' factors are rounded, as the training triples' will be. */
-static int selves_compute(struct run *run, struct err *err)
+static int selves_compute(struct tracin_session *run, struct err *err)
 {
     const struct num_backend *be = run->with.be;
     int rc = 0;
@@ -186,14 +190,14 @@ static int selves_compute(struct run *run, struct err *err)
     return rc == 0 ? be->wait(be, err) : rc;
 }
 
-static size_t n_wanted(const struct run *run, size_t test)
+static size_t n_wanted(const struct tracin_session *run, size_t test)
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
     return of->train_indices ? of->n_train_indices : run->n_train;
 }
 
 /* How many of a tile are read, when these are all that can be asked for. */
-static size_t n_best_of(const struct run *run)
+static size_t n_best_of(const struct tracin_session *run)
 {
     bool is_all_read = !run->with.be->is_device || run->sink->row || run->opts->top_k > BEST_MAX;
     for (size_t test = 0; !is_all_read && test < run->n_tests; test++)
@@ -201,14 +205,22 @@ static size_t n_best_of(const struct run *run)
     return is_all_read ? 0 : run->opts->top_k;
 }
 
-static void tops_init(struct run *run)
+static void tops_init(struct tracin_session *run)
 {
     run->tops = xcalloc(run->n_tests, sizeof(*run->tops));
     for (size_t test = 0; test < run->n_tests; test++)
         topk_init(&run->tops[test], MIN(run->opts->top_k, n_wanted(run, test)), run->opts->order);
 }
 
-static int tops_hand_over(struct run *run, struct err *err)
+static void tops_drop(struct tracin_session *run)
+{
+    for (size_t test = 0; run->tops && test < run->n_tests; test++)
+        topk_release(&run->tops[test]);
+    free(run->tops);
+    run->tops = NULL;
+}
+
+static int tops_hand_over(struct tracin_session *run, struct err *err)
 {
     int rc = 0;
     for (size_t test = 0; test < run->n_tests; test++) {
@@ -224,8 +236,8 @@ static int tops_hand_over(struct run *run, struct err *err)
     return rc;
 }
 
-/* Some tests against all training triples. */
-static int block_run(struct run *run, struct err *err)
+/* The tests at hand: their factors, and their influences on themselves. */
+static int block_make(struct tracin_session *run, struct err *err)
 {
     size_t tile = run->with.cut.train_tile;
     for (size_t test = 0; test < run->n_tests; test++)
@@ -236,10 +248,17 @@ static int block_run(struct run *run, struct err *err)
     }
     struct crew_work work = {run, (run->n_tests + tile - 1) / tile, tests_make, tests_hand_over};
     int rc = crew_run(run->with.crew, &work, err);
-    if (rc == 0)
-        rc = selves_compute(run, err);
+    return rc == 0 ? selves_compute(run, err) : rc;
+}
+
+/* They against all training triples. */
+static int block_run(struct tracin_session *run, struct err *err)
+{
+    size_t tile = run->with.cut.train_tile;
+    int rc = run->are_tests_made ? 0 : block_make(run, err);
     if (rc != 0)
         return rc;
+    run->are_tests_made = run->n_tests == run->n_all_tests;
     run->n_best = n_best_of(run);
     uint32_t *used = NULL;
     run->n_used = run->n_train;
@@ -250,11 +269,11 @@ static int block_run(struct run *run, struct err *err)
     run->n_pairs -= (uint64_t)run->n_tests * (run->n_train - run->n_used);
     if (run->opts->top_k)
         tops_init(run);
-    work = (struct crew_work){run, (run->n_used + tile - 1) / tile, tile_make, tile_hand_over};
+    struct crew_work work = {run, (run->n_used + tile - 1) / tile, tile_make, tile_hand_over};
     rc = crew_run(run->with.crew, &work, err);
     free(used);
-    for (size_t test = 0; run->tops && rc != 0 && test < run->n_tests; test++)
-        topk_release(&run->tops[test]);
+    if (rc != 0)
+        tops_drop(run);
     return rc == 0 && run->tops ? tops_hand_over(run, err) : rc;
 }
 
@@ -262,7 +281,7 @@ static int block_run(struct run *run, struct err *err)
 
 static int run_make(void *context, struct err *err)
 {
-    struct run *run = context;
+    struct tracin_session *run = context;
     const struct num_backend *be = run->with.be;
     size_t n_tests = run->with.cut.tests_at_once;
     const struct bench_size size = {n_tests, run->with.cut.train_tile,
@@ -282,7 +301,7 @@ static int run_make(void *context, struct err *err)
 
 static void run_release(void *context)
 {
-    struct run *run = context;
+    struct tracin_session *run = context;
     for (size_t c = 0; c < run->with.n_checkpoints; c++)
         factors_release(&run->test_factors[c], run->with.be);
     for (unsigned i = 0; i < run->with.cut.n_threads; i++)
@@ -314,9 +333,9 @@ static int tests_check(const struct conve_shape *shape, const struct tracin_test
     return 0;
 }
 
-static int run_check(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
-                     const struct tracin_opts *opts, const struct triple *train, size_t n_train,
-                     const struct tracin_test *tests, size_t n_tests, struct err *err)
+static int session_check(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
+                         const struct tracin_opts *opts, size_t n_train,
+                         const struct tracin_test *tests, size_t n_tests, struct err *err)
 {
     int rc = arguments_check(checkpoints, n_checkpoints, opts, err);
     if (rc != 0)
@@ -325,12 +344,67 @@ static int run_check(const struct tracin_checkpoint *checkpoints, size_t n_check
         return fail(err, ERR_USAGE, "there is no %s triple", n_train == 0 ? "training" : "test");
     if (n_train > UINT32_MAX)
         return fail(err, ERR_USAGE, "%zu training triples are more than %u", n_train, UINT32_MAX);
-    if (opts->top_k > n_train)
+    return tests_check(&checkpoints[0].model->shape, tests, n_tests, n_train, err);
+}
+
+int tracin_session_open(struct tracin_session **out, const struct tracin_checkpoint *checkpoints,
+                        size_t n_checkpoints, const struct tracin_opts *opts, size_t n_train_max,
+                        const struct tracin_test *tests, size_t n_tests, struct err *err)
+{
+    *out = NULL;
+    int rc = session_check(checkpoints, n_checkpoints, opts, n_train_max, tests, n_tests, err);
+    if (rc != 0)
+        return rc;
+    struct tracin_session *run = xmalloc(sizeof(*run));
+    *run = (struct tracin_session){
+        .opts = opts, .n_train_max = n_train_max, .tests = tests, .n_all_tests = n_tests};
+    rc = setting_open(&run->with, checkpoints, n_checkpoints, opts, n_tests, n_train_max, err);
+    if (rc != 0) {
+        free(run);
+        return rc;
+    }
+    const struct room_maker maker = {run, run_make, run_release};
+    rc = setting_make_room(&run->with, &maker, err);
+    if (rc == 0) {
+        *out = run;
+        return 0;
+    }
+    setting_close(&run->with);
+    free(run);
+    return rc;
+}
+
+int tracin_session_run(struct tracin_session *session, const struct triple *train, size_t n_train,
+                       const struct tracin_sink *sink, struct err *err)
+{
+    ASSERT(n_train <= session->n_train_max);
+    if (n_train == 0)
+        return fail(err, ERR_USAGE, "there is no training triple");
+    if (session->opts->top_k > n_train)
         return fail(err, ERR_USAGE, "the best %zu of %zu training triples are asked for",
-                    opts->top_k, n_train);
-    const struct conve_shape *shape = &checkpoints[0].model->shape;
-    rc = triples_check(shape, "training triple", train, n_train, err);
-    return rc == 0 ? tests_check(shape, tests, n_tests, n_train, err) : rc;
+                    session->opts->top_k, n_train);
+    int rc = triples_check(&session->with.checkpoints[0].model->shape, "training triple", train,
+                           n_train, err);
+    session->train = train;
+    session->n_train = n_train;
+    session->sink = sink;
+    session->n_pairs = (uint64_t)session->n_all_tests * n_train;
+    session->n_pairs_done = 0;
+    for (size_t at = 0; at < session->n_all_tests && rc == 0; at += session->n_tests) {
+        session->first_test = at;
+        session->n_tests = MIN(session->with.cut.tests_at_once, session->n_all_tests - at);
+        rc = block_run(session, err);
+    }
+    return rc;
+}
+
+void tracin_session_close(struct tracin_session *session)
+{
+    if (!session)
+        return;
+    run_release(session);
+    setting_close(&session->with);
+    free(session);
 }
 
 /* NOLINTNEXTLINE(readability-function-size): what a run is made of, each by its name */
@@ -339,31 +413,12 @@ int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints
                const struct tracin_test *tests, size_t n_tests, const struct tracin_sink *sink,
                struct err *err)
 {
-    struct run run = {.opts = opts,
-                      .train = train,
-                      .n_train = n_train,
-                      .tests = tests,
-                      .sink = sink,
-                      .n_pairs = (uint64_t)n_tests * n_train};
-    int rc = run_check(checkpoints, n_checkpoints, opts, train, n_train, tests, n_tests, err);
-    if (rc != 0)
-        return rc;
-    rc = setting_open(&run.with, checkpoints, n_checkpoints, opts, n_tests, n_train, err);
-    if (rc != 0)
-        return rc;
-    const struct room_maker maker = {&run, run_make, run_release};
-    rc = setting_make_room(&run.with, &maker, err);
-    if (rc != 0) {
-        setting_close(&run.with);
-        return rc;
-    }
-    for (size_t at = 0; at < n_tests && rc == 0; at += run.with.cut.tests_at_once) {
-        run.first_test = at;
-        run.n_tests = MIN(run.with.cut.tests_at_once, n_tests - at);
-        rc = block_run(&run, err);
-    }
-    run_release(&run);
-    setting_close(&run.with);
+    struct tracin_session *session;
+    int rc = tracin_session_open(&session, checkpoints, n_checkpoints, opts, n_train, tests,
+                                 n_tests, err);
+    if (rc == 0)
+        rc = tracin_session_run(session, train, n_train, sink, err);
+    tracin_session_close(session);
     return rc;
 }
 

@@ -110,6 +110,22 @@ MUST_CHECK int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_
                           size_t n_train, const struct tracin_test *tests, size_t n_tests,
                           const struct tracin_sink *sink, struct err *err);
 
+/*
+ * tracin_run in pieces, each on training triples of its own, n_train_max of them at most: what the test triples need is
+ * computed once, for the first piece, and not for each of them. All that is given to open is borrowed until close; a
+ * test may have train_indices only where a piece is all there is. After a piece that failed others may follow.
+ */
+struct tracin_session;
+MUST_CHECK int tracin_session_open(struct tracin_session **out,
+                                   const struct tracin_checkpoint *checkpoints,
+                                   size_t n_checkpoints, const struct tracin_opts *opts,
+                                   size_t n_train_max, const struct tracin_test *tests,
+                                   size_t n_tests, struct err *err);
+MUST_CHECK int tracin_session_run(struct tracin_session *session, const struct triple *train,
+                                  size_t n_train, const struct tracin_sink *sink, struct err *err);
+/* NULL is none. */
+void tracin_session_close(struct tracin_session *session);
+
 /* The influence of each triple on itself, in pieces in their order. */
 MUST_CHECK int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                            const struct tracin_opts *opts, const struct triple *triples,

@@ -185,7 +185,7 @@ worker_of() {
     its_end
     [ -e all.json.run ] || skip "it was faster"
     # As if it had been long: what the workers said of their time is all that is known of it.
-    sed -i -E 's/"load_ms":[0-9]+,"work_ms":[0-9]+/"load_ms":3100,"work_ms":400/; 1s/"worker":[0-9]/"worker":7/; 1s/"life":[0-9]/"life":7/' \
+    sed -i -E 's/"load_ms":[0-9]+,"work_ms":[0-9]+/"load_ms":3100,"work_ms":40/; 1s/"worker":[0-9]/"worker":7/; 1s/"life":[0-9]/"life":7/' \
         all.json.run/answers.jsonl
     DATA=("${DATA[@]:1}")
     done_with --test test.txt --top-k 1 -o all.json --output-per-triple -g cpu:2
@@ -285,8 +285,16 @@ worker_of() {
     graph 6000 30
     run --separate-stderr limited "$MUSTER" kge tracin "${DATA[@]}" --test test.txt --top-k 5 -o out.json -g cpu:2 --dry-run
     ended_with 0
-    says "on devices: 6 items of up to 30 test triples and 1,024 training triples"
+    says "on devices: 24 items of up to 30 test triples and 256 training triples"
     run --separate-stderr limited "$MUSTER" kge tracin "${DATA[@]}" --test test.txt -o out.npy -g cpu:2 --dry-run
-    says "on devices: 6 items" "on disk meanwhile: 1.4 MiB"
+    says "on devices: 24 items" "on disk meanwhile: 1.4 MiB"
     [ -z "$(compgen -G 'out.*')" ]
+}
+
+@test "too little work for the devices is said" {
+    graph 300 3
+    run limited "$MUSTER" kge tracin "${DATA[@]:1}" --test test.txt --top-k 5 -o out.json -g cpu:3
+    ended_with 0
+    says "2 items; what is done is kept in" \
+        "too little work to be cut further: no more than 2 devices of --gpus will have some"
 }

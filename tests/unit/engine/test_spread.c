@@ -18,14 +18,17 @@ static const struct plan_case {
     size_t n_blocks, n_items;
 } cases[] = {
     {{.n_train = 12, .top_k = 3, .tests_max = 4096}, 3, SPREAD_TOPS, 1, 1},
-    {{.n_train = 62489, .top_k = 10, .tests_max = 4096}, 100, SPREAD_TOPS, 1, 23},
+    {{.n_train = 5216, .top_k = 10, .tests_max = 4096}, 661, SPREAD_TOPS, 1, 21},
+    {{.n_train = 5216, .top_k = 200, .tests_max = 4096}, 661, SPREAD_TOPS, 1, 7},
+    {{.n_train = 1000, .top_k = 10, .tests_max = 65536}, 20000, SPREAD_TOPS, 6, 24},
+    {{.n_train = 62489, .top_k = 10, .tests_max = 4096}, 100, SPREAD_TOPS, 1, 31},
     {{.n_train = 62489, .top_k = 10, .tests_max = 60}, 100, SPREAD_TOPS, 2, 70},
-    {{.n_train = 62489, .tests_max = 4096}, 100, SPREAD_ROWS, 1, 23},
+    {{.n_train = 62489, .tests_max = 4096}, 100, SPREAD_ROWS, 1, 31},
     {{.n_train = 62489, .top_k = 10, .tests_max = 4096, .is_matrix = true},
      100,
      SPREAD_ROWS,
      1,
-     23},
+     31},
     {{.n_train = 62489, .tests_max = 1}, 0, SPREAD_ROWS, 1, 62}, /* on themselves */
     {{.n_train = 1000000, .top_k = 2048, .tests_max = 4096}, 1000, SPREAD_TOPS, 2, 224},
     {{.n_train = 1000000, .top_k = 2049, .tests_max = 4096}, 1000, SPREAD_ROWS, 1, 84},

@@ -112,6 +112,71 @@ static void pieces_make_up_the_whole(void **state)
     scene_end(&scene);
 }
 
+/* A piece of the training triples that goes into its place in a matrix of all of them. */
+struct session_piece {
+    struct matrix *matrix;
+    size_t begin;
+};
+
+static int take_piece(void *context, size_t test, size_t begin, const double *values, size_t n,
+                      struct err *err)
+{
+    const struct session_piece *piece = context;
+    (void)err;
+    memcpy(&piece->matrix->value[test][piece->begin + begin], values, n * sizeof(*values));
+    return 0;
+}
+
+static int refuse_row(void *context, size_t test, size_t begin, const double *values, size_t n,
+                      struct err *err)
+{
+    (void)context, (void)test, (void)begin, (void)values, (void)n;
+    return fail(err, ERR_FAILED, "no");
+}
+
+/* With all test triples in memory, whose factors are kept, and with a few at a time. */
+static void pieces_of_a_session_make_up_the_run(void **state)
+{
+    (void)state;
+    static const uint64_t memory[] = {64 << 20, 1 << 18};
+    enum {
+        PIECE = 256
+    };
+    struct scene scene;
+    scene_init(&scene, &kit_shapes[1]);
+    struct tracin_test tests[N_TESTS] = {{{0}}};
+    for (size_t i = 0; i < N_TESTS; i++)
+        tests[i].triple = scene.tests[i];
+    for (size_t m = 0; m < countof(memory); m++) {
+        const struct tracin_opts opts = {
+            .dtype = NUM_F64, .n_threads = 2, .memory_bytes = memory[m]};
+        const struct tracin_sink refusing = {.row = refuse_row};
+        struct matrix *expected = matrix_of(&scene, &opts, NULL, 0);
+        struct matrix *found = xcalloc(1, sizeof(*found));
+        struct tracin_session *session;
+        struct err err = {0};
+        assert_int_equal(
+            tracin_session_open(&session, scene.checkpoints, 2, &opts, PIECE, tests, N_TESTS, &err),
+            0);
+        for (size_t begin = 0; begin < N_TRAIN; begin += PIECE) {
+            struct session_piece piece = {found, begin};
+            const struct tracin_sink sink = {.context = &piece, .row = take_piece};
+            size_t n = MIN((size_t)PIECE, N_TRAIN - begin);
+            assert_int_equal(tracin_session_run(session, scene.train + begin, n, &refusing, &err),
+                             ERR_FAILED);
+            assert_int_equal(tracin_session_run(session, scene.train + begin, n, &sink, &err), 0);
+        }
+        tracin_session_close(session);
+        for (size_t test = 0; test < N_TESTS; test++)
+            for (size_t t = 0; t < N_TRAIN; t++)
+                assert_true(fabs(found->value[test][t] - expected->value[test][t]) <=
+                            1e-12 * (1 + fabs(expected->value[test][t])));
+        free(found);
+        free(expected);
+    }
+    scene_end(&scene);
+}
+
 static void threads_do_not_change_a_bit(void **state)
 {
     (void)state;
@@ -374,6 +439,7 @@ int main(void)
         cmocka_unit_test(influences_of_each_subset_are_exact),
         cmocka_unit_test(influences_by_the_training_loss_are_exact),
         cmocka_unit_test(pieces_make_up_the_whole),
+        cmocka_unit_test(pieces_of_a_session_make_up_the_run),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(what_is_shared_changes_nothing),
         cmocka_unit_test(the_best_are_those_of_the_matrix),
