@@ -147,7 +147,7 @@ static int job_run(const struct tracin_request *ask, const struct app *app, stru
     const struct proximity_opts filter = kge_filter_opts(&ask->filter);
     job->scene.top_k = (size_t)ask->top_k;
     job->order = ask->order;
-    job->overwrite = ask->overwrite || tracin_spread_is_placing(job->spread);
+    job->overwrite = ask->overwrite || tracin_spread_may_replace(job->spread);
     int rc = ask->filter.n_hops > 0 ? tracin_job_filter(job, &filter, NULL, err) : 0;
     if (rc == 0 && tracin_is_matrix(ask)) {
         rc = matrix_run(ask, job, err);

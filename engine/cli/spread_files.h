@@ -8,6 +8,7 @@
  *   rows           influences that go into no answer: float64, each where its item has its place
  *   why            a worker's reason to give up: an error code, and a sentence
  *   placing        there from when results are put in place
+ *   replaces       there if the run was begun with --force: results that are there are replaced, also by who goes on
  *   lock, map.lock held by muster kge tracin, and by the muster that it started
  */
 #pragma once
@@ -23,6 +24,7 @@
 #define SPREAD_VALUES   "rows"
 #define SPREAD_WHY      "why"
 #define SPREAD_PLACING  "placing"
+#define SPREAD_REPLACES "replaces"
 #define SPREAD_LOCK     "lock"
 #define SPREAD_MAP_LOCK "map.lock"
 
@@ -30,7 +32,7 @@
 
 /*
  * A request as bytes, and back: every option that may change a number, files by their absolute paths, and of the
- * checkpoints also size and time. What is read borrows from `bytes`; of its lists only models.paths.at is owned.
+ * checkpoints also size and time. What is read borrows from `bytes`; cmd_release() frees its lists.
  */
 MUST_CHECK int spread_options_add(const struct tracin_request *ask, struct buf *out,
                                   struct err *err);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/spread_files.h"
@@ -45,14 +46,54 @@ static const char *const kept_from_map[] = {
     "MUSTER_DRY_RUN",      "MUSTER_RUNS_DIR",      "MUSTER_RETRY_FAILED",  "MUSTER_QUIET",
 };
 
+static bool is_plain(const char *word)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=@%+";
+    return *word && word[strspn(word, plain)] == '\0';
+}
+
+/* As a shell reads it. */
+static void word_quoted_add(struct buf *out, const char *word)
+{
+    if (is_plain(word)) {
+        buf_add_text(out, word);
+        return;
+    }
+    buf_add_char(out, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            buf_add_text(out, "'\\''");
+        else
+            buf_add_char(out, *word);
+    buf_add_char(out, '\'');
+}
+
+/* The command that goes on with what is done: this one, but for --force, which would begin anew. */
+static void command_typed_add(const struct app *app, struct buf *out)
+{
+    cleanup_buf struct buf command = BUF_INIT;
+    buf_add_text(&command, "muster kge");
+    for (int i = 1; i < app->argc; i++) {
+        if (strcmp(app->argv[i], "--force") == 0)
+            continue;
+        buf_add_char(&command, ' ');
+        word_quoted_add(&command, app->argv[i]);
+    }
+    console_text_add(out, buf_str(&command), false);
+}
+
 /* What is an option here would be one of a resumed run too; as a variable it is of this command alone. */
 static int environment_prepare(const struct spread_map *map, struct err *err)
 {
+    cleanup_buf struct buf command = BUF_INIT;
     char n_threads[24];
     snprintf(n_threads, sizeof(n_threads), "%lu", (unsigned long)map->n_threads);
     for (size_t i = 0; i < countof(kept_from_map); i++)
         unsetenv(kept_from_map[i]);
-    if ((map->app->quiet && setenv("MUSTER_QUIET", "1", 1) != 0) ||
+    command_typed_add(map->app, &command);
+    if (setenv("MUSTER_GO_ON", buf_text(&command), 1) != 0 ||
+        (map->app->quiet && setenv("MUSTER_QUIET", "1", 1) != 0) ||
         (map->n_threads > 0 && setenv("MUSTER_KGE_THREADS", n_threads, 1) != 0))
         return fail_errno(err, "the environment of muster map");
     return 0;

@@ -116,7 +116,7 @@ static int places_check(const struct batch *batch, struct err *err)
 {
     const struct tracin_request *ask = batch->ask;
     if (ask->overwrite || ask->skip_existing || ask->skip_tracin ||
-        tracin_spread_is_placing(batch->spread))
+        tracin_spread_may_replace(batch->spread))
         return 0;
     for (size_t i = 0; i < batch->n; i++) {
         const struct batch_entry *entry = &batch->entries[i];
@@ -299,7 +299,7 @@ static int batch_compute(struct batch *batch, struct kge_models *models, const s
     job.scene.top_k = (size_t)batch->ask->top_k;
     job.order = batch->ask->order;
     job.overwrite = batch->ask->overwrite || batch->ask->skip_existing ||
-                    tracin_spread_is_placing(batch->spread);
+                    tracin_spread_may_replace(batch->spread);
     job.spread = batch->spread;
     int rc = tracin_job_filter(&job, &filter, lonely, err);
     if (rc == 0)

@@ -106,7 +106,7 @@ static int devices_compute(struct tracin_spread *spread, const struct kge_data *
 int tracin_self_run(const struct tracin_request *ask, const struct kge_data *data,
                     struct kge_models *models, struct tracin_spread *spread, struct err *err)
 {
-    bool overwrite = ask->overwrite || tracin_spread_is_placing(spread);
+    bool overwrite = ask->overwrite || tracin_spread_may_replace(spread);
     cleanup_free struct tracin_influence *all = xmalloc(data->train.n * sizeof(*all));
     int rc = 0;
     if (!overwrite && path_exists(ask->output) && !output_is_direct(ask->output))

@@ -36,7 +36,7 @@ struct tracin_spread {
     struct buf options;
     int lock_fd, map_lock_fd;
     bool is_found; /* the same command has begun it */
-    bool is_placing;
+    bool is_placing, is_replacing;
     struct spread_tests tests;
     struct spread_plan plan;
     struct spread_times times;
@@ -98,7 +98,7 @@ static int folder_clear(struct tracin_spread *spread, struct err *err)
 {
     fd_close(&spread->lock_fd);
     fd_close(&spread->map_lock_fd);
-    spread->is_found = spread->is_placing = false;
+    spread->is_found = spread->is_placing = spread->is_replacing = false;
     return spread_files_remove(spread->dir, err);
 }
 
@@ -107,6 +107,7 @@ static int folder_compare(struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, SPREAD_OPTIONS);
     cleanup_free char *placing = path_join(spread->dir, SPREAD_PLACING);
+    cleanup_free char *replaces = path_join(spread->dir, SPREAD_REPLACES);
     cleanup_buf struct buf begun = BUF_INIT;
     if (!path_exists(path))
         return folder_clear(spread, err);
@@ -118,6 +119,7 @@ static int folder_compare(struct tracin_spread *spread, struct err *err)
                   spread->dir);
     spread->is_found = rc == 0;
     spread->is_placing = rc == 0 && path_exists(placing);
+    spread->is_replacing = rc == 0 && path_exists(replaces);
     return rc;
 }
 
@@ -172,9 +174,9 @@ int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *
     return rc;
 }
 
-bool tracin_spread_is_placing(const struct tracin_spread *spread)
+bool tracin_spread_may_replace(const struct tracin_spread *spread)
 {
-    return spread && spread->is_placing;
+    return spread && (spread->is_placing || spread->is_replacing);
 }
 
 void tracin_spread_close(struct tracin_spread *spread)
@@ -317,6 +319,8 @@ static int run_prepare(struct tracin_spread *spread, const struct kge_data *data
     rc = shared_settle(spread, SPREAD_ITEMS, buf_str(&items), err);
     if (rc == 0)
         rc = values_make(spread, data->train.n, err);
+    if (rc == 0 && !spread->is_found && spread->ask->overwrite)
+        rc = shared_put(spread, SPREAD_REPLACES, STR(""), err);
     if (rc == 0 && !spread->is_found)
         rc = shared_put(spread, SPREAD_OPTIONS, buf_str(&spread->options), err);
     kge_models_unload(models);
@@ -354,8 +358,9 @@ static int map_failed(struct tracin_spread *spread, int status, struct err *err)
         is_kept = spread_files_remove(spread->dir, NULL) != 0;
     if (rc == 0 && is_kept)
         talk_as("muster kge tracin",
-                "muster map ended with status %d%s%s; the same command goes on, from %s", status,
-                clean.len > 0 ? ": " : "", buf_text(&clean), spread->dir);
+                "muster map ended with status %d%s%s; the same command%s goes on, from %s", status,
+                clean.len > 0 ? ": " : "", buf_text(&clean),
+                spread->ask->overwrite ? " without --force" : "", spread->dir);
     return rc ? rc : status;
 }
 

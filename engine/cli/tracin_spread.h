@@ -16,8 +16,11 @@ struct tracin_spread;
  */
 MUST_CHECK int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *ask,
                                   const struct app *app, struct err *err);
-/* Was an earlier command ended while it put results in place? Then those that are there may be replaced. */
-bool tracin_spread_is_placing(const struct tracin_spread *spread);
+/*
+ * Was an earlier command ended while it put results in place, or begun with --force? Then those that are there may be
+ * replaced.
+ */
+bool tracin_spread_may_replace(const struct tracin_spread *spread);
 /*
  * Computes, and hands the results over as tracin_run would; a matrix is filled. The models are unloaded. Positive: the
  * exit status of a muster map that did not come to its end, about which everything is said.

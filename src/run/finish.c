@@ -152,6 +152,8 @@ static int unfinished(struct session *s)
     if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
+    cleanup_buf struct buf next = BUF_INIT;
+    summary_go_on(s, NULL, &next);
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
@@ -166,7 +168,7 @@ static int unfinished(struct session *s)
     if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, summary_run_name(s));
     else if (can_resume && !is_hopeless)
-        talk("%s; go on with: muster resume %s", why, summary_run_name(s));
+        talk("%s; go on with: %s", why, buf_text(&next));
     else
         talk("%s", why);
     return status;
@@ -177,7 +179,9 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
 {
     struct err settle_err = {0};
     const char *run = summary_run_name(s);
+    cleanup_buf struct buf next = BUF_INIT;
     int status = err_exit_status(rc);
+    summary_go_on(s, NULL, &next);
     log_keep(s->log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
     talk("%s: the results are not merged: %s", s->argv[1], why->text);
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
@@ -195,7 +199,7 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
              "in another format with -o FILE or --format-out",
              s->run_dir, run);
     else
-        talk("every result is safe in %s; muster resume %s merges them again", s->run_dir, run);
+        talk("every result is safe in %s; to merge them again: %s", s->run_dir, buf_text(&next));
     return status;
 }
 

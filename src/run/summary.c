@@ -70,6 +70,16 @@ const char *summary_run_name(const struct session *s)
     return run_typed(s->run_dir, s->request->usual_root);
 }
 
+void summary_go_on(const struct session *s, const char *option, struct buf *out)
+{
+    const char *whole = getenv("MUSTER_GO_ON");
+    if (whole && *whole)
+        buf_add_text(out, whole);
+    else
+        buf_addf(out, "muster resume %s%s%s", summary_run_name(s), option ? " " : "",
+                 option ? option : "");
+}
+
 static void metrics_line(struct session *s, struct buf *out)
 {
     const struct metrics *m = ledger_metrics(s->ledger);
@@ -121,10 +131,13 @@ static void result_line(struct session *s, const struct merge_stats *stats,
 /* The status is 1, and who asked for errors alone is to hear why. */
 static void asides_say(struct session *s, uint64_t n_asides, const char *noun, const char *failed)
 {
-    bool can_retry = n_asides > s->n_malformed;
-    talk("%lu %s%s set aside, with reasons in %s%s%s%s", n_asides, noun,
-         n_asides == 1 ? " was" : "s were", failed, can_retry ? "; go on with: muster resume " : "",
-         can_retry ? summary_run_name(s) : "", can_retry ? " --retry-failed" : "");
+    cleanup_buf struct buf next = BUF_INIT;
+    if (n_asides > s->n_malformed) {
+        buf_add_text(&next, "; go on with: ");
+        summary_go_on(s, "--retry-failed", &next);
+    }
+    talk("%lu %s%s set aside, with reasons in %s%s", n_asides, noun,
+         n_asides == 1 ? " was" : "s were", failed, buf_text(&next));
 }
 
 void summary_print(struct session *s, const struct merge_stats *stats)
@@ -154,9 +167,11 @@ void summary_print(struct session *s, const struct merge_stats *stats)
             f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
     metrics_line(s, &out);
     memory_lines(s, &out);
-    if (stats && f.counts.aside > s->n_malformed)
-        buf_addf(&out, "  next       muster resume %s --retry-failed\n", summary_run_name(s));
-    else if (stats && f.counts.aside > 0)
+    if (stats && f.counts.aside > s->n_malformed) {
+        buf_add_text(&out, "  next       ");
+        summary_go_on(s, "--retry-failed", &out);
+        buf_add_char(&out, '\n');
+    } else if (stats && f.counts.aside > 0)
         buf_add_text(&out,
                      "  next       mend these records, and run them as an input of their own\n");
     log_add(s->log, LOG_INFO, "map", "%s", buf_text(&out));

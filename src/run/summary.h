@@ -10,5 +10,10 @@
 void summary_print(struct session *s, const struct merge_stats *stats);
 /* The same as one JSON object, for --on-finish. */
 void summary_json(struct session *s, int status, struct buf *out);
+/*
+ * What is typed to go on: `muster resume NAME`, with `option` behind it where that is not NULL. In a run that is part of
+ * another command, which says so by MUSTER_GO_ON, that command: it does more than the run.
+ */
+void summary_go_on(const struct session *s, const char *option, struct buf *out);
 /* What to type after `muster resume`. Borrowed. */
 const char *summary_run_name(const struct session *s);

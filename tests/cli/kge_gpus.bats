@@ -155,6 +155,43 @@ worker_of() {
     same whole.jsonl mapless.jsonl
 }
 
+# typed_again: the command that `said` names is typed, as it stands there.
+typed_again() {
+    local command
+    command=$(sed -n 's/.*; go on with: \(muster kge tracin .*\)$/\1/p' said)
+    [ -n "$command" ] || { echo "no command is named:"; cat said; return 1; }
+    run limited env PATH="$(dirname "$MUSTER"):$PATH" bash -c "$command"
+    ended_with 0
+}
+
+@test "what is left of a killed command names the whole command, which goes on when it is typed" {
+    slow_graph
+    mv test.txt "the user's test.txt"
+    SLOW=(--test "the user's test.txt" "${SLOW[@]:2}")
+    begin out.jsonl "${SLOW[@]}" -g cpu:1
+    kill -KILL "$PID" # its muster map has the last word
+    its_end
+    wait_for holds said "go on with: muster kge tracin"
+    ! holds said "muster resume"
+    typed_again
+    same whole.jsonl out.jsonl
+    [ ! -e out.jsonl.run ]
+}
+
+@test "begun with --force it replaces what was there, also when it is gone on with without" {
+    slow_graph
+    echo old >out.jsonl
+    begin out.jsonl "${SLOW[@]}" -g cpu:1 --force
+    kill -TERM "$PID"
+    its_end
+    ended_with 143
+    says "the same command without --force goes on, from $PWD/out.jsonl.run"
+    [ "$(cat out.jsonl)" = old ]
+    typed_again
+    same whole.jsonl out.jsonl
+    [ ! -e out.jsonl.run ]
+}
+
 @test "a worker that is killed is no matter, and an interrupt ends everybody" {
     slow_graph
 
