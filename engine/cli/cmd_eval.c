@@ -24,7 +24,7 @@ enum {
 struct eval_request {
     struct kge_files files;
     const char *model_path, *backend;
-    uint64_t embedding_height, n_threads, max_test_triples;
+    uint64_t embedding_height, embedding_width, n_threads, max_test_triples;
     enum conve_layout layout;
     enum rank_ties ties;
     const char *output;
@@ -180,6 +180,7 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     struct known known = {0};
     struct conve *model = NULL;
     const struct conve_load_opts load = {.height = (size_t)ask->embedding_height,
+                                         .width = (size_t)ask->embedding_width,
                                          .layout = ask->layout};
     xalloc_cure("; fewer --threads and --tails-only take less");
     if (argc > 0)
@@ -239,6 +240,8 @@ static const struct opt eval_opts[] = {
     {OPT_U64, 0, "embedding-height", "N",
      "rows of an embedding as an image, where the checkpoint leaves it open",
      FIELD(embedding_height), 1, UINT32_MAX},
+    {OPT_U64, 0, "embedding-width", "N", "its columns, likewise: either of the two is enough",
+     FIELD(embedding_width), 1, UINT32_MAX},
     {OPT_PARSE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
      FIELD(layout), .parse = kge_layout_store},
     {OPT_TEXT, 0, "backend", "NAME", "blas or ref (default: the fastest that is here)",

@@ -14,7 +14,7 @@ struct filter_request {
     struct kge_files files;
     struct kge_filter_ask filter;
     const char *output;
-    bool overwrite;
+    bool overwrite, is_single, is_profiled, is_quiet;
 };
 
 static void filter_defaults(void *request)
@@ -90,9 +90,16 @@ static int filter_run(struct app *app, void *request, int argc, char **argv, cha
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     if (!ask->files.test || !ask->output)
         return fail(err, ERR_USAGE, "--test and --output are needed");
+    app->quiet = ask->is_quiet;
     int rc = kge_filter_check(&ask->filter, app, err);
     if (rc == 0)
+        rc = kge_output_check(ask->output, &ask->files, &(struct texts){0}, err);
+    if (rc == 0 && ask->is_profiled)
+        say(app, "--profile has no effect: there is no Python to be profiled");
+    if (rc == 0)
         rc = kge_data_read(&data, &ask->files, app, err);
+    if (rc == 0 && ask->is_single)
+        data.test.n = 1;
     if (rc == 0)
         rc = filter_write(ask, app, &data, err);
     kge_data_release(&data);
@@ -106,6 +113,9 @@ static const struct opt filter_opts[] = {
     {OPT_PATH, 'o', "output", "FILE", "for the training triples that are kept, in their order",
      FIELD(output)},
     {OPT_FLAG, 0, "force", NULL, "replace it", FIELD(overwrite)},
+    {OPT_FLAG, 0, "single-triple", NULL, "for the first test triple alone", FIELD(is_single)},
+    {OPT_FLAG, 'q', "quiet", NULL, "no talk on stderr, only errors", FIELD(is_quiet)},
+    {OPT_FLAG, 0, "profile", NULL, "no effect: accepted for TiePin's sake", FIELD(is_profiled)},
     {OPT_HEADING, .help = "Proximity filter"},
     KGE_FILTER_OPTS(struct filter_request),
     {.kind = OPT_END},

@@ -13,6 +13,7 @@
 #include "cli/tracin_request.h"
 #include "cli/tracin_self.h"
 #include "cli/tracin_spread.h"
+#include "cli/tracin_tests.h"
 #include "cli/word_arg.h"
 
 static void tracin_defaults(void *request)
@@ -39,6 +40,15 @@ static int order_store(struct str text, void *field, struct err *err)
     return rc;
 }
 
+static int triples_order_store(struct str text, void *field, struct err *err)
+{
+    static const struct word_arg words[] = {{"file", TRIPLES_AS_IN_FILES},
+                                            {"pykeen", TRIPLES_AS_IN_PYKEEN}};
+    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
+    *(enum triples_order *)field = (enum triples_order)value;
+    return rc;
+}
+
 /* ---- where the results go ---- */
 
 static enum influence_form form_of(const struct tracin_request *ask, const char *path)
@@ -48,7 +58,9 @@ static enum influence_form form_of(const struct tracin_request *ask, const char 
         return INFLUENCES_CSV;
     if (strcmp(extension, ".jsonl") == 0 || strcmp(extension, ".ndjson") == 0)
         return INFLUENCES_JSONL;
-    return ask->mode == MODE_SINGLE ? INFLUENCES_SINGLE : INFLUENCES_TEST;
+    if (ask->mode == MODE_SINGLE)
+        return INFLUENCES_SINGLE;
+    return ask->test_triple.len > 0 ? INFLUENCES_LONE : INFLUENCES_TEST;
 }
 
 /* "x/out_test_3.csv" of x/out.csv. */
@@ -124,22 +136,7 @@ struct call {
     struct kge_data data;
     struct kge_models models;
     struct tracin_spread *spread; /* NULL: in this process */
-    int argc;
-    char **argv;
 };
-
-static int places_find(const struct call *call, size_t **places, size_t *n_places, struct err *err)
-{
-    const struct tracin_request *ask = call->ask;
-    size_t n_tests = call->data.test.n;
-    if (ask->mode == MODE_SINGLE)
-        return tracin_places_parse(ask, call->argc, call->argv, n_tests, places, n_places, err);
-    *n_places = ask->max_test_triples > 0 ? MIN(n_tests, (size_t)ask->max_test_triples) : n_tests;
-    *places = xcalloc(*n_places, sizeof(**places));
-    for (size_t i = 0; i < *n_places; i++)
-        (*places)[i] = i;
-    return 0;
-}
 
 static int job_run(const struct tracin_request *ask, const struct app *app, struct tracin_job *job,
                    struct err *err)
@@ -168,7 +165,7 @@ static int single_or_test(struct call *call, struct err *err)
     struct tracin_job job;
     cleanup_free size_t *places = NULL;
     size_t n_places = 0;
-    int rc = places_find(call, &places, &n_places, err);
+    int rc = tracin_places_find(call->ask, &call->data, call->app, &places, &n_places, err);
     if (rc)
         return rc;
     tracin_job_init(&job, call->app, &call->data, &call->models, places, n_places);
@@ -187,7 +184,7 @@ static int dry_run(struct call *call, struct err *err)
     cleanup_free size_t *places = NULL;
     struct tracin_job job;
     size_t n_places = 0;
-    int rc = places_find(call, &places, &n_places, err);
+    int rc = tracin_places_find(call->ask, &call->data, call->app, &places, &n_places, err);
     if (rc)
         return rc;
     cleanup_free bool *lonely = xcalloc(n_places, sizeof(*lonely));
@@ -215,6 +212,8 @@ static int call_read(struct call *call, struct err *err)
 {
     const struct tracin_request *ask = call->ask;
     int rc = kge_data_read(&call->data, &ask->files, call->app, err);
+    if (rc == 0)
+        rc = tracin_tests_take(&call->data, ask, call->app, err);
     if (rc == 0 && tracin_is_batch(ask))
         rc = kge_test_read(&call->data, ask->test_triples, ask->files.is_lenient, call->app, err);
     if (rc == 0 && needs_models(ask))
@@ -269,8 +268,11 @@ static void rounding_report(struct call *call)
 
 static int results_check(const struct tracin_request *ask, struct err *err)
 {
-    int rc = kge_output_check(ask->output, &ask->files, &ask->models.paths, err);
-    return rc ? rc : kge_output_check(ask->csv_output, &ask->files, &ask->models.paths, err);
+    struct kge_files files = ask->files;
+    if (tracin_triple_file(ask))
+        files.test = tracin_triple_file(ask);
+    int rc = kge_output_check(ask->output, &files, &ask->models.paths, err);
+    return rc ? rc : kge_output_check(ask->csv_output, &files, &ask->models.paths, err);
 }
 
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
@@ -278,10 +280,10 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
 {
     (void)command;
     struct tracin_request *ask = request;
-    struct call call = {.ask = ask, .app = app, .argc = argc, .argv = argv};
+    struct call call = {.ask = ask, .app = app};
     app->quiet = ask->quiet;
     xalloc_cure("; fewer --threads and a smaller --memory take less");
-    if (argc > 0 && ask->mode != MODE_SINGLE)
+    if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     int rc = tracin_request_check(ask, app, err);
     if (rc == 0)
@@ -311,8 +313,15 @@ static const struct opt tracin_opts[] = {
      "test: every test triple (default); single: those of --test-indices; self: every training "
      "triple on itself",
      FIELD(mode), .parse = mode_store},
-    {OPT_TEXT, 0, "test-indices", "N...",
+    {OPT_WORDS, 0, "test-indices", "N...",
      "places in --test, from 0, apart or with commas (default 0)", FIELD(test_indices)},
+    {OPT_WORDS, 0, "test-triple", "H R T",
+     "this test triple instead of --test: its names or their indices, or a FILE with one triple",
+     FIELD(test_triple), .max = 3},
+    {OPT_PARSE, 0, "triples-order", "NAME",
+     "of --train and --test: file, as their lines come (default), or pykeen, sorted by index and "
+     "each once, as PyKEEN counts them for --test-indices",
+     FIELD(triples_order), .parse = triples_order_store},
     {OPT_U64, 0, "max-test-triples", "N", "the first N test triples only", FIELD(max_test_triples),
      1},
     {OPT_U64, 0, "top-k", "N", "the N strongest of each test triple (default: all)", FIELD(top_k),
@@ -372,6 +381,7 @@ static const struct opt tracin_opts[] = {
     {OPT_FLAG, 0, "disable-vectorized-gradients", NULL, "always", FIELD(no_effect.no_vectorized)},
     {OPT_FLAG, 0, "cache-test-gradients", NULL, "always", FIELD(no_effect.cached)},
     {OPT_FLAG, 0, "disable-test-gradient-caching", NULL, "always", FIELD(no_effect.no_cached)},
+    {OPT_FLAG, 0, "no-cache-test-gradients", NULL, "always", FIELD(no_effect.cached_not)},
     {OPT_FLAG, 0, "use-torch-compile", NULL, "there is no torch", FIELD(no_effect.compiled)},
     {OPT_FLAG, 0, "use-gradient-checkpointing", NULL, "no gradient is kept",
      FIELD(no_effect.checkpointed)},

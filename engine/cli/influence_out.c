@@ -95,17 +95,10 @@ static void single_begin(struct influence_out *out)
 static int single_add(struct influence_out *out, const struct influence_result *result,
                       struct err *err)
 {
-    const uint32_t indices[] = {result->test.head, result->test.relation, result->test.tail};
     struct json_out *json = &out->json;
     json_out_element(json);
     json_out_open(json, '{');
-    json_out_key(json, "test_triple");
-    json_out_open(json, '[');
-    for (size_t i = 0; i < countof(indices); i++) {
-        json_out_element(json);
-        buf_addf(json->to, "%u", indices[i]);
-    }
-    json_out_close(json, ']');
+    triple_json_ids(json, "test_triple", result->test);
     json_out_u64(json, "test_triple_index", result->test_index);
     triple_json_indices(json, "test", result->test);
     json_out_double(json, "self_influence", result->self_influence);
@@ -119,6 +112,23 @@ static void single_end(struct influence_out *out)
 {
     json_out_close(&out->json, ']');
     buf_add_char(out->json.to, '\n');
+}
+
+static int lone_add(struct influence_out *out, const struct influence_result *result,
+                    struct err *err)
+{
+    struct json_out *json = &out->json;
+    json_out_open(json, '{');
+    json_out_key(json, "test_triple");
+    json_out_open(json, '{');
+    triple_json_indices(json, "", result->test);
+    json_out_close(json, '}');
+    top_k_add(out);
+    learning_rate_add(out);
+    int rc = influences_add(out, "influences", result, false, err);
+    json_out_close(json, '}');
+    buf_add_char(json->to, '\n');
+    return rc;
 }
 
 static void nothing(struct influence_out *out)
@@ -217,6 +227,7 @@ static int jsonl_add(struct influence_out *out, const struct influence_result *r
         json_out_open(&json, '{');
         json_out_u64(&json, "test_index", result->test_index);
         triple_json_names(&json, "test", data, result->test);
+        triple_json_ids(&json, "test_ids", result->test);
         json_out_double(&json, "self_influence", result->self_influence);
         json_out_u64(&json, "rank", i + 1);
         json_out_u64(&json, "train_index", index);
@@ -238,6 +249,7 @@ static const struct {
 } forms[] = {
     [INFLUENCES_TEST] = {test_begin, test_add, test_end},
     [INFLUENCES_SINGLE] = {single_begin, single_add, single_end},
+    [INFLUENCES_LONE] = {nothing, lone_add, nothing},
     [INFLUENCES_PER_TRIPLE] = {nothing, per_triple_add, nothing},
     [INFLUENCES_CSV] = {csv_begin, csv_add, nothing},
     [INFLUENCES_JSONL] = {nothing, jsonl_add, nothing},

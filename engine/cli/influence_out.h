@@ -14,6 +14,7 @@
 enum influence_form {
     INFLUENCES_TEST,   /* one object, results without labels (mode test) */
     INFLUENCES_SINGLE, /* an array of labelled results (mode single, and each file of a batch) */
+    INFLUENCES_LONE,   /* one object without labels, of one test triple (tracin_pytorch.py) */
     INFLUENCES_PER_TRIPLE, /* one labelled object (tracin_test_<i>.json) */
     INFLUENCES_CSV,        /* a row an influence */
     INFLUENCES_JSONL       /* an object an influence */

@@ -53,16 +53,20 @@ struct kge_files {
         .offset = offsetof(request, files.valid)                        \
     }
 
-#define KGE_LABELS_OPTS(request)                                    \
-    {.kind = OPT_PATH,                                              \
-     .name = "node-name-dict",                                      \
-     .arg = "FILE",                                                 \
-     .help = "readable names of entities, lines of name and index", \
-     .offset = offsetof(request, files.node_name_dict)},            \
-    {                                                               \
-        .kind = OPT_PATH, .name = "edge-map", .arg = "FILE",        \
-        .help = "edge_map.json: readable names of relations",       \
-        .offset = offsetof(request, files.edge_map)                 \
+#define KGE_LABELS_OPTS(request)                                                   \
+    {.kind = OPT_PATH,                                                             \
+     .name = "node-name-dict",                                                     \
+     .arg = "FILE",                                                                \
+     .help = "readable names of entities, lines of name and index",                \
+     .offset = offsetof(request, files.node_name_dict)},                           \
+        {.kind = OPT_ALIAS, .name = "entity-labels", .same_as = "node-name-dict"}, \
+        {.kind = OPT_PATH,                                                         \
+         .name = "edge-map",                                                       \
+         .arg = "FILE",                                                            \
+         .help = "edge_map.json: readable names of relations",                     \
+         .offset = offsetof(request, files.edge_map)},                             \
+    {                                                                              \
+        .kind = OPT_ALIAS, .name = "relation-labels", .same_as = "edge-map"        \
     }
 
 struct kge_data {

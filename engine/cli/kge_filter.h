@@ -43,6 +43,10 @@ enum {
          .name = "no-preserve-test-edges",                                                        \
          .help = "edges that touch an end of the test triple need that degree too",               \
          .offset = offsetof(request, filter.no_preserve)},                                        \
+        {.kind = OPT_UNSET,                                                                       \
+         .name = "preserve-test-edges",                                                           \
+         .help = "they are kept whatever their degree (default)",                                 \
+         .offset = offsetof(request, filter.no_preserve)},                                        \
         {.kind = OPT_FLAG,                                                                        \
          .name = "path-filtering",                                                                \
          .help = "only edges that lead from the head towards the tail",                           \

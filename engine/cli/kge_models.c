@@ -141,29 +141,71 @@ static void note_say(void *context, const char *text)
 /* Names go with TiePin's flag, which wants them; a number goes with it, or with --last-layers. */
 static int params_check(const struct kge_models_ask *ask, const struct app *app, struct err *err)
 {
-    if (ask->last_layers > 0 && (ask->layer_names || ask->last_only))
+    bool are_named = ask->layers || ask->layer_names.len > 0;
+    if (ask->layers && ask->layer_names.len > 0)
+        return fail(err, ERR_USAGE, "--layers and --last-layer-names are the same: leave one out");
+    if (ask->last_layers > 0 && (are_named || ask->last_only))
         return fail(err, ERR_USAGE, "--last-layers chooses the layers, as %s does: leave one out",
-                    ask->layer_names ? "--layers" : "--use-last-layers-only");
-    if (ask->n_last > 0 && (ask->layer_names || !ask->last_only))
+                    ask->layers ? "--layers"
+                    : are_named ? "--last-layer-names"
+                                : "--use-last-layers-only");
+    if (ask->n_last > 0 && (are_named || !ask->last_only))
         say(app, "--num-last-layers has no effect: %s",
-            ask->layer_names ? "the layers are named" : "it goes with --use-last-layers-only");
+            are_named ? "the layers are named" : "it goes with --use-last-layers-only");
     return 0;
+}
+
+static int layer_names_parse(const struct texts *names, const struct conve_shape *shape,
+                             conve_params *out, struct err *err)
+{
+    cleanup_buf struct buf list = BUF_INIT;
+    for (size_t i = 0; i < names->len; i++)
+        buf_addf(&list, "%s%s", i ? "," : "", names->at[i]);
+    return conve_params_parse(shape, buf_str(&list), out, err);
 }
 
 static int params_find(struct kge_models *models, const struct kge_models_ask *ask, struct err *err)
 {
-    const struct conve *model = models->at[0];
+    const struct conve_shape *shape = &models->at[0]->shape;
+    conve_params *params = &models->opts.params;
     size_t n_last = ask->n_last > 0 ? (size_t)ask->n_last : LAST_DEFAULT;
-    if (ask->layer_names)
-        return conve_params_parse(&model->shape, str_of(ask->layer_names), &models->opts.params,
-                                  err);
-    if (ask->last_layers > 0)
-        return conve_params_last(&model->shape, (size_t)ask->last_layers, &models->opts.params,
-                                 err);
-    if (ask->last_only)
-        return conve_params_last(&model->shape, n_last, &models->opts.params, err);
-    models->opts.params = 0;
-    return 0;
+    const char *option = NULL;
+    int rc = 0;
+    *params = 0;
+    if (ask->layers) {
+        option = "--layers";
+        rc = conve_params_parse(shape, str_of(ask->layers), params, err);
+    } else if (ask->layer_names.len > 0) {
+        option = "--last-layer-names";
+        rc = layer_names_parse(&ask->layer_names, shape, params, err);
+    } else if (ask->last_layers > 0) {
+        option = "--last-layers";
+        rc = conve_params_last(shape, (size_t)ask->last_layers, params, err);
+    } else if (ask->last_only) {
+        *params = conve_params_last_listed(shape, models->at[0]->naming, n_last);
+    }
+    return rc ? wrap(err, rc, "%s", option) : 0;
+}
+
+void kge_params_format(const struct kge_models *models, struct buf *out)
+{
+    const struct conve *model = models->at[0];
+    conve_params all = conve_params_all(&model->shape),
+                 taken = models->opts.params ? models->opts.params : all;
+    if (taken == all) {
+        buf_addf(out, "gradients of all %d parameters", __builtin_popcount(all));
+        return;
+    }
+    buf_addf(out, "gradients of %d of the %d parameters: ", __builtin_popcount(taken),
+             __builtin_popcount(all));
+    conve_params_format(&model->shape, taken, model->naming, out);
+}
+
+static void params_say(const struct kge_models *models, const struct app *app)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    kge_params_format(models, &text);
+    say(app, "%s", buf_text(&text));
 }
 
 static int opts_fill(struct kge_models *models, const struct kge_models_ask *ask,
@@ -194,6 +236,7 @@ static int checkpoints_load(struct kge_models *models, const struct kge_models_a
                             const struct kge_data *data, const struct app *app, struct err *err)
 {
     const struct conve_load_opts opts = {.height = (size_t)ask->embedding_height,
+                                         .width = (size_t)ask->embedding_width,
                                          .layout = ask->layout};
     models->at = xcalloc(ask->paths.len, sizeof(*models->at));
     models->checkpoints = xcalloc(ask->paths.len, sizeof(*models->checkpoints));
@@ -239,7 +282,10 @@ int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
     if (rc != 0)
         return rc;
     checkpoints_fill(models);
-    return opts_fill(models, ask, app, err);
+    rc = opts_fill(models, ask, app, err);
+    if (rc == 0)
+        params_say(models, app);
+    return rc;
 }
 
 void kge_models_unload(struct kge_models *models)

@@ -10,11 +10,12 @@
 struct kge_models_ask {
     struct texts paths;
     const char *learning_rates;
-    uint64_t embedding_height;
+    uint64_t embedding_height, embedding_width;
     enum conve_layout layout;
     bool last_only;
     uint64_t n_last, last_layers; /* of the flag, and without it; 0: not given */
-    const char *layer_names;
+    const char *layers;
+    struct texts layer_names; /* as TiePin has them: a word each */
     enum tracin_loss loss;
     const char *label_smoothing;
     const char *backend, *device;
@@ -47,6 +48,13 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .offset = offsetof(request, models.embedding_height),                                     \
          .min = 1,                                                                                 \
          .max = UINT32_MAX},                                                                       \
+        {.kind = OPT_U64,                                                                          \
+         .name = "embedding-width",                                                                \
+         .arg = "N",                                                                               \
+         .help = "its columns, likewise: either of the two is enough",                             \
+         .offset = offsetof(request, models.embedding_width),                                      \
+         .min = 1,                                                                                 \
+         .max = UINT32_MAX},                                                                       \
         {.kind = OPT_PARSE,                                                                        \
          .name = "layout",                                                                         \
          .arg = "NAME",                                                                            \
@@ -58,7 +66,7 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .name = "layers",                                                                         \
          .arg = "NAME[,NAME]...",                                                                  \
          .help = "gradients of these parameters only: fc.weight, fc, bn2, embeddings, all",        \
-         .offset = offsetof(request, models.layer_names)},                                         \
+         .offset = offsetof(request, models.layers)},                                              \
         {.kind = OPT_U64,                                                                          \
          .name = "last-layers",                                                                    \
          .arg = "N",                                                                               \
@@ -68,19 +76,22 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .max = 64},                                                                               \
         {.kind = OPT_FLAG,                                                                         \
          .name = "use-last-layers-only",                                                           \
-         .help = "the same, --num-last-layers of them, as TiePin has it",                          \
+         .help = "gradients of the parameters that TiePin takes for the last layers: of PyKEEN's " \
+                 "models the last --num-last-layers in their list, entity bias and relation "      \
+                 "embeddings; of train_pytorch.py's and ours fc",                                  \
          .offset = offsetof(request, models.last_only)},                                           \
         {.kind = OPT_U64,                                                                          \
          .name = "num-last-layers",                                                                \
          .arg = "N",                                                                               \
-         .help = "how many layers that is, counted from the score (default 2)",                    \
+         .help = "how many parameters that is (default 2, which run_tracin.py takes whatever is "  \
+                 "said); of a model with fc the ones listed before it come in above 2",            \
          .offset = offsetof(request, models.n_last),                                               \
          .min = 1,                                                                                 \
          .max = 64},                                                                               \
-        {.kind = OPT_TEXT,                                                                         \
+        {.kind = OPT_WORDS,                                                                        \
          .name = "last-layer-names",                                                               \
-         .arg = "NAME[,NAME]...",                                                                  \
-         .help = "the same as --layers, as TiePin has it",                                         \
+         .arg = "NAME...",                                                                         \
+         .help = "as --layers, the names apart as TiePin has them, or with commas",                \
          .offset = offsetof(request, models.layer_names)},                                         \
         {.kind = OPT_PARSE,                                                                        \
          .name = "loss",                                                                           \
@@ -130,6 +141,10 @@ void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n);
 
 /* What is to be known about a checkpoint that was loaded. */
 void kge_model_say(const struct app *app, const struct conve *model);
+
+struct kge_models;
+/* "gradients of 2 of the 13 parameters: fc.weight, fc.bias", as the model's file names them. */
+void kge_params_format(const struct kge_models *models, struct buf *out);
 
 struct kge_models {
     struct conve **at;

@@ -280,6 +280,8 @@ int tracin_job_explain(const struct tracin_job *job, struct buf *out, struct err
     buf_addf(out, "%zu test triples at once, training triples in tiles of %zu, %u thread%s\n",
              MIN(plan.tests_at_once, n_together), plan.train_tile, plan.n_threads,
              plural(plan.n_threads));
+    kge_params_format(job->models, out);
+    buf_add_char(out, '\n');
     buf_addf(out, "memory: %s for tiles, up to %s for results, and the model\n", tiles, results);
     return 0;
 }

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/tracin_request.h"
 
-#include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
+#include "cli/no_effect.h"
 
 #define NO_EFFECT(member) offsetof(struct no_effect_ask, member)
 
 /* What is there anyway, or was never more than a word. */
-static const struct {
-    const char *option, *reason;
-    size_t offset;
-    bool is_number;
-} no_effects[] = {
+static const struct no_effect no_effects[] = {
     {"batch-size", "tiles are as large as --memory allows", NO_EFFECT(batch_size), true},
     {"embedding-dim", "the checkpoint has it", NO_EFFECT(embedding_dim), true},
     {"output-channels", "the checkpoint has them", NO_EFFECT(output_channels), true},
@@ -25,6 +19,7 @@ static const struct {
     {"cache-test-gradients", "the test side is computed once", NO_EFFECT(cached), false},
     {"disable-test-gradient-caching", "the test side is computed once", NO_EFFECT(no_cached),
      false},
+    {"no-cache-test-gradients", "the test side is computed once", NO_EFFECT(cached_not), false},
     {"use-torch-compile", "there is no torch", NO_EFFECT(compiled), false},
     {"use-gradient-checkpointing", "no gradient is kept", NO_EFFECT(checkpointed), false},
     {"disable-memory-cleanup", "memory is bounded by --memory", NO_EFFECT(no_cleanup), false},
@@ -32,17 +27,6 @@ static const struct {
      NO_EFFECT(mixed_precision), false},
     {"enable-multi-gpu", "--gpus says on which devices", NO_EFFECT(multi_gpu), false},
 };
-
-static void no_effects_say(const struct no_effect_ask *ask, const struct app *app)
-{
-    for (size_t i = 0; i < countof(no_effects); i++) {
-        const void *field = (const char *)ask + no_effects[i].offset;
-        bool is_given =
-            no_effects[i].is_number ? *(const uint64_t *)field != 0 : *(const bool *)field;
-        if (is_given)
-            say(app, "--%s has no effect: %s", no_effects[i].option, no_effects[i].reason);
-    }
-}
 
 /* What may not be asked for together, and the sentence about it. */
 struct rule {
@@ -68,9 +52,10 @@ static int batch_check(const struct tracin_request *ask, struct err *err)
         {ask->output || ask->csv_output || ask->per_triple,
          "with --output-dir each test triple has files of its own: leave --output, --csv-output and "
          "--output-per-triple out"},
-        {ask->files.test || ask->test_indices || ask->mode != MODE_TEST,
+        {ask->files.test || ask->test_indices.len > 0 || ask->test_triple.len > 0 ||
+             ask->mode != MODE_TEST,
          "with --output-dir the test triples are those of --test-triples, from --start-index on: "
-         "leave --test, --test-indices and --mode out"},
+         "leave --test, --test-triple, --test-indices and --mode out"},
     };
     return rules_check(rules, countof(rules), err);
 }
@@ -88,13 +73,18 @@ static const char *batch_option(const struct tracin_request *ask)
 
 static int outputs_check(const struct tracin_request *ask, struct err *err)
 {
-    bool is_self = ask->mode == MODE_SELF;
+    bool is_self = ask->mode == MODE_SELF, has_triple = ask->test_triple.len > 0;
     const struct rule rules[] = {
         {!ask->output, "--output is needed: the file for the results"},
         {ask->run_dir && !ask->gpus, "--run-dir goes with --gpus"},
-        {!is_self && !ask->files.test, "--test is needed: the file of test triples"},
+        {!is_self && !ask->files.test && !has_triple, "--test is needed: the file of test triples"},
         {ask->per_triple && ask->mode != MODE_TEST, "--output-per-triple goes with --mode test"},
-        {ask->test_indices && ask->mode != MODE_SINGLE, "--test-indices goes with --mode single"},
+        {ask->test_indices.len > 0 && ask->mode != MODE_SINGLE,
+         "--test-indices goes with --mode single"},
+        {ask->test_triple.len == 2,
+         "--test-triple: expected head, relation and tail, or a file with one triple"},
+        {has_triple && (ask->files.test || ask->test_indices.len > 0 || is_self),
+         "--test-triple is the test triple: leave --test, --test-indices and --mode self out"},
         {is_self && ask->is_dry, "--dry-run is not for --mode self"},
         {is_self && ask->output && strcmp(path_extension(ask->output), ".csv") == 0,
          "--mode self has no CSV form: name a .json, .jsonl or .npy"},
@@ -117,7 +107,7 @@ int tracin_request_check(const struct tracin_request *ask, const struct app *app
         rc = kge_filter_check(&ask->filter, app, err);
     if (rc)
         return rc;
-    no_effects_say(&ask->no_effect, app);
+    no_effects_say(app, no_effects, countof(no_effects), &ask->no_effect);
     if (ask->skip_filtering)
         say(app, "--skip-filtering has no effect: the filter is applied in memory");
     return 0;
@@ -127,34 +117,4 @@ bool tracin_is_matrix(const struct tracin_request *ask)
 {
     return ask->output && ask->mode != MODE_SELF && !ask->per_triple &&
            strcmp(path_extension(ask->output), ".npy") == 0;
-}
-
-static int place_add(struct str text, size_t n_tests, size_t **places, size_t *n_places,
-                     struct err *err)
-{
-    uint64_t place;
-    int rc = u64_parse(str_trim(text), 0, UINT64_MAX, &place, err);
-    if (rc)
-        return wrap(err, rc, "--test-indices");
-    if (place >= n_tests)
-        return fail(err, ERR_USAGE,
-                    "--test-indices: there is no test triple %lu: there are %zu, from 0",
-                    (unsigned long)place, n_tests);
-    *places = xrealloc(*places, (*n_places + 1) * sizeof(**places));
-    (*places)[(*n_places)++] = (size_t)place;
-    return 0;
-}
-
-int tracin_places_parse(const struct tracin_request *ask, int argc, char **argv, size_t n_tests,
-                        size_t **places, size_t *n_places, struct err *err)
-{
-    struct str rest = str_of(ask->test_indices ? ask->test_indices : "0"), piece;
-    int rc = 0;
-    *places = NULL;
-    *n_places = 0;
-    while (rc == 0 && str_next(&rest, ',', &piece))
-        rc = place_add(piece, n_tests, places, n_places, err);
-    for (int i = 0; rc == 0 && i < argc; i++) /* --test-indices 0 3 7 */
-        rc = place_add(str_of(argv[i]), n_tests, places, n_places, err);
-    return rc;
 }

@@ -14,10 +14,16 @@ enum tracin_mode {
     MODE_SINGLE /* test triples by their places */
 };
 
+enum triples_order {
+    TRIPLES_AS_IN_FILES,
+    TRIPLES_AS_IN_PYKEEN /* sorted by index, each once */
+};
+
 /* Options of TiePin's programs that change nothing here. */
 struct no_effect_ask {
     uint64_t batch_size, embedding_dim, output_channels;
-    bool optimized, vectorized, no_vectorized, cached, no_cached, compiled, checkpointed;
+    bool optimized, vectorized, no_vectorized, cached, no_cached, cached_not, compiled,
+        checkpointed;
     bool no_cleanup, mixed_precision, multi_gpu;
 };
 
@@ -27,7 +33,9 @@ struct tracin_request {
     struct kge_models_ask models;
     struct no_effect_ask no_effect;
     enum tracin_mode mode;
-    const char *test_indices; /* more of them may be operands */
+    struct texts test_indices; /* places, several of them with commas in a word */
+    struct texts test_triple;  /* head, relation and tail, or a file with one triple */
+    enum triples_order triples_order;
     uint64_t max_test_triples, top_k;
     enum tracin_order order;
     enum num_format precision;
@@ -51,8 +59,3 @@ bool tracin_is_matrix(const struct tracin_request *ask);
 /* ERR_USAGE: options that do not go together. Says which have no effect. */
 MUST_CHECK int tracin_request_check(const struct tracin_request *ask, const struct app *app,
                                     struct err *err);
-
-/* "0,3", and the operands: places below n_tests, in the order given; *places is new. */
-MUST_CHECK int tracin_places_parse(const struct tracin_request *ask, int argc, char **argv,
-                                   size_t n_tests, size_t **places, size_t *n_places,
-                                   struct err *err);

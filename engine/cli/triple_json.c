@@ -70,3 +70,15 @@ void triple_json_names(struct json_out *json, const char *key, const struct kge_
     }
     json_out_close(json, ']');
 }
+
+void triple_json_ids(struct json_out *json, const char *key, struct triple triple)
+{
+    const uint32_t ids[] = {triple.head, triple.relation, triple.tail};
+    json_out_key(json, key);
+    json_out_open(json, '[');
+    for (size_t i = 0; i < countof(ids); i++) {
+        json_out_element(json);
+        buf_addf(json->to, "%u", ids[i]);
+    }
+    json_out_close(json, ']');
+}

@@ -15,3 +15,5 @@ void triple_json_labels(struct json_out *json, const char *prefix, const struct 
 /* "KEY": ["head", "relation", "tail"]: names in the files. */
 void triple_json_names(struct json_out *json, const char *key, const struct kge_data *data,
                        struct triple triple);
+/* "key": [head, relation, tail], as indices. */
+void triple_json_ids(struct json_out *json, const char *key, struct triple triple);

@@ -98,8 +98,10 @@ static int model_find(const struct tensor_file *file, char **prefix, enum conve_
         if (found && strcmp(here, "model_state_dict.") != 0) {
             if (strcmp(found, "model_state_dict.") == 0)
                 continue;
-            return fail(err, ERR_USAGE, "%s: two models are in it, '%s' and '%s'", file->path,
-                        found, here);
+            return fail(err, ERR_USAGE,
+                        "%s: two models are in it, '%s' and '%s': save the one that is meant in "
+                        "a file of its own",
+                        file->path, found, here);
         }
         free(found);
         found = steal_ptr(&here);
@@ -196,10 +198,27 @@ static int shapes_many(const struct found *found, const struct conve_shape *fits
     for (size_t i = 0; i < n; i++)
         buf_addf(&text, "%s%zu x %zu along %s", i ? ", " : "", fits[i].height, fits[i].width,
                  conve_layout_name(fits[i].layout));
-    return fail(
-        err, ERR_USAGE,
-        "%s does not say how embeddings become images, and its sizes fit %s: name the height",
-        found->file->path, buf_text(&text));
+    return fail(err, ERR_USAGE,
+                "%s does not say how embeddings become images, and its sizes fit %s: name one by "
+                "--embedding-height N%s",
+                found->file->path, buf_text(&text),
+                fits[0].layout == fits[n - 1].layout ? "" : " and --layout NAME");
+}
+
+/* The rows that are asked for: by their number, or by that of the columns. 0: not said. */
+static int height_asked(const struct conve_load_opts *opts, size_t dim, const char *path,
+                        size_t *height, struct err *err)
+{
+    *height = opts->height;
+    if (opts->width == 0)
+        return 0;
+    if (dim % opts->width != 0 || (opts->height && opts->height * opts->width != dim))
+        return fail(
+            err, ERR_USAGE,
+            "%s: its embeddings have %zu numbers, which --embedding-width %zu%s does not fit", path,
+            dim, opts->width, opts->height ? " with --embedding-height" : "");
+    *height = dim / opts->width;
+    return 0;
 }
 
 /*
@@ -214,13 +233,16 @@ static int shape_find(const struct found *found, const struct conve_load_opts *o
     if (rc != 0)
         return rc;
     const struct tensor_file *file = found->file;
-    size_t n_features = tensor_of(found, PARAM_FC_WEIGHT)->dims[1];
+    size_t n_features = tensor_of(found, PARAM_FC_WEIGHT)->dims[1], height = 0;
     enum conve_layout said = opts->layout ? opts->layout : file->layout;
-    size_t height = opts->height ? opts->height : file->height;
+    rc = height_asked(opts, dim, file->path, &height, err);
+    if (rc != 0)
+        return rc;
+    height = height ? height : file->height;
     bool is_pykeen = found->naming != NAMING_PLAIN;
     const struct conve_load_opts tries[] = {
-        {height, said ? said : (is_pykeen ? LAYOUT_HEIGHT : LAYOUT_WIDTH)},
-        {height, said || !is_pykeen ? said : LAYOUT_HEIGHT},
+        {.height = height, .layout = said ? said : (is_pykeen ? LAYOUT_HEIGHT : LAYOUT_WIDTH)},
+        {.height = height, .layout = said || !is_pykeen ? said : LAYOUT_HEIGHT},
     };
     for (size_t i = 0; i < countof(tries); i++) {
         struct conve_shape fits[FITS_MAX];
@@ -233,11 +255,11 @@ static int shape_find(const struct found *found, const struct conve_load_opts *o
         }
     }
     return fail(err, ERR_DATA,
-                "%s: %s has %zu inputs; embeddings of %zu numbers, as images of any height%s, give "
+                "%s: %s has %zu inputs; embeddings of %zu numbers, as images of %s, give "
                 "%zu filters of %zu x %zu none such",
                 file->path, tensor_of(found, PARAM_FC_WEIGHT)->name, n_features, dim,
-                tries[0].height ? " that is asked for" : "", shape->n_filters, shape->kernel_height,
-                shape->kernel_width);
+                tries[0].height ? "the height that is asked for" : "any height", shape->n_filters,
+                shape->kernel_height, shape->kernel_width);
 }
 
 /* ---- the whole ---- */

@@ -89,9 +89,9 @@ static void fact_take(struct walk *walk, struct str key, const struct pickle_nod
         const char *key;
         size_t *to;
     } facts[] = {
-        {"embedding_height", &walk->file->height},
-        {"embedding_width", &walk->file->width},
-        {"input_channels", &walk->file->input_channels},
+        {"embedding_height", &walk->file->height}, {"embedding_width", &walk->file->width},
+        {"image_height", &walk->file->height}, /* of shape_info in PyKEEN's models */
+        {"image_width", &walk->file->width},       {"input_channels", &walk->file->input_channels},
     };
     for (size_t i = 0; i < countof(facts); i++)
         if (str_equal(key, str_of(facts[i].key)) && value->kind == PICKLE_INT &&

@@ -36,7 +36,7 @@ struct conve_load_opts {
      * What the file does not say and its sizes leave open; 0 and LAYOUT_AUTO: find out, or say
      * what is possible.
      */
-    size_t height;
+    size_t height, width;
     enum conve_layout layout;
 };
 

@@ -143,6 +143,42 @@ int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *o
                : fail(err, ERR_USAGE, "expected 1 to %zu last layers, found %zu", n_layers, n);
 }
 
+/* As model.named_parameters() lists them: PyKEEN has the tables last. */
+static const enum conve_param pykeen_list[] = {
+    PARAM_BN0_WEIGHT, PARAM_BN0_BIAS,    PARAM_CONV_WEIGHT, PARAM_CONV_BIAS,  PARAM_BN1_WEIGHT,
+    PARAM_BN1_BIAS,   PARAM_FC_WEIGHT,   PARAM_FC_BIAS,     PARAM_BN2_WEIGHT, PARAM_BN2_BIAS,
+    PARAM_ENTITY,     PARAM_ENTITY_BIAS, PARAM_RELATION,
+};
+static const enum conve_param plain_list_before_fc[] = {
+    PARAM_BN0_WEIGHT, PARAM_BN0_BIAS,   PARAM_CONV_WEIGHT,
+    PARAM_CONV_BIAS,  PARAM_BN1_WEIGHT, PARAM_BN1_BIAS,
+};
+
+static conve_params last_of(const enum conve_param *list, size_t n_list, conve_params all, size_t n)
+{
+    conve_params out = 0;
+    for (size_t i = n_list; i > 0 && n > 0; i--) {
+        conve_params one = (conve_params)1 << list[i - 1];
+        n -= (all & one) != 0;
+        out |= all & one;
+    }
+    return out;
+}
+
+conve_params conve_params_last_listed(const struct conve_shape *shape, enum conve_naming naming,
+                                      size_t n)
+{
+    enum {
+        N_FC = 2 /* its weight and its bias, which are taken whatever n is */
+    };
+    conve_params all = conve_params_all(shape);
+    if (naming != NAMING_PLAIN)
+        return last_of(pykeen_list, countof(pykeen_list), all, n);
+    return last_of(plain_list_before_fc, countof(plain_list_before_fc), all,
+                   n > N_FC ? n - N_FC : 0) |
+           1u << PARAM_FC_WEIGHT | 1u << PARAM_FC_BIAS;
+}
+
 void conve_params_format(const struct conve_shape *shape, conve_params params,
                          enum conve_naming naming, struct buf *out)
 {

@@ -90,6 +90,13 @@ MUST_CHECK int conve_params_parse(const struct conve_shape *shape, struct str te
  */
 MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out,
                                  struct err *err);
+/*
+ * What TiePin's programs take for the n last layers. Of a model that PyKEEN names: the n last parameters in PyKEEN's
+ * list, whose end is entity bias and relation embeddings. Of a plain one: fc, and with n above 2 the n - 2 parameters
+ * listed before fc, embeddings left out. More than there are: all of them.
+ */
+conve_params conve_params_last_listed(const struct conve_shape *shape, enum conve_naming naming,
+                                      size_t n);
 /* Their names, separated by ", ". */
 void conve_params_format(const struct conve_shape *shape, conve_params params,
                          enum conve_naming naming, struct buf *out);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/triples.h"
 
+#include <stdlib.h>
+
 #include "base/rng.h"
 #include "base/xalloc.h"
 #include "graph/lines.h"
@@ -23,6 +25,27 @@ void triples_add(struct triples *triples, struct triple triple)
     }
     ASSERT(triples->n < UINT32_MAX); /* training triples are numbered by 32 bits */
     triples->at[triples->n++] = triple;
+}
+
+static int by_indices(const void *a, const void *b)
+{
+    const struct triple *x = a, *y = b;
+    if (x->head != y->head)
+        return x->head < y->head ? -1 : 1;
+    if (x->relation != y->relation)
+        return x->relation < y->relation ? -1 : 1;
+    return (x->tail > y->tail) - (x->tail < y->tail);
+}
+
+void triples_sort_unique(struct triples *triples)
+{
+    size_t n_kept = 0;
+    if (triples->n > 0)
+        qsort(triples->at, triples->n, sizeof(*triples->at), by_indices);
+    for (size_t i = 0; i < triples->n; i++)
+        if (n_kept == 0 || by_indices(&triples->at[n_kept - 1], &triples->at[i]) != 0)
+            triples->at[n_kept++] = triples->at[i];
+    triples->n = n_kept;
 }
 
 /* Which triples of this file there are already: open addressing over their places. */

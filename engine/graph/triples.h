@@ -22,6 +22,9 @@ void triples_release(struct triples *triples);
 #define cleanup_triples __attribute__((cleanup(triples_release)))
 void triples_add(struct triples *triples, struct triple triple);
 
+/* By index of head, relation and tail, and each once. */
+void triples_sort_unique(struct triples *triples);
+
 struct triples_opts {
     struct names *entities, *relations;
     bool makes_names; /* a name that is new is added; else its line is a flaw */

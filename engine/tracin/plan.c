@@ -73,7 +73,8 @@ static size_t rows_max(const struct factor_plan *plan)
 static int too_few(uint64_t budget, const struct costs *costs, struct err *err)
 {
     return fail(err, ERR_USAGE,
-                "%" PRIu64 " MiB of memory are too few: one pair of triples takes %" PRIu64 " MiB",
+                "%" PRIu64 " MiB of memory are too few: one pair of triples takes %" PRIu64
+                " MiB (--memory)",
                 budget >> 20, (costs->test + costs->thread + (1 << 20) - 1) >> 20);
 }
 

@@ -51,7 +51,7 @@ refused() {
         COMP_WORDS=(muster kge tracin --test-) COMP_CWORD=3; _muster; echo "${COMPREPLY[*]}"
         COMP_WORDS=(muster kge fi) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
         COMP_WORDS=(muster kg) COMP_CWORD=1; _muster; echo "${COMPREPLY[*]}"'
-    [ "${lines[0]}" = "--test-indices --test-triples" ]
+    [ "${lines[0]}" = "--test-indices --test-triple --test-triples" ]
     [ "${lines[1]}" = "filter" ]
     [ "${lines[2]}" = "kge" ]
 }
@@ -147,6 +147,8 @@ refused() {
 
 @test "numbers out of range are refused with the range" {
     refused 2 "--top-k 13: there are only 12 training triples" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --top-k 13
+    refused 2 "of memory are too few: one pair of triples takes 1 MiB (--memory)" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
+        -o out.json --memory 1K
     refused 2 "--top-k" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --top-k 0
     refused 2 "there is no test triple 3: there are 3, from 0" "${MODEL[@]}" "${DATA[@]}" --test test.txt --mode single \
         --test-indices 0,3 -o out.json
@@ -323,7 +325,7 @@ refused() {
 }
 
 @test "layers are named by the options of the manual as by TiePin's" {
-    local names=("--layers fc,bn2" "--last-layers 2" "--last-layer-names bn2,fc" "--use-last-layers-only --num-last-layers 2")
+    local names=("--layers fc,bn2" "--last-layers 2" "--last-layer-names bn2,fc" "--last-layer-names bn2 fc")
     for i in 0 1 2 3; do
         # shellcheck disable=SC2086
         kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o "$i.jsonl" ${names[i]}
@@ -339,5 +341,124 @@ refused() {
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o 5.jsonl --use-last-layers-only --num-last-layers 5 --last-layer-names bn2,fc
     says "--num-last-layers has no effect: the layers are named"
     cmp 5.jsonl 0.jsonl
-    refused 2 "there is no layer 'bn9'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --layers bn9
+    refused 2 "--layers and --last-layer-names are the same" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --layers fc \
+        --last-layer-names fc
+    refused 2 "--layers: there is no layer 'bn9'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --layers bn9
+}
+
+# parameters_of WORDS OPTION…: these are the parameters that kge tracin says it uses; the influences are in out.jsonl.
+parameters_of() {
+    local words=$1
+    shift
+    kge tracin "${DATA[@]}" --test test.txt -o out.jsonl --force "$@"
+    ended_with 0
+    says "muster: gradients of $words"
+    run --separate-stderr limited "$MUSTER" kge tracin -q "${DATA[@]}" --test test.txt -o none.jsonl --dry-run "$@"
+    ended_with 0
+    says "gradients of $words"
+}
+
+@test "the last layers are the parameters that TiePin takes, and those that are used are said" {
+    local table=_representations
+    parameters_of "all 12 parameters" "${MODEL[@]}"
+    parameters_of "2 of the 12 parameters: fc.weight, fc.bias" "${MODEL[@]}" --use-last-layers-only
+    mv out.jsonl last.jsonl
+    parameters_of "2 of the 12 parameters: fc.weight, fc.bias" "${MODEL[@]}" --last-layer-names fc.weight fc.bias
+    same last.jsonl out.jsonl
+    parameters_of "2 of the 12 parameters: fc.weight, fc.bias" "${MODEL[@]}" --use-last-layers-only --num-last-layers 1
+    parameters_of "4 of the 12 parameters: bn1.weight, bn1.bias, fc.weight, fc.bias" "${MODEL[@]}" --use-last-layers-only \
+        --num-last-layers 4
+    MODEL=(--model-path pykeen.pt --embedding-height 3)
+    parameters_of "1 of the 13 parameters: relation$table.0._embeddings.weight" "${MODEL[@]}" --use-last-layers-only --num-last-layers 1
+    parameters_of "2 of the 13 parameters: relation$table.0._embeddings.weight, entity$table.1._embeddings.weight" "${MODEL[@]}" \
+        --use-last-layers-only
+    mv out.jsonl last.jsonl
+    parameters_of "2 of the 13 parameters: relation$table" "${MODEL[@]}" --layers entity_bias.weight,relation_embeddings.weight
+    same last.jsonl out.jsonl
+    parameters_of "4 of the 13 parameters: entity$table.0._embeddings.weight, relation$table.0._embeddings.weight, \
+interaction.hr1d.2.bias, entity$table.1._embeddings.weight" "${MODEL[@]}" --use-last-layers-only --num-last-layers 4
+}
+
+@test "a chosen test triple is named, in the order of its file or in PyKEEN's" {
+    (tac test.txt; head -1 test.txt) >mixed.txt
+    local asked=(kge tracin "${MODEL[@]}" "${DATA[@]}" --test mixed.txt --mode single --force --top-k 3)
+    "${asked[@]}" --test-indices 0 2 -o out.json
+    ended_with 0
+    says "test triple 0: (6, 1, 2) is (β-catenin, predicate:1, MONDO:1)" "test triple 2: (0, 0, 3) is (CHEBI:1, predicate:0, MONDO:2)" \
+        "test triple 0 of PyKEEN: (0, 0, 3) is (CHEBI:1, predicate:0, MONDO:2)" "--triples-order pykeen"
+    [ "$(jq -c '[.[].test_triple]' out.json)" = '[[6,1,2],[0,0,3]]' ]
+    "${asked[@]}" --test-indices 0 2 -o out.json --triples-order pykeen
+    ended_with 0
+    says "11 training triples of 12, as each counts once" "3 test triples of 4, as each counts once" \
+        "test triple 0: (0, 0, 3) is (CHEBI:1, predicate:0, MONDO:2)"
+    [[ $output != *"of PyKEEN"* ]]
+    [ "$(jq -c '[.[].test_triple]' out.json)" = '[[0,0,3],[6,1,2]]' ]
+    "${asked[@]}" --test-indices 3 -o out.json
+    says "PyKEEN, which keeps each test triple once, has no test triple 3"
+    rm out.json
+    refused 2 "there is no test triple 3: there are 3, from 0" "${MODEL[@]}" "${DATA[@]}" --test mixed.txt --mode single \
+        --test-indices 3 -o none.json --triples-order pykeen
+    "${asked[@]}" --test-indices 0 -o out.jsonl
+    [ "$(head -1 out.jsonl | jq -c '[.test, .test_ids]')" = '[["β-catenin","predicate:1","MONDO:1"],[6,1,2]]' ]
+    # On devices too, the tests are those that were counted.
+    "${asked[@]}" --test-indices 0 2 -o devices.json --triples-order pykeen -g cpu:2
+    ended_with 0
+    [ "$(jq -c '[.[].test_triple]' devices.json)" = '[[0,0,3],[6,1,2]]' ]
+}
+
+@test "a test triple can be given by its indices, its names or a file of its own" {
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triple 6 1 2 -o indices.json --no-cache-test-gradients --embedding-width 4
+    ended_with 0
+    says "test triple 0: (6, 1, 2) is (β-catenin, predicate:1, MONDO:1)" "--no-cache-test-gradients has no effect"
+    jq -e '.test_triple == {head: 6, relation: 1, tail: 2} and (keys_unsorted == ["test_triple", "top_k", "learning_rate", "influences"])
+        and (.influences | length == 12) and (.influences[0] | keys_unsorted == ["train_head", "train_relation", "train_tail", "influence"])' \
+        indices.json >/dev/null
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triple β-catenin predicate:1 MONDO:1 -o names.json
+    same indices.json names.json
+    sed -n 3p test.txt >one.txt
+    kge tracin "${MODEL[@]}" "${DATA[@]}" -o file.json --test-triple one.txt --entity-labels node_name_dict.txt
+    same indices.json file.json
+    kge tracin "${MODEL[@]}" "${DATA[@]}" -o one.csv --test-triple one.txt --entity-labels node_name_dict.txt --relation-labels edge_map.json
+    ended_with 0
+    has_lines one.csv 13
+    refused 2 "expected head, relation and tail, or a file with one triple" "${MODEL[@]}" "${DATA[@]}" -o out.json --test-triple 1 2
+    refused 2 "'9' is no entity of the dictionary, and no index below 9" "${MODEL[@]}" "${DATA[@]}" -o out.json --test-triple 9 0 0
+    refused 2 "leave --test, --test-indices and --mode self out" "${MODEL[@]}" "${DATA[@]}" -o out.json --test-triple 0 0 3 --test test.txt
+    refused 65 "test.txt holds 3 triples, expected one" "${MODEL[@]}" "${DATA[@]}" -o out.json --test-triple test.txt
+    refused 2 "one.txt is read by this command" "${MODEL[@]}" "${DATA[@]}" -o one.txt --force --test-triple one.txt
+    sed -i 's/^HP:1\t/3\t/' node_dict.txt
+    sed -i 's/HP:1/3/g' train.txt
+    refused 2 "'3' is the name of entity 7, and entity 3 has another name" "${MODEL[@]}" "${DATA[@]}" -o out.json --test-triple 0 0 3
+}
+
+@test "how an embedding becomes an image is read from PyKEEN's model, and else an option is named" {
+    refused 2 "its sizes fit 2 x 6 along height, 3 x 4 along height: name one by --embedding-height N" --model-path pykeen.pt "${DATA[@]}" \
+        --test test.txt -o out.json
+    kge tracin --model-path pykeen.pkl "${DATA[@]}" --test test.txt -o model.jsonl
+    ended_with 0
+    for given in "--embedding-height 3" "--embedding-width 4" "--embedding-width 4 --embedding-height 3"; do
+        # shellcheck disable=SC2086
+        kge tracin --model-path pykeen.pt "${DATA[@]}" --test test.txt -o state.jsonl --force $given
+        ended_with 0
+        same model.jsonl state.jsonl
+    done
+    kge eval --model-path pykeen.pt "${DATA[@]}" --test test.txt --embedding-width 4
+    ended_with 0
+    refused 2 "its embeddings have 12 numbers, which --embedding-width 5 does not fit" --model-path pykeen.pt "${DATA[@]}" \
+        --test test.txt -o out.json --embedding-width 5
+    refused 2 "which --embedding-width 4 with --embedding-height does not fit" --model-path pykeen.pt "${DATA[@]}" \
+        --test test.txt -o out.json --embedding-width 4 --embedding-height 2
+}
+
+@test "filter takes the options of TiePin's filters" {
+    kge filter "${DATA[@]}" --test test.txt -o all.txt --min-degree 1
+    kge filter "${DATA[@]}" --test test.txt -o single.txt --min-degree 1 --preserve-test-edges --single-triple --profile
+    ended_with 0
+    says "near one of 1 test triple" "--profile has no effect"
+    head -1 test.txt >first.txt
+    kge filter "${DATA[@]}" --test first.txt -o first_near.txt --min-degree 1
+    same single.txt first_near.txt
+    kge filter "${DATA[@]}" --test test.txt -o train.txt --force
+    ended_with 2
+    says "train.txt is read by this command"
 }

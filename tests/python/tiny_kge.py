@@ -12,7 +12,7 @@ import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from torch_like import FloatStorage, LongStorage, Storage, Tensor, saved  # noqa: E402
+from torch_like import FloatStorage, LongStorage, Storage, Tensor, module, saved  # noqa: E402
 
 HEIGHT, WIDTH, FILTERS = 3, 4, 2
 ENTITIES = ["CHEBI:1", "CHEBI:2", "MONDO:1", "MONDO:2", "gene a/b", 'quoted "q", comma', "\N{GREEK SMALL LETTER BETA}-catenin",
@@ -60,6 +60,50 @@ def checkpoint(n_entities=len(ENTITIES), n_relations=len(RELATIONS), seed=1, spo
     return saved({"epoch": 3, "model_state_dict": tensors, "optimizer_state_dict": optimizer, "model_config": config})
 
 
+PYKEEN = {"bn0": "interaction.hr2d.0", "conv1": "interaction.hr2d.2", "bn1": "interaction.hr2d.3", "fc": "interaction.hr1d.0",
+          "bn2": "interaction.hr1d.2", "entity_embeddings": "entity_representations.0._embeddings",
+          "relation_embeddings": "relation_representations.0._embeddings"}
+
+
+def pykeen_state(relations=len(RELATIONS), dim=HEIGHT * WIDTH):
+    """The state dict of PyKEEN's ConvE, in its order; embeddings are images of HEIGHT x WIDTH, one below the other."""
+    draw = random.Random(2)
+    plain = state(len(ENTITIES), relations, draw)
+    size = FILTERS * (2 * HEIGHT - 2) * (WIDTH - 2)
+    plain["fc.weight"] = tensor([draw.gauss(0, 0.4) for _ in range(dim * size)], dim, size)
+    named = collections.OrderedDict()
+    for name, value in plain.items():
+        module, part = name.rsplit(".", 1)
+        named[f"{PYKEEN[module]}.{part}"] = value
+    for table in ("entity_representations.0", "relation_representations.0"):
+        named.move_to_end(f"{table}._embeddings.weight")
+    named["entity_representations.1._embeddings.weight"] = tensor([draw.gauss(0, 0.4) for _ in ENTITIES], len(ENTITIES), 1)
+    named.move_to_end("relation_representations.0._embeddings.weight")
+    return named
+
+
+class ConvEShapeInformation:
+    """What PyKEEN's models hold of how an embedding becomes an image; pickled, it is its attributes."""
+    def __init__(self):
+        self.__dict__.update(embedding_dim=HEIGHT * WIDTH, input_channels=1, image_height=HEIGHT, image_width=WIDTH,
+                             output_channels=FILTERS, kernel_height=3, kernel_width=3)
+
+
+class Interaction:
+    def __init__(self):
+        self.shape_info = ConvEShapeInformation()
+
+
+module("pykeen")
+module("pykeen.nn")
+module("pykeen.nn.modules", ConvEShapeInformation=ConvEShapeInformation, Interaction=Interaction)
+
+
+def pykeen_model():
+    """As if a whole model had been pickled: shape_info in an object beside its parameters."""
+    return {"interaction": Interaction(), "parameters": pykeen_state()}
+
+
 def triples(rows):
     return "".join(f"{ENTITIES[h]}\t{RELATIONS[r]}\t{ENTITIES[t]}\n" for h, r, t in rows)
 
@@ -76,6 +120,9 @@ def write(folder):
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "model.pt").write_bytes(checkpoint())
+    (folder / "pykeen.pt").write_bytes(saved(pykeen_state()))
+    (folder / "pykeen.pkl").write_bytes(saved(pykeen_model()))
+    (folder / "inverse.pt").write_bytes(saved(pykeen_state(relations=2 * len(RELATIONS))))
     bare = [pair for pair in state(len(ENTITIES), len(RELATIONS), random.Random(1)).items() if not pair[0].startswith("bn")]
     (folder / "bare.pt").write_bytes(saved(collections.OrderedDict(bare)))
     (folder / "other_size.pt").write_bytes(checkpoint(n_entities=7))
