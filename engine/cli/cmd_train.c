@@ -10,16 +10,44 @@
 #include "cli/kge_data.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
+#include "cli/no_effect.h"
 #include "cli/precision_arg.h"
 #include "cli/train_job.h"
+
+/* Options of TiePin's train.py and train_pytorch.py that change nothing here. */
+struct train_no_effect {
+    uint64_t n_workers;
+    bool mixed_precision, checkpointed, no_cleanup, tracked, skips_evaluation;
+};
 
 struct train_request {
     struct kge_files files;
     struct train_job_opts job;
-    const char *backend;
-    uint64_t dim, height, n_filters, kernel, batch_size, accumulate, n_threads;
+    const char *backend, *resume_from;
+    uint64_t dim, height, width, n_filters, kernel, kernel_height, kernel_width, batch_size;
+    uint64_t accumulate, n_threads;
     enum conve_layout layout;
     bool has_entity_bias, is_reciprocal, is_one_positive;
+    bool takes_no_gpu, takes_all_epochs, is_quiet;
+    struct train_no_effect no_effect;
+};
+
+enum {
+    HEIGHT_DEFAULT = 10
+};
+
+static const struct no_effect no_effects[] = {
+    {"num-workers", "no process loads data", offsetof(struct train_no_effect, n_workers), true},
+    {"use-mixed-precision", "--precision bf16 or fp16 rounds",
+     offsetof(struct train_no_effect, mixed_precision), false},
+    {"use-gradient-checkpointing", "a batch is computed once",
+     offsetof(struct train_no_effect, checkpointed), false},
+    {"disable-memory-cleanup", "memory is taken once, at the start",
+     offsetof(struct train_no_effect, no_cleanup), false},
+    {"track-gradients", "muster kge tracin needs none", offsetof(struct train_no_effect, tracked),
+     false},
+    {"skip-evaluation", "muster kge eval evaluates",
+     offsetof(struct train_no_effect, skips_evaluation), false},
 };
 
 static int positive_store(struct str text, void *field, struct err *err)
@@ -50,7 +78,6 @@ static void train_defaults(void *request)
 {
     struct train_request *ask = request;
     ask->dim = 200;
-    ask->height = 10;
     ask->n_filters = 32;
     ask->kernel = 3;
     ask->layout = LAYOUT_WIDTH;
@@ -69,21 +96,29 @@ static void train_defaults(void *request)
 static int shape_of(const struct train_request *ask, const struct kge_data *data,
                     struct conve_shape *shape, struct err *err)
 {
-    if (ask->dim % ask->height != 0)
+    uint64_t height = ask->height                                ? ask->height
+                      : ask->width && ask->dim % ask->width == 0 ? ask->dim / ask->width
+                                                                 : HEIGHT_DEFAULT;
+    if (ask->dim % height != 0)
         return fail(err, ERR_USAGE,
                     "--embedding-dim %lu is no multiple of --embedding-height %lu: an embedding is "
                     "taken as an image of so many rows",
-                    (unsigned long)ask->dim, (unsigned long)ask->height);
-    *shape = (struct conve_shape){.n_entities = data->entities.n,
-                                  .n_relations = data->relations.n * (ask->is_reciprocal ? 2 : 1),
-                                  .height = (size_t)ask->height,
-                                  .width = (size_t)(ask->dim / ask->height),
-                                  .n_filters = (size_t)ask->n_filters,
-                                  .kernel_height = (size_t)ask->kernel,
-                                  .kernel_width = (size_t)ask->kernel,
-                                  .layout = ask->layout,
-                                  .has_entity_bias = ask->has_entity_bias,
-                                  .bn_eps = 1e-5};
+                    (unsigned long)ask->dim, (unsigned long)height);
+    if (ask->width && height * ask->width != ask->dim)
+        return fail(err, ERR_USAGE,
+                    "--embedding-dim %lu is not --embedding-height %lu times --embedding-width %lu",
+                    (unsigned long)ask->dim, (unsigned long)height, (unsigned long)ask->width);
+    *shape = (struct conve_shape){
+        .n_entities = data->entities.n,
+        .n_relations = data->relations.n * (ask->is_reciprocal ? 2 : 1),
+        .height = (size_t)height,
+        .width = (size_t)(ask->dim / height),
+        .n_filters = (size_t)ask->n_filters,
+        .kernel_height = (size_t)(ask->kernel_height ? ask->kernel_height : ask->kernel),
+        .kernel_width = (size_t)(ask->kernel_width ? ask->kernel_width : ask->kernel),
+        .layout = ask->layout,
+        .has_entity_bias = ask->has_entity_bias,
+        .bn_eps = 1e-5};
     return conve_shape_check(shape, err) == 0 ? 0 : wrap(err, ERR_USAGE, "the model");
 }
 
@@ -91,10 +126,16 @@ static int request_check(const struct train_request *ask, struct err *err)
 {
     if (!ask->job.folder)
         return fail(err, ERR_USAGE, "-o is needed: the folder for the model");
+    if (ask->resume_from)
+        return fail(err, ERR_USAGE,
+                    "--resume-from-checkpoint: a training goes on from the state in its own folder "
+                    "when the same command is given again: leave the option out");
+    if (ask->takes_no_gpu && ask->backend && strcmp(ask->backend, "cuda") == 0)
+        return fail(err, ERR_USAGE, "--no-gpu and --backend cuda: leave one of them out");
     const struct {
         const char *option;
         bool is_given;
-    } of_valid[] = {{"patience", ask->job.patience > 0},
+    } of_valid[] = {{"patience", ask->job.patience > 0 && !ask->takes_all_epochs},
                     {"max-valid-triples", ask->job.max_valid_triples > 0}};
     for (size_t i = 0; i < countof(of_valid); i++)
         if (of_valid[i].is_given && !ask->files.valid)
@@ -111,6 +152,7 @@ static int job_run(struct train_request *ask, const struct kge_data *data, const
     int rc = shape_of(ask, data, &shape, err);
     if (rc != 0)
         return rc;
+    ask->job.patience = ask->takes_all_epochs ? 0 : ask->job.patience;
     ask->job.train.is_grouped = !ask->is_one_positive;
     ask->job.train.mode.drops_before_bn0 = ask->layout == LAYOUT_WIDTH;
     ask->job.train.batch_size = (size_t)ask->batch_size;
@@ -136,7 +178,10 @@ static int train_run(struct app *app, void *request, int argc, char **argv, char
         "where its state was saved");
     if (argc > 0)
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
+    app->quiet = ask->is_quiet;
     int rc = request_check(ask, err);
+    if (rc == 0)
+        no_effects_say(app, no_effects, countof(no_effects), &ask->no_effect);
     if (rc == 0)
         rc = kge_data_read(&data, &ask->files, app, err);
     if (rc == 0)
@@ -152,6 +197,7 @@ static const struct opt train_opts[] = {
      "the folder: best_model, final_model and the state to go on from, as safetensors, and "
      "training_history.jsonl",
      FIELD(job.folder)},
+    {OPT_ALIAS, 0, "output-dir", .same_as = "output"},
     {OPT_FLAG, 0, "force", NULL,
      "begin anew: the state, the best and final model and the checkpoints that are there are removed",
      FIELD(job.overwrite)},
@@ -166,10 +212,14 @@ static const struct opt train_opts[] = {
      1 << 20},
     {OPT_U64, 0, "embedding-height", "N", "rows of an embedding as an image (default 10)",
      FIELD(height), 1, 1 << 20},
+    {OPT_U64, 0, "embedding-width", "N", "its columns: either of the two is enough", FIELD(width),
+     1, 1 << 20},
     {OPT_U64, 0, "output-channels", "N", "filters of the convolution (default 32)",
      FIELD(n_filters), 1, 1 << 16},
     {OPT_U64, 0, "kernel-size", "N", "height and width of a filter (default 3)", FIELD(kernel), 1,
      1 << 10},
+    {OPT_U64, 0, "kernel-height", "N", "its height alone", FIELD(kernel_height), 1, 1 << 10},
+    {OPT_U64, 0, "kernel-width", "N", "its width alone", FIELD(kernel_width), 1, 1 << 10},
     {OPT_PARSE, 0, "layout", "NAME",
      "head and relation side by side (width, default) or one below the other (height, as the paper "
      "and PyKEEN)",
@@ -183,6 +233,7 @@ static const struct opt train_opts[] = {
     {OPT_HEADING, .help = "Training"},
     {OPT_U64, 0, "epochs", "N", "how often each question is seen (default 100)",
      FIELD(job.n_epochs), 1},
+    {OPT_ALIAS, 0, "num-epochs", .same_as = "epochs"},
     {OPT_U64, 0, "batch-size", "N", "questions in a batch (default 256)", FIELD(batch_size), 2,
      1 << 20},
     {OPT_U64, 0, "accumulate", "N", "batches to an update (default 1)", FIELD(accumulate), 1,
@@ -201,16 +252,24 @@ static const struct opt train_opts[] = {
      FIELD(job.train.mode.dropout[DROPOUT_INPUT]), .parse = share_store},
     {OPT_PARSE, 0, "feature-dropout", "X", "of whole maps (default 0.2)",
      FIELD(job.train.mode.dropout[DROPOUT_FEATURES]), .parse = share_store},
+    {OPT_ALIAS, 0, "feature-map-dropout", .same_as = "feature-dropout"},
     {OPT_PARSE, 0, "hidden-dropout", "X", "behind fc (default 0.3)",
      FIELD(job.train.mode.dropout[DROPOUT_OUTPUT]), .parse = share_store},
+    {OPT_ALIAS, 0, "output-dropout", .same_as = "hidden-dropout"},
     {OPT_U64, 0, "seed", "N", "of first weights, order and dropout (default 0)",
      FIELD(job.train.seed)},
+    {OPT_ALIAS, 0, "random-seed", .same_as = "seed"},
     {OPT_U64, 0, "eval-every", "N", "epochs from one validation to the next (default 1)",
      FIELD(job.eval_every), 1},
     {OPT_U64, 0, "patience", "N", "end after N validations without a better one",
      FIELD(job.patience), 1},
+    {OPT_FLAG, 0, "no-early-stopping", NULL, "all epochs, whatever --patience says",
+     FIELD(takes_all_epochs)},
     {OPT_U64, 0, "checkpoint-every", "N", "keep checkpoint_epoch_<N> of each Nth epoch",
      FIELD(job.checkpoint_every), 1},
+    {OPT_ALIAS, 0, "checkpoint-frequency", .same_as = "checkpoint-every"},
+    {OPT_PATH, 0, "checkpoint-dir", "DIR", "where those are kept (default: in --output)",
+     FIELD(job.checkpoint_folder)},
     {OPT_DURATION, 0, "state-every", "TIME",
      "save the state to go on from so often (default 60s), and when told to stop",
      FIELD(job.state_every_ms)},
@@ -224,6 +283,23 @@ static const struct opt train_opts[] = {
     {OPT_U64, 0, "threads", "N",
      "so many (default: one a processor); the results do not depend on it", FIELD(n_threads), 1,
      256},
+    {OPT_FLAG, 0, "no-gpu", NULL, "on processors, as it is without --backend cuda",
+     FIELD(takes_no_gpu)},
+    {OPT_FLAG, 'q', "quiet", NULL, "no talk on stderr, only errors", FIELD(is_quiet)},
+    {OPT_HEADING, .help = "Accepted for TiePin's sake, without effect"},
+    {OPT_U64, 0, "num-workers", "N", "no process loads data", FIELD(no_effect.n_workers)},
+    {OPT_FLAG, 0, "use-mixed-precision", NULL, "--precision bf16 or fp16 rounds",
+     FIELD(no_effect.mixed_precision)},
+    {OPT_FLAG, 0, "use-gradient-checkpointing", NULL, "a batch is computed once",
+     FIELD(no_effect.checkpointed)},
+    {OPT_FLAG, 0, "disable-memory-cleanup", NULL, "memory is taken once, at the start",
+     FIELD(no_effect.no_cleanup)},
+    {OPT_FLAG, 0, "track-gradients", NULL, "muster kge tracin needs none",
+     FIELD(no_effect.tracked)},
+    {OPT_FLAG, 0, "skip-evaluation", NULL, "muster kge eval evaluates",
+     FIELD(no_effect.skips_evaluation)},
+    {OPT_PATH, 0, "resume-from-checkpoint", "FILE",
+     "refused: the same command goes on from the state in its folder", FIELD(resume_from)},
     {.kind = OPT_END},
 };
 

@@ -149,25 +149,31 @@ static bool is_checkpoint(const char *name)
     return n > 0 && strcmp(name + begin + n, model_suffix) == 0;
 }
 
-static int old_unlink(const struct train_job *job, const char *name, struct err *err)
+static const char *checkpoint_folder(const struct train_job *job)
 {
-    if (unlinkat(job->lock_fd, name, 0) == 0 || errno == ENOENT)
+    return job->opts.checkpoint_folder ? job->opts.checkpoint_folder : job->opts.folder;
+}
+
+static int old_unlink(const char *folder, const char *name, struct err *err)
+{
+    cleanup_free char *path = path_join(folder, name);
+    if (unlink(path) == 0 || errno == ENOENT)
         return 0;
-    return fail_errno(err, "remove %s/%s", job->opts.folder, name);
+    return fail_errno(err, "remove %s", path);
 }
 
 /* How many there are; with `removes` they are gone. */
 static int checkpoints_look(const struct train_job *job, bool removes, size_t *n, struct err *err)
 {
-    DIR *folder = opendir(job->opts.folder);
+    DIR *folder = opendir(checkpoint_folder(job));
     int rc = 0;
     *n = 0;
     if (!folder)
-        return fail_errno(err, "open %s", job->opts.folder);
+        return fail_errno(err, "open %s", checkpoint_folder(job));
     for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;)
         if (is_checkpoint(entry->d_name)) {
             ++*n;
-            rc = removes ? old_unlink(job, entry->d_name, err) : 0;
+            rc = removes ? old_unlink(checkpoint_folder(job), entry->d_name, err) : 0;
         }
     closedir(folder);
     return rc;
@@ -180,7 +186,7 @@ static int old_remove(const struct train_job *job, struct err *err)
     size_t n;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < countof(names); i++)
-        rc = old_unlink(job, names[i], err);
+        rc = old_unlink(job->opts.folder, names[i], err);
     return rc == 0 ? checkpoints_look(job, true, &n, err) : rc;
 }
 
@@ -192,7 +198,7 @@ static int old_checkpoints_say(const struct train_job *job, struct err *err)
     if (rc == 0 && n > 0)
         say(job->app,
             "%s has %zu checkpoint%s of an earlier training, which stay%s; --force removes them",
-            job->opts.folder, n, plural(n), n == 1 ? "s" : "");
+            checkpoint_folder(job), n, plural(n), n == 1 ? "s" : "");
     return rc;
 }
 
@@ -234,6 +240,8 @@ static int state_take(struct train_job *job, struct err *err)
 static int folder_take(struct train_job *job, struct err *err)
 {
     int rc = mkdir_parents(job->opts.folder, 0777, err);
+    if (rc == 0)
+        rc = mkdir_parents(checkpoint_folder(job), 0777, err);
     if (rc != 0)
         return rc;
     job->lock_fd = open(job->opts.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -360,8 +368,8 @@ static int checkpoint_save(const struct train_job *job, struct err *err)
     uint64_t epoch = job->trainer.at.epoch + 1;
     if (job->opts.checkpoint_every == 0 || epoch % job->opts.checkpoint_every != 0)
         return 0;
-    cleanup_free char *path =
-        xasprintf("%s/%s%" PRIu64 "%s", job->opts.folder, checkpoint_prefix, epoch, model_suffix);
+    cleanup_free char *path = xasprintf("%s/%s%" PRIu64 "%s", checkpoint_folder(job),
+                                        checkpoint_prefix, epoch, model_suffix);
     return trainer_model_save(&job->trainer, path, err);
 }
 

@@ -11,6 +11,7 @@
 struct train_job_opts {
     struct train_opts train;
     const char *folder;
+    const char *checkpoint_folder; /* NULL: the same */
     uint64_t n_epochs;
     uint64_t checkpoint_every, eval_every; /* epochs; checkpoint_every 0: never */
     uint64_t patience;                     /* validations without a better one; 0: all epochs */

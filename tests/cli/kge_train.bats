@@ -521,3 +521,33 @@ END
     ended_with 69
     says "OpenBLAS wants 128 MiB of addresses" "raise it, or compute with --backend ref"
 }
+
+@test "the command lines of TiePin's trainers are taken as they are" {
+    local both=(--train train.txt --valid valid.txt --test test.txt --embedding-dim 12 --batch-size 8 --learning-rate 0.01 --label-smoothing 0.1)
+    run limited "$MUSTER" kge train "${both[@]}" --output-dir theirs --output-channels 2 --embedding-height 3 --embedding-width 4 \
+        --kernel-height 2 --kernel-width 3 --input-dropout 0.1 --feature-map-dropout 0.2 --output-dropout 0.25 --num-epochs 3 \
+        --checkpoint-dir kept/checkpoints --checkpoint-frequency 2 --random-seed 42 --no-gpu --num-workers 4 --use-mixed-precision \
+        --use-gradient-checkpointing --disable-memory-cleanup --track-gradients --skip-evaluation --no-early-stopping --patience 1 \
+        --entity-to-id node_dict.txt --relation-to-id rel_dict.txt
+    ended_with 0
+    says "--num-workers has no effect" "--use-mixed-precision has no effect: --precision" "--track-gradients has no effect"
+    [ "$(compgen -G 'kept/checkpoints/*')" = kept/checkpoints/checkpoint_epoch_2.safetensors ]
+    has_lines theirs/training_history.jsonl 3
+    run limited "$MUSTER" kge train -q "${both[@]}" -o ours --output-channels 2 --embedding-width 4 --kernel-height 2 --input-dropout 0.1 \
+        --feature-dropout 0.2 --hidden-dropout 0.25 --epochs 3 --seed 42 --entity-to-id node_dict.txt --relation-to-id rel_dict.txt
+    ended_with 0
+    [ -z "$output" ]
+    same theirs/final_model.safetensors ours/final_model.safetensors
+    run limited "$MUSTER" kge train --force "${both[@]}" -o ours --embedding-height 3 --embedding-width 5
+    says "--embedding-dim 12 is not --embedding-height 3 times --embedding-width 5"
+    run limited "$MUSTER" kge train "${both[@]}" -o ours --resume-from-checkpoint kept/checkpoints/checkpoint_epoch_2.safetensors
+    ended_with 2
+    says "goes on from the state in its own folder"
+    run limited "$MUSTER" kge train "${both[@]}" -o ours --no-gpu --backend cuda
+    ended_with 2
+    says "--no-gpu and --backend cuda"
+    run limited "$MUSTER" kge train "${both[@]}" -o ours --output-dropot 0.1
+    says "unknown option '--output-dropot' (did you mean '--output-dropout'?)"
+    run "$MUSTER" kge train --help
+    says "--num-epochs N" "the same as --epochs"
+}
