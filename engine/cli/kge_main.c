@@ -8,8 +8,9 @@
 #include "num/backend.h"
 
 static const struct cmd *const verbs[] = {
-    &cmd_kge_train, &cmd_kge_tracin, &cmd_kge_check,    &cmd_kge_eval,          &cmd_kge_filter,
-    &cmd_kge_graph, &cmd_completion, &cmd_mdoc_options, &cmd_kge_spread_worker, NULL,
+    &cmd_kge_train,    &cmd_kge_tracin,        &cmd_kge_check, &cmd_kge_eval,
+    &cmd_kge_filter,   &cmd_kge_export,        &cmd_kge_graph, &cmd_completion,
+    &cmd_mdoc_options, &cmd_kge_spread_worker, NULL,
 };
 
 static void backends_print(void)

@@ -9,6 +9,7 @@
 extern const struct cmd cmd_kge_tracin;
 extern const struct cmd cmd_kge_check;
 extern const struct cmd cmd_kge_eval;
+extern const struct cmd cmd_kge_export;
 extern const struct cmd cmd_kge_filter;
 extern const struct cmd cmd_kge_graph;
 extern const struct cmd cmd_kge_train;

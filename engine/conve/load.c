@@ -326,6 +326,11 @@ static int model_read(struct conve **out, const struct tensor_file *file,
     model->learning_rate = file->learning_rate;
     for (unsigned param = 0; rc == 0 && param < PARAM_N; param++)
         rc = param_read(&found, model, (enum conve_param)param, err);
+    if (rc == 0 && model->is_reciprocal && shape.n_relations % 2 != 0)
+        rc = fail(err, ERR_DATA, "%s: " CONVE_RECIPROCAL ", but it has %zu relations", file->path,
+                  shape.n_relations);
+    if (rc == 0 && model->is_reciprocal && found.naming != NAMING_PLAIN)
+        conve_relations_unweave(model);
     if (rc == 0)
         rc = conve_check_finite(model, err);
     if (rc == 0)

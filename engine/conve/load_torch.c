@@ -23,6 +23,8 @@ struct walk {
     const struct pickle *pickle;
     bool *is_seen; /* by node: what is in two places is found in the first */
     struct buf name;
+    int rc; /* of the first fact that cannot be */
+    struct err *err;
 };
 
 /* ---- one tensor ---- */
@@ -82,7 +84,7 @@ static void tensor_take(struct walk *walk, const struct pickle_node *call)
 
 static void visit(struct walk *walk, pickle_id id, unsigned depth);
 
-/* Numbers that say how the model is built; the first of a name counts. */
+/* What says how the model is built; the first number of a name counts. */
 static void fact_take(struct walk *walk, struct str key, const struct pickle_node *value)
 {
     const struct {
@@ -97,6 +99,8 @@ static void fact_take(struct walk *walk, struct str key, const struct pickle_nod
         if (str_equal(key, str_of(facts[i].key)) && value->kind == PICKLE_INT &&
             value->integer > 0 && *facts[i].to == 0)
             *facts[i].to = (size_t)value->integer;
+    if (value->kind == PICKLE_TEXT && walk->rc == 0)
+        walk->rc = tensor_file_fact(walk->file, key, pickle_bytes(walk->pickle, value), walk->err);
 }
 
 /* Of an optimizer's state, if it has one for all parameters; the first of them counts. */
@@ -195,7 +199,7 @@ static void visit(struct walk *walk, pickle_id id, unsigned depth)
     const struct pickle_node *pairs = dict_pairs(pickle, id);
     if (pairs)
         pairs_visit(walk, pairs, false, depth);
-    else if (node->kind == PICKLE_CALL || node->kind == PICKLE_NEW)
+    if (node->kind == PICKLE_CALL || node->kind == PICKLE_NEW)
         object_visit(walk, node, depth);
 }
 
@@ -204,13 +208,14 @@ static void visit(struct walk *walk, pickle_id id, unsigned depth)
 int tensors_of_torch(struct tensor_file *file, struct err *err)
 {
     struct torch_file torch = {0};
-    struct walk walk = {.file = file, .torch = &torch, .pickle = &torch.pickle};
+    struct walk walk = {.file = file, .torch = &torch, .pickle = &torch.pickle, .err = err};
     int rc = torch_read(&torch, file->path, file->fd, file->file_bytes, err);
     if (rc == 0 && torch.is_big_endian)
         rc = fail(err, ERR_DATA, "%s: its numbers are big-endian", file->path);
     if (rc == 0) {
         walk.is_seen = xcalloc(torch.pickle.n_nodes + 1, sizeof(*walk.is_seen));
         visit(&walk, torch.pickle.root, 0);
+        rc = walk.rc;
     }
     free(walk.is_seen);
     buf_release(&walk.name);

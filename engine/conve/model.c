@@ -38,6 +38,18 @@ uint64_t conve_n_parameters(const struct conve_shape *shape)
     return n;
 }
 
+void conve_relations_unweave(struct conve *model)
+{
+    size_t n = model->shape.n_relations / 2, dim = conve_dim(&model->shape);
+    float *woven = model->at[PARAM_RELATION], *table = xcalloc(2 * n * dim, sizeof(*table));
+    for (size_t r = 0; r < n; r++) {
+        memcpy(table + r * dim, woven + 2 * r * dim, dim * sizeof(*table));
+        memcpy(table + (n + r) * dim, woven + (2 * r + 1) * dim, dim * sizeof(*table));
+    }
+    free(woven);
+    model->at[PARAM_RELATION] = table;
+}
+
 static bool is_variance(enum conve_param param)
 {
     return param == PARAM_BN0_VAR || param == PARAM_BN1_VAR || param == PARAM_BN2_VAR;
@@ -76,8 +88,9 @@ int conve_check_dictionaries(const struct conve *model, size_t n_entities, size_
         return fail(
             err, ERR_DATA,
             "%s has %zu relations, twice those of the dictionary: it was trained with reciprocal "
-            "ones; give both their own numbers in dictionary and triples (PyKEEN: 2 r, 2 r + 1)",
-            model->path, model->shape.n_relations);
+            "ones; muster kge export --reciprocal --model-path %s -o FILE makes one that goes with "
+            "the dictionary, if PyKEEN wrote it",
+            model->path, model->shape.n_relations, model->path);
     for (size_t i = 0; i < countof(tables); i++)
         if (tables[i].rows != tables[i].names * tables[i].rows_per_name)
             return fail(

@@ -18,7 +18,14 @@ struct conve {
     float *at[PARAM_N]; /* row-major; NULL for what it does not have */
 };
 
-/* The member of __metadata__ that has it; whoever trains adds it. */
+/*
+ * What the sizes of the tensors do not say, as texts: in the __metadata__ of safetensors, and in the state dict or the
+ * model_config of torch's files. Whoever trains adds the learning rate.
+ */
+#define CONVE_LAYOUT        "conve.layout"
+#define CONVE_HEIGHT        "conve.height"
+#define CONVE_BN_EPS        "conve.bn_eps"
+#define CONVE_RECIPROCAL    "conve.reciprocal"
 #define CONVE_LEARNING_RATE "conve.learning_rate"
 
 /* What may be saved with a model, for those who know of it. */
@@ -50,6 +57,8 @@ MUST_CHECK int conve_load(struct conve **out, const char *path, const struct con
 /* extra may be NULL. */
 MUST_CHECK int conve_save(const struct conve *model, const char *path, bool overwrite,
                           const struct conve_extra *extra, struct err *err);
+/* The relations of a PyKEEN model with inverse triples, 2 r and 2 r + 1, become r and n / 2 + r. */
+void conve_relations_unweave(struct conve *model);
 void conve_free(struct conve *model);
 /* All zeros; `path` is what it is called in messages. The shape was checked. */
 struct conve *conve_new(const struct conve_shape *shape, const char *path);

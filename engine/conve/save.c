@@ -32,13 +32,12 @@ static void header_add(struct buf *header, const struct conve *model,
 {
     const struct conve_shape *shape = &model->shape;
     uint64_t at = 0;
-    buf_addf(
-        header,
-        "{\"__metadata__\":{\"format\":\"pt\",\"conve.layout\":\"%s\",\"conve.height\":\"%zu\","
-        "\"conve.bn_eps\":\"%.17g\"",
-        conve_layout_name(shape->layout), shape->height, shape->bn_eps);
+    buf_addf(header,
+             "{\"__metadata__\":{\"format\":\"pt\",\"" CONVE_LAYOUT "\":\"%s\",\"" CONVE_HEIGHT
+             "\":\"%zu\",\"" CONVE_BN_EPS "\":\"%.17g\"",
+             conve_layout_name(shape->layout), shape->height, shape->bn_eps);
     if (model->is_reciprocal)
-        buf_add_text(header, ",\"conve.reciprocal\":\"true\"");
+        buf_add_text(header, ",\"" CONVE_RECIPROCAL "\":\"true\"");
     buf_add_str(header, extra->metadata);
     buf_add_char(header, '}');
     for (unsigned param = 0; param < PARAM_N; param++)

@@ -44,6 +44,14 @@ void tensor_file_add(struct tensor_file *file, const struct named_tensor *tensor
 /* NULL if there is none of that name. */
 const struct named_tensor *tensor_file_find(const struct tensor_file *file, const char *prefix,
                                             const char *name);
+/*
+ * What a file says of itself beside its tensors, by the keys of model.h; other keys are passed over. ERR_DATA naming
+ * the key.
+ */
+MUST_CHECK int tensor_file_fact(struct tensor_file *file, struct str key, struct str value,
+                                struct err *err);
+/* Those keys, one after the other; NULL behind the last. */
+const char *tensor_file_fact_key(size_t index);
 /* By the names that safetensors ("F32") and torch ("float32") use. */
 enum tensor_type tensor_type_of(struct str name);
 /* Its elements; 0 if they would be more than the file has room for: a view that repeats a few. */

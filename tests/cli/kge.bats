@@ -450,6 +450,66 @@ interaction.hr1d.2.bias, entity$table.1._embeddings.weight" "${MODEL[@]}" --use-
         --test test.txt -o out.json --embedding-width 4 --embedding-height 2
 }
 
+@test "a model goes to PyKEEN's names and back to the same bytes" {
+    local image="--embedding-height 3"
+    # shellcheck disable=SC2086
+    kge export --model-path pykeen.pt $image -o plain.safetensors
+    ended_with 0
+    for form in pt safetensors; do
+        kge export --pykeen --model-path plain.safetensors -o "named.$form"
+        ended_with 0
+        says "is for ConvE(triples_factory=..., embedding_dim=12, output_channels=2, embedding_height=3, embedding_width=4, " \
+            "of 9 entities and 2 relations"
+        kge export --model-path "named.$form" -o back.safetensors --force
+        same plain.safetensors back.safetensors
+    done
+    kge export --model-path model.pt -o model.safetensors
+    kge export --model-path model.safetensors -o again.pt
+    kge export --model-path again.pt -o again.safetensors
+    same model.safetensors again.safetensors
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o first.jsonl
+    kge tracin --model-path again.pt "${DATA[@]}" --test test.txt -o again.jsonl
+    same first.jsonl again.jsonl
+}
+
+@test "PyKEEN's inverse relations, 2 r and 2 r + 1, are exported both ways" {
+    refused 65 "muster kge export --reciprocal --model-path inverse.pt -o FILE makes one that goes with the dictionary" \
+        --model-path inverse.pt --embedding-height 3 "${DATA[@]}" --test test.txt -o out.json
+    kge export --reciprocal --model-path inverse.pt --embedding-height 3 -o ours.safetensors
+    ended_with 0
+    kge eval --model-path ours.safetensors "${DATA[@]}" --test test.txt
+    ended_with 0
+    kge export --pykeen --model-path ours.safetensors -o theirs.pt
+    says "2 relations, its factory with create_inverse_triples=True"
+    kge export --model-path theirs.pt -o back.safetensors
+    same ours.safetensors back.safetensors
+    kge export --reciprocal "${MODEL[@]}" -o out.pt
+    ended_with 2
+    says "--reciprocal is for models of PyKEEN with inverse triples"
+}
+
+@test "what cannot be exported is refused, and nothing is replaced unasked" {
+    kge export --pykeen "${MODEL[@]}" -o out.pt
+    ended_with 2
+    says "model.pt has head and relation side by side, and PyKEEN's ConvE has them one below the other: train with --layout height"
+    [ ! -e out.pt ]
+    kge export "${MODEL[@]}" -o out.onnx
+    ended_with 2
+    says "out.onnx: expected a name that ends in .pt, .pth or .safetensors"
+    kge export "${MODEL[@]}" -o model.pt --force
+    ended_with 2
+    says "model.pt is read by this command"
+    echo mine >out.pt
+    kge export "${MODEL[@]}" -o out.pt
+    ended_with 2
+    says "out.pt exists"
+    [ "$(cat out.pt)" = mine ]
+    kge export --model-path bare.pt --embedding-height 3 -o bare.safetensors
+    kge export --model-path bare.safetensors -o bare_again.pt
+    kge export --model-path bare_again.pt -o again.safetensors
+    same bare.safetensors again.safetensors
+}
+
 @test "filter takes the options of TiePin's filters" {
     kge filter "${DATA[@]}" --test test.txt -o all.txt --min-degree 1
     kge filter "${DATA[@]}" --test test.txt -o single.txt --min-degree 1 --preserve-test-edges --single-triple --profile

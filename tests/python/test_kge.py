@@ -5,15 +5,18 @@
     test_kge.py MUSTER
 """
 import array
+import collections
 import csv
 import json
 import pathlib
+import pickle
 import random
 import re
 import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import tiny_kge  # noqa: E402
@@ -387,12 +390,82 @@ def eval_ranks_as_a_slow_model_does():
         assert abs(line.pop("score") - mine.pop("score")) < 1e-4 and line == mine, (line, mine)
 
 
+class TorchReader(pickle.Unpickler):
+    """What torch.load reads of an archive, tensors as (kind of storage, shape, stride, bytes)."""
+    def __init__(self, path):
+        self.archive = zipfile.ZipFile(path)
+        assert self.archive.testzip() is None
+        self.folder = self.archive.namelist()[0].split("/")[0]
+        super().__init__(self.archive.open(f"{self.folder}/data.pkl"))
+
+    def find_class(self, module, name):
+        return {"collections.OrderedDict": collections.OrderedDict, "torch.FloatStorage": "float32", "torch.LongStorage": "int64",
+                "torch._utils._rebuild_tensor_v2": self.tensor}[f"{module}.{name}"]
+
+    def persistent_load(self, pid):
+        what, kind, key, place, n = pid
+        data = self.archive.read(f"{self.folder}/data/{key}")
+        assert (what, place) == ("storage", "cpu") and len(data) == n * {"float32": 4, "int64": 8}[kind]
+        return kind, data
+
+    @staticmethod
+    def tensor(storage, offset, shape, stride, requires_grad, hooks):
+        assert offset == 0 and requires_grad is False and hooks == {}
+        return storage[0], shape, stride, storage[1]
+
+
+def muster(*words):
+    done = subprocess.run([MUSTER, "kge", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, (words, done.stderr)
+
+
+def state_is(found, expected):
+    """Names in their order, kinds, shapes and bytes; the counts of norms are not read by anybody and begin at 0."""
+    assert list(found) == list(expected), (list(found), list(expected))
+    for name, tensor in expected.items():
+        kind, shape, stride, data = found[name]
+        assert (shape, stride) == (tensor.shape, tensor.stride), name
+        if name.endswith("num_batches_tracked"):
+            assert (kind, shape, data) == ("int64", (), bytes(8)), name
+        else:
+            assert kind == "float32" and data == tensor.storage.data, name
+
+
+def an_exported_model_is_the_state_dict_of_pykeens_conve():
+    muster("export", "--pykeen", "--model-path", "pykeen.pt", "--embedding-height", str(tiny_kge.HEIGHT), "-o", "conve.pt")
+    reader = TorchReader("conve.pt")
+    found = reader.load()
+    assert reader.folder == "conve" and isinstance(found, collections.OrderedDict)
+    state_is(found, tiny_kge.pykeen_state())
+    assert list(found._metadata) == [""] and found._metadata[""]["version"] == 1
+    muster("export", "--pykeen", "--model-path", "conve.pt", "-o", "conve.safetensors")
+    raw = pathlib.Path("conve.safetensors").read_bytes()
+    end = 8 + struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:end])
+    assert header.pop("__metadata__")["format"] == "pt"
+    names = {"F32": "float32", "I64": "int64"}
+    state_is({name: (names[entry["dtype"]], tuple(entry["shape"]), found[name][2], raw[end:][slice(*entry["data_offsets"])])
+              for name, entry in header.items()}, tiny_kge.pykeen_state())
+
+
+def an_exported_model_is_a_checkpoint_of_the_plain_trainer():
+    muster("export", "--model-path", "model.pt", "-o", "plain.pt")
+    found = TorchReader("plain.pt").load()
+    assert list(found) == ["epoch", "model_state_dict", "model_config"]
+    state_is(found["model_state_dict"], tiny_kge.state(len(ENTITIES), len(RELATIONS), random.Random(1)))
+    sizes = {"num_entities": len(ENTITIES), "num_relations": len(RELATIONS), "embedding_dim": tiny_kge.HEIGHT * tiny_kge.WIDTH,
+             "output_channels": tiny_kge.FILTERS, "kernel_height": 3, "kernel_width": 3, "embedding_height": tiny_kge.HEIGHT,
+             "embedding_width": tiny_kge.WIDTH}
+    assert {key: found["model_config"][key] for key in sizes} == sizes
+
+
 CHECKS = [eval_ranks_as_a_slow_model_does, mode_test_is_one_object_without_labels, top_k_and_learning_rates_are_said, checkpoints_are_summed,
           learning_rates_are_what_the_checkpoints_say,
           mode_single_is_an_array_with_labels, without_label_files_labels_are_the_names, output_per_triple_is_a_file_each,
           json_lines_have_an_influence_each, mode_self_is_sorted_from_the_largest, the_filter_leaves_scores_alone,
           a_batch_writes_what_the_driver_writes, a_batch_goes_on_with_what_is_missing_or_cut_off,
-          a_test_triple_with_nothing_near_it_is_told_and_the_others_are_done]
+          a_test_triple_with_nothing_near_it_is_told_and_the_others_are_done,
+          an_exported_model_is_the_state_dict_of_pykeens_conve, an_exported_model_is_a_checkpoint_of_the_plain_trainer]
 
 
 def main():
