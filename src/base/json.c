@@ -500,7 +500,8 @@ static void buf_add_utf8(struct buf *out, unsigned code)
 }
 
 /* After "\u": decode one code point, joining a surrogate pair; returns bytes used after the 'u'. */
-static size_t decode_unicode(const unsigned char *at, const unsigned char *end, struct buf *out)
+static size_t decode_unicode(const unsigned char *at, const unsigned char *end, bool keeps_lone,
+                             struct buf *out)
 {
     unsigned high, low;
     if (!hex4(at, end, &high))
@@ -510,11 +511,11 @@ static size_t decode_unicode(const unsigned char *at, const unsigned char *end, 
         buf_add_utf8(out, 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
         return 10;
     }
-    buf_add_utf8(out, high >= 0xd800 && high < 0xe000 ? 0xfffd : high);
+    buf_add_utf8(out, high >= 0xd800 && high < 0xe000 && !keeps_lone ? 0xfffd : high);
     return 4;
 }
 
-bool json_to_text(struct str value, struct buf *out)
+static bool text_decode(struct str value, bool keeps_lone, struct buf *out)
 {
     struct cursor c = cursor_of(value);
     if (!scan_string(&c) || c.at != c.end)
@@ -528,13 +529,23 @@ bool json_to_text(struct str value, struct buf *out)
             buf_add(out, at, len);
             at += len;
         } else if (at[1] == 'u') {
-            at += 2 + decode_unicode(at + 2, end, out);
+            at += 2 + decode_unicode(at + 2, end, keeps_lone, out);
         } else {
             buf_add_char(out, to[strchr(from, at[1]) - from]);
             at += 2;
         }
     }
     return true;
+}
+
+bool json_to_text(struct str value, struct buf *out)
+{
+    return text_decode(value, false, out);
+}
+
+bool json_to_wide_text(struct str value, struct buf *out)
+{
+    return text_decode(value, true, out);
 }
 
 static void buf_add_json_escape(struct buf *buf, unsigned char c)

@@ -67,6 +67,8 @@ bool json_to_double(struct str value, double *out);
 bool json_to_bool(struct str value, bool *out);
 /* Decoded string content (escapes resolved, surrogates joined; lone ones become U+FFFD). */
 bool json_to_text(struct str value, struct buf *out);
+/* The same, but a lone surrogate becomes the three bytes that UTF-8 would have for it: to compare. */
+bool json_to_wide_text(struct str value, struct buf *out);
 
 /* `"…"` with the escapes JSON needs. Invalid UTF-8 becomes U+FFFD: check utf8_is_valid() first. */
 void buf_add_json(struct buf *buf, struct str text);

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 
 /* Open addressing with linear probing; `hash` 0 = free. Two values with one 64-bit hash are told
@@ -15,11 +16,14 @@ struct entry {
 struct keyed {
     struct entry *entries;
     size_t cap, used; /* cap is a power of two */
+    struct buf value; /* the one at hand, in the form that equal values share */
 };
 
-static uint64_t value_hash(struct str value)
+static uint64_t value_hash(struct keyed *keyed, struct str value)
 {
-    return XXH3_64bits(value.at, value.len) | 1;
+    buf_reset(&keyed->value);
+    buf_add_json_identity(&keyed->value, value);
+    return XXH3_64bits(keyed->value.at, keyed->value.len) | 1;
 }
 
 static void entry_put(struct keyed *keyed, uint64_t hash, uint64_t item)
@@ -33,7 +37,7 @@ static void entry_put(struct keyed *keyed, uint64_t hash, uint64_t item)
 
 static void grow(struct keyed *keyed)
 {
-    struct keyed bigger = {.cap = keyed->cap ? keyed->cap * 2 : 64};
+    struct keyed bigger = {.cap = keyed->cap ? keyed->cap * 2 : 64, .value = keyed->value};
     bigger.entries = xcalloc(bigger.cap, sizeof(*bigger.entries));
     for (size_t i = 0; i < keyed->cap; i++)
         if (keyed->entries[i].hash)
@@ -53,7 +57,7 @@ uint64_t keyed_add(struct keyed **keyed, const char *field, uint64_t first, stru
     while (rest.len > 0 && str_next(&rest, '\n', &line) && json_get(line, field, &value)) {
         if (((*keyed)->used + 1) * 2 > (*keyed)->cap)
             grow(*keyed);
-        entry_put(*keyed, value_hash(value), first + n_items);
+        entry_put(*keyed, value_hash(*keyed, value), first + n_items);
         n_items++;
         *bytes_out = (size_t)(line.at + line.len - lines.at) + 1;
     }
@@ -79,7 +83,7 @@ bool keyed_take(struct keyed *keyed, const char *field, struct str answer, uint6
     struct str value;
     if (!keyed || keyed->cap == 0 || !json_get(answer, field, &value))
         return false;
-    uint64_t hash = value_hash(value);
+    uint64_t hash = value_hash(keyed, value);
     size_t mask = keyed->cap - 1;
     for (size_t at = hash & mask; keyed->entries[at].hash; at = (at + 1) & mask) {
         if (keyed->entries[at].hash != hash)
@@ -95,6 +99,7 @@ void keyed_free(struct keyed *keyed)
 {
     if (!keyed)
         return;
+    buf_release(&keyed->value);
     free(keyed->entries);
     free(keyed);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * --key FIELD: each answer carries the item's own value of a field, so answers are matched by it and
- * not by their order. A table from value to the items in flight with it.
+ * not by their order. A table from value to the items in flight with it. Values are equal by what they
+ * say (base/json_identity.h): the worker may write them another way than the input does.
  */
 #pragma once
 

@@ -66,6 +66,20 @@ END
     same found.txt want.txt
 }
 
+@test "--key knows a value however the worker writes it" {
+    printf '%s\n' '{"id":"é"}' '{"id":"a/b"}' '{"id":1.00}' '{"id":10000000000000000000001}' '{"id":"😀"}' '{"id":{"b":1,"a":2}}' >in.jsonl
+    pyworker dumps <<'END'
+import sys, json
+for line in sys.stdin:
+    print(json.dumps({"id": json.loads(line)["id"], "was": line.strip()}, sort_keys=True), flush=True)
+END
+    map -g cpu:1 --key id in.jsonl -o out.jsonl -- ./dumps
+    ended_with 0
+    says_not "is ended"
+    jq -r .was out.jsonl >found
+    same found in.jsonl
+}
+
 @test "--batch sends whole batches" {
     seq 25 >in.txt
     pyworker batches <<'END'

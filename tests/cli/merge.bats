@@ -354,6 +354,33 @@ END
     [ "$(grep -c '^  "' merged.json)" -eq 5 ]
 }
 
+@test "a number is the same id however it is written, and is not rounded" {
+    printf '{"id":1.0}\n{"id":10000000000000000000001}\n' >a.jsonl
+    printf '{"id":2}\n{"id":1e0}\n' >b.jsonl
+    refuses 65 "b.jsonl line 2: its 'id' is 1e0, as that of a.jsonl line 1" -- --id id a.jsonl b.jsonl
+    printf '{"id":10000000000000000000000}\n{"id":"\\ud800"}\n{"id":"\\ud801"}\n' >b.jsonl
+    merge --id id a.jsonl b.jsonl -o out.jsonl
+    ended_with 0
+    echo '{"q":[{"id":10000000000000000000001}]}' >a.json
+    echo '{"q":[{"id":10000000000000000000001.0}]}' >b.json
+    refuses 65 "the id '10000000000000000000001' is at a.json: q.0.id, and again at b.json: q.0.id" -- a.json b.json --id 'q.*.id'
+}
+
+@test "values of metadata are the same however they are written" {
+    echo '{"model":"\u00e9/x","gpu":{"rate":1.0,"of":[2]}}' >a.json
+    echo '{"gpu":{"of":[2.0],"rate":1},"model":"é\/x"}' >b.json
+    merge a.json b.json -o out.json --rule gpu=same --rule model=same
+    ended_with 0
+    [ "$(jq -c '[.model, .gpu.rate == 1]' out.json)" = '["é/x",true]' ]
+}
+
+@test "--score takes 1.0 for the label 1" {
+    printf '{"y":1,"p":1.0}\n{"y":0,"p":0.0}\n{"y":1,"p":0}\n' >a.jsonl
+    merge a.jsonl -o out.jsonl --score y=p
+    ended_with 0
+    says "0.6667"
+}
+
 @test "a text and a number are two ids" {
     printf '{"id":"1"}\n{"id":1}\n' >a.jsonl
     merge --id id a.jsonl -o out.jsonl

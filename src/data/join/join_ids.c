@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/join/join_impl.h"
 
@@ -138,9 +139,8 @@ static size_t value_decode(const struct join_file *file, struct str raw, struct 
     enum json_kind kind = json_kind_of(value);
     buf_add_char(out, kind == JSON_STRING ? 's' : 'n');
     if (kind == JSON_STRING)
-        return json_to_text(value, out) ? begin + len : 0;
-    buf_add_str(out, value);
-    return kind == JSON_NUMBER ? begin + len : 0;
+        return json_to_wide_text(value, out) ? begin + len : 0;
+    return buf_add_number_identity(out, value) ? begin + len : 0;
 }
 
 static struct join_file *file_of(struct join *join, uint64_t place)

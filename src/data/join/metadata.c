@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/join/metadata_impl.h"
 
@@ -39,8 +40,8 @@ bool metadata_is_same(struct str a, struct str b)
     cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
     if (!a.at || !b.at)
         return false;
-    buf_add_json_compact(&left, a);
-    buf_add_json_compact(&right, b);
+    buf_add_json_identity(&left, a);
+    buf_add_json_identity(&right, b);
     return str_equal(buf_str(&left), buf_str(&right));
 }
 

@@ -2,17 +2,14 @@
  *
  * Ids within objects of metadata, by their path.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/join/metadata_impl.h"
 #include "rule/steps.h"
-
-static const double WHOLE_MAX =
-    9007199254740992; /* 2^53: above, a double knows no single numbers */
 
 /* What an id stands for, in `values`; equal ids have equal bytes. */
 struct id {
@@ -44,19 +41,9 @@ static int refuse(const struct search *s, size_t step, const char *what)
 /* A letter for the kind, then the text, or the number so that 1 and 1.0 are the same. */
 static bool value_add(struct str value, struct buf *out)
 {
-    double number;
-    if (json_kind_of(value) == JSON_STRING) {
-        buf_add_char(out, 's');
-        return json_to_text(value, out);
-    }
-    if (json_kind_of(value) != JSON_NUMBER)
-        return false;
-    buf_add_char(out, 'n');
-    if (json_to_double(value, &number) && fabs(number) <= WHOLE_MAX && trunc(number) == number)
-        buf_addf(out, "%.0f", number == 0 ? 0.0 : number);
-    else
-        buf_add_str(out, value);
-    return true;
+    bool is_text = json_kind_of(value) == JSON_STRING;
+    buf_add_char(out, is_text ? 's' : 'n');
+    return is_text ? json_to_wide_text(value, out) : buf_add_number_identity(out, value);
 }
 
 static int id_add(struct search *s, struct str value)

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/join/join.h"
 #include "data/join/score_impl.h"
@@ -99,14 +100,14 @@ static void cell_count(struct score *score, struct score_cell like)
         cells_grow(score);
 }
 
-/* A value as text, valid until the next; null is nothing. */
+/* A value as text, valid until the next, however it is written: 1.0 is 1; null is nothing. */
 static struct str value_text(struct score *score, struct str value)
 {
     buf_reset(&score->text);
     if (json_kind_of(value) == JSON_STRING)
         (void)json_to_text(value, &score->text);
     else if (json_kind_of(value) != JSON_NULL)
-        buf_add_str(&score->text, value);
+        buf_add_json_identity(&score->text, value);
     return str_trim(buf_str(&score->text));
 }
 

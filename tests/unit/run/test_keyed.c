@@ -57,12 +57,57 @@ static void an_item_without_the_field_is_where_it_stops(void **state)
     keyed_free(keyed);
 }
 
+static void a_value_is_found_however_it_is_written(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"\"\u00e9\"", "\"\\u00e9\""},
+        {"\"a/b\"", "\"a\\/b\""},
+        {"1.0", "1.00"},
+        {"1", "1e0"},
+        {"[1, {\"a\":2}]", "[1,{\"a\":2.0}]"},
+    };
+    for (size_t i = 0; i < countof(pairs); i++)
+        for (int back = 0; back < 2; back++) {
+            struct keyed *keyed = NULL;
+            struct buf text = BUF_INIT;
+            size_t used;
+            uint64_t item = 0;
+            buf_addf(&text, "{\"id\":%s}\n", pairs[i][back]);
+            assert_int_equal(keyed_add(&keyed, "id", 7, buf_str(&text), &used), 1);
+            buf_reset(&text);
+            buf_addf(&text, "{\"\\u0069d\":%s}", pairs[i][!back]);
+            if (!keyed_take(keyed, "id", buf_str(&text), &item))
+                fail_msg("%s does not find %s", pairs[i][!back], pairs[i][back]);
+            assert_int_equal(item, 7);
+            buf_release(&text);
+            keyed_free(keyed);
+        }
+}
+
+static void large_numbers_are_not_rounded(void **state)
+{
+    (void)state;
+    struct keyed *keyed = NULL;
+    uint64_t item;
+    size_t used;
+    struct str lines = STR("{\"id\":10000000000000000000001}\n");
+    assert_int_equal(keyed_add(&keyed, "id", 7, lines, &used), 1);
+    assert_false(keyed_take(keyed, "id", STR("{\"id\":10000000000000000000000}"), &item));
+    assert_false(keyed_take(keyed, "id", STR("{\"id\":1e22}"), &item));
+    assert_false(keyed_take(keyed, "id", STR("{\"id\":\"10000000000000000000001\"}"), &item));
+    assert_true(keyed_take(keyed, "id", STR("{\"id\":10000000000000000000001.0}"), &item));
+    keyed_free(keyed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_find_their_items_in_any_order),
         cmocka_unit_test(one_value_may_stand_for_several_items),
         cmocka_unit_test(an_item_without_the_field_is_where_it_stops),
+        cmocka_unit_test(a_value_is_found_however_it_is_written),
+        cmocka_unit_test(large_numbers_are_not_rounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
