@@ -262,7 +262,10 @@ static void on_full(struct feed *f, const struct feed_event *ev)
 
 static void on_stray(struct feed *f, const struct feed_event *ev)
 {
-    worker_out_of_step(f, ev->worker);
+    if (ev->flag)
+        worker_blame(f, ev->worker, ev->item, CAUSE_PROTOCOL);
+    else
+        worker_out_of_step(f, ev->worker);
 }
 
 static void on_gone(struct feed *f, const struct feed_event *ev)

@@ -25,27 +25,27 @@
 
 #include <stdbool.h>
 
-#define FEED_EVENTS(X)                                                                         \
-    X(TICK)        /* time has passed */                                                       \
-    X(INPUT)       /* items 0 … count-1 are known; flag: that is all */                      \
-    X(STARTED)     /* the worker's process runs */                                             \
-    X(READY)       /* channel: count more credits (0 counts too); makes it a channel worker */ \
-    X(KEYED)       /* the worker's answers carry keys: EV_DONE, not EV_ANSWERS */              \
-    X(LOADED)      /* the model is in memory */                                                \
-    X(ROOM)        /* filter: about count items fit into its stdin now */                      \
-    X(ANSWERS)     /* filter: count answers, in the order of the items sent */                 \
-    X(DONE)        /* a result for `item` alone */                                             \
-    X(FAIL)        /* `item` failed; flag: trying again may help */                            \
-    X(UNFIT)       /* `item` was not written: its record cannot be given to any worker */      \
-    X(PASSED)      /* filter: the next count items in its order are unfit ones */              \
-    X(OOM)         /* out of memory at batch `count`; it keeps its items, or dies of it */     \
-    X(HUNGRY)      /* filter: silent, has read all it was given; flag: waits for more */       \
-    X(FULL)        /* the same at the byte limit: let it have the end of its input */          \
-    X(STRAY)       /* filter: an answer that cannot be one; nothing of it can be trusted */    \
-    X(EXIT)        /* the process is gone, and all it printed has been seen; death says why */ \
-    X(COMMITTED)   /* items item … item+count-1 are durable, as results or as set aside */   \
-    X(MEM_BACK)    /* the device's memory is free again */                                     \
-    X(DEVICE_LOST) /* fell off the bus, or is ill */                                           \
+#define FEED_EVENTS(X)                                                                            \
+    X(TICK)      /* time has passed */                                                            \
+    X(INPUT)     /* items 0 … count-1 are known; flag: that is all */                           \
+    X(STARTED)   /* the worker's process runs */                                                  \
+    X(READY)     /* channel: count more credits (0 counts too); makes it a channel worker */      \
+    X(KEYED)     /* the worker's answers carry keys: EV_DONE, not EV_ANSWERS */                   \
+    X(LOADED)    /* the model is in memory */                                                     \
+    X(ROOM)      /* filter: about count items fit into its stdin now */                           \
+    X(ANSWERS)   /* filter: count answers, in the order of the items sent */                      \
+    X(DONE)      /* a result for `item` alone */                                                  \
+    X(FAIL)      /* `item` failed; flag: trying again may help; of a filter, EV_PASSED follows */ \
+    X(UNFIT)     /* `item` was not written: its record cannot be given to any worker */           \
+    X(PASSED)    /* filter: the next count items in its order are unfit ones */                   \
+    X(OOM)       /* out of memory at batch `count`; it keeps its items, or dies of it */          \
+    X(HUNGRY)    /* filter: silent, has read all it was given; flag: waits for more */            \
+    X(FULL)      /* the same at the byte limit: let it have the end of its input */               \
+    X(STRAY)     /* it broke its rule, and is not believed any more; flag: over `item` */         \
+    X(EXIT)      /* the process is gone, and all it printed has been seen; death says why */      \
+    X(COMMITTED) /* items item … item+count-1 are durable, as results or as set aside */        \
+    X(MEM_BACK)  /* the device's memory is free again */                                          \
+    X(DEVICE_LOST) /* fell off the bus, or is ill */                                              \
     X(STOP)        /* flag false: finish what is in flight; true: now */
 
 enum feed_event_kind {
@@ -102,7 +102,7 @@ enum feed_cause {
     CAUSE_OOM,      /* out of memory, alone */
     CAUSE_TIMEOUT,  /* over the limit for one item */
     CAUSE_START,    /* the worker was not up in time */
-    CAUSE_PROTOCOL, /* answers that do not match */
+    CAUSE_PROTOCOL, /* answers that do not match, messages that cannot be read */
     CAUSE_UNFIT,    /* its record is malformed */
     CAUSE_LOST,     /* the device is gone */
     CAUSE_RESTARTS, /* it died too often without a result */

@@ -72,6 +72,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
                   (death == GONE_OOM && in_hand <= 1 && !w->has_shrunk) ||
                   (death == GONE_OOM && f->config.fixed_batches);
     enum feed_cause cause = death == GONE_OOM ? CAUSE_OOM : CAUSE_CRASH;
+    if (w->ended_for == CAUSE_PROTOCOL)
+        cause = CAUSE_PROTOCOL;
     if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
         device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
     if (start_failure || !blamed)
@@ -82,7 +84,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
         suspects_add(f, runs, n_runs, NONE, f->now_ms);
 }
 
-/* The item over its time limit is charged; its neighbours are not. */
+/* The item over its time limit, or over which it broke its rule, is charged; its neighbours are not. */
 static void blamed_charge(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
@@ -90,7 +92,8 @@ static void blamed_charge(struct feed *f, uint32_t worker)
     bool is_open = w->blame != UINT64_MAX && is_in_window(f, w->blame);
     if (!is_open || !item_disown(f, worker, w->blame))
         return;
-    item_charge(f, worker, w->blame, CAUSE_TIMEOUT, true);
+    bool is_breach = w->ended_for == CAUSE_PROTOCOL;
+    item_charge(f, worker, w->blame, is_breach ? CAUSE_PROTOCOL : CAUSE_TIMEOUT, true);
 }
 
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
@@ -163,13 +166,23 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         halt(f, HALT_MISMATCH);
 }
 
+/*
+ * It said what cannot be read, so which of its items that was about is found as after a crash. It had
+ * its model loaded by then: with items in hand that is no failure to start.
+ */
+static bool has_babbled(const struct worker *w)
+{
+    return w->ended_for == CAUSE_PROTOCOL && w->mode == MODE_CHANNEL && w->blame == UINT64_MAX;
+}
+
 void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct worker *w = &f->workers[worker];
     if (!worker_is_running(w))
         return;
+    bool babbled = has_babbled(w);
     if (w->ended_for != CAUSE_NONE && death != GONE_DEVICE_LOST)
-        death = GONE_ENDED;
+        death = babbled ? GONE_CRASH : GONE_ENDED;
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
     bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->in_flight == 0;
@@ -177,6 +190,7 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool shrank = death == GONE_OOM && w->has_shrunk;
     bool fewer_may_help = death == GONE_OOM && (w->in_flight > 1 || shrank);
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
+                         !(babbled && w->in_flight > 0) &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->n_crashes += death == GONE_CRASH;
     f->n_ooms += death == GONE_OOM && !shrank;
@@ -188,7 +202,9 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_bench(f, w->device, CAUSE_LOST);
-    w->deaths_in_row += gave_nothing && !is_normal && !was_suspect_work && !shrank;
+    bool broke_its_rule = babbled || (w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX);
+    w->deaths_in_row +=
+        gave_nothing && !is_normal && (!was_suspect_work || broke_its_rule) && !shrank;
     if (start_failure && !f->is_complete && !f->is_stopping)
         start_failed(f, w, death);
     seat_cool(f, worker, was_suspect_work);

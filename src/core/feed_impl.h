@@ -330,6 +330,8 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count);
 /* A filter whose answers are all in: confirm when nothing more came for a while. */
 void worker_settle(struct feed *f, uint32_t worker);
 void worker_out_of_step(struct feed *f, uint32_t worker);
+/* It is ended because of this item, which is charged; the others that it has are not. */
+void worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
 void worker_result(struct feed *f, uint32_t worker, uint64_t item);
 void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry);
 void batch_settle(struct feed *f, uint32_t worker);

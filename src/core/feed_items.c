@@ -263,7 +263,8 @@ void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause
     f->n_retries++;
     uint64_t at_ms = f->now_ms + backoff_ms(f, slot->failures);
     struct sent_range alone = {item, 1};
-    if (cause == CAUSE_CRASH || cause == CAUSE_OOM || cause == CAUSE_TIMEOUT)
+    if (cause == CAUSE_CRASH || cause == CAUSE_OOM || cause == CAUSE_TIMEOUT ||
+        cause == CAUSE_PROTOCOL)
         suspects_add(f, &alone, 1, device, at_ms);
     else
         pool_add(f, alone, at_ms, device);

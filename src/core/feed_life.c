@@ -304,9 +304,10 @@ static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
         emit(f, ACT_COMMIT, worker, item, 1, 0);
         return true;
     }
+    if (!item_is_owned(f, worker, item))
+        return false;
     struct slot *slot = slot_of(f, item);
-    if (!is_in_window(f, item) || slot->state != SLOT_SENT || slot->owner[0] != worker + 1 ||
-        slot->flags & ANSWERED_FIRST)
+    if (slot->owner[0] != worker + 1 || slot->flags & ANSWERED_FIRST)
         return false;
     slot->flags |= ANSWERED_FIRST;
     w->provisional++;
@@ -335,22 +336,22 @@ void worker_result(struct feed *f, uint32_t worker, uint64_t item)
     worker_feed(f, worker);
 }
 
+/* A filter's failed item keeps its place in its order until it is passed over (worker_passed). */
 void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
 {
     struct worker *w = &f->workers[worker];
+    bool is_named = !answers_in_order(w);
     worker_is_live(f, worker);
-    struct slot *slot = slot_of(f, item);
-    bool mine = is_in_window(f, item) && slot->state == SLOT_SENT &&
-                (slot->owner[0] == worker + 1 || slot->owner[1] == worker + 1) &&
-                !is_provisional(f, worker, item); /* what has a result has not failed */
-    if (!mine) {
+    /* What has a result has not failed. */
+    bool mine = item_is_owned(f, worker, item) && !is_provisional(f, worker, item);
+    if (!mine && is_named) {
         bool was_loser = w->losers > 0;
         w->losers -= was_loser;
         if (!was_loser)
             emit(f, ACT_NOTE, worker, item, 0, NOTE_FOREIGN);
-    } else {
-        w->in_flight--;
-        f->n_in_flight--;
+    } else if (mine) {
+        w->in_flight -= is_named;
+        f->n_in_flight -= is_named;
         w->last_progress_ms = f->now_ms;
         w->answered_in_life++;
         w->deaths_in_row = 0;
@@ -358,7 +359,8 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
             item_charge(f, worker, item, CAUSE_FAILED, retry);
         batch_settle(f, worker);
     }
-    worker_feed(f, worker);
+    if (is_named)
+        worker_feed(f, worker);
 }
 
 /* ---- ending ---- */
@@ -393,8 +395,19 @@ void worker_out_of_step(struct feed *f, uint32_t worker)
         return;
     provisional_revoke(f, worker);
     worker_terminate(f, worker, CAUSE_PROTOCOL);
-    if (++f->mismatches >= MISMATCHES_MAX)
+    /* One that names its items has put nothing out of step: its end counts as a crash. */
+    if (w->mode != MODE_CHANNEL && ++f->mismatches >= MISMATCHES_MAX)
         halt(f, HALT_MISMATCH);
+}
+
+void worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->ended_for != CAUSE_NONE)
+        return;
+    w->blame = item_is_owned(f, worker, item) ? item : UINT64_MAX;
+    provisional_revoke(f, worker);
+    worker_terminate(f, worker, cause);
 }
 
 void everybody_end(struct feed *f)

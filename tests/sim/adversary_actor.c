@@ -162,6 +162,32 @@ static void answer_lines(struct world *w, uint32_t worker, uint64_t lines)
     step(w, (struct feed_event){.kind = EV_ANSWERS, .worker = worker, .count = lines});
 }
 
+/* A line that is an answer, but a failed one: the lines before it are told first. */
+static void fail_in_order(struct world *w, uint32_t worker, uint64_t item)
+{
+    struct actor *a = &w->actors[worker];
+    uint32_t life = a->life;
+    if (a->lines_held > 0) {
+        uint32_t lines = a->lines_held;
+        a->lines_held = 0;
+        step(w, (struct feed_event){.kind = EV_ANSWERS, .worker = worker, .count = lines});
+    }
+    a->has_answered = true;
+    if (a->alive && a->life == life)
+        step(w, (struct feed_event){
+                    .kind = EV_FAIL, .worker = worker, .item = item, .flag = chance(w, 0.9)});
+    if (a->alive && a->life == life)
+        step(w, (struct feed_event){.kind = EV_PASSED, .worker = worker, .count = 1});
+}
+
+/* A message that cannot be read, or a line without an end; at times it is known over which item. */
+static void babble(struct world *w, uint32_t worker, uint64_t item)
+{
+    w->actors[worker].has_answered = true;
+    step(w, (struct feed_event){
+                .kind = EV_STRAY, .worker = worker, .item = item, .flag = chance(w, 0.5)});
+}
+
 static void leave(struct world *w, uint32_t worker)
 {
     struct actor *a = &w->actors[worker];
@@ -181,7 +207,11 @@ static void answer(struct world *w, uint32_t worker, uint64_t item)
     a->answered++;
     w->items[item].worked |= 1u << worker;
     a->has_answered = a->has_answered || a->kind >= A_KEYED;
-    if (a->kind < A_KEYED)
+    if (a->kind == A_CHANNEL && chance(w, 10 * w->rates.stray))
+        babble(w, worker, item);
+    else if (a->kind < A_KEYED && w->strays == 0 && chance(w, w->rates.fail)) /* in step */
+        fail_in_order(w, worker, item);
+    else if (a->kind < A_KEYED)
         answer_lines(w, worker, 1);
     else if (a->kind == A_CHANNEL && chance(w, w->rates.fail))
         step(w, (struct feed_event){
