@@ -172,20 +172,22 @@ static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
 static bool translate_by_hand(struct mw_channel *channel)
 {
     struct mw_buf *raw = &channel->raw;
-    size_t begin = 0;
+    size_t begin = 0, searched = channel->raw_searched;
     while (begin < raw->len) {
-        const char *at = raw->at + begin, *newline = memchr(at, '\n', raw->len - begin);
+        const char *at = raw->at + begin;
+        const char *newline = memchr(raw->at + searched, '\n', raw->len - searched);
         if (!newline && !channel->has_ended)
             break;
         size_t len = newline ? (size_t)(newline - at) : raw->len - begin;
         size_t text_len = len > 0 && at[len - 1] == '\r' ? len - 1 : len;
         if (!add_by_hand(channel, (struct muster_text){at, text_len}))
             return false;
-        begin += len + (newline ? 1 : 0);
+        begin = searched = begin + len + (newline ? 1 : 0);
     }
     if (begin > 0)
         memmove(raw->at, raw->at + begin, raw->len - begin);
     raw->len -= begin;
+    channel->raw_searched = raw->len;
     return true;
 }
 

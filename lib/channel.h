@@ -14,11 +14,12 @@ struct mw_channel {
     bool has_ended;    /* nothing more will come in */
     struct mw_buf in;  /* what came; in.at[begin..] is not taken yet */
     size_t begin;
-    size_t searched;    /* no newline in in.at[begin..searched) */
-    struct mw_buf out;  /* what is to be written */
-    struct mw_buf raw;  /* by hand: a line of stdin that is not complete yet */
-    uint64_t n_by_hand; /* by hand: lines so far, the next item's index */
-    uint64_t base_seed; /* by hand */
+    size_t searched;     /* no newline in in.at[begin..searched) */
+    struct mw_buf out;   /* what is to be written */
+    struct mw_buf raw;   /* by hand: a line of stdin that is not complete yet */
+    size_t raw_searched; /* no newline in raw.at[..raw_searched) */
+    uint64_t n_by_hand;  /* by hand: lines so far, the next item's index */
+    uint64_t base_seed;  /* by hand */
     uint64_t flushed_ns;
 };
 

@@ -143,19 +143,29 @@ def _encode(value: Any) -> bytes:
         raise ValueError(
             f"{where}, which JSON cannot carry: write None or a string instead"
         ) from error
+    except RecursionError as error:
+        raise ValueError("result is nested too deeply: 512 levels are the most") from error
     try:
         return text.encode()
     except UnicodeEncodeError:  # a lone surrogate
         return json.dumps(value, allow_nan=False, separators=(",", ":"), default=_plain).encode()
 
 
+def _is_finite(number: Union[int, float]) -> bool:
+    """As a double, which muster's sums are: 10**400 is none."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
 def _metrics(metrics: Dict[str, Any]) -> Dict[str, Union[int, float]]:
     plain = {}
     for name, value in metrics.items():
         number = value if isinstance(value, (int, float)) else _plain(value)
-        if not isinstance(number, (int, float)) or not math.isfinite(number):
+        if not isinstance(number, (int, float)) or not _is_finite(number):
             raise ValueError(
-                f"the metric {name!r} is {number!r}: a finite number is needed, muster sums it"
+                f"the metric {name!r} is {number!r:.40}: a finite number is needed, muster sums it"
             )
         plain[str(name)] = int(number) if isinstance(number, bool) else number
     return plain

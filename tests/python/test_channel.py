@@ -16,6 +16,7 @@ BANNER = "a banner that nobody may take for a result\n"
 
 class Conformance:
     worker = []
+    quoted = 0  # quotes that "describe" counts
 
     def start(self, *args, **env):
         return Muster(self.worker + list(args), **env)
@@ -252,6 +253,18 @@ class Conformance:
         expected = [{"a": "é"}, 'plain "text"', "[1,2", "string", "", "last"]
         self.assertEqual([json.loads(line) for line in out.split("\n")[1:-1]], expected)
 
+    def test_by_hand_a_long_line_of_a_pipe_is_searched_once(self):
+        def cpu_s(size):
+            before = os.times()
+            text = "x" * size + "\n"
+            status, out, _ = run_by_hand(self.worker + ["describe"], text)
+            self.assertEqual((status, json.loads(out.split("\n")[1])["len"]), (0, size + 2 * self.quoted))
+            after = os.times()
+            return after.children_user + after.children_system - before.children_user - before.children_system
+
+        small_s, large_s = cpu_s(8 << 20), cpu_s(64 << 20)
+        self.assertLess(large_s, 16 * max(small_s, 0.1))
+
     def test_by_hand_the_seeds_are_those_of_a_run(self):
         # item_seed(42, 0) and item_seed(42, 1) of src/base/rng.c
         _, out, _ = run_by_hand(self.worker + ["describe"], "a\nb\n", MUSTER_SEED="42")
@@ -269,6 +282,7 @@ class Conformance:
 
 
 class CLibrary(Conformance, unittest.TestCase):
+    quoted = 1
     worker = [os.environ.get("ECHO_WORKER", "")]
 
     def setUp(self):

@@ -51,6 +51,8 @@ class Results(unittest.TestCase):
             ("item.done(x=float('inf'))", "result['x'] is inf"),
             ("item.done(1, metrics={'loss': float('nan')})", "the metric 'loss' is nan"),
             ("item.done(1, metrics={'loss': '1'})", "TypeError"),
+            ("item.done(1, metrics={'n': 10**400})", "ValueError: item 0: the metric 'n' is 10000"),
+            ("a = []\n    for _ in range(9999): a = [a]\n    item.done(a)", "ValueError: item 0: result is nested"),
             ("item.done(object())", "object cannot be written as JSON"),
             ("item.done()", "a result or fields"),
             ("item.done(1, a=2)", "a result or fields"),
