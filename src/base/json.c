@@ -466,11 +466,14 @@ bool json_to_u64(struct str value, uint64_t *out)
 bool json_to_double(struct str value, double *out)
 {
     char copy[64];
-    if (json_kind_of(value) != JSON_NUMBER || value.len >= sizeof(copy))
+    cleanup_buf struct buf longer = BUF_INIT;
+    if (json_kind_of(value) != JSON_NUMBER)
         return false;
-    memcpy(copy, value.at, value.len);
-    copy[value.len] = '\0';
-    *out = strtod(copy, NULL);
+    if (value.len < sizeof(copy))
+        *(char *)mempcpy(copy, value.at, value.len) = '\0';
+    else
+        buf_add_str(&longer, value);
+    *out = strtod(value.len < sizeof(copy) ? copy : buf_text(&longer), NULL);
     return isfinite(*out);
 }
 

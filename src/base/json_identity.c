@@ -173,6 +173,23 @@ bool buf_add_number_identity(struct buf *out, struct str value)
     return true;
 }
 
+bool json_to_whole(struct str value, uint64_t *out)
+{
+    cleanup_buf struct buf number = BUF_INIT;
+    if (json_to_u64(value, out) && (value.len == 1 || value.at[0] != '0'))
+        return true;
+    if (!buf_add_number_identity(&number, value))
+        return false;
+    struct str digits = buf_str(&number), rest;
+    size_t n_digits = digits_count(digits, &rest);
+    bool is_large = rest.len > 1 && rest.at[0] == 'e' && rest.at[1] != '-';
+    if (n_digits == 0 || (rest.len > 0 && !is_large))
+        return false;
+    if (is_large || !json_to_u64(digits, out))
+        *out = UINT64_MAX;
+    return true;
+}
+
 /* ---- objects and arrays ---- */
 
 /* Where a member stands in a buffer; its key comes first. */
@@ -184,8 +201,8 @@ static int span_order(const void *a, const void *b, void *bytes)
 {
     const struct span *left = a, *right = b;
     const char *at = bytes;
-    int order =
-        str_compare((struct str){at + left->at, left->len}, (struct str){at + right->at, right->len});
+    int order = str_compare((struct str){at + left->at, left->len},
+                            (struct str){at + right->at, right->len});
     return order ? order : (left->at > right->at) - (left->at < right->at);
 }
 

@@ -16,5 +16,8 @@
 void buf_add_json_identity(struct buf *out, struct str value);
 /* The same for a text that is not written as JSON. */
 void buf_add_text_identity(struct buf *out, struct str text);
+/* A number that is whole from 0 on, however it is written: 4, 4.0, 40e-1. What is beyond 64 bits is
+ * UINT64_MAX. False: the value is no such number. */
+bool json_to_whole(struct str value, uint64_t *out);
 /* Of a number alone; false if it is none. */
 bool buf_add_number_identity(struct buf *out, struct str value);

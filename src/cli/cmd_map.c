@@ -87,6 +87,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_FLAG, 'd', "detach", NULL, "go on without the terminal; see muster status --watch", FIELD(detach)},           \
     {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(keep_parts)},                        \
     {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(log_level), .parse = log_level_store}, \
+    {OPT_SIZE, 0, "line-max", "SIZE", "most bytes of one line or message of a worker (default 256MiB)", FIELD(line_max_bytes)}, \
     {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(log_cap_bytes)}, \
     {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
@@ -154,6 +155,7 @@ static void map_defaults(void *request)
     options->request.retries = 2;
     options->request.seed = 42;
     options->request.grace_ms = 10000;
+    options->request.line_max_bytes = (uint64_t)256 << 20;
     options->request.log_level = LOG_INFO;
 }
 

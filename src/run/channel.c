@@ -5,16 +5,22 @@
  */
 #include "run/session.h"
 
+#include <stdarg.h>
+
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/json.h"
+#include "base/json_identity.h"
+#include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
 #include "run/message.h"
 
 enum {
     FLUSH_BYTES = 64 * 1024,
-    MESSAGE_MAX_BYTES = 1 << 30,
-    CREDITS_MAX = 100000
+    CREDITS_MAX = 100000,
+    ERROR_MAX_BYTES = 4096,
+    BEGINNING_BYTES = 4096 /* of a message that is too long */
 };
 
 /* ---- to the worker ---- */
@@ -63,155 +69,296 @@ void channel_stop(struct life *life)
     buf_add_text(&life->to_worker, "{\"stop\":true}\n");
 }
 
-/* ---- from the worker ---- */
+/* ---- from the worker ----
+ *
+ * What goes wrong with one item fails that item, with the reason. A message that names no item may have
+ * been about any that the worker has: it is ended, and the feeder finds out which it was. What matters to
+ * nobody is ignored, and said once.
+ */
+
+static void result_hold(struct life *life, uint64_t item);
+
+/* Once in a run, for each kind of what is ignored. */
+static void ignored(struct life *life, enum ignored_kind kind, const char *fmt, ...)
+{
+    struct session *s = life->session;
+    char text[256];
+    va_list args;
+    if (s->ignored_said & 1u << kind)
+        return;
+    s->ignored_said |= 1u << kind;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    log_add(s->log, LOG_WARN, "map", "%s: %s; this is said once", life_label(life), text);
+}
+
+void channel_foreign(struct life *life, uint64_t item)
+{
+    ignored(life, IGNORED_ITEM, "a result for item %lu, which it was not given, is dropped", item);
+}
+
+/* It speaks over the channel, so what is on its stdout is talk. */
+static void channel_begin(struct life *life)
+{
+    if (life->is_channel)
+        return;
+    life->is_channel = true;
+    if (!life->session->results_are_json)
+        ledger_fact(life->session->ledger, "results_json", "1");
+    life->session->results_are_json = true;
+    filter_to_channel(life);
+}
+
+static void credits_give(struct life *life, uint64_t credits)
+{
+    session_event(life->session, (struct feed_event){.kind = EV_READY,
+                                                     .worker = life->seat,
+                                                     .count = MIN(credits, (uint64_t)CREDITS_MAX)});
+}
+
+/* Nothing would tell what it was about: better ended at once than waited for. */
+static void breach(struct life *life, const char *why, struct str line)
+{
+    if (!life->is_channel) {
+        channel_begin(life);
+        credits_give(life, 0);
+    }
+    life->is_unreadable = true;
+    life_stray_note(life, why, line);
+    session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+}
+
+static void number_malformed(struct life *life, const char *member, const char *what,
+                             struct str value)
+{
+    cleanup_buf struct buf why = BUF_INIT;
+    buf_addf(&why, "a \"%s\" that is %s", member, what);
+    breach(life, buf_text(&why), value);
+}
 
 static void on_ready(struct life *life, const struct message *m)
 {
     uint64_t credits = 0;
     bool was_late = !life->is_channel && life->input_must_close;
-    if (!json_to_u64(m->ready, &credits))
-        credits = 0;
-    if (!life->is_channel) {
-        life->is_channel = true;
-        if (!life->session->results_are_json)
-            ledger_fact(life->session->ledger, "results_json", "1");
-        life->session->results_are_json = true;
-        filter_to_channel(life);
+    if (!json_to_whole(m->ready, &credits)) {
+        number_malformed(life, "ready", "no whole number from 0 on", m->ready);
+        return;
     }
-    session_event(life->session, (struct feed_event){.kind = EV_READY,
-                                                     .worker = life->seat,
-                                                     .count = MIN(credits, (uint64_t)CREDITS_MAX)});
+    channel_begin(life);
+    credits_give(life, credits);
     if (was_late) { /* its end was said to the stdin of a filter, which it does not read */
         channel_stop(life);
         life_flush(life);
     }
 }
 
-static void result_hold(struct life *life, uint64_t item);
-
-/* Nothing would tell that its item is answered: better said at once than waited for. */
-static void number_malformed(struct life *life, const char *member, struct str value)
+static void item_failed(struct life *life, uint64_t item, const char *why, bool retry)
 {
-    cleanup_buf struct buf why = BUF_INIT;
-    buf_addf(&why, "a \"%s\" that is not the number of an item", member);
-    life_stray_note(life, buf_text(&why), value);
-    session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+    struct session *s = life->session;
+    life_answered(life, 1);
+    s->hand.error = why;
+    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life), why);
+    session_event(
+        s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
 }
 
 static void on_done(struct life *life, const struct message *m)
 {
     struct session *s = life->session;
     uint64_t item;
-    if (!json_to_u64(m->done, &item)) {
-        number_malformed(life, "done", m->done);
+    if (!json_to_whole(m->done, &item)) {
+        number_malformed(life, "done", "not the number of an item", m->done);
         return;
     }
     if (!life_part_ready(life))
         return;
     life_first_result(life);
     life_answered(life, 1);
-    s->hand.result = m->result.len > 0 ? m->result : STR("null");
-    if (m->metrics.len > 0)
-        metrics_add(&s->hand.metrics, m->metrics);
+    s->hand.result = m->result.at ? m->result : STR("null");
+    if (m->metrics.at && !metrics_add(&s->hand.metrics, m->metrics))
+        ignored(life, IGNORED_METRIC,
+                "a metric of item %lu that is no finite number, or has too long a name, or is the "
+                "%dth, is not summed",
+                item, METRICS_MAX + 1);
     if (s->request->fixed_batches)
         result_hold(life, item);
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = item});
 }
 
+/* Whether trying again may help: yes, unless it says no. */
+static bool retry_of(struct life *life, const struct message *m)
+{
+    bool retry = true;
+    if (m->retry.at && !json_to_bool(m->retry, &retry)) {
+        ignored(life, IGNORED_RETRY, "a \"retry\" that is neither true nor false counts as true");
+        retry = true;
+    }
+    return retry;
+}
+
 static void on_fail(struct life *life, const struct message *m)
 {
-    struct session *s = life->session;
     cleanup_buf struct buf error = BUF_INIT;
     uint64_t item;
-    bool retry = true;
-    if (!json_to_u64(m->fail, &item)) {
-        number_malformed(life, "fail", m->fail);
+    if (!json_to_whole(m->fail, &item)) {
+        number_malformed(life, "fail", "not the number of an item", m->fail);
         return;
     }
-    if (m->retry.len > 0 && !json_to_bool(m->retry, &retry))
-        retry = true;
-    if (!json_to_text(m->error, &error))
+    if (m->error.at && !json_to_text(m->error, &error))
+        buf_add_str(&error, m->error);
+    if (error.len == 0)
         buf_add_text(&error, "failed");
-    life_answered(life, 1);
-    s->hand.error = buf_text(&error);
-    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life),
-            buf_text(&error));
-    session_event(
-        s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
+    error.len = console_text_cut(buf_str(&error), ERROR_MAX_BYTES);
+    error.at[error.len] = '\0';
+    item_failed(life, item, buf_text(&error), retry_of(life, m));
+}
+
+/* A result that is no JSON, or a reason that is not. */
+static void on_flawed(struct life *life, const struct message *m, struct str line, uint64_t item)
+{
+    cleanup_buf struct buf why = BUF_INIT;
+    buf_addf(&why, "its message cannot be taken: ");
+    flaw_add(m->flaw, m->flaw_at, line, &why);
+    item_failed(life, item, buf_text(&why), true);
+}
+
+/* `false` and null say that it is not so. */
+static bool is_said(struct life *life, struct str value)
+{
+    bool is_true = true;
+    bool is_denied =
+        json_kind_of(value) == JSON_NULL || (json_to_bool(value, &is_true) && !is_true);
+    if (value.at && is_denied)
+        ignored(life, IGNORED_DENIAL, "an \"oom\" or a \"loaded\" that is not true is ignored");
+    return value.at && !is_denied;
 }
 
 static void on_oom(struct life *life, const struct message *m)
 {
     uint64_t batch = 0;
-    if (!json_to_u64(m->batch, &batch))
+    if (!m->batch.at || !json_to_whole(m->batch, &batch))
         batch = 1;
     session_event(life->session,
                   (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = batch});
 }
 
-static void on_loaded(struct life *life, const struct message *m)
+static void on_loaded(struct life *life)
 {
-    (void)m;
     life_first_result(life);
     session_event(life->session, (struct feed_event){.kind = EV_LOADED, .worker = life->seat});
 }
 
-static void message_malformed(struct life *life, struct str line)
+/* Why nobody can tell what the message is about; nothing if that can be told. */
+static void unreadable_add(const struct message *m, enum message_form form, struct str line,
+                           struct buf *why)
 {
-    life_stray_note(life, "a message that is no JSON object", line);
-    session_event(life->session, (struct feed_event){.kind = EV_STRAY, .worker = life->seat});
+    uint64_t item;
+    if (form == MESSAGE_NONE) {
+        buf_add_text(why, "a message that is no JSON object");
+    } else if (m->done.at && m->fail.at) {
+        buf_add_text(why, "a message with both \"done\" and \"fail\"");
+    } else if (message_lacks_item(m)) {
+        buf_add_text(why, "a message with a result or an error and without the number of its item");
+    } else if (form == MESSAGE_FLAWED && !message_item(m, &item)) {
+        buf_add_text(why, "a message of which it is not known whose it is, and ");
+        flaw_add(m->flaw, m->flaw_at, line, why);
+    }
+}
+
+static void unknown_ignored(struct life *life, const struct message *m)
+{
+    cleanup_buf struct buf name = BUF_INIT;
+    console_text_add(&name, (struct str){m->unknown.at, MIN(m->unknown.len, (size_t)40)}, false);
+    ignored(life, IGNORED_MEMBER, "'%s', which is not in the protocol, is ignored",
+            buf_text(&name));
 }
 
 static void message_take(struct life *life, struct str line)
 {
+    cleanup_buf struct buf why = BUF_INIT;
     struct message m;
+    uint64_t item;
     if (str_trim(line).len == 0)
         return;
-    if (!message_parse(line, &m)) {
-        message_malformed(life, line);
+    enum message_form form = message_parse(line, &m);
+    unreadable_add(&m, form, line, &why);
+    if (why.len > 0) {
+        breach(life, buf_text(&why), form == MESSAGE_FLAWED ? STR("") : line);
         return;
     }
-    if (m.ready.len > 0)
+    if (m.unknown.at)
+        unknown_ignored(life, &m);
+    if (m.ready.at)
         on_ready(life, &m);
-    if (!life->is_channel) /* nothing else counts before the first ready */
+    if (!life->is_channel) {
+        ignored(life, IGNORED_EARLY, "what it says before its first \"ready\" is ignored");
         return;
-    if (m.loaded.len > 0)
-        on_loaded(life, &m);
-    if (m.done.len > 0)
+    }
+    if (is_said(life, m.loaded))
+        on_loaded(life);
+    if (form == MESSAGE_FLAWED && message_item(&m, &item))
+        on_flawed(life, &m, line, item);
+    else if (m.done.at)
         on_done(life, &m);
-    if (m.fail.len > 0)
+    else if (m.fail.at)
         on_fail(life, &m);
-    if (m.oom.len > 0)
+    if (is_said(life, m.oom))
         on_oom(life, &m);
+}
+
+/* Of a message without end only its beginning tells which item it is about. */
+static void message_too_long(struct life *life, struct str piece)
+{
+    cleanup_buf struct buf whole = life->channel_in, why = BUF_INIT;
+    struct message m;
+    uint64_t item;
+    char limit[16];
+    life->channel_in = (struct buf)BUF_INIT;
+    buf_add(&whole, piece.at, MIN(piece.len, (size_t)BEGINNING_BYTES));
+    size_format(limit, life->session->request->line_max_bytes);
+    buf_addf(&why, "a message longer than %s (--line-max)", limit);
+    (void)message_parse((struct str){whole.at, MIN(whole.len, (size_t)BEGINNING_BYTES)}, &m);
+    bool is_known = life->is_channel && message_item(&m, &item);
+    if (!is_known) {
+        breach(life, buf_text(&why), buf_str(&whole));
+        return;
+    }
+    life->is_unreadable = true;
+    life_stray_note(life, buf_text(&why), buf_str(&whole));
+    session_event(
+        life->session,
+        (struct feed_event){.kind = EV_STRAY, .worker = life->seat, .item = item, .flag = true});
+}
+
+/* More of a message; with its newline, the end of it. */
+static void piece_take(struct life *life, struct str piece)
+{
+    bool is_end = piece.at[piece.len - 1] == '\n';
+    struct buf whole = life->channel_in;
+    if (whole.len + piece.len - is_end > life->session->request->line_max_bytes) {
+        message_too_long(life, piece);
+    } else if (!is_end) {
+        buf_add_str(&life->channel_in, piece);
+    } else if (whole.len == 0) {
+        message_take(life, (struct str){piece.at, piece.len - 1});
+    } else {
+        life->channel_in = (struct buf)BUF_INIT;
+        buf_add(&whole, piece.at, piece.len - 1);
+        message_take(life, buf_str(&whole));
+        buf_release(&whole);
+    }
 }
 
 void channel_read(struct life *life, struct str bytes)
 {
-    struct str rest = bytes;
-    /* A message cut in two by the last read is finished first. */
-    if (life->channel_in.len > 0) {
-        const char *end = memchr(rest.at, '\n', rest.len);
-        size_t len = end ? (size_t)(end + 1 - rest.at) : rest.len;
-        buf_add(&life->channel_in, rest.at, len);
-        rest.at += len;
-        rest.len -= len;
-        if (!end && life->channel_in.len < MESSAGE_MAX_BYTES)
-            return;
-        struct buf whole = life->channel_in;
-        life->channel_in = (struct buf)BUF_INIT;
-        message_take(life, buf_str(&whole));
-        buf_release(&whole);
+    while (bytes.len > 0 && !life->is_over && !life->is_unreadable) {
+        const char *end = memchr(bytes.at, '\n', bytes.len);
+        struct str piece = {bytes.at, end ? (size_t)(end + 1 - bytes.at) : bytes.len};
+        bytes.at += piece.len;
+        bytes.len -= piece.len;
+        piece_take(life, piece);
     }
-    while (rest.len > 0 && !life->is_over) {
-        const char *end = memchr(rest.at, '\n', rest.len);
-        if (!end)
-            break;
-        struct str line = {rest.at, (size_t)(end - rest.at)};
-        rest.at += line.len + 1;
-        rest.len -= line.len + 1;
-        message_take(life, line);
-    }
-    buf_add_str(&life->channel_in, rest);
 }
 
 /* ---- commit ---- */
@@ -220,14 +367,15 @@ void channel_read(struct life *life, struct str bytes)
 static uint64_t result_append(struct life *life, uint64_t *bytes)
 {
     struct str result = life->session->hand.result;
-    cleanup_buf struct buf line = BUF_INIT;
-    if (memchr(result.at, '\n', result.len))
-        buf_add_json_compact(&line, result);
-    else
-        buf_add_str(&line, result);
-    buf_add_char(&line, '\n');
-    *bytes = line.len;
-    return part_append(life->part, buf_str(&line));
+    cleanup_buf struct buf compact = BUF_INIT;
+    if (memchr(result.at, '\n', result.len)) {
+        buf_add_json_compact(&compact, result);
+        result = buf_str(&compact);
+    }
+    uint64_t offset = part_append(life->part, result); /* not copied: it may be large */
+    (void)part_append(life->part, STR("\n"));
+    *bytes = result.len + 1;
+    return offset;
 }
 
 void channel_commit(struct life *life, uint64_t item)

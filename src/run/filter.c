@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "run/keyed.h"
 #include "run/lines.h"
+#include "run/message.h"
 
 enum {
     LOAD_BYTES = 64 * 1024, /* of lines, on their way into the pipe */
@@ -183,17 +185,23 @@ static void lines_match(struct life *life, struct str bytes, uint64_t offset)
     }
 }
 
+/* The bytes of single items are not known: each has its share. */
+static void answers_count(struct life *life, uint64_t count)
+{
+    uint64_t in_flight = life->n_items_sent - life->n_items_answered;
+    life->bytes_in_flight -=
+        in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
+    life_answered(life, count);
+}
+
 static void answers_say(struct life *life)
 {
     uint64_t count = life->n_unsaid;
     if (count == 0)
         return;
     life->n_unsaid = 0;
-    uint64_t in_flight = life->n_items_sent - life->n_items_answered;
-    life->bytes_in_flight -=
-        in_flight > 0 ? life->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
     life_first_result(life);
-    life_answered(life, count);
+    answers_count(life, count);
     session_event(life->session,
                   (struct feed_event){.kind = EV_ANSWERS, .worker = life->seat, .count = count});
 }
@@ -211,11 +219,61 @@ static void early_keep(struct life *life, struct str bytes)
         buf_release(&life->early_stdout);
 }
 
+/* A line that goes on and on belongs to the item whose turn it is. */
+static void line_too_long(struct life *life, struct str beginning)
+{
+    cleanup_buf struct buf why = BUF_INIT;
+    char limit[16];
+    answers_say(life);
+    size_format(limit, life->session->request->line_max_bytes);
+    buf_addf(&why, "a line longer than %s (--line-max)", limit);
+    life_stray_note(life, buf_text(&why), beginning);
+    buf_release(&life->from_worker);
+    bool is_known = life->n_sent > 0 && !life->keyed;
+    session_event(life->session, (struct feed_event){.kind = EV_STRAY,
+                                                     .worker = life->seat,
+                                                     .item = is_known ? life->sent[0].first : 0,
+                                                     .flag = is_known});
+}
+
 static void plain_read(struct life *life, struct str bytes)
 {
     uint64_t offset = part_append(life->part, bytes);
     lines_match(life, bytes, offset);
     answers_say(life);
+    if (life->part->offset - life->part_line_begin > life->session->request->line_max_bytes)
+        line_too_long(life, STR(""));
+}
+
+/*
+ * A line that is an object but for what stands in it (NaN, no UTF-8) is an answer, and no talk: its
+ * item has failed. False: it is none of these.
+ */
+static bool line_fail(struct life *life, struct str line)
+{
+    struct session *s = life->session;
+    struct failed_line failed;
+    uint64_t item;
+    if (!failed_line_parse(line, s->request->key_field, &failed))
+        return false;
+    if (life->keyed ? !keyed_take_value(life->keyed, failed.key_value, &item) : life->n_sent == 0)
+        return false;
+    cleanup_buf struct buf why = BUF_INIT;
+    buf_add_text(&why, "its line cannot be taken: ");
+    flaw_add(failed.flaw, failed.flaw_at, str_trim(line), &why);
+    answers_say(life);
+    if (!life->keyed) {
+        item = life->sent[0].first;
+        sent_pop(life, 1);
+    }
+    answers_count(life, 1);
+    s->hand.error = buf_text(&why);
+    session_event(
+        s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = true});
+    if (!life->keyed)
+        session_event(s, (struct feed_event){.kind = EV_PASSED, .worker = life->seat, .count = 1});
+    unfit_pass(life);
+    return true;
 }
 
 /* One whole line of a worker whose answers are looked into. False: it cannot be an answer. */
@@ -223,7 +281,7 @@ static bool line_take(struct life *life, struct str line)
 {
     struct session *s = life->session;
     if (!json_is_object(line))
-        return false;
+        return line_fail(life, line);
     if (!life->keyed) {
         uint64_t offset = part_append(life->part, line);
         lines_match(life, line, offset);
@@ -249,6 +307,7 @@ static const char *stray_reason(const struct life *life, struct str line)
 
 static void checked_read(struct life *life, struct str bytes)
 {
+    uint64_t line_max = life->session->request->line_max_bytes;
     bool carried = life->from_worker.len > 0;
     if (carried) {
         const char *end = memchr(bytes.at, '\n', bytes.len);
@@ -256,6 +315,10 @@ static void checked_read(struct life *life, struct str bytes)
         buf_add(&life->from_worker, bytes.at, len);
         bytes.at += len;
         bytes.len -= len;
+        if (life->from_worker.len > line_max + 1) {
+            line_too_long(life, buf_str(&life->from_worker));
+            return;
+        }
         if (!end)
             return;
         if (!line_take(life, buf_str(&life->from_worker)))

@@ -149,7 +149,9 @@ static int unfinished(struct session *s)
                       : s->end_signal ? signal_verb(s->end_signal)
                                       : halt_texts[s->halt];
     cleanup_free char *sentence = NULL;
-    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !s->end_signal)
+    bool is_hopeless_worker = s->halt == HALT_NO_RESULT || s->halt == HALT_NO_DEVICES;
+    bool is_breach = is_hopeless_worker && s->stray_is_channel && s->last_stray[0];
+    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !is_breach && !s->end_signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
     cleanup_buf struct buf next = BUF_INIT;
@@ -158,9 +160,9 @@ static int unfinished(struct session *s)
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
     bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted || has_begun;
-    if (s->halt == HALT_MISMATCH && s->stray_is_channel && !s->end_signal)
+    if (is_breach && !s->end_signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
-    if (s->halt == HALT_MISMATCH && s->last_stray[0] && !s->end_signal)
+    if ((s->halt == HALT_MISMATCH || is_breach) && s->last_stray[0] && !s->end_signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
         why = sentence = xasprintf("%s (%s)", why, s->last_stray);
     state_record(s, s->end_signal || status == 75 || has_begun ? "stopped" : "failed", status);

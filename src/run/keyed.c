@@ -81,7 +81,12 @@ static void entry_remove(struct keyed *keyed, size_t at)
 bool keyed_take(struct keyed *keyed, const char *field, struct str answer, uint64_t *item)
 {
     struct str value;
-    if (!keyed || keyed->cap == 0 || !json_get(answer, field, &value))
+    return json_get(answer, field, &value) && keyed_take_value(keyed, value, item);
+}
+
+bool keyed_take_value(struct keyed *keyed, struct str value, uint64_t *item)
+{
+    if (!keyed || keyed->cap == 0)
         return false;
     uint64_t hash = value_hash(keyed, value);
     size_t mask = keyed->cap - 1;

@@ -19,4 +19,6 @@ uint64_t keyed_add(struct keyed **keyed, const char *field, uint64_t first, stru
                    size_t *bytes_out);
 /* The item that an answer belongs to; it is forgotten. False: the field is missing or unknown. */
 bool keyed_take(struct keyed *keyed, const char *field, struct str answer, uint64_t *item);
+/* The same for the value of the field. */
+bool keyed_take_value(struct keyed *keyed, struct str value, uint64_t *item);
 void keyed_free(struct keyed *keyed);

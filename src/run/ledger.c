@@ -79,26 +79,28 @@ static double *metric_slot(struct metrics *sums, struct str name)
 }
 
 /* A sum that JSON cannot hold stays where it was. */
-static void metric_add(struct metrics *sums, struct str name, double more)
+static bool metric_add(struct metrics *sums, struct str name, double more)
 {
     double *slot = metric_slot(sums, name);
-    if (slot && isfinite(*slot + more))
+    bool is_added = slot && isfinite(*slot + more);
+    if (is_added)
         *slot += more;
+    return is_added;
 }
 
-void metrics_add(struct metrics *sums, struct str json_object)
+bool metrics_add(struct metrics *sums, struct str json_object)
 {
     struct json_members walk = json_members(json_object);
     struct str key, value;
+    bool is_whole = true;
     while (json_next(&walk, &key, &value)) {
         double number;
         bool truth;
-        if (json_to_bool(value, &truth))
-            number = truth;
-        else if (!json_to_double(value, &number))
-            continue;
-        metric_add(sums, key, number);
+        bool is_truth = json_to_bool(value, &truth);
+        bool is_number = is_truth || json_to_double(value, &number);
+        is_whole &= is_number && metric_add(sums, key, is_truth ? truth : number);
     }
+    return is_whole && !walk.malformed;
 }
 
 void metrics_sum(struct metrics *sums, const struct metrics *more)
@@ -311,7 +313,7 @@ int ledger_metrics_restore(struct ledger *ledger, struct err *err)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0)
         if (row.metrics)
-            metrics_add(&ledger->totals, str_of(row.metrics));
+            (void)metrics_add(&ledger->totals, str_of(row.metrics));
     row_reader_close(reader);
     return rc;
 }

@@ -35,7 +35,8 @@ struct metrics {
     char names[METRICS_MAX][METRIC_NAME_MAX];
     double values[METRICS_MAX];
 };
-void metrics_add(struct metrics *sums, struct str json_object);
+/* False if something of it is left out: no finite number, a name too long, one of too many. */
+bool metrics_add(struct metrics *sums, struct str json_object);
 void metrics_sum(struct metrics *sums, const struct metrics *more);
 void metrics_format(const struct metrics *sums, struct buf *json_out);
 

@@ -247,12 +247,29 @@ bool life_stream_read(struct life *life, enum life_stream stream, int reads_max)
     return true;
 }
 
+static bool is_shortage(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
+}
+
+static void accept_later(struct life *life)
+{
+    struct session *s = life->session;
+    if (!life->accept_waits)
+        log_add(s->log, LOG_WARN, "worker", "%s: its connection waits: %s; raise ulimit -n",
+                life_label(life), errno_text(errno));
+    life->accept_waits = true;
+    life_poll(life, STREAM_CHANNEL, 0);
+}
+
 /* The connection takes the listener's place, descriptor and poll: a handle that libuv is still closing
  * could not be used again. */
 static void channel_accept(struct life *life)
 {
     int listener = life->fds[STREAM_CHANNEL];
     cleanup_fd int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && is_shortage(errno)) /* the listener stays readable: ask again at the next tick */
+        accept_later(life);
     if (fd < 0)
         return;
     life_poll(life, STREAM_CHANNEL, 0);

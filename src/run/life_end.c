@@ -115,9 +115,13 @@ void life_terminate(struct life *life, enum feed_cause cause)
         [CAUSE_LOST] = "its device is gone",
     };
     struct session *s = life->session;
-    if (cause < countof(why) && why[cause])
-        log_add(s->log, LOG_WARN, "worker", "%s is ended: %s%s%s", life_label(life), why[cause],
+    const char *reason = cause < countof(why) ? why[cause] : NULL;
+    if (cause == CAUSE_PROTOCOL && life->is_channel)
+        reason = "it breaks the protocol of the channel, see muster-worker(7)";
+    if (reason)
+        log_add(s->log, LOG_WARN, "worker", "%s is ended: %s%s%s", life_label(life), reason,
                 life->stray[0] ? "; " : "", life->stray);
+    life->broke_its_rule = cause == CAUSE_PROTOCOL && life->stray[0];
     life->was_ended = true;
     guard_terminate(&life->guard);
     if (life->shard)
@@ -167,7 +171,9 @@ static void death_describe(struct life *life, enum death death, char out[HOW_MAX
 {
     char end[24];
     exit_format(end, life->exit_code, life->exit_signal);
-    if (death == DEATH_NOT_STARTED && life->start_error[0])
+    if (life->broke_its_rule)
+        snprintf(out, HOW_MAX, "ended for %s", life->stray);
+    else if (death == DEATH_NOT_STARTED && life->start_error[0])
         snprintf(out, HOW_MAX, "could not be started: %s", life->start_error);
     else if (death == DEATH_NOT_STARTED)
         snprintf(out, HOW_MAX, "could not be executed: %s", errno_text(life->exec_errno));

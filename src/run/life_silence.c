@@ -66,6 +66,8 @@ void life_hungry_check(struct life *life)
     struct session *s = life->session;
     if (life->shard) /* it reads nothing */
         return;
+    if (life->accept_waits && life->channel_is_listening)
+        life_poll(life, STREAM_CHANNEL, UV_READABLE);
     if (!life->is_channel && life->fds[STREAM_IN] >= 0 && !has_reader(life))
         life_input_broken(life, STREAM_IN);
     bool lost_input = life->fds[life->is_channel ? STREAM_CHANNEL : STREAM_IN] < 0;

@@ -19,6 +19,10 @@
 #include "run/prepare.h"
 #include "run/shard.h"
 
+enum {
+    LINE_MAX_LEAST = 4096 /* below that an envelope alone may not fit */
+};
+
 static int command_check(const char *program, struct err *err)
 {
     if (strchr(program, '/')) {
@@ -295,6 +299,8 @@ int request_check(const struct map_request *r, struct err *err)
         return rc;
     if (r->n_inputs == 0 && !shard_is_asked(r))
         return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
+    if (r->line_max_bytes < LINE_MAX_LEAST)
+        return fail(err, ERR_USAGE, "--line-max: at least %d bytes are needed", LINE_MAX_LEAST);
     if (r->fixed_batches && r->batch == 0)
         return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");
     if (r->fixed_batches && (r->longest_first || r->weight_field))

@@ -63,6 +63,7 @@ struct map_request {
     const char *on_finish;
     bool fresh, detach, dry_run, explain, keep_parts, json;
     uint64_t log_cap_bytes;
+    uint64_t line_max_bytes; /* of one line or message of a worker; never 0 */
     enum log_level log_level;
 
     /* resume */

@@ -165,9 +165,11 @@ static void reason_add(struct session *s, const struct feed_action *a, struct st
         unfit_reason_add(s, a->item, place, reason);
         return;
     }
-    bool is_said = a->detail == CAUSE_FAILED || (s->shards && a->detail == CAUSE_CRASH);
+    bool is_said = a->detail == CAUSE_FAILED || a->detail == CAUSE_PROTOCOL ||
+                   (s->shards && a->detail == CAUSE_CRASH);
     if (is_said && s->hand.error)
-        buf_add_text(reason, s->hand.error);
+        buf_addf(reason, "%s%s", a->detail == CAUSE_PROTOCOL ? "its worker was " : "",
+                 s->hand.error);
     else if (s->shards && shard_cause_text(a->detail))
         buf_add_text(reason, shard_cause_text(a->detail));
     else
@@ -224,8 +226,8 @@ static void do_note(struct session *s, const struct feed_action *a)
         session_record(s, "reissue", a->worker, "a straggler was given to it as well");
         return;
     case NOTE_FOREIGN:
-        log_add(s->log, LOG_WARN, "map",
-                "%s: a result for item %lu, which it was not given, is dropped", label, a->item);
+        if (life)
+            channel_foreign(life, a->item);
         return;
     case NOTE_HALVED:
         log_add(s->log, LOG_INFO, "map",

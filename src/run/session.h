@@ -58,6 +58,16 @@ enum life_stream {
     STREAMS
 };
 
+/* What channel workers say that is of no use to anybody, and is said once in a run. */
+enum ignored_kind {
+    IGNORED_MEMBER,
+    IGNORED_ITEM,
+    IGNORED_METRIC,
+    IGNORED_RETRY,
+    IGNORED_DENIAL,
+    IGNORED_EARLY
+};
+
 /* One process from spawn to its last byte. Outlives its seat's interest until libuv let go of it. */
 struct life {
     struct session *session;
@@ -79,6 +89,9 @@ struct life {
     char *channel_path;
     bool channel_is_listening;
 
+    bool broke_its_rule;     /* and was ended for that; `stray` says how */
+    bool is_unreadable;      /* what it says cannot be taken, and is not read any more */
+    bool accept_waits;       /* for a descriptor to be free */
     struct buf to_worker;    /* stdin of a filter, or the channel */
     struct buf from_worker;  /* of stdout, an unfinished line */
     struct buf channel_in;   /* an unfinished message */
@@ -213,6 +226,7 @@ struct session {
     char last_words[512]; /* of the last worker that died */
     char last_stray[320]; /* of the last worker out of step */
     bool stray_is_channel;
+    unsigned ignored_said; /* a bit for each ignored_kind */
     uint64_t failed_items_noted;
     uint64_t n_malformed; /* of those set aside: trying again will not help */
     uint64_t first_result_ms, complete_ms, status_written_ms, progress_shown_ms;
@@ -296,6 +310,8 @@ void channel_read(struct life *life, struct str bytes);
 void channel_batch(struct life *life, uint64_t batch);
 void channel_stop(struct life *life);
 void channel_commit(struct life *life, uint64_t item);
+/* It gave a result for an item that it does not have. */
+void channel_foreign(struct life *life, uint64_t item);
 
 /* hold.c */
 void session_hold(struct session *s, bool is_held);

@@ -474,12 +474,12 @@ import os
 fd = int(os.environ["MUSTER_CHANNEL"])
 os.write(fd, b'{"ready":1}\n')
 os.read(fd, 65536)
-os.write(fd, b'{"done":0,"result":{"a":nope}}\n')
+os.write(fd, b'Loading weights ...\n')
 os.read(fd, 65536)
 END
     map -g cpu:1 in.txt -o out.jsonl -- ./breach
     ended_with 1
-    says "breaks the protocol of the channel" "a message that is no JSON object" '{"a":nope}'
+    says "muster: the worker breaks the protocol of the channel" "a message that is no JSON object: Loading weights ..."
     says_not "one line out for each line in"
 }
 

@@ -5,6 +5,7 @@
  * however the bytes are cut on the way.
  */
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -19,11 +20,12 @@ static void check_metrics(struct str object)
 {
     struct metrics sums = {0}, twice = {0};
     cleanup_buf struct buf text = BUF_INIT, again = BUF_INIT;
-    metrics_add(&sums, object);
+    (void)metrics_add(&sums, object);
     metrics_format(&sums, &text);
     if (!json_is_object(buf_str(&text)))
         BUG("metrics become %s", buf_text(&text));
-    metrics_add(&twice, buf_str(&text));
+    if (!metrics_add(&twice, buf_str(&text)))
+        BUG("of the metrics %s some are left out", buf_text(&text));
     metrics_format(&twice, &again);
     if (!str_equal(buf_str(&text), buf_str(&again)))
         BUG("metrics %s read back as %s", buf_text(&text), buf_text(&again));
@@ -33,15 +35,47 @@ static void check_metrics(struct str object)
     ASSERT(json_is_object(buf_str(&text)));
 }
 
+/* What people read of it: a short text, whatever the line is. */
+static void check_flaw(const char *flaw, struct str flaw_at, struct str line)
+{
+    cleanup_buf struct buf why = BUF_INIT;
+    ASSERT(flaw);
+    ASSERT(flaw_at.len == 0 ||
+           (flaw_at.at >= line.at && flaw_at.at + flaw_at.len <= line.at + line.len));
+    flaw_add(flaw, flaw_at, line, &why);
+    ASSERT(why.len < 512 && utf8_is_valid(buf_str(&why)));
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 static void check_from_worker(struct str line)
 {
+    enum {
+        NS_PER_BYTE = 5000, /* with sanitizers and coverage; it is about 5 without */
+        NS_LEAST = 50000000
+    };
     struct message message;
-    bool is_message = message_parse(line, &message);
-    if (is_message && !json_is_object(line))
-        BUG("'%.*s' is taken as a message", (int)line.len, line.at);
-    if (message.result.len > 0)
-        ASSERT(json_is_value(message.result));
-    if (message.metrics.len > 0)
+    struct failed_line failed;
+    uint64_t item = 0, began_ns = cpu_ns();
+    enum message_form form = message_parse(line, &message);
+    if (failed_line_parse(line, NULL, &failed) && !json_is_object(line))
+        check_flaw(failed.flaw, failed.flaw_at, line);
+    if (cpu_ns() - began_ns > NS_LEAST + NS_PER_BYTE * line.len)
+        BUG("%zu bytes took %lu ns", line.len, cpu_ns() - began_ns);
+    ASSERT(json_is_object(line) ? form != MESSAGE_NONE : form != MESSAGE_WHOLE);
+    if (form == MESSAGE_FLAWED)
+        check_flaw(message.flaw, message.flaw_at, line);
+    bool has_item = message_item(&message, &item);
+    ASSERT(!has_item || !message.done.at || !message.fail.at);
+    if (form != MESSAGE_WHOLE)
+        return;
+    ASSERT(!message.result.at || json_is_value(message.result));
+    if (message.metrics.at)
         check_metrics(message.metrics);
 }
 

@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 #include "base/cleanup.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/merge_impl.h"
 #include "fuzz.h"
@@ -98,6 +99,26 @@ static void check_compact(struct str value)
     ASSERT(oracle_is_equal(value, buf_str(&compact)));
 }
 
+/* A value is the same in another layout, and what it is known by is known by itself. */
+static void check_identity(struct str value)
+{
+    cleanup_buf struct buf compact = BUF_INIT, first = BUF_INIT, second = BUF_INIT,
+                           third = BUF_INIT, number = BUF_INIT;
+    buf_add_json_compact(&compact, value);
+    buf_add_json_identity(&first, value);
+    buf_add_json_identity(&second, buf_str(&compact));
+    if (!str_equal(buf_str(&first), buf_str(&second)))
+        BUG("known by %s, and compact by %s", buf_text(&first), buf_text(&second));
+    buf_add_json_identity(&third, buf_str(&first));
+    if (!str_equal(buf_str(&first), buf_str(&third)))
+        BUG("%s is known by %s", buf_text(&first), buf_text(&third));
+    uint64_t whole, digits;
+    if (json_kind_of(value) == JSON_NUMBER && json_to_u64(value, &digits))
+        ASSERT(json_to_whole(value, &whole) && whole == digits);
+    if (buf_add_number_identity(&number, value))
+        ASSERT(str_equal(buf_str(&number), buf_str(&first)));
+}
+
 /* Any bytes as a string, and through base64, and back. */
 static void check_quoting(struct str bytes)
 {
@@ -136,8 +157,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     struct str text = {(const char *)data, size};
-    if (check_verdicts(text))
+    if (check_verdicts(text)) {
         check_compact(text);
+        check_identity(str_trim(text));
+    }
     struct str trimmed = str_trim(text);
     if (trimmed.len > 0 && trimmed.at[0] == '{')
         check_members(trimmed);

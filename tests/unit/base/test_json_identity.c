@@ -76,7 +76,7 @@ static void numbers_are_shown_as_people_write_them(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"17.0", "17"},   {"1e3", "1000"},        {"-2.50", "-2.5"}, {"0.25", "0.25"},
+        {"17.0", "17"},        {"1e3", "1000"},  {"-2.50", "-2.5"}, {"0.25", "0.25"},
         {"1e-7", "0.0000001"}, {"1e-9", "1e-9"}, {"1e60", "1e60"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
@@ -102,12 +102,52 @@ static void a_text_of_csv_equals_that_of_json(void **state)
     buf_release(&json);
 }
 
+static void whole_numbers_are_known_however_they_are_written(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_whole;
+        uint64_t value;
+    } cases[] = {
+        {"4", true, 4},
+        {"4.0", true, 4},
+        {"40e-1", true, 4},
+        {"0.4E1", true, 4},
+        {"0", true, 0},
+        {"-0", true, 0},
+        {"-0.0e9", true, 0},
+        {"1e2", true, 100},
+        {"18446744073709551615", true, UINT64_MAX},
+        {"18446744073709551616", true, UINT64_MAX},
+        {"1e400", true, UINT64_MAX},
+        {"1e30", true, UINT64_MAX},
+        {"4.5", false, 0},
+        {"-1", false, 0},
+        {"-1e400", false, 0},
+        {"1e-400", false, 0},
+        {"\"4\"", false, 0},
+        {"null", false, 0},
+        {"04", false, 0},
+        {"", false, 0},
+        {"NaN", false, 0},
+        {"4 5", false, 0},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint64_t value = 0;
+        bool is_whole = json_to_whole(str_of(cases[i].text), &value);
+        if (is_whole != cases[i].is_whole || (is_whole && value != cases[i].value))
+            fail_msg("'%s' is %d, %lu", cases[i].text, is_whole, value);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_values_have_the_same_bytes_and_others_have_others),
         cmocka_unit_test(numbers_are_shown_as_people_write_them),
         cmocka_unit_test(a_text_of_csv_equals_that_of_json),
+        cmocka_unit_test(whole_numbers_are_known_however_they_are_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
