@@ -245,22 +245,48 @@ static void plain_read(struct life *life, struct str bytes)
         line_too_long(life, STR(""));
 }
 
+/* What filters print is looked into, where it has to be something. */
+static bool answers_are_json(const struct session *s)
+{
+    return s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);
+}
+
+static bool is_answer(const struct session *s, struct str line)
+{
+    return answers_are_json(s) ? json_is_object(line) : utf8_is_valid(line);
+}
+
 /*
- * A line that is an object but for what stands in it (NaN, no UTF-8) is an answer, and no talk: its
- * item has failed. False: it is none of these.
+ * Why a line fails its item: it is an object but for what stands in it (NaN, no UTF-8), so an answer
+ * and no talk; or text that cannot be written as JSON. False: it may be talk.
  */
+static bool line_flaw_add(const struct session *s, struct str line, struct str *key_value,
+                          struct buf *why)
+{
+    struct failed_line failed;
+    buf_add_text(why, "its line cannot be taken: ");
+    if (!answers_are_json(s)) {
+        buf_add_text(why, "it is not UTF-8, which JSON and CSV need (--format-out lines writes it "
+                          "as it is)");
+        return true;
+    }
+    if (!failed_line_parse(line, s->request->key_field, &failed))
+        return false;
+    flaw_add(failed.flaw, failed.flaw_at, str_trim(line), why);
+    *key_value = failed.key_value;
+    return true;
+}
+
 static bool line_fail(struct life *life, struct str line)
 {
     struct session *s = life->session;
-    struct failed_line failed;
-    uint64_t item;
-    if (!failed_line_parse(line, s->request->key_field, &failed))
-        return false;
-    if (life->keyed ? !keyed_take_value(life->keyed, failed.key_value, &item) : life->n_sent == 0)
-        return false;
     cleanup_buf struct buf why = BUF_INIT;
-    buf_add_text(&why, "its line cannot be taken: ");
-    flaw_add(failed.flaw, failed.flaw_at, str_trim(line), &why);
+    struct str key_value = {0};
+    uint64_t item;
+    if (!line_flaw_add(s, line, &key_value, &why))
+        return false;
+    if (life->keyed ? !keyed_take_value(life->keyed, key_value, &item) : life->n_sent == 0)
+        return false;
     answers_say(life);
     if (!life->keyed) {
         item = life->sent[0].first;
@@ -276,15 +302,19 @@ static bool line_fail(struct life *life, struct str line)
     return true;
 }
 
+static void lines_take(struct life *life, struct str lines)
+{
+    lines_match(life, lines, part_append(life->part, lines));
+}
+
 /* One whole line of a worker whose answers are looked into. False: it cannot be an answer. */
 static bool line_take(struct life *life, struct str line)
 {
     struct session *s = life->session;
-    if (!json_is_object(line))
+    if (!is_answer(s, line))
         return line_fail(life, line);
     if (!life->keyed) {
-        uint64_t offset = part_append(life->part, line);
-        lines_match(life, line, offset);
+        lines_take(life, line);
         return true;
     }
     uint64_t item;
@@ -297,8 +327,21 @@ static bool line_take(struct life *life, struct str line)
     return true;
 }
 
+/* Text is taken many lines at a time, as long as nothing is wrong with it. Returns what is left. */
+static struct str text_take(struct life *life, struct str bytes)
+{
+    const char *last = bytes.len > 0 ? memrchr(bytes.at, '\n', bytes.len) : NULL;
+    struct str lines = {bytes.at, last ? (size_t)(last + 1 - bytes.at) : 0};
+    if (answers_are_json(life->session) || !utf8_is_valid(lines))
+        return bytes;
+    lines_take(life, lines);
+    return (struct str){bytes.at + lines.len, bytes.len - lines.len};
+}
+
 static const char *stray_reason(const struct life *life, struct str line)
 {
+    if (!answers_are_json(life->session))
+        return "more lines than items were sent";
     if (!json_is_object(line))
         return "a line that is no JSON object (JSON in wants JSON out; --raw lifts that)";
     return life->session->request->key_field ? "a line whose --key field belongs to no item it has"
@@ -325,11 +368,16 @@ static void checked_read(struct life *life, struct str bytes)
             goto stray;
         buf_reset(&life->from_worker);
     }
+    bytes = text_take(life, bytes);
     while (bytes.len > 0) {
         const char *end = memchr(bytes.at, '\n', bytes.len);
         if (!end)
             break;
         struct str line = {bytes.at, (size_t)(end + 1 - bytes.at)};
+        if (line.len > line_max + 1) {
+            line_too_long(life, line);
+            return;
+        }
         if (!line_take(life, line)) {
             buf_reset(&life->from_worker);
             buf_add_str(&life->from_worker, line);
@@ -364,8 +412,7 @@ void filter_read(struct life *life, struct str bytes)
     if (!life->first_line[0])
         snprintf(life->first_line, sizeof(life->first_line), "%.*s",
                  (int)MIN(strcspn_of(bytes, '\n'), sizeof(life->first_line) - 1), bytes.at);
-    bool is_checked = s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);
-    if (is_checked)
+    if (answers_are_json(s) || s->results_need_utf8)
         checked_read(life, bytes);
     else
         plain_read(life, bytes);

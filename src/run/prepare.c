@@ -355,6 +355,9 @@ static int store_begin(struct session *s, struct err *err)
     s->results_are_json = s->results_are_json || json_before;
     if (s->results_are_json && !json_before)
         ledger_fact(s->ledger, "results_json", "1");
+    enum out_format out = s->request->format_out;
+    out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
+    s->results_need_utf8 = !s->results_are_json && out != OUT_LINES;
     rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
     return rc ? rc : store_set(s->store, "state", "running", err);
 }

@@ -187,7 +187,8 @@ struct session {
     uint64_t base_seed;
     uint64_t aside_before;
     bool is_resumed, results_are_json;
-    struct shards *shards; /* NULL: items are sent to warm workers; source is NULL with --items */
+    bool results_need_utf8; /* they are text that becomes JSON or CSV */
+    struct shards *shards;  /* NULL: items are sent to warm workers; source is NULL with --items */
 
     uv_loop_t loop;
     bool has_loop;

@@ -179,6 +179,24 @@ END
     done
 }
 
+@test "text that cannot become JSON or CSV fails its item, not the output" {
+    seq 0 9999 >in.txt
+    local out
+    for out in out.jsonl out.json out.csv; do
+        map -f -g cpu:2 --retries 0 in.txt -o $out -- perl -pe 's/^(.*)37$/$1\xff/'
+        ended_with 1
+        [ "$(wc -l <$out.failed.jsonl)" -eq 100 ]
+        [ "$(jq .item $out.failed.jsonl | awk '$1 % 100 != 37' | wc -l)" -eq 0 ]
+        jq -r .reason $out.failed.jsonl | grep -q "not UTF-8, which JSON and CSV need"
+    done
+    [ "$(jq length out.json)" -eq 9900 ]
+    jq -r . out.jsonl >found
+    awk '$1 % 100 != 37' in.txt >want
+    same found want
+    map -g cpu:2 in.txt -o out.txt -- perl -pe 's/37$/\xff/'
+    ended_with 0
+}
+
 @test "a filter may fail its first line and its last" {
     printf '{"id":0}\n{"id":1}\n{"id":2}\n' >in.jsonl
     map -g cpu:1 --retries 0 in.jsonl -o out.jsonl -- sed -u '1s/0/NaN/; 3s/2/NaN/'
