@@ -286,7 +286,12 @@ static void value_add(struct buf *out, struct str value)
 void buf_add_json_identity(struct buf *out, struct str value)
 {
     struct str trimmed = str_trim(value);
-    if (json_is_value(trimmed))
+    bool is_plain =
+        trimmed.len > 0 &&
+        (trimmed.at[0] == '"' ? !memchr(trimmed.at, '\\', trimmed.len) : is_plain_whole(trimmed));
+    if (is_plain) /* as most are: nothing to look into */
+        buf_add_str(out, trimmed);
+    else if (json_is_value(trimmed))
         value_add(out, trimmed);
     else
         buf_add_str(out, value);

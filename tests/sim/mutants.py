@@ -60,8 +60,6 @@ MUTANTS = {
         "feed_send.c", "        limit = MIN(limit, (uint64_t)batch);\n", "        limit = MAX(limit, (uint64_t)batch);\n"),
     "one worker too many loads": (
         "feed_life.c", "f->n_loading >= f->config.loading_max", "f->n_loading > f->config.loading_max"),
-    "who cannot be read is not to blame": (
-        "feed_death.c", "bool babbled = has_babbled(w);", "bool babbled = false;"),
     "a failed line of a filter is counted twice": (
         "feed_life.c", "        w->in_flight -= is_named;\n", "        w->in_flight--;\n"),
     "nobody looks whether a worker hangs": (
