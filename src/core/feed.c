@@ -60,11 +60,15 @@ static uint64_t spread_of(const struct feed_config *config)
 
 static void seats_init(struct feed *f)
 {
-    for (uint32_t d = 0; d < f->config.n_devices; d++)
-        f->devices[d].first_worker = NONE;
+    for (uint32_t d = 0; d < f->config.n_devices; d++) {
+        uint32_t first = f->config.first_of ? f->config.first_of[d] : d;
+        f->devices[d] = (struct feed_device){.first = first, .first_worker = NONE};
+        f->n_sets += first == d;
+    }
     for (uint32_t i = f->config.n_workers; i-- > 0;) {
         struct worker *w = &f->workers[i];
         w->device = f->config.device_of ? f->config.device_of[i] : i;
+        ASSERT(f->devices[w->device].first == w->device);
         w->next_on_device = f->devices[w->device].first_worker;
         f->devices[w->device].first_worker = i;
         w->fifo = f->fifos + (size_t)i * FIFO_CAP;
@@ -73,7 +77,7 @@ static void seats_init(struct feed *f)
         w->window = 1;
     }
     f->n_absent = f->config.n_workers;
-    f->n_devices_alive = f->config.n_devices;
+    f->n_sets_alive = f->n_sets;
 }
 
 static void blocks_init(struct feed *f)
@@ -280,15 +284,13 @@ static void on_committed(struct feed *f, const struct feed_event *ev)
 
 static void on_mem_back(struct feed *f, const struct feed_event *ev)
 {
-    uint32_t worker = f->devices[ev->worker].first_worker;
-    for (; worker != NONE; worker = f->workers[worker].next_on_device)
-        f->workers[worker].memory_is_back = true;
+    f->workers[ev->worker].memory_is_back = true;
     f->cooling_at_ms = f->now_ms;
 }
 
 static void on_device_lost(struct feed *f, const struct feed_event *ev)
 {
-    device_bench(f, ev->worker, CAUSE_LOST);
+    device_bench(f, f->devices[ev->worker].first, CAUSE_LOST);
 }
 
 static void on_stop(struct feed *f, const struct feed_event *ev)

@@ -44,7 +44,7 @@
     X(STRAY)     /* it broke its rule, and is not believed any more; flag: over `item` */         \
     X(EXIT)      /* the process is gone, and all it printed has been seen; death says why */      \
     X(COMMITTED) /* items item … item+count-1 are durable, as results or as set aside */        \
-    X(MEM_BACK)  /* the device's memory is free again */                                          \
+    X(MEM_BACK)  /* what the worker's last process held of its devices' memory is free */         \
     X(DEVICE_LOST) /* fell off the bus, or is ill */                                              \
     X(STOP)        /* flag false: finish what is in flight; true: now */
 
@@ -67,27 +67,27 @@ enum feed_death {
 struct feed_event {
     enum feed_event_kind kind;
     uint64_t now_ms; /* monotonic; never smaller than in the event before */
-    uint32_t worker; /* or the device for EV_MEM_BACK, EV_DEVICE_LOST */
+    uint32_t worker; /* or the device for EV_DEVICE_LOST */
     uint64_t item, count;
     bool flag;
     enum feed_death death;
 };
 
-#define FEED_ACTIONS(X)                                                                          \
-    X(SPAWN)     /* fill the seat; count: batch to announce, 0 = none */                         \
-    X(SEND)      /* item … item+count-1 to the worker; attempt in `detail` */                  \
-    X(END)       /* no more work: close its input, tell it to stop; it may finish what it has */ \
-    X(TERMINATE) /* end it: TERM, grace, KILL; `detail` says why */                              \
-    X(BATCH)     /* tell a channel worker: at most count at once */                              \
-    X(COMMIT)    /* make the worker's results for item … durable; answered by EV_COMMITTED */  \
-    X(DROP)      /* the result for item just given lost against another copy */                  \
-    X(REVOKE)    /* forget the answers of this worker that were not committed */                 \
-    X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */          \
-    X(BENCH)     /* device `worker` gets no more workers; `detail`: enum feed_cause */           \
-    X(NOTE)      /* tell the user; `detail`: enum feed_note */                                   \
-    X(COMPLETE)  /* every item is durable or set aside; workers may still be ending */           \
-    X(HALT)      /* the run is given up early; `detail`: enum feed_halt */                       \
-    X(OVER)      /* nothing is in flight, nobody is alive: the last action */
+#define FEED_ACTIONS(X)                                                                           \
+    X(SPAWN)     /* fill the seat; count: batch to announce, 0 = none */                          \
+    X(SEND)      /* item … item+count-1 to the worker; attempt in `detail` */                   \
+    X(END)       /* no more work: close its input, tell it to stop; it may finish what it has */  \
+    X(TERMINATE) /* end it: TERM, grace, KILL; `detail` says why */                               \
+    X(BATCH)     /* tell a channel worker: at most count at once */                               \
+    X(COMMIT)    /* make the worker's results for item … durable; answered by EV_COMMITTED */   \
+    X(DROP)      /* the result for item just given lost against another copy */                   \
+    X(REVOKE)    /* forget the answers of this worker that were not committed */                  \
+    X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */           \
+    X(BENCH) /* no more workers on the set whose first device is `worker`; `detail`: its cause */ \
+    X(NOTE)  /* tell the user; `detail`: enum feed_note */                                        \
+    X(COMPLETE) /* every item is durable or set aside; workers may still be ending */             \
+    X(HALT)     /* the run is given up early; `detail`: enum feed_halt */                         \
+    X(OVER)     /* nothing is in flight, nobody is alive: the last action */
 
 enum feed_action_kind {
 #define X(kind) ACT_##kind,
@@ -120,7 +120,7 @@ enum feed_note {
 
 enum feed_halt {
     HALT_NONE,
-    HALT_NO_RESULT,  /* workers die before their first result on every device */
+    HALT_NO_RESULT,  /* workers die before their first result on every set of devices */
     HALT_UNFIT,      /* of many records not one could be given to a worker */
     HALT_FAILURES,   /* --max-failures */
     HALT_NO_DEVICES, /* all benched */
@@ -141,7 +141,10 @@ struct item_interval {
 
 struct feed_config {
     uint32_t n_workers, n_devices;
-    const uint32_t *device_of; /* [n_workers]; copied */
+    /* [n_devices]: a worker that needs several devices stands on a set of them, and cannot go on without
+     * any; this names the first device of each one's set. NULL: sets of one. Copied. */
+    const uint32_t *first_of;
+    const uint32_t *device_of; /* [n_workers]: the first device of its set; copied */
     uint32_t spread_log2;      /* 0 = feed_spread_log2(n_workers) */
     uint32_t retries;          /* an item runs at most 1 + retries times for its own faults */
     uint32_t batch;            /* whole batches of N items; 0 = windows by time */

@@ -102,7 +102,7 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
     if (d->is_benched)
         return;
     d->is_benched = true;
-    f->n_devices_alive--;
+    f->n_sets_alive--;
     emit(f, ACT_BENCH, device, 0, 0, cause);
     for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
         struct worker *w = &f->workers[i];
@@ -111,19 +111,21 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
         else
             worker_state_set(f, w, WORKER_BENCHED);
     }
-    if (f->n_devices_alive == 0 && !f->is_complete)
+    if (f->n_sets_alive == 0 && !f->is_complete)
         halt(f, HALT_NO_DEVICES);
 }
 
 static void start_failed(struct feed *f, struct worker *w, enum feed_death death)
 {
     struct feed_device *device = &f->devices[w->device];
-    uint32_t tries = f->config.n_devices > 1 || death == GONE_NOT_STARTED ? 1 : 2;
+    uint32_t tries = f->n_sets > 1 || death == GONE_NOT_STARTED ? 1 : 2;
     device->start_failures++;
     device->is_hopeless = device->start_failures >= tries;
     bool hope = f->results > 0;
-    for (uint32_t d = 0; d < f->config.n_devices; d++)
-        hope = hope || !(f->devices[d].is_hopeless || f->devices[d].is_benched);
+    for (uint32_t d = 0; d < f->config.n_devices; d++) {
+        const struct feed_device *set = &f->devices[f->devices[d].first];
+        hope = hope || !(set->is_hopeless || set->is_benched);
+    }
     if (!hope)
         halt(f, HALT_NO_RESULT);
 }
@@ -136,7 +138,7 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
     if (!is_benched)
         f->cooling[f->n_cooling++] = worker;
-    w->memory_is_back = false; /* a neighbour's, perhaps; its own is awaited from now on */
+    w->memory_is_back = false;
     w->not_before_ms = f->now_ms;
     if (deaths > 1 && !was_suspect_work)
         w->not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);

@@ -130,7 +130,9 @@ struct worker {
     struct sent_range *fifo; /* [FIFO_CAP] */
 };
 
+/* What a worker stands on: a set of devices. All is kept at the first of them, whose number is the set's. */
 struct feed_device {
+    uint32_t first; /* of its set; itself, if it is that */
     uint32_t start_failures;
     uint32_t first_worker; /* linked by next_on_device, NONE */
     bool is_hopeless, is_benched;
@@ -182,7 +184,7 @@ struct feed {
     uint32_t n_victims;
     uint64_t victims_ms, victims_oldest_ms; /* since when the most silent of them is */
     bool victims_are_old;                   /* there may be more by now */
-    uint32_t n_loading, n_alive, n_absent, n_devices_alive;
+    uint32_t n_loading, n_alive, n_absent, n_sets, n_sets_alive;
     uint32_t n_hands; /* that start or load, have nothing and are not idle */
     uint32_t mismatches;
     uint64_t results;

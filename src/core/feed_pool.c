@@ -115,7 +115,7 @@ enum {
 
 bool is_avoided(struct feed *f, uint32_t avoid_device, uint64_t not_before_ms, uint32_t device)
 {
-    if (avoid_device != device || f->now_ms >= not_before_ms + AVOID_MS || f->n_devices_alive <= 1)
+    if (avoid_device != device || f->now_ms >= not_before_ms + AVOID_MS || f->n_sets_alive <= 1)
         return false;
     wake_at(f, not_before_ms + AVOID_MS);
     return true;

@@ -421,7 +421,6 @@ struct life *life_new(struct session *s, uint32_t worker)
     life->started_ms = life->last_output_ms = session_now(s);
     life->started_wall_ms = clock_wall_ms();
     s->places[worker].life = life;
-    s->places[worker].device_mem_baseline_bytes = s->samples[s->device_of[worker]].mem_used_bytes;
     return life;
 }
 

@@ -10,6 +10,7 @@
 #include "proc/waits.h"
 #include "run/session.h"
 #include "run/shard.h"
+#include "run/watch.h"
 
 enum {
     TAIL_BYTES = 4096,
@@ -161,7 +162,7 @@ static enum death verdict(struct life *life, struct buf *tail)
         .exec_failed = life->exec_failed,
         .we_ended_it = life->was_ended,
         .oom_killed = life->exit_signal == SIGKILL && kernel_killed_one(s),
-        .device_lost = s->device_is_lost[s->device_of[life->seat]],
+        .device_lost = seat_has_lost_device(s, &s->places[life->seat].seat),
         .stderr_tail = buf_str(tail),
         .stdout_tail = buf_str(&out_tail),
     });
@@ -325,18 +326,12 @@ void life_over(struct life *life)
     hist_merge(&place->item_times, &life->item_times);
     place->items_done += life->items_done;
     place->life = NULL;
-    bool has_memory = s->samples[s->device_of[life->seat]].mem_total_bytes > 0;
-    place->waits_for_memory = true;
-    place->memory_wait_since_ms = s->now_ms;
     life->open_handles++; /* keeps it alive while the streams close */
     resources_close(life);
-    uint32_t device = s->device_of[life->seat];
+    uint32_t seat = life->seat;
     uv_handle_t last = {.data = life};
     life_handle_closed(&last);
-    if (!has_memory) {
-        place->waits_for_memory = false;
-        session_event(s, (struct feed_event){.kind = EV_MEM_BACK, .worker = device});
-    }
+    memory_await(s, seat);
 }
 
 static void report_take(struct life *life, const struct guard_report *report)

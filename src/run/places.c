@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "run/prepare.h"
 #include "run/session.h"
+#include "run/watch.h"
 
 /* One line, one entry. */
 static void lines_log(struct session *s, const struct buf *lines)
@@ -104,6 +105,14 @@ static void files_allow(struct session *s)
             s->n_places, wanted, allowed);
 }
 
+static uint32_t chosen_position(const struct session *s, size_t device)
+{
+    uint32_t d = 0;
+    while (s->chosen[d] != device)
+        d++;
+    return d;
+}
+
 static int seats_take(struct session *s, struct err *err)
 {
     struct seat_opts opts = {.devices_per_worker = (uint32_t)s->request->gpus_per_worker,
@@ -119,16 +128,17 @@ static int seats_take(struct session *s, struct err *err)
     s->n_places = (uint32_t)n_seats;
     s->places = xcalloc(n_seats, sizeof(*s->places));
     s->device_of = xcalloc(n_seats, sizeof(*s->device_of));
+    s->first_of = xcalloc(s->n_chosen, sizeof(*s->first_of));
     for (size_t i = 0; i < n_seats; i++) {
+        const struct seat *seat = &s->places[i].seat;
         s->places[i].seat = seats[i];
-        for (size_t d = 0; d < s->n_chosen; d++)
-            if (s->chosen[d] == seats[i].devices[0])
-                s->device_of[i] = (uint32_t)d;
+        s->device_of[i] = chosen_position(s, seat->devices[0]);
+        for (size_t d = 0; d < seat->n_devices; d++)
+            s->first_of[chosen_position(s, seat->devices[d])] = s->device_of[i];
     }
     free(seats);
     files_allow(s);
-    s->samples = xcalloc(s->n_chosen, sizeof(*s->samples));
-    s->device_is_lost = xcalloc(s->n_chosen, sizeof(*s->device_is_lost));
+    watched_begin(s);
     return 0;
 }
 

@@ -386,6 +386,7 @@ static int feed_make(struct session *s, struct err *err)
         return rc;
     struct feed_config config = {.n_workers = s->n_places,
                                  .n_devices = (uint32_t)s->n_chosen,
+                                 .first_of = s->first_of,
                                  .device_of = s->device_of,
                                  .retries = (uint32_t)r->retries,
                                  .batch = (uint32_t)r->batch,
@@ -526,8 +527,8 @@ void session_plan_release(struct session *s)
     free(s->places);
     free(s->device_of);
     free(s->chosen);
-    free(s->samples);
-    free(s->device_is_lost);
+    free(s->first_of);
+    free(s->watched);
     free(s->guard_path);
     free(s->folder_stays);
     free(s->scratch);

@@ -10,6 +10,7 @@
 #include "base/xalloc.h"
 #include "run/session.h"
 #include "run/shard.h"
+#include "run/watch.h"
 #include "store/status.h"
 
 enum {
@@ -36,7 +37,7 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     struct feed_worker_view view;
     const struct place *place = &s->places[p];
-    const struct device_sample *sample = &s->samples[s->device_of[p]];
+    struct seat_memory memory = seat_memory(s, &place->seat);
     feed_worker(s->feed, p, &view);
     snprintf(out->labels[p], sizeof(out->labels[p]), "%s", place->seat.label);
     for (char *c = out->labels[p]; *c; c++)
@@ -48,8 +49,8 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
         .done = view.items_done,
         .in_flight = view.in_flight,
         .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
-        .mem_used_bytes = sample->mem_used_bytes,
-        .mem_total_bytes = sample->mem_total_bytes,
+        .mem_used_bytes = memory.used_bytes,
+        .mem_total_bytes = memory.total_bytes,
         .last_word = console_last(s->console, p * 2),
     };
     uint64_t age_ms = place->life && view.in_flight > 0

@@ -14,13 +14,13 @@
 #include "proc/waits.h"
 #include "run/inputs.h"
 #include "run/shard.h"
+#include "run/watch.h"
 #include "store/runs.h"
 #include "ui/progress.h"
 
 enum {
     TICK_MS = 100,
-    SCAN_BYTES = 4 << 20,
-    MEMORY_WAIT_MS = 60000
+    SCAN_BYTES = 4 << 20
 };
 
 uint64_t session_now(struct session *s)
@@ -201,10 +201,7 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
 
 static void do_bench(struct session *s, const struct feed_action *a)
 {
-    char label[24];
-    device_label(&s->devices.at[s->chosen[a->worker]], label);
-    log_add(s->log, LOG_WARN, "device", "%s gets no more work: %s", label, cause_texts[a->detail]);
-    session_record(s, "bench", UINT32_MAX, label);
+    bench_log(s, a->worker, cause_texts[a->detail]);
 }
 
 static void do_note(struct session *s, const struct feed_action *a)
@@ -438,91 +435,6 @@ static void scan_start(struct session *s)
     uv_idle_start(&s->scan_idle, on_scan_idle);
 }
 
-/* ---- devices ---- */
-
-static void sample_take(struct session *s, const struct device_sample *sample)
-{
-    size_t d = sample->device;
-    s->samples[d] = *sample;
-    ledger_sample(s->ledger, &(struct sample_row){.wall_ms = clock_wall_ms(),
-                                                  .device = (uint32_t)d,
-                                                  .mem_used_bytes = sample->mem_used_bytes,
-                                                  .busy_percent = sample->busy_percent,
-                                                  .temperature_c = sample->temperature_c,
-                                                  .power_w = sample->power_w});
-    for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->device_of[p] == d && s->places[p].life)
-            s->places[p].life->mem_peak_bytes =
-                MAX(s->places[p].life->mem_peak_bytes, sample->mem_used_bytes);
-    if (sample->is_lost && !s->device_is_lost[d]) {
-        s->device_is_lost[d] = true;
-        session_event(s, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = (uint32_t)d});
-    }
-}
-
-/* The monitor starts its helper again when it hangs or dies. */
-static void monitor_spare(struct session *s)
-{
-    if (monitor_pid(s->monitor) > 0)
-        reaper_spare(s->reaper, monitor_pid(s->monitor));
-}
-
-static void on_monitor(uv_poll_t *poll, int status, int events)
-{
-    struct session *s = poll->data;
-    struct device_sample samples[16];
-    size_t n;
-    (void)status, (void)events;
-    while ((n = monitor_read(s->monitor, samples, countof(samples))) > 0)
-        for (size_t i = 0; i < n; i++)
-            sample_take(s, &samples[i]);
-    monitor_spare(s);
-}
-
-static void monitor_start(struct session *s)
-{
-    struct err err = {0};
-    struct device_list watched = {xcalloc(s->n_chosen, sizeof(struct device)), s->n_chosen};
-    for (size_t i = 0; i < s->n_chosen; i++)
-        watched.at[i] = s->devices.at[s->chosen[i]];
-    if (monitor_open(&s->monitor, &(struct probe_opts){.self_path = s->self_path}, &watched, 1000,
-                     &err) != 0)
-        log_add(s->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
-    free(watched.at);
-    if (!s->monitor)
-        return;
-    monitor_spare(s);
-    if (monitor_fd(s->monitor) >= 0 &&
-        uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor)) == 0) {
-        s->monitor_poll.data = s;
-        s->monitor_polled = true;
-        uv_poll_start(&s->monitor_poll, UV_READABLE, on_monitor);
-    }
-}
-
-/* A dead worker's device is used again only when its memory has come back. */
-static void memory_check(struct session *s)
-{
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        struct place *place = &s->places[p];
-        if (!place->waits_for_memory)
-            continue;
-        const struct device_sample *sample = &s->samples[s->device_of[p]];
-        uint64_t waited_ms = s->now_ms - place->memory_wait_since_ms;
-        bool unknown = !s->monitor || sample->mem_total_bytes == 0;
-        bool back = unknown || sample->mem_used_bytes <=
-                                   place->device_mem_baseline_bytes + sample->mem_total_bytes / 50;
-        if (!back && waited_ms < MEMORY_WAIT_MS)
-            continue;
-        if (!back)
-            log_add(s->log, LOG_WARN, "device",
-                    "%s: its memory has not come back in %d s; going on", place->seat.label,
-                    MEMORY_WAIT_MS / 1000);
-        place->waits_for_memory = false;
-        session_event(s, (struct feed_event){.kind = EV_MEM_BACK, .worker = s->device_of[p]});
-    }
-}
-
 /* ---- time ---- */
 
 static void stop_check(struct session *s)
@@ -631,20 +543,6 @@ static void on_prepare(uv_prepare_t *prepare)
     feed_timer_set(s);
 }
 
-static void seats_log(struct session *s)
-{
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        const struct device *device = &s->devices.at[s->places[p].seat.devices[0]];
-        char total[16], available[16];
-        size_format(total, device->mem_total_bytes);
-        size_format(available, device->mem_free_bytes);
-        log_add(s->log, LOG_INFO, "device", "%s: %s, %s%s%s%s%s", s->places[p].seat.label,
-                device->name, device->uuid, device->mem_total_bytes ? ", " : "",
-                device->mem_total_bytes ? available : "",
-                device->mem_total_bytes ? " free of " : "", device->mem_total_bytes ? total : "");
-    }
-}
-
 static void close_quietly(uv_handle_t *handle, void *arg)
 {
     (void)arg;
@@ -664,7 +562,7 @@ int session_loop(struct session *s, struct err *err)
     s->begin_ms = session_now(s);
     s->oom_kills_seen = proc_oom_kills();
     seats_log(s);
-    monitor_start(s);
+    devices_watch(s);
     scan_start(s);
     while (!s->is_over && !s->is_complete)
         uv_run(&s->loop, UV_RUN_ONCE);

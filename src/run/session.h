@@ -10,6 +10,7 @@
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  *   asides.c   what failed                        inputs.c   do the files stay as they are?
  *   places.c   devices and seats                  folder.c   of the run, made and unmade
+ *   watch.c    devices while the run lasts
  *   hold.c     a disk that cannot keep up
  *   shard.h    programs that work through a range of items by themselves
  */
@@ -37,6 +38,7 @@ struct inputs;
 struct session;
 struct shards;
 struct shard_life;
+struct watched;
 
 /* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
  * Unfit ones were not written, and keep their place in the order until it comes to them. */
@@ -136,7 +138,6 @@ struct life {
 struct place {
     struct seat seat;
     struct life *life;
-    uint64_t device_mem_baseline_bytes;
     uint64_t busy_ms, load_ms, items_done;
     struct hist item_times;
     bool waits_for_memory;
@@ -179,7 +180,8 @@ struct session {
     struct device_locks locks;
     struct place *places;
     uint32_t n_places;
-    uint32_t *device_of;
+    uint32_t *device_of; /* [n_places]: positions in chosen, as in feed_config */
+    uint32_t *first_of;  /* [n_chosen] */
     struct feed *feed;
     struct item_span *done;
     size_t n_done;
@@ -202,8 +204,7 @@ struct session {
     struct reaper *reaper;
     struct keeper keeper;
     struct monitor *monitor;
-    struct device_sample *samples; /* [n_chosen], the latest */
-    bool *device_is_lost;
+    struct watched *watched; /* [devices.len] */
     uint64_t oom_kills_seen; /* by the kernel, when last looked */
 
     struct at_hand hand;

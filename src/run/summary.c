@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "base/talk.h"
 #include "run/shard.h"
+#include "run/watch.h"
 #include "store/runs.h"
 
 struct figures {
@@ -102,7 +103,7 @@ static void metrics_line(struct session *s, struct buf *out)
 static void memory_lines(struct session *s, struct buf *out)
 {
     for (size_t d = 0; d < s->n_chosen; d++) {
-        const struct device_sample *sample = &s->samples[d];
+        const struct device_sample *sample = &s->watched[s->chosen[d]].sample;
         char label[24], used[16], total[16];
         if (sample->mem_total_bytes == 0)
             continue;

@@ -255,10 +255,9 @@ static void request(struct sim *s, const struct future *f)
 
 static void gone(struct sim *s, const struct future *f)
 {
-    uint32_t device = s->device_of[f->worker];
     world_step(s, (struct feed_event){.kind = EV_EXIT, .worker = f->worker, .death = f->detail});
     world_plan(s, s->config.mem_back_ms * 1000,
-               (struct future){.kind = FUTURE_MEM_BACK, .worker = device});
+               (struct future){.kind = FUTURE_MEM_BACK, .worker = f->worker});
 }
 
 /* What a worker had planned is void when its life is over; only its exit is told. */

@@ -227,6 +227,14 @@ END
     [ -f muster-runs/latest/logs/gpu_0+4_stdout.log ]
 }
 
+@test "--gpus-per-worker: a command that fails on every set of GPUs ends the run" {
+    export MUSTER_FAKE_NVML=gpus=4
+    seq 8 >in.txt
+    map --gpus-per-worker 2 in.txt -o out.txt -- false
+    ended_with 1
+    says "status 1"
+}
+
 @test "named GPUs that cannot be shared out: 2, before any is looked for" {
     seer 4
     map -g 0-2 --gpus-per-worker 2 in.txt -o out.txt -- ./seer
@@ -292,6 +300,93 @@ END
     map --grace 1s in.txt -o out.txt -- ./feel
     ended_with 0
     says "gpu 1 gets no more work: the device is gone"
+    same out.txt in.txt
+}
+
+@test "a worker of two GPUs that loses the second is benched, and charges no item" {
+    export MUSTER_FAKE_NVML=gpus=4,lostfile=1:$PWD/lost
+    worker feel <<'END'
+#!/bin/sh
+while read -r n; do
+    if [ -e lost ] && [ "$MUSTER_DEVICE_INDEX" = 0,1 ]; then
+        until grep -qs 'gets no more work' muster-runs/latest/orchestrator.log; do sleep 0.05; done
+        exit 1
+    fi
+    [ "$n" -ne 30 ] || touch lost
+    echo "$n"
+    sleep 0.01
+done
+END
+    seq 300 >in.txt
+    map --gpus-per-worker 2 --retries 0 --grace 5s in.txt -o out.txt -- ./feel
+    ended_with 0
+    says "gpu 0+1 gets no more work: the device is gone (gpu 1)"
+    says_not "set aside"
+    same out.txt in.txt
+}
+
+# ./mortal: whoever gets item 1 dies once, when the file `die` is there; the other items wait until its place
+# is taken again. What all hold of GPU 0, in GiB, is in `memory`.
+mortal() {
+    worker mortal <<'END'
+#!/bin/sh
+[ ! -e died ] || touch again
+while read -r n; do
+    if [ "$n" = 1 ] && [ ! -e died ]; then
+        until [ -e die ]; do sleep 0.05; done
+        touch died
+        exit 1
+    fi
+    until [ -e again ]; do sleep 0.05; done
+    echo "$n"
+done
+END
+    seq 20 >in.txt
+    export MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/memory
+    echo "$1" >memory
+}
+
+is_sampled() { [ "$(query 'select count(*) from samples' 2>/dev/null)" -ge "$1" ] 2>/dev/null; }
+
+@test "what others held of a GPU before the first worker is not waited for when that dies" {
+    mortal 40
+    map_begin -g all --retries 3 in.txt -o out.txt -- ./mortal
+    wait_for is_sampled 1
+    touch die
+    map_end
+    ended_with 0
+    says_not "its memory has not come back"
+    same out.txt in.txt
+}
+
+@test "a worker's death waits for no memory that its neighbour took meanwhile" {
+    mortal 0
+    map_begin -g all --workers-per-gpu 2 --retries 3 in.txt -o out.txt -- ./mortal
+    wait_for is_sampled 1
+    echo 60 >memory
+    wait_for is_sampled 3
+    touch die
+    map_end
+    ended_with 0
+    says_not "its memory has not come back"
+    same out.txt in.txt
+}
+
+@test "memory that a dead worker has not given back yet is waited for" {
+    mortal 1
+    map_begin -g all --retries 3 in.txt -o out.txt -- ./mortal
+    wait_for is_sampled 1
+    echo 60 >memory
+    wait_for is_sampled 3
+    touch die
+    wait_for holds said "died (status 1)"
+    local seen
+    seen=$(query 'select count(*) from samples')
+    wait_for is_sampled $((seen + 2))
+    [ "$(query 'select count(*) from attempts')" = 1 ]
+    echo 1 >memory
+    map_end
+    ended_with 0
     same out.txt in.txt
 }
 

@@ -227,9 +227,8 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
         if (world->is_keyed)
             tell(world, (struct feed_event){.kind = EV_KEYED, .worker = worker});
         return;
-    case EV_MEM_BACK:
     case EV_DEVICE_LOST:
-        event.worker %= world->n_devices;
+        event.worker = (uint32_t)item % world->n_devices;
         break;
     case EV_READY:
     case EV_LOADED:
@@ -248,6 +247,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_KEYED:
     case EV_PASSED:
         return; /* told at its start, and after answers */
+    case EV_MEM_BACK:
     case EV_STOP:
         break;
     }
@@ -259,7 +259,7 @@ static const uint32_t order[] = {15, 3, 14, 0, 13, 1, 12, 2, 11, 4, 10, 5, 9, 6,
 
 static struct feed_config config_of(struct str *input, struct world *world)
 {
-    static const uint32_t device_of[] = {0, 1, 1, 0};
+    static const uint32_t device_of[] = {0, 1, 1, 0}, first_of[] = {0, 1, 0, 1};
     unsigned shape = fuzz_choice(input), batch = fuzz_choice(input), modes = fuzz_choice(input),
              limits = fuzz_choice(input), failures = fuzz_choice(input);
     world->is_keyed = modes & 32;
@@ -268,8 +268,11 @@ static struct feed_config config_of(struct str *input, struct world *world)
     bool shares = world->n_devices == 2 && shape & 8;
     struct feed_config config = {
         .n_workers = world->n_workers,
-        .n_devices = shares ? 2 : world->n_workers,
+        .n_devices = !shares      ? world->n_workers
+                     : limits & 8 ? countof(first_of)
+                                  : 2,
         .device_of = shares ? device_of : NULL,
+        .first_of = shares && limits & 8 ? first_of : NULL,
         .spread_log2 = 3 + shape / 16 % 4,
         .retries = modes % 4,
         .batch = batch % 5,

@@ -4,7 +4,8 @@
  * whole batches), filters with keys, or channel workers; they are slow, heavy-tailed, stall for a while or
  * for good, fail, crash at the start, on one particular item, after so many items, run out of memory above
  * a batch size (and die of it, or say so), leave early with status 0, print stray lines, answer when they
- * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost and come back, the run is
+ * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost and come back, also
+ * one of several that a worker needs, the run is
  * stopped, the disk fills, muster is killed at any step and goes on with what was durable and with another
  * number of devices. Facts come twice or late where a kernel could do that. All rates are drawn from the
  * seed, so that some worlds have one kind of fault, some all, some none.
@@ -21,6 +22,8 @@
 
 enum {
     WORKERS_MAX = 16,
+    SET_MAX = 3, /* devices that a worker needs */
+    DEVICES_MAX = SET_MAX * WORKERS_MAX,
     DONE_MAX = 700,
     IN_HAND_MAX = 4096,
     SESSIONS_MAX = 4,
@@ -100,6 +103,7 @@ struct world {
     struct feed *feed;
     struct feed_config config;
     uint32_t session, device_of[WORKERS_MAX];
+    uint32_t n_sets, first_of[DEVICES_MAX]; /* device d belongs to set d % n_sets */
     struct item_interval done[DONE_MAX];
     uint32_t *order;
 
@@ -117,7 +121,7 @@ struct world {
     struct actor actors[WORKERS_MAX];
     struct item *items;
     uint64_t n_items, known, frontier; /* known and settled as the feeder was told */
-    bool device_is_benched[WORKERS_MAX];
+    bool device_is_benched[DEVICES_MAX], device_is_lost[DEVICES_MAX];
     uint32_t n_loading;
     bool is_over, is_complete, is_halted, was_killed;
     enum feed_halt halt;
@@ -132,6 +136,8 @@ struct world {
 void world_draw(struct world *w, uint64_t seed);
 /* The next session: what is durable is done; other devices, other troubles; none if it is the last. */
 void session_draw(struct world *w, bool is_last);
+/* What workers stand on: n_sets sets, each of so many devices. */
+void sets_make(struct world *w, uint32_t n_sets, uint32_t devices_per_set);
 bool chance(struct world *w, double p);
 
 /* adversary.c: time, steps, sessions */

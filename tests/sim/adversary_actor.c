@@ -347,7 +347,7 @@ static void on_exit_fact(struct world *w, const struct future *f)
     if (f->life != w->actors[f->worker].life)
         return;
     step(w, (struct feed_event){.kind = EV_EXIT, .worker = f->worker, .death = f->detail});
-    later(w, below(w, 50), (struct future){.kind = F_MEM, .worker = w->device_of[f->worker]});
+    later(w, below(w, 50), (struct future){.kind = F_MEM, .worker = f->worker});
     if (chance(w, w->rates.echo))
         later(w, 0, (struct future){.kind = F_EXIT_AGAIN, .worker = f->worker, .life = f->life});
 }
@@ -392,7 +392,9 @@ static void on_lost(struct world *w, const struct future *f)
 
 static void on_back(struct world *w, const struct future *f)
 {
-    step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = f->worker});
+    for (uint32_t worker = 0; worker < w->config.n_workers; worker++)
+        if (w->device_of[worker] == f->worker % w->n_sets)
+            step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = worker});
     if (chance(w, 0.3))
         later(w, below(w, 300), (struct future){.kind = F_LOST, .worker = f->worker});
 }
@@ -412,7 +414,7 @@ static void on_echo(struct world *w, const struct future *f)
     struct feed_event echoes[] = {
         {.kind = EV_TICK},
         {.kind = EV_INPUT, .count = below(w, w->known + 1)},
-        {.kind = EV_MEM_BACK, .worker = w->device_of[f->worker]},
+        {.kind = EV_MEM_BACK, .worker = f->worker},
         {.kind = EV_STARTED, .worker = f->worker},
         {.kind = EV_READY, .worker = f->worker, .count = 0},
         {.kind = EV_DONE, .worker = f->worker, .item = below(w, 2 * w->n_items + 1)},

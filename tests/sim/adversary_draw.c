@@ -151,15 +151,30 @@ static void done_collect(struct world *w)
     ASSERT(w->config.n_done <= DONE_MAX);
 }
 
+void sets_make(struct world *w, uint32_t n_sets, uint32_t devices_per_set)
+{
+    w->n_sets = n_sets;
+    w->config.n_devices = n_sets * devices_per_set;
+    for (uint32_t d = 0; d < w->config.n_devices; d++)
+        w->first_of[d] = d % n_sets;
+    w->config.first_of = devices_per_set > 1 ? w->first_of : NULL;
+    for (uint32_t i = 0; i < w->config.n_workers; i++)
+        w->device_of[i] = i % n_sets;
+    w->config.device_of = w->device_of;
+}
+
+static struct rng sets_rng(const struct world *w)
+{
+    return (struct rng){.state = item_seed(w->seed, w->session)};
+}
+
 static void machine_draw(struct world *w)
 {
+    struct rng sets = sets_rng(w); /* its own, so that all else in a world is as without sets */
     w->config.n_workers = 1 + below(w, 8);
-    w->config.n_devices = w->config.n_workers;
-    if (chance(w, 0.3))
-        w->config.n_devices = (w->config.n_workers + 1) / 2;
-    for (uint32_t i = 0; i < w->config.n_workers; i++)
-        w->device_of[i] = i % w->config.n_devices;
-    w->config.device_of = w->device_of;
+    uint32_t n_sets = chance(w, 0.3) ? (w->config.n_workers + 1) / 2 : w->config.n_workers;
+    bool is_single = rng_unit(&sets) < 0.7;
+    sets_make(w, n_sets, is_single ? 1 : 2 + (uint32_t)rng_below(&sets, SET_MAX - 1));
     for (uint32_t i = 0; i < WORKERS_MAX; i++) {
         uint32_t life = w->actors[i].life;
         w->actors[i] = (struct actor){.kind = w->actors[i].kind, .life = life};
@@ -172,8 +187,12 @@ static void outside_draw(struct world *w)
 {
     uint64_t mean_ms = (uint64_t)w->service.mean_ms;
     uint64_t span_ms = 2 * mean_ms * w->n_items / w->config.n_workers + 2000;
-    for (uint32_t d = 0; d < w->config.n_devices && chance(w, 0.2); d++)
-        later(w, below(w, span_ms), (struct future){.kind = F_LOST, .worker = d});
+    struct rng sets = sets_rng(w);
+    uint32_t devices_per_set = w->config.n_devices / w->n_sets;
+    for (uint32_t set = 0; set < w->n_sets && chance(w, 0.2); set++) {
+        uint32_t device = set + w->n_sets * (uint32_t)rng_below(&sets, devices_per_set);
+        later(w, below(w, span_ms), (struct future){.kind = F_LOST, .worker = device});
+    }
     if (w->rates.echo > 0)
         later(w, below(w, span_ms), (struct future){.kind = F_ECHO});
     if (chance(w, 0.2))
@@ -196,6 +215,7 @@ void session_draw(struct world *w, bool is_last)
     w->halt = HALT_NONE;
     w->kill_at = w->disk_full_at = UINT64_MAX;
     memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
+    memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
     done_collect(w);
     machine_draw(w);
     if (is_last)

@@ -33,8 +33,14 @@ MUTANTS = {
     "a benched device gets workers again": (
         "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
     "a device that was lost and comes back gets workers": (
-        "feed.c", "        f->workers[worker].memory_is_back = true;\n",
-        "        f->workers[worker].memory_is_back = true, f->devices[ev->worker].is_benched = false;\n"),
+        "feed.c", "    f->workers[ev->worker].memory_is_back = true;\n",
+        "    f->workers[ev->worker].memory_is_back = true;\n"
+        "    f->devices[f->workers[ev->worker].device].is_benched = false;\n"),
+    "a second device that nobody benches": (
+        "feed.c", "        f->n_sets += first == d;\n", "        f->n_sets++;\n"),
+    "a lost second device is charged to items": (
+        "feed.c", "device_bench(f, f->devices[ev->worker].first, CAUSE_LOST);",
+        "device_bench(f, ev->worker, CAUSE_LOST);"),
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
     "credits are never used up": (

@@ -94,9 +94,24 @@ static void held_drop_all(struct world *w, uint32_t worker)
         held_drop(w, worker, i);
 }
 
-/* What a dead worker had may be settled for it in the step that tells of its death, and then no more. */
+/* Does the worker stand on one of these devices? */
+static bool is_on_any(const struct world *w, uint32_t worker, const bool *devices)
+{
+    for (uint32_t d = 0; d < w->config.n_devices; d++)
+        if (devices[d] && d % w->n_sets == w->device_of[worker])
+            return true;
+    return false;
+}
+
+/*
+ * What a dead worker had may be settled for it in the step that tells of its death, and then no more. Who
+ * stands on a lost device is given nothing more: what it cannot do there is not its items' fault.
+ */
 void oracle_step_over(struct world *w)
 {
+    for (uint32_t worker = 0; worker < w->config.n_workers && !w->is_over; worker++)
+        if (w->actors[worker].may_get && is_on_any(w, worker, w->device_is_lost))
+            unsafe(w, "worker %u goes on, though a device of its set is lost", worker);
     for (uint32_t worker = 0; worker < WORKERS_MAX; worker++)
         if (w->actors[worker].is_gone)
             held_drop_all(w, worker);
@@ -141,6 +156,10 @@ void oracle_event(struct world *w, const struct feed_event *ev)
         held_drop(w, ev->worker, ev->item);
         a->credits++; /* it was not given what it had asked for */
     }
+    if (ev->kind == EV_DEVICE_LOST)
+        w->device_is_lost[ev->worker] = true;
+    if (ev->kind == EV_EXIT && ev->death == GONE_DEVICE_LOST)
+        w->device_is_lost[w->device_of[ev->worker]] = true;
     if (ev->kind == EV_INPUT)
         w->known = MAX(w->known, ev->count);
 }
@@ -218,7 +237,7 @@ static void check_spawn(struct world *w, const struct feed_action *action)
         unsafe(w, "worker %u was started on a seat that is taken", action->worker);
     if (w->is_complete || w->is_halted)
         unsafe(w, "worker %u was started after the end", action->worker);
-    if (w->device_is_benched[w->device_of[action->worker]])
+    if (is_on_any(w, action->worker, w->device_is_benched))
         unsafe(w, "worker %u was started on a device that is benched", action->worker);
     if (w->config.loading_max > 0 && w->n_loading >= w->config.loading_max)
         unsafe(w, "worker %u is one too many that load at once", action->worker);

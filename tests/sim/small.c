@@ -127,7 +127,7 @@ static void facts_collect(struct small *s)
         may(s, true, (struct feed_event){.kind = EV_STOP, .flag = false});
         may(s, true, (struct feed_event){.kind = EV_STOP, .flag = true});
     }
-    may(s, true, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = 0});
+    may(s, true, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = s->w->config.n_devices - 1});
 }
 
 /* ---- doing it ---- */
@@ -247,8 +247,10 @@ static void schedule_begin(struct small *s, uint32_t faults)
         a->kind = s->kind;
         a->alive = a->may_get = a->is_loading = a->is_gone = a->is_written_off = a->ending = false;
         a->n_in_hand = a->n_held = 0;
-        s->started[i] = s->mem_awaited[i] = w->device_is_benched[i] = false;
+        s->started[i] = s->mem_awaited[i] = false;
     }
+    memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
+    memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
     memset(w->items, 0, (w->n_items + 1) * sizeof(*w->items));
     s->faults_left = faults;
     s->ticks_left = EARLY_TICKS;
@@ -311,16 +313,19 @@ int main(int argc, char **argv)
     static const struct small_case {
         const char *name;
         enum actor_kind kind;
-        uint32_t items, workers, faults, credits, retries;
+        uint32_t items, workers, devices_each, faults, credits, retries;
         bool no_reissue, takes_long;
     } cases[] = {
-        {"channel, 3 items, 2 workers, 1 fault", A_CHANNEL, 3, 2, 1, 1, 1, false},
-        {"channel, 2 items, 2 workers, 2 faults", A_CHANNEL, 2, 2, 2, 1, 1, true},
-        {"channel, 3 items, 1 worker of two credits, 2 faults", A_CHANNEL, 3, 1, 2, 2, 1, false},
-        {"filter, 3 items, 2 workers, 1 fault", A_FILTER, 3, 2, 1, 0, 1, false},
-        {"filter, 3 items, 1 worker, 2 faults", A_FILTER, 3, 1, 2, 0, 0, false},
-        {"channel, 3 items, 2 workers, 2 faults", A_CHANNEL, 3, 2, 2, 1, 1, true, true},
-        {"filter, 3 items, 2 workers, 2 faults", A_FILTER, 3, 2, 2, 0, 1, false, true},
+        {"channel, 3 items, 2 workers, 1 fault", A_CHANNEL, 3, 2, 1, 1, 1, 1, false},
+        {"channel, 2 items, 2 workers, 2 faults", A_CHANNEL, 2, 2, 1, 2, 1, 1, true},
+        {"channel, 3 items, 1 worker of two credits, 2 faults", A_CHANNEL, 3, 1, 1, 2, 2, 1, false},
+        {"channel, 2 items, 2 workers on two devices each, 1 fault", A_CHANNEL, 2, 2, 2, 1, 1, 1,
+         true},
+        {"filter, 3 items, 2 workers, 1 fault", A_FILTER, 3, 2, 1, 1, 0, 1, false},
+        {"filter, 3 items, 1 worker, 2 faults", A_FILTER, 3, 1, 1, 2, 0, 0, false},
+        {"filter, 3 items, 1 worker on two devices, 2 faults", A_FILTER, 3, 1, 2, 2, 0, 0, false},
+        {"channel, 3 items, 2 workers, 2 faults", A_CHANNEL, 3, 2, 1, 2, 1, 1, true, true},
+        {"filter, 3 items, 2 workers, 2 faults", A_FILTER, 3, 2, 1, 2, 0, 1, false, true},
     };
     struct small *s = xcalloc(1, sizeof(*s));
     uint64_t all = 0;
@@ -334,13 +339,11 @@ int main(int argc, char **argv)
         s->kind = c->kind;
         s->credits = c->credits;
         s->w->n_items = c->items;
-        s->w->device_of[1] = 1;
         s->w->config = (struct feed_config){.n_workers = c->workers,
-                                            .n_devices = c->workers,
-                                            .device_of = s->w->device_of,
                                             .spread_log2 = 5,
                                             .retries = c->retries,
                                             .no_reissue = c->no_reissue};
+        sets_make(s->w, c->workers, c->devices_each);
         uint64_t count = world_exhaust(s, c->faults);
         if (count == 0)
             return RUN_STUCK;

@@ -410,6 +410,8 @@ static void a_place_is_not_filled_before_the_memory_of_its_own_worker_is_back(vo
     expect(&scene, "");
     scene.now_ms += 5000;
     TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+    expect(&scene, "");
+    TELL(&scene, .kind = EV_MEM_BACK, .worker = 1);
     expect(&scene, "SPAWN w1; ");
     scene_close(&scene);
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run's devices while it lasts. A seat uses the devices of one set (feed_config.first_of): it goes on
+ * when all of them have their memory back, and ends with the first that is lost.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "core/feed.h"
+#include "device/probe.h"
+
+struct session;
+struct seat;
+
+/* One of the run's devices, as it is now. */
+struct watched {
+    struct device_sample sample; /* the latest; mem_total_bytes 0: none yet, or it has none */
+    uint64_t sampled_ms;
+    uint64_t mem_idle_bytes; /* in use when none of our workers is there */
+    bool is_lost;
+};
+
+/* What the devices' probe said, until there are samples. */
+void watched_begin(struct session *s);
+void devices_watch(struct session *s);
+void seats_log(struct session *s);
+
+/* Of all devices of a seat together. */
+struct seat_memory {
+    uint64_t used_bytes, total_bytes;
+};
+struct seat_memory seat_memory(const struct session *s, const struct seat *seat);
+bool seat_has_lost_device(const struct session *s, const struct seat *seat);
+/* The set of devices whose first is that one of those chosen: it is given up. */
+void bench_log(struct session *s, uint32_t first, const char *why);
+
+/* The process in this place is gone: EV_MEM_BACK follows when what it held of its devices is free. */
+void memory_await(struct session *s, uint32_t place);
+/* Is anybody's back? To be asked every now and then. */
+void memory_check(struct session *s);
