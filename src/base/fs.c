@@ -340,3 +340,9 @@ bool folder_is_empty(const char *path)
     closedir(folder);
     return n_entries == 0;
 }
+
+void pid_space(char out[64])
+{
+    ssize_t len = readlink("/proc/self/ns/pid", out, 63);
+    out[MAX(len, 0)] = '\0';
+}

@@ -53,6 +53,8 @@ MUST_CHECK int remove_tree(const char *path, struct err *err);
 /* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
 bool is_network_fs(const char *path);
 bool path_exists(const char *path);
+/* The pid namespace, "pid:[4026531836]": a pid from another container means nothing here. */
+void pid_space(char out[64]);
 /* How many files this process may have open; as many as `wanted`, if that may be had. */
 uint64_t open_files_allow(uint64_t wanted);
 bool folder_exists(const char *path);

@@ -1,19 +1,41 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What makes a device ours, and against what:
+ *
+ *   a name      in the kernel's table of sockets (unix(7), abstract). Nobody can delete it while a process
+ *               holds it, whoever owns which folder. It is seen by all who share the network: all users of
+ *               the machine, and containers with the host's network.
+ *   a file      under flock in the lock folder, for containers that share this folder and have a network
+ *               of their own. A cleaner of /tmp or the folder's owner may delete it. So it is compared
+ *               with what stands under its name after the lock is had, and again every second by the
+ *               holder, who makes it anew. For such containers that second is the gap: who finds the new
+ *               file taken by then gives the device up.
+ *   the folder  under a shared flock: systemd-tmpfiles leaves folders alone that are locked.
+ *
+ * Both locks belong to open file descriptions, which muster shares with the guards of the workers on that
+ * device and with the run's keeper: they end when the last of these is gone, not with muster.
+ */
 #include "device/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 
 enum {
-    HOLDER_MAX = 200
+    HOLDER_MAX = 300,
+    REPLACED_MAX = 100 /* times that the file was deleted while it was being locked */
 };
 
 static const char *lock_folder(void)
@@ -49,9 +71,9 @@ static int folder_open(struct err *err)
     return steal_fd(&fd);
 }
 
-static void file_name(const struct device *device, char out[112])
+static void file_name(const struct device *device, char out[LOCK_FILE_MAX])
 {
-    snprintf(out, 112, "%s.lock", device->uuid);
+    snprintf(out, LOCK_FILE_MAX, "%s.lock", device->uuid);
     for (char *at = out; *at; at++)
         if (*at == '/')
             *at = '_';
@@ -61,10 +83,8 @@ static void file_name(const struct device *device, char out[112])
  * Opened without O_CREAT first: with fs.protected_regular set, O_CREAT on somebody else's file in
  * a sticky folder is refused. A hard link would let ftruncate() hit a file of ours elsewhere.
  */
-static int file_open(int folder, const struct device *device, bool create)
+static int file_open(int folder, const char *name, bool create)
 {
-    char name[112];
-    file_name(device, name);
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     cleanup_fd int fd = openat(folder, name, O_RDWR | flags);
     if (fd < 0 && errno == ENOENT && create) {
@@ -85,28 +105,81 @@ static int file_open(int folder, const struct device *device, bool create)
 }
 
 /* What the holder wrote; anybody may have written it, so only plain characters are passed on. */
-static void read_holder(int fd, struct buf *out)
+static void read_holder(int fd, struct buf *out, bool *is_gone)
 {
-    char text[HOLDER_MAX];
-    ssize_t got = pread(fd, text, sizeof(text), 0);
-    for (ssize_t i = 0; i < got && text[i] != '\n'; i++)
-        buf_add_char(out, text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
+    char text[HOLDER_MAX], space[64], ours[80];
+    ssize_t got = fd < 0 ? 0 : pread(fd, text, sizeof(text), 0);
+    struct str rest = {text, (size_t)MAX(got, 0)}, line = {0};
+    uint64_t pid = 0;
+    bool is_said = str_next(&rest, '\n', &line);
+    for (size_t i = 0; is_said && i < line.len; i++)
+        buf_add_char(out, line.at[i] >= ' ' && line.at[i] <= '~' ? line.at[i] : '?');
     if (out->len == 0)
         buf_add_text(out, "another muster");
+    pid_space(space);
+    snprintf(ours, sizeof(ours), "pidspace %s\n", space);
+    const char *comma = is_said ? memchr(line.at, ',', line.len) : NULL;
+    bool has_pid = comma && str_starts_with(line, STR("pid ")) && str_equal(rest, str_of(ours)) &&
+                   u64_parse((struct str){line.at + 4, (size_t)(comma - line.at) - 4}, 1, INT32_MAX,
+                             &pid, NULL) == 0;
+    *is_gone = has_pid && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-static void write_holder(int fd, const char *held_by)
+static void write_holder(int fd, const char *run)
 {
-    char text[HOLDER_MAX];
+    char text[HOLDER_MAX], space[64];
     const struct passwd *user = getpwuid(geteuid());
-    int len = snprintf(text, sizeof(text) - 1, "pid %d, user %s, run %s", (int)getpid(),
-                       user ? user->pw_name : "?", held_by ? held_by : "?");
-    len = MIN(len, (int)sizeof(text) - 2);
-    text[len++] = '\n';
+    pid_space(space);
+    int len = snprintf(text, sizeof(text), "pid %d, user %.40s, run %.100s\npidspace %s\n",
+                       (int)getpid(), user ? user->pw_name : "?", run ? run : "?", space);
     /* For people only: the lock itself is the kernel's, so a failure here costs a name. */
     if (ftruncate(fd, 0) == 0)
         (void)!pwrite(fd, text, (size_t)len, 0);
 }
+
+/* ---- the name ---- */
+
+/* FNV-1a over the folder and the device: a folder of its own (tests) has names of its own. */
+static uint64_t name_hash(const char *folder, const char *uuid)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *text = folder;; text = uuid) {
+        for (const char *at = text; *at; at++)
+            hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+        hash *= 0x100000001b3u;
+        if (text == uuid)
+            return hash;
+    }
+}
+
+static socklen_t name_make(const char *file, struct sockaddr_un *out)
+{
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int len = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "muster-device/%016lx/%.70s",
+                       name_hash(lock_folder(), file), file);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+/* Its descriptor; -1, errno EADDRINUSE: another process holds it. */
+static int name_take(const char *file)
+{
+    struct sockaddr_un name;
+    socklen_t len = name_make(file, &name);
+    cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, len) != 0)
+        return -1;
+    return steal_fd(&fd);
+}
+
+static bool name_is_taken(const char *file)
+{
+    struct sockaddr_un name;
+    socklen_t len = name_make(file, &name);
+    cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd >= 0 && connect(fd, (struct sockaddr *)&name, len) == 0;
+}
+
+/* ---- the file ---- */
 
 /*
  * Somebody who only asks (device_is_locked) holds a shared lock for some microseconds: try again
@@ -124,22 +197,74 @@ static bool lock_now(int fd)
     return false;
 }
 
-static int lock_one(int folder, const struct device *device, const char *held_by, struct err *err)
+static bool stands_there(int folder, const char *name, int fd)
+{
+    struct stat named, open;
+    return fstat(fd, &open) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+/* The file under its lock, and still the one of that name; -1, errno EWOULDBLOCK: somebody else has it. */
+static int file_take(int folder, const char *name, struct buf *holder, bool *is_gone)
+{
+    for (int times = 0; times < REPLACED_MAX; times++) {
+        cleanup_fd int fd = file_open(folder, name, true);
+        if (fd < 0)
+            return -1;
+        if (!lock_now(fd)) {
+            int sys = errno;
+            read_holder(fd, holder, is_gone);
+            errno = sys;
+            return -1;
+        }
+        if (stands_there(folder, name, fd))
+            return steal_fd(&fd);
+    }
+    errno = EBUSY;
+    return -1;
+}
+
+/* ---- both ---- */
+
+static int taken(const char *label, const struct buf *holder, bool is_gone, struct err *err)
+{
+    return fail(err, ERR_UNAVAILABLE, "%s is taken by %s%s", label, buf_text(holder),
+                is_gone ? ", which has ended: its workers are being ended" : "");
+}
+
+static int name_lock(struct device_lock *lock, int folder, const char *label, struct err *err)
+{
+    lock->name_fd = name_take(lock->file);
+    if (lock->name_fd >= 0)
+        return 0;
+    if (errno == EADDRINUSE) {
+        cleanup_buf struct buf holder = BUF_INIT;
+        cleanup_fd int fd = file_open(folder, lock->file, false);
+        bool is_gone;
+        read_holder(fd, &holder, &is_gone);
+        return taken(label, &holder, is_gone, err);
+    }
+    /* Some sandboxes allow no such names: the file alone then. */
+    return errno == EACCES || errno == EPERM ? 0 : fail_errno(err, "lock %s", label);
+}
+
+static int lock_one(struct device_lock *lock, int folder, const struct device *device,
+                    struct err *err)
 {
     char label[24];
+    bool is_gone = false;
+    cleanup_buf struct buf holder = BUF_INIT;
     device_label(device, label);
-    cleanup_fd int fd = file_open(folder, device, true);
-    if (fd < 0)
-        return fail_errno(err, "lock %s: open %s/%s.lock", label, lock_folder(), device->uuid);
-    if (!lock_now(fd)) {
-        if (errno != EWOULDBLOCK)
-            return fail_errno(err, "lock %s", label);
-        cleanup_buf struct buf holder = BUF_INIT;
-        read_holder(fd, &holder);
-        return fail(err, ERR_UNAVAILABLE, "%s is taken by %s", label, buf_text(&holder));
-    }
-    write_holder(fd, held_by);
-    return steal_fd(&fd);
+    file_name(device, lock->file);
+    int rc = name_lock(lock, folder, label, err);
+    if (rc)
+        return rc;
+    lock->file_fd = file_take(folder, lock->file, &holder, &is_gone);
+    if (lock->file_fd >= 0)
+        return 0;
+    if (errno == EWOULDBLOCK)
+        return taken(label, &holder, is_gone, err);
+    return fail_errno(err, "lock %s: %s/%s", label, lock_folder(), lock->file);
 }
 
 static bool needs_lock(const struct device *device)
@@ -148,45 +273,125 @@ static bool needs_lock(const struct device *device)
 }
 
 int device_locks_take(struct device_locks *locks, const struct device_list *devices,
-                      const size_t *chosen, size_t n_chosen, const char *held_by, struct err *err)
+                      const size_t *chosen, size_t n_chosen, const char *run, struct err *err)
 {
-    *locks = (struct device_locks){.fds = xcalloc(n_chosen + 1, sizeof(int))};
-    cleanup_fd int folder = -1;
+    *locks =
+        (struct device_locks){.at = xcalloc(n_chosen + 1, sizeof(*locks->at)), .folder_fd = -1};
     for (size_t i = 0; i < n_chosen; i++) {
         const struct device *device = &devices->at[chosen[i]];
         if (!needs_lock(device))
             continue;
-        if (folder < 0)
-            folder = folder_open(err);
-        int fd = folder < 0 ? folder : lock_one(folder, device, held_by, err);
-        if (fd < 0) {
-            device_locks_release(locks);
-            return fd;
+        if (locks->folder_fd < 0)
+            locks->folder_fd = folder_open(err);
+        struct device_lock *lock = &locks->at[locks->len];
+        *lock = (struct device_lock){.device = chosen[i], .file_fd = -1, .name_fd = -1};
+        int rc = locks->folder_fd;
+        if (rc >= 0) {
+            locks->len++;
+            rc = lock_one(lock, locks->folder_fd, device, err);
         }
-        locks->fds[locks->len++] = fd;
+        if (rc < 0) {
+            device_locks_release(locks);
+            return rc;
+        }
     }
+    if (locks->folder_fd >= 0)
+        flock(locks->folder_fd, LOCK_SH | LOCK_NB);
+    device_locks_sign(locks, run);
     return 0;
+}
+
+void device_locks_sign(const struct device_locks *locks, const char *run)
+{
+    for (size_t i = 0; i < locks->len; i++)
+        write_holder(locks->at[i].file_fd, run);
+}
+
+static bool is_among(size_t device, const size_t *devices, size_t n_devices)
+{
+    bool is = false;
+    for (size_t i = 0; i < n_devices; i++)
+        is = is || devices[i] == device;
+    return is;
+}
+
+size_t device_locks_fds(const struct device_locks *locks, const size_t *devices, size_t n_devices,
+                        int *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < locks->len; i++) {
+        const struct device_lock *lock = &locks->at[i];
+        if (!is_among(lock->device, devices, n_devices))
+            continue;
+        out[n++] = lock->file_fd;
+        if (lock->name_fd >= 0)
+            out[n++] = lock->name_fd;
+    }
+    if (n > 0)
+        out[n++] = locks->folder_fd;
+    return n;
+}
+
+struct device_lock *device_locks_renew(struct device_locks *locks, const char *run,
+                                       struct buf *holder)
+{
+    cleanup_fd int folder = locks->len > 0 ? folder_open(NULL) : -1;
+    for (size_t i = 0; i < locks->len && folder >= 0; i++) {
+        struct device_lock *lock = &locks->at[i];
+        bool is_gone;
+        if (lock->is_lost || stands_there(folder, lock->file, lock->file_fd))
+            continue;
+        int fd = file_take(folder, lock->file, holder, &is_gone);
+        if (fd >= 0) {
+            fd_close(&lock->file_fd);
+            lock->file_fd = fd;
+            write_holder(fd, run);
+        } else if (errno == EWOULDBLOCK) {
+            lock->is_lost = true;
+            return lock;
+        }
+    }
+    return NULL;
+}
+
+/* True if another process holds the device's lock now. */
+static bool look(const struct device *device, struct buf *holder, bool *is_gone)
+{
+    char name[LOCK_FILE_MAX];
+    if (!needs_lock(device))
+        return false;
+    file_name(device, name);
+    cleanup_fd int folder = open(lock_folder(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_fd int fd = folder < 0 ? -1 : file_open(folder, name, false);
+    bool is_locked = name_is_taken(name) ||
+                     (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
+    if (is_locked)
+        read_holder(fd, holder, is_gone);
+    return is_locked;
 }
 
 bool device_is_locked(const struct device *device, struct buf *holder)
 {
-    if (!needs_lock(device))
-        return false;
-    cleanup_fd int folder = open(lock_folder(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder < 0)
-        return false;
-    cleanup_fd int fd = file_open(folder, device, false);
-    if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return false;
-    if (holder)
-        read_holder(fd, holder);
-    return true;
+    cleanup_buf struct buf unwanted = BUF_INIT;
+    bool is_gone;
+    return look(device, holder ? holder : &unwanted, &is_gone);
+}
+
+bool device_is_left(const struct device *device)
+{
+    cleanup_buf struct buf unwanted = BUF_INIT;
+    bool is_gone = false;
+    return look(device, &unwanted, &is_gone) && is_gone;
 }
 
 void device_locks_release(struct device_locks *locks)
 {
-    for (size_t i = 0; i < locks->len; i++)
-        fd_close(&locks->fds[i]);
-    free(locks->fds);
+    for (size_t i = 0; i < locks->len; i++) {
+        fd_close(&locks->at[i].file_fd);
+        fd_close(&locks->at[i].name_fd);
+    }
+    if (locks->at)
+        fd_close(&locks->folder_fd);
+    free(locks->at);
     *locks = (struct device_locks){0};
 }

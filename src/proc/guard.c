@@ -32,8 +32,9 @@ struct launch {
     const char *path;
     char **argv;
     char *const *envp;
-    int fds[GUARD_FD_END]; /* what shall become descriptor 0, 1, 2 …; -1: none */
-    volatile int sys;      /* errno of what failed in the child */
+    int fds[GUARD_FD_END + GUARD_HELD_MAX]; /* what shall become descriptor 0, 1, 2 …; -1: none */
+    int n_fds;
+    volatile int sys; /* errno of what failed in the child */
     const char *volatile step;
 };
 
@@ -43,16 +44,17 @@ struct launch {
  */
 ON_OUR_STACK static int fds_place(struct launch *launch)
 {
-    int high[GUARD_FD_END];
-    for (int fd = 0; fd < GUARD_FD_END; fd++) {
+    int high[countof(launch->fds)];
+    for (int fd = 0; fd < launch->n_fds; fd++) {
         int source = launch->fds[fd];
         if (source < 0 && fd <= STDERR_FILENO)
             source = open("/dev/null", O_RDWR | O_CLOEXEC);
-        high[fd] = source < 0 ? -1 : fcntl(source, F_DUPFD_CLOEXEC, FD_ABOVE_TARGETS);
+        high[fd] =
+            source < 0 ? -1 : fcntl(source, F_DUPFD_CLOEXEC, MAX(FD_ABOVE_TARGETS, launch->n_fds));
         if (high[fd] < 0 && fd != GUARD_FD_CHANNEL)
             return -1;
     }
-    for (int fd = 0; fd < GUARD_FD_END; fd++)
+    for (int fd = 0; fd < launch->n_fds; fd++)
         if (high[fd] < 0)
             close(fd);
         else if (dup2(high[fd], fd) < 0)
@@ -123,10 +125,11 @@ static char **guard_argv_new(const struct spawn_opts *opts,
 static int launch_run(struct guard *guard, struct launch *launch, const struct spawn_opts *opts,
                       struct err *err)
 {
-    char grace_ms[24], muster_pid[16];
+    char grace_ms[24], muster_pid[16], n_held[16];
     snprintf(grace_ms, sizeof(grace_ms), "%lu",
              (unsigned long)(opts->grace_ms ? opts->grace_ms : GRACE_DEFAULT_MS));
     snprintf(muster_pid, sizeof(muster_pid), "%d", (int)getpid());
+    snprintf(n_held, sizeof(n_held), "%zu", opts->n_held_fds);
     cleanup_free char *cpus = cpus_format_new(opts->cpus);
     const char *const settings[GUARD_ARG_WORKER] = {
         [GUARD_ARG_SELF] = "muster-guard",
@@ -134,6 +137,7 @@ static int launch_run(struct guard *guard, struct launch *launch, const struct s
         [GUARD_ARG_MUSTER_PID] = muster_pid,
         [GUARD_ARG_CPUS] = cpus,
         [GUARD_ARG_CWD] = opts->cwd ? opts->cwd : "",
+        [GUARD_ARG_HELD] = n_held,
     };
     cleanup_free char **argv = guard_argv_new(opts, settings);
     launch->path = opts->guard_path;
@@ -166,13 +170,16 @@ static int spawn(struct guard *guard, const struct spawn_opts *opts, struct err 
     fcntl(guard->control_fd, F_SETFL, O_NONBLOCK);
     fcntl(guard->report_fd, F_SETFL, O_NONBLOCK);
     struct launch launch = {.fds = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd,
-                                    opts->channel_fd, control_theirs, report_theirs}};
+                                    opts->channel_fd, control_theirs, report_theirs},
+                            .n_fds = GUARD_FD_END + (int)opts->n_held_fds};
+    for (size_t i = 0; i < opts->n_held_fds; i++)
+        launch.fds[GUARD_FD_END + i] = opts->held_fds[i];
     return launch_run(guard, &launch, opts, err);
 }
 
 int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err)
 {
-    ASSERT(opts->guard_path && opts->argv && opts->argv[0]);
+    ASSERT(opts->guard_path && opts->argv && opts->argv[0] && opts->n_held_fds <= GUARD_HELD_MAX);
     *guard = (struct guard)GUARD_INIT;
     int rc = spawn(guard, opts, err);
     if (rc) {

@@ -27,6 +27,9 @@ struct spawn_opts {
     /* The worker's ends; the caller closes its copies afterwards. -1: /dev/null. */
     int stdin_fd, stdout_fd, stderr_fd;
     int channel_fd; /* the worker gets it as descriptor 3; -1: none */
+    /* Locks: the guard holds copies until all that it guards is gone; the worker gets none. */
+    const int *held_fds;
+    size_t n_held_fds; /* at most GUARD_HELD_MAX */
 };
 
 #define SPAWN_OPTS_INIT                                                    \

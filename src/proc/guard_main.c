@@ -261,14 +261,18 @@ static int supervise(struct guard_state *guard)
     }
 }
 
-/* Only the six agreed descriptors stay, and the two that are ours do not reach the worker. */
-static void descriptors_settle(void)
+/*
+ * Only the six agreed descriptors stay, and those that are held for muster: they stand for locks, which last
+ * as long as we do. None from CONTROL on reaches the worker, which must not be able to keep a lock.
+ */
+static void descriptors_settle(int n_held)
 {
-    if (syscall(SYS_close_range, GUARD_FD_END, ~0u, 0) != 0)
-        for (int fd = GUARD_FD_END; fd < 1024; fd++)
+    int end = GUARD_FD_END + n_held;
+    if (syscall(SYS_close_range, end, ~0u, 0) != 0)
+        for (int fd = end; fd < 1024; fd++)
             close(fd);
-    fcntl(GUARD_FD_CONTROL, F_SETFD, FD_CLOEXEC);
-    fcntl(GUARD_FD_REPORT, F_SETFD, FD_CLOEXEC);
+    for (int fd = GUARD_FD_CONTROL; fd < end; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
     /* Without a channel its place is kept taken: what we open now would be closed with it later. */
     if (fcntl(GUARD_FD_CHANNEL, F_GETFD) < 0)
         dup3(GUARD_FD_CONTROL, GUARD_FD_CHANNEL, O_CLOEXEC);
@@ -320,7 +324,7 @@ int main(int argc, char **argv)
     if (argc <= GUARD_ARG_WORKER || fcntl(GUARD_FD_REPORT, F_GETFD) < 0)
         return usage();
     static struct guard_state guard = {.muster_alive = true, .muster_fd = -1};
-    descriptors_settle();
+    descriptors_settle((int)strtol(argv[GUARD_ARG_HELD], NULL, 10));
     signals_settle(&guard);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     muster_watch(&guard, (pid_t)strtol(argv[GUARD_ARG_MUSTER_PID], NULL, 10));

@@ -9,12 +9,16 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* 0, 1, 2 and, if there is one, 3 are the worker's; the guard closes its copies once it runs. */
+/*
+ * 0, 1, 2 and, if there is one, 3 are the worker's; the guard closes its copies once it runs. From
+ * GUARD_FD_END on stand those that it is to hold open until all is gone.
+ */
 enum guard_fd {
     GUARD_FD_CHANNEL = 3,
     GUARD_FD_CONTROL,
     GUARD_FD_REPORT,
-    GUARD_FD_END
+    GUARD_FD_END,
+    GUARD_HELD_MAX = 192
 };
 
 enum guard_arg {
@@ -23,6 +27,7 @@ enum guard_arg {
     GUARD_ARG_MUSTER_PID,
     GUARD_ARG_CPUS,   /* hexadecimal mask, lowest CPU in the last digit; "-": leave alone */
     GUARD_ARG_CWD,    /* "": inherit */
+    GUARD_ARG_HELD,   /* how many descriptors it holds for muster */
     GUARD_ARG_WORKER, /* argv of the worker from here on */
 };
 

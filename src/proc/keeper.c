@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -19,8 +20,27 @@ enum {
     LOOK_EVERY_MS = 100
 };
 
-/* Nothing of muster's may be held open: its run's lock, its devices' locks, its workers' pipes. */
-static int alone_with(int fd)
+static void close_between(int from, int end)
+{
+    if (from >= end || syscall(SYS_close_range, from, end - 1, 0) == 0)
+        return;
+    end = MIN(end, (int)sysconf(_SC_OPEN_MAX));
+    for (int fd = from; fd < end; fd++)
+        close(fd);
+}
+
+/* The next of these descriptors from this one on; INT_MAX: none. */
+static int held_next(const int *held, size_t n_held, int from)
+{
+    int next = INT_MAX;
+    for (size_t i = 0; i < n_held; i++)
+        if (held[i] >= from && held[i] < next)
+            next = held[i];
+    return next;
+}
+
+/* Nothing else of muster's may be held open: its run's lock, its workers' pipes. */
+static int alone_with(int fd, const int *held, size_t n_held)
 {
     sigset_t all;
     sigfillset(&all);
@@ -29,9 +49,10 @@ static int alone_with(int fd)
     prctl(PR_SET_NAME, "run-keeper");
     if (dup2(fd, STDIN_FILENO) < 0)
         _exit(1);
-    if (syscall(SYS_close_range, STDOUT_FILENO, ~0U, 0) != 0)
-        for (int other = STDOUT_FILENO; other < sysconf(_SC_OPEN_MAX); other++)
-            close(other);
+    for (int from = STDOUT_FILENO, next; from < INT_MAX; from = next + (next < INT_MAX)) {
+        next = held_next(held, n_held, from);
+        close_between(from, next);
+    }
     return chdir("/");
 }
 
@@ -56,7 +77,8 @@ static void keep(const char *entry, uint64_t limit_ms)
         nanosleep(&pause, NULL);
 }
 
-int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, struct err *err)
+int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, const int *held,
+                 size_t n_held, struct err *err)
 {
     int ends[2];
     *keeper = (struct keeper){.fd = -1};
@@ -70,7 +92,7 @@ int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, st
         return rc;
     }
     if (pid == 0) {
-        if (alone_with(ends[0]) == 0)
+        if (alone_with(ends[0], held, n_held) == 0)
             keep(entry, limit_ms);
         _exit(0);
     }

@@ -19,8 +19,11 @@ struct keeper {
     int fd;    /* muster's end: closed by its death */
 };
 
-/* `entry` as for leftover_end. It looks for limit_ms after muster's death, while anybody is left. */
+/*
+ * `entry` as for leftover_end. It looks for limit_ms after muster's death, while anybody is left; and so
+ * long it holds what is `held`, the locks of the run's devices.
+ */
 MUST_CHECK int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
-                            struct err *err);
+                            const int *held, size_t n_held, struct err *err);
 /* muster ends by itself, and has nobody left: so does the keeper. Harmless if there is none. */
 void keeper_dismiss(struct keeper *keeper);

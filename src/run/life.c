@@ -389,16 +389,21 @@ static int guard_start(struct life *life, const struct child_ends *theirs, uint6
 {
     struct session *s = life->session;
     struct env_list env = {0};
+    int held[LOCK_FDS_MAX];
+    const struct seat *seat = &s->places[life->seat].seat;
     worker_environment(life, batch, &env);
-    struct spawn_opts opts = {.guard_path = s->guard_path,
-                              .argv = life->shard ? shard_command(life) : s->request->command,
-                              .envp = (const char *const *)env.at,
-                              .cpus = &s->places[life->seat].seat.cpus,
-                              .grace_ms = s->request->grace_ms,
-                              .stdin_fd = theirs->in,
-                              .stdout_fd = theirs->out,
-                              .stderr_fd = theirs->err,
-                              .channel_fd = theirs->channel};
+    struct spawn_opts opts = {
+        .guard_path = s->guard_path,
+        .argv = life->shard ? shard_command(life) : s->request->command,
+        .envp = (const char *const *)env.at,
+        .cpus = &seat->cpus,
+        .grace_ms = s->request->grace_ms,
+        .stdin_fd = theirs->in,
+        .stdout_fd = theirs->out,
+        .stderr_fd = theirs->err,
+        .channel_fd = theirs->channel,
+        .held_fds = held,
+        .n_held_fds = device_locks_fds(&s->locks, seat->devices, seat->n_devices, held)};
     int rc = guard_spawn(&life->guard, &opts, err);
     env_list_release(&env);
     return rc;

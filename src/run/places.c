@@ -42,28 +42,45 @@ static int devices_choose(struct session *s, const struct device_spec *spec, str
     free(s->chosen);
     s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
     memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
-    cleanup_free char *holder =
-        xasprintf("muster %d, run %s", (int)getpid(), s->run_id ? s->run_id : "?");
-    return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, holder, err);
+    return device_locks_take(&s->locks, &s->devices, s->chosen, s->n_chosen, s->run_id, err);
 }
+
+/* A muster that was killed leaves its guards a moment to end the workers; nobody need ask for that wait. */
+static bool some_are_left(const struct device_list *devices)
+{
+    bool is_left = false;
+    for (size_t i = 0; i < devices->len && !is_left; i++)
+        is_left = device_is_left(&devices->at[i]);
+    return is_left;
+}
+
+enum {
+    LEFT_WAIT_MS = 60000,
+    LEFT_LOOK_MS = 200,
+    WAIT_LOOK_MS = 2000
+};
 
 /* With --wait, ask again every two seconds until the devices are free or patience ends. */
 static int devices_take(struct session *s, struct err *err)
 {
     struct device_spec spec;
-    uint64_t deadline_ms = clock_now_ms() + s->request->wait_ms;
+    uint64_t begin_ms = clock_now_ms();
     bool said = false;
     int rc = spec_parse(s->request->gpus, &spec, err);
     while (rc == 0) {
         cleanup_buf struct buf notes = BUF_INIT;
         rc = devices_choose(s, &spec, &notes, err);
-        if (rc != ERR_UNAVAILABLE || clock_now_ms() >= deadline_ms)
+        bool is_left = rc == ERR_UNAVAILABLE && some_are_left(&s->devices);
+        uint64_t wait_ms = MAX(s->request->wait_ms, (uint64_t)(is_left ? LEFT_WAIT_MS : 0));
+        if (rc != ERR_UNAVAILABLE || clock_now_ms() - begin_ms >= wait_ms)
             return rc;
         if (!said)
             log_add(s->log, LOG_WARN, "device", "waiting: %s", err->text);
         said = true;
-        struct timespec pause = {.tv_sec = 2};
-        nanosleep(&pause, NULL);
+        uint64_t pause_ms = is_left ? LEFT_LOOK_MS : WAIT_LOOK_MS;
+        nanosleep(&(struct timespec){.tv_sec = (time_t)(pause_ms / 1000),
+                                     .tv_nsec = (long)(pause_ms % 1000) * 1000000},
+                  NULL);
         rc = 0;
     }
     return rc;

@@ -307,7 +307,7 @@ static int leftovers_await(struct session *s, struct err *err)
                         "process %d of this run's last session is still there; end it, then resume",
                         pid);
         if (!said)
-            log_add(s->log, LOG_INFO, "map", "waiting for the last session's processes to end");
+            log_add(s->log, LOG_WARN, "map", "waiting for the last session's processes to end");
         said = true;
         struct timespec pause = {.tv_nsec = LEFTOVER_LOOK_MS * 1000000L};
         nanosleep(&pause, NULL);
@@ -326,14 +326,20 @@ static int store_claim(struct session *s, struct err *err)
     return rc;
 }
 
+static int run_take(struct session *s, struct err *err)
+{
+    int rc = run_folder_take(s, err);
+    if (rc == 0)
+        rc = store_claim(s, err);
+    return rc == 0 && s->is_resumed ? leftovers_await(s, err) : rc;
+}
+
 static int store_begin(struct session *s, struct err *err)
 {
     cleanup_free char *log_path = path_join(s->run_dir, "orchestrator.log");
     int rc = log_open(s->log, log_path, err);
     if (rc == 0)
-        rc = s->is_resumed ? leftovers_await(s, err) : 0;
-    if (rc == 0 && s->is_resumed)
-        rc = shards_match(s, err);
+        rc = s->is_resumed ? shards_match(s, err) : 0;
     if (rc == 0 && shard_is_asked(s->request))
         rc = shards_begin(s, err);
     if (rc == 0)
@@ -542,8 +548,11 @@ enum {
 static void keeper_set(struct session *s)
 {
     cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->run_dir);
+    cleanup_free int *held = xcalloc(2 * s->n_chosen + 1, sizeof(*held));
+    size_t n_held = device_locks_fds(&s->locks, s->chosen, s->n_chosen, held);
     struct err err = {0};
-    if (keeper_start(&s->keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, &err) == 0)
+    if (keeper_start(&s->keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, held, n_held,
+                     &err) == 0)
         reaper_spare(s->reaper, s->keeper.pid);
     else
         log_add(s->log, LOG_WARN, "map", "if muster and a guard are killed together: %s", err.text);
@@ -567,11 +576,13 @@ int session_prepare(struct session *s, struct err *err)
         s->log->console_end = progress_back;
         s->log->context = s->progress;
     }
-    int rc = session_plan(s, err);
+    /* Before a run that goes on asks for devices, those that its last session's workers are on are free. */
+    int rc = s->is_resumed ? run_take(s, err) : 0;
     if (rc == 0)
-        rc = run_folder_take(s, err);
-    if (rc == 0)
-        rc = store_claim(s, err);
+        rc = session_plan(s, err);
+    if (rc == 0 && !s->is_resumed)
+        rc = run_take(s, err);
+    device_locks_sign(&s->locks, s->run_id);
     if (rc == 0)
         rc = source_take(s, err);
     if (rc == 0)

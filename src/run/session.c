@@ -477,8 +477,10 @@ static void on_tick(uv_timer_t *timer)
     run_limit_check(s);
     console_flush(s->console, s->now_ms, false);
     static const unsigned every = 10;
-    if (s->now_ms / TICK_MS % every == 0)
+    if (s->now_ms / TICK_MS % every == 0) {
         stop_check(s);
+        locks_check(s);
+    }
     session_progress(s, false);
 }
 

@@ -231,6 +231,24 @@ void memory_check(struct session *s)
     }
 }
 
+void locks_check(struct session *s)
+{
+    cleanup_buf struct buf holder = BUF_INIT;
+    char label[24];
+    const struct device_lock *lock = device_locks_renew(&s->locks, s->run_id, &holder);
+    if (!lock)
+        return;
+    size_t d = 0;
+    while (s->chosen[d] != lock->device)
+        d++;
+    device_label(&s->devices.at[lock->device], label);
+    log_add(s->log, LOG_ERROR, "device",
+            "%s: its lock was deleted, and it was taken by %s; it is left to them", label,
+            buf_text(&holder));
+    s->watched[lock->device].is_lost = true;
+    session_event(s, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = (uint32_t)d});
+}
+
 void seats_log(struct session *s)
 {
     for (uint32_t p = 0; p < s->n_places; p++) {

@@ -34,6 +34,9 @@ bool seat_has_lost_device(const struct session *s, const struct seat *seat);
 /* The set of devices whose first is that one of those chosen: it is given up. */
 void bench_log(struct session *s, uint32_t first, const char *why);
 
+/* To be called every second: what others took of our devices, because a lock was deleted, is theirs. */
+void locks_check(struct session *s);
+
 /* The process in this place is gone: EV_MEM_BACK follows when what it held of its devices is free. */
 void memory_await(struct session *s, uint32_t place);
 /* Is anybody's back? To be asked every now and then. */

@@ -19,13 +19,6 @@ enum {
     DEAD_PAUSE_NS = 10000000
 };
 
-/* The pid namespace, "pid:[4026531836]": a pid from another container means nothing here. */
-static void pid_space(char out[64])
-{
-    ssize_t len = readlink("/proc/self/ns/pid", out, 63);
-    out[MAX(len, 0)] = '\0';
-}
-
 static void host_name(char out[256])
 {
     out[0] = '\0';

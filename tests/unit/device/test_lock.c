@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +80,106 @@ static void two_processes_never_hold_one_device(void **state)
     device_locks_release(&locks);
     device_locks_release(&locks);
     buf_release(&holder);
+    device_list_release(&list);
+}
+
+/* A cleaner of /tmp, or the folder's owner. */
+static char *lock_file_delete(void)
+{
+    char *file = path_join(getenv("MUSTER_LOCK_DIR"), "GPU-a1000000-1111.lock");
+    assert_int_equal(unlink(file), 0);
+    return file;
+}
+
+static void a_lock_whose_file_is_deleted_is_still_held(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(4);
+    struct device_locks locks;
+    struct err err = {0};
+    size_t chosen[] = {1};
+    pid_t pid = holder_start(&list);
+    for (int with_folder = 0; with_folder <= 1; with_folder++) {
+        if (with_folder)
+            assert_int_equal(remove_tree(getenv("MUSTER_LOCK_DIR"), NULL), 0);
+        else
+            free(lock_file_delete());
+        assert_true(device_is_locked(&list.at[1], NULL));
+        assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", &err),
+                         ERR_UNAVAILABLE);
+        assert_non_null(strstr(err.text, "gpu 1 is taken by another muster"));
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", &err), 0);
+    device_locks_release(&locks);
+    device_list_release(&list);
+}
+
+static void a_deleted_lock_file_is_made_anew_by_its_holder(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(4);
+    struct device_locks locks;
+    struct buf holder = BUF_INIT;
+    size_t chosen[] = {0, 1};
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 2, "mine", NULL), 0);
+    char *file = lock_file_delete();
+    assert_null(device_locks_renew(&locks, "mine", &holder));
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), -1);
+    close(fd);
+    /* What somebody with another network, who cannot see our name, does before we look again. */
+    free(lock_file_delete());
+    fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(write(fd, "pid 1, user them\n", 17), 17);
+    const struct device_lock *lost = device_locks_renew(&locks, "mine", &holder);
+    assert_non_null(lost);
+    assert_int_equal(lost->device, 1);
+    assert_string_equal(buf_text(&holder), "pid 1, user them");
+    assert_null(device_locks_renew(&locks, "mine", &holder)); /* said once */
+    close(fd);
+    free(file);
+    buf_release(&holder);
+    device_locks_release(&locks);
+    device_list_release(&list);
+}
+
+/* A muster that was killed; its guard has the locks still. */
+static void what_a_dead_muster_left_is_told_from_a_living_one(void **state)
+{
+    (void)state;
+    struct device_list list = gpus(4);
+    struct err err = {0};
+    struct device_locks locks;
+    size_t chosen[] = {1};
+    int go[2], byte;
+    assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+    pid_t muster = fork();
+    if (muster == 0) {
+        bool has_locks = device_locks_take(&locks, &list, chosen, 1, "night", NULL) == 0;
+        if (has_locks && fork() == 0) { /* the guard, which ends with the test's end of the pipe */
+            close(go[1]);
+            _exit((int)read(go[0], &byte, 1));
+        }
+        _exit(!has_locks);
+    }
+    int status;
+    assert_int_equal(waitpid(muster, &status, 0), muster);
+    assert_int_equal(status, 0);
+    assert_true(device_is_left(&list.at[1]));
+    assert_false(device_is_left(&list.at[0]));
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "run night, which has ended: its workers are being ended"));
+    close(go[0]);
+    close(go[1]);
+    for (int looks = 0; looks < 1000 && device_is_left(&list.at[1]); looks++)
+        usleep(10000);
+    assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", &err), 0);
+    assert_false(device_is_left(&list.at[1])); /* its holder lives */
+    device_locks_release(&locks);
     device_list_release(&list);
 }
 
@@ -182,6 +283,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(two_processes_never_hold_one_device),
+        WITH_FOLDER(a_lock_whose_file_is_deleted_is_still_held),
+        WITH_FOLDER(a_deleted_lock_file_is_made_anew_by_its_holder),
+        WITH_FOLDER(what_a_dead_muster_left_is_told_from_a_living_one),
         WITH_FOLDER(asking_does_not_take),
         WITH_FOLDER(cpu_slots_and_simulated_devices_are_not_locked),
         WITH_FOLDER(the_folder_is_sticky_and_for_everybody),

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -290,6 +291,39 @@ static void no_descriptor_leaks_into_the_worker(void **state)
         close(leaked[i]);
 }
 
+/* A lock that muster shares with a guard lasts as long as what the guard watches, and nobody else has it. */
+static void a_held_lock_outlives_muster_and_not_its_worker(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/muster-test-held-XXXXXX";
+    const char *argv[WORDS_MAX + 2];
+    struct guard guard = GUARD_INIT;
+    struct outcome outcome = {0};
+    struct guard_report report;
+    int locked = mkostemp(path, O_CLOEXEC), looking = open(path, O_RDONLY | O_CLOEXEC);
+    unlink(path);
+    assert_int_equal(flock(locked, LOCK_EX), 0);
+    struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"list-fds", "sleep", NULL});
+    opts.held_fds = (int[]){locked, looking};
+    opts.n_held_fds = 2;
+    opts.grace_ms = 60000;
+    int from_worker;
+    char block[64] = "";
+    pipe_open(&from_worker, &opts.stdout_fd);
+    spawn(&guard, &opts);
+    close(opts.stdout_fd);
+    await(&guard, GUARD_STARTED, &report);
+    assert_true(read(from_worker, block, sizeof(block) - 1) > 0);
+    assert_string_equal(block, "0 1 2 ");
+    close(locked);
+    assert_int_equal(flock(looking, LOCK_EX | LOCK_NB), -1);
+    guard_kill(&guard);
+    drain(&guard, &outcome);
+    assert_int_equal(flock(looking, LOCK_EX | LOCK_NB), 0);
+    close(looking);
+    close(from_worker);
+}
+
 /* Sources that lie on each other's targets: stdin is 2, stdout 0, stderr 1, the channel 4. */
 static void descriptors_may_overlap_their_targets(void **state)
 {
@@ -491,6 +525,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cores_that_a_worker_may_not_use_are_not_insisted_on),
         cmocka_unit_test(the_marker_names_every_muster_above),
         cmocka_unit_test(no_descriptor_leaks_into_the_worker),
+        cmocka_unit_test(a_held_lock_outlives_muster_and_not_its_worker),
         cmocka_unit_test(descriptors_may_overlap_their_targets),
         cmocka_unit_test(end_of_file_travels_both_ways_and_not_through_the_guard),
         cmocka_unit_test(orders_do_what_they_say),
