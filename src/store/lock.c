@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -98,6 +99,15 @@ static bool is_about_to_go(int fd, unsigned n_tries)
     return true;
 }
 
+/* False with errno, EAGAIN if somebody else has one of them. A folder on NFS cannot be locked: ENOLCK, EBADF. */
+static bool both_lock(int fd, int folder)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_SETLK, &whole) != 0)
+        return false;
+    return folder < 0 || flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
 int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "lock");
@@ -114,8 +124,8 @@ int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
             *err = why;
         return rc;
     }
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    for (unsigned n_tries = 0; fcntl(fd, F_OFD_SETLK, &whole) != 0; n_tries++) {
+    cleanup_fd int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (unsigned n_tries = 0; !both_lock(fd, folder); n_tries++) {
         bool is_taken = errno == EAGAIN || errno == EACCES;
         if (is_taken && is_about_to_go(fd, n_tries))
             continue;
@@ -126,12 +136,14 @@ int run_lock_take(struct run_lock *lock, const char *dir, struct err *err)
     }
     holder_write(fd);
     lock->fd = steal_fd(&fd);
+    lock->folder_fd = steal_fd(&folder);
     return 0;
 }
 
 void run_lock_release(struct run_lock *lock)
 {
     fd_close(&lock->fd);
+    fd_close(&lock->folder_fd);
 }
 
 bool run_is_locked(const char *dir, struct run_holder *holder)

@@ -2,6 +2,8 @@
  *
  * The lock of a run: an open-file-description lock on the file `lock` in its folder, with the
  * holder's pid and host as text inside. The kernel releases it with the holder, however that ends.
+ * A file may be deleted below its lock, and a new one be locked by somebody else; so the folder itself is
+ * locked as well (flock), where the file system can do that. It cannot go while anything is in it.
  *
  * OFD locks rather than flock, because F_OFD_GETLK asks without taking: `muster ls` must never make
  * a `muster resume` of the same moment believe that the run is taken. NFS passes them to the
@@ -15,12 +17,12 @@
 #include "base/err.h"
 
 struct run_lock {
-    int fd; /* -1: not held */
+    int fd, folder_fd; /* -1: not held */
 };
 
-#define RUN_LOCK_INIT \
-    {                 \
-        .fd = -1      \
+#define RUN_LOCK_INIT             \
+    {                             \
+        .fd = -1, .folder_fd = -1 \
     }
 
 struct run_holder {

@@ -263,6 +263,18 @@ static void a_run_that_goes_on_is_not_opened_twice(void **state)
     store_close(open_or_fail(dir, STORE_RESUME));
 }
 
+static void a_lock_file_that_is_deleted_lets_nobody_in(void **state)
+{
+    cleanup_free char *dir = path_join(*state, "run"), *file = path_join(dir, "lock");
+    struct store *holder = open_or_fail(dir, STORE_CREATE), *second = NULL;
+    struct err err = {0};
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(store_open(&second, dir, STORE_RESUME, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "is going on under another muster"));
+    store_close(holder);
+    store_close(open_or_fail(dir, STORE_RESUME));
+}
+
 static void what_was_killed_before_it_began_is_begun_anew(void **state)
 {
     cleanup_free char *dir = path_join(*state, "run"), *part = path_join(dir, "parts/1.part");
@@ -582,6 +594,7 @@ int main(void)
         TEST(a_reader_sees_commits_while_the_run_goes_on),
         TEST(a_run_that_goes_on_is_not_opened_twice),
         TEST(what_was_killed_before_it_began_is_begun_anew),
+        TEST(a_lock_file_that_is_deleted_lets_nobody_in),
         TEST(a_forked_child_does_not_keep_the_lock),
         TEST(what_is_not_ours_is_refused),
         TEST(a_damaged_database_is_named_as_data),
