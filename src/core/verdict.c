@@ -56,6 +56,17 @@ static bool printed_any(const struct death_facts *facts, const char *const *need
            holds_any(facts->stdout_tail, needles, n_needles);
 }
 
+enum {
+    LARGE_SHARE =
+        64 /* of the memory: what holds less is not what the kernel takes to get some back */
+};
+
+static bool is_oom_kill(const struct death_facts *facts)
+{
+    return facts->exit_signal == SIGKILL && facts->oom_kills_near > 0 &&
+           facts->rss_peak_bytes >= facts->memory_bytes / LARGE_SHARE;
+}
+
 enum death verdict_of(const struct death_facts *facts)
 {
     bool clean = facts->exit_signal == 0 && facts->exit_code == 0;
@@ -67,7 +78,7 @@ enum death verdict_of(const struct death_facts *facts)
         return DEATH_ENDED_BY_US;
     if (clean)
         return DEATH_CLEAN;
-    if (facts->oom_killed)
+    if (is_oom_kill(facts))
         return DEATH_HOST_OOM;
     if (printed_any(facts, oom_texts, countof(oom_texts)))
         return DEATH_OOM;
@@ -75,6 +86,8 @@ enum death verdict_of(const struct death_facts *facts)
         return DEATH_DEVICE_LOST;
     if (printed_any(facts, host_oom_texts, countof(host_oom_texts)))
         return DEATH_HOST_OOM;
+    if (facts->exit_signal == SIGKILL && facts->oom_kills_host > 0)
+        return DEATH_KILLED;
     return facts->exit_signal ? DEATH_CRASHED : DEATH_FAILED;
 }
 

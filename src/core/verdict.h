@@ -8,14 +8,15 @@
 
 #include "base/buf.h"
 
-#define DEATHS(X)                                                                   \
-    X(CLEAN, "ended")                                                               \
-    X(FAILED, "failed")   /* non-zero status */                                     \
-    X(CRASHED, "crashed") /* a signal of its own making: SIGSEGV, SIGABRT … */    \
-    X(OOM, "out of device memory")                                                  \
-    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */ \
-    X(DEVICE_LOST, "its device is gone")                                            \
-    X(NOT_STARTED, "could not be started") /* exec failed */                        \
+#define DEATHS(X)                                                                              \
+    X(CLEAN, "ended")                                                                          \
+    X(FAILED, "failed")   /* non-zero status */                                                \
+    X(CRASHED, "crashed") /* a signal of its own making: SIGSEGV, SIGABRT … */               \
+    X(OOM, "out of device memory")                                                             \
+    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */            \
+    X(KILLED, "by whom is not known; the kernel ended a process for lack of memory meanwhile") \
+    X(DEVICE_LOST, "its device is gone")                                                       \
+    X(NOT_STARTED, "could not be started") /* exec failed */                                   \
     X(ENDED_BY_US, "was ended")            /* TERM or KILL that we sent */
 
 enum death {
@@ -28,8 +29,14 @@ struct death_facts {
     int exit_code, exit_signal;
     bool exec_failed;
     bool we_ended_it;
-    bool oom_killed;  /* memory.events or the kernel log says so */
     bool device_lost; /* the monitor says so */
+    /*
+     * Processes that the kernel ended for lack of memory about then: on the whole machine, and among those
+     * of which this was one (its memory cgroup; the machine, where there is no count for less). That alone
+     * does not tell that this was the one. The kernel takes the largest, so it must have been large.
+     */
+    uint64_t oom_kills_near, oom_kills_host;
+    uint64_t rss_peak_bytes, memory_bytes; /* the machine's, or the cgroup's limit */
     struct str stderr_tail, stdout_tail;
 };
 

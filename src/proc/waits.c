@@ -31,14 +31,3 @@ int proc_reads_stdin(pid_t root)
     proctree_release(&tree);
     return found;
 }
-
-uint64_t proc_oom_kills(void)
-{
-    char line[128];
-    unsigned long long count = 0;
-    cleanup_file FILE *file = fopen("/proc/vmstat", "re");
-    while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "oom_kill %llu", &count) == 1)
-            break;
-    return count;
-}

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a process waits for, and what the kernel did to processes, as far as /proc tells.
+ * What a process waits for, as far as /proc tells.
  */
 #pragma once
-
-#include <stdint.h>
 
 #include <sys/types.h>
 
@@ -14,7 +12,3 @@
  * process of the machine: not for anything frequent.
  */
 int proc_reads_stdin(pid_t root);
-
-/* How many processes the kernel has ended for lack of memory since it booted, those inside a memory
- * cgroup too; 0 if it does not say. A count that grew while a worker died by SIGKILL tells why. */
-uint64_t proc_oom_kills(void);

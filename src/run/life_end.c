@@ -135,18 +135,11 @@ static const enum feed_death death_of[] = {
     [DEATH_CRASHED] = GONE_CRASH,
     [DEATH_OOM] = GONE_OOM,
     [DEATH_HOST_OOM] = GONE_OOM,
+    [DEATH_KILLED] = GONE_CRASH,
     [DEATH_DEVICE_LOST] = GONE_DEVICE_LOST,
     [DEATH_NOT_STARTED] = GONE_NOT_STARTED,
     [DEATH_ENDED_BY_US] = GONE_ENDED,
 };
-
-/* Looked at only after a SIGKILL: the count costs a tenth of a millisecond to read. */
-static bool kernel_killed_one(struct session *s)
-{
-    uint64_t before = s->oom_kills_seen;
-    s->oom_kills_seen = proc_oom_kills();
-    return s->oom_kills_seen > before;
-}
 
 static enum death verdict(struct life *life, struct buf *tail)
 {
@@ -156,12 +149,16 @@ static enum death verdict(struct life *life, struct buf *tail)
         logfile_tail(life->stderr_log, TAIL_BYTES, tail);
     if (life->stdout_log)
         logfile_tail(life->stdout_log, TAIL_BYTES, &out_tail);
+    const struct oom_counts *kills = &life->oom_kills;
     return verdict_of(&(struct death_facts){
         .exit_code = life->exit_code,
         .exit_signal = life->exit_signal,
         .exec_failed = life->exec_failed,
         .we_ended_it = life->was_ended,
-        .oom_killed = life->exit_signal == SIGKILL && kernel_killed_one(s),
+        .oom_kills_near = kills->knows_own ? kills->own : kills->host,
+        .oom_kills_host = MAX(kills->host, kills->own),
+        .rss_peak_bytes = (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0),
+        .memory_bytes = life->exit_signal == SIGKILL ? oom_memory_bytes() : 0,
         .device_lost = seat_has_lost_device(s, &s->places[life->seat].seat),
         .stderr_tail = buf_str(tail),
         .stdout_tail = buf_str(&out_tail),
@@ -303,6 +300,8 @@ void life_over(struct life *life)
         return;
     }
     death_describe(life, death, how);
+    if (death == DEATH_HOST_OOM && life->exit_signal == SIGKILL)
+        oom_watch_explained(&s->oom_watch);
     if (life->shard && death == DEATH_CLEAN)
         shard_end_judge(life, how);
     else
@@ -355,6 +354,8 @@ static void report_take(struct life *life, const struct guard_report *report)
         life->has_exited = true;
         life->exit_code = report->exit_code;
         life->exit_signal = report->exit_signal;
+        if (life->exit_signal == SIGKILL)
+            life->oom_kills = oom_watch_kills(&s->oom_watch);
         return;
     case GUARD_GONE:
         if (report->value > 0)

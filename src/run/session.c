@@ -473,6 +473,7 @@ static void on_tick(uv_timer_t *timer)
         if (s->places[p].life && !s->is_held)
             life_hungry_check(s->places[p].life);
     memory_check(s);
+    oom_watch_look(&s->oom_watch, s->now_ms);
     inputs_watch(s);
     run_limit_check(s);
     console_flush(s->console, s->now_ms, false);
@@ -562,7 +563,7 @@ int session_loop(struct session *s, struct err *err)
     uv_prepare_start(&s->prepare, on_prepare);
     uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
     s->begin_ms = session_now(s);
-    s->oom_kills_seen = proc_oom_kills();
+    oom_watch_begin(&s->oom_watch, s->begin_ms);
     seats_log(s);
     devices_watch(s);
     scan_start(s);

@@ -30,6 +30,7 @@
 #include "proc/guard.h"
 #include "proc/keeper.h"
 #include "proc/logfile.h"
+#include "proc/oom.h"
 #include "run/ledger.h"
 #include "run/request.h"
 #include "store/store.h"
@@ -82,6 +83,7 @@ struct life {
     int exit_code, exit_signal, exec_errno;
     char start_error[160]; /* why it was not even started */
     struct guard_report last_report;
+    struct oom_counts oom_kills; /* about the time when a SIGKILL ended it */
 
     int fds[STREAMS];
     uv_poll_t polls[STREAMS];
@@ -205,7 +207,7 @@ struct session {
     struct keeper keeper;
     struct monitor *monitor;
     struct watched *watched; /* [devices.len] */
-    uint64_t oom_kills_seen; /* by the kernel, when last looked */
+    struct oom_watch oom_watch;
 
     struct at_hand hand;
     struct feed_event *queue; /* events that actions gave rise to */

@@ -238,3 +238,42 @@ END
     [ "$status" -eq 69 ] || [ "$status" -eq 1 ]
     says "could not be executed"
 }
+
+# ./killed: dies once by SIGKILL, as its cgroup counts a process that the kernel ended for lack of memory.
+killed_worker() {
+    grep -qE '^0::|memory' /proc/self/cgroup || skip "no memory cgroups here"
+    export MUSTER_SYSFS=$PWD/sys
+    mkdir -p sys/fs/cgroup/memory
+    echo "oom_kill 3" | tee sys/fs/cgroup/memory.events >sys/fs/cgroup/memory/memory.oom_control
+    echo "$1" | tee sys/fs/cgroup/memory.max >sys/fs/cgroup/memory/memory.limit_in_bytes
+    pyworker killed <<'END'
+import muster, os, signal
+for batch in muster.batches(8):
+    if not os.path.exists("died") and len(batch) == 8:
+        open("died", "w").close()
+        for path in "memory.events", "memory/memory.oom_control":
+            with open("sys/fs/cgroup/" + path, "w") as file:
+                file.write("oom_kill 4\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+    for item in batch:
+        item.done(item.index)
+END
+    records 64 >in.jsonl
+}
+
+@test "a large worker that is killed as the kernel ends a process of its cgroup ran out of memory" {
+    killed_worker $((64 << 20))
+    map -g cpu:1 --batch 8 in.jsonl -o out.jsonl -- ./killed
+    ended_with 0
+    says "cpu_0 died (SIGKILL, out of host memory)"
+    [ "$(wc -l <out.jsonl)" = 64 ]
+}
+
+@test "a small worker that is killed meanwhile did not run out of memory" {
+    killed_worker $((1 << 50))
+    map -g cpu:1 --batch 8 in.jsonl -o out.jsonl -- ./killed
+    ended_with 0
+    says "cpu_0 died (SIGKILL, by whom is not known; the kernel ended a process for lack of memory meanwhile)"
+    says_not "out of host memory"
+    [ "$(wc -l <out.jsonl)" = 64 ]
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/oom.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+
+enum {
+    LOOK_EVERY_MS = 15000,
+    TEXT_MAX_BYTES = 1 << 20
+};
+
+static char *sys_path(const char *below)
+{
+    const char *root = getenv("MUSTER_SYSFS");
+    return xasprintf("%s/fs/cgroup%s", root && *root ? root : "/sys", below);
+}
+
+/* The number in "NAME NUMBER", a line of the file. */
+static bool counter_read(const char *path, struct str name, uint64_t *out)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    if (file_read(path, TEXT_MAX_BYTES, &text, NULL) != 0)
+        return false;
+    struct str rest = buf_str(&text), line;
+    while (str_next(&rest, '\n', &line))
+        if (str_starts_with(line, name) && line.len > name.len && line.at[name.len] == ' ')
+            return u64_parse((struct str){line.at + name.len + 1, line.len - name.len - 1}, 0,
+                             UINT64_MAX, out, NULL) == 0;
+    return false;
+}
+
+static bool number_read(const char *path, uint64_t *out)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    return file_read(path, TEXT_MAX_BYTES, &text, NULL) == 0 &&
+           u64_parse(str_trim(buf_str(&text)), 0, UINT64_MAX, out, NULL) == 0;
+}
+
+/* Version 2 counts for all groups below as well, version 1 for the group alone. */
+static const struct version {
+    const char *mount, *controllers, *kills, *limit;
+} versions[] = {
+    {"", "", "memory.events", "memory.max"},
+    {"/memory", "memory", "memory.oom_control", "memory.limit_in_bytes"},
+};
+
+/* "4:cpu,memory:/path": does this hierarchy have the controller? Version 2 names none. */
+static bool has_controller(struct str names, const char *wanted)
+{
+    struct str name;
+    if (names.len == 0 || *wanted == '\0')
+        return names.len == 0 && *wanted == '\0';
+    while (str_next(&names, ',', &name))
+        if (str_equal(name, str_of(wanted)))
+            return true;
+    return false;
+}
+
+/* A container's path may be the host's, and what is mounted the group itself. */
+static char *group_folder(const struct version *version, struct str path)
+{
+    cleanup_free char *below = xasprintf("%s%.*s", version->mount, (int)path.len, path.at);
+    cleanup_free char *folder = sys_path(below);
+    return folder_exists(folder) ? steal_ptr(&folder) : sys_path(version->mount);
+}
+
+/* A file of our own memory cgroup; free() it. NULL: there is none. The root group has no such files. */
+static char *own_file(bool is_limit)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    if (file_read("/proc/self/cgroup", TEXT_MAX_BYTES, &text, NULL) != 0)
+        return NULL;
+    for (size_t v = 0; v < countof(versions); v++) {
+        struct str rest = buf_str(&text), line, number, names;
+        while (str_next(&rest, '\n', &line)) {
+            if (!str_next(&line, ':', &number) || !str_next(&line, ':', &names) ||
+                !has_controller(names, versions[v].controllers))
+                continue;
+            cleanup_free char *folder = group_folder(&versions[v], line);
+            cleanup_free char *file =
+                path_join(folder, is_limit ? versions[v].limit : versions[v].kills);
+            if (path_exists(file))
+                return steal_ptr(&file);
+        }
+    }
+    return NULL;
+}
+
+struct oom_counts oom_counts_read(void)
+{
+    struct oom_counts counts = {0};
+    cleanup_free char *own = own_file(false);
+    counts.knows_own = own && counter_read(own, STR("oom_kill"), &counts.own);
+    if (!counter_read("/proc/vmstat", STR("oom_kill"), &counts.host))
+        counts.host = counts.own;
+    return counts;
+}
+
+uint64_t oom_memory_bytes(void)
+{
+    uint64_t bytes = (uint64_t)MAX(sysconf(_SC_PHYS_PAGES), 0L) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit_bytes = UINT64_MAX;
+    cleanup_free char *limit = own_file(true);
+    if (limit && !number_read(limit, &limit_bytes)) /* "max" */
+        limit_bytes = UINT64_MAX;
+    return MIN(bytes, limit_bytes);
+}
+
+void oom_watch_begin(struct oom_watch *watch, uint64_t now_ms)
+{
+    watch->before = watch->recent = oom_counts_read();
+    watch->recent_ms = now_ms;
+}
+
+void oom_watch_look(struct oom_watch *watch, uint64_t now_ms)
+{
+    if (now_ms - watch->recent_ms < LOOK_EVERY_MS)
+        return;
+    watch->before = watch->recent;
+    watch->recent = oom_counts_read();
+    watch->recent_ms = now_ms;
+}
+
+struct oom_counts oom_watch_kills(const struct oom_watch *watch)
+{
+    struct oom_counts now = oom_counts_read(), before = watch->before;
+    return (struct oom_counts){.knows_own = now.knows_own && before.knows_own,
+                               .own = now.own - MIN(before.own, now.own),
+                               .host = now.host - MIN(before.host, now.host)};
+}
+
+void oom_watch_explained(struct oom_watch *watch)
+{
+    watch->before.own++;
+    watch->before.host++;
+    watch->recent.own += watch->recent.own < watch->before.own;
+    watch->recent.host += watch->recent.host < watch->before.host;
+}
