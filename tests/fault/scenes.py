@@ -177,6 +177,6 @@ SCENES = [
           worker=SHARD_TWO, also="also.txt", files={"also.txt", "side"}),
     scene("detach", "--detach", detaches=True),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
-    scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv"}),
+    scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv", "lock"}),
     scene("device helper", has_gpus=True, helper="device-helper", kinds=HELPER_KINDS),
 ]
