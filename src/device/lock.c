@@ -104,8 +104,14 @@ static int file_open(int folder, const char *name, bool create)
     return steal_fd(&fd);
 }
 
+enum holder {
+    HOLDER_UNKNOWN, /* nothing is written: its file was deleted */
+    HOLDER_THERE,   /* or in another pid namespace, where it cannot be looked for */
+    HOLDER_GONE
+};
+
 /* What the holder wrote; anybody may have written it, so only plain characters are passed on. */
-static void read_holder(int fd, struct buf *out, bool *is_gone)
+static enum holder read_holder(int fd, struct buf *out)
 {
     char text[HOLDER_MAX], space[64], ours[80];
     ssize_t got = fd < 0 ? 0 : pread(fd, text, sizeof(text), 0);
@@ -114,15 +120,17 @@ static void read_holder(int fd, struct buf *out, bool *is_gone)
     bool is_said = str_next(&rest, '\n', &line);
     for (size_t i = 0; is_said && i < line.len; i++)
         buf_add_char(out, line.at[i] >= ' ' && line.at[i] <= '~' ? line.at[i] : '?');
-    if (out->len == 0)
+    if (out->len == 0) {
         buf_add_text(out, "another muster");
+        return HOLDER_UNKNOWN;
+    }
     pid_space(space);
     snprintf(ours, sizeof(ours), "pidspace %s\n", space);
     const char *comma = is_said ? memchr(line.at, ',', line.len) : NULL;
     bool has_pid = comma && str_starts_with(line, STR("pid ")) && str_equal(rest, str_of(ours)) &&
                    u64_parse((struct str){line.at + 4, (size_t)(comma - line.at) - 4}, 1, INT32_MAX,
                              &pid, NULL) == 0;
-    *is_gone = has_pid && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    return has_pid && kill((pid_t)pid, 0) != 0 && errno == ESRCH ? HOLDER_GONE : HOLDER_THERE;
 }
 
 static void write_holder(int fd, const char *run)
@@ -205,7 +213,7 @@ static bool stands_there(int folder, const char *name, int fd)
 }
 
 /* The file under its lock, and still the one of that name; -1, errno EWOULDBLOCK: somebody else has it. */
-static int file_take(int folder, const char *name, struct buf *holder, bool *is_gone)
+static int file_take(int folder, const char *name, struct buf *holder, enum holder *who)
 {
     for (int times = 0; times < REPLACED_MAX; times++) {
         cleanup_fd int fd = file_open(folder, name, true);
@@ -213,7 +221,7 @@ static int file_take(int folder, const char *name, struct buf *holder, bool *is_
             return -1;
         if (!lock_now(fd)) {
             int sys = errno;
-            read_holder(fd, holder, is_gone);
+            *who = read_holder(fd, holder);
             errno = sys;
             return -1;
         }
@@ -226,10 +234,10 @@ static int file_take(int folder, const char *name, struct buf *holder, bool *is_
 
 /* ---- both ---- */
 
-static int taken(const char *label, const struct buf *holder, bool is_gone, struct err *err)
+static int taken(const char *label, const struct buf *holder, enum holder who, struct err *err)
 {
     return fail(err, ERR_UNAVAILABLE, "%s is taken by %s%s", label, buf_text(holder),
-                is_gone ? ", which has ended: its workers are being ended" : "");
+                who == HOLDER_GONE ? ", which has ended: its workers are being ended" : "");
 }
 
 static int name_lock(struct device_lock *lock, int folder, const char *label, struct err *err)
@@ -240,9 +248,8 @@ static int name_lock(struct device_lock *lock, int folder, const char *label, st
     if (errno == EADDRINUSE) {
         cleanup_buf struct buf holder = BUF_INIT;
         cleanup_fd int fd = file_open(folder, lock->file, false);
-        bool is_gone;
-        read_holder(fd, &holder, &is_gone);
-        return taken(label, &holder, is_gone, err);
+        enum holder who = read_holder(fd, &holder);
+        return taken(label, &holder, who, err);
     }
     /* Some sandboxes allow no such names: the file alone then. */
     return errno == EACCES || errno == EPERM ? 0 : fail_errno(err, "lock %s", label);
@@ -252,18 +259,18 @@ static int lock_one(struct device_lock *lock, int folder, const struct device *d
                     struct err *err)
 {
     char label[24];
-    bool is_gone = false;
+    enum holder who = HOLDER_UNKNOWN;
     cleanup_buf struct buf holder = BUF_INIT;
     device_label(device, label);
     file_name(device, lock->file);
     int rc = name_lock(lock, folder, label, err);
     if (rc)
         return rc;
-    lock->file_fd = file_take(folder, lock->file, &holder, &is_gone);
+    lock->file_fd = file_take(folder, lock->file, &holder, &who);
     if (lock->file_fd >= 0)
         return 0;
     if (errno == EWOULDBLOCK)
-        return taken(label, &holder, is_gone, err);
+        return taken(label, &holder, who, err);
     return fail_errno(err, "lock %s: %s/%s", label, lock_folder(), lock->file);
 }
 
@@ -338,10 +345,10 @@ struct device_lock *device_locks_renew(struct device_locks *locks, const char *r
     cleanup_fd int folder = locks->len > 0 ? folder_open(NULL) : -1;
     for (size_t i = 0; i < locks->len && folder >= 0; i++) {
         struct device_lock *lock = &locks->at[i];
-        bool is_gone;
+        enum holder who;
         if (lock->is_lost || stands_there(folder, lock->file, lock->file_fd))
             continue;
-        int fd = file_take(folder, lock->file, holder, &is_gone);
+        int fd = file_take(folder, lock->file, holder, &who);
         if (fd >= 0) {
             fd_close(&lock->file_fd);
             lock->file_fd = fd;
@@ -355,7 +362,7 @@ struct device_lock *device_locks_renew(struct device_locks *locks, const char *r
 }
 
 /* True if another process holds the device's lock now. */
-static bool look(const struct device *device, struct buf *holder, bool *is_gone)
+static bool look(const struct device *device, struct buf *holder, enum holder *who)
 {
     char name[LOCK_FILE_MAX];
     if (!needs_lock(device))
@@ -366,22 +373,22 @@ static bool look(const struct device *device, struct buf *holder, bool *is_gone)
     bool is_locked = name_is_taken(name) ||
                      (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
     if (is_locked)
-        read_holder(fd, holder, is_gone);
+        *who = read_holder(fd, holder);
     return is_locked;
 }
 
 bool device_is_locked(const struct device *device, struct buf *holder)
 {
     cleanup_buf struct buf unwanted = BUF_INIT;
-    bool is_gone;
-    return look(device, holder ? holder : &unwanted, &is_gone);
+    enum holder who;
+    return look(device, holder ? holder : &unwanted, &who);
 }
 
 bool device_is_left(const struct device *device)
 {
     cleanup_buf struct buf unwanted = BUF_INIT;
-    bool is_gone = false;
-    return look(device, &unwanted, &is_gone) && is_gone;
+    enum holder who = HOLDER_THERE;
+    return look(device, &unwanted, &who) && who != HOLDER_THERE;
 }
 
 void device_locks_release(struct device_locks *locks)

@@ -47,6 +47,9 @@ struct device_lock *device_locks_renew(struct device_locks *locks, const char *r
                                        struct buf *holder);
 /* True if another process holds this device's lock now; for `free` and for `muster gpus`. */
 bool device_is_locked(const struct device *device, struct buf *holder);
-/* The same, but that muster has ended, and what it left behind is being ended. */
+/*
+ * The same, but that muster has ended, and what it left behind is being ended. So it may be too where the file was
+ * deleted: who lives makes it anew within a second.
+ */
 bool device_is_left(const struct device *device);
 void device_locks_release(struct device_locks *locks);
