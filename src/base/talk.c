@@ -11,7 +11,8 @@ static void PRINTF(2, 0) talk_line(const char *speaker, const char *fmt, va_list
 {
     cleanup_free char *text = xvasprintf(fmt, args);
     cleanup_buf struct buf line = BUF_INIT;
-    buf_addf(&line, "%s: ", speaker);
+    console_visible_add(&line, str_of(speaker));
+    buf_add_text(&line, ": ");
     console_visible_add(&line, str_of(text));
     buf_add_char(&line, '\n');
     fwrite(line.at, 1, line.len, stderr);

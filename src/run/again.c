@@ -24,6 +24,7 @@ struct search {
 };
 
 enum {
+    MANIFEST_LOOK_BYTES = 1 << 20,
     OTHERS_LOOKED_AT = 50 /* nobody may keep us long with what he put there */
 };
 
@@ -78,6 +79,26 @@ static bool is_no_matter(const struct err *err)
     for (size_t i = 0; i < countof(errnos); i++)
         is_one = is_one || err->sys == errnos[i];
     return is_one;
+}
+
+/* The name of the output as it stands in a manifest; NULL where it may stand there in other words. */
+static const char *plain_name(const struct map_request *r)
+{
+    const char *name = path_basename(r->out_path);
+    for (const char *at = name; *at; at++)
+        if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')
+            return NULL;
+    return outname_has_run(r) ? NULL : name;
+}
+
+/* Most runs have other outputs. To see that costs a tenth of what it costs to understand a manifest. */
+static bool may_be_like(const struct map_request *r, const char *dir)
+{
+    const char *name = plain_name(r);
+    cleanup_free char *path = path_join(dir, "manifest.json");
+    cleanup_buf struct buf text = BUF_INIT;
+    return !name || plain_file_read(path, MANIFEST_LOOK_BYTES, &text, NULL) != 0 ||
+           memmem(buf_text(&text), text.len, name, strlen(name)) != NULL;
 }
 
 static bool is_others(const char *dir)
@@ -151,6 +172,8 @@ static int run_compare(struct search *search, const char *dir, struct err *err)
     struct manifest manifest;
     struct err why = {0};
     if (is_theirs && search->n_others++ >= OTHERS_LOOKED_AT)
+        return 0;
+    if (!may_be_like(r, dir))
         return 0;
     int rc = manifest_read(dir, &manifest, &why);
     if (rc && !is_theirs && !is_no_matter(&why)) {
