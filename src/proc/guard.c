@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,29 +206,39 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
     return 1;
 }
 
-/* MSG_NOSIGNAL: an order to a guard that has ended must not end muster by SIGPIPE. */
-static void order(const struct guard *guard, enum guard_order_kind kind, int signal)
+/*
+ * An order that its socket does not take (no memory, a guard that has been stopped) becomes a signal, which needs
+ * neither: the guard takes TERM for the polite end, and what KILL leaves of its family is the reaper's. -1 with errno.
+ */
+static int order_by_signal(const struct guard *guard, enum guard_order_kind kind)
 {
-    struct guard_order message = {.kind = (uint8_t)kind, .signal = (uint8_t)signal};
+    int signal = kind == GUARD_ORDER_KILL ? SIGKILL : SIGTERM;
+    return (int)syscall(SYS_pidfd_send_signal, guard->pidfd, signal, NULL, 0);
+}
+
+/*
+ * MSG_NOSIGNAL: an order to a guard that has ended must not end muster by SIGPIPE. Where not even a signal is allowed,
+ * the socket is shut: to the guard that is the end of muster.
+ */
+static void order(const struct guard *guard, enum guard_order_kind kind)
+{
+    struct guard_order message = {.kind = (uint8_t)kind};
     if (guard->control_fd < 0)
         return;
-    while (send(guard->control_fd, &message, sizeof(message), MSG_NOSIGNAL) < 0 && errno == EINTR)
-        ;
+    ssize_t sent =
+        TEMP_FAILURE_RETRY(send(guard->control_fd, &message, sizeof(message), MSG_NOSIGNAL));
+    if (sent != sizeof(message) && order_by_signal(guard, kind) != 0)
+        (void)shutdown(guard->control_fd, SHUT_RDWR);
 }
 
 void guard_terminate(struct guard *guard)
 {
-    order(guard, GUARD_ORDER_TERMINATE, 0);
+    order(guard, GUARD_ORDER_TERMINATE);
 }
 
 void guard_kill(struct guard *guard)
 {
-    order(guard, GUARD_ORDER_KILL, 0);
-}
-
-void guard_signal(struct guard *guard, int signal)
-{
-    order(guard, GUARD_ORDER_SIGNAL, signal);
+    order(guard, GUARD_ORDER_KILL);
 }
 
 void guard_close(struct guard *guard)

@@ -84,8 +84,6 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
 /* Order the polite end (TERM, grace, KILL), or the immediate one. Harmless on a dead guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
-/* Send one signal to the worker alone. */
-void guard_signal(struct guard *guard, int signal);
 void guard_close(struct guard *guard);
 
 /*

@@ -191,8 +191,6 @@ static void take_orders(struct guard_state *guard, uint64_t now)
             ask(guard, guard->grace_ms, now);
         else if (order.kind == GUARD_ORDER_KILL)
             force(guard, now);
-        else if (order.kind == GUARD_ORDER_SIGNAL && guard->worker_alive)
-            kill(guard->worker, order.signal);
     }
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
         muster_is_gone(guard, now);

@@ -34,12 +34,11 @@ enum guard_arg {
 /* Orders travel over a SOCK_SEQPACKET pair, one a message; the end of the stream is one too. */
 enum guard_order_kind {
     GUARD_ORDER_TERMINATE = 'T',
-    GUARD_ORDER_KILL = 'K',
-    GUARD_ORDER_SIGNAL = 'S'
+    GUARD_ORDER_KILL = 'K'
 };
 
 struct guard_order {
-    uint8_t kind, signal;
+    uint8_t kind;
 };
 
 /*

@@ -21,6 +21,9 @@ FILTER = r"""#!/bin/sh
 while read -r n; do echo "$n" >>ran; echo "r$n"; done
 """
 
+# It has to be told to end.
+STAYING = FILTER + "exec sleep 1000\n"
+
 RECORDS = r"""#!/bin/sh
 while read -r line; do
     n=${line#*\"id\":}; n=${n#\"}; n=${n%%[!0-9]*}
@@ -171,6 +174,7 @@ SCENES = [
     scene("longest first", "--longest-first", "--on-finish", "cat >finished", files={"finished"}),
     scene("set aside", worker=FAILING, out="out.jsonl", status=1),
     scene("socket", "--channel-path", worker=PYTHON, out="out.jsonl", kinds={"pipe", "send", "recv", "unlink"}),
+    scene("staying filter", worker=STAYING, kinds={"send"}),
     scene("run-dir", "--run-dir", "muster-runs/here", run_dir="muster-runs/here"),
     Scene("shards", [*map_argv("in.txt", "out.txt", "--shards", "8"), "{input}", "{output}"], worker=SHARD),
     Scene("shards of two files", [*map_argv("in.txt", "out.txt", "--shards", "4", "--also", "side/{shard}=also.txt"), "{input}", "{output}", "{shard}"],

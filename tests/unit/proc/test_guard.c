@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -449,27 +450,6 @@ static void a_worker_dies_with_its_guard(void **state)
     guard_close(&guard);
 }
 
-static void a_signal_reaches_the_worker_alone(void **state)
-{
-    (void)state;
-    const char *argv[WORDS_MAX + 2];
-    struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"usr1", "", "exit", "5", NULL});
-    struct guard guard = GUARD_INIT;
-    struct outcome outcome = {0};
-    int from_worker;
-    char text[16];
-    pipe_open(&from_worker, &opts.stdout_fd);
-    spawn(&guard, &opts);
-    close(opts.stdout_fd);
-    assert_true(read(from_worker, text, sizeof(text)) > 0); /* "waiting" */
-    close(from_worker);
-    guard_signal(&guard, SIGUSR1);
-    drain(&guard, &outcome);
-    assert_int_equal(outcome.reports[1].exit_code, 5);
-    guard_signal(&guard, SIGUSR1); /* harmless after the end */
-    guard_terminate(&guard);
-}
-
 static void an_order_to_a_dead_guard_is_harmless(void **state)
 {
     (void)state;
@@ -486,6 +466,44 @@ static void an_order_to_a_dead_guard_is_harmless(void **state)
     assert_true(guard_read(&guard, &report, &err) < 0);
     assert_non_null(strstr(err.text, "has ended"));
     guard_close(&guard);
+}
+
+/* Orders to it fail from now on, while its own end of the socket stays open. */
+static int orders_break(struct guard *guard)
+{
+    int ends[2], its = dup(guard->control_fd);
+    assert_true(its >= 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    close(ends[1]);
+    assert_true(dup3(ends[0], guard->control_fd, O_CLOEXEC) >= 0);
+    close(ends[0]);
+    return its;
+}
+
+static void an_order_that_cannot_be_sent_is_carried_out_all_the_same(void **state)
+{
+    (void)state;
+    for (int forced = 0; forced <= 1; forced++) {
+        const char *argv[WORDS_MAX + 2];
+        struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"sleep", "", NULL});
+        struct guard guard = GUARD_INIT;
+        struct outcome outcome = {0};
+        opts.grace_ms = 3600 * 1000;
+        spawn(&guard, &opts);
+        assert_true(next_report(&guard, &outcome.reports[0]));
+        pid_t worker = guard.worker_pid;
+        int its = orders_break(&guard);
+        (forced ? guard_kill : guard_terminate)(&guard);
+        drain(&guard, &outcome);
+        assert_true(WAIT_UNTIL(!is_alive(worker)));
+        if (!forced) { /* the guard itself lives on to tell */
+            assert_int_equal(outcome.n_reports, 2);
+            assert_int_equal(outcome.reports[0].exit_signal, SIGTERM);
+            assert_int_equal(outcome.reports[1].kind, GUARD_GONE);
+            assert_int_equal(outcome.guard_status, 0);
+        }
+        close(its);
+    }
 }
 
 static void what_a_worker_leaves_behind_is_ended_and_counted(void **state)
@@ -530,8 +548,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(end_of_file_travels_both_ways_and_not_through_the_guard),
         cmocka_unit_test(orders_do_what_they_say),
         cmocka_unit_test(a_worker_dies_with_its_guard),
-        cmocka_unit_test(a_signal_reaches_the_worker_alone),
         cmocka_unit_test(an_order_to_a_dead_guard_is_harmless),
+        cmocka_unit_test(an_order_that_cannot_be_sent_is_carried_out_all_the_same),
         cmocka_unit_test(what_a_worker_leaves_behind_is_ended_and_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,19 +162,6 @@ static void act_signals(const char *value)
     fflush(stdout);
 }
 
-static void act_on_usr1(const char *value)
-{
-    (void)value;
-    sigset_t set;
-    int number;
-    sigemptyset(&set);
-    sigaddset(&set, SIGUSR1);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    puts("waiting");
-    fflush(stdout);
-    sigwait(&set, &number);
-}
-
 static const struct {
     const char *name;
     void (*act)(const char *value);
@@ -186,8 +173,7 @@ static const struct {
     {"cat", act_cat},           {"close", act_close},
     {"list-fds", act_list_fds}, {"say", act_say},
     {"cwd", act_cwd},           {"cpus", act_cpus},
-    {"signals", act_signals},   {"usr1", act_on_usr1},
-    {"pid", note_pid},
+    {"signals", act_signals},   {"pid", note_pid},
 };
 
 int main(int argc, char **argv)
