@@ -87,8 +87,8 @@ void guard_kill(struct guard *guard);
 void guard_close(struct guard *guard);
 
 /*
- * muster's own side of supervision. reaper_open makes this process a subreaper and notes the
- * children that are there already (`sleep & exec muster`): those are never signalled.
+ * muster's own side of supervision. reaper_open makes this process a subreaper. All its children must be its own
+ * (front.h); those that are there already are never signalled.
  */
 struct reaper;
 MUST_CHECK int reaper_open(struct reaper **out, struct err *err);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 bool proc_is_dead(const struct proc_stat *stat)
@@ -82,6 +83,12 @@ bool proc_signal(const struct proc_stat *stat, int signal)
     if (pidfd >= 0)
         close(pidfd);
     return sent;
+}
+
+bool proc_has_children(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
 }
 
 static bool tree_add(struct proctree *tree, const struct proc_stat *stat)

@@ -42,6 +42,9 @@ bool proc_stat_read(pid_t pid, struct proc_stat *out);
 /* Signal exactly that process; false, and nothing done, if its number is another's by now. */
 bool proc_signal(const struct proc_stat *stat, int signal);
 
+/* Has this process a child, living or dead? */
+bool proc_has_children(void);
+
 /* All processes that /proc shows. False: no /proc, or no memory. */
 bool proctree_read(struct proctree *tree);
 /* Keep only the descendants of root (not root itself), parents before their children. */

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "proc/front.h"
 #include "run/again.h"
 #include "run/claim.h"
 #include "run/outname.h"
@@ -163,8 +164,8 @@ static int session_run(struct session *s, struct output_claim *claim, struct err
 {
     const struct map_request *r = s->request;
     int ready_fd = -1;
-    int rc = r->detach ? detach(&ready_fd, err) : 0;
-    if (rc == 0 && r->detach)
+    int rc = r->detach ? detach(&ready_fd, err) : front_begin(&s->front_fd, err);
+    if (rc == 0) /* a fork may have it now */
         output_claim_renew(claim);
     if (rc == 0)
         rc = session_prepare(s, err);
@@ -179,6 +180,7 @@ static int session_run(struct session *s, struct output_claim *claim, struct err
     if (rc == 0)
         rc = session_finish(s, err);
     session_release(s);
+    fd_close(&s->front_fd);
     log_close(s->log);
     if (unmade)
         session_unmake(unmade, stays, s->folder_was_empty);
@@ -204,7 +206,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
                         .argv = argv,
                         .is_quiet = quiet,
                         .has_color = color,
-                        .is_tty = isatty(STDERR_FILENO) && !quiet};
+                        .is_tty = isatty(STDERR_FILENO) && !quiet,
+                        .front_fd = -1};
     int rc = session_files_check(err);
     /* Before the look at what is there: what another muster is about to put there is not seen yet. */
     if (rc == 0 && !r.dry_run && (rc = output_claim_take(&claim, &r, err)) == ERR_UNAVAILABLE)

@@ -4,8 +4,6 @@
  */
 #include "run/session.h"
 
-#include <signal.h>
-
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
@@ -15,7 +13,6 @@
 #include "run/inputs.h"
 #include "run/shard.h"
 #include "run/watch.h"
-#include "store/runs.h"
 #include "ui/progress.h"
 
 enum {
@@ -437,23 +434,6 @@ static void scan_start(struct session *s)
 
 /* ---- time ---- */
 
-static void stop_check(struct session *s)
-{
-    enum stop_how how;
-    if (!run_stop_asked(s->run_dir, &how))
-        return;
-    bool is_news = !s->stopped_by_user || (how == STOP_NOW && !s->stopped_at_once);
-    if (!is_news)
-        return;
-    s->stopped_by_user = true;
-    s->stopped_at_once = how == STOP_NOW;
-    s->end_status = 75;
-    log_add(s->log, LOG_INFO, "map",
-            how == STOP_NOW ? "stopped; ending the workers"
-                            : "stopped; finishing what is in flight");
-    session_stop(s, how == STOP_NOW);
-}
-
 static void run_limit_check(struct session *s)
 {
     uint64_t limit_ms = s->request->run_limit_ms;
@@ -479,61 +459,10 @@ static void on_tick(uv_timer_t *timer)
     console_flush(s->console, s->now_ms, false);
     static const unsigned every = 10;
     if (s->now_ms / TICK_MS % every == 0) {
-        stop_check(s);
+        session_stop_check(s);
         locks_check(s);
     }
     session_progress(s, false);
-}
-
-/* ---- signals ---- */
-
-static void child_ended(void *context, pid_t pid, int wait_status)
-{
-    life_child_ended(context, pid, wait_status);
-}
-
-static void on_end_signal(struct session *s, int signal)
-{
-    if (s->end_signal != 0) { /* the second time: no more patience */
-        s->has_no_patience = true;
-        session_stop_again(s);
-        for (uint32_t p = 0; p < s->n_places; p++)
-            if (s->places[p].life)
-                guard_kill(&s->places[p].life->guard);
-        return;
-    }
-    s->end_signal = signal;
-    log_add(s->log, LOG_WARN, "map", "SIG%s: ending the workers; once more ends them at once",
-            signal == SIGINT    ? "INT"
-            : signal == SIGTERM ? "TERM"
-                                : "HUP");
-    session_stop(s, true);
-}
-
-static void on_signal(uv_signal_t *handle, int signal)
-{
-    struct session *s = handle->data;
-    if (signal == SIGCHLD)
-        reaper_run(s->reaper, child_ended, s);
-    else if (signal == SIGUSR1)
-        stop_check(s);
-    else
-        on_end_signal(s, signal);
-}
-
-static void signals_start(struct session *s)
-{
-    static const int wanted[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-    for (size_t i = 0; i < countof(wanted); i++) {
-        struct sigaction old;
-        sigaction(wanted[i], NULL, &old);
-        if (wanted[i] == SIGHUP && old.sa_handler == SIG_IGN) /* nohup */
-            continue;
-        uv_signal_t *handle = &s->signals[s->n_signals++];
-        uv_signal_init(&s->loop, handle);
-        handle->data = s;
-        uv_signal_start(handle, on_signal, wanted[i]);
-    }
 }
 
 /* Before the loop sleeps: whatever was collected for the workers goes out. */
@@ -555,7 +484,7 @@ static void close_quietly(uv_handle_t *handle, void *arg)
 
 int session_loop(struct session *s, struct err *err)
 {
-    signals_start(s);
+    session_signals_start(s);
     uv_timer_init(&s->loop, &s->feed_timer);
     uv_timer_init(&s->loop, &s->tick_timer);
     uv_prepare_init(&s->loop, &s->prepare);

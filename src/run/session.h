@@ -4,14 +4,14 @@
  * children become feed events (session_event); the feeder's actions become deeds. No policy here.
  *
  *   map.c      request → session → exit status        prepare.c  devices, input, run folder
- *   session.c  events, actions, timers, signals       life*.c    one life of one worker
+ *   session.c  events, actions, timers                life*.c    one life of one worker
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
  *   asides.c   what failed                        inputs.c   do the files stay as they are?
  *   places.c   devices and seats                  folder.c   of the run, made and unmade
  *   watch.c    devices while the run lasts
- *   hold.c     a disk that cannot keep up
+ *   hold.c     a disk that cannot keep up        signals.c  signals, orders to stop
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
@@ -154,6 +154,13 @@ struct at_hand {
     const char *stderr_tail;
 };
 
+/* To this process; or to its front (proc/front.h). */
+enum signal_way {
+    SIGNAL_DIRECT,
+    SIGNAL_HANDED_ON,
+    SIGNAL_WAYS
+};
+
 struct session {
     const struct map_request *request;
     struct map_request
@@ -199,6 +206,8 @@ struct session {
     uv_timer_t feed_timer, tick_timer;
     uv_signal_t signals[8];
     size_t n_signals;
+    int front_fd; /* signals that the front hands on; -1: there is none */
+    uv_poll_t front_poll;
     uv_prepare_t prepare;
     uv_idle_t scan_idle;
     uv_poll_t source_poll, monitor_poll;
@@ -224,7 +233,8 @@ struct session {
     bool stop_waits;      /* to be told to the feeder when what is ending has ended */
     bool has_no_patience; /* a second signal: nothing is waited for */
     enum feed_halt halt;
-    int end_signal;       /* INT, TERM, HUP: the status is 128 + n */
+    int end_signal; /* INT, TERM, HUP: the status is 128 + n */
+    unsigned n_end_signals[SIGNAL_WAYS];
     int end_status;       /* 75, 124: the reason has one */
     struct err end_err;   /* why the run ended early */
     char last_words[512]; /* of the last worker that died */
@@ -251,6 +261,11 @@ void session_stop_again(struct session *s);
 void session_abort(struct session *s, const struct err *why);
 struct life *life_of(struct session *s, uint32_t worker);
 uint64_t session_now(struct session *s);
+
+/* signals.c */
+void session_signals_start(struct session *s);
+/* Has `muster stop` been typed? */
+void session_stop_check(struct session *s);
 
 /* life.c, life_end.c, life_silence.c */
 void life_spawn(struct session *s, uint32_t worker, uint64_t batch);

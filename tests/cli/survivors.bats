@@ -168,3 +168,93 @@ END
     kill -0 "$(cat before)"
     kill "$(cat before)"
 }
+
+# Started by a shell that has a child already. $PID is the process that the shell became.
+map_begin_after_sleep() {
+    setsid bash -c 'sleep 1000 & echo $! >before; echo $$ >front; exec "$MUSTER" map "$@"' - "$@" >said 2>&1 3>&- 4>&- &
+    wait_for has_lines front 1
+    PID=$(cat front)
+}
+
+before_lives() { kill -0 "$(cat before)"; }
+
+# A worker whose grandchild has neither its environment nor its session; it notes that it was asked to end.
+secretive() {
+    worker secretive <<'END'
+#!/bin/bash
+trap 'echo asked >>asked; sleep 0.5; echo tidy >>tidied; exit 0' TERM
+echo $$ >>pids
+env -i setsid sh -c 'echo $$ >>strangers; exec sleep 1000' &
+while read -r n; do echo "$n" >>seen; read -rt 0.05 <> <(:); echo "$n"; done
+END
+    seq 100000 >in.txt
+}
+
+strangers_gone() {
+    local pid
+    # shellcheck disable=SC2013
+    for pid in $(head -2 strangers); do ! kill -0 "$pid" 2>/dev/null || return 1; done
+}
+
+@test "a child was there before muster: KILL to the guards leaves nothing of their workers" {
+    secretive
+    map_begin_after_sleep -g cpu:2 in.txt -o out.txt -- ./secretive
+    wait_for has_lines strangers 2
+    KEPT=$(cat strangers)
+    kill -KILL "$(guard_of 1)" "$(guard_of 2)"
+    wait_for strangers_gone
+    before_lives
+    wait_for has_lines pids 3
+    kill -TERM "$PID"
+    wait_for is_gone "$PID"
+    nobody_is_left_but_before
+}
+
+nobody_is_left_but_before() {
+    [ "$(marked)" = "$(cat before)" ] && kill "$(cat before)"
+}
+
+@test "a child was there before muster: KILL to muster leaves nothing but that child" {
+    secretive
+    map_begin_after_sleep -g cpu:2 --grace 300ms in.txt -o out.txt -- ./secretive
+    wait_for has_lines strangers 2
+    KEPT=$(cat strangers)
+    kill -KILL "$PID"
+    wait_for strangers_gone
+    before_lives
+    wait_for nobody_is_left_but_before
+}
+
+@test "a child was there before muster: TERM to the whole process group is one order to end, not two" {
+    secretive
+    map_begin_after_sleep -g cpu:1 in.txt -o out.txt -- ./secretive
+    wait_for has_lines seen 2
+    kill -TERM -- "-$PID"
+    wait_for is_gone "$PID"
+    holds said "SIGTERM: ending the workers"
+    has_lines tidied 1
+    wait_for nobody_is_left
+}
+
+@test "a child was there before muster: TERM twice ends its workers at once" {
+    secretive
+    map_begin_after_sleep -g cpu:1 --grace 100s in.txt -o out.txt -- ./secretive
+    sed -i s/0.5/1000/ secretive
+    wait_for has_lines seen 2
+    kill -TERM "$PID"
+    wait_for has_lines asked 1
+    kill -TERM "$PID"
+    wait_for is_gone "$PID"
+    wait_for nobody_is_left_but_before
+}
+
+@test "a child was there before muster: its end tells how the run ended" {
+    seq 10 >in.txt
+    run limited bash -c 'sleep 1000 >sleeps 2>&1 & echo $! >before; exec "$MUSTER" map -q -g cpu:2 in.txt -o out.txt -- false' 3>&- 4>&-
+    ended_with 1
+    kill "$(cat before)"
+    run limited bash -c 'sleep 1000 >sleeps 2>&1 & echo $! >before; exec "$MUSTER" map -q -g cpu:2 in.txt -o - -- cat' 3>&- 4>&-
+    ended_with 0
+    [ "$output" = "$(cat in.txt)" ]
+    kill "$(cat before)"
+}

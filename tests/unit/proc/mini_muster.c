@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/xalloc.h"
+#include "proc/front.h"
 #include "proc/guard.h"
 
 enum {
@@ -96,6 +97,9 @@ int main(int argc, char **argv)
     struct mini mini = {0};
     struct err err = {0};
     sigset_t set;
+    int signals_fd; /* not listened to: the front sends them on */
+    if (front_begin(&signals_fd, &err) != 0)
+        return 2;
     sigemptyset(&set);
     for (size_t i = 0; i < 4; i++)
         sigaddset(&set, (const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP}[i]);

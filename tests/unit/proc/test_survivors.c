@@ -21,7 +21,7 @@ struct cell {
     const char *name;
     enum victim victim;
     int signal;
-    const char *actions[8]; /* before "pid FOLDER/pids sleep"; "PIDS" stands for that file */
+    const char *actions[9]; /* before "pid FOLDER/pids sleep"; "PIDS" stands for that file */
     size_t pids_each;       /* how many pids each worker makes known */
     int status;             /* of mini-muster; -1: killed */
 };
@@ -34,9 +34,9 @@ struct cell {
     {                    \
         "daemon", "PIDS" \
     }
-#define BOTH                                                       \
-    {                                                              \
-        "grandchild", "PIDS", "daemon", "PIDS", "stranger", "PIDS" \
+#define ALL                                                                          \
+    {                                                                                \
+        "grandchild", "PIDS", "daemon", "PIDS", "stranger", "PIDS", "nobody", "PIDS" \
     }
 #define DEAF                                                   \
     {                                                          \
@@ -46,11 +46,11 @@ struct cell {
 static const struct cell cells[] = {
     {"KILL to muster, plain grandchild", MUSTER, SIGKILL, PLAIN, 2, -1},
     {"KILL to muster, daemon", MUSTER, SIGKILL, DAEMON, 2, -1},
-    {"KILL to muster, all kinds", MUSTER, SIGKILL, BOTH, 4, -1},
+    {"KILL to muster, all kinds", MUSTER, SIGKILL, ALL, 5, -1},
     {"KILL to muster, TERM ignored", MUSTER, SIGKILL, DEAF, 3, -1},
     {"TERM to muster, plain grandchild", MUSTER, SIGTERM, PLAIN, 2, 143},
     {"TERM to muster, daemon", MUSTER, SIGTERM, DAEMON, 2, 143},
-    {"TERM to muster, all kinds", MUSTER, SIGTERM, BOTH, 4, 143},
+    {"TERM to muster, all kinds", MUSTER, SIGTERM, ALL, 5, 143},
     {"TERM to muster, TERM ignored", MUSTER, SIGTERM, DEAF, 3, 143},
     {"INT to muster, plain grandchild", MUSTER, SIGINT, PLAIN, 2, 130},
     {"INT to muster, daemon", MUSTER, SIGINT, DAEMON, 2, 130},
@@ -58,7 +58,7 @@ static const struct cell cells[] = {
     {"HUP to muster, daemon", MUSTER, SIGHUP, DAEMON, 2, 129},
     {"KILL to the guards, plain grandchild", GUARDS, SIGKILL, PLAIN, 2, 3},
     {"KILL to the guards, daemon", GUARDS, SIGKILL, DAEMON, 2, 3},
-    {"KILL to the guards, all kinds", GUARDS, SIGKILL, BOTH, 4, 3},
+    {"KILL to the guards, all kinds", GUARDS, SIGKILL, ALL, 5, 3},
     {"KILL to the guards, TERM ignored", GUARDS, SIGKILL, DEAF, 3, 3},
     {"TERM to the guards, daemon", GUARDS, SIGTERM, DAEMON, 2, 3},
 };
@@ -195,8 +195,8 @@ static void an_orderly_end_waits_for_the_last_descendant(void **state)
 }
 
 /*
- * A child of before, one that muster adopts when its parent (also of before) dies, and one in a
- * session of its own, which nothing but the lack of a proof protects.
+ * A child of before, one whose parent (also of before) dies, and one in a session of its own; none of them can be told
+ * by what it is from what a worker leaves behind.
  */
 static const char bystanders_script[] =
     "sleep 1000 & echo $! > bystanders; "

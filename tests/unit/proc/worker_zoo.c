@@ -66,15 +66,28 @@ static void act_daemon(const char *path)
     }
 }
 
+static void become_stranger(const char *path)
+{
+    char self[4096];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[len > 0 ? len : 0] = '\0';
+    execle(self, self, "pid", path, "sleep", "", (char *)NULL, (char *[]){NULL});
+    _exit(99);
+}
+
 /* Without our marker in its environment: only its session tells where it comes from. */
 static void act_stranger(const char *path)
 {
+    if (fork() == 0)
+        become_stranger(path);
+}
+
+/* Not even that does. */
+static void act_nobody(const char *path)
+{
     if (fork() == 0) {
-        char self[4096];
-        ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-        self[len > 0 ? len : 0] = '\0';
-        execle(self, self, "pid", path, "sleep", "", (char *)NULL, (char *[]){NULL});
-        _exit(99);
+        setsid();
+        become_stranger(path);
     }
 }
 
@@ -166,14 +179,15 @@ static const struct {
     const char *name;
     void (*act)(const char *value);
 } acts[] = {
-    {"exit", act_exit},         {"raise", act_raise},
-    {"ignore", act_ignore},     {"grandchild", act_grandchild},
-    {"daemon", act_daemon},     {"stranger", act_stranger},
-    {"sleep", act_sleep},       {"flood", act_flood},
-    {"cat", act_cat},           {"close", act_close},
-    {"list-fds", act_list_fds}, {"say", act_say},
-    {"cwd", act_cwd},           {"cpus", act_cpus},
-    {"signals", act_signals},   {"pid", note_pid},
+    {"exit", act_exit},     {"raise", act_raise},
+    {"ignore", act_ignore}, {"grandchild", act_grandchild},
+    {"daemon", act_daemon}, {"stranger", act_stranger},
+    {"nobody", act_nobody}, {"sleep", act_sleep},
+    {"flood", act_flood},   {"cat", act_cat},
+    {"close", act_close},   {"list-fds", act_list_fds},
+    {"say", act_say},       {"cwd", act_cwd},
+    {"cpus", act_cpus},     {"signals", act_signals},
+    {"pid", note_pid},
 };
 
 int main(int argc, char **argv)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/front.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "proc/proctree.h"
+
+struct front {
+    pid_t worker;
+    int fd;
+    bool is_heard; /* the worker reads signals from its end */
+};
+
+static void signals_choose(sigset_t *chosen)
+{
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    struct sigaction hangup;
+    sigemptyset(chosen);
+    for (size_t i = 0; i < countof(numbers); i++)
+        sigaddset(chosen, numbers[i]);
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler == SIG_IGN) /* nohup */
+        sigdelset(chosen, SIGHUP);
+}
+
+/* Nothing of the caller's is held open: whoever reads muster's output waits for the worker alone. */
+static void descriptors_close(int kept)
+{
+    if (kept > 0)
+        (void)syscall(SYS_close_range, 0, kept - 1, 0);
+    (void)syscall(SYS_close_range, kept + 1, ~0U, 0);
+}
+
+static void hand_on(struct front *front, int signal)
+{
+    uint8_t byte = (uint8_t)signal;
+    front->is_heard = front->is_heard || recv(front->fd, &byte, 1, MSG_DONTWAIT) == 1;
+    byte = (uint8_t)signal;
+    if (front->is_heard)
+        (void)send(front->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    else
+        kill(front->worker, signal);
+}
+
+static _Noreturn void end_alike(int wait_status)
+{
+    sigset_t all;
+    if (WIFEXITED(wait_status))
+        _exit(WEXITSTATUS(wait_status));
+    int number = WTERMSIG(wait_status);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the worker has left one, if one is wanted */
+    signal(number, SIG_DFL);
+    sigfillset(&all);
+    sigprocmask(SIG_UNBLOCK, &all, NULL);
+    raise(number);
+    _exit(128 + number);
+}
+
+/* The children of before are reaped as well: nobody else can. */
+static _Noreturn void run(struct front *front, const sigset_t *wanted)
+{
+    descriptors_close(front->fd);
+    for (;;) {
+        int number, wait_status;
+        pid_t ended;
+        if (sigwait(wanted, &number) != 0)
+            continue;
+        if (number != SIGCHLD)
+            hand_on(front, number);
+        while ((ended = waitpid(-1, &wait_status, WNOHANG | __WALL)) > 0)
+            if (ended == front->worker)
+                end_alike(wait_status);
+    }
+}
+
+int front_begin(int *signals_fd, struct err *err)
+{
+    int ends[2];
+    sigset_t wanted, before;
+    *signals_fd = -1;
+    if (!proc_has_children())
+        return 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+        return fail_errno(err, "make a socket pair");
+    fflush(NULL);
+    signals_choose(&wanted);
+    signal(SIGCHLD, SIG_DFL); /* were it ignored, the end of the worker would say nothing */
+    sigprocmask(SIG_BLOCK, &wanted, &before);
+    struct front front = {.fd = ends[0]};
+    pid_t self = getpid();
+    front.worker = fork();
+    if (front.worker > 0)
+        run(&front, &wanted);
+    int rc = front.worker < 0 ? fail_errno(err, "start a process") : 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[0]);
+    if (rc) {
+        close(ends[1]);
+        return rc;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != self)
+        _exit(1);
+    *signals_fd = ends[1];
+    return 0;
+}
+
+void front_listen(int signals_fd)
+{
+    if (signals_fd >= 0)
+        (void)send(signals_fd, "l", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
