@@ -2,8 +2,8 @@
  *
  * Who descends from whom, read from /proc. For ending what a dead process left behind; not for
  * anything frequent: a snapshot costs about 10 us a process of the machine. (The `children` files
- * of /proc would be cheaper, but many kernels are built without them.) libc only: muster-guard
- * links it too.
+ * of /proc would be cheaper, but not every kernel has them, and they may miss some while processes
+ * come and go.) libc only: muster-guard links it too.
  */
 #pragma once
 

@@ -13,7 +13,8 @@
 enum {
     HUNGRY_FIRST_MS = 200,
     ENDING_MIN_MS = 1000,
-    SILENT_BYTES_MAX = 4 << 20
+    SILENT_BYTES_MAX = 4 << 20,
+    SILENCE_PARTS = 8 /* of its silence: so much later is it known that it waits for input */
 };
 
 static bool has_read_its_input(const struct life *life)
@@ -84,8 +85,10 @@ void life_hungry_check(struct life *life)
         return;
     }
     int reading = proc_reads_stdin(life->guard.worker_pid);
-    if (reading == 0)
+    if (reading == 0) { /* it computes: the longer it does, the less often it is asked */
+        life->next_hungry_ms = s->now_ms + (s->now_ms - life->last_output_ms) / SILENCE_PARTS;
         return;
+    }
     /* Where the kernel does not say what it waits for, ask less and less often. */
     life->next_hungry_ms =
         s->now_ms + (reading > 0 ? 0 : patience_ms << MIN(life->hungry_count, (uint64_t)8));
