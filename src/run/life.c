@@ -59,7 +59,10 @@ void life_stream_close(struct life *life, enum life_stream stream)
         life->is_polled[stream] = false;
         uv_close((uv_handle_t *)&life->polls[stream], life_handle_closed);
     }
-    fd_close(&life->fds[stream]);
+    if (stream == STREAM_REPORT) /* the guard's: guard_close */
+        life->fds[stream] = -1;
+    else
+        fd_close(&life->fds[stream]);
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events);
@@ -84,13 +87,25 @@ void life_poll_again(struct life *life)
             poll_begin(life, (enum life_stream)stream);
 }
 
+/* Nobody would read or write there for ever: the run ends, and can go on when there is more to be had. */
+static void poll_refused(const struct life *life, int sys)
+{
+    struct err err = {0};
+    fail(&err, ERR_STOPPED, "%s: its pipes cannot be watched: %s%s", life_label(life),
+         errno_text(sys), sys == ENOSPC ? " (fs.epoll.max_user_watches)" : "");
+    session_abort(life->session, &err);
+}
+
 void life_poll(struct life *life, enum life_stream stream, int events)
 {
     if (life->fds[stream] < 0 || life->events[stream] == events)
         return;
     if (!life->is_polled[stream]) {
-        if (uv_poll_init(&life->session->loop, &life->polls[stream], life->fds[stream]) != 0)
+        int sys = -uv_poll_init(&life->session->loop, &life->polls[stream], life->fds[stream]);
+        if (sys) {
+            poll_refused(life, sys);
             return;
+        }
         life->polls[stream].data = life;
         life->is_polled[stream] = true;
         life->open_handles++;
@@ -460,7 +475,6 @@ void life_start(struct life *life, uint64_t batch)
     }
     reaper_add(s->reaper, life->guard.pid);
     life->fds[STREAM_REPORT] = life->guard.report_fd;
-    life->guard.report_fd = dup(life->fds[STREAM_REPORT]);
     life_poll(life, STREAM_REPORT, UV_READABLE);
     life_poll(life, STREAM_OUT, UV_READABLE);
     life_poll(life, STREAM_ERR, UV_READABLE);

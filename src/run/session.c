@@ -4,6 +4,8 @@
  */
 #include "run/session.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
@@ -422,7 +424,14 @@ static void scan_start(struct session *s)
     scan_some(s);
     if (source_is_complete(s->source))
         return;
-    if (fd >= 0 && uv_poll_init(&s->loop, &s->source_poll, fd) == 0) {
+    int sys = fd >= 0 ? -uv_poll_init(&s->loop, &s->source_poll, fd) : EPERM;
+    if (sys != 0 && sys != EPERM) { /* EPERM: a file, which is always ready */
+        struct err err = {0};
+        fail(&err, ERR_STOPPED, "the input cannot be watched: %s", errno_text(sys));
+        session_abort(s, &err);
+        return;
+    }
+    if (sys == 0) {
         s->source_poll.data = s;
         s->source_polled = true;
         uv_poll_start(&s->source_poll, UV_READABLE, on_source_readable);
@@ -484,7 +493,9 @@ static void close_quietly(uv_handle_t *handle, void *arg)
 
 int session_loop(struct session *s, struct err *err)
 {
-    session_signals_start(s);
+    int rc = session_signals_start(s, err);
+    if (rc)
+        return rc;
     uv_timer_init(&s->loop, &s->feed_timer);
     uv_timer_init(&s->loop, &s->tick_timer);
     uv_prepare_init(&s->loop, &s->prepare);

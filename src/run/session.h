@@ -263,7 +263,7 @@ struct life *life_of(struct session *s, uint32_t worker);
 uint64_t session_now(struct session *s);
 
 /* signals.c */
-void session_signals_start(struct session *s);
+MUST_CHECK int session_signals_start(struct session *s, struct err *err);
 /* Has `muster stop` been typed? */
 void session_stop_check(struct session *s);
 

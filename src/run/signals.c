@@ -87,7 +87,17 @@ static void on_handed_on(uv_poll_t *poll, int status, int events)
             on_end_signal(s, number, SIGNAL_HANDED_ON);
 }
 
-void session_signals_start(struct session *s)
+/* Without a front, or where its socket cannot be watched, signals come as such. */
+static void front_watch(struct session *s)
+{
+    if (s->front_fd < 0 || uv_poll_init(&s->loop, &s->front_poll, s->front_fd) != 0)
+        return;
+    s->front_poll.data = s;
+    uv_poll_start(&s->front_poll, UV_READABLE, on_handed_on);
+    front_listen(s->front_fd);
+}
+
+int session_signals_start(struct session *s, struct err *err)
 {
     static const int wanted[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < countof(wanted); i++) {
@@ -96,13 +106,13 @@ void session_signals_start(struct session *s)
         if (wanted[i] == SIGHUP && old.sa_handler == SIG_IGN) /* nohup */
             continue;
         uv_signal_t *handle = &s->signals[s->n_signals++];
-        uv_signal_init(&s->loop, handle);
+        int sys = -uv_signal_init(&s->loop, handle);
         handle->data = s;
-        uv_signal_start(handle, on_signal, wanted[i]);
+        if (sys == 0)
+            sys = -uv_signal_start(handle, on_signal, wanted[i]);
+        if (sys)
+            return fail(err, ERR_UNAVAILABLE, "signals cannot be watched: %s", errno_text(sys));
     }
-    if (s->front_fd < 0 || uv_poll_init(&s->loop, &s->front_poll, s->front_fd) != 0)
-        return;
-    s->front_poll.data = s;
-    uv_poll_start(&s->front_poll, UV_READABLE, on_handed_on);
-    front_listen(s->front_fd);
+    front_watch(s);
+    return 0;
 }

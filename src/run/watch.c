@@ -164,12 +164,16 @@ void devices_watch(struct session *s)
     if (!s->monitor)
         return;
     monitor_spare(s);
-    if (monitor_fd(s->monitor) >= 0 &&
-        uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor)) == 0) {
-        s->monitor_poll.data = s;
-        s->monitor_polled = true;
-        uv_poll_start(&s->monitor_poll, UV_READABLE, on_monitor);
+    if (monitor_fd(s->monitor) < 0)
+        return;
+    int sys = -uv_poll_init(&s->loop, &s->monitor_poll, monitor_fd(s->monitor));
+    if (sys) {
+        log_add(s->log, LOG_WARN, "device", "devices are not watched: %s", errno_text(sys));
+        return;
     }
+    s->monitor_poll.data = s;
+    s->monitor_polled = true;
+    uv_poll_start(&s->monitor_poll, UV_READABLE, on_monitor);
 }
 
 /* ---- memory of the dead ---- */

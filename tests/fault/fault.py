@@ -72,7 +72,7 @@ FAULTS = [
     Fault("pwrite", "EIO"), Fault("pwrite", "ENOSPC", FOR_EVER), Fault("pwrite", "short"), Fault("pwrite", "EINTR"),
     Fault("sync", "EIO"), Fault("sync", "ENOSPC", FOR_EVER), Fault("rename", "EIO"), Fault("mkdir", "ENOSPC", FOR_EVER),
     Fault("open", "EMFILE"), Fault("open", "EMFILE", FOR_EVER), Fault("create", "ENOSPC", FOR_EVER), Fault("spawn", "EAGAIN"), Fault("spawn", "EAGAIN", FOR_EVER),
-    Fault("malloc", "ENOMEM"), Fault("pipe", "EMFILE"), Fault("read", "EIO"), Fault("read", "short"),
+    Fault("malloc", "ENOMEM"), Fault("pipe", "EMFILE"), Fault("watch", "ENOSPC"), Fault("read", "EIO"), Fault("read", "short"),
     Fault("read", "EINTR"), Fault("send", "EINTR"), Fault("send", "short"), Fault("send", "EPIPE"),
     Fault("recv", "EINTR"), Fault("recv", "short"), Fault("recv", "ECONNRESET"), Fault("unlink", "EIO"),
     Fault("truncate", "EIO"), Fault("lock", "ENOLCK"), Fault("mmap", "ENOMEM"), Fault("stat", "EIO"),

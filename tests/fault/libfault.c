@@ -41,7 +41,7 @@
 /* clang-format off */
 #define KINDS(X)                                                                                  \
     X(write) X(pwrite) X(sync) X(rename) X(create) X(open) X(mkdir) X(unlink) X(truncate) X(lock) \
-    X(mmap) X(stat) X(read) X(send) X(recv) X(pipe) X(spawn) X(malloc)
+    X(mmap) X(stat) X(read) X(send) X(recv) X(pipe) X(watch) X(spawn) X(malloc)
 /* clang-format on */
 
 enum kind {
@@ -298,6 +298,13 @@ EXPORT(int) fcntl64(int fd, int command, ...)
     if ((locks && FAILS(lock)) || (copies && OWN_FAILS(pipe)))
         return -1;
     return (int)syscall(SYS_fcntl, fd, command, arg);
+}
+
+/* libuv asks whether a descriptor can be watched before it does so for good, where a refusal ends the program. */
+EXPORT(int) epoll_ctl(int epoll, int command, int fd, struct epoll_event *event)
+{
+    bool is_asked = command == EPOLL_CTL_ADD && event->data.fd == -1;
+    return is_asked && FAILS(watch) ? -1 : (int)syscall(SYS_epoll_ctl, epoll, command, fd, event);
 }
 
 EXPORT(int) clone(int (*run)(void *), void *stack, int flags, void *arg, ...)

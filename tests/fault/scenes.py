@@ -174,6 +174,7 @@ SCENES = [
     scene("longest first", "--longest-first", "--on-finish", "cat >finished", files={"finished"}),
     scene("set aside", worker=FAILING, out="out.jsonl", status=1),
     scene("socket", "--channel-path", worker=PYTHON, out="out.jsonl", kinds={"pipe", "send", "recv", "unlink"}),
+    Scene("one worker", map_argv("in.txt", "out.jsonl", devices="cpu:1"), worker=CHANNEL, out="out.jsonl", kinds={"watch"}),
     scene("staying filter", worker=STAYING, kinds={"send"}),
     scene("run-dir", "--run-dir", "muster-runs/here", run_dir="muster-runs/here"),
     Scene("shards", [*map_argv("in.txt", "out.txt", "--shards", "8"), "{input}", "{output}"], worker=SHARD),
