@@ -466,7 +466,7 @@ static void commit_begin(struct ledger *ledger)
     ledger->job_began_ms = clock_now_ms();
     ledger->job_err = (struct err){0};
     uv_ref((uv_handle_t *)&ledger->job_ended);
-    /* One thread, gone with its stack when the rows are on disk: libuv's pool would keep four. */
+    /* One thread, gone with its stack when the rows are on disk. */
     ledger->has_thread = uv_thread_create(&ledger->thread, job_run, ledger) == 0;
     if (!ledger->has_thread) /* no more processes are allowed */
         job_run(ledger);

@@ -270,6 +270,8 @@ static void resources_close(struct life *life)
     if (life->channel_path)
         unlink(life->channel_path);
     guard_close(&life->guard);
+    if (life->shard)
+        shard_close(life);
     part_close(life->part);
     life->part = NULL;
     logfile_close(life->stdout_log);

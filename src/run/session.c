@@ -509,7 +509,6 @@ int session_loop(struct session *s, struct err *err)
     scan_start(s);
     while (!s->is_over && !s->is_complete)
         uv_run(&s->loop, UV_RUN_ONCE);
-    (void)err;
     return 0;
 }
 

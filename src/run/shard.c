@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One life of one shard. What may take long (writing its input, looking at its file) is done by the
- * pool, while the loop goes on; nothing but its own fields is touched there.
+ * One life of one shard. What may take long (writing its input, looking at its file) is done on
+ * another thread, while the loop goes on; nothing but its own fields is touched there.
  */
 #include "run/shard.h"
 
@@ -13,6 +13,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
+#include "run/background.h"
 #include "run/environment.h"
 #include "run/marker.h"
 
@@ -20,9 +21,9 @@ static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each
 
 enum shard_phase {
     SHARD_IDLE,      /* a seat is taken, no shard is known */
-    SHARD_PREPARING, /* by the pool, before the start */
+    SHARD_PREPARING, /* in the background, before the start */
     SHARD_RUNNING,
-    SHARD_COLLECTING, /* by the pool, after the end */
+    SHARD_COLLECTING, /* in the background, after the end */
     SHARD_SETTLED
 };
 
@@ -44,8 +45,8 @@ struct shard_life {
     char **command;
     struct shard_taking *takings; /* by kind */
     size_t n_takings;
-    uv_work_t work;
-    int rc; /* of the pool's work */
+    struct background background;
+    int rc; /* of what was done there */
     struct err err;
     uint64_t started_ms;
     struct marker markers[2]; /* of stdout and stderr */
@@ -57,6 +58,12 @@ void shard_input_drop(struct life *life)
     if (shard->has_input)
         unlink(shard->values.of[PLACE_INPUT].at);
     shard->has_input = false;
+}
+
+void shard_close(struct life *life)
+{
+    if (life->shard->phase != SHARD_IDLE)
+        background_close(&life->shard->background, life_handle_closed);
 }
 
 void shard_life_free(struct shard_life *shard)
@@ -152,9 +159,9 @@ static int output_clear(const struct shards *shards, struct shard_life *shard)
     return rc;
 }
 
-static void prepare_run(uv_work_t *work)
+static void prepare_run(void *context)
 {
-    struct life *life = work->data;
+    struct life *life = context;
     struct shard_life *shard = life->shard;
     const struct shards *shards = life->session->shards;
     shard->rc = shards->uses & 1u << PLACE_OUTPUT ? output_clear(shards, shard) : 0;
@@ -175,11 +182,10 @@ static void start(struct life *life)
     life_start(life, life->shard->batch);
 }
 
-static void on_prepared(uv_work_t *work, int status)
+static void on_prepared(void *context)
 {
-    struct life *life = work->data;
+    struct life *life = context;
     struct shard_life *shard = life->shard;
-    (void)status;
     session_now(life->session);
     shard->phase = SHARD_RUNNING;
     shard->started_ms = life->session->now_ms;
@@ -210,8 +216,9 @@ void shard_send(struct life *life, uint64_t number, uint32_t attempt)
     life->started_ms = session_now(s);
     life_first_result(life); /* when its model is loaded cannot be seen */
     life_sent(life, 1);
-    shard->work.data = life;
-    uv_queue_work(&s->loop, &shard->work, prepare_run, on_prepared);
+    background_open(&shard->background, &s->loop, life);
+    life->open_handles++;
+    background_start(&shard->background, prepare_run, on_prepared);
 }
 
 void shard_environment(const struct life *life, struct env_list *env)
@@ -260,9 +267,9 @@ void shard_retire(struct life *life)
     life_over(life);
 }
 
-static void collect_run(uv_work_t *work)
+static void collect_run(void *context)
 {
-    struct life *life = work->data;
+    struct life *life = context;
     struct shard_life *shard = life->shard;
     shard->rc = 0;
     for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++) {
@@ -271,11 +278,10 @@ static void collect_run(uv_work_t *work)
     }
 }
 
-static void on_collected(uv_work_t *work, int status)
+static void on_collected(void *context)
 {
-    struct life *life = work->data;
+    struct life *life = context;
     struct session *s = life->session;
-    (void)status;
     session_now(s);
     life->shard->phase = SHARD_SETTLED;
     life_over(life);
@@ -298,8 +304,7 @@ bool shard_is_settled(struct life *life, bool ended_well)
     if (shard->phase != SHARD_RUNNING || !ended_well)
         return true;
     shard->phase = SHARD_COLLECTING;
-    shard->work.data = life;
-    uv_queue_work(&life->session->loop, &shard->work, collect_run, on_collected);
+    background_start(&shard->background, collect_run, on_collected);
     return false;
 }
 

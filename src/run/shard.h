@@ -61,7 +61,7 @@ struct shards {
     bool is_union;                /* columns that only some of the files have are put together */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards] */
-    uv_mutex_t source_lock;       /* inputs are written by threads of the pool, one at a time */
+    uv_mutex_t source_lock;       /* inputs are written in the background, one at a time */
 };
 
 /* ---- what is asked ---- */
@@ -133,6 +133,8 @@ MUST_CHECK int shards_restore(struct session *s, struct err *err);
 /* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
 const char *shard_cause_text(enum feed_cause cause);
 void shard_life_free(struct shard_life *shard);
+/* After its end. */
+void shard_close(struct life *life);
 /* Before its end is told: the shard's next attempt makes a file of that name at once. */
 void shard_input_drop(struct life *life);
 /* Fill a seat: it asks for a shard, and no process is there yet. */

@@ -316,11 +316,10 @@ EXPORT(int) clone(int (*run)(void *), void *stack, int flags, void *arg, ...)
     return FAILS(spawn) ? -1 : real.clone(run, stack, flags, arg, pid);
 }
 
-/* Of the program's own: libuv ends it where its pool cannot be had. */
 EXPORT(int)
 pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
-    return OWN_FAILS(spawn) ? errno : real.pthread_create(thread, attr, run, arg);
+    return FAILS(spawn) ? errno : real.pthread_create(thread, attr, run, arg);
 }
 
 /* ---- the beginning ---- */
