@@ -335,15 +335,12 @@ static void patterns_fill(const struct session *s, struct shard_kind *kind)
 static uint64_t other_owner(const struct session *s, uint64_t own, size_t of_kind,
                             const struct shard_taking *taking)
 {
-    const struct shards *shards = s->shards;
-    struct shard_kind *kind = &shards->kinds[of_kind];
+    struct shard_kind *kind = &s->shards->kinds[of_kind];
     if (!taking->collect.pattern)
         return UINT64_MAX;
-    for (uint64_t k = 0; k < shards->n_shards; k++) {
-        const struct shard_file *files = shards->results[k].files;
-        if (files && strcmp(files[of_kind].path, taking->found.path) == 0)
-            return k;
-    }
+    uint64_t owner = shard_claim(s->shards, of_kind, taking->found.path, own);
+    if (owner != UINT64_MAX)
+        return owner;
     if (!kind->patterns)
         patterns_fill(s, kind);
     for (uint64_t k = 0; k < kind->n_patterns; k++)

@@ -9,7 +9,7 @@
  *   shard_check.c  what is refused              shard_input.c  the file at {input}
  *   shard.c        one life of one shard        collect.c      the files that it leaves behind
  *   shard_kind.c   which files those are        shard_rows.c   what is kept about them
- *   shard_join.c   the files of all, in one
+ *   shard_join.c   the files of all, in one       shard_claim.c  whose a file is
  *
  * Committed is a line about the file (struct shard_result), the file itself before that.
  */
@@ -33,6 +33,10 @@ struct shard_kind {
     bool is_counted;          /* one record for each item is asked for */
     char **patterns;          /* [n_patterns], for the first shards; NULL until asked */
     uint64_t n_patterns;
+    struct shard_claims {
+        uint32_t *slots; /* [n_slots], a power of two: a shard and 1; 0: free */
+        size_t n_slots, n_used;
+    } claims;
 };
 
 /* A file of a shard that is committed. */
@@ -125,6 +129,11 @@ MUST_CHECK int shards_recall(struct session *s, struct err *err);
 void shards_print(const struct session *s);
 /* A shard is given up. */
 void shard_set_aside(struct shards *shards, uint64_t shard);
+/*
+ * The other shard whose file of that kind is at this path; UINT64_MAX: there is none, and the file is this shard's as
+ * soon as it has its result.
+ */
+uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *path, uint64_t shard);
 /* On resume: which files are there still; a shard whose file is not is run again. */
 MUST_CHECK int shards_restore(struct session *s, struct err *err);
 

@@ -258,6 +258,7 @@ void shard_kinds_free(struct shards *shards)
         for (uint64_t k = 0; k < kind->n_patterns; k++)
             free(kind->patterns[k]);
         free(kind->patterns);
+        free(kind->claims.slots);
         free(kind->glob);
         free(kind->out_path);
     }

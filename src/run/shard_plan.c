@@ -472,20 +472,25 @@ void shard_command_format(const char *const *command, struct buf *out)
     }
 }
 
-static bool is_settled(const struct session *s, uint64_t shard)
+/* Which shards a run that goes on has done or set aside; free() it. */
+static bool *settled_new(const struct session *s)
 {
-    bool found = false;
-    for (size_t i = 0; i < s->n_done; i++)
-        found = found || (shard >= s->done[i].first && shard - s->done[i].first < s->done[i].count);
-    return found;
+    bool *settled = xcalloc(s->shards->n_shards, sizeof(*settled));
+    for (size_t i = 0; i < s->n_done; i++) {
+        uint64_t first = s->done[i].first, end = MIN(first + s->done[i].count, s->shards->n_shards);
+        for (uint64_t k = first; k < end; k++)
+            settled[k] = true;
+    }
+    return settled;
 }
 
 void shards_print(const struct session *s)
 {
     const struct shards *shards = s->shards;
+    cleanup_free bool *settled = settled_new(s);
     uint64_t n_printed = 0;
     for (uint64_t k = 0; k < shards->n_shards; k++) {
-        if (is_settled(s, k))
+        if (settled[k])
             continue;
         cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
         struct template_values values;
