@@ -44,9 +44,9 @@ static void descriptors_close(int kept)
 
 static void hand_on(struct front *front, int signal)
 {
-    uint8_t byte = (uint8_t)signal;
-    front->is_heard = front->is_heard || recv(front->fd, &byte, 1, MSG_DONTWAIT) == 1;
-    byte = (uint8_t)signal;
+    uint8_t byte = (uint8_t)signal, is_heard;
+    while (recv(front->fd, &is_heard, 1, MSG_DONTWAIT) == 1)
+        front->is_heard = is_heard;
     if (front->is_heard)
         (void)send(front->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     else
@@ -116,8 +116,9 @@ int front_begin(int *signals_fd, struct err *err)
     return 0;
 }
 
-void front_listen(int signals_fd)
+void front_listen(int signals_fd, bool is_heard)
 {
+    uint8_t byte = is_heard;
     if (signals_fd >= 0)
-        (void)send(signals_fd, "l", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)send(signals_fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 /*
@@ -18,7 +20,8 @@
  */
 MUST_CHECK int front_begin(int *signals_fd, struct err *err);
 /*
- * From now on a signal to the front comes as a byte, its number, from signals_fd; till now it was sent on as a signal.
- * A signal to the whole process group or to every process of a unit comes both ways. Harmless with -1.
+ * is_heard: from now on a signal to the front comes as a byte, its number, from signals_fd. Else, and at first, it is
+ * sent on as a signal. One to the whole process group or to every process of a unit comes directly as well. Harmless
+ * with -1.
  */
-void front_listen(int signals_fd);
+void front_listen(int signals_fd, bool is_heard);

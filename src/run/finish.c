@@ -205,15 +205,35 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     return status;
 }
 
-static int complete(struct session *s, struct merge_stats *stats, struct err *err)
+/* Is one of the outputs a pipe, a terminal, /dev/null? */
+static bool writes_directly(const struct session *s)
 {
+    cleanup_free char *asides = asides_path(s);
+    bool is_direct = output_is_direct(s->request->out_path) || output_is_direct(asides);
+    for (size_t i = 1; s->shards && i < s->shards->n_kinds; i++)
+        is_direct = is_direct || output_is_direct(s->shards->kinds[i].out_path);
+    return is_direct;
+}
+
+static int outputs_write(struct session *s, struct merge_stats *stats, uint64_t *n_asides,
+                         struct err *err)
+{
+    int rc = s->shards ? shards_join(s, stats, err) : session_merge(s, stats, err);
+    return rc ? rc : asides_write(s, n_asides, err);
+}
+
+static int complete(struct session *s, bool is_direct, struct merge_stats *stats, struct err *err)
+{
+    struct sigaction before[END_SIGNALS];
     uint64_t n_asides = 0;
     log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = inputs_check(s->inputs, err);
+    if (is_direct)
+        session_signals_end(s, before);
     if (rc == 0)
-        rc = s->shards ? shards_join(s, stats, err) : session_merge(s, stats, err);
-    if (rc == 0)
-        rc = asides_write(s, &n_asides, err);
+        rc = outputs_write(s, stats, &n_asides, err);
+    if (is_direct)
+        session_signals_restore(s, before);
     if (rc)
         return merge_failed(s, rc, err);
     int status = n_asides > 0 ? 1 : 0;
@@ -315,12 +335,13 @@ int session_finish(struct session *s, struct err *err)
     int status = 0;
     progress_end(s);
     bool merges = s->is_complete && s->end_err.code == 0;
-    int rc = ledger_finish(s->ledger, merges, err);
+    bool is_direct = merges && writes_directly(s);
+    int rc = ledger_finish(s->ledger, merges && !is_direct, err);
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
     merges = merges && rc == 0;
     if (merges)
-        status = complete(s, &stats, err);
+        status = complete(s, is_direct, &stats, err);
     workers_await(s);
     session_progress(s, true);
     if (!merges)

@@ -186,6 +186,10 @@ static int place_check(const char *path, bool overwrite, struct err *err)
                     path, path_extension(path));
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", path);
+    if (stat(path, &st) == 0 && (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode)))
+        return fail(err, ERR_USAGE,
+                    "the output %s is a %s; name a file, a pipe, or - for standard output", path,
+                    S_ISSOCK(st.st_mode) ? "socket" : "block device");
     if (output_is_direct(path)) /* /dev/null, a pipe: nothing is replaced */
         return 0;
     if (!overwrite && path_exists(path))

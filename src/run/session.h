@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <uv.h>
 
 #include "base/hist.h"
@@ -264,6 +265,15 @@ uint64_t session_now(struct session *s);
 
 /* signals.c */
 MUST_CHECK int session_signals_start(struct session *s, struct err *err);
+/*
+ * A signal to end does so at once, with a sentence: who writes into a pipe may wait for its reader for ever, and
+ * nothing turns the loop meanwhile. All must be committed.
+ */
+enum {
+    END_SIGNALS = 3
+};
+void session_signals_end(struct session *s, struct sigaction before[END_SIGNALS]);
+void session_signals_restore(struct session *s, const struct sigaction before[END_SIGNALS]);
 /* Has `muster stop` been typed? */
 void session_stop_check(struct session *s);
 

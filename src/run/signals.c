@@ -94,7 +94,7 @@ static void front_watch(struct session *s)
         return;
     s->front_poll.data = s;
     uv_poll_start(&s->front_poll, UV_READABLE, on_handed_on);
-    front_listen(s->front_fd);
+    front_listen(s->front_fd, true);
 }
 
 int session_signals_start(struct session *s, struct err *err)
@@ -115,4 +115,33 @@ int session_signals_start(struct session *s, struct err *err)
     }
     front_watch(s);
     return 0;
+}
+
+/* ---- while nothing turns the loop ---- */
+
+static const int ending[END_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+
+static void end_at_write(int signal)
+{
+    static const char text[] = "muster: ended while its output was being written; every result is "
+                               "safe, and muster resume writes them again\n";
+    _exit(write(STDERR_FILENO, text, sizeof(text) - 1) < 0 ? 1 : 128 + signal);
+}
+
+void session_signals_end(struct session *s, struct sigaction before[END_SIGNALS])
+{
+    struct sigaction action = {.sa_handler = end_at_write};
+    for (size_t i = 0; i < END_SIGNALS; i++) {
+        sigaction(ending[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(ending[i], &action, NULL);
+    }
+    front_listen(s->front_fd, false);
+}
+
+void session_signals_restore(struct session *s, const struct sigaction before[END_SIGNALS])
+{
+    for (size_t i = 0; i < END_SIGNALS; i++)
+        sigaction(ending[i], &before[i], NULL);
+    front_listen(s->front_fd, true);
 }

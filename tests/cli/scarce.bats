@@ -153,3 +153,66 @@ done_so_far() { jq .done stalled-disk/latest/status.json; }
     same out.txt in.txt
     [ "$(sqlite3 stalled-disk/latest/run.db "SELECT count(*) FROM attempts")" -eq 1 ]
 }
+
+is_merging() { holds muster-runs/latest/orchestrator.log "merging the parts"; }
+
+@test "a named pipe that nobody reads: TERM ends the run, which has its results" {
+    echo_worker
+    seq 0 19 >in.txt
+    mkfifo pipe
+    map_begin -q -g cpu:2 in.txt -o pipe -- ./echo_worker
+    wait_for is_merging
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    says "every result is safe" "muster resume"
+    rm ran
+    cat pipe >got &
+    run limited "$MUSTER" resume
+    ended_with 0
+    wait
+    same got <(seq 0 19 | sed s/^/r/)
+    [ ! -e ran ]
+}
+
+@test "standard output that is not read on: INT ends the run, also in a muster that was given children" {
+    local lead
+    seq 0 99999 >in.txt
+    mkfifo pipe
+    exec 7<>pipe
+    for lead in "" "sleep 1000 >sleeps & echo \$! >before;"; do
+        bash -c "$lead"' exec "$MUSTER" map -q -g cpu:2 --fresh in.txt -o - -- cat' >pipe 2>said 3>&- 4>&- 7>&- &
+        PID=$!
+        wait_for is_merging
+        kill -INT "$PID"
+        map_end
+        ended_with 130
+        says "every result is safe"
+        rm muster-runs/latest
+        [ ! -e before ] || KEPT=$(cat before)
+    done
+    kill "$KEPT"
+    exec 7>&-
+}
+
+@test "what takes bytes is an output by any name: process substitution, /dev/stdout, /dev/null" {
+    seq 0 9 >in.txt
+    map -q -g cpu:2 in.txt -o >(cat >got; touch got.whole) -- cat
+    ended_with 0
+    wait_for test -e got.whole
+    same got in.txt
+    "$MUSTER" map -q -g cpu:2 in.txt -o /dev/stdout -- cat | cat >got
+    same got in.txt
+    map -q -g cpu:2 in.txt -o /dev/null -- cat
+    ended_with 0
+}
+
+@test "a socket is no output, which is said before anything is run" {
+    echo_worker
+    seq 0 9 >in.txt
+    "$PYTHON" -c 'import socket; socket.socket(socket.AF_UNIX).bind("here.sock")'
+    map -q -g cpu:2 in.txt -o here.sock -- ./echo_worker
+    ended_with 2
+    says "here.sock is a socket; name a file, a pipe, or - for standard output"
+    [ ! -e ran ]
+}
