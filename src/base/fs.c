@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -145,6 +147,23 @@ int write_all(int fd, const void *at, size_t len, struct err *err)
         len -= (size_t)put;
     }
     return 0;
+}
+
+/* A pipe that is ready takes PIPE_BUF bytes without waiting. */
+int write_patiently(int fd, const void *at, size_t len, int patience_ms, struct err *err)
+{
+    struct pollfd end = {.fd = fd, .events = POLLOUT};
+    for (const char *from = at; len > 0;) {
+        size_t piece = MIN(len, (size_t)PIPE_BUF);
+        if (TEMP_FAILURE_RETRY(poll(&end, 1, patience_ms)) == 0)
+            return 0;
+        int rc = write_all(fd, from, piece, err);
+        if (rc)
+            return rc;
+        from += piece;
+        len -= piece;
+    }
+    return 1;
 }
 
 int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err)

@@ -33,6 +33,12 @@ MUST_CHECK int file_read_fd(int fd, const char *path, size_t max_bytes, struct b
                             struct err *err);
 /* Every byte or an error; retries short writes and EINTR. */
 MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
+/*
+ * The same where a reader may not be there to take it: 1 if all was written; 0 as soon as nothing could be for
+ * patience_ms (part of it may be).
+ */
+MUST_CHECK int write_patiently(int fd, const void *at, size_t len, int patience_ms,
+                               struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
 /* A file of no name in TMPDIR, or in /tmp: it is gone when it is closed. */
 MUST_CHECK int spool_open(int *fd, struct err *err);

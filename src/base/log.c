@@ -12,6 +12,10 @@
 #include "base/fs.h"
 #include "base/ours.h"
 
+enum {
+    PATIENCE_MS = 1000
+};
+
 static const char *const level_names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
 
 const char *log_level_name(enum log_level level)
@@ -42,6 +46,35 @@ void log_close(struct log *log)
     fd_close(&log->fd);
 }
 
+static int say(struct log *log, struct str text, int patience_ms)
+{
+    int rc = write_patiently(STDERR_FILENO, text.at, text.len, patience_ms, NULL);
+    if (rc == 0)
+        log->n_unread_bytes += text.len;
+    return rc;
+}
+
+void log_unread_add(const struct log *log, struct buf *out)
+{
+    if (log->n_unread_bytes > 0)
+        buf_addf(out,
+                 "\nmuster: %lu bytes are missing here, nobody read them; they are in the run's "
+                 "logs\n",
+                 log->n_unread_bytes);
+}
+
+int log_say(struct log *log, struct str text)
+{
+    cleanup_buf struct buf note = BUF_INIT;
+    if (log->n_unread_bytes == 0)
+        return say(log, text, PATIENCE_MS);
+    log_unread_add(log, &note);
+    int rc = write_patiently(STDERR_FILENO, note.at, note.len, 0, NULL);
+    if (rc > 0)
+        log->n_unread_bytes = 0;
+    return rc < 0 ? rc : say(log, text, 0);
+}
+
 static void write_quietly(int fd, const struct buf *line)
 {
     /* A log that cannot be written (full disk) must not end the run; the run's own writes will tell. */
@@ -70,7 +103,8 @@ static void PRINTF(5, 0) add(struct log *log, enum log_level level, bool to_cons
         buf_addf(&line, "muster: %s\n", buf_text(&text));
         if (log->console_begin)
             log->console_begin(log->context);
-        write_quietly(STDERR_FILENO, &line);
+        if (log_say(log, buf_str(&line)) < 0)
+            log->console_quiet = true;
         if (log->console_end)
             log->console_end(log->context);
     }

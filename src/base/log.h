@@ -23,6 +23,7 @@ struct log {
     void (*console_begin)(void *context);
     void (*console_end)(void *context);
     void *context;
+    uint64_t n_unread_bytes; /* for stderr, since nobody reads it; kept from it */
 };
 
 #define LOG_INIT                                                    \
@@ -32,6 +33,13 @@ struct log {
 
 MUST_CHECK int log_open(struct log *log, const char *path, struct err *err);
 void log_close(struct log *log);
+/*
+ * To stderr, after a second of waiting at most: whoever does not read it holds nothing up. What was left out is said
+ * as soon as it is read again. Negative: it is gone.
+ */
+MUST_CHECK int log_say(struct log *log, struct str text);
+/* Says that in front of what is written otherwise, if anything was left out. */
+void log_unread_add(const struct log *log, struct buf *out);
 /* component: "map", "device", "worker 3" … */
 void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
     PRINTF(4, 5);

@@ -436,7 +436,7 @@ static void console_emit(void *context, struct str lines)
         return;
     if (s->log->console_begin)
         s->log->console_begin(s->log->context);
-    if (write_all(STDERR_FILENO, lines.at, lines.len, NULL) != 0)
+    if (log_say(s->log, lines) < 0)
         s->is_quiet = true; /* the terminal went away; the log files have it all */
     if (s->log->console_end)
         s->log->console_end(s->log->context);

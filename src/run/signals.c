@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "proc/front.h"
 #include "run/session.h"
 #include "run/shard.h"
@@ -123,9 +124,10 @@ static const int ending[END_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 static void end_at_write(int signal)
 {
-    static const char text[] = "muster: ended while its output was being written; every result is "
-                               "safe, and muster resume writes them again\n";
-    _exit(write(STDERR_FILENO, text, sizeof(text) - 1) < 0 ? 1 : 128 + signal);
+    static const char text[] = "muster: ended while it was writing; every result is safe, and "
+                               "muster resume does what is left\n";
+    (void)!write_patiently(STDERR_FILENO, text, sizeof(text) - 1, 0, NULL);
+    _exit(128 + signal);
 }
 
 void session_signals_end(struct session *s, struct sigaction before[END_SIGNALS])

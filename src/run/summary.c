@@ -141,6 +141,19 @@ static void asides_say(struct session *s, uint64_t n_asides, const char *noun, c
          n_asides == 1 ? " was" : "s were", failed, buf_text(&next));
 }
 
+/* Whoever reads them may let them wait. */
+static void last_words_write(struct session *s, struct str words)
+{
+    struct sigaction before[END_SIGNALS];
+    cleanup_buf struct buf out = BUF_INIT;
+    log_unread_add(s->log, &out);
+    buf_add_str(&out, words);
+    session_signals_end(s, before);
+    if (write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
+        s->is_quiet = true;
+    session_signals_restore(s, before);
+}
+
 void summary_print(struct session *s, const struct merge_stats *stats)
 {
     struct figures f = figures_take(s);
@@ -180,8 +193,8 @@ void summary_print(struct session *s, const struct merge_stats *stats)
         asides_say(s, f.counts.aside, noun, failed);
     cleanup_buf struct buf shown = BUF_INIT;
     console_lines_add(&shown, buf_str(&out));
-    if (!s->is_quiet && write_all(STDERR_FILENO, shown.at, shown.len, NULL) != 0)
-        s->is_quiet = true;
+    if (!s->is_quiet)
+        last_words_write(s, buf_str(&shown));
 }
 
 void summary_json(struct session *s, int status, struct buf *out)

@@ -46,8 +46,8 @@ void progress_free(struct progress *p)
 
 static void say(struct str text)
 {
-    if (write_all(STDERR_FILENO, text.at, text.len, NULL) != 0)
-        return; /* a terminal that went away; the run goes on */
+    if (write_patiently(STDERR_FILENO, text.at, text.len, 0, NULL) < 1)
+        return; /* a terminal that went away, or that nobody reads; the run goes on */
 }
 
 /* An average over the last RATE_SPAN_MS or so, quick to start and slow to jump. */

@@ -216,3 +216,44 @@ is_merging() { holds muster-runs/latest/orchestrator.log "merging the parts"; }
     says "here.sock is a socket; name a file, a pipe, or - for standard output"
     [ ! -e ran ]
 }
+
+# A pipe, open as descriptor 7, that takes no byte more.
+full_pipe() {
+    mkfifo pipe
+    exec 7<>pipe
+    "$PYTHON" -c 'import os; os.set_blocking(7, False)
+while True: os.write(7, b"\n" * 512)' 2>failed || grep -q BlockingIOError failed
+    "$PYTHON" -c 'import os; os.set_blocking(7, True)'
+}
+
+@test "standard error that nobody reads holds nothing up, and TERM ends what waits for its reader" {
+    seq 30 >in.txt
+    full_pipe
+    "$MUSTER" map -g cpu:2 in.txt -o out.txt -- cat 2>pipe 3>&- 4>&- 7>&- &
+    PID=$!
+    wait_for test -e out.txt
+    same out.txt in.txt
+    wait_for holds muster-runs/latest/orchestrator.log efficiency
+    kill -TERM "$PID"
+    wait_for is_gone "$PID"
+    status=0
+    wait "$PID" || status=$?
+    ended_with 143
+}
+
+@test "what was left out while nobody read standard error is said when it is read again" {
+    holding_worker
+    seq 30 >in.txt
+    full_pipe
+    "$MUSTER" map -g cpu:1 in.txt -o out.txt -- sh -c 'echo word >&2; exec ./hold' 2>pipe 3>&- 4>&- 7>&- &
+    PID=$!
+    wait_for test -e holding
+    sleep 1.5 # muster waits a second for a reader
+    touch go
+    wait_for test -e out.txt
+    cat pipe >said 7>&- &
+    exec 7>&-
+    wait
+    holds said efficiency
+    holds said "bytes are missing here, nobody read them"
+}
