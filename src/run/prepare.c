@@ -413,7 +413,7 @@ static int feed_make(struct session *s, struct err *err)
     static_assert(sizeof(struct item_interval) == sizeof(struct item_span),
                   "the ledger's spans are the feeder's intervals");
     s->feed = feed_new(&config);
-    return s->feed ? 0 : fail(err, ERR_SYS, "not enough memory for the feeder");
+    return s->feed ? 0 : fail(err, ERR_STOPPED, "out of memory for the feeder");
 }
 
 static int guard_find(struct session *s, struct err *err)

@@ -257,3 +257,11 @@ while True: os.write(7, b"\n" * 512)' 2>failed || grep -q BlockingIOError failed
     holds said efficiency
     holds said "bytes are missing here, nobody read them"
 }
+
+@test "memory that is too little for a run is status 75, and said" {
+    [ -n "${DEAD_FS:-}" ] || skip "a sanitizer takes more memory than the limit"
+    seq 5 >in.txt
+    run limited bash -c 'ulimit -v 40000; exec "$MUSTER" map -q -g cpu:1 in.txt -o out.txt -- cat'
+    ended_with 75
+    says "out of memory"
+}
