@@ -175,7 +175,7 @@ SCENES = [
     scene("set aside", worker=FAILING, out="out.jsonl", status=1),
     scene("socket", "--channel-path", worker=PYTHON, out="out.jsonl", kinds={"pipe", "send", "recv", "unlink"}),
     Scene("one worker", map_argv("in.txt", "out.jsonl", devices="cpu:1"), worker=CHANNEL, out="out.jsonl", kinds={"watch"}),
-    scene("staying filter", worker=STAYING, kinds={"send"}),
+    Scene("staying filter", map_argv("in.txt", "out.txt", devices="cpu:1"), worker=STAYING, kinds={"send"}),
     scene("run-dir", "--run-dir", "muster-runs/here", run_dir="muster-runs/here"),
     Scene("shards", [*map_argv("in.txt", "out.txt", "--shards", "8"), "{input}", "{output}"], worker=SHARD),
     Scene("shards of two files", [*map_argv("in.txt", "out.txt", "--shards", "4", "--also", "side/{shard}=also.txt"), "{input}", "{output}", "{shard}"],
