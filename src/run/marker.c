@@ -71,8 +71,8 @@ static void bar_read(struct marker *marker, struct str line)
     if (marker->is_marked || !find(&line, STR("%|")) || !find(&line, STR("| ")) ||
         !fraction(&line, &done, &total) || !skip(&line, STR(" [")))
         return;
-    if (total == 0 || total > marker->n_items || total < marker->total)
-        return;
+    if (total == 0 || (total != marker->n_items && total != marker->n_batches))
+        return; /* it counts something else */
     marker->done = done;
     marker->total = total;
 }

@@ -5,9 +5,9 @@
  *   [PROGRESS:5/100|acc:0.8500|correct:85/100]       anywhere in a line; the latest one counts
  *   eval:  45%|####5     | 45/100 [00:10<00:12, …]   tqdm's bars, by \r or in lines
  *
- * A program may draw several bars (weights that load, files that come, batches). Of those that could
- * count its items, or batches of them, the one with the largest total is believed; once there is a
- * marker, none is.
+ * A program draws bars of other things as well: weights that load, files that come, the tokens of an
+ * answer. Only a bar whose total is the number of the shard's items, or of its batches where their size
+ * is known, is believed, and its latest state counts; once there is a marker, none is.
  */
 #pragma once
 
@@ -18,7 +18,8 @@ enum {
 };
 
 struct marker {
-    uint64_t n_items;       /* to do: a bar with a larger total counts something else */
+    uint64_t n_items;       /* to do */
+    uint64_t n_batches;     /* they come in; 0: not known */
     uint64_t done, total;   /* total 0: nothing was seen yet */
     uint64_t correct, seen; /* seen 0: not said */
     bool is_marked;         /* by a marker, not by a bar */

@@ -197,6 +197,15 @@ static void on_prepared(void *context)
         start(life);
 }
 
+static void markers_set(struct shard_life *shard, uint64_t n_items)
+{
+    uint64_t batch = shard->batch;
+    for (size_t i = 0; i < countof(shard->markers); i++) {
+        shard->markers[i].n_items = n_items;
+        shard->markers[i].n_batches = batch > 0 ? (n_items - 1) / batch + 1 : 0;
+    }
+}
+
 void shard_send(struct life *life, uint64_t number, uint32_t attempt)
 {
     struct session *s = life->session;
@@ -205,8 +214,7 @@ void shard_send(struct life *life, uint64_t number, uint32_t attempt)
     shard->phase = SHARD_PREPARING;
     shard->shard = number;
     shard->attempt = attempt;
-    for (size_t i = 0; i < countof(shard->markers); i++)
-        shard->markers[i].n_items = shard_share(s->shards, number).count;
+    markers_set(shard, shard_share(s->shards, number).count);
     shard->has_input = s->shards->uses & 1u << PLACE_INPUT;
     life->number = s->next_number++;
     struct shard_at at = {number, life->seat, life->number, shard->batch};

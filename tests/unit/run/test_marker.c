@@ -35,9 +35,11 @@ static void progress_is_read_wherever_it_stands(void **state)
         {100, "eval:  50%|#####     | 50/100 [00:10<00:12, 4.41it/s]\n", 50, 0, 0},
         {100, "  0%|          | 0/100 [00:00<?, ?it/s]\r  1%|          | 1/100 [00:00<?, ?it/s]\r",
          1, 0, 0},
-        {100, " 20%|##   | 5/25 [00:01<00:04, 4it/s]\r", 20, 0, 0}, /* batches of four */
-        {100, "100%|#####| 4/4 [00:01<00:00]\r  4%|    | 1/25 [00:01<?]\r", 4, 0, 0},
-        {100, "  4%|    | 1/25 [00:01<?]\r100%|#####| 4/4 [00:01<00:00]\r", 4, 0, 0},
+        {100, "Loading weights: 100%|####| 47/47 [00:00<00:00, 900it/s]\r", 0, 0, 0},
+        {100, "Fetching 4 files: 100%|####| 4/4 [00:01<00:00]\r  4%|  | 4/100 [00:01<?]\r", 4, 0,
+         0},
+        {100, "  4%|    | 4/100 [00:01<?]\r 50%|##  | 16/32 [00:01<00:00]\r", 4, 0, 0},
+        {100, "100%|####| 100/100 [00:01<00:00]\n  1%|    | 1/100 [00:01<?]\r", 1, 0, 0},
         {100, "  1%|    | 20/2048 [00:01<?]\r", 0, 0, 0}, /* tokens, perhaps */
         {100, "[PROGRESS:5/100]\n 90%|####| 90/100 [00:01<00:00]\r", 5, 0, 0},
         {100, " 45%|####5| 1.2k/2.0k [00:10<00:12]\r", 0, 0, 0},
@@ -51,6 +53,19 @@ static void progress_is_read_wherever_it_stands(void **state)
             fail_msg("'%s': %lu done, %lu of %lu correct", cases[i].text,
                      marker_items_done(&marker), marker.correct, marker.seen);
     }
+}
+
+static void batches_count_where_their_size_is_known(void **state)
+{
+    (void)state;
+    struct marker marker = {.n_items = 99, .n_batches = 25};
+    cleanup_buf struct buf rest = BUF_INIT;
+    marker_feed(&marker, STR("100%|#####| 47/47 [00:01<00:00]\r"), &rest);
+    assert_int_equal(marker_items_done(&marker), 0);
+    marker_feed(&marker, STR(" 20%|##   | 5/25 [00:01<00:04, 4it/s]\r"), &rest);
+    assert_int_equal(marker_items_done(&marker), 19);
+    marker_feed(&marker, STR("100%|#####| 25/25 [00:05<00:00, 4it/s]\r"), &rest);
+    assert_int_equal(marker_items_done(&marker), 99);
 }
 
 static void all_but_markers_is_shown_however_it_is_cut(void **state)
@@ -89,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_is_read_wherever_it_stands),
+        cmocka_unit_test(batches_count_where_their_size_is_known),
         cmocka_unit_test(all_but_markers_is_shown_however_it_is_cut),
         cmocka_unit_test(a_line_that_is_too_long_passes_through),
     };
