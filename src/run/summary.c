@@ -15,7 +15,10 @@
 struct figures {
     struct feed_counts counts;
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
-    double items_per_s, efficiency;
+    double items_per_s; /* 0: nothing was done */
+    double efficiency;
+    bool
+        is_load_known; /* when a shard's program has loaded its model cannot be seen from outside */
     struct hist item_times;
 };
 
@@ -29,6 +32,7 @@ static struct figures figures_take(struct session *s)
         f.load_ms += s->places[p].load_ms;
         hist_merge(&f.item_times, &s->places[p].item_times);
     }
+    f.is_load_known = !s->shards;
     f.seat_ms = f.wall_ms * s->n_places;
     uint64_t end_ms = s->is_complete ? s->complete_ms : session_now(s);
     uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
@@ -64,6 +68,30 @@ static void items_line(const struct figures *f, const char *noun, struct buf *ou
     item_time_format(slow, hist_quantile_us(&f->item_times, 0.99));
     item_time_format(slowest, f->item_times.max_us);
     buf_addf(out, "  %-10s %s; 99 %% within %s, the slowest %s\n", noun, median, slow, slowest);
+}
+
+static void wall_line(const struct session *s, const struct figures *f, struct buf *out)
+{
+    char wall[24], load[24];
+    duration_format(wall, f->wall_ms);
+    duration_format(load, f->load_ms);
+    buf_addf(out, "  wall       %s", wall);
+    if (f->items_per_s > 0)
+        buf_addf(out, ", %.*f items/s", f->items_per_s < 100 ? 1 : 0, f->items_per_s);
+    buf_addf(out, "%s%s, over %u worker%s\n", f->is_load_known ? "; loading " : "",
+             f->is_load_known ? load : "", s->n_places, s->n_places == 1 ? "" : "s");
+}
+
+/* A shard's process holds its device from its start to its end, whatever it does there. */
+static void devices_line(const struct figures *f, struct buf *out)
+{
+    char busy[24];
+    duration_format(busy, f->busy_ms);
+    buf_addf(out, "  devices    %s %s of %.1f device-seconds", f->is_load_known ? "busy" : "held",
+             busy, (double)f->seat_ms / 1000.0);
+    if (f->is_load_known)
+        buf_addf(out, ": efficiency %.0f %%", f->efficiency * 100);
+    buf_add_char(out, '\n');
 }
 
 const char *summary_run_name(const struct session *s)
@@ -158,22 +186,15 @@ void summary_print(struct session *s, const struct merge_stats *stats)
 {
     struct figures f = figures_take(s);
     cleanup_buf struct buf out = BUF_INIT;
-    char wall[24], load[24], busy[24];
     const char *noun = s->shards ? "shard" : "item";
-    duration_format(wall, f.wall_ms);
-    duration_format(load, f.load_ms);
-    duration_format(busy, f.busy_ms);
     cleanup_free char *failed = asides_path(s);
     result_line(s, stats, &f.counts, &out);
     if (f.counts.aside > 0)
         buf_addf(&out, "  failed     %lu %s%s, with reasons in %s\n", f.counts.aside, noun,
                  f.counts.aside == 1 ? "" : "s", failed);
-    buf_addf(&out, "  wall       %s, %.*f items/s; loading %s, over %u worker%s\n", wall,
-             f.items_per_s < 100 ? 1 : 0, f.items_per_s, load, s->n_places,
-             s->n_places == 1 ? "" : "s");
+    wall_line(s, &f, &out);
     items_line(&f, s->shards ? "a shard" : "an item", &out);
-    buf_addf(&out, "  devices    busy %s of %.1f device-seconds: efficiency %.0f %%\n", busy,
-             (double)f.seat_ms / 1000.0, f.efficiency * 100);
+    devices_line(&f, &out);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
         buf_addf(
             &out,
@@ -200,6 +221,11 @@ void summary_print(struct session *s, const struct merge_stats *stats)
 void summary_json(struct session *s, int status, struct buf *out)
 {
     struct figures f = figures_take(s);
+    char load[24] = "null", efficiency[24] = "null";
+    if (f.is_load_known) {
+        snprintf(load, sizeof(load), "%lu", f.load_ms);
+        snprintf(efficiency, sizeof(efficiency), "%.4f", f.efficiency);
+    }
     buf_add_text(out, "{\"run\":");
     buf_add_json(out, str_of(s->run_dir));
     buf_add_text(out, ",\"output\":");
@@ -207,10 +233,10 @@ void summary_json(struct session *s, int status, struct buf *out)
     buf_addf(
         out,
         ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
-        "\"wall_ms\":%lu,\"load_ms\":%lu,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
-        "\"efficiency\":%.4f,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
+        "\"wall_ms\":%lu,\"load_ms\":%s,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
+        "\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
         status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
-        f.wall_ms, f.load_ms, f.busy_ms, s->n_places, f.items_per_s, f.efficiency,
+        f.wall_ms, load, f.busy_ms, s->n_places, f.items_per_s, efficiency,
         hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
     buf_add_text(out, "}\n");
