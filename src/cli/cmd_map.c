@@ -96,7 +96,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
 #define JOIN_OPTS                                                                                                      \
     {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)}, \
     {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
-    {OPT_FLAG, 0, "any-count", NULL, "a shard's file may hold more or fewer records than the shard has items", FIELD(any_count)}, \
+    {OPT_FLAG, 0, "any-count", NULL, "the file of a shard that goes to -o may hold more or fewer records than the shard has items; the number is not looked at", FIELD(any_count)}, \
     {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors, or of one JSON object each, are merged, as for muster merge; each rule fits some output (may be repeated)", FIELD(rules)}, \
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},                                \
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(is_renumbered)}, \
@@ -119,7 +119,8 @@ static const struct opt map_opts[] = {
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
     {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(collect)},
-    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind, with placeholders, and where all of these go, merged as those of -o are (may be repeated)", FIELD(also)},
+    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind, with placeholders, and where all of these go, merged as those of -o are; FOLDER/ takes them as they are; with any number of records (may be repeated)", FIELD(also)},
+    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "the same, with one record for each item, as for -o (may be repeated)", FIELD(also_counted)},
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
     {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},

@@ -167,18 +167,28 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
     return rc;
 }
 
+/* What is lost comes first; how to be content with it is for those whose files never had as many. */
+static int count_is_wrong(const struct collect *ask, const struct collected *found, struct err *err)
+{
+    bool is_short = found->records < ask->expect;
+    uint64_t n_off = is_short ? ask->expect - found->records : found->records - ask->expect;
+    return fail(err, ERR_DATA,
+                "%s holds %lu record%s, expected %lu, one for each item: the program %s %lu; see "
+                "its log (%s, where a file is not meant to have one for each item, checks no "
+                "number)",
+                found->path, found->records, found->records == 1 ? "" : "s", ask->expect,
+                is_short ? "lost" : "wrote too many, by", n_off, ask->uncounted);
+}
+
 static int records_check(const struct collect *ask, struct collected *out, struct err *err)
 {
     out->records = UINT64_MAX;
     if (!ask->is_counted)
         return 0;
     int rc = records_count(ask, out->path, &out->records, err);
-    if (rc || out->records == ask->expect || out->records == UINT64_MAX)
+    if (rc || ask->takes_any || out->records == ask->expect || out->records == UINT64_MAX)
         return rc;
-    return fail(
-        err, ERR_DATA,
-        "%s holds %lu record%s, expected %lu, one for each item (--any-count takes any number)",
-        out->path, out->records, out->records == 1 ? "" : "s", ask->expect);
+    return count_is_wrong(ask, out, err);
 }
 
 int collect_find(const struct collect *ask, const struct file_traces *before, struct collected *out,

@@ -27,7 +27,9 @@ struct collect {
     const char *option;  /* "--collect", for messages */
     const char *pattern; /* of glob(); NULL: the file is `path` */
     const char *path;
-    bool is_counted;           /* its records are to be counted, and be `expect` */
+    bool is_counted;           /* its records are to be counted, and be `expect` … */
+    bool takes_any;            /* … or any number of them */
+    const char *uncounted;     /* what asks for any number, for messages */
     enum tensor_kind tensors;  /* that they are, by their names */
     bool is_as_it_is;          /* nobody is going to read it: its name may say what it likes */
     const struct texts *rules; /* PATH=VERB: of counts that are taken as they are; NULL: none */

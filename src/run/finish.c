@@ -194,7 +194,7 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
         talk("what is done is printed by: muster results %s", run);
     else if (s->shards)
         talk("every shard's file is safe; muster resume %s joins them again, also with "
-             "another --rule, --union, --id or --any-count; muster merge joins any files",
+             "another --rule, --union or --id; muster merge joins any files",
              run);
     else if (rc == ERR_DATA)
         talk("every result is safe in %s; muster results %s prints them, "

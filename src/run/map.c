@@ -149,7 +149,7 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
     if (rc == 0 && r->resume_dir && r->out_path)
         rc = outname_settle(r, r->resume_dir, named, err);
     if (rc == 0 && r->resume_dir && r->out_path &&
-        (placed_is(r->resume_dir, 0, r->out_path) || shard_folder_is_begun(r->resume_dir)))
+        (placed_is(r->resume_dir, 0, r->out_path) || shard_folder_is_begun(r->resume_dir, 0)))
         r->overwrite =
             true; /* put there by the run itself, which was killed before it could say so */
     if (rc == 0)

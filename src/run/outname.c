@@ -46,7 +46,7 @@ static const char *output_at(const struct map_request *r, size_t index)
 {
     if (index == 0)
         return r->out_path ? r->out_path : "";
-    return index <= r->also.len ? shard_also_path(r, index - 1) : NULL;
+    return index <= shard_also_len(r) ? shard_also_path(r, index - 1) : NULL;
 }
 
 bool outname_has_run(const struct map_request *r)

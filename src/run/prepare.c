@@ -122,6 +122,16 @@ static void devices_describe(const struct session *s, struct manifest_device *ou
     }
 }
 
+static void texts_describe(const char *name, const struct texts *texts, struct buf *json_out)
+{
+    for (size_t i = 0; i < texts->len; i++) {
+        if (i == 0)
+            buf_addf(json_out, ",\"%s\":[", name);
+        buf_add_json(json_out, str_of(texts->at[i]));
+        buf_add_char(json_out, i + 1 == texts->len ? ']' : ',');
+    }
+}
+
 void request_work(const struct map_request *r, struct buf *json_out)
 {
     buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
@@ -131,11 +141,8 @@ void request_work(const struct map_request *r, struct buf *json_out)
                  ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
                  r->n_shards, r->any_count ? "true" : "false");
         buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
-        for (size_t i = 0; i < r->also.len; i++) {
-            buf_add_text(json_out, i == 0 ? ",\"also\":[" : ",");
-            buf_add_json(json_out, str_of(r->also.at[i]));
-            buf_add_text(json_out, i + 1 == r->also.len ? "]" : "");
-        }
+        texts_describe("also", &r->also, json_out);
+        texts_describe("also_counted", &r->also_counted, json_out);
     }
     if (r->format != FORMAT_AUTO)
         buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));

@@ -96,6 +96,11 @@ static int input_check_folder(const char *input, const char *folder, struct err 
                 input, folder);
 }
 
+static int input_check_beside(const char *input, const char *path, struct err *err)
+{
+    return (shard_output_is_folder(path) ? input_check_folder : input_check)(input, path, err);
+}
+
 /* What a run has in its own folder, whatever is there already. */
 static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
                                         "orchestrator.log", "failed.jsonl",  "output.id"};
@@ -122,8 +127,8 @@ static int inputs_differ(const struct map_request *r, struct err *err)
             continue;
         if (!is_stdout)
             rc = input_check(r->inputs[i], r->out_path, err);
-        for (size_t k = 0; rc == 0 && k < r->also.len; k++)
-            rc = input_check(r->inputs[i], shard_also_path(r, k), err);
+        for (size_t k = 0; rc == 0 && k < shard_also_len(r); k++)
+            rc = input_check_beside(r->inputs[i], shard_also_path(r, k), err);
         if (rc == 0 && shard_output_is_folder(r->out_path))
             rc = input_check_folder(r->inputs[i], r->out_path, err);
         if (rc == 0 && r->run_dir)
@@ -154,24 +159,24 @@ static int failed_list_check(const char *out_path, struct err *err)
 }
 
 /* A folder for the shards' files: new, or empty, or with --force one that they are put into. */
-static int folder_check(const struct map_request *r, struct err *err)
+static int folder_check(const char *folder, bool overwrite, struct err *err)
 {
-    cleanup_free char *path = output_base_new(r->out_path);
+    cleanup_free char *path = output_base_new(folder);
     cleanup_free char *parent = path_dirname(path);
     struct stat st;
-    if (stat(r->out_path, &st) != 0 && errno == ENOTDIR)
+    if (stat(folder, &st) != 0 && errno == ENOTDIR)
         return fail(err, ERR_USAGE, "the output %s is a file, not a folder", path);
-    if (stat(r->out_path, &st) != 0)
+    if (stat(folder, &st) != 0)
         return access(parent, W_OK) == 0
                    ? 0
                    : fail_errno_as(err, ERR_USAGE, "the output's folder %s", parent);
-    if (access(r->out_path, W_OK) != 0)
-        return fail_errno_as(err, ERR_USAGE, "the output %s", r->out_path);
-    if (!r->overwrite && !folder_is_empty(r->out_path))
+    if (access(folder, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output %s", folder);
+    if (!overwrite && !folder_is_empty(folder))
         return fail(err, ERR_USAGE,
                     "the output folder %s is not empty; --force puts the files beside what is "
                     "there",
-                    r->out_path);
+                    folder);
     return 0;
 }
 
@@ -219,7 +224,7 @@ static int output_check(const struct map_request *r, struct err *err)
     if (rc)
         return rc;
     if (shard_output_is_folder(r->out_path))
-        return folder_check(r, err);
+        return folder_check(r->out_path, r->overwrite, err);
     bool is_named_by_format = r->format_out != OUT_AUTO || shard_is_asked(r);
     rc = is_named_by_format ? 0 : container_output_refuse(r->out_path, err);
     return rc ? rc : place_check(r->out_path, r->overwrite, err);
@@ -229,12 +234,14 @@ static int output_check(const struct map_request *r, struct err *err)
 static int also_outputs_check(const struct map_request *r, struct err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+    for (size_t i = 0; rc == 0 && i < shard_also_len(r); i++) {
         cleanup_free char *named =
             r->resume_dir ? outname_new(shard_also_path(r, i), r->resume_dir) : NULL;
         const char *path = named ? named : shard_also_path(r, i);
-        bool is_own = r->resume_dir && placed_is(r->resume_dir, i + 1, path);
-        rc = place_check(path, r->overwrite || is_own, err);
+        bool to_folder = shard_output_is_folder(path);
+        bool is_own = r->resume_dir && (to_folder ? shard_folder_is_begun(r->resume_dir, i + 1)
+                                                  : placed_is(r->resume_dir, i + 1, path));
+        rc = (to_folder ? folder_check : place_check)(path, r->overwrite || is_own, err);
     }
     return rc;
 }

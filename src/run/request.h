@@ -33,11 +33,12 @@ struct map_request {
     const char *collect; /* NULL: {output} */
     bool is_union;       /* CSV: columns that only some shards have are empty elsewhere */
     const char
-        *id_field;      /* every record has it, each value once; of tensors a path; NULL: not looked
+        *id_field;     /* every record has it, each value once; of tensors a path; NULL: not looked
                              at */
-    bool any_count;     /* a shard's file need not hold one record an item */
-    struct texts also;  /* GLOB=FILE: what else each shard leaves behind, and where that goes */
-    struct texts rules; /* PATH=VERB, of files of tensors */
+    bool any_count;    /* the file that goes to -o need not hold one record an item */
+    struct texts also; /* GLOB=FILE: what else each shard leaves behind, and where that goes */
+    struct texts also_counted; /* the same, with one record an item */
+    struct texts rules;        /* PATH=VERB, of files of tensors */
     const char *rules_path;
     bool pass_through;                        /* what is no data in them is carried over unseen */
     bool is_renumbered, is_plain, is_compact; /* as torch_merge_opts has them */

@@ -137,6 +137,8 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
         taking->collect = (struct collect){.option = shard_kind_option(i),
                                            .path = value(shard, PLACE_OUTPUT),
                                            .is_counted = kind->is_counted,
+                                           .takes_any = kind->takes_any,
+                                           .uncounted = shard_kind_uncounted(i),
                                            .tensors = kind->tensors,
                                            .is_as_it_is = shard_output_is_folder(kind->out_path),
                                            .rules = &s->request->rules,

@@ -29,9 +29,9 @@ struct shard_kind {
     char *out_path;
     enum record_format format; /* of the shards' files; FORMAT_AUTO: their names say it */
     enum out_format out_format;
-    enum tensor_kind tensors; /* that all of them are, by their names; TENSOR_NONE: records */
-    bool is_counted;          /* one record for each item is asked for */
-    char **patterns;          /* [n_patterns], for the first shards; NULL until asked */
+    enum tensor_kind tensors;   /* that all of them are, by their names; TENSOR_NONE: records */
+    bool is_counted, takes_any; /* its records are counted; and any number of them will do */
+    char **patterns;            /* [n_patterns], for the first shards; NULL until asked */
     uint64_t n_patterns;
     struct shard_claims {
         uint32_t *slots; /* [n_slots], a power of two: a shard and 1; 0: free */
@@ -84,12 +84,16 @@ MUST_CHECK int shard_kinds_check(const struct map_request *request, struct err *
 /* All of the request's; give them back with shard_kinds_free. */
 void shard_kinds_make(const struct session *s, const char *extension, struct shards *shards);
 void shard_kinds_free(struct shards *shards);
+/* How many --also there are; those of --also-counted are the last. */
+size_t shard_also_len(const struct map_request *request);
 /* Where the files of --also number `index` go; borrowed. NULL: it is malformed. */
 const char *shard_also_path(const struct map_request *request, size_t index);
 /* ERR_USAGE if what --collect or --also names is one file for all shards. */
 MUST_CHECK int shard_kinds_tell_apart(const struct shards *shards, struct err *err);
 /* As --collect or --also names them, for messages. */
 const char *shard_kind_option(size_t kind);
+/* The option by which such a file may hold any number of records. */
+const char *shard_kind_uncounted(size_t kind);
 /* The extension of what cannot be joined, in small letters; else NULL. */
 const char *shard_joinless(const char *path);
 /* The option given that is about files of tensors alone; NULL: there is none. */
@@ -203,8 +207,8 @@ MUST_CHECK int shards_join(struct session *s, struct merge_stats *stats, struct 
  */
 MUST_CHECK int shards_so_far(struct store *store, const struct map_request *request,
                              bool *are_there, struct merge_stats *stats, struct err *err);
-/* A session of this run was putting files into the folder that -o names. */
-bool shard_folder_is_begun(const char *run_dir);
+/* A session of this run was putting files into the folder that its output number `kind` names. */
+bool shard_folder_is_begun(const char *run_dir, size_t kind);
 /* What muster itself made for the shards: inputs, and the files at {output}. */
 void shard_files_drop(struct session *s);
 /* First lines of the summary. stats NULL: the run did not complete. */

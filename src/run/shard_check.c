@@ -66,9 +66,10 @@ static const char *shards_option(const struct map_request *r)
         const char *option;
         bool is_set;
     } wishes[] = {
-        {"--items", r->n_items > 0}, {"--shards", r->n_shards > 0}, {"--collect", r->collect},
-        {"--id", r->id_field},       {"--any-count", r->any_count}, {"--union", r->is_union},
-        {"--also", r->also.len > 0},
+        {"--items", r->n_items > 0},   {"--shards", r->n_shards > 0},
+        {"--collect", r->collect},     {"--id", r->id_field},
+        {"--any-count", r->any_count}, {"--union", r->is_union},
+        {"--also", r->also.len > 0},   {"--also-counted", r->also_counted.len > 0},
     };
     for (size_t i = 0; i < countof(wishes); i++)
         if (wishes[i].is_set)

@@ -105,7 +105,7 @@ struct joining {
     bool is_dry;     /* looked through, and nothing written */
 };
 
-static int kind_join(const struct joining *joining, struct merge_stats *stats, struct err *err);
+static int others_join(const struct joining *from, struct merge_stats *stats, struct err *err);
 
 static void join_note(void *context, const char *text)
 {
@@ -127,8 +127,8 @@ static int join_placing(void *context, int fd, struct err *err)
     struct merge_stats stats = {0};
     int rc = 0;
     next.kind++;
-    if (joining->takes_next && next.kind < s->shards->n_kinds)
-        rc = kind_join(&next, &stats, err);
+    if (joining->takes_next)
+        rc = others_join(&next, &stats, err);
     return rc || !s->log ? rc : placed_note(s->run_dir, joining->kind, fd, err);
 }
 
@@ -260,9 +260,10 @@ static int bytes_copy(int fd, const char *name, struct outfile *file, struct err
     return 0;
 }
 
-static int file_put(const struct session *s, const char *from, uint64_t *bytes, struct err *err)
+static int file_put(const char *from, const char *folder, bool overwrite, uint64_t *bytes,
+                    struct err *err)
 {
-    cleanup_free char *to = path_join(s->request->out_path, path_basename(from));
+    cleanup_free char *to = path_join(folder, path_basename(from));
     struct outfile file = OUTFILE_INIT;
     struct stat source, target;
     cleanup_fd int fd = open(from, O_RDONLY | O_CLOEXEC);
@@ -271,7 +272,7 @@ static int file_put(const struct session *s, const char *from, uint64_t *bytes, 
     *bytes += (uint64_t)source.st_size;
     if (stat(to, &target) == 0 && target.st_dev == source.st_dev && target.st_ino == source.st_ino)
         return 0; /* its program has put it there */
-    int rc = outfile_open(&file, to, s->request->overwrite, err);
+    int rc = outfile_open(&file, to, overwrite, err);
     if (rc == 0)
         rc = bytes_copy(fd, from, &file, err);
     if (rc == 0)
@@ -280,23 +281,57 @@ static int file_put(const struct session *s, const char *from, uint64_t *bytes, 
     return rc;
 }
 
-static int files_put(struct session *s, const struct shard_paths *paths, struct merge_stats *stats,
-                     struct err *err)
+/* That a folder's content is of this run; a run may have several. */
+static char *folder_note_new(const char *run_dir, size_t kind)
 {
-    cleanup_free char *note = path_join(s->run_dir, "folder.begun");
-    int rc = mkdir_parents(s->request->out_path, 0777, err);
+    return kind == 0 ? path_join(run_dir, "folder.begun")
+                     : xasprintf("%s/folder-%zu.begun", run_dir, kind);
+}
+
+bool shard_folder_is_begun(const char *run_dir, size_t kind)
+{
+    cleanup_free char *note = folder_note_new(run_dir, kind);
+    return path_exists(note);
+}
+
+static int files_put(struct session *s, size_t kind, struct merge_stats *stats, struct err *err)
+{
+    cleanup_free char *note = folder_note_new(s->run_dir, kind);
+    const char *folder = s->shards->kinds[kind].out_path;
+    struct shard_paths paths = {0};
+    bool overwrite = s->request->overwrite || path_exists(note);
+    int rc = paths_gather(s, kind, &paths, err);
+    if (rc == 0)
+        rc = names_differ(&paths, err);
+    if (rc == 0)
+        rc = mkdir_parents(folder, 0777, err);
     if (rc == 0) /* from now on, what is in the folder is ours to replace */
         rc = file_replace(note, STR(""), err);
-    for (size_t i = 0; rc == 0 && i < paths->len; i++)
-        rc = file_put(s, paths->at[i], &stats->bytes_out, err);
-    stats->n_results = paths->n_records;
+    for (size_t i = 0; rc == 0 && i < paths.len; i++)
+        rc = file_put(paths.at[i], folder, overwrite, &stats->bytes_out, err);
+    stats->n_results = paths.n_records;
+    free(paths.at);
     return rc;
 }
 
-bool shard_folder_is_begun(const char *run_dir)
+/*
+ * The kinds from from->kind on. Each file is written while those before it wait for their names; the
+ * folders come when all files are written: what is put into them cannot be taken back.
+ */
+/* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
+static int others_join(const struct joining *from, struct merge_stats *stats, struct err *err)
 {
-    cleanup_free char *note = path_join(run_dir, "folder.begun");
-    return path_exists(note);
+    const struct shards *shards = from->s->shards;
+    struct joining next = *from;
+    while (next.kind < shards->n_kinds && shard_output_is_folder(shards->kinds[next.kind].out_path))
+        next.kind++;
+    if (next.kind < shards->n_kinds)
+        return kind_join(&next, stats, err);
+    int rc = 0;
+    for (size_t kind = 1; rc == 0 && kind < shards->n_kinds; kind++)
+        if (shard_output_is_folder(shards->kinds[kind].out_path))
+            rc = files_put(from->s, kind, stats, err);
+    return rc;
 }
 
 /*
@@ -312,12 +347,10 @@ static int folder_join(struct joining *joining, struct merge_stats *stats, struc
     int rc = paths_gather(joining->s, 0, &paths, err);
     if (rc == 0)
         rc = names_differ(&paths, err);
-    if (rc == 0 && joining->s->shards->n_kinds > 1)
-        rc = kind_join(&others, &of_others, err);
-    if (rc == 0)
-        rc = files_put(joining->s, &paths, stats, err);
     free(paths.at);
-    return rc;
+    if (rc == 0)
+        rc = others_join(&others, &of_others, err);
+    return rc ? rc : files_put(joining->s, 0, stats, err);
 }
 
 static int pipe_join(struct joining *joining, struct merge_stats *stats, struct err *err)
@@ -331,9 +364,18 @@ static int pipe_join(struct joining *joining, struct merge_stats *stats, struct 
     if (joining->s->shards->n_kinds > 1) {
         rc = kind_join(&look, &of_others, err);
         if (rc == 0)
-            rc = kind_join(&others, &of_others, err);
+            rc = others_join(&others, &of_others, err);
     }
     return rc ? rc : kind_join(joining, stats, err);
+}
+
+/* The outputs that rules can be about. */
+static size_t files_made(const struct shards *shards)
+{
+    size_t n = 0;
+    for (size_t kind = 0; kind < shards->n_kinds; kind++)
+        n += !shard_output_is_folder(shards->kinds[kind].out_path);
+    return n;
 }
 
 static int kinds_join(struct session *s, bool takes_next, struct merge_stats *stats,
@@ -341,7 +383,7 @@ static int kinds_join(struct session *s, bool takes_next, struct merge_stats *st
 {
     const char *out_path = s->request->out_path;
     bool to_folder = shard_output_is_folder(out_path);
-    struct merge_rules rules = {.is_shared = true, .n_more = s->shards->n_kinds - to_folder};
+    struct merge_rules rules = {.is_shared = true, .n_more = files_made(s->shards)};
     struct joining joining = {.s = s, .rules = &rules, .takes_next = takes_next};
     int rc = merge_rules_take(&rules, &s->request->rules, s->request->rules_path, err);
     if (rc == 0 && takes_next && to_folder)

@@ -11,11 +11,17 @@
 #include "data/unpack.h"
 #include "rule/rule.h"
 #include "run/outname.h"
+#include "run/prepare.h"
 #include "run/shard.h"
 
 const char *shard_kind_option(size_t kind)
 {
     return kind == 0 ? "--collect" : "--also";
+}
+
+const char *shard_kind_uncounted(size_t kind)
+{
+    return kind == 0 ? "--any-count" : "--also";
 }
 
 enum tensor_kind shard_tensors(const char *path)
@@ -45,17 +51,34 @@ const char *shard_joinless(const char *path)
 
 /* ---- --also GLOB=FILE ---- */
 
+size_t shard_also_len(const struct map_request *r)
+{
+    return r->also.len + r->also_counted.len;
+}
+
+static const char *also_text(const struct map_request *r, size_t index)
+{
+    return index < r->also.len ? r->also.at[index] : r->also_counted.at[index - r->also.len];
+}
+
 /* The last = parts the two, since a folder may be called lr=0.1. */
 const char *shard_also_path(const struct map_request *r, size_t index)
 {
-    const char *text = r->also.at[index], *equals = strrchr(text, '=');
+    const char *text = also_text(r, index), *equals = strrchr(text, '=');
     return equals && equals > text && equals[1] ? equals + 1 : NULL;
 }
 
 static char *also_glob_new(const struct map_request *r, size_t index)
 {
-    const char *text = r->also.at[index];
+    const char *text = also_text(r, index);
     return xstrndup(text, (size_t)(shard_also_path(r, index) - text) - 1);
+}
+
+/* Whatever slashes stand at the end. */
+static bool is_same_place(const char *a, const char *b)
+{
+    cleanup_free char *x = output_base_new(a), *y = output_base_new(b);
+    return strcmp(x, y) == 0;
 }
 
 static int also_check(const struct map_request *r, size_t index, struct err *err)
@@ -65,13 +88,15 @@ static int also_check(const struct map_request *r, size_t index, struct err *err
         return fail(err, ERR_USAGE,
                     "--also '%s' says not where its files go; it is GLOB=FILE, such as "
                     "'out/*_{suffix}_metadata.json=metadata.json'",
-                    r->also.at[index]);
-    if (strcmp(path, "-") == 0 || str_ends_with(str_of(path), STR("/")))
-        return fail(err, ERR_USAGE, "--also '%s': %s is no file that another one can become",
-                    r->also.at[index], path);
-    bool is_twice = r->out_path && strcmp(path, r->out_path) == 0;
+                    also_text(r, index));
+    if (strcmp(path, "-") == 0)
+        return fail(err, ERR_USAGE,
+                    "--also '%s': - is no file that another one can become; name a file, or a "
+                    "folder with a slash at its end",
+                    also_text(r, index));
+    bool is_twice = r->out_path && is_same_place(path, r->out_path);
     for (size_t i = 0; i < index; i++)
-        is_twice = is_twice || strcmp(path, shard_also_path(r, i)) == 0;
+        is_twice = is_twice || is_same_place(path, shard_also_path(r, i));
     return is_twice ? fail(err, ERR_USAGE, "two outputs are called %s", path) : 0;
 }
 
@@ -107,8 +132,8 @@ static int output_fits(size_t kind, const char *glob, const char *out, struct er
         joinless = shard_joinless(out);
     if (joinless && kind > 0)
         return fail(err, ERR_USAGE,
-                    "--also: %s files cannot be joined into one; leave them out, and they stay "
-                    "where the program puts them",
+                    "--also: %s files cannot be joined into one; GLOB=FOLDER/, with a slash at its "
+                    "end, puts them there as they are",
                     joinless);
     if (joinless)
         return fail(err, ERR_USAGE,
@@ -124,7 +149,7 @@ static unsigned kinds_made(const struct map_request *r)
     unsigned made = 0;
     if (r->out_path && !shard_output_is_folder(r->out_path))
         made |= 1u << shard_tensors(r->out_path);
-    for (size_t i = 0; i < r->also.len; i++)
+    for (size_t i = 0; i < shard_also_len(r); i++)
         made |= 1u << shard_tensors(shard_also_path(r, i));
     return made;
 }
@@ -144,7 +169,7 @@ const char *shard_tensors_option(const struct map_request *r)
 static bool makes_json(const struct map_request *r)
 {
     bool is_made = r->out_path && out_format_of_path(r->out_path) == OUT_JSON;
-    for (size_t i = 0; i < r->also.len; i++)
+    for (size_t i = 0; i < shard_also_len(r); i++)
         is_made = is_made || out_format_of_path(shard_also_path(r, i)) == OUT_JSON;
     return is_made;
 }
@@ -184,12 +209,12 @@ int shard_kinds_check(const struct map_request *r, struct err *err)
 {
     bool is_one_file = r->out_path && !shard_output_is_folder(r->out_path);
     int rc = is_one_file ? output_fits(0, r->collect, r->out_path, err) : 0;
-    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+    for (size_t i = 0; rc == 0 && i < shard_also_len(r); i++) {
         rc = also_check(r, i, err);
         cleanup_free char *glob = rc == 0 ? also_glob_new(r, i) : NULL;
         if (rc == 0 && (rc = template_check(str_of(glob), err)) != 0)
             wrap(err, rc, "--also");
-        if (rc == 0)
+        if (rc == 0 && !shard_output_is_folder(shard_also_path(r, i)))
             rc = output_fits(i + 1, glob, shard_also_path(r, i), err);
     }
     if (rc == 0)
@@ -214,8 +239,8 @@ static enum record_format files_format(const char *name, const char *out_path, e
 }
 
 /* `name` stands for what the files are called. */
-static struct shard_kind kind_make(const struct map_request *r, const char *name,
-                                   const char *out_path, enum out_format out_format)
+static struct shard_kind kind_make(const char *name, const char *out_path,
+                                   enum out_format out_format)
 {
     bool to_folder = shard_output_is_folder(out_path);
     enum tensor_kind tensors = shard_tensors(to_folder ? name : out_path);
@@ -224,7 +249,7 @@ static struct shard_kind kind_make(const struct map_request *r, const char *name
                                .format = files_format(name, out_path, out_format),
                                .out_format = out_format,
                                .tensors = tensors,
-                               .is_counted = !r->any_count && (is_known || !to_folder)};
+                               .is_counted = is_known || !to_folder};
 }
 
 /* Without a folder (--dry-run) nobody asks for it. */
@@ -239,15 +264,17 @@ void shard_kinds_make(const struct session *s, const char *extension, struct sha
 {
     const struct map_request *r = s->request;
     cleanup_free char *name = r->collect ? xstrdup(r->collect) : xasprintf("output%s", extension);
-    shards->n_kinds = 1 + r->also.len;
+    shards->n_kinds = 1 + shard_also_len(r);
     shards->kinds = xcalloc(shards->n_kinds, sizeof(*shards->kinds));
-    shards->kinds[0] = kind_make(r, name, r->out_path, r->format_out);
+    shards->kinds[0] = kind_make(name, r->out_path, r->format_out);
     shards->kinds[0].glob = r->collect ? xstrdup(r->collect) : NULL;
-    for (size_t i = 0; i < r->also.len; i++) {
+    shards->kinds[0].is_counted = shards->kinds[0].is_counted && !r->any_count;
+    for (size_t i = 0; i < shard_also_len(r); i++) {
         char *glob = also_glob_new(r, i);
         cleanup_free char *out_path = also_path_new(s, i);
-        shards->kinds[i + 1] = kind_make(r, glob, out_path, OUT_AUTO);
+        shards->kinds[i + 1] = kind_make(glob, out_path, OUT_AUTO);
         shards->kinds[i + 1].glob = glob;
+        shards->kinds[i + 1].takes_any = i < r->also.len;
     }
 }
 

@@ -484,6 +484,21 @@ static bool *settled_new(const struct session *s)
     return settled;
 }
 
+/* What its files are to be called, and where they go. */
+static void leaves_add(const struct session *s, const struct template_values *values,
+                       struct buf *out)
+{
+    for (size_t i = 0; i < s->shards->n_kinds; i++) {
+        const struct shard_kind *kind = &s->shards->kinds[i];
+        cleanup_free char *named = outname_new(kind->out_path, s->run_dir);
+        if (!kind->glob)
+            continue;
+        buf_add_text(out, "    ");
+        template_fill_glob(str_of(kind->glob), values, out);
+        buf_addf(out, " becomes part of %s\n", named ? named : kind->out_path);
+    }
+}
+
 void shards_print(const struct session *s)
 {
     const struct shards *shards = s->shards;
@@ -504,7 +519,9 @@ void shards_print(const struct session *s)
         buf_addf(&line, "%s %s: ", turn < s->n_places ? " on" : " when a worker is free, say",
                  s->places[at.seat].seat.label);
         shard_command_format((const char *const *)command, &line);
-        printf("%s\n", buf_text(&line));
+        buf_add_char(&line, '\n');
+        leaves_add(s, &values, &line);
+        fputs(buf_text(&line), stdout);
         shard_command_free(command);
     }
 }
