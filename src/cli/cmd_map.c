@@ -72,6 +72,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store}, \
     {OPT_DURATION, 0, "wait", "DURATION", "wait at most so long for devices to become free", FIELD(wait_ms)},          \
     {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(loading_max), 1, 65535}, \
+    {OPT_DURATION, 0, "stagger", "DURATION", "start no two workers within so long, such as 1s for programs that name files by the second (default 0)", FIELD(stagger_ms)}, \
     {OPT_FLAG, 0, "channel-path", NULL, "give MUSTER_CHANNEL as the path of a socket, for workers in containers", FIELD(channel_path)}, \
     {OPT_HEADING, .help = "Retries and limits"},                                                                       \
     {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(retries), 0, 100}, \

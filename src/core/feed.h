@@ -151,6 +151,7 @@ struct feed_config {
     bool fixed_batches;        /* batch k is items kN … kN+N-1, whoever computes it */
     bool no_reissue;
     uint32_t loading_max; /* workers that load at one time; 0 = all */
+    uint64_t stagger_ms;  /* from the start of one worker to that of the next, at least */
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms; /* 0 = none */
     uint64_t failures_max;     /* items set aside before the run is given up; 0 = no limit */
     uint32_t failures_percent; /* of the items settled so far (from 100 on); 0 = no limit */

@@ -180,6 +180,7 @@ struct feed {
     uint32_t n_cooling;
     uint64_t cooling_at_ms; /* when to look at them, UINT64_MAX: not before something happens */
     uint32_t absent_from;   /* no seat before this one is empty */
+    uint64_t start_at_ms;   /* no worker is started before */
     struct victim *victims; /* heap: whose work will last longest, as of victims_ms */
     uint32_t n_victims;
     uint64_t victims_ms, victims_oldest_ms; /* since when the most silent of them is */

@@ -116,9 +116,14 @@ void seats_fill(struct feed *f)
         f->absent_from = i;
         if (f->config.loading_max > 0 && f->n_loading >= f->config.loading_max)
             return;
+        if (f->now_ms < f->start_at_ms) {
+            wake_at(f, f->start_at_ms);
+            return;
+        }
         life_reset(w);
         worker_state_set(f, w, WORKER_STARTING);
         w->started_ms = w->last_progress_ms = f->now_ms;
+        f->start_at_ms = f->now_ms + f->config.stagger_ms;
         free_hands++;
         emit(f, ACT_SPAWN, i, 0, batch_now(f, w), 0);
         if (f->config.start_limit_ms > 0)

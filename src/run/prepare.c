@@ -406,6 +406,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .fixed_batches = r->fixed_batches,
                                  .no_reissue = r->no_reissue || s->shards,
                                  .loading_max = (uint32_t)r->loading_max,
+                                 .stagger_ms = r->stagger_ms,
                                  .item_limit_ms = r->item_limit_ms,
                                  .start_limit_ms = r->start_limit_ms,
                                  .silence_limit_ms = r->silence_limit_ms,

@@ -56,6 +56,7 @@ struct map_request {
     const char *weight_field;
     uint64_t failures_max;
     uint32_t failures_percent;
+    uint64_t stagger_ms; /* from one worker's start to the next one's, at least */
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms, run_limit_ms, grace_ms;
 
     /* the run */

@@ -136,3 +136,31 @@ END
     says "    out/4_x.csv becomes part of x/"
     [ ! -e muster-runs ]
 }
+
+@test "workers start so far apart as --stagger says, of shards and warm ones, and of a resumed run" {
+    worker stamped <<'END'
+#!/bin/sh
+[ ! -e broken ] || exit 3
+echo "$1" >"$2"
+END
+    apart() { # those from this number on
+        [ "$(query "SELECT count(*) FROM (SELECT started_ms - lag(started_ms) OVER (ORDER BY started_ms) AS gap FROM attempts WHERE id >= $1) WHERE gap < 200")" = 0 ]
+    }
+    touch broken
+    map --items 4 -g cpu:4 -r 0 --stagger 400ms -o out.txt -- ./stamped {start} {output}
+    ended_with 1
+    rm broken
+    apart 0
+    local next=$(($(query 'SELECT max(id) FROM attempts') + 1))
+    run limited "$MUSTER" resume latest --stagger 400ms
+    ended_with 0
+    [ "$(cat out.txt)" = $'0\n1\n2\n3' ]
+    [ "$(query "SELECT count(*) FROM attempts WHERE id >= $next")" = 4 ]
+    apart "$next"
+    seq 300 >in.txt
+    map in.txt -g cpu:3 --stagger 400ms -o cat.txt -- sh -c 'while read x; do sleep 0.01; echo $x; done'
+    ended_with 0
+    same in.txt cat.txt
+    [ "$(query 'SELECT count(*) FROM attempts')" = 3 ]
+    apart 0
+}

@@ -279,6 +279,7 @@ static struct feed_config config_of(struct str *input, struct world *world)
         .fixed_batches = batch % 5 > 0 && batch & 32,
         .no_reissue = batch & 64,
         .loading_max = batch & 128 ? 1 : 0,
+        .stagger_ms = failures & 16 ? 700 : 0,
         .item_limit_ms = limits & 1 ? 1000 : 0,
         .start_limit_ms = limits & 2 ? 2000 : 0,
         .silence_limit_ms = limits & 4 ? 3000 : 0,

@@ -123,6 +123,7 @@ struct world {
     uint64_t n_items, known, frontier; /* known and settled as the feeder was told */
     bool device_is_benched[DEVICES_MAX], device_is_lost[DEVICES_MAX];
     uint32_t n_loading;
+    uint64_t next_start_ms; /* by config.stagger_ms */
     bool is_over, is_complete, is_halted, was_killed;
     enum feed_halt halt;
 

@@ -53,6 +53,11 @@ static void service_draw(struct world *w)
     w->service.mean_ms = 1 + below(w, 50);
 }
 
+enum {
+    STAGGER_SALT = 0x5747,
+    STAGGER_MAX_MS = 2000
+};
+
 /* What the command line says; it stays for all sessions. */
 static void config_draw(struct world *w)
 {
@@ -67,6 +72,9 @@ static void config_draw(struct world *w)
     w->config.silence_limit_ms = chance(w, 0.1) ? 9000 : 0;
     w->config.failures_max = chance(w, 0.1) ? 1 + below(w, 5) : 0;
     w->config.seed = w->seed;
+    /* Not drawn from the stream: worlds without it stay what they were. */
+    uint64_t stagger = mix64(w->seed ^ STAGGER_SALT);
+    w->config.stagger_ms = stagger % 5 == 0 ? 1 + stagger / 5 % STAGGER_MAX_MS : 0;
 }
 
 static void order_draw(struct world *w)
@@ -211,6 +219,7 @@ void session_draw(struct world *w, bool is_last)
     w->heap.len = w->n_queue = 0;
     w->session_steps = w->writes = w->n_journal = 0;
     w->known = w->frontier = w->n_loading = 0;
+    w->next_start_ms = 0;
     w->is_over = w->is_complete = w->is_halted = w->was_killed = w->disk_is_full = false;
     w->halt = HALT_NONE;
     w->kill_at = w->disk_full_at = UINT64_MAX;

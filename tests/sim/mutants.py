@@ -68,6 +68,8 @@ MUTANTS = {
         "feed_life.c", "f->n_loading >= f->config.loading_max", "f->n_loading > f->config.loading_max"),
     "a failed line of a filter is counted twice": (
         "feed_life.c", "        w->in_flight -= is_named;\n", "        w->in_flight--;\n"),
+    "a worker starts too soon after another": (
+        "feed_life.c", "f->now_ms < f->start_at_ms", "f->now_ms + 1 < f->start_at_ms"),
     "nobody looks whether a worker hangs": (
         "feed_send.c", "    limits_arm(f, worker);\n", ""),
     "batches of one run are mixed": (

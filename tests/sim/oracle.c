@@ -241,6 +241,10 @@ static void check_spawn(struct world *w, const struct feed_action *action)
         unsafe(w, "worker %u was started on a device that is benched", action->worker);
     if (w->config.loading_max > 0 && w->n_loading >= w->config.loading_max)
         unsafe(w, "worker %u is one too many that load at once", action->worker);
+    if (w->now_ms < w->next_start_ms)
+        unsafe(w, "worker %u was started %lu ms too soon after another", action->worker,
+               w->next_start_ms - w->now_ms);
+    w->next_start_ms = w->now_ms + w->config.stagger_ms;
     w->n_loading++;
 }
 

@@ -256,6 +256,7 @@ static void schedule_begin(struct small *s, uint32_t faults)
     s->ticks_left = EARLY_TICKS;
     s->was_stopped = false;
     w->steps = w->known = w->frontier = w->n_loading = 0;
+    w->next_start_ms = 0;
     w->now_ms = 1000;
     w->is_over = w->is_complete = w->is_halted = false;
     w->feed = feed_new(&w->config);

@@ -141,6 +141,28 @@ static void at_most_so_many_load_at_one_time(void **state)
     scene_close(&scene);
 }
 
+static void workers_start_so_far_apart(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 3, .n_devices = 3, .stagger_ms = 1000});
+    uint64_t begin_ms = scene.now_ms;
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    expect(&scene, "SPAWN w0; ");
+    assert_int_equal(feed_next_ms(scene.feed), begin_ms + 1000);
+    scene.now_ms = begin_ms + 999;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "");
+    scene.now_ms = begin_ms + 1000;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "SPAWN w1; ");
+    scene.now_ms = begin_ms + 2500; /* from a start to the next, whenever that was due */
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "SPAWN w2; ");
+    assert_int_equal(feed_next_ms(scene.feed), UINT64_MAX);
+    scene_close(&scene);
+}
+
 static void a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent(void **state)
 {
     (void)state;
@@ -213,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_sends_only_what_is_missing),
         cmocka_unit_test(known_sizes_go_longest_first),
         cmocka_unit_test(at_most_so_many_load_at_one_time),
+        cmocka_unit_test(workers_start_so_far_apart),
         cmocka_unit_test(a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent),
         cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
         cmocka_unit_test(a_failure_after_the_result_changes_nothing),
