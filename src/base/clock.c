@@ -24,6 +24,13 @@ int64_t clock_wall_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int64_t clock_file_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 void clock_rfc3339(char out[40], int64_t wall_ms)
 {
     time_t seconds = (time_t)(wall_ms / 1000);

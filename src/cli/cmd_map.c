@@ -11,6 +11,7 @@
 #include "cli/score_arg.h"
 #include "cli/verbs.h"
 #include "run/request.h"
+#include "run/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 
@@ -105,6 +106,12 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(is_compact)},    \
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(pass_through)}
 
+/* Which files the shards leave: a resume that is told other names takes what is there. */
+#define COLLECT_OPTS                                                                                                   \
+    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(collect)}, \
+    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind, with placeholders, and where all of these go, merged as those of -o are; FOLDER/ takes them as they are; with any number of records (may be repeated)", FIELD(also)}, \
+    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "the same, with one record for each item, as for -o (may be repeated)", FIELD(also_counted)}
+
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
@@ -119,9 +126,7 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Shard commands"},
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
-    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(collect)},
-    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind, with placeholders, and where all of these go, merged as those of -o are; FOLDER/ takes them as they are; with any number of records (may be repeated)", FIELD(also)},
-    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "the same, with one record for each item, as for -o (may be repeated)", FIELD(also_counted)},
+    COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
     {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},
@@ -141,6 +146,7 @@ static const struct opt map_opts[] = {
 static const struct opt resume_opts[] = {
     COMMON_OPTS,
     {OPT_HEADING, .help = "Shard commands"},
+    COLLECT_OPTS,
     JOIN_OPTS,
     SCORE_OPTS(0, 0, 0, FIELD(score)),
     {OPT_HEADING, .help = "What is resumed"},
@@ -253,12 +259,49 @@ static void texts_replace(struct texts *texts, size_t n_first)
     memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
 }
 
+/* The options of a resume over those that are there, which stay where it names no others. */
+static int resume_overlay(struct map_options *options, char **words, int n_words, struct err *err)
+{
+    struct texts *const lists[] = {&options->request.rules, &options->request.also,
+                                   &options->request.also_counted};
+    size_t n_before[countof(lists)];
+    for (size_t i = 0; i < countof(lists); i++)
+        n_before[i] = lists[i]->len;
+    int rc = cmd_overlay(&cmd_resume, n_words, words, options, err);
+    for (size_t i = 0; i < countof(lists); i++)
+        texts_replace(lists[i], n_before[i]);
+    return rc;
+}
+
+/* Of the run's latest resume that gave its shards' files other names: see shard_words_read. */
+struct words {
+    char **at;
+    int len;
+    bool are_taken;
+};
+
+static struct words words_read(const char *run_dir)
+{
+    struct words words = {0};
+    words.at = shard_words_read(run_dir, &words.are_taken);
+    while (words.at && words.at[words.len])
+        words.len++;
+    return words;
+}
+
+static void words_free(struct words *words)
+{
+    for (int i = 0; i < words->len; i++)
+        free(words->at[i]);
+    free(words->at);
+}
+
 /*
  * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
  * resume is parsed a second time into the same request, which leaves what it does not name alone.
  */
-static int options_replay(struct map_options *options, char **old, size_t n_old, char **again,
-                          int n_again, struct err *err)
+static int options_replay(struct map_options *options, char **old, size_t n_old,
+                          const struct words *since, char **again, int n_again, struct err *err)
 {
     char **operands, **command;
     int n_operands;
@@ -271,10 +314,9 @@ static int options_replay(struct map_options *options, char **old, size_t n_old,
     options->request.inputs = (const char *const *)operands;
     options->request.n_inputs = (size_t)n_operands;
     options->request.command = (const char *const *)command;
-    size_t n_rules = options->request.rules.len;
-    rc = cmd_overlay(&cmd_resume, n_again - 1, again + 1, options, err);
-    texts_replace(&options->request.rules, n_rules);
-    return rc;
+    if (since->len > 0)
+        rc = resume_overlay(options, since->at, since->len, err);
+    return rc ? rc : resume_overlay(options, again + 1, n_again - 1, err);
 }
 
 static bool keeps_parts(const struct manifest *manifest)
@@ -321,6 +363,12 @@ static int complete_say(const struct app *app, const char *dir, const struct man
     return 0;
 }
 
+static bool names_files(const struct map_options *typed)
+{
+    const struct map_request *r = &typed->request;
+    return r->collect || r->also.len > 0 || r->also_counted.len > 0;
+}
+
 static int resume_found(struct app *app, struct map_options *typed, char *dir,
                         const struct manifest *manifest, char **command, struct err *err)
 {
@@ -329,12 +377,14 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     cleanup_free char **old = words_copy(manifest->argv, n_old);
     cleanup_free char *usual_root = runs_root(NULL); /* before the folder of work is the run's */
     cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
-    int rc = options_replay(&options, old, n_old, again, app->argc, err);
+    struct words since = words_read(dir);
+    int rc = options_replay(&options, old, n_old, &since, again, app->argc, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
     options.request.resume_dir = dir;
     options.request.usual_root = usual_root;
     options.request.retry_failed = typed->request.retry_failed;
+    options.request.retakes = names_files(typed) || (since.len > 0 && !since.are_taken);
     if (command && command[0])
         options.request.command = (const char *const *)command;
     if (typed->request.retry_failed)
@@ -344,6 +394,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
         rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
                      &options.request, err);
     cmd_release(&cmd_map, &options);
+    words_free(&since);
     return rc;
 }
 
@@ -367,8 +418,14 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
         manifest_release(&manifest);
         return fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
     }
-    rc = is_complete(dir, &manifest) ? complete_say(app, dir, &manifest, err)
-                                     : resume_found(app, typed, dir, &manifest, command, err);
+    bool is_over = is_complete(dir, &manifest);
+    if (is_over && names_files(typed))
+        rc = fail(err, ERR_USAGE,
+                  "run %s is complete, and takes no more files; muster merge joins any files",
+                  path_basename(dir));
+    else
+        rc = is_over ? complete_say(app, dir, &manifest, err)
+                     : resume_found(app, typed, dir, &manifest, command, err);
     manifest_release(&manifest);
     return rc;
 }

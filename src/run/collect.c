@@ -86,8 +86,11 @@ int collect_before(const struct collect *ask, struct file_traces *before, struct
     return traces_take(ask, before, err);
 }
 
-static bool was_there(const struct file_traces *before, const struct file_trace *trace)
+static bool was_there(const struct collect *ask, const struct file_traces *before,
+                      const struct file_trace *trace)
 {
+    if (trace->mtime_ns < ask->since_ns)
+        return true;
     for (size_t i = 0; i < before->len; i++)
         if (is_same_trace(&before->at[i], trace))
             return true;
@@ -108,12 +111,13 @@ static int none_found(const struct collect *ask, const char *old, struct err *er
 }
 
 static int one_choose(const struct collect *ask, const struct file_traces *before,
-                      const struct file_traces *now, const char **path, struct err *err)
+                      const struct file_traces *now, const char **path, size_t *n_found,
+                      struct err *err)
 {
     const char *old = NULL, *first = NULL, *second = NULL;
     size_t n_new = 0;
     for (size_t i = 0; i < now->len; i++) {
-        if (was_there(before, &now->at[i])) {
+        if (was_there(ask, before, &now->at[i])) {
             old = now->at[i].path;
             continue;
         }
@@ -123,6 +127,7 @@ static int one_choose(const struct collect *ask, const struct file_traces *befor
             second = now->at[i].path;
     }
     *path = first;
+    *n_found = n_new;
     if (n_new == 0)
         return none_found(ask, old, err);
     if (n_new == 1)
@@ -196,10 +201,12 @@ int collect_find(const struct collect *ask, const struct file_traces *before, st
 {
     struct file_traces now = {0};
     const char *path = NULL;
+    size_t n_found = 1;
     *out = (struct collected){0};
     int rc = traces_take(ask, &now, err);
     if (rc == 0)
-        rc = one_choose(ask, before, &now, &path, err);
+        rc = one_choose(ask, before, &now, &path, &n_found, err);
+    out->is_absent = ask->pattern && n_found == 0;
     if (rc == 0) {
         out->path = path_absolute(path);
         out->name = xstrdup(path);

@@ -36,11 +36,14 @@ struct collect {
     const char *rules_path;    /* NULL, or of a file of more */
     enum record_format format;
     uint64_t expect;
+    int64_t
+        since_ns; /* what was written before is old (clock_file_ns); 0: `before` alone says it */
 };
 
 struct collected {
-    char *path; /* absolute */
-    char *name; /* as the pattern found it */
+    bool is_absent; /* nothing new has such a name, and there may be something of another */
+    char *path;     /* absolute */
+    char *name;     /* as the pattern found it */
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
 };

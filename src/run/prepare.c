@@ -284,6 +284,8 @@ static int resume_check(struct session *s, struct err *err)
     if (manifest.input_json && s->source)
         rc = source_verify(s->source, str_of(manifest.input_json), err);
     manifest_release(&manifest);
+    if (rc == 0 && s->shards && s->request->retakes)
+        rc = shards_retake(s, err);
     if (rc == 0 && s->shards)
         rc = shards_restore(s, err);
     return rc ? rc : done_read(s, err);

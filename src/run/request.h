@@ -71,6 +71,7 @@ struct map_request {
     /* resume */
     const char *resume_dir; /* the run folder to go on with */
     bool retry_failed;
+    bool retakes; /* --collect or --also was named: files that are there by now are taken */
     const char *usual_root; /* where `muster resume NAME` looks from here; NULL: not known yet */
 };
 

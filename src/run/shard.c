@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -49,6 +50,7 @@ struct shard_life {
     int rc; /* of what was done there */
     struct err err;
     uint64_t started_ms;
+    int64_t since_ns;         /* what it writes is newer (clock_file_ns) */
     struct marker markers[2]; /* of stdout and stderr */
 };
 
@@ -126,30 +128,34 @@ static const char *value(const struct shard_life *shard, enum placeholder which)
     return shard->values.of[which].at;
 }
 
+void shard_ask(const struct session *s, uint64_t number, size_t which,
+               const struct template_values *values, struct buf *pattern, struct collect *ask)
+{
+    const struct shard_kind *kind = &s->shards->kinds[which];
+    *ask = (struct collect){.option = shard_kind_option(which),
+                            .path = values->of[PLACE_OUTPUT].at,
+                            .is_counted = kind->is_counted,
+                            .takes_any = kind->takes_any,
+                            .uncounted = shard_kind_uncounted(which),
+                            .tensors = kind->tensors,
+                            .is_as_it_is = shard_output_is_folder(kind->out_path),
+                            .rules = &s->request->rules,
+                            .rules_path = s->request->rules_path,
+                            .format = kind->format,
+                            .expect = shard_share(s->shards, number).count};
+    if (!kind->glob)
+        return;
+    template_fill_glob(str_of(kind->glob), values, pattern);
+    ask->pattern = buf_text(pattern);
+}
+
 static void collect_plan(const struct session *s, struct shard_life *shard)
 {
-    const struct shards *shards = s->shards;
-    shard->n_takings = shards->n_kinds;
+    shard->n_takings = s->shards->n_kinds;
     shard->takings = xcalloc(shard->n_takings, sizeof(*shard->takings));
-    for (size_t i = 0; i < shard->n_takings; i++) {
-        const struct shard_kind *kind = &shards->kinds[i];
-        struct shard_taking *taking = &shard->takings[i];
-        taking->collect = (struct collect){.option = shard_kind_option(i),
-                                           .path = value(shard, PLACE_OUTPUT),
-                                           .is_counted = kind->is_counted,
-                                           .takes_any = kind->takes_any,
-                                           .uncounted = shard_kind_uncounted(i),
-                                           .tensors = kind->tensors,
-                                           .is_as_it_is = shard_output_is_folder(kind->out_path),
-                                           .rules = &s->request->rules,
-                                           .rules_path = s->request->rules_path,
-                                           .format = kind->format,
-                                           .expect = shard_share(shards, shard->shard).count};
-        if (!kind->glob)
-            continue;
-        template_fill_glob(str_of(kind->glob), &shard->values, &taking->pattern);
-        taking->collect.pattern = buf_text(&taking->pattern);
-    }
+    for (size_t i = 0; i < shard->n_takings; i++)
+        shard_ask(s, shard->shard, i, &shard->values, &shard->takings[i].pattern,
+                  &shard->takings[i].collect);
 }
 
 static int output_clear(const struct shards *shards, struct shard_life *shard)
@@ -191,6 +197,7 @@ static void on_prepared(void *context)
     session_now(life->session);
     shard->phase = SHARD_RUNNING;
     shard->started_ms = life->session->now_ms;
+    shard->since_ns = clock_file_ns();
     if (life->was_ended)
         life_over(life);
     else if (shard->rc)
@@ -306,6 +313,40 @@ bool shards_are_ending(const struct session *s)
     return false;
 }
 
+/* Who did it, in which attempt, in what time, and how well. */
+static void work_describe(const struct life *life, struct buf *out)
+{
+    const struct shard_life *shard = life->shard;
+    struct shard_progress progress = shard_progress_of(life);
+    buf_add_text(out, "\"device\":");
+    buf_add_json(out, str_of(life_label(life)));
+    buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
+             (double)(life->session->now_ms - shard->started_ms) / 1000.0);
+    if (progress.seen > 0)
+        buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
+                 progress.seen);
+}
+
+static void result_describe(struct life *life, const struct shard_result *result, struct buf *out)
+{
+    const struct shards *shards = life->session->shards;
+    buf_add_char(out, '{');
+    shard_members_add(shards, life->shard->shard, out);
+    buf_add_char(out, ',');
+    shard_files_add(shards, result, out);
+    buf_add_char(out, ',');
+    work_describe(life, out);
+    buf_add_char(out, '}');
+}
+
+static void end_note(struct life *life)
+{
+    const struct shard_life *shard = life->shard;
+    cleanup_buf struct buf work = BUF_INIT;
+    work_describe(life, &work);
+    shard_end_note(life->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
+}
+
 bool shard_is_settled(struct life *life, bool ended_well)
 {
     struct shard_life *shard = life->shard;
@@ -314,6 +355,7 @@ bool shard_is_settled(struct life *life, bool ended_well)
     if (shard->phase != SHARD_RUNNING || !ended_well)
         return true;
     shard->phase = SHARD_COLLECTING;
+    end_note(life);
     background_start(&shard->background, collect_run, on_collected);
     return false;
 }
@@ -341,42 +383,21 @@ static void patterns_fill(const struct session *s, struct shard_kind *kind)
     }
 }
 
-/* Does another shard's pattern match the file as well, or is it another's already? UINT64_MAX: no. */
-static uint64_t other_owner(const struct session *s, uint64_t own, size_t of_kind,
-                            const struct shard_taking *taking)
+uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind,
+                           const struct collected *found)
 {
     struct shard_kind *kind = &s->shards->kinds[of_kind];
-    if (!taking->collect.pattern)
+    if (!kind->glob)
         return UINT64_MAX;
-    uint64_t owner = shard_claim(s->shards, of_kind, taking->found.path, own);
+    uint64_t owner = shard_claim(s->shards, of_kind, found->path, own);
     if (owner != UINT64_MAX)
         return owner;
     if (!kind->patterns)
         patterns_fill(s, kind);
     for (uint64_t k = 0; k < kind->n_patterns; k++)
-        if (k != own &&
-            fnmatch(kind->patterns[k], taking->found.name, FNM_PATHNAME | FNM_PERIOD) == 0)
+        if (k != own && fnmatch(kind->patterns[k], found->name, FNM_PATHNAME | FNM_PERIOD) == 0)
             return k;
     return UINT64_MAX;
-}
-
-static void result_describe(struct life *life, const struct shard_result *result, struct buf *out)
-{
-    const struct shard_life *shard = life->shard;
-    const struct session *s = life->session;
-    buf_add_char(out, '{');
-    shard_members_add(s->shards, shard->shard, out);
-    buf_add_char(out, ',');
-    shard_files_add(s->shards, result, out);
-    buf_add_text(out, ",\"device\":");
-    buf_add_json(out, str_of(life_label(life)));
-    buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
-             (double)(s->now_ms - shard->started_ms) / 1000.0);
-    struct shard_progress progress = shard_progress_of(life);
-    if (progress.seen > 0)
-        buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
-                 progress.seen);
-    buf_add_char(out, '}');
 }
 
 static bool is_refused(struct life *life, char *how, size_t how_size)
@@ -384,13 +405,15 @@ static bool is_refused(struct life *life, char *how, size_t how_size)
     struct shard_life *shard = life->shard;
     if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
         session_abort(life->session, &shard->err);
+    for (size_t i = 0; i < shard->n_takings; i++)
+        life->session->shards->n_unnamed += shard->takings[i].found.is_absent;
     if (shard->rc) {
         snprintf(how, how_size, "%s", shard->err.text);
         return true;
     }
     for (size_t i = 0; i < shard->n_takings; i++) {
         const struct shard_taking *taking = &shard->takings[i];
-        uint64_t owner = other_owner(life->session, shard->shard, i, taking);
+        uint64_t owner = shard_other_owner(life->session, shard->shard, i, &taking->found);
         if (owner == UINT64_MAX)
             continue;
         snprintf(how, how_size,

@@ -10,6 +10,7 @@
  *   shard.c        one life of one shard        collect.c      the files that it leaves behind
  *   shard_kind.c   which files those are        shard_rows.c   what is kept about them
  *   shard_join.c   the files of all, in one       shard_claim.c  whose a file is
+ *   shard_retake.c  what is there already, by other names
  *
  * Committed is a line about the file (struct shard_result), the file itself before that.
  */
@@ -56,11 +57,12 @@ struct shards {
     uint64_t n_items_done, n_items_aside; /* of shards that are committed, or given up */
     uint64_t n_items_here;                /* the former, by this session */
     uint64_t *seat_items;                 /* the same for each seat */
-    uint32_t uses;                        /* of the command's placeholders: template_uses_all() */
-    char stamp[RUN_STAMP_BYTES];          /* {run} */
-    char **suffixes;                      /* [n_shards], or NULL: shard_<k> */
-    char *input_dir, *output_dir;         /* in the run's folder */
-    struct shard_kind *kinds;             /* the first is that of -o */
+    uint64_t n_unnamed; /* programs that ended well and left no file that a pattern names */
+    uint32_t uses;      /* of the command's placeholders: template_uses_all() */
+    char stamp[RUN_STAMP_BYTES];  /* {run} */
+    char **suffixes;              /* [n_shards], or NULL: shard_<k> */
+    char *input_dir, *output_dir; /* in the run's folder */
+    struct shard_kind *kinds;     /* the first is that of -o */
     size_t n_kinds;
     bool is_union;                /* columns that only some of the files have are put together */
     const char *extension;        /* of {output}, with its dot; "" for none */
@@ -141,7 +143,30 @@ uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *path, ui
 /* On resume: which files are there still; a shard whose file is not is run again. */
 MUST_CHECK int shards_restore(struct session *s, struct err *err);
 
+/* ---- files that are there already (shard_retake.c) ---- */
+
+/* Note that a shard's program ended well, and what it was told: whatever comes of its files. */
+void shard_end_note(struct session *s, uint64_t shard, const struct template_values *values,
+                    int64_t since_ns, struct str work_json);
+/*
+ * A resume that names --collect or --also: what the shards left whose program has ended well is looked
+ * for by these names, counted and committed; no shard is run for it. ERR_USAGE, and nothing is changed,
+ * where a shard that has its result left no such file, or none of them did.
+ */
+MUST_CHECK int shards_retake(struct session *s, struct err *err);
+/* The --collect and --also that such a resume has given to the run in this folder, as words of its command
+ * line with a NULL at the end; free() each, and the list. NULL: there are none. *are_taken false: it was
+ * killed before all files were taken. */
+char **shard_words_read(const char *run_dir, bool *are_taken);
+
 /* ---- a life ---- */
+
+/* How one of its files is to be found; *pattern holds what `ask` names. */
+void shard_ask(const struct session *s, uint64_t shard, size_t kind,
+               const struct template_values *values, struct buf *pattern, struct collect *ask);
+/* The shard whose file it may be as well; UINT64_MAX: none. */
+uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind,
+                           const struct collected *found);
 
 /* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
 const char *shard_cause_text(enum feed_cause cause);
@@ -188,6 +213,9 @@ void shard_work_add(const struct life *life, struct buf *out);
 /* Members of an object about a shard's files: "path", "bytes", "records", and "also", a list. */
 void shard_files_add(const struct shards *shards, const struct shard_result *result,
                      struct buf *json_out);
+/* A text of any bytes as a JSON value: {"bytes": "<hex>"} where it is not UTF-8. */
+void shard_text_add(const char *text, struct buf *json_out);
+bool shard_text_read(struct str value, struct buf *out);
 void shard_result_free(struct shards *shards, struct shard_result *result);
 /* All results that the ledger has. */
 MUST_CHECK int shard_rows_read(struct session *s, struct err *err);

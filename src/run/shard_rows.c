@@ -26,19 +26,18 @@ void shard_result_free(struct shards *shards, struct shard_result *result)
 
 /* ---- the lines ---- */
 
-/* A path as a JSON value: {"bytes": "<hex>"} where it is not UTF-8. */
-static void path_add(const char *path, struct buf *out)
+void shard_text_add(const char *text, struct buf *out)
 {
-    if (utf8_is_valid(str_of(path))) {
-        buf_add_json(out, str_of(path));
+    if (utf8_is_valid(str_of(text))) {
+        buf_add_json(out, str_of(text));
         return;
     }
     buf_add_text(out, "{\"bytes\":\"");
-    buf_add_hex(out, str_of(path));
+    buf_add_hex(out, str_of(text));
     buf_add_text(out, "\"}");
 }
 
-static bool path_read(struct str value, struct buf *out)
+bool shard_text_read(struct str value, struct buf *out)
 {
     struct str bytes;
     cleanup_buf struct buf hex = BUF_INIT;
@@ -51,7 +50,7 @@ static bool path_read(struct str value, struct buf *out)
 static void file_add(const struct shard_file *file, struct buf *out)
 {
     buf_add_text(out, "\"path\":");
-    path_add(file->path, out);
+    shard_text_add(file->path, out);
     buf_addf(out, ",\"bytes\":%lu", file->bytes);
     if (file->records != UINT64_MAX)
         buf_addf(out, ",\"records\":%lu", file->records);
@@ -63,7 +62,7 @@ static bool file_read_from(struct str object, struct shard_file *out)
     cleanup_buf struct buf path = BUF_INIT;
     *out = (struct shard_file){.records = UINT64_MAX};
     if (!json_get(object, "bytes", &value) || !json_to_u64(value, &out->bytes) ||
-        !json_get(object, "path", &value) || !path_read(value, &path))
+        !json_get(object, "path", &value) || !shard_text_read(value, &path))
         return false;
     if (json_get(object, "records", &value) && !json_to_u64(value, &out->records))
         return false;

@@ -202,6 +202,12 @@ void summary_print(struct session *s, const struct merge_stats *stats)
             f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
     metrics_line(s, &out);
     memory_lines(s, &out);
+    if (s->shards && s->shards->n_unnamed > 0)
+        buf_addf(
+            &out,
+            "  files      those that are there under other names are taken, and no shard is run "
+            "for it, by: muster resume %s %s\n",
+            summary_run_name(s), s->request->collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
     if (stats && f.counts.aside > s->n_malformed) {
         buf_add_text(&out, "  next       ");
         summary_go_on(s, "--retry-failed", &out);

@@ -295,6 +295,21 @@ int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)
     return rc;
 }
 
+int store_forget_aside(struct store *store, uint64_t item, struct err *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = durability_set(store, true, err);
+    if (rc == 0)
+        rc = db_prepare(store, "DELETE FROM asides WHERE item = ?1", &statement, err);
+    if (rc)
+        return rc;
+    sqlite3_bind_int64(statement, 1, (int64_t)item);
+    if (sqlite3_step(statement) != SQLITE_DONE)
+        rc = db_fail(store, err, "forget");
+    sqlite3_finalize(statement);
+    return rc;
+}
+
 static int range_forget(struct store *store, uint64_t item, struct progress *progress,
                         struct err *err)
 {

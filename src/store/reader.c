@@ -129,6 +129,29 @@ int aside_reader_next(struct row_reader *reader, struct aside_row *row, struct e
     return rc;
 }
 
+int event_reader_open(struct row_reader **out, struct store *store, const char *kind,
+                      struct err *err)
+{
+    int rc = reader_open(out, store,
+                         "SELECT wall_ms, kind, json FROM events WHERE kind = ?1 ORDER BY id", err);
+    if (rc == 0)
+        db_bind_text((*out)->statement, 1, kind);
+    return rc;
+}
+
+int event_reader_next(struct row_reader *reader, struct event_row *row, struct err *err)
+{
+    int rc = reader_step(reader, err);
+    if (rc <= 0)
+        return rc;
+    *row = (struct event_row){
+        .wall_ms = sqlite3_column_int64(reader->statement, 0),
+        .kind = column_text(reader->statement, 1),
+        .json = column_text(reader->statement, 2),
+    };
+    return rc;
+}
+
 int attempt_reader_open(struct row_reader **out, struct store *store, struct err *err)
 {
     return reader_open(

@@ -125,6 +125,8 @@ MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct e
 /* Forget the result of an item, if there is one: it is to be done again. ERR_DATA, and nothing is
  * forgotten, where its row holds others as well. */
 MUST_CHECK int store_forget(struct store *store, uint64_t item, struct err *err);
+/* The same for an item that was set aside. */
+MUST_CHECK int store_forget_aside(struct store *store, uint64_t item, struct err *err);
 /* The next free part number, another one at each call, from 1: parts of earlier incarnations are
  * never appended to. */
 uint64_t store_next_part(struct store *store);
@@ -157,6 +159,11 @@ int aside_reader_next(struct row_reader *reader, struct aside_row *row, struct e
 MUST_CHECK int attempt_reader_open(struct row_reader **out, struct store *store, struct err *err);
 /* Of the row, what a forecast needs is filled: id, seat, items_done, load_ms, busy_ms, times. */
 int attempt_reader_next(struct row_reader *reader, struct attempt_row *row, struct err *err);
+
+/* The events of one kind, in order. */
+MUST_CHECK int event_reader_open(struct row_reader **out, struct store *store, const char *kind,
+                                 struct err *err);
+int event_reader_next(struct row_reader *reader, struct event_row *row, struct err *err);
 
 /* How many events of one kind there are. */
 MUST_CHECK int store_event_count(struct store *store, const char *kind, uint64_t *out,

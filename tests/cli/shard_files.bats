@@ -164,3 +164,95 @@ END
     [ "$(query 'SELECT count(*) FROM attempts')" = 3 ]
     apart 0
 }
+
+# Each start of ./noted is a line of `started`.
+noted_evaluator() {
+    evaluator
+    worker noted <<'END'
+#!/bin/sh
+echo "$1" >>started
+[ ! -e "broken_$1" ] || exit 3
+echo "[PROGRESS:$2/$2|acc:1.0|correct:1/$2]" >&2
+exec ./evaluate "$@"
+END
+}
+
+@test "after a wrong --collect a resume with the right one takes the files that are there" {
+    noted_evaluator
+    map --items 7 --shards 3 -g cpu:2 -r 0 -o all.jsonl --collect 'out/answer_{suffix}.jsonl' -- ./noted {start} {count} {suffix}
+    ended_with 1
+    says "it left no file that matches --collect" "are taken, and no shard is run for it, by: muster resume $(basename "$(run_dir)") --collect 'GLOB'"
+    run limited "$MUSTER" resume latest --collect 'out/answerz_{suffix}.jsonl'
+    ended_with 2
+    says "it left no file that matches --collect, here 'out/answerz_shard_0.jsonl'; nothing was changed"
+    run limited "$MUSTER" resume latest --collect 'out/answers_{suffix}.jsonl' --also 'out/metrics_{suffix}.csv=metrics.csv'
+    ended_with 0
+    says "all.jsonl: 7 items in 3 shards, complete" "also       metrics.csv" "correct"
+    [ "$(jq .id all.jsonl | tr '\n' ' ')" = "0 1 2 3 4 5 6 " ]
+    [ "$(wc -l <metrics.csv)" = 4 ]
+    # Only the third was run, which had been ended with the run.
+    [ "$(grep -c '^[03]$' started)" = 2 ]
+}
+
+@test "a resume with another --also keeps the shards that have their result, and a later one knows it" {
+    noted_evaluator
+    touch broken_5
+    map --items 7 --shards 3 -g cpu:1 -r 0 -o all.jsonl --collect 'out/answers_{suffix}.jsonl' -- ./noted {start} {count} {suffix}
+    ended_with 1
+    says "missing    shard 2 (items 5 to 6)"
+    run limited "$MUSTER" resume latest --also 'out/metric_{suffix}.csv=metrics.csv'
+    ended_with 2
+    says "shard 0 (items 0 to 2): it left no file that matches --also" "nothing was changed"
+    run limited "$MUSTER" resume latest --also 'out/metrics_{suffix}.csv=metrics.csv'
+    ended_with 1
+    says "also       metrics.csv" "correct 2, seen 5"
+    [ "$(wc -l <started)" = 3 ]
+    rm broken_5
+    query "UPDATE facts SET value = '0' WHERE key = 'shard_words_taken'" # as if it had been killed while it took them
+    run limited $(sed -n 's/^  next *//p' <<<"$output" | sed "s|^muster|$MUSTER|")
+    ended_with 0
+    [ "$(sort started | tr '\n' ' ')" = "0 3 5 5 " ]
+    [ "$(cat metrics.csv)" = $'accuracy,n\n0.5,3\n0.5,2\n0.5,2' ]
+    says "correct 3, seen 7"
+    run limited "$MUSTER" resume latest --also 'out/metrics_{suffix}.csv=more.csv'
+    ended_with 2
+    says "is complete, and takes no more files"
+}
+
+@test "a resume takes no file that is older than its shard's program, or has too few records" {
+    evaluator
+    mkdir -p old
+    seq 4 >old/a_0.txt
+    seq 3 >old/a_4.txt
+    sleep 0.02
+    map --items 7 -g cpu:1 --shards 2 -r 0 -o all.txt --collect 'out/a_{start}.txt' -- ./evaluate {start} {count} {start}
+    ended_with 1
+    run limited "$MUSTER" resume latest --collect 'old/a_{start}.txt'
+    ended_with 2
+    says "old/a_0.txt was there before it began"
+    touch old/a_*
+    head -n 2 old/a_4.txt >short
+    cat short >old/a_4.txt
+    run limited "$MUSTER" resume latest --collect 'old/a_{start}.txt' -- sh -c 'seq 3 >old/a_{start}.txt'
+    ended_with 0
+    says "shard 1 (items 4 to 6) was not taken" "holds 2 records, expected 3"
+    [ "$(wc -l <all.txt)" = 7 ]
+}
+
+@test "what says 'go on with' can be typed as it stands" {
+    evaluator
+    worker moody <<'END'
+#!/bin/sh
+[ -e well ] || exit 3
+exec ./evaluate "$@"
+END
+    advice() { # of the last run, without the full stops of prose
+        sed -n 's/.*go on with: muster /muster /p; s/^  next *//p' <<<"$output" | tail -n 1
+    }
+    map --items 2 -g cpu:1 -r 0 -o all.jsonl --collect 'out/answers_{suffix}.jsonl' -- ./moody {start} {count} {suffix}
+    ended_with 1
+    touch well
+    run limited bash -c "$(advice | sed "s|^muster|$MUSTER|")"
+    ended_with 0
+    [ "$(wc -l <all.jsonl)" = 2 ]
+}
