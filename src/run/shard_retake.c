@@ -117,8 +117,8 @@ static bool values_recall(const struct session *s, uint64_t shard, const char *e
 }
 
 static int file_take(struct session *s, uint64_t shard, size_t kind,
-                     const struct template_values *values, int64_t since_ns,
-                     struct shard_file *out, struct err *err)
+                     const struct template_values *values, int64_t since_ns, struct shard_file *out,
+                     struct err *err)
 {
     const struct file_traces none = {0};
     cleanup_buf struct buf pattern = BUF_INIT;
@@ -169,9 +169,10 @@ static int refuse(const struct session *s, uint64_t shard, const char *why, stru
 {
     cleanup_buf struct buf name = BUF_INIT;
     shard_name(s->shards, shard, &name);
-    return fail(err, ERR_USAGE,
-                "%s: %s; nothing was changed, and a resume without --collect and --also leaves it so",
-                buf_text(&name), why);
+    return fail(
+        err, ERR_USAGE,
+        "%s: %s; nothing was changed, and a resume without --collect and --also leaves it so",
+        buf_text(&name), why);
 }
 
 /* Those that have a result need all of their files again; of the others those that have them are taken. */
@@ -286,8 +287,7 @@ static int results_commit(struct session *s, struct past *pasts, struct err *err
         if (pasts[k].result.files)
             rc = result_commit(s, k, &pasts[k], err);
         else if (pasts[k].why)
-            log_add(s->log, LOG_WARN, "map", "%s was not taken: %s", buf_text(&name),
-                    pasts[k].why);
+            log_add(s->log, LOG_WARN, "map", "%s was not taken: %s", buf_text(&name), pasts[k].why);
     }
     return rc ? rc : store_set(s->store, "shard_words_taken", "1", err);
 }

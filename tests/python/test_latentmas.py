@@ -5,7 +5,7 @@ examples/latentmas/run.py, with torch where it is installed, and always with the
 
     test_latentmas.py MUSTER
 """
-import glob, io, json, os, shutil, signal, sqlite3, subprocess, sys, tempfile, time, zipfile
+import glob, io, json, os, random, shutil, signal, sqlite3, subprocess, sys, tempfile, time, zipfile
 import torch_like as made
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,25 +30,29 @@ def python_with_torch():
 
 def command(python, *options):
     return [python, WORKER, *"--method latent_mas_multipath --model_name Qwen/Qwen3-0.6B --task gsm8k --gpu_id {gpu} --data_start_idx {start} "
-            "--max_samples {count} --seed {seed} --output_suffix {suffix} --prm_batch_timestamp {run} --collect_prm_data".split(), *options]
+            "--max_samples {count} --seed {seed} --output_suffix {suffix} --prm_batch_timestamp {run} --collect_prm_data".split(),
+            *(options or ("--temperature", "0.7", "--generate_bs", "1"))]
 
 
-def job(*options, python=sys.executable, worker=(), out=f"{BATCH}_merged.pt", also=f"{BATCH}_merged_metadata.json"):
+IDS_MENDED = ("--id", "questions.*.question_id", "--renumber")
+
+
+def job(*options, python=sys.executable, worker=(), ids=IDS_MENDED, out=f"{BATCH}_merged.pt", also=f"{BATCH}_merged_metadata.json"):
     return ["map", "--items", "43", "-g", "1,3,5,7", "-o", out, "--collect", "prm_data/*_{run}_{suffix}.pt",
-            "--also", "prm_data/*_{run}_{suffix}_metadata.json=" + also, *options, "--", *command(python, *worker)]
+            "--also-counted", "prm_data/*_{run}_{suffix}_metadata.json=" + also, *ids, *options, "--", *command(python, *worker)]
 
 
-def environment(fault="", stubs=True):
+def environment(fault="", stubs=True, play=""):
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "CUDA_"))}
     env.update(MUSTER_NVML=os.environ["FAKE_NVML"], MUSTER_FAKE_NVML="gpus=8", MUSTER_LOCK_DIR=os.path.abspath("locks"),
-               LATENTMAS_FAULT=fault, PYTHONDONTWRITEBYTECODE="1", LC_ALL="C.UTF-8", OMP_NUM_THREADS="1")
+               LATENTMAS_FAULT=fault, LATENTMAS_PLAY=play, PYTHONDONTWRITEBYTECODE="1", LC_ALL="C.UTF-8", OMP_NUM_THREADS="1")
     if stubs:
         env["PYTHONPATH"] = STUBS
     return env
 
 
-def muster(status, *words, fault="", stubs=True):
-    ended = subprocess.run([MUSTER, *words], env=environment(fault, stubs), capture_output=True, text=True, timeout=100)
+def muster(status, *words, fault="", stubs=True, play=""):
+    ended = subprocess.run([MUSTER, *words], env=environment(fault, stubs, play), capture_output=True, text=True, timeout=100)
     assert ended.returncode == status, (ended.returncode, ended.stderr)
     return ended.stderr
 
@@ -69,9 +73,21 @@ def part(path):
         return made.Unpickler(io.BytesIO(archive.read("archive/data.pkl")), lambda name: archive.read("archive/" + name)).load()
 
 
+def question_of(index):
+    """As the worker's data set has it."""
+    draw = random.Random(index)
+    boxes, each, given = draw.randint(2, 12), draw.randint(3, 20), draw.randint(1, 5)
+    return f"A shop has {boxes} boxes of {each} pens and gives {given} pens away. How many are left?"
+
+
+def unnamed(questions):
+    return [{key: value for key, value in q.items() if key != "question_id"} for q in questions]
+
+
 def is_right(whole, metadata, batch, n=43, of=range(43)):
     questions = whole["questions"]
-    assert [q["question_id"] for q in questions] == [f"q_{i}" for i in of], [q["question_id"] for q in questions]
+    assert [q["question"] for q in questions] == [question_of(i) for i in of], [q["question"] for q in questions]
+    assert [q["question_id"] for q in questions] == [f"q_{i}" for i in range(n)], [q["question_id"] for q in questions]
     assert list(whole) == ["batch_name", "timestamp", "num_questions", "questions"] and whole["num_questions"] == n
     assert whole["batch_name"] == metadata["batch_name"] == batch + "_merged", whole["batch_name"]
     correct = sum(q["is_correct"] for q in questions)
@@ -96,7 +112,7 @@ def four_devices_with_gaps_between_their_ids_make_one_batch():
     whole, metadata, batch = results()
     is_right(whole, metadata, batch)
     assert [one["batch_name"] for one in metadata["gpu_metadata"]] == [f"{batch}_gpu_{gpu}" for gpu in IDS]
-    assert [q for path in parts() for q in part(path)["questions"]] == whole["questions"]
+    assert unnamed(q for path in parts() for q in part(path)["questions"]) == unnamed(whole["questions"])
     assert f"prm_data/{batch}_merged.pt: 43 items in 4 shards, complete" in said
     assert f"also       prm_data/{batch}_merged_metadata.json" in said
     correct = sum(q["is_correct"] for q in whole["questions"])
@@ -138,7 +154,7 @@ def what_failed_can_be_finished_by_hand():
     line[line.index("--prm_batch_timestamp") + 1] = incomplete[-len("20260101_000000_merged.pt"):-len("_merged.pt")]
     subprocess.run(line, env=environment(), check=True, capture_output=True, timeout=60)
     for files, into in ((parts(), "whole_merged.pt"), ([incomplete, parts()[3]], "whole_too.pt")):
-        muster(0, "merge", "-q", *files, "-o", into)
+        muster(0, "merge", "-q", *IDS_MENDED, *files, "-o", into)
         assert made.loaded(into)["num_questions"] == 43
         assert [q["question_id"] for q in made.loaded(into)["questions"]] == [f"q_{i}" for i in range(43)]
         assert made.loaded(into)["batch_name"] == os.path.basename(incomplete)[:-3]
@@ -160,13 +176,15 @@ def a_part_that_is_short_or_not_there_is_a_failure_that_says_so():
     assert "it left no file that matches --collect, here 'prm_data/*_" in said, said
     shutil.rmtree("prm_data")
     os.mkdir("prm_data")
-    muster(0, *job("--any-count"), fault="short@30")
+    words = job("--any-count")
+    words[words.index("--also-counted")] = "--also"
+    muster(0, *words, fault="short@30")
     assert made.loaded(the("prm_data/*_merged.pt"))["num_questions"] == 42
 
 
 @check
 def killed_in_mid_run_it_goes_on_with_other_devices():
-    began = subprocess.Popen([MUSTER, *job("-q", worker=("--work_ms", "60"))], env=environment(), stderr=subprocess.DEVNULL)
+    began = subprocess.Popen([MUSTER, *job("-q")], env=environment(play="--work_ms 60"), stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
     while len(glob.glob("prm_data/*_gpu_*_metadata.json")) < 1 and time.monotonic() < end:
         time.sleep(0.01)
@@ -196,7 +214,7 @@ def both_outputs_are_put_in_place_or_none():
 @check
 def an_output_that_cannot_be_written_keeps_the_other_away():
     os.mkdir("elsewhere")
-    began = subprocess.Popen([MUSTER, *job("-q", worker=("--work_ms", "30"), also="elsewhere/m.json")], env=environment(),
+    began = subprocess.Popen([MUSTER, *job("-q", also="elsewhere/m.json")], env=environment(play="--work_ms 30"),
                              stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while not glob.glob("muster-runs/latest/logs/*") and time.monotonic() < end:
@@ -248,11 +266,21 @@ def a_program_that_writes_tensors_to_its_output_placeholder():
 @check
 def questions_that_are_all_called_q_0_are_found_and_numbered():
     ids = ("--id", "questions.*.question_id")
-    said = muster(65, *job(*ids, worker=("--same_ids",)))
+    said = muster(65, *job(ids=ids))
     assert "questions.1.question_id" in said and "--renumber numbers all of them anew" in said, said
     assert not glob.glob("prm_data/*_merged*")
     muster(0, "resume", *ids, "--renumber")
     is_right(*results())
+
+
+@check
+def a_command_that_the_real_program_refuses_is_refused():
+    said = muster(1, *job("-r", "0", worker=("--generate_bs", "1")))
+    assert "TypeError: '<=' not supported between instances of 'NoneType' and 'int'" in said, said
+    said = muster(1, *job("-r", "0", worker=("--temperature", "0.7")))
+    assert "gpu_1.pt holds 1 record, expected 11, one for each item: the program lost 10; see its log" in said, said
+    said = muster(1, *job("-r", "0", worker=("--temperature", "0.7", "--generate_bs", "1", "--hidden", "8")))
+    assert "unrecognized arguments: --hidden 8" in said, said
 
 
 @check
@@ -267,7 +295,7 @@ def with_torch_itself():
     python = python_with_torch()
     if not python:
         return "torch is not installed"
-    muster(0, *job(python=python, worker=("--dtype", "bfloat16")), stubs=False)
+    muster(0, *job(python=python, ids=()), stubs=False, play="--dtype bfloat16")
     muster(0, *job("--plain", "--force", python=python, out="plain.pt", also="plain.json"), stubs=False)
     script = """if True:
         import glob, json, sys, torch
