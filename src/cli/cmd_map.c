@@ -102,6 +102,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors, or of one JSON object each, are merged, as for muster merge; each rule fits some output (may be repeated)", FIELD(rules)}, \
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},                                \
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(is_renumbered)}, \
+    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "where ids of this path are in several .pt files, number all of them anew, with the values of the paths behind = that refer to them (may be repeated)", FIELD(referred)}, \
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(is_plain)}, \
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(is_compact)},    \
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(pass_through)}
@@ -263,7 +264,7 @@ static void texts_replace(struct texts *texts, size_t n_first)
 static int resume_overlay(struct map_options *options, char **words, int n_words, struct err *err)
 {
     struct texts *const lists[] = {&options->request.rules, &options->request.also,
-                                   &options->request.also_counted};
+                                   &options->request.also_counted, &options->request.referred};
     size_t n_before[countof(lists)];
     for (size_t i = 0; i < countof(lists); i++)
         n_before[i] = lists[i]->len;

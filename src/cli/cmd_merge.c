@@ -17,6 +17,7 @@
 #include "cli/score_arg.h"
 #include "data/join/join.h"
 #include "tensor/inspect.h"
+#include "tensor/torch/torch_merge.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -30,6 +31,7 @@ struct merge_request {
     struct score_opts score;
     struct texts rules;
     const char *rules_path;
+    struct texts referred; /* of --renumber-path */
     bool is_union, is_checked, is_renumbered, is_plain, is_compact;
     bool force, inspect, pass_through, reflink, dry_run, json, quiet;
 };
@@ -211,6 +213,7 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
         .id_path = ask->id_field,
         .expect = ask->expect,
         .is_renumbered = ask->is_renumbered,
+        .referred = &ask->referred,
         .is_plain = ask->is_plain,
         .is_compact = ask->is_compact,
     };
@@ -221,24 +224,26 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
 static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, struct err *err)
 {
     bool is_about_lines = ask->is_union || ask->is_checked || ask->score.true_field.at;
-    bool is_about_torch =
-        ask->pass_through || ask->is_renumbered || ask->is_plain || ask->is_compact || ask->reflink;
+    bool is_about_torch = ask->pass_through || ask->is_renumbered || ask->referred.len > 0 ||
+                          ask->is_plain || ask->is_compact || ask->reflink;
     bool is_about_records = ask->id_field || ask->expect != UINT64_MAX;
     if (kind == TENSOR_NONE)
         return !is_about_torch
                    ? 0
-                   : fail(err, ERR_USAGE,
-                          "--renumber, --plain, --compact, --pass-through and --reflink are about "
-                          "files of tensors, and these are none");
+                   : fail(
+                         err, ERR_USAGE,
+                         "--renumber, --renumber-path, --plain, --compact, --pass-through and --reflink are about "
+                         "files of tensors, and these are none");
     if (is_about_lines)
         return fail(err, ERR_USAGE,
                     "--union, --check and --score are about records; files of tensors are merged "
                     "by --rule");
     if (kind != TENSOR_TORCH && (is_about_torch || is_about_records))
-        return fail(err, ERR_USAGE,
-                    "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through "
-                    "are about files of torch, and these are %s",
-                    tensor_kind_name(kind));
+        return fail(
+            err, ERR_USAGE,
+            "--id, --expect, --renumber, --renumber-path, --plain, --compact, --reflink and "
+            "--pass-through are about files of torch, and these are %s",
+            tensor_kind_name(kind));
     return 0;
 }
 
@@ -291,6 +296,9 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
     if (ask->is_renumbered && !ask->id_field)
         return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
+    for (size_t i = 0; i < ask->referred.len; i++)
+        if (torch_refer_check(ask->referred.at[i], err) != 0)
+            return err->code;
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
     enum tensor_kind kind;
@@ -341,6 +349,7 @@ static const struct opt merge_opts[] = {
     {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
+    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "where ids of this path are in several files, number all of them anew, with the values of the paths behind = that refer to them (may be repeated)", FIELD(referred)},
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},

@@ -42,6 +42,7 @@ static int torch_files_merge(struct tensors_job *job, struct err *err)
         .id_path = job->ask->id_path,
         .expect = job->ask->expect == UINT64_MAX ? NULL : &job->ask->expect,
         .is_renumbered = job->ask->is_renumbered,
+        .referred = job->ask->referred,
         .is_plain = job->ask->is_plain,
         .is_compact = job->ask->is_compact,
         .splice_least_bytes = splice_least_wanted(),

@@ -13,6 +13,7 @@ struct tensors_request {
     const struct texts *rules; /* PATH=VERB */
     const char *rules_path;
     const char *id_path;
+    const struct texts *referred; /* PATH=REFERENCE,… */
     uint64_t expect;
     bool is_renumbered, is_plain, is_compact;
     bool force, dry_run, pass_through, reflink;

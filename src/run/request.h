@@ -40,6 +40,7 @@ struct map_request {
     struct texts also_counted; /* the same, with one record an item */
     struct texts rules;        /* PATH=VERB, of files of tensors */
     const char *rules_path;
+    struct texts referred;                    /* PATH=REFERENCE,…, as torch_merge_opts has them */
     bool pass_through;                        /* what is no data in them is carried over unseen */
     bool is_renumbered, is_plain, is_compact; /* as torch_merge_opts has them */
 

@@ -176,6 +176,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
                                           .pass_through = s->request->pass_through,
                                           .id_path = is_first ? s->request->id_field : NULL,
                                           .is_renumbered = is_first && s->request->is_renumbered,
+                                          .referred = is_first ? &s->request->referred : NULL,
                                           .is_plain = s->request->is_plain,
                                           .is_compact = s->request->is_compact,
                                           .is_of_shares = true,

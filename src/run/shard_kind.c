@@ -13,6 +13,7 @@
 #include "run/outname.h"
 #include "run/prepare.h"
 #include "run/shard.h"
+#include "tensor/torch/torch_merge.h"
 
 const char *shard_kind_option(size_t kind)
 {
@@ -156,13 +157,14 @@ static unsigned kinds_made(const struct map_request *r)
 
 const char *shard_tensors_option(const struct map_request *r)
 {
-    return r->rules.len > 0   ? "--rule"
-           : r->rules_path    ? "--rules"
-           : r->is_renumbered ? "--renumber"
-           : r->is_plain      ? "--plain"
-           : r->is_compact    ? "--compact"
-           : r->pass_through  ? "--pass-through"
-                              : NULL;
+    return r->rules.len > 0      ? "--rule"
+           : r->rules_path       ? "--rules"
+           : r->is_renumbered    ? "--renumber"
+           : r->referred.len > 0 ? "--renumber-path"
+           : r->is_plain         ? "--plain"
+           : r->is_compact       ? "--compact"
+           : r->pass_through     ? "--pass-through"
+                                 : NULL;
 }
 
 /* Files of one JSON object each take rules too. */
@@ -194,6 +196,9 @@ static int wishes_check(const struct map_request *r, struct err *err)
                     is_rule ? ", and of one JSON object each (.json)" : " (.pt)");
     if (r->is_renumbered && !r->id_field)
         return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
+    if (r->referred.len > 0 && first != TENSOR_TORCH)
+        return fail(err, ERR_USAGE, "--renumber-path is about the .pt file of -o, and %s is none",
+                    r->out_path ? r->out_path : "it");
     return 0;
 }
 
@@ -201,6 +206,8 @@ static int rules_parse(const struct map_request *r, struct err *err)
 {
     struct merge_rules rules = {0};
     int rc = merge_rules_take(&rules, &r->rules, r->rules_path, err);
+    for (size_t i = 0; rc == 0 && i < r->referred.len; i++)
+        rc = torch_refer_check(r->referred.at[i], err);
     merge_rules_release(&rules);
     return rc;
 }

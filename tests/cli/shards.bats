@@ -823,7 +823,10 @@ refused() {
         refused "--plain is about files of tensors (.pt), and no output is one" --items 4 --plain -o o.txt $run
         refused "'a=plus' is no rule" --items 4 --rule a=plus -o o.pt $run
         refused "--renumber is about the ids of --id, which is missing" --items 4 --renumber -o o.pt $run
-        refused "--rule is for shard commands" in.txt --rule a=sum -o o.txt -- cat
+        refused "--renumber-path is about files of tensors (.pt), and no output is one" --items 4 --renumber-path a=b -o o.txt $run
+    refused "--renumber-path is about the .pt file of -o, and o.txt is none" --items 4 --renumber-path a=b --also 'x{shard}.pt=y.pt' -o o.txt $run
+    refused "--renumber-path 'a' is not PATH=REFERENCE" --items 4 --renumber-path a -o o.pt $run
+    refused "--rule is for shard commands" in.txt --rule a=sum -o o.txt -- cat
         refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
         refused "--also 'x{shard}' says not where its files go; it is GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
         refused "--also 'x{shard}=-': - is no file" --items 4 --also 'x{shard}=-' -o o.txt $run

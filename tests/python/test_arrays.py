@@ -675,9 +675,9 @@ def more_packed_arrays_than_files_may_be_open():
 def what_is_about_files_of_torch_is_refused():
     with open("a.npy", "wb") as file:
         file.write(npy(drawn(random.Random(1), "<i4", (4,), 4)))
-    for option in (["--id", "x"], ["--expect", "4"], ["--plain"], ["--compact"], ["--reflink"], ["--pass-through"], ["--id", "x", "--renumber"]):
+    for option in (["--id", "x"], ["--expect", "4"], ["--plain"], ["--compact"], ["--reflink"], ["--pass-through"], ["--id", "x", "--renumber"], ["--renumber-path", "a=b"]):
         ended = muster("merge", "a.npy", "-o", "out.npy", *option)
-        words = "--id, --expect, --renumber, --plain, --compact, --reflink and --pass-through are about files of torch, and these are "
+        words = "--id, --expect, --renumber, --renumber-path, --plain, --compact, --reflink and --pass-through are about files of torch, and these are "
         assert ended.returncode == 2 and words in str(ended.stderr) and not os.path.exists("out.npy"), ended
 
 

@@ -273,6 +273,41 @@ def questions_that_are_all_called_q_0_are_found_and_numbered():
     is_right(*results())
 
 
+PATHS = ("questions.*.paths.*.path_id=questions.*.paths.*.parent_path_id,questions.*.paths.*.child_path_ids.*,"
+         "questions.*.paths.*.metadata.parent_path_id,questions.*.tree_structure.nodes.*.path_id,"
+         "questions.*.tree_structure.nodes.*.parent_id,questions.*.tree_structure.nodes.*.children_ids.*,"
+         "questions.*.tree_structure.edges.*.*,questions.*.tree_structure.root_ids.*")
+
+
+def shifted(questions, by):
+    """The same, with every id of a path, and all that refers to one, so much larger."""
+    new = lambda id: None if id is None else id + by
+    for q in questions:
+        for p in q["paths"]:
+            p["path_id"], p["parent_path_id"] = new(p["path_id"]), new(p["parent_path_id"])
+            p["child_path_ids"] = [new(id) for id in p["child_path_ids"]]
+            p["metadata"]["parent_path_id"] = new(p["metadata"]["parent_path_id"])
+        tree = q["tree_structure"]
+        for n in tree["nodes"]:
+            n["path_id"], n["parent_id"] = new(n["path_id"]), new(n["parent_id"])
+            n["children_ids"] = [new(id) for id in n["children_ids"]]
+        tree["edges"] = [tuple(map(new, edge)) for edge in tree["edges"]]
+        tree["root_ids"] = [new(id) for id in tree["root_ids"]]
+    return questions
+
+
+@check
+def ids_of_paths_that_begin_anew_in_each_shard_are_numbered_with_what_refers_to_them():
+    said = muster(0, *job("--renumber-path", PATHS))
+    assert "860 ids are numbered from 0 to 859" in said, said
+    whole, n_paths = [], 0
+    for path in parts():
+        questions = part(path)["questions"]
+        whole += shifted(questions, n_paths)
+        n_paths += sum(len(q["paths"]) for q in questions)
+    assert unnamed(results()[0]["questions"]) == unnamed(whole)
+
+
 @check
 def a_command_that_the_real_program_refuses_is_refused():
     said = muster(1, *job("-r", "0", worker=("--generate_bs", "1")))

@@ -152,6 +152,51 @@ def renumbering_keeps_types_prefixes_and_digits():
     refused(65, ["beyond 64 bits"], [questions(2**63 - 1, 2**63 - 1)], *IDS, "--renumber")
 
 
+PATHS = "trees.*.paths.*.path_id=trees.*.paths.*.parent,trees.*.paths.*.children.*,trees.*.edges.*.*,trees.*.roots.*"
+
+
+def tree(first, n=3):
+    """A root and its children."""
+    below = list(range(first + 1, first + n))
+    return {"paths": [{"path_id": first, "parent": None, "children": below}] +
+                     [{"path_id": id, "parent": first, "children": [], "score": 7} for id in below],
+            "edges": [(first, id) for id in below], "roots": [first]}
+
+
+@check
+def ids_that_others_refer_to_are_numbered_with_what_refers_to_them():
+    parts = [{"trees": [tree(0), tree(3)]}, {"trees": [tree(0, 4)]}, {"trees": [tree(2, 1)]}]
+    says = ["11 ids are numbered from 0 to 10, and 32 references follow"]
+    assert merged(parts, "--renumber-path", PATHS, says=says) == {"trees": [tree(0), tree(3), tree(6, 4), tree(10, 1)]}
+    parts = [{"trees": [tree(0), tree(3)]}, {"trees": [tree(6)]}]
+    assert merged(parts, "--renumber-path", PATHS, says=["no id is in two files, so none is changed"])["trees"][2] == tree(6)
+    # From the first file's first number on; ids need not be in order, and a path can be in several places.
+    shared = {"path_id": 9, "parent": 4}
+    part = {"trees": [{"paths": [{"path_id": 4, "parent": 9}, shared], "best": shared}]}
+    whole = merged([part, part], "--renumber-path", "trees.*.paths.*.path_id=trees.*.paths.*.parent,trees.*.best.path_id")["trees"]
+    assert [(p["path_id"], p["parent"]) for t in whole for p in t["paths"]] == [(4, 5), (5, 4), (6, 7), (7, 6)], whole
+    assert whole[0]["best"] is whole[0]["paths"][1] and whole[1]["best"]["path_id"] == 7
+    # What is not named stays.
+    both = {"a": [{"id": 0, "b": 1}, {"id": 1, "b": 0}], "b": [{"id": 0}, {"id": 1}]}
+    whole = merged([both, both], "--renumber-path", "b.*.id=a.*.b")
+    assert [one["b"] for one in whole["a"]] == [1, 0, 3, 2] and [one["id"] for one in whole["a"]] == [0, 1, 0, 1]
+
+
+@check
+def references_that_cannot_be_followed_are_refused():
+    refused(65, ["part_1.pt: trees.0.paths.0.parent refers to no id of its file"],
+            [{"trees": [tree(0)]}, {"trees": [{"paths": [{"path_id": 0, "parent": 5}], "edges": [], "roots": []}]}], "--renumber-path", PATHS)
+    refused(65, ["the id 0 is at part_0.pt: trees.0.paths.0.path_id, and again at part_0.pt: trees.1.paths.0.path_id, in one file"],
+            [{"trees": [tree(0), tree(0)]}, {"trees": [tree(0)]}], "--renumber-path", PATHS)
+    refused(65, ["trees.0.paths.0.path_id is no whole number from 0 on"],
+            [{"trees": [{"paths": [{"path_id": "p"}]}]}] * 2, "--renumber-path", PATHS)
+    refused(65, ["has no 'path_id', which --renumber-path asks for"], [{"trees": [{"paths": [{"id": 1}]}]}] * 2, "--renumber-path", PATHS)
+    refused(2, ["no file has a value at trees.*.paths.*.parents"], [{"trees": [tree(0)]}] * 2, "--renumber-path",
+            "trees.*.paths.*.path_id=trees.*.paths.*.parents")
+    for bad in ("", "a.*.id", "=a", "a.*.id=", "a.*.id=b,,c", "a..id=b"):
+        refused(2, ["--renumber-path"], [{"a": []}], "--renumber-path", bad)
+
+
 @check
 def the_records_are_counted():
     parts = [questions("a", "b"), questions("c")]

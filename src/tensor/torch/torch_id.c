@@ -85,8 +85,10 @@ static int lacks(const struct ids *ids, size_t step, const char *what)
     place_add(ids, &place);
     if (step == ids->steps.len)
         return fail(ids->graft->err, ERR_DATA, "%s %s, so it is no id", buf_text(&place), what);
-    return fail(ids->graft->err, ERR_DATA, "%s %s '%.*s', which --id asks for", buf_text(&place),
-                what, (int)ids->steps.at[step].len, ids->steps.at[step].at);
+    if (ids->are_references)
+        return 0;
+    return fail(ids->graft->err, ERR_DATA, "%s %s '%.*s', which %s asks for", buf_text(&place),
+                what, (int)ids->steps.at[step].len, ids->steps.at[step].at, ids->option);
 }
 
 static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
@@ -124,6 +126,8 @@ static int id_found(struct ids *ids, struct id id)
 {
     const struct pickle_node *node = id_node(ids, &id);
     const struct pickle_callable *known = call_known(graft_graph(ids->graft, id.graph), node);
+    if (ids->are_references && node->kind == PICKLE_NONE)
+        return 0;
     if (!is_id(node))
         return lacks(ids, ids->steps.len,
                      known && known->result == RESULT_NUMPY_SCALAR
@@ -214,8 +218,9 @@ static int value_look(struct ids *ids, struct id at, size_t step)
     ids->last_graph = at.graph;
     if (++ids->n_visits > ids->max_visits)
         return fail(ids->graft->err, ERR_DATA,
-                    "--id: one object is in more places than can be looked at, so its ids are not "
-                    "unique");
+                    "%s: one object is in more places than can be looked at, so its ids are not "
+                    "unique",
+                    ids->option);
     if (step == ids->steps.len)
         return id_found(ids, at);
     const struct pickle *graph = graft_graph(ids->graft, at.graph);
@@ -229,9 +234,9 @@ static int value_look(struct ids *ids, struct id at, size_t step)
 
 /* NOLINTEND(misc-no-recursion) */
 
-static int ids_find(struct ids *ids, pickle_id root)
+int ids_find(struct ids *ids, pickle_id root)
 {
-    const struct id whole = {.graph = (uint32_t)ids->graft->n_parts, .value = root};
+    const struct id whole = {.graph = (uint32_t)ids->root_graph, .value = root};
     ids->len = ids->n_visits = 0;
     return value_look(ids, whole, 0);
 }
@@ -284,19 +289,30 @@ static int ids_compare(struct ids *ids, pickle_id root)
     return 0;
 }
 
+uint64_t ids_visits_max(const struct ids *ids)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i <= ids->graft->n_parts; i++)
+        n += (graft_graph(ids->graft, i)->n_chunks + 1) * (ids->steps.len + 1);
+    return n;
+}
+
+void ids_release(struct ids *ids)
+{
+    buf_release(&ids->here);
+    free(ids->at);
+}
+
 int ids_look(struct graft *graft, pickle_id root)
 {
-    struct ids ids = {.graft = graft};
+    struct ids ids = {.graft = graft, .option = "--id", .root_graph = graft->n_parts};
     int rc = steps_parse(graft->opts->id_path, &ids.steps, graft->err);
-    for (size_t i = 0; i <= graft->n_parts;
-         i++) /* each item once at each step, if none is shared */
-        ids.max_visits += (graft_graph(graft, i)->n_chunks + 1) * (ids.steps.len + 1);
+    ids.max_visits = ids_visits_max(&ids);
     if (rc == 0)
         rc = ids_find(&ids, root);
     graft->n_ids = ids.len;
     if (rc == 0)
         rc = ids_compare(&ids, root);
-    buf_release(&ids.here);
-    free(ids.at);
+    ids_release(&ids);
     return rc;
 }

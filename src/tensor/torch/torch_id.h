@@ -17,7 +17,10 @@ struct id {
 
 struct ids {
     struct graft *graft;
+    const char *option; /* that asks for them, for messages */
     struct steps steps;
+    size_t root_graph;
+    bool are_references; /* what has no such key, and None, refers to nothing */
     struct id *at;
     size_t len, cap;
     struct buf here; /* keys and indices of the value at hand, in its own file */
@@ -38,6 +41,11 @@ static inline struct str id_bytes(const struct ids *ids, const struct id *id)
     return pickle_bytes(graph, pickle_node(graph, id->value));
 }
 
+/* All values at the steps below the root, into ids->at. ERR_DATA where one is missing, or cannot be an id. */
+int ids_find(struct ids *ids, pickle_id root);
+/* Each item is met once at each step, unless an object is in several places. */
+uint64_t ids_visits_max(const struct ids *ids);
+void ids_release(struct ids *ids);
 /* Where the id of this number is, in its own file. */
 void ids_place(const struct ids *ids, pickle_id root, uint64_t ordinal, struct buf *out);
 /*

@@ -15,16 +15,20 @@ void graft_note(const struct graft *graft, const char *fmt, ...)
     graft->opts->note(graft->opts->context, text);
 }
 
-int mend_parts(struct graft *graft)
+static void plain_parts(struct graft *graft)
 {
     struct plain_stats stats = {0};
-    if (!graft->opts->is_plain)
-        return 0;
     for (size_t i = 0; i < graft->n_parts; i++)
         plain_part(graft, i, &stats);
     graft_note(graft, "--plain: %lu scalar%s and %lu array%s of numpy in the files are plain now",
                stats.n_scalars, plural(stats.n_scalars), stats.n_arrays, plural(stats.n_arrays));
-    return 0;
+}
+
+int mend_parts(struct graft *graft)
+{
+    if (graft->opts->is_plain)
+        plain_parts(graft);
+    return graft->opts->referred ? refer_parts(graft) : 0;
 }
 
 int mend_made(struct graft *graft, pickle_id root)

@@ -12,7 +12,8 @@
 /* Are values changed? Then no bytes of the files' pickles can go over as they are. */
 static inline bool mends_values(const struct torch_merge_opts *opts)
 {
-    return opts->is_plain || opts->is_compact || opts->is_renumbered;
+    return opts->is_plain || opts->is_compact || opts->is_renumbered ||
+           (opts->referred && opts->referred->len > 0);
 }
 
 static inline struct pickle *graft_graph_change(struct graft *graft, size_t part)
@@ -29,6 +30,8 @@ struct plain_stats {
     uint64_t n_scalars, n_arrays;
 };
 void plain_part(struct graft *graft, size_t part, struct plain_stats *stats);
+/* Ids of each file that are in others too, and what refers to them there: see torch_refer.c. */
+int refer_parts(struct graft *graft);
 /* ERR_DATA where numpy is left in the output; what torch.load still refuses by default is said. */
 int plain_check(struct graft *graft, pickle_id root);
 int compact_make(struct graft *graft, pickle_id root);

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/texts.h"
 #include "rule/rule.h"
 
 struct torch_merge_opts {
@@ -16,8 +17,10 @@ struct torch_merge_opts {
     bool pass_through;   /* callables that are no data are carried over unseen */
     const char *id_path; /* NULL, or of values that every record has, no two of them equal */
     bool is_renumbered;  /* ids that are not are numbered anew */
-    bool is_plain;       /* numpy's scalars and arrays become numbers, texts and tensors */
-    bool is_compact;     /* storages lose what no tensor shows */
+    const struct texts
+        *referred;   /* PATH=REFERENCE,…: ids that others refer to (torch_refer_check) */
+    bool is_plain;   /* numpy's scalars and arrays become numbers, texts and tensors */
+    bool is_compact; /* storages lose what no tensor shows */
     uint64_t splice_least_bytes; /* of a list in a pickle; 0: as it is best */
     const uint64_t *expect;      /* NULL, or how many records there must be in all */
     bool
@@ -32,6 +35,9 @@ struct torch_merge_opts {
 struct torch_merge_stats {
     uint64_t n_bytes, n_storages, shared_bytes;
 };
+
+/* ERR_USAGE for what names no ids, or no paths of what refers to them. */
+MUST_CHECK int torch_refer_check(const char *text, struct err *err);
 
 /*
  * How many records a file holds: what its num_questions or the like says, the length of a list;

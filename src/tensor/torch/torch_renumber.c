@@ -97,7 +97,7 @@ int ids_renumber(struct ids *ids, pickle_id root, uint64_t n_twice)
     }
     graft_note(ids->graft,
                "--renumber: %lu of %zu ids had been there before; numbered from %lu to %lu, %lu "
-               "changed",
+               "changed; what refers to them is left as it is (--renumber-path takes it along)",
                n_twice, ids->len, first, first + ids->len - 1, n_changed);
     return 0;
 }
