@@ -161,9 +161,9 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "not read", run->oddity);
     /* Nothing is left of such a run but what was set aside. */
     bool is_settled = run->is_total_known && run->items_done + run->items_aside >= run->items_total;
-    cleanup_free char *root = runs_root(NULL);
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
     cleanup_free char *resume =
-        xasprintf("muster resume %s%s", run_typed(run->dir, root),
+        xasprintf("muster resume %s%s", typed,
                   run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);

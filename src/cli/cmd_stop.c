@@ -52,10 +52,9 @@ static int stop_run(struct app *app, void *request, int argc, char **argv, char 
     if (!ask->now)
         say(app, "run %s finishes what is in flight (--now ends it at once)", path_basename(dir));
     rc = wait_for_end(ask, dir, err);
-    cleanup_free char *root = runs_root(NULL);
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
     if (rc == 0)
-        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir),
-            run_typed(dir, root));
+        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir), typed);
     return rc;
 }
 

@@ -126,11 +126,12 @@ static int like_compare(struct search *search, const char *dir, const struct man
     int rc = state_read(dir, &state, err);
     if (rc)
         return rc;
+    cleanup_free char *typed = run_typed_new(dir, r->usual_root);
     if (state == RUN_RUNNING && has_output(r, manifest))
         return fail(err, ERR_UNAVAILABLE,
                     "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
                     "or name another output",
-                    path_basename(dir), r->out_path, run_typed(dir, r->usual_root));
+                    path_basename(dir), r->out_path, typed);
     if ((state != RUN_STOPPED && state != RUN_INTERRUPTED) || search->found ||
         !is_same_work(r, dir, manifest))
         return 0;

@@ -155,6 +155,7 @@ static int unfinished(struct session *s)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
     cleanup_buf struct buf next = BUF_INIT;
+    cleanup_free char *run = summary_run_new(s);
     summary_go_on(s, NULL, &next);
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
@@ -168,7 +169,7 @@ static int unfinished(struct session *s)
     state_record(s, s->end_signal || status == 75 || has_begun ? "stopped" : "failed", status);
     summary_print(s, NULL);
     if (is_hopeless && has_begun)
-        talk("%s; what is done is printed by: muster results %s", why, summary_run_name(s));
+        talk("%s; what is done is printed by: muster results %s", why, run);
     else if (can_resume && !is_hopeless)
         talk("%s; go on with: %s", why, buf_text(&next));
     else
@@ -180,8 +181,8 @@ static int unfinished(struct session *s)
 static int merge_failed(struct session *s, int rc, const struct err *why)
 {
     struct err settle_err = {0};
-    const char *run = summary_run_name(s);
     cleanup_buf struct buf next = BUF_INIT;
+    cleanup_free char *run = summary_run_new(s);
     int status = err_exit_status(rc);
     summary_go_on(s, NULL, &next);
     log_keep(s->log, LOG_ERROR, "map", "the results are not merged: %s", why->text);

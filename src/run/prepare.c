@@ -262,13 +262,13 @@ static int done_read(struct session *s, struct err *err)
 /* Its results may be of two contents, also when the input is again what it was. */
 static int resume_is_sound(struct session *s, struct err *err)
 {
-    cleanup_free char *is_changed = NULL;
+    cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
     int rc = store_get(s->store, "input_changed", &is_changed, err);
     if (rc == 0 && is_changed)
         rc = fail(err, ERR_DATA,
                   "the input was written to while this run read it; start over by muster map, and "
                   "muster results %s prints what is done",
-                  summary_run_name(s));
+                  run);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/rng.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "run/shard.h"
 
@@ -453,22 +454,9 @@ char **shard_command_new(const struct session *s, const struct template_values *
 
 void shard_command_format(const char *const *command, struct buf *out)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=:,@%+";
     for (const char *const *word = command; *word; word++) {
-        bool is_plain = **word && strspn(*word, plain) == strlen(*word);
         buf_add_text(out, word == command ? "" : " ");
-        if (is_plain) {
-            buf_add_text(out, *word);
-            continue;
-        }
-        buf_add_char(out, '\'');
-        for (const char *at = *word; *at; at++)
-            if (*at == '\'')
-                buf_add_text(out, "'\\''");
-            else
-                buf_add_char(out, *at);
-        buf_add_char(out, '\'');
+        buf_add_shell_word(out, *word);
     }
 }
 

@@ -94,19 +94,19 @@ static void devices_line(const struct figures *f, struct buf *out)
     buf_add_char(out, '\n');
 }
 
-const char *summary_run_name(const struct session *s)
+char *summary_run_new(const struct session *s)
 {
-    return run_typed(s->run_dir, s->request->usual_root);
+    return run_typed_new(s->run_dir, s->request->usual_root);
 }
 
 void summary_go_on(const struct session *s, const char *option, struct buf *out)
 {
     const char *whole = getenv("MUSTER_GO_ON");
+    cleanup_free char *run = summary_run_new(s);
     if (whole && *whole)
         buf_add_text(out, whole);
     else
-        buf_addf(out, "muster resume %s%s%s", summary_run_name(s), option ? " " : "",
-                 option ? option : "");
+        buf_addf(out, "muster resume %s%s%s", run, option ? " " : "", option ? option : "");
 }
 
 static void metrics_line(struct session *s, struct buf *out)
@@ -187,7 +187,7 @@ void summary_print(struct session *s, const struct merge_stats *stats)
     struct figures f = figures_take(s);
     cleanup_buf struct buf out = BUF_INIT;
     const char *noun = s->shards ? "shard" : "item";
-    cleanup_free char *failed = asides_path(s);
+    cleanup_free char *failed = asides_path(s), *run = summary_run_new(s);
     result_line(s, stats, &f.counts, &out);
     if (f.counts.aside > 0)
         buf_addf(&out, "  failed     %lu %s%s, with reasons in %s\n", f.counts.aside, noun,
@@ -207,7 +207,7 @@ void summary_print(struct session *s, const struct merge_stats *stats)
             &out,
             "  files      those that are there under other names are taken, and no shard is run "
             "for it, by: muster resume %s %s\n",
-            summary_run_name(s), s->request->collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
+            run, s->request->collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
     if (stats && f.counts.aside > s->n_malformed) {
         buf_add_text(&out, "  next       ");
         summary_go_on(s, "--retry-failed", &out);

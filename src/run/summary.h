@@ -16,4 +16,4 @@ void summary_json(struct session *s, int status, struct buf *out);
  */
 void summary_go_on(const struct session *s, const char *option, struct buf *out);
 /* What to type after `muster resume`. Borrowed. */
-const char *summary_run_name(const struct session *s);
+char *summary_run_new(const struct session *s);

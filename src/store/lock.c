@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/ours.h"
 #include "base/parse.h"
+#include "base/shell.h"
 
 enum {
     DEAD_TRIES_MAX = 200,
@@ -75,9 +76,11 @@ static int taken(int fd, const char *dir, struct err *err)
     holder_read(fd, &holder);
     if (holder.pid == 0)
         return fail(err, ERR_UNAVAILABLE, "the run in %s is going on under another muster", dir);
+    cleanup_buf struct buf word = BUF_INIT;
+    buf_add_shell_word(&word, dir);
     return fail(err, ERR_UNAVAILABLE,
-                "the run in %s is going on: pid %d on %s holds it (`muster stop` ends it)", dir,
-                (int)holder.pid, holder.host);
+                "the run in %s is going on: pid %d on %s holds it (muster stop %s ends it)", dir,
+                (int)holder.pid, holder.host, buf_text(&word));
 }
 
 static bool is_dead(const struct run_holder *holder)

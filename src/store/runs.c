@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/shell.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
 
@@ -26,10 +27,12 @@ char *runs_root(const char *given)
     return path_absolute(given ? given : env && *env ? env : "muster-runs");
 }
 
-const char *run_typed(const char *dir, const char *root)
+char *run_typed_new(const char *dir, const char *root)
 {
     cleanup_free char *parent = path_dirname(dir);
-    return strcmp(parent, root) == 0 ? path_basename(dir) : dir;
+    struct buf word = BUF_INIT;
+    buf_add_shell_word(&word, strcmp(parent, root) == 0 ? path_basename(dir) : dir);
+    return buf_steal(&word);
 }
 
 int run_create(const char *root, const char *verb, int64_t wall_ms, char **dir_out, struct err *err)

@@ -67,9 +67,10 @@ MUST_CHECK int run_find(const char *root, const char *text, char **dir_out, stru
 
 /*
  * What the user has to type to mean this run, without --runs-dir: its name where `root`, the usual
- * runs_root(NULL), is the folder it is in, else its path. Borrowed from dir.
+ * runs_root(NULL), is the folder it is in, else its path; quoted as a shell wants it.
+ * free() it.
  */
-const char *run_typed(const char *dir, const char *root);
+char *run_typed_new(const char *dir, const char *root);
 
 struct run_names {
     char **at;

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "store/db.h"
 #include "store/runs.h"
@@ -120,9 +121,12 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
     int rc = run_lock_take(&store->lock, store->dir, err);
     if (rc)
         return rc;
-    if (is_new && path_exists(path) && !is_stillborn(store->dir))
-        return fail(err, ERR_USAGE, "%s holds a run already (`muster resume` goes on with it)",
-                    store->dir);
+    if (is_new && path_exists(path) && !is_stillborn(store->dir)) {
+        cleanup_buf struct buf word = BUF_INIT;
+        buf_add_shell_word(&word, store->dir);
+        return fail(err, ERR_USAGE, "%s holds a run already (muster resume %s goes on with it)",
+                    store->dir, buf_text(&word));
+    }
     if (is_new)
         database_drop(store, path);
     /* An order to stop was meant for the muster before us. */

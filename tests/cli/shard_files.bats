@@ -239,20 +239,70 @@ END
     [ "$(wc -l <all.txt)" = 7 ]
 }
 
-@test "what says 'go on with' can be typed as it stands" {
+# advised PATTERN [FROM TO]: the command that the last words have behind a pattern, typed as it stands.
+advised() {
+    local words
+    words=$(sed -n "s/.*$1\(muster [^()]*\).*/\1/p" <<<"$output" | tail -n 1)
+    [ -n "$words" ] || { echo "no command behind '$1' in: $output"; return 1; }
+    [ $# -lt 2 ] || words=${words/"$2"/"$3"}
+    run limited bash -c "$(sed "s|^muster|$MUSTER|" <<<"$words")"
+}
+
+@test "the commands that messages name can be typed as they stand, whatever the run's folder is called" {
     evaluator
     worker moody <<'END'
 #!/bin/sh
 [ -e well ] || exit 3
 exec ./evaluate "$@"
 END
-    advice() { # of the last run, without the full stops of prose
-        sed -n 's/.*go on with: muster /muster /p; s/^  next *//p' <<<"$output" | tail -n 1
-    }
-    map --items 2 -g cpu:1 -r 0 -o all.jsonl --collect 'out/answers_{suffix}.jsonl' -- ./moody {start} {count} {suffix}
+    local files=(--collect 'out/answers_{suffix}.jsonl')
+    for folder in runs/plain "it's a run/of mine"; do
+        mkdir -p "$(dirname "$folder")"
+        rm -f well all.jsonl*
+        map --run-dir "$folder" --items 2 -g cpu:1 -r 0 -o all.jsonl "${files[@]}" -- ./moody {start} {count} {suffix}
+        ended_with 1
+        touch well
+        advised 'go on with: '
+        ended_with 0
+        [ "$(wc -l <all.jsonl)" = 2 ]
+    done
+    # Of one that is looked at, and of one that was told nothing but errors.
+    rm well
+    map -q --run-dir "not 'quiet'" --items 2 --shards 2 -g cpu:1 -r 0 -f -o all.jsonl "${files[@]}" -- sh -c '[ {shard} = 0 ] || [ -e well ] && exec ./evaluate "$@"' x {start} {count} {suffix}
     ended_with 1
+    local said=$output
+    run "$MUSTER" status "not 'quiet'"
     touch well
-    run limited bash -c "$(advice | sed "s|^muster|$MUSTER|")"
+    advised 'go on  *'
     ended_with 0
     [ "$(wc -l <all.jsonl)" = 2 ]
+    output=$said
+    advised 'go on with: '
+    ended_with 0
+    says "is complete"
+    # Files under another name.
+    map --run-dir 'of "no" name' --items 2 -g cpu:1 -r 0 -f -o all.jsonl --collect 'out/nothing_{suffix}' -- ./evaluate {start} {count} {suffix}
+    ended_with 1
+    advised 'for it, by: ' "'GLOB'" "'out/answers_{suffix}.jsonl'"
+    ended_with 0
+    says "2 items in 1 shard, complete"
+}
+
+@test "a run that is going on is stopped by the command that its refusal names, and no other run is" {
+    holding_worker
+    seq 3 >in.txt
+    map_begin --run-dir 'one run' in.txt -g cpu:1 -o one.txt -- ./hold
+    wait_for [ -e holding ]
+    seq 1 >more.txt
+    map more.txt -g cpu:1 -o more.txt.out -- cat # the latest
+    ended_with 0
+    run limited "$MUSTER" resume 'one run'
+    ended_with 69
+    says "is going on: pid $PID"
+    touch go
+    advised 'holds it (' ' ends it' ''
+    map_end
+    run limited "$MUSTER" resume 'one run'
+    ended_with 0
+    same in.txt one.txt
 }

@@ -151,10 +151,11 @@ static int table_twice(const struct table *table, const struct renamed *one,
     pickle_id root = graft_graph(table->ids.graft, table->ids.root_graph)->root;
     ids_place(&table->ids, root, one->ordinal, &before);
     ids_place(&table->ids, root, other->ordinal, &after);
-    return fail(table->ids.graft->err, ERR_DATA,
-                "the id %ld is at %s, and again at %s, in one file: which of them a reference means "
-                "cannot be told (%s)",
-                one->from, buf_text(&before), buf_text(&after), OPTION);
+    return fail(
+        table->ids.graft->err, ERR_DATA,
+        "the id %ld is at %s, and again at %s, in one file: which of them a reference means "
+        "cannot be told (%s)",
+        one->from, buf_text(&before), buf_text(&after), OPTION);
 }
 
 static int table_make(struct graft *graft, size_t part, const struct steps *steps,
@@ -165,8 +166,9 @@ static int table_make(struct graft *graft, size_t part, const struct steps *step
     out->at = xcalloc(out->ids.len + 1, sizeof(*out->at));
     for (size_t i = 0; rc == 0 && i < out->ids.len; i++) {
         if (!is_number(&out->ids, i))
-            return value_refuse(&out->ids, i, "is no whole number from 0 on, as ids that are "
-                                              "referred to have to be");
+            return value_refuse(&out->ids, i,
+                                "is no whole number from 0 on, as ids that are "
+                                "referred to have to be");
         out->at[i] = (struct renamed){.from = id_node(&out->ids, &ids[i])->integer, .ordinal = i};
     }
     if (rc == 0 && out->ids.len > 0)
@@ -233,8 +235,7 @@ static void value_set(struct graft *graft, const struct id *id, int64_t number, 
     if (done[id->slot])
         return;
     done[id->slot] = 1;
-    pickle_id node =
-        pickle_add(graph, (struct pickle_node){.kind = PICKLE_INT, .integer = number});
+    pickle_id node = pickle_add(graph, (struct pickle_node){.kind = PICKLE_INT, .integer = number});
     graph->chunks[id->slot] = node;
 }
 
