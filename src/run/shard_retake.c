@@ -215,7 +215,7 @@ static void line_make(const struct session *s, uint64_t shard, const struct past
     shard_members_add(s->shards, shard, out);
     buf_add_char(out, ',');
     shard_files_add(s->shards, &past->result, out);
-    if (json_get(str_of(past->end), "work", &work) && work.len > 2) {
+    if (json_get(str_of(past->end), "work", &work) && json_is_object(work) && work.len > 2) {
         buf_add_char(out, ',');
         buf_add(out, work.at + 1, work.len - 2);
     }

@@ -17,8 +17,8 @@ struct figures {
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
     double items_per_s; /* 0: nothing was done */
     double efficiency;
-    bool
-        is_load_known; /* when a shard's program has loaded its model cannot be seen from outside */
+    bool are_shards;    /* when a program has loaded its model cannot be seen from outside */
+    bool is_load_known; /* some worker got as far as a result */
     struct hist item_times;
 };
 
@@ -32,7 +32,8 @@ static struct figures figures_take(struct session *s)
         f.load_ms += s->places[p].load_ms;
         hist_merge(&f.item_times, &s->places[p].item_times);
     }
-    f.is_load_known = !s->shards;
+    f.are_shards = s->shards != NULL;
+    f.is_load_known = !s->shards && s->first_result_ms > 0;
     f.seat_ms = f.wall_ms * s->n_places;
     uint64_t end_ms = s->is_complete ? s->complete_ms : session_now(s);
     uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
@@ -87,9 +88,9 @@ static void devices_line(const struct figures *f, struct buf *out)
 {
     char busy[24];
     duration_format(busy, f->busy_ms);
-    buf_addf(out, "  devices    %s %s of %.1f device-seconds", f->is_load_known ? "busy" : "held",
+    buf_addf(out, "  devices    %s %s of %.1f device-seconds", f->are_shards ? "held" : "busy",
              busy, (double)f->seat_ms / 1000.0);
-    if (f->is_load_known)
+    if (!f->are_shards)
         buf_addf(out, ": efficiency %.0f %%", f->efficiency * 100);
     buf_add_char(out, '\n');
 }
@@ -202,7 +203,8 @@ void summary_print(struct session *s, const struct merge_stats *stats)
             f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
     metrics_line(s, &out);
     memory_lines(s, &out);
-    if (s->shards && s->shards->n_unnamed > 0)
+    bool are_left = !stats || f.counts.aside > 0;
+    if (s->shards && s->shards->n_unnamed > 0 && are_left)
         buf_addf(
             &out,
             "  files      those that are there under other names are taken, and no shard is run "
@@ -228,10 +230,10 @@ void summary_json(struct session *s, int status, struct buf *out)
 {
     struct figures f = figures_take(s);
     char load[24] = "null", efficiency[24] = "null";
-    if (f.is_load_known) {
+    if (f.is_load_known)
         snprintf(load, sizeof(load), "%lu", f.load_ms);
+    if (!f.are_shards)
         snprintf(efficiency, sizeof(efficiency), "%.4f", f.efficiency);
-    }
     buf_add_text(out, "{\"run\":");
     buf_add_json(out, str_of(s->run_dir));
     buf_add_text(out, ",\"output\":");

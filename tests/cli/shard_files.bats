@@ -124,6 +124,10 @@ END
     map in.txt -g cpu:1 -o cat.txt --on-finish 'cat >summary.json' -- cat
     says "; loading " ": efficiency "
     [ "$(jq '.load_ms | type' summary.json)" = '"number"' ]
+    map in.txt -g cpu:1 -o cat.txt -f --on-finish 'cat >summary.json' -- sh -c 'exit 3' # none came as far as a result
+    ended_with 1
+    says_not "loading"
+    [ "$(jq .load_ms summary.json)" = null ]
 }
 
 @test "--dry-run shows which files each shard is to leave, and what they become" {
@@ -217,6 +221,18 @@ END
     run limited "$MUSTER" resume latest --also 'out/metrics_{suffix}.csv=more.csv'
     ended_with 2
     says "is complete, and takes no more files"
+}
+
+@test "a shard that left its file in its second attempt asks for no other names" {
+    worker second <<'END'
+#!/bin/sh
+[ -e once ] && echo "$1" >"x_$1"
+touch once
+END
+    map --items 1 -g cpu:1 -o out.txt --collect 'x_{start}' -- ./second {start}
+    ended_with 0
+    says "it left no file that matches --collect"
+    says_not "under other names"
 }
 
 @test "a resume takes no file that is older than its shard's program, or has too few records" {
