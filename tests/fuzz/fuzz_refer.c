@@ -68,8 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_idle = false, is_read = true;
     const char *paths[] = {path};
     const struct texts referred = {paths, 1};
-    const struct torch_merge_opts opts = {
-        .referred = &referred, .note = note, .context = &is_idle};
+    const struct torch_merge_opts opts = {.referred = &referred, .note = note, .context = &is_idle};
     struct torch_part parts[N_FILES] = {{.file.path = "a", .fd = -1}, {.file.path = "b", .fd = -1}};
     struct graft graft = {.opts = &opts, .parts = parts, .n_parts = N_FILES, .err = &err};
     pickle_init(&graft.made);

@@ -5,7 +5,7 @@ examples/latentmas/run.py, with torch where it is installed, and always with the
 
     test_latentmas.py MUSTER
 """
-import glob, io, json, os, random, shutil, signal, sqlite3, subprocess, sys, tempfile, time, zipfile
+import glob, io, json, os, random, re, shutil, signal, sqlite3, subprocess, sys, tempfile, time, zipfile
 import torch_like as made
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -316,6 +316,25 @@ def a_command_that_the_real_program_refuses_is_refused():
     assert "gpu_1.pt holds 1 record, expected 11, one for each item: the program lost 10; see its log" in said, said
     said = muster(1, *job("-r", "0", worker=("--temperature", "0.7", "--generate_bs", "1", "--hidden", "8")))
     assert "unrecognized arguments: --hidden 8" in said, said
+
+
+@check
+def the_commands_that_the_guides_show_for_it_are_taken():
+    guides = os.path.join(HERE, "..", "..", "docs", "guides")
+    shown = []
+    for name in ("latentmas.md", "shards.md"):
+        with open(os.path.join(guides, name), encoding="utf-8") as file:
+            shown += [(name, block) for block in re.findall(r"^```console\n(.*?)^```", file.read(), re.M | re.S)
+                      if re.search(r"^\$ muster map", block, re.M) and "run.py" in block]
+    assert [name for name, _ in shown] == ["latentmas.md", "shards.md"], shown
+    os.rmdir("prm_data")  # it is for the guide to say
+    for _, block in shown:
+        for path in glob.glob("prm_data/*") + glob.glob("*.pt"):
+            os.unlink(path)
+        words = re.sub(r"^\$ ", "", block, flags=re.M).replace("--items 400", "--items 9").replace("python run.py", f"{sys.executable} {WORKER}")
+        env = {**environment(), "PATH": os.path.dirname(MUSTER) + os.pathsep + os.environ["PATH"]}
+        ended = subprocess.run(["sh", "-ec", words], env=env, capture_output=True, text=True, timeout=100)
+        assert ended.returncode == 0 and "9 items in 4 shards, complete" in ended.stderr, (words, ended)
 
 
 @check
