@@ -89,14 +89,19 @@ END
     worker loader <<'END'
 #!/bin/sh
 printf 'Loading weights: 100%%|##########| 47/47 [00:00<00:00, 900.00it/s]\r\n' >&2
+until [ -e loaded ]; do sleep 0.02; done
 printf '  1%%|          | 1/100 [00:01<?, ?it/s]\r' >&2
 until [ -e go ]; do sleep 0.02; done
 seq 100 >"$1"
 END
     map_begin --items 100 --shards 1 -g cpu:1 -o out.txt -- ./loader {output}
-    shown() { [ "$(jq .done muster-runs/latest/status.json 2>/dev/null || echo 0)" -gt 0 ]; }
-    wait_for shown
-    [ "$(jq .done muster-runs/latest/status.json)" = 1 ]
+    done_is() { [ "$(jq .done muster-runs/latest/status.json)" = "$1" ]; }
+    written_since() { [ "$(jq .updated_ms muster-runs/latest/status.json 2>/dev/null || echo 0)" -gt "$1" ]; }
+    wait_for holds muster-runs/latest/logs/cpu_0_stderr.log 47/47
+    wait_for written_since "$(date +%s%3N)"
+    done_is 0
+    touch loaded
+    wait_for done_is 1
     touch go
     map_end
     ended_with 0
