@@ -86,10 +86,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                           .is_renumbered = choice & 4,
                                           .is_compact = choice & 8,
                                           .note = note};
-    uint64_t n_compared = 0;
     struct torch_part part = {.file.path = "fuzz", .fd = -1};
-    struct graft graft = {
-        .opts = &opts, .n_compared = &n_compared, .parts = &part, .n_parts = 1, .err = &err};
+    struct graft graft = {.opts = &opts, .parts = &part, .n_parts = 1, .err = &err};
     struct torch_file *file = &part.file;
     pickle_init(&graft.made);
     if (pickle_read(&file->pickle, text, &(struct pickle_opts){.name = "fuzz"}, &err) == 0) {

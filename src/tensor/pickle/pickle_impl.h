@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "base/xalloc.h"
+#include "tensor/grow.h"
 #include "tensor/pickle/pickle.h"
 #include "tensor/pickle/pickle_callable.h"
 
@@ -82,14 +82,6 @@ struct pickle_op {
 
 /* By opcode; one without a name is none. */
 extern const struct pickle_op pickle_ops[256];
-
-#define GROW(array, len, cap)                                      \
-    do {                                                           \
-        if ((len) == (cap)) {                                      \
-            (cap) = MAX((cap) + (cap) / 2, (size_t)64);            \
-            (array) = xrealloc((array), (cap) * sizeof(*(array))); \
-        }                                                          \
-    } while (0)
 
 /* ERR_DATA with the name of the pickle, the byte and the opcode. */
 int vm_fail(struct pickle_vm *vm, const char *what);

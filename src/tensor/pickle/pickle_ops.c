@@ -148,10 +148,21 @@ static int bytes_push(struct pickle_vm *vm, enum pickle_kind kind)
                                               .count = (uint32_t)kept.len});
 }
 
-/* Little-endian two's complement; up to 8 bytes it is an int like others. */
+/* The last byte says nothing but the sign, which the one before says too. */
+static bool is_longer_than_needed(struct str digits)
+{
+    unsigned char last = (unsigned char)digits.at[digits.len - 1];
+    bool is_below = (digits.at[digits.len - 2] & 0x80) != 0;
+    return last == (is_below ? 0xff : 0);
+}
+
+/* Little-endian two's complement; what fits into 8 bytes is an int like others. */
 static int op_long(struct pickle_vm *vm)
 {
     struct str digits = vm->operand;
+    while (digits.len > 8 && is_longer_than_needed(digits))
+        digits.len--;
+    vm->operand = digits;
     if (digits.len > 8)
         return bytes_push(vm, PICKLE_LONG);
     uint64_t value = le_get(digits.at, digits.len);

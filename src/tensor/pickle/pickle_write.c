@@ -4,8 +4,8 @@
 #include <endian.h>
 
 #include "base/cleanup.h"
-#include "base/xalloc.h"
 #include "tensor/bytes.h"
+#include "tensor/grow.h"
 #include "tensor/pickle/pickle_callable.h"
 #include "tensor/pickle/pickle_copy.h"
 
@@ -100,15 +100,6 @@ static void writer_release(struct pickle_writer *w)
 }
 
 /* ---- what is met twice ---- */
-
-#define PUSH(array, len, cap, ...)                                 \
-    do {                                                           \
-        if ((len) == (cap)) {                                      \
-            (cap) = MAX((cap) + (cap) / 2, (size_t)64);            \
-            (array) = xrealloc((array), (cap) * sizeof(*(array))); \
-        }                                                          \
-        (array)[(len)++] = (__VA_ARGS__);                          \
-    } while (0)
 
 static void visit_push(struct pickle_writer *w, uint32_t file, pickle_id id, bool is_left)
 {

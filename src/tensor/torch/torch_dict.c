@@ -22,7 +22,8 @@ struct member {
 struct dict_graft {
     struct graft *graft;
     value_ids ids;
-    struct key_table *tables; /* by file */
+    struct key_index keys; /* of all files; a side is a file */
+    pickle_id *values;     /* of the key at hand, by file; 0 where a file lacks it */
     struct member *members;
     size_t n_members, cap_members;
     bool is_union;
@@ -72,66 +73,95 @@ static void path_pop(struct graft *graft, size_t before)
 /* ---- keys of the files ---- */
 
 /* By file the value of this key; the number of files that have it. */
-static size_t values_find(const struct dict_graft *d, size_t key_part, pickle_id key,
-                          pickle_id *values, size_t *lacking)
+static size_t values_take(struct dict_graft *d, uint32_t number)
 {
     size_t n = 0;
-    for (size_t i = 0; i < d->graft->n_parts; i++) {
-        values[i] = keys_find(d->graft, &d->tables[i], i, key_part, key);
-        n += values[i] != 0;
-        if (values[i] == 0)
-            *lacking = i;
-    }
+    const struct key_value *value = key_value_first(&d->keys, number);
+    for (; value; value = key_value_next(&d->keys, value), n++)
+        d->values[value->side] = value->value;
     return n;
 }
 
+static void values_forget(struct dict_graft *d, uint32_t number)
+{
+    const struct key_value *value = key_value_first(&d->keys, number);
+    for (; value; value = key_value_next(&d->keys, value))
+        d->values[value->side] = 0;
+}
+
+static size_t first_lacking(const struct dict_graft *d)
+{
+    size_t i = 0;
+    while (i + 1 < d->graft->n_parts && d->values[i])
+        i++;
+    return i;
+}
+
 /* In some files only: one value, wherever it stands, and the same wherever else. */
-static int member_of_some(struct dict_graft *d, const pickle_id *values, pickle_id *out)
+static int member_of_some(struct dict_graft *d, uint32_t number, pickle_id *out)
 {
     struct graft *graft = d->graft;
-    size_t first = 0;
-    while (values[first] == 0)
-        first++;
-    for (size_t i = first + 1; i < graft->n_parts; i++)
-        if (values[i] && !values_equal(graft, first, values[first], i, values[i], 0))
-            return graft_fail(graft, "is in %s and in %s, and not the same",
-                              graft_file_name(graft, first), graft_file_name(graft, i));
-    *out = graft_of(graft, first, values[first]);
+    const struct key_value *first = key_value_first(&d->keys, number), *other = first;
+    while ((other = key_value_next(&d->keys, other)) != NULL) {
+        enum sameness sameness =
+            values_same(graft, first->side, first->value, other->side, other->value);
+        if (sameness != SAME)
+            return graft_fail(graft, "is in %s and in %s, and %s",
+                              graft_file_name(graft, first->side),
+                              graft_file_name(graft, other->side),
+                              sameness == UNTOLD ? UNTOLD_WHY : "not the same");
+    }
+    *out = graft_of(graft, first->side, first->value);
     return 0;
 }
 
+static int pairs_count(struct graft *graft)
+{
+    if (++graft->n_pairs <= graft->max_pairs)
+        return 0;
+    return graft_fail(graft,
+                      "comes after %lu other keys: dictionaries stand in more places than can be "
+                      "gone through; a rule such as same or first for what holds them takes it "
+                      "as it is",
+                      graft->max_pairs);
+}
+
 /* NOLINTBEGIN(misc-no-recursion): at most DEPTH_MAX dictionaries deep */
-static int member_add(struct dict_graft *d, size_t part, pickle_id key)
+static int value_make(struct dict_graft *d, uint32_t number, const struct merge_rule *rule,
+                      struct member *member)
 {
     struct graft *graft = d->graft;
-    const struct pickle *graph = graft_graph(graft, part);
-    cleanup_free pickle_id *values = xcalloc(graft->n_parts, sizeof(*values));
-    size_t lacking = 0, n_found = values_find(d, part, key, values, &lacking);
-    size_t before = path_push(graft, graph, pickle_node(graph, key));
-    const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
-    struct member member = {.key_part = part, .key_id = key};
-    int rc = 0;
-    if (++graft->n_pairs > graft->max_pairs)
-        rc = graft_fail(graft,
-                        "comes after %lu other keys: dictionaries stand in more places than can be "
-                        "gone through; a rule such as same or first for what holds them takes it "
-                        "as it is",
-                        graft->max_pairs);
-    else if (rule && rule->verb == MERGE_RATIO)
-        member.ratio = rule;
+    size_t n_found = values_take(d, number);
+    if (rule && rule->verb == MERGE_RATIO)
+        member->ratio = rule;
     else if (rule && rule->verb == MERGE_DROP)
-        rc = 0;
+        return 0;
     else if (d->is_union && !rule)
-        rc = member_of_some(d, values, &member.value);
+        return member_of_some(d, number, &member->value);
     else if (n_found < graft->n_parts)
-        rc = graft_fail(graft, "is in %s, and missing in %s; --rule '%s=drop' leaves it out",
-                        graft_file_name(graft, part), graft_file_name(graft, lacking),
-                        buf_text(&graft->path));
+        return graft_fail(graft, "is in %s, and missing in %s; --rule '%s=drop' leaves it out",
+                          graft_file_name(graft, member->key_part),
+                          graft_file_name(graft, first_lacking(d)), buf_text(&graft->path));
     else
-        rc = graft_value(graft, values, &member.value);
+        return graft_value(graft, d->values, &member->value);
+    return 0;
+}
+
+static int member_add(struct dict_graft *d, uint32_t number)
+{
+    struct graft *graft = d->graft;
+    struct node_ref key = d->keys.entries[number].ref;
+    const struct pickle *graph = graft_graph(graft, key.part);
+    size_t before = path_push(graft, graph, pickle_node(graph, key.id));
+    const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
+    struct member member = {.key_part = key.part, .key_id = key.id};
+    int rc = pairs_count(graft);
+    if (rc == 0)
+        rc = value_make(d, number, rule, &member);
+    values_forget(d, number);
     path_pop(graft, before);
     if (rc == 0 && (member.value || member.ratio)) {
-        member.key = graft_of(graft, part, key);
+        member.key = graft_of(graft, key.part, key.id);
         member_push(d, member);
     }
     return rc;
@@ -141,18 +171,8 @@ static int member_add(struct dict_graft *d, size_t part, pickle_id key)
 static int members_add(struct dict_graft *d)
 {
     int rc = 0;
-    for (size_t i = 0; i < d->graft->n_parts && rc == 0; i++) {
-        const struct pickle *graph = graft_graph(d->graft, i);
-        struct pickle_walk walk = pickle_items(dict_pairs(graph, d->ids[i]));
-        for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;) {
-            pickle_id value = pickle_next(graph, &walk);
-            bool is_known = keys_find(d->graft, &d->tables[i], i, i, key) != value; /* set anew */
-            for (size_t k = 0; k < i && !is_known; k++)
-                is_known = keys_find(d->graft, &d->tables[k], k, i, key) != 0;
-            if (!is_known)
-                rc = member_add(d, i, key);
-        }
-    }
+    for (uint32_t i = 0; i < d->keys.n_entries && rc == 0; i++)
+        rc = member_add(d, i);
     return rc;
 }
 
@@ -258,12 +278,13 @@ static int ratios_fill(struct dict_graft *d)
 static int states_same(struct dict_graft *d)
 {
     struct graft *graft = d->graft;
-    const struct pickle_node *first = graft_node(graft, 0, d->ids);
     for (size_t i = 0; i < graft->n_parts; i++) {
-        const struct pickle_node *node = graft_node(graft, i, d->ids);
-        if (!dicts_alike(graft, first, i, node))
-            return graft_fail(graft, "is another kind of dictionary in %s than in %s",
-                              graft_file_name(graft, i), graft_file_name(graft, 0));
+        enum sameness sameness = dicts_alike(graft, 0, d->ids[0], i, d->ids[i]);
+        if (sameness != SAME)
+            return graft_fail(graft, "is another kind of dictionary in %s than in %s%s%s",
+                              graft_file_name(graft, i), graft_file_name(graft, 0),
+                              sameness == UNTOLD ? ", or it " : "",
+                              sameness == UNTOLD ? UNTOLD_WHY : "");
     }
     return 0;
 }
@@ -344,6 +365,28 @@ static int too_deep(struct graft *graft)
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
+static int dict_merge(struct dict_graft *d, pickle_id *out)
+{
+    struct graft *graft = d->graft;
+    int rc = 0;
+    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
+        rc = graft_keys_take(graft, i, d->ids[i], &d->keys);
+    if (rc == 0)
+        rc = states_same(d);
+    if (rc == 0)
+        rc = counts_check(graft, &d->keys);
+    if (rc == 0)
+        rc = members_add(d);
+    if (rc == 0)
+        rc = added_push(d);
+    if (rc == 0)
+        rc = ratios_fill(d);
+    if (rc == 0)
+        *out = dict_node(d);
+    return rc;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): see above */
 int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
 {
     struct dict_graft d = {.graft = graft,
@@ -351,34 +394,14 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
                            .is_union = is_union,
                            .outer = graft->innermost,
                            .path_len = graft->path.len};
-    int rc = 0;
     if (++graft->depth > DEPTH_MAX)
         return too_deep(graft);
     graft->innermost = &d;
-    d.tables = xcalloc(graft->n_parts, sizeof(*d.tables));
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        const struct pickle_node *pairs = dict_pairs(graft_graph(graft, i), ids[i]);
-        if (pairs)
-            keys_take(&d.tables[i], graft_graph(graft, i), pairs);
-        else
-            rc = graft_fail(graft, "is no dictionary in %s", graft_file_name(graft, i));
-    }
-    if (rc == 0)
-        rc = states_same(&d);
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
-        rc = counts_check(graft, i, &d.tables[i]);
-    if (rc == 0)
-        rc = members_add(&d);
-    if (rc == 0) {
-        rc = added_push(&d);
-        if (rc == 0)
-            rc = ratios_fill(&d);
-    }
-    if (rc == 0)
-        *out = dict_node(&d);
-    for (size_t i = 0; i < graft->n_parts; i++)
-        free(d.tables[i].at);
-    free(d.tables);
+    key_index_init(&d.keys, &graft->pool);
+    d.values = xcalloc(graft->n_parts, sizeof(*d.values));
+    int rc = dict_merge(&d, out);
+    key_index_release(&d.keys);
+    free(d.values);
     free(d.members);
     graft->innermost = d.outer;
     graft->depth--;

@@ -2,160 +2,145 @@
  *
  * When two values of different files are the same. Python's order of a set is an accident, and that of a
  * dictionary says when its keys were set: neither counts. That of an OrderedDict does.
+ *
+ * Two nodes are taken to be the same as soon as they are met as a pair, and put into one class; then what they
+ * are made of has to be the same too. Nodes of one class are not compared again (Hopcroft and Karp, 1971), so
+ * the work is bounded by what the files hold, however often it is shared, and what holds itself comes to an end.
+ * Classes are kept from one comparison to the next: when all of it was the same, so was each pair.
  */
-#include "base/xalloc.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "base/cleanup.h"
+#include "tensor/grow.h"
+#include "tensor/pread.h"
+#include "tensor/torch/torch_mend.h"
 
 enum {
-    EQUAL_DEPTH_MAX = 500,
-    COMPARED_MAX = 100 * 1000 * 1000 /* then they count as different: a few bytes can make 2^40 */
+    COMPARED_BYTES = 128 * 1024 /* of storages, at once */
 };
 
-/* NOLINTBEGIN(misc-no-recursion): at most EQUAL_DEPTH_MAX deep */
+struct pair {
+    struct node_ref a, b;
+};
 
-static bool items_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                        size_t part_b, const struct pickle_node *b, unsigned depth)
+struct comparer {
+    struct graft *graft;
+    struct node_map classes, storages; /* number + 1 in `parents` */
+    uint32_t *parents;
+    struct pair *todo;
+    size_t n_parents, cap_parents, n_todo, cap_todo;
+    bool is_in_order; /* members whose keys nobody can tell were taken in the order of both */
+    struct buf texts[2];
+};
+
+void comparer_free(struct comparer *comparer)
 {
-    struct pickle_walk walk_a = pickle_items(a), walk_b = pickle_items(b);
-    pickle_id id_a, id_b;
-    if (a->count != b->count)
-        return false;
-    while ((id_a = pickle_next(graft_graph(graft, part_a), &walk_a)) != 0) {
-        id_b = pickle_next(graft_graph(graft, part_b), &walk_b);
-        if (!values_equal(graft, part_a, id_a, part_b, id_b, depth + 1))
-            return false;
+    if (!comparer)
+        return;
+    node_map_release(&comparer->classes);
+    node_map_release(&comparer->storages);
+    free(comparer->parents);
+    free(comparer->todo);
+    buf_release(&comparer->texts[0]);
+    buf_release(&comparer->texts[1]);
+    free(comparer);
+}
+
+static const struct pickle *graph_of(const struct comparer *c, struct node_ref ref)
+{
+    return graft_graph(c->graft, ref.part);
+}
+
+static const struct pickle_node *node_of(const struct comparer *c, struct node_ref ref)
+{
+    return pickle_node(graph_of(c, ref), ref.id);
+}
+
+/* ---- classes ---- */
+
+static uint32_t class_of(struct comparer *c, struct node_map *map, struct node_ref ref)
+{
+    uint32_t *number = node_map_at(map, ref.part, ref.id);
+    if (*number == 0) {
+        uint32_t own = (uint32_t)c->n_parents;
+        PUSH(c->parents, c->n_parents, c->cap_parents, own);
+        *number = own + 1;
     }
-    return true;
-}
-
-/* Have they their keys, or a set its items, in the same order? */
-static bool orders_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                         size_t part_b, const struct pickle_node *b)
-{
-    struct pickle_walk walk_a = pickle_items(a), walk_b = pickle_items(b);
-    for (pickle_id key; (key = pickle_next(graft_graph(graft, part_a), &walk_a)) != 0;) {
-        if (!keys_equal(graft, part_a, key, part_b,
-                        pickle_next(graft_graph(graft, part_b), &walk_b)))
-            return false;
-        if (a->kind == PICKLE_DICT) {
-            pickle_next(graft_graph(graft, part_a), &walk_a);
-            pickle_next(graft_graph(graft, part_b), &walk_b);
-        }
+    uint32_t at = *number - 1;
+    while (c->parents[at] != at) {
+        c->parents[at] = c->parents[c->parents[at]]; /* shorter for the next one */
+        at = c->parents[at];
     }
-    return true;
+    return at;
 }
 
-/* Is each key of `a` one of `b`, with the same value? Of a key that is set twice the last value counts. */
-static bool holds_all(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                      size_t part_b, const struct pickle_node *b, unsigned depth)
+/* False if they were in one class before. */
+static bool classes_join(struct comparer *c, struct node_map *map, struct pair pair)
 {
-    const struct pickle *graph = graft_graph(graft, part_a);
-    struct pickle_walk walk = pickle_items(a);
-    struct key_table own, table;
-    bool is_same = true;
-    keys_take(&own, graph, a);
-    keys_take(&table, graft_graph(graft, part_b), b);
-    for (pickle_id key; is_same && (key = pickle_next(graph, &walk)) != 0;) {
-        pickle_id found = keys_find(graft, &table, part_b, part_a, key);
-        pickle_id value = a->kind == PICKLE_DICT ? pickle_next(graph, &walk) : 0;
-        if (value)
-            value = keys_find(graft, &own, part_a, part_a, key);
-        is_same = found && (!value || values_equal(graft, part_a, value, part_b, found, depth + 1));
-    }
-    free(own.at);
-    free(table.at);
-    return is_same;
+    uint32_t a = class_of(c, map, pair.a), b = class_of(c, map, pair.b);
+    c->parents[b] = a;
+    return a != b;
 }
 
-/* Of pairs, or of the items of a set. With a key twice there are more of them, and each is in the other. */
-static bool members_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                          size_t part_b, const struct pickle_node *b, unsigned depth)
-{
-    if (a->count == b->count && orders_equal(graft, part_a, a, part_b, b))
-        return a->kind != PICKLE_DICT || items_equal(graft, part_a, a, part_b, b, depth);
-    return holds_all(graft, part_a, a, part_b, b, depth) &&
-           holds_all(graft, part_b, b, part_a, a, depth);
-}
+/* ---- what has no parts ---- */
 
-static bool globals_equal(const struct pickle *a, uint32_t global_a, const struct pickle *b,
-                          uint32_t global_b)
+static bool globals_same(const struct pickle *a, uint32_t global_a, const struct pickle *b,
+                         uint32_t global_b)
 {
     return str_equal(a->globals[global_a].name, b->globals[global_b].name) &&
            str_equal(a->globals[global_a].module, b->globals[global_b].module);
 }
 
-/* By checksum; where a file has none, storages are not the same. */
-static bool storages_equal(const struct graft *graft, size_t part_a, uint32_t a, size_t part_b,
-                           uint32_t b)
+/* A piece of a storage, wherever its bytes are; false if they cannot be read. */
+static bool piece_read(const struct comparer *c, struct node_ref storage, uint64_t offset,
+                       char *out, size_t len)
 {
-    const struct torch_file *file_a = &graft->parts[part_a].file;
-    const struct torch_file *file_b = &graft->parts[part_b].file;
-    const struct pickle_storage *left = &file_a->pickle.storages[a];
-    const struct pickle_storage *right = &file_b->pickle.storages[b];
-    return file_a->zip.has_crcs && file_b->zip.has_crcs && str_equal(left->type, right->type) &&
-           left->n_elements == right->n_elements && str_equal(left->location, right->location) &&
-           file_a->storage_crc[a] == file_b->storage_crc[b];
+    const struct torch_part *part = &c->graft->parts[storage.part];
+    const struct torch_file *file = &part->file;
+    struct str held = file->storage_held ? file->storage_held[storage.id] : (struct str){NULL, 0};
+    if (held.at) {
+        memcpy(out, held.at + offset, len);
+        return true;
+    }
+    return pread_exact(part->fd, out, len, file->storage_at[storage.id] + offset, file->path,
+                       NULL) == 0;
 }
 
-/* The list that protocol 2 makes a set of; NULL of another call. */
-static const struct pickle_node *set_items(const struct pickle *graph,
-                                           const struct pickle_node *call)
+/* Of files without checksums. */
+static bool bytes_same(const struct comparer *c, struct node_ref a, struct node_ref b,
+                       uint64_t n_bytes)
 {
-    const struct pickle_callable *known = call_known(graph, call);
-    bool is_set =
-        known && (strcmp(known->name, "set") == 0 || strcmp(known->name, "frozenset") == 0);
-    const struct pickle_node *args = pickle_node(graph, call->call.args);
-    const struct pickle_node *first = pickle_node(graph, pickle_item(graph, args, 0));
-    return is_set && args->count == 1 && first->kind == PICKLE_LIST && !first->truth ? first : NULL;
+    char *left = xmalloc(2 * (size_t)COMPARED_BYTES), *right = left + COMPARED_BYTES;
+    bool are_same = true;
+    for (uint64_t at = 0; are_same && at < n_bytes; at += COMPARED_BYTES) {
+        size_t len = (size_t)MIN(n_bytes - at, (uint64_t)COMPARED_BYTES);
+        are_same = piece_read(c, a, at, left, len) && piece_read(c, b, at, right, len) &&
+                   memcmp(left, right, len) == 0;
+    }
+    free(left);
+    return are_same;
 }
 
-static bool args_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                       size_t part_b, const struct pickle_node *b, unsigned depth)
+static bool storages_same(struct comparer *c, struct node_ref a, struct node_ref b)
 {
-    const struct pickle_node *set_a = set_items(graft_graph(graft, part_a), a);
-    const struct pickle_node *set_b = set_items(graft_graph(graft, part_b), b);
-    if (set_a && set_b)
-        return members_equal(graft, part_a, set_a, part_b, set_b, depth);
-    return values_equal(graft, part_a, a->call.args, part_b, b->call.args, depth + 1);
-}
-
-/* What was set in the result of a call. */
-static bool pairs_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                        size_t part_b, const struct pickle_node *b, unsigned depth)
-{
-    const struct pickle *graph_a = graft_graph(graft, part_a);
-    const struct pickle_callable *known = call_known(graph_a, a);
-    const struct pickle_node *left = &pickle_later(graph_a, a)->pairs;
-    const struct pickle_node *right = &pickle_later(graft_graph(graft, part_b), b)->pairs;
-    bool is_ordered = !known || strcmp(known->name, "OrderedDict") == 0;
-    return is_ordered ? items_equal(graft, part_a, left, part_b, right, depth)
-                      : members_equal(graft, part_a, left, part_b, right, depth);
-}
-
-static bool calls_equal(const struct graft *graft, size_t part_a, const struct pickle_node *a,
-                        size_t part_b, const struct pickle_node *b, unsigned depth)
-{
-    const struct pickle *graph_a = graft_graph(graft, part_a),
-                        *graph_b = graft_graph(graft, part_b);
-    const struct pickle_later *later_a = pickle_later(graph_a, a);
-    const struct pickle_later *later_b = pickle_later(graph_b, b);
-    return values_equal(graft, part_a, a->call.callee, part_b, b->call.callee, depth + 1) &&
-           args_equal(graft, part_a, a, part_b, b, depth) &&
-           items_equal(graft, part_a, &later_a->items, part_b, &later_b->items, depth) &&
-           pairs_equal(graft, part_a, a, part_b, b, depth) &&
-           items_equal(graft, part_a, &later_a->states, part_b, &later_b->states, depth);
-}
-
-bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size_t part_b,
-                  pickle_id id_b, unsigned depth)
-{
-    const struct pickle *graph_a = graft_graph(graft, part_a),
-                        *graph_b = graft_graph(graft, part_b);
-    const struct pickle_node *a = pickle_node(graph_a, id_a), *b = pickle_node(graph_b, id_b);
-    if (a->kind == PICKLE_SPLICE || b->kind == PICKLE_SPLICE)
-        *graft->met_splice = true; /* what is in it is not known */
-    if (a->kind != b->kind || depth > EQUAL_DEPTH_MAX || ++*graft->n_compared > COMPARED_MAX)
+    const struct torch_file *file_a = &c->graft->parts[a.part].file;
+    const struct torch_file *file_b = &c->graft->parts[b.part].file;
+    struct node_ref left = {a.part, node_of(c, a)->storage},
+                    right = {b.part, node_of(c, b)->storage};
+    const struct pickle_storage *one = &file_a->pickle.storages[left.id];
+    const struct pickle_storage *two = &file_b->pickle.storages[right.id];
+    if (!str_equal(one->type, two->type) || one->n_elements != two->n_elements ||
+        !str_equal(one->location, two->location))
         return false;
+    if (file_a->zip.has_crcs && file_b->zip.has_crcs)
+        return file_a->storage_crc[left.id] == file_b->storage_crc[right.id];
+    struct pair known = {{left.part, left.id + 1}, {right.part, right.id + 1}};
+    return !classes_join(c, &c->storages, known) ||
+           bytes_same(c, left, right, one->n_elements * one->element_bytes);
+}
+
+/* Of one kind, without parts. */
+static bool scalars_same(struct comparer *c, struct node_ref ref_a, struct node_ref ref_b)
+{
+    const struct pickle_node *a = node_of(c, ref_a), *b = node_of(c, ref_b);
     switch ((enum pickle_kind)a->kind) {
     case PICKLE_NONE:
         return true;
@@ -168,37 +153,215 @@ bool values_equal(const struct graft *graft, size_t part_a, pickle_id id_a, size
     case PICKLE_TEXT:
     case PICKLE_BYTES:
     case PICKLE_BYTEARRAY:
-        return str_equal(pickle_bytes(graph_a, a), pickle_bytes(graph_b, b));
+        return str_equal(pickle_bytes(graph_of(c, ref_a), a), pickle_bytes(graph_of(c, ref_b), b));
     case PICKLE_GLOBAL:
-        return globals_equal(graph_a, a->global, graph_b, b->global);
+        return globals_same(graph_of(c, ref_a), a->global, graph_of(c, ref_b), b->global);
+    case PICKLE_STORAGE:
+        return storages_same(c, ref_a, ref_b);
+    case PICKLE_SPLICE:
+        *c->graft->met_splice = true; /* what is in it is not known */
+        return false;
     case PICKLE_TUPLE:
     case PICKLE_LIST:
-        return items_equal(graft, part_a, a, part_b, b, depth);
     case PICKLE_DICT:
     case PICKLE_SET:
     case PICKLE_FROZENSET:
-        return members_equal(graft, part_a, a, part_b, b, depth);
     case PICKLE_CALL:
     case PICKLE_NEW:
-        return calls_equal(graft, part_a, a, part_b, b, depth);
-    case PICKLE_STORAGE:
-        return storages_equal(graft, part_a, a->storage, part_b, b->storage);
-    case PICKLE_SPLICE:
-        return false;
     case PICKLE_OF:
         break;
     }
     BUG("kind %d", a->kind);
 }
 
-bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
-                 const struct pickle_node *node)
+/* ---- pairs ---- */
+
+static bool has_parts(enum pickle_kind kind)
 {
-    if (first->kind != node->kind || node->kind != PICKLE_CALL)
-        return first->kind == node->kind;
-    return values_equal(graft, 0, first->call.callee, part, node->call.callee, 0) &&
-           items_equal(graft, 0, &pickle_later(graft_graph(graft, 0), first)->states, part,
-                       &pickle_later(graft_graph(graft, part), node)->states, 0);
+    return (kind >= PICKLE_TUPLE && kind <= PICKLE_FROZENSET) || kind == PICKLE_CALL ||
+           kind == PICKLE_NEW;
 }
 
-/* NOLINTEND(misc-no-recursion) */
+/* Bytes that one file has as such, and the other in the words of protocol 2. */
+static bool bytes_are_same(struct comparer *c, struct pair pair)
+{
+    return pickled_bytes_take(graph_of(c, pair.a), pair.a.id, &c->texts[0]) &&
+           pickled_bytes_take(graph_of(c, pair.b), pair.b.id, &c->texts[1]) &&
+           str_equal(buf_str(&c->texts[0]), buf_str(&c->texts[1]));
+}
+
+/* What has no parts is compared at once, the rest later. */
+static bool pair_add(struct comparer *c, struct node_ref a, struct node_ref b)
+{
+    const struct pickle *graph_a = graph_of(c, a), *graph_b = graph_of(c, b);
+    enum pickle_kind kind_a = value_kind(graph_a, pickle_node(graph_a, a.id));
+    enum pickle_kind kind_b = value_kind(graph_b, pickle_node(graph_b, b.id));
+    if (kind_a == PICKLE_SPLICE || kind_b == PICKLE_SPLICE)
+        *c->graft->met_splice = true;
+    if (kind_a != kind_b)
+        return (kind_a == PICKLE_BYTES || kind_b == PICKLE_BYTES) &&
+               bytes_are_same(c, (struct pair){a, b});
+    if (!has_parts(kind_a))
+        return scalars_same(c, a, b);
+    PUSH(c->todo, c->n_todo, c->cap_todo, (struct pair){a, b});
+    return true;
+}
+
+static bool ids_add(struct comparer *c, struct pair at, pickle_id a, pickle_id b)
+{
+    return pair_add(c, (struct node_ref){at.a.part, a}, (struct node_ref){at.b.part, b});
+}
+
+/* One by one, in their order. */
+static bool items_add_pairs(struct comparer *c, struct pair at, const struct pickle_node *a,
+                            const struct pickle_node *b)
+{
+    struct pickle_walk walk_a = pickle_items(a), walk_b = pickle_items(b);
+    bool are_same = a->count == b->count;
+    for (pickle_id id; are_same && (id = pickle_next(graph_of(c, at.a), &walk_a)) != 0;) {
+        pickle_id other = pickle_next(graph_of(c, at.b), &walk_b);
+        are_same = other && ids_add(c, at, id, other); /* a splice stands for several */
+    }
+    return are_same;
+}
+
+/* The next key of a side that equals nothing of the other one. */
+static uint32_t lone_next(struct key_index *keys, uint32_t from, uint32_t side)
+{
+    for (; from < keys->n_entries; from++)
+        if (key_index_value(keys, from, side) && key_index_is_itself(keys, from))
+            break;
+    return from;
+}
+
+/* NaN and tensors as keys are the first's to the first's, the second's to the second's. */
+static bool lone_add(struct comparer *c, struct pair at, struct key_index *keys)
+{
+    uint32_t a = lone_next(keys, 0, 0), b = lone_next(keys, 0, 1), n = 0;
+    bool are_same = true;
+    for (; are_same && a < keys->n_entries && b < keys->n_entries; n++) {
+        are_same = ids_add(c, at, keys->entries[a].ref.id, keys->entries[b].ref.id) &&
+                   ids_add(c, at, key_index_value(keys, a, 0), key_index_value(keys, b, 1));
+        a = lone_next(keys, a + 1, 0);
+        b = lone_next(keys, b + 1, 1);
+        c->is_in_order |= n > 0;
+    }
+    return are_same && (a < keys->n_entries) == (b < keys->n_entries);
+}
+
+static bool keys_add(struct comparer *c, struct pair at, struct key_index *keys, bool has_pairs)
+{
+    bool are_same = true, has_lone = false;
+    for (uint32_t i = 0; are_same && i < keys->n_entries; i++) {
+        pickle_id a = key_index_value(keys, i, 0), b = key_index_value(keys, i, 1);
+        bool is_lone = (!a || !b) && key_index_is_itself(keys, i);
+        has_lone = has_lone || is_lone;
+        are_same = is_lone || (a && b && (!has_pairs || ids_add(c, at, a, b)));
+    }
+    return are_same && (!has_lone || lone_add(c, at, keys));
+}
+
+/* Of dictionaries and sets. */
+static bool members_add_pairs(struct comparer *c, struct pair at, const struct pickle_node *a,
+                              const struct pickle_node *b)
+{
+    struct key_index keys;
+    bool are_same;
+    key_index_init(&keys, &c->graft->pool);
+    if (graft_members_take(c->graft, 0, at.a.part, a, &keys) &&
+        graft_members_take(c->graft, 1, at.b.part, b, &keys)) {
+        are_same = keys_add(c, at, &keys, a->kind == PICKLE_DICT);
+    } else {
+        c->is_in_order = true;
+        are_same = items_add_pairs(c, at, a, b);
+    }
+    *c->graft->met_splice |= c->graft->pool.met_splice;
+    key_index_release(&keys);
+    return are_same;
+}
+
+/* What was set in the result of a call. */
+static bool later_add(struct comparer *c, struct pair at)
+{
+    const struct pickle_node *call = node_of(c, at.a);
+    const struct pickle_callable *known = call_known(graph_of(c, at.a), call);
+    const struct pickle_later *a = pickle_later(graph_of(c, at.a), call);
+    const struct pickle_later *b = pickle_later(graph_of(c, at.b), node_of(c, at.b));
+    bool is_ordered = !known || strcmp(known->name, "OrderedDict") == 0;
+    return items_add_pairs(c, at, &a->items, &b->items) &&
+           items_add_pairs(c, at, &a->states, &b->states) &&
+           (is_ordered ? items_add_pairs : members_add_pairs)(c, at, &a->pairs, &b->pairs);
+}
+
+/* What the pair is made of. */
+static bool parts_add(struct comparer *c, struct pair at)
+{
+    const struct pickle *graph_a = graph_of(c, at.a), *graph_b = graph_of(c, at.b);
+    const struct pickle_node *a = node_of(c, at.a), *b = node_of(c, at.b);
+    const struct pickle_node *set_a = set_items(graph_a, a), *set_b = set_items(graph_b, b);
+    if (set_a || set_b || a->kind == PICKLE_DICT || a->kind == PICKLE_SET ||
+        a->kind == PICKLE_FROZENSET)
+        return members_add_pairs(c, at, set_a ? set_a : a, set_b ? set_b : b);
+    if (a->kind == PICKLE_TUPLE && b->kind == PICKLE_TUPLE)
+        return items_add_pairs(c, at, a, b);
+    if (a->kind == PICKLE_LIST)
+        return items_add_pairs(c, at, a, b);
+    if (a->kind != b->kind) /* torch.Size, and a tuple */
+        return false;
+    return ids_add(c, at, a->call.callee, b->call.callee) &&
+           ids_add(c, at, a->call.args, b->call.args) && later_add(c, at);
+}
+
+static struct comparer *comparer_of(struct graft *graft)
+{
+    if (!graft->comparer) {
+        graft->comparer = xcalloc(1, sizeof(*graft->comparer));
+        graft->comparer->graft = graft;
+    }
+    graft->comparer->n_todo = 0;
+    graft->comparer->is_in_order = false;
+    return graft->comparer;
+}
+
+/* What was taken for the same on the way to a difference is not known to be. */
+static enum sameness told(struct graft *graft, bool are_same)
+{
+    bool is_in_order = graft->comparer->is_in_order;
+    if (are_same)
+        return SAME;
+    comparer_free(steal_ptr(&graft->comparer));
+    return is_in_order ? UNTOLD : DIFFERENT;
+}
+
+static bool todo_work(struct comparer *c)
+{
+    bool are_same = true;
+    while (are_same && c->n_todo > 0) {
+        struct pair at = c->todo[--c->n_todo];
+        are_same = !classes_join(c, &c->classes, at) || parts_add(c, at);
+    }
+    return are_same;
+}
+
+enum sameness values_same(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+                          pickle_id b)
+{
+    struct comparer *c = comparer_of(graft);
+    bool are_same =
+        pair_add(c, (struct node_ref){(uint32_t)part_a, a}, (struct node_ref){(uint32_t)part_b, b});
+    return told(graft, are_same && todo_work(c));
+}
+
+enum sameness dicts_alike(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+                          pickle_id b)
+{
+    struct comparer *c = comparer_of(graft);
+    struct pair at = {{(uint32_t)part_a, a}, {(uint32_t)part_b, b}};
+    const struct pickle_node *left = node_of(c, at.a), *right = node_of(c, at.b);
+    if (left->kind != right->kind || left->kind != PICKLE_CALL)
+        return told(graft, left->kind == right->kind);
+    bool are_alike = ids_add(c, at, left->call.callee, right->call.callee) &&
+                     items_add_pairs(c, at, &pickle_later(graph_of(c, at.a), left)->states,
+                                     &pickle_later(graph_of(c, at.b), right)->states);
+    return told(graft, are_alike && todo_work(c));
+}

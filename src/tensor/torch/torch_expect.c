@@ -72,20 +72,45 @@ static int count_check(struct graft *graft, size_t part, struct str name, int64_
                 n_listed, buf_text(&path));
 }
 
-int counts_check(struct graft *graft, size_t part, const struct key_table *keys)
+/* Is the value of some part a list, and its length another than the count? */
+static int lists_check(struct graft *graft, const struct key_index *keys, uint32_t number,
+                       uint32_t listed, struct str name, struct str list_name)
 {
-    const struct pickle *graph = graft_graph(graft, part);
+    const struct key_value *count = key_value_first(keys, number);
+    const struct key_value *list = key_value_first(keys, listed);
     int rc = 0;
-    for (size_t i = 0; i < keys->len && rc == 0; i++) {
-        const struct pickle_node *key = pickle_node(graph, keys->at[i].key);
-        const struct pickle_node *count = pickle_node(graph, keys->at[i].value);
-        if (key->kind != PICKLE_TEXT || count->kind != PICKLE_INT)
+    while (rc == 0 && count && list) {
+        if (count->side != list->side) {
+            if (count->side < list->side)
+                count = key_value_next(keys, count);
+            else
+                list = key_value_next(keys, list);
             continue;
-        struct str name = pickle_bytes(graph, key), listed = counted_by(name);
-        pickle_id id = listed.at ? keys_find_text(keys, graph, listed) : 0;
-        const struct pickle_node *list = pickle_node(graph, id);
-        if (id && (list->kind == PICKLE_LIST || list->kind == PICKLE_TUPLE))
-            rc = count_check(graft, part, name, count->integer, listed, list->count);
+        }
+        const struct pickle *graph = graft_graph(graft, count->side);
+        const struct pickle_node *said = pickle_node(graph, count->value);
+        const struct pickle_node *items = pickle_node(graph, list->value);
+        if (said->kind == PICKLE_INT && (items->kind == PICKLE_LIST || items->kind == PICKLE_TUPLE))
+            rc = count_check(graft, count->side, name, said->integer, list_name, items->count);
+        count = key_value_next(keys, count);
+        list = key_value_next(keys, list);
+    }
+    return rc;
+}
+
+int counts_check(struct graft *graft, struct key_index *keys)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < keys->n_entries && rc == 0; i++) {
+        struct node_ref ref = keys->entries[i].ref;
+        const struct pickle *graph = graft_graph(graft, ref.part);
+        const struct pickle_node *key = pickle_node(graph, ref.id);
+        if (key->kind != PICKLE_TEXT)
+            continue;
+        struct str name = pickle_bytes(graph, key), list_name = counted_by(name);
+        uint32_t listed = list_name.at ? key_index_find_text(keys, list_name) : UINT32_MAX;
+        if (listed != UINT32_MAX)
+            rc = lists_check(graft, keys, i, listed, name, list_name);
     }
     return rc;
 }

@@ -22,6 +22,14 @@ static bool is_id(const struct pickle_node *node)
            node->kind == PICKLE_FLOAT;
 }
 
+static uint64_t id_hash(struct ids *ids, const struct id *id)
+{
+    struct key_pool *pool = &ids->graft->pool;
+    struct key_scalar scalar;
+    key_scalar_take(graft_graph(ids->graft, id->graph), id->value, &pool->rooms[0], &scalar);
+    return key_scalar_hash(&scalar, pool->seed);
+}
+
 /* Of one hash: by number, else by kind and bytes. */
 static int id_compare(const struct ids *ids, const struct id *a, const struct id *b)
 {
@@ -146,7 +154,7 @@ static int id_found(struct ids *ids, struct id id)
         ids->at = xrealloc(ids->at, ids->cap * sizeof(*ids->at));
     }
     id.ordinal = ids->len;
-    id.hash = scalar_hash(graft_graph(ids->graft, id.graph), node);
+    id.hash = id_hash(ids, &id);
     ids->at[ids->len++] = id;
     return 0;
 }

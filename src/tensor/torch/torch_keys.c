@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dictionaries of a pickle: their pairs, whatever made them, and their keys by hash.
+ * Dictionaries of a pickle: their pairs, whatever made them, and those of their keys that are numbers, texts and
+ * the like.
  */
 #include <float.h>
 #include <math.h>
+#include <xxhash.h>
 
-#include "base/xalloc.h"
-#include "tensor/torch/torch_merge_impl.h"
+#include "tensor/torch/torch_mend.h"
 
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node)
@@ -93,118 +94,138 @@ bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
     return true;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    return (hash ^ value) * 0x9e3779b97f4a7c15;
-}
+/* ---- scalars ---- */
 
-static uint64_t text_hash(struct str text)
+static void number_take(const struct pickle *pickle, const struct pickle_node *node,
+                        struct key_room *room, struct key_scalar *out)
 {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < text.len; i++) /* FNV-1a */
-        hash = (hash ^ (unsigned char)text.at[i]) * 0x100000001b3;
-    return hash;
-}
-
-uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key)
-{
-    int64_t integer;
-    char room[WIDE_BYTES_MAX];
-    struct str digits;
-    if (key_to_integer(key, &integer))
-        return mix(1, (uint64_t)integer);
-    if (key_to_digits(pickle, key, room, &digits))
-        return text_hash(digits);
-    if (key->kind == PICKLE_FLOAT)
-        return mix(2, (uint64_t)key->integer); /* its bits */
-    if (key->kind != PICKLE_TEXT && key->kind != PICKLE_BYTES)
-        return key->kind;
-    return text_hash(pickle_bytes(pickle, key));
-}
-
-/* Equal keys have equal hashes. Of a tuple the scalars in it count, of what else it has the kind. */
-static uint64_t key_hash(const struct pickle *pickle, const struct pickle_node *key)
-{
-    if (key->kind != PICKLE_TUPLE)
-        return scalar_hash(pickle, key);
-    uint64_t hash = 3;
-    struct pickle_walk walk = pickle_items(key);
-    for (pickle_id id; (id = pickle_next(pickle, &walk)) != 0;)
-        hash = mix(hash, scalar_hash(pickle, pickle_node(pickle, id)));
-    return hash;
-}
-
-bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b)
-{
-    const struct pickle *pickle = graft_graph(graft, part_a), *other = graft_graph(graft, part_b);
-    const struct pickle_node *one = pickle_node(pickle, a), *two = pickle_node(other, b);
-    char room[WIDE_BYTES_MAX], other_room[WIDE_BYTES_MAX];
-    struct str x, y;
-    int64_t left, right;
-    if (key_to_integer(one, &left) && key_to_integer(two, &right))
-        return left == right;
-    if (key_to_digits(pickle, one, room, &x) && key_to_digits(other, two, other_room, &y))
-        return str_equal(x, y);
-    return values_equal(graft, part_a, a, part_b, b, 0);
-}
-
-static int hash_order(const void *a, const void *b)
-{
-    const struct key_entry *left = a, *right = b;
-    if (left->hash != right->hash)
-        return left->hash < right->hash ? -1 : 1;
-    return (left->index < right->index) - (left->index > right->index);
-}
-
-void keys_take(struct key_table *table, const struct pickle *pickle,
-               const struct pickle_node *pairs)
-{
-    struct pickle_walk walk = pickle_items(pairs);
-    table->len = 0;
-    table->at = xcalloc(pairs->count, sizeof(*table->at));
-    for (pickle_id key; (key = pickle_next(pickle, &walk)) != 0;) {
-        pickle_id value = pairs->kind == PICKLE_DICT ? pickle_next(pickle, &walk) : key;
-        uint64_t hash = key_hash(pickle, pickle_node(pickle, key));
-        table->at[table->len] = (struct key_entry){hash, key, value, (uint32_t)table->len};
-        table->len++;
+    if (key_to_integer(node, &out->integer)) {
+        out->kind = KEY_INTEGER;
+    } else if (key_to_digits(pickle, node, room->digits, &out->bytes)) {
+        out->kind = KEY_DIGITS;
+    } else {
+        out->kind = isnan(node->real) ? KEY_ITSELF : KEY_REAL;
+        out->real = node->real;
     }
-    if (table->len > 0)
-        qsort(table->at, table->len, sizeof(*table->at), hash_order);
 }
 
-static size_t hash_find(const struct key_table *table, uint64_t hash)
+/* complex(re, 0.0) is the key re. */
+static bool complex_take(const struct pickle *pickle, const struct pickle_node *call,
+                         struct key_room *room, struct key_scalar *out)
 {
-    size_t low = 0, high = table->len;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (table->at[middle].hash < hash)
-            low = middle + 1;
-        else
-            high = middle;
+    const struct pickle_node *args = pickle_node(pickle, call->call.args);
+    const struct pickle_node *real = pickle_node(pickle, pickle_item(pickle, args, 0));
+    const struct pickle_node *imaginary = pickle_node(pickle, pickle_item(pickle, args, 1));
+    if (args->count != 2 || real->kind != PICKLE_FLOAT || imaginary->kind != PICKLE_FLOAT)
+        return false;
+    if (isnan(real->real) || isnan(imaginary->real))
+        out->kind = KEY_ITSELF;
+    else if (imaginary->real == 0)
+        number_take(pickle, real, room, out);
+    return out->kind != KEY_COMPOUND;
+}
+
+static bool numpy_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
+                       struct key_scalar *out)
+{
+    struct numpy_scalar scalar;
+    if (!numpy_scalar_take(pickle, id, &room->bytes, &scalar))
+        return false;
+    if (scalar.kind == PICKLE_TEXT || scalar.kind == PICKLE_BYTES) {
+        out->kind = scalar.kind == PICKLE_TEXT ? KEY_TEXT : KEY_BYTES;
+        out->bytes = scalar.bytes;
+    } else if (scalar.kind == PICKLE_LONG) {
+        out->kind = KEY_DIGITS;
+        out->bytes = scalar.bytes;
+    } else {
+        number_take(pickle, &scalar.number, room, out);
     }
-    return low;
+    return true;
 }
 
-pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
-                         struct str name)
+/* Calls whose results are numbers, bytes, or known to be equal to nothing else. */
+static void call_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
+                      struct key_scalar *out)
 {
-    uint64_t hash = text_hash(name);
-    for (size_t i = hash_find(table, hash); i < table->len && table->at[i].hash == hash; i++) {
-        const struct pickle_node *key = pickle_node(pickle, table->at[i].key);
-        if (key->kind == PICKLE_TEXT && str_equal(pickle_bytes(pickle, key), name))
-            return table->at[i].value;
+    const struct pickle_node *call = pickle_node(pickle, id);
+    const struct pickle_callable *known = call_known(pickle, call);
+    out->kind = KEY_COMPOUND;
+    if (!known)
+        return;
+    if (known->result == RESULT_TENSOR || known->result == RESULT_PARAMETER ||
+        known->result == RESULT_NUMPY_ARRAY || strncmp(known->name, "_rebuild", 8) == 0) {
+        out->kind = KEY_ITSELF;
+    } else if (known->result == RESULT_NUMPY_SCALAR) {
+        (void)numpy_take(pickle, id, room, out);
+    } else if (strcmp(known->name, "complex") == 0) {
+        (void)complex_take(pickle, call, room, out);
+    } else if (pickled_bytes_take(pickle, id, &room->bytes)) {
+        out->kind = KEY_BYTES;
+        out->bytes = buf_str(&room->bytes);
     }
-    return 0;
 }
 
-pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
-                    size_t key_part, pickle_id key)
+void key_scalar_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
+                     struct key_scalar *out)
 {
-    const struct pickle *graph = graft_graph(graft, key_part);
-    uint64_t hash = key_hash(graph, pickle_node(graph, key));
-    for (size_t low = hash_find(table, hash); low < table->len && table->at[low].hash == hash;
-         low++)
-        if (keys_equal(graft, part, table->at[low].key, key_part, key))
-            return table->at[low].value;
-    return 0;
+    const struct pickle_node *node = pickle_node(pickle, id);
+    *out = (struct key_scalar){.kind = KEY_COMPOUND};
+    switch ((enum pickle_kind)node->kind) {
+    case PICKLE_NONE:
+        out->kind = KEY_NONE;
+        return;
+    case PICKLE_BOOL:
+    case PICKLE_INT:
+    case PICKLE_LONG:
+    case PICKLE_FLOAT:
+        number_take(pickle, node, room, out);
+        return;
+    case PICKLE_TEXT:
+    case PICKLE_BYTES:
+        out->kind = node->kind == PICKLE_TEXT ? KEY_TEXT : KEY_BYTES;
+        out->bytes = pickle_bytes(pickle, node);
+        return;
+    case PICKLE_GLOBAL:
+        out->kind = KEY_GLOBAL;
+        out->bytes = pickle->globals[node->global].name;
+        out->module = pickle->globals[node->global].module;
+        return;
+    case PICKLE_CALL:
+        call_take(pickle, id, room, out);
+        return;
+    case PICKLE_BYTEARRAY:
+    case PICKLE_STORAGE:
+    case PICKLE_SPLICE:
+        out->kind = KEY_ITSELF;
+        return;
+    case PICKLE_TUPLE:
+    case PICKLE_LIST:
+    case PICKLE_DICT:
+    case PICKLE_SET:
+    case PICKLE_FROZENSET:
+    case PICKLE_NEW:
+    case PICKLE_OF:
+        return;
+    }
+}
+
+uint64_t key_scalar_hash(const struct key_scalar *key, uint64_t seed)
+{
+    seed += (uint64_t)key->kind;
+    if (key->kind == KEY_INTEGER)
+        return XXH3_64bits_withSeed(&key->integer, sizeof(key->integer), seed);
+    if (key->kind == KEY_REAL)
+        return XXH3_64bits_withSeed(&key->real, sizeof(key->real), seed);
+    return XXH3_64bits_withSeed(key->bytes.at, key->bytes.len, seed);
+}
+
+bool key_scalars_equal(const struct key_scalar *a, const struct key_scalar *b)
+{
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind == KEY_INTEGER)
+        return a->integer == b->integer;
+    if (a->kind == KEY_REAL)
+        return a->real == b->real;
+    return str_equal(a->bytes, b->bytes) && str_equal(a->module, b->module);
 }

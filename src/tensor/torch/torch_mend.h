@@ -36,8 +36,8 @@ int refer_parts(struct graft *graft);
 int plain_check(struct graft *graft, pickle_id root);
 int compact_make(struct graft *graft, pickle_id root);
 int ids_look(struct graft *graft, pickle_id root);
-/* ERR_DATA where a count without a rule is another than the length of the list beside it. */
-int counts_check(struct graft *graft, size_t part, const struct key_table *keys);
+/* ERR_DATA where a count without a rule is another than the length of the list beside it; sides are the parts. */
+int counts_check(struct graft *graft, struct key_index *keys);
 /* ERR_FAILED if there are not so many records as *opts->expect says. */
 int expect_check(struct graft *graft);
 void graft_note(const struct graft *graft, const char *fmt, ...) PRINTF(2, 3);
@@ -51,6 +51,16 @@ struct numpy_dtype {
 bool numpy_dtype_take(const struct pickle *pickle, pickle_id id, struct numpy_dtype *out);
 /* Bytes, also written as a text of Latin-1; out is theirs then. False if it is something else. */
 bool pickled_bytes_take(const struct pickle *pickle, pickle_id id, struct buf *out);
+
+/* scalar(dtype, bytes): what of Python's it stands for. */
+struct numpy_scalar {
+    enum pickle_kind kind;     /* TEXT, BYTES, LONG: in `bytes`; NONE: in `number` */
+    struct pickle_node number; /* BOOL, INT, FLOAT */
+    struct str bytes;          /* borrowed from the room */
+};
+/* False if the node makes none, or one of a type that Python has not: a date, a complex number. */
+bool numpy_scalar_take(const struct pickle *pickle, pickle_id id, struct buf *room,
+                       struct numpy_scalar *out);
 
 /* Of a node that stands for another, that one. */
 const struct pickle_node *graft_resolve(const struct graft *graft, uint32_t *graph, pickle_id *id);

@@ -59,6 +59,8 @@ void graft_release(struct graft *graft)
     free(graft->segments);
     free(graft->segment_ends);
     free(graft->met);
+    key_pool_release(&graft->pool);
+    comparer_free(steal_ptr(&graft->comparer));
     buf_release(&graft->path);
     buf_release(&graft->lists.paths);
     buf_release(&graft->tensors.paths);
@@ -320,6 +322,7 @@ static int merge_make(struct graft *graft, const char *const *paths, pickle_id *
 {
     graft->parts = xcalloc(graft->n_parts, sizeof(*graft->parts));
     pickle_init(&graft->made);
+    key_pool_init(&graft->pool, graft);
     int rc = graft_open(graft, paths, err);
     return rc ? rc : root_make(graft, root, err);
 }
@@ -327,12 +330,10 @@ static int merge_make(struct graft *graft, const char *const *paths, pickle_id *
 int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, size_t n_paths,
                 const char *out_path, struct torch_merge_stats *stats, struct err *err)
 {
-    uint64_t n_compared = 0;
     bool met_splice = false;
     const struct graft begin = {.opts = opts,
                                 .out_path = out_path,
                                 .n_parts = n_paths,
-                                .n_compared = &n_compared,
                                 .met_splice = &met_splice,
                                 .err = err};
     struct graft graft = begin;
@@ -343,7 +344,6 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     if (graft.splice_least_bytes > 0 && (rc || met_splice)) { /* what is wrong the nodes tell */
         graft_release(&graft);
         graft = begin;
-        n_compared = 0;
         rc = merge_make(&graft, paths, &root, err);
     }
     if (rc == 0)

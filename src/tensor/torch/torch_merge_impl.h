@@ -4,8 +4,8 @@
  */
 #pragma once
 
+#include "tensor/torch/torch_key.h"
 #include "tensor/torch/torch_merge.h"
-#include "tensor/torch/torch_value.h"
 #include "tensor/torch/torch_write.h"
 
 /* By file: the value at the path at hand; 0 where the file has none. */
@@ -23,8 +23,9 @@ struct dict_graft;
 struct graft {
     const struct torch_merge_opts *opts;
     const char *out_path;
-    uint64_t *n_compared; /* nodes, by values_equal() */
-    bool *met_splice;     /* it came upon one, and could not tell */
+    bool *met_splice; /* something was compared that is a piece of a pickle, not nodes */
+    struct key_pool pool;
+    struct comparer *comparer; /* NULL: nothing has been compared yet */
     struct torch_part *parts;
     size_t n_parts;
     size_t splice_least_bytes; /* of lists that are spliced; 0: none are */
@@ -111,43 +112,45 @@ int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
 
-/* The same in every respect, the bytes of tensors by their checksums. */
-bool values_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b,
-                  unsigned depth);
+/* ---- when values of different files are the same ---- */
 
+enum sameness {
+    SAME,
+    DIFFERENT,
+    UNTOLD /* only a class that is not known here could tell */
+};
+
+#define UNTOLD_WHY                                                                                   \
+    "has keys, or is one, of a class of which muster does not know what it calls equal, in another " \
+    "order"
+
+/* What has been found to be the same so far: it is not compared again. */
+struct comparer;
+void comparer_free(struct comparer *comparer);
+
+/*
+ * In every respect, however deep they lie and whatever they share; bytes of tensors by their checksums, where the
+ * files have some. Takes time in proportion to the files, whatever is compared how often.
+ */
+enum sameness values_same(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+                          pickle_id b);
 /* Of one class, with the same states: one dictionary can stand for both. */
-bool dicts_alike(const struct graft *graft, const struct pickle_node *first, size_t part,
-                 const struct pickle_node *node);
+enum sameness dicts_alike(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+                          pickle_id b);
 
-/* As Python has it, True and 1.0 are the key 1. */
-bool key_to_integer(const struct pickle_node *key, int64_t *out);
-enum {
-    WIDE_BYTES_MAX = 136 /* the greatest float has 1024 bits */
-};
-/* Of whole numbers beyond 64 bits, int or float: two's complement, as short as it can be. */
-bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
-                   char room[WIDE_BYTES_MAX], struct str *out);
-/* Of equal keys the same. */
-uint64_t scalar_hash(const struct pickle *pickle, const struct pickle_node *key);
+/* What a node is when it has been loaded: SET of set([…]), TUPLE of torch.Size((…)); else its own kind. */
+enum pickle_kind value_kind(const struct pickle *graph, const struct pickle_node *node);
+/* The list that protocol 2 makes a set of; NULL of another call. */
+const struct pickle_node *set_items(const struct pickle *graph, const struct pickle_node *call);
 
-/* The keys of a dictionary, to be found. */
-struct key_entry {
-    uint64_t hash;
-    pickle_id key, value;
-    uint32_t index;
-};
-struct key_table {
-    struct key_entry *at; /* sorted by hash, of one hash the last first: of equal keys it counts */
-    size_t len;
-};
-/* Of pairs; of other items each is its own value. free() table->at. */
-void keys_take(struct key_table *table, const struct pickle *pickle,
-               const struct pickle_node *pairs);
-/* As Python has it: 1, True and 1.0 are one key. */
-bool keys_equal(const struct graft *graft, size_t part_a, pickle_id a, size_t part_b, pickle_id b);
-/* The value of this key, 0 if there is none. */
-pickle_id keys_find_text(const struct key_table *table, const struct pickle *pickle,
-                         struct str name);
-/* The value of a key of another graph, 0 if there is none. */
-pickle_id keys_find(const struct graft *graft, const struct key_table *table, size_t part,
-                    size_t key_part, pickle_id key);
+/*
+ * The keys of the values at hand, each side a part. What a dictionary sets again and again is taken out of it, so
+ * that whoever looks next has no more work than it has keys. ERR_DATA, with the path, if its keys cannot be
+ * told from one another.
+ */
+int graft_keys_take(struct graft *graft, size_t part, pickle_id id, struct key_index *keys);
+/* ERR_DATA: two keys of a part look alike, and are equal or not as only their class knows. */
+int keys_untold(struct graft *graft, size_t part);
+/* The same of any members, without words: false if they cannot be told. */
+bool graft_members_take(struct graft *graft, uint32_t side, size_t part,
+                        const struct pickle_node *members, struct key_index *keys);

@@ -3,8 +3,6 @@
  * numpy's scalars and arrays as plain numbers, texts and tensors, which torch.load of 2.6 and newer takes
  * by default. Done before values are merged, so that they are counted and compared as what they become.
  */
-#include <math.h>
-
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
@@ -14,106 +12,20 @@
 
 /* ---- scalars ---- */
 
-/* Source: IEEE 754-2019, binary16. */
-static double half_to_double(uint64_t bits)
+static struct pickle_node node_of(struct pickle *pickle, const struct numpy_scalar *scalar)
 {
-    int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
-    double size = exponent == 0    ? ldexp(mantissa, -24)
-                  : exponent == 31 ? (mantissa ? (double)NAN : (double)INFINITY)
-                                   : ldexp(mantissa | 1024, exponent - 25);
-    return bits >> 15 ? -size : size;
+    if (scalar->kind != PICKLE_TEXT && scalar->kind != PICKLE_BYTES && scalar->kind != PICKLE_LONG)
+        return scalar->number;
+    return *pickle_node(pickle, pickle_add_bytes(pickle, scalar->kind, scalar->bytes));
 }
 
-static bool real_of(uint64_t bits, uint64_t n_bytes, double *out)
-{
-    if (n_bytes == sizeof(double)) {
-        memcpy(out, &bits, sizeof(*out));
-    } else if (n_bytes == sizeof(float)) {
-        uint32_t low = (uint32_t)bits;
-        float real;
-        memcpy(&real, &low, sizeof(real));
-        *out = (double)real;
-    } else if (n_bytes == 2) {
-        *out = half_to_double(bits);
-    } else {
-        return false;
-    }
-    return true;
-}
-
-/* UCS-4, filled up with zeros. */
-static bool text_of(struct pickle *pickle, const struct numpy_dtype *dtype, struct str bytes,
-                    struct pickle_node *out)
-{
-    cleanup_buf struct buf text = BUF_INIT;
-    while (bytes.len > 0 && le_get(bytes.at + bytes.len - 4, 4) == 0)
-        bytes.len -= 4;
-    for (size_t i = 0; i < bytes.len; i += 4) {
-        uint32_t point = (uint32_t)le_get(bytes.at + i, 4);
-        point = dtype->is_big_endian ? __builtin_bswap32(point) : point;
-        if (point > 0x10ffff)
-            return false;
-        text_point_add(&text, point);
-    }
-    *out = *pickle_node(pickle, pickle_add_bytes(pickle, PICKLE_TEXT, buf_str(&text)));
-    return true;
-}
-
-static struct pickle_node whole_of(struct pickle *pickle, uint64_t bits, uint64_t n_bytes,
-                                   bool is_signed)
-{
-    unsigned unused = 64 - 8 * (unsigned)n_bytes;
-    if (is_signed)
-        return (struct pickle_node){.kind = PICKLE_INT,
-                                    .integer = (int64_t)(bits << unused) >> unused};
-    if (bits <= INT64_MAX)
-        return (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)bits};
-    char digits[9] = {0}; /* two's complement: a zero in front keeps it positive */
-    le_put(digits, bits, 8);
-    return *pickle_node(
-        pickle, pickle_add_bytes(pickle, PICKLE_LONG, (struct str){digits, sizeof(digits)}));
-}
-
-static bool value_of(struct pickle *pickle, const struct numpy_dtype *dtype, struct str bytes,
-                     struct pickle_node *out)
-{
-    if (bytes.len != dtype->n_bytes)
-        return false;
-    if (dtype->kind == 'U')
-        return text_of(pickle, dtype, bytes, out);
-    if (dtype->kind == 'S') {
-        while (bytes.len > 0 && bytes.at[bytes.len - 1] == '\0')
-            bytes.len--;
-        *out = *pickle_node(pickle, pickle_add_bytes(pickle, PICKLE_BYTES, bytes));
-        return true;
-    }
-    if (bytes.len == 0 || bytes.len > 8)
-        return false;
-    uint64_t bits = le_get(bytes.at, bytes.len);
-    if (dtype->is_big_endian)
-        bits = __builtin_bswap64(bits) >> (64 - 8 * bytes.len);
-    if (dtype->kind == 'b')
-        *out = (struct pickle_node){.kind = PICKLE_BOOL, .truth = bits != 0};
-    else if (dtype->kind == 'i' || dtype->kind == 'u')
-        *out = whole_of(pickle, bits, bytes.len, dtype->kind == 'i');
-    else
-        out->kind = PICKLE_FLOAT;
-    return out->kind != PICKLE_FLOAT ||
-           (dtype->kind == 'f' && real_of(bits, bytes.len, &out->real));
-}
-
-/* scalar(dtype, bytes); the node becomes the value, for all who hold it. */
+/* The node becomes the value, for all who hold it. */
 static bool scalar_make(struct pickle *pickle, pickle_id id, struct buf *bytes)
 {
-    const struct pickle_node *call = pickle_node(pickle, id);
-    const struct pickle_node *args = pickle_node(pickle, call->call.args);
-    struct numpy_dtype dtype;
-    struct pickle_node value = {0};
-    if (args->count != 2 || call->count > 0 ||
-        !numpy_dtype_take(pickle, pickle_item(pickle, args, 0), &dtype) ||
-        !pickled_bytes_take(pickle, pickle_item(pickle, args, 1), bytes) ||
-        !value_of(pickle, &dtype, buf_str(bytes), &value))
+    struct numpy_scalar scalar;
+    if (!numpy_scalar_take(pickle, id, bytes, &scalar))
         return false;
+    const struct pickle_node value = node_of(pickle, &scalar);
     pickle->nodes[id] = value;
     return true;
 }

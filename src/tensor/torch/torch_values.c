@@ -77,13 +77,18 @@ static void cure_add(const struct graft *graft, unsigned kinds, struct buf *out)
 
 int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
 {
-    for (size_t i = 1; i < graft->n_parts; i++)
-        if (!values_equal(graft, 0, ids[0], i, ids[i], 0)) {
-            cleanup_buf struct buf cure = BUF_INIT;
-            cure_add(graft, kinds_of(graft, ids), &cure);
-            return graft_fail(graft, "differs between %s and %s; %s", graft_file_name(graft, 0),
-                              graft_file_name(graft, i), buf_text(&cure));
-        }
+    for (size_t i = 1; i < graft->n_parts; i++) {
+        enum sameness sameness = values_same(graft, 0, ids[0], i, ids[i]);
+        if (sameness == SAME)
+            continue;
+        cleanup_buf struct buf cure = BUF_INIT;
+        cure_add(graft, kinds_of(graft, ids), &cure);
+        if (sameness == UNTOLD)
+            return graft_fail(graft, "in %s and in %s %s; %s", graft_file_name(graft, 0),
+                              graft_file_name(graft, i), UNTOLD_WHY, buf_text(&cure));
+        return graft_fail(graft, "differs between %s and %s; %s", graft_file_name(graft, 0),
+                          graft_file_name(graft, i), buf_text(&cure));
+    }
     *out = graft_of(graft, 0, ids[0]);
     return 0;
 }
@@ -251,45 +256,70 @@ int graft_max(struct graft *graft, value_ids ids, pickle_id *out)
 
 /* ---- counters ---- */
 
+/* What one key counts. The value of the part at hand is added when the next one begins: it may be set again. */
 struct counter {
     struct sum sum;
-    size_t part;
-    pickle_id key; /* of that part */
+    uint32_t part;
+    pickle_id value; /* 0: added */
 };
 
-static int counters_add(struct graft *graft, struct counter **counters, size_t *n_counters,
-                        struct key_table *tables, size_t part, const struct pickle_node *pairs)
+struct counters {
+    struct graft *graft;
+    struct key_index keys;
+    struct counter *at; /* by key */
+    size_t cap;
+};
+
+static int counter_settle(struct graft *graft, struct counter *counter)
 {
-    const struct pickle *graph = graft_graph(graft, part);
+    pickle_id value = counter->value;
+    const struct pickle *graph = graft_graph(graft, counter->part);
+    counter->value = 0;
+    return value ? sum_add(graft, &counter->sum, counter->part, pickle_node(graph, value)) : 0;
+}
+
+/* Of a key that is set again the last value counts. */
+static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_id value)
+{
+    size_t n_known = c->keys.n_entries;
+    uint32_t number = key_index_add(&c->keys, (struct node_ref){part, key});
+    if (number >= c->cap) {
+        c->cap = MAX(c->cap + c->cap / 2, (size_t)16);
+        c->at = xrealloc(c->at, c->cap * sizeof(*c->at));
+    }
+    struct counter *counter = &c->at[number];
+    if (number == n_known)
+        *counter = (struct counter){.part = part};
+    bool is_again = counter->value && counter->part == part;
+    if (is_again && key_index_is_opaque(&c->keys, number))
+        return keys_untold(c->graft, part);
+    int rc = is_again ? 0 : counter_settle(c->graft, counter);
+    counter->part = part;
+    counter->value = value;
+    return rc;
+}
+
+static int counters_add(struct counters *c, uint32_t part, pickle_id id)
+{
+    const struct pickle *graph = graft_graph(c->graft, part);
+    const struct pickle_node *pairs = dict_pairs(graph, id);
+    if (!pairs)
+        return graft_fail(c->graft, "is no dictionary in %s", graft_file_name(c->graft, part));
     struct pickle_walk walk = pickle_items(pairs);
     int rc = 0;
-    for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;) {
-        pickle_next(graph, &walk);
-        bool is_known = false;
-        for (size_t i = 0; i < part && !is_known; i++)
-            is_known = keys_find(graft, &tables[i], i, part, key) != 0;
-        if (is_known)
-            continue;
-        struct counter counter = {.part = part, .key = key};
-        for (size_t i = part; i < graft->n_parts && rc == 0; i++) {
-            pickle_id value = keys_find(graft, &tables[i], i, part, key);
-            if (value)
-                rc = sum_add(graft, &counter.sum, i, pickle_node(graft_graph(graft, i), value));
-        }
-        *counters = xrealloc(*counters, (*n_counters + 1) * sizeof(**counters));
-        (*counters)[(*n_counters)++] = counter;
-    }
+    for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;)
+        rc = counter_add(c, part, key, pickle_next(graph, &walk));
     return rc;
 }
 
 /* The kind of dictionary that the first file has. */
-static pickle_id counters_node(struct graft *graft, value_ids ids, const struct counter *counters,
-                               size_t n_counters)
+static pickle_id counters_node(const struct counters *c, value_ids ids)
 {
+    struct graft *graft = c->graft;
     pickle_id dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
-    for (size_t i = 0; i < n_counters; i++) {
-        pickle_id pair[2] = {graft_of(graft, counters[i].part, counters[i].key),
-                             sum_node(graft, &counters[i].sum)};
+    for (size_t i = 0; i < c->keys.n_entries; i++) {
+        struct node_ref key = c->keys.entries[i].ref;
+        pickle_id pair[2] = {graft_of(graft, key.part, key.id), sum_node(graft, &c->at[i].sum)};
         pickle_add_items(&graft->made, dict, pair, 2);
     }
     const struct pickle_node *first = graft_node(graft, 0, ids);
@@ -305,25 +335,17 @@ static pickle_id counters_node(struct graft *graft, value_ids ids, const struct 
 
 int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out)
 {
-    struct key_table *tables = xcalloc(graft->n_parts, sizeof(*tables));
-    struct counter *counters = NULL;
-    size_t n_counters = 0;
+    struct counters counters = {.graft = graft};
     int rc = 0;
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        const struct pickle_node *pairs = dict_pairs(graft_graph(graft, i), ids[i]);
-        if (pairs)
-            keys_take(&tables[i], graft_graph(graft, i), pairs);
-        else
-            rc = graft_fail(graft, "is no dictionary in %s", graft_file_name(graft, i));
-    }
+    key_index_init(&counters.keys, &graft->pool);
     for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
-        rc = counters_add(graft, &counters, &n_counters, tables, i,
-                          dict_pairs(graft_graph(graft, i), ids[i]));
+        rc = counters_add(&counters, (uint32_t)i, ids[i]);
+    for (size_t i = 0; i < counters.keys.n_entries && rc == 0; i++)
+        rc = counter_settle(graft, &counters.at[i]);
+    *graft->met_splice |= graft->pool.met_splice;
     if (rc == 0)
-        *out = counters_node(graft, ids, counters, n_counters);
-    for (size_t i = 0; i < graft->n_parts; i++)
-        free(tables[i].at);
-    free(tables);
-    free(counters);
+        *out = counters_node(&counters, ids);
+    key_index_release(&counters.keys);
+    free(counters.at);
     return rc;
 }

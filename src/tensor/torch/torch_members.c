@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Members of dictionaries and sets, taken into an index by their keys. A pickle may set one key a million times, and
+ * name that dictionary in a million places: what is set again is taken out when it is met first.
+ */
+#include "base/xalloc.h"
+#include "tensor/pickle/pickle_impl.h"
+#include "tensor/torch/torch_mend.h"
+
+const struct pickle_node *set_items(const struct pickle *graph, const struct pickle_node *call)
+{
+    const struct pickle_callable *known = call_known(graph, call);
+    bool is_set =
+        known && (strcmp(known->name, "set") == 0 || strcmp(known->name, "frozenset") == 0);
+    if (!is_set)
+        return NULL;
+    const struct pickle_node *args = pickle_node(graph, call->call.args);
+    const struct pickle_node *first = pickle_node(graph, pickle_item(graph, args, 0));
+    return args->count == 1 && first->kind == PICKLE_LIST && !first->truth ? first : NULL;
+}
+
+enum pickle_kind value_kind(const struct pickle *graph, const struct pickle_node *node)
+{
+    const struct pickle_callable *known = call_known(graph, node);
+    if (!known)
+        return (enum pickle_kind)node->kind;
+    if (set_items(graph, node))
+        return strcmp(known->name, "set") == 0 ? PICKLE_SET : PICKLE_FROZENSET;
+    const struct pickle_node *args = pickle_node(graph, node->call.args);
+    const struct pickle_node *first = pickle_node(graph, pickle_item(graph, args, 0));
+    bool is_size = known->result == RESULT_SIZE && args->count == 1 && first->kind == PICKLE_TUPLE;
+    return is_size ? PICKLE_TUPLE : PICKLE_CALL;
+}
+
+/* The same node, to be changed: it stands among the nodes, or beside a call. */
+static struct pickle_node *node_change(struct pickle *graph, const struct pickle_node *node)
+{
+    uintptr_t begin = (uintptr_t)graph->nodes, at = (uintptr_t)node;
+    if (at >= begin && at < begin + graph->n_nodes * sizeof(*graph->nodes))
+        return &graph->nodes[(at - begin) / sizeof(*graph->nodes)];
+    return (struct pickle_node *)((char *)graph->later + (at - (uintptr_t)graph->later));
+}
+
+/* What remains of the members: each key once, where it stood first, with its last value. */
+static bool members_thin(struct graft *graft, size_t part, const struct pickle_node *members)
+{
+    struct pickle *graph = graft_graph_change(graft, part);
+    struct pickle_node thin = {.kind = members->kind};
+    struct key_index own;
+    key_index_init(&own, &graft->pool);
+    bool is_known = key_index_take(&own, 0, (uint32_t)part, members);
+    for (uint32_t i = 0; is_known && i < own.n_entries; i++) {
+        pickle_id pair[2] = {own.entries[i].ref.id, key_index_value(&own, i, 0)};
+        bool has_pairs = members->kind == PICKLE_DICT;
+        items_add(graph, &thin, pair, has_pairs ? 2 : 1);
+        thin.count++;
+    }
+    key_index_release(&own);
+    if (is_known)
+        *node_change(graph, members) = thin;
+    return is_known;
+}
+
+bool graft_members_take(struct graft *graft, uint32_t side, size_t part,
+                        const struct pickle_node *members, struct key_index *keys)
+{
+    size_t before = keys->n_values;
+    bool is_known = key_index_take(keys, side, (uint32_t)part, members);
+    if (is_known && keys->n_values - before < members->count)
+        is_known = members_thin(graft, part, members);
+    return is_known;
+}
+
+int keys_untold(struct graft *graft, size_t part)
+{
+    return graft_fail(graft,
+                      "has keys in %s that look alike, objects of a class of which muster does not "
+                      "know what it calls equal; --rule '%s=first' takes those of the first file",
+                      graft_file_name(graft, part), buf_text(&graft->path));
+}
+
+int graft_keys_take(struct graft *graft, size_t part, pickle_id id, struct key_index *keys)
+{
+    const struct pickle_node *pairs = dict_pairs(graft_graph(graft, part), id);
+    if (!pairs)
+        return graft_fail(graft, "is no dictionary in %s", graft_file_name(graft, part));
+    bool is_known = graft_members_take(graft, (uint32_t)part, part, pairs, keys);
+    *graft->met_splice |= graft->pool.met_splice;
+    return is_known ? 0 : keys_untold(graft, part);
+}
