@@ -298,4 +298,24 @@ def a_dry_run_writes_nothing_that_has_a_name():
     assert ended.returncode == 0 and [json.loads(line) for line in ended.stdout.splitlines()] == wanted, ended
 
 
+@check
+def what_lies_deep_is_cut_or_refused():
+    def deep(n):
+        made = {"questions": [1, 2, 3, 4], "num_questions": 4}
+        for _ in range(n):
+            made = {"k": made}
+        return made
+    for n in (70, 200):
+        save(deep(n))
+        wholes = parts(split("-n", "2", "--key", "k." * n + "questions"))
+        for i, whole in enumerate(wholes):
+            while "k" in whole:
+                whole = whole["k"]
+            assert whole == {"questions": [2 * i + 1, 2 * i + 2], "num_questions": 2}, whole
+    many = b"}X\1\0\0\0k" * 1500 + b"]K\1a" + b"s" * 1500
+    with open("in.pt", "wb") as file:
+        file.write(made.zipped({"data.pkl": b"\x80\x02" + many + b".", "version": b"3\n"}))
+    refused(["more than 1000 dictionaries"], "-n", "1", "--key", "k." * 1499 + "k")
+
+
 sys.exit(run_checks())

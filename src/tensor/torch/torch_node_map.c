@@ -35,6 +35,11 @@ uint32_t *node_map_at(struct node_map *map, uint32_t part, pickle_id id)
     return &slot->value;
 }
 
+uint32_t node_map_find(const struct node_map *map, uint32_t part, pickle_id id)
+{
+    return map->len > 0 ? slot_find(map, part, id)->value : 0;
+}
+
 void node_map_release(struct node_map *map)
 {
     free(map->slots);

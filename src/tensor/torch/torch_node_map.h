@@ -19,4 +19,6 @@ struct node_map {
 
 /* Its number, 0 of one that is new. Borrowed until the next call. */
 uint32_t *node_map_at(struct node_map *map, uint32_t part, pickle_id id);
+/* The same without a change: 0 if there is none. */
+uint32_t node_map_find(const struct node_map *map, uint32_t part, pickle_id id);
 void node_map_release(struct node_map *map);

@@ -10,7 +10,7 @@
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
-    DEPTH_MAX = 64,
+    DEPTH_MAX = 1000, /* of dictionaries; more are refused */
     KEPT_SHOWN = 3
 };
 
@@ -30,13 +30,15 @@ struct target {
 struct torch_split {
     struct torch_split_opts opts;
     struct torch_merge_opts graft_opts;
-    struct graft graft;     /* of one file; what is made is a part's */
-    struct target *targets; /* what is cut */
+    struct graft graft;        /* of one file; what is made is a part's */
+    struct target *targets;    /* what is cut */
+    struct node_map target_at; /* by node: index + 1 in `targets` */
     size_t n_targets;
     uint64_t n_records;
     uint8_t *looks;  /* by node: LOOK_… */
     struct buf kept; /* rules for what a merge of the parts would otherwise put together */
     size_t n_kept;
+    bool is_too_deep; /* some dictionary was not looked at */
     struct torch_range *ranges;
     size_t n_ranges;
 };
@@ -72,10 +74,8 @@ static bool length_of(const struct torch_split *split, pickle_id id, uint64_t *l
 /* NULL: it is not cut. */
 static const struct target *target_of(const struct torch_split *split, pickle_id id)
 {
-    for (size_t i = 0; i < split->n_targets; i++)
-        if (split->targets[i].id == id)
-            return &split->targets[i];
-    return NULL;
+    uint32_t index = node_map_find(&split->target_at, 0, id);
+    return index > 0 ? &split->targets[index - 1] : NULL;
 }
 
 /* `name` is for people. */
@@ -92,6 +92,8 @@ static int target_add(struct torch_split *split, pickle_id id, const char *name,
                     "%s: '%s' has %lu of what others that would be cut have %lu; --key PATH says "
                     "which is cut",
                     file_name(split), name, length, split->n_records);
+    if (!target_of(split, id))
+        *node_map_at(&split->target_at, 0, id) = (uint32_t)split->n_targets + 1;
     split->targets = xrealloc(split->targets, (split->n_targets + 1) * sizeof(*split->targets));
     split->targets[split->n_targets++] = (struct target){id, xstrdup(name)};
     split->n_records = length;
@@ -224,8 +226,12 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
     const struct pickle_node *pairs = dict_pairs(graph, id);
     if (target_of(split, id))
         return true;
-    if (!pairs || is_counter(graph, id) || depth > DEPTH_MAX || split->looks[id] != LOOK_NOT_YET)
+    if (!pairs || is_counter(graph, id) || split->looks[id] != LOOK_NOT_YET)
         return split->looks[id] == LOOK_CHANGES || split->looks[id] == LOOK_NOW;
+    if (depth > DEPTH_MAX) {
+        split->is_too_deep = true;
+        return false;
+    }
     split->looks[id] = LOOK_NOW;
     bool is_changed = false;
     struct pickle_walk walk = pickle_items(pairs);
@@ -424,6 +430,15 @@ int torch_split_open(struct torch_split **out, const char *path,
     }
     split->looks = xcalloc(graph_of(split)->n_nodes, 1);
     look(split, graph_of(split)->root, 0);
+    if (split->is_too_deep) {
+        rc =
+            fail(err, ERR_DATA,
+                 "%s: more than %d dictionaries within one another; what is in the innermost would "
+                 "be in every part",
+                 file_name(split), DEPTH_MAX);
+        torch_split_close(split);
+        return rc;
+    }
     kept_say(split);
     *out = split;
     return 0;
@@ -438,6 +453,7 @@ void torch_split_close(struct torch_split *split)
     for (size_t i = 0; i < split->n_targets; i++)
         free(split->targets[i].name);
     free(split->targets);
+    node_map_release(&split->target_at);
     free(split->looks);
     free(split->ranges);
     free(split);
