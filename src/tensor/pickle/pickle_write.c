@@ -8,6 +8,7 @@
 #include "tensor/grow.h"
 #include "tensor/pickle/pickle_callable.h"
 #include "tensor/pickle/pickle_copy.h"
+#include "tensor/pickle/pickle_names.h"
 
 enum {
     FLUSH_BYTES = 64 * 1024,
@@ -27,12 +28,6 @@ struct seen {
     size_t n_pages;
     uint32_t *splice_memo;  /* NULL, or by index in the memo of its pickle: as above */
     uint32_t *storage_memo; /* by storage: its number in the new file, or MEMO_NONE */
-};
-
-/* Names are the same in all files. */
-struct name {
-    struct str module, name;
-    uint32_t memo;
 };
 
 struct visit {
@@ -58,11 +53,11 @@ struct pickle_writer {
     size_t n_files;
     const struct pickle_sink *sink;
     struct seen *seen;
-    struct name *names;
+    struct pickle_names names;
     struct written_storage *storages;
     struct frame *frames;
     struct visit *todo;
-    size_t n_names, cap_names, n_storages, cap_storages, n_frames, cap_frames, n_todo, cap_todo;
+    size_t n_storages, cap_storages, n_frames, cap_frames, n_todo, cap_todo;
     uint32_t n_memo;
     bool has_cycles;       /* something holds itself: all containers go into the memo */
     uint32_t word_memo[2]; /* "storage" and "cpu" */
@@ -93,7 +88,7 @@ static void writer_release(struct pickle_writer *w)
         free(w->seen[i].storage_memo);
     }
     free(w->seen);
-    free(w->names);
+    pickle_names_release(&w->names);
     free(w->frames);
     free(w->todo);
     buf_release(&w->out);
@@ -272,19 +267,18 @@ static int flush(struct pickle_writer *w, size_t least, struct err *err)
 /* Python 2's names of what has moved since: protocol 2 is read by their old ones. */
 static void name_add(struct pickle_writer *w, struct str module, struct str name)
 {
-    for (size_t i = 0; i < w->n_names; i++) {
-        if (str_equal(w->names[i].name, name) && str_equal(w->names[i].module, module)) {
-            get_add(w, w->names[i].memo);
-            return;
-        }
+    uint32_t *memo = pickle_names_at(&w->names, module, name);
+    if (*memo != 0) {
+        get_add(w, *memo - 1);
+        return;
     }
+    *memo = w->n_memo + 1;
     code(w, 'c');
     buf_add_str(&w->out, module);
     code(w, '\n');
     buf_add_str(&w->out, name);
     code(w, '\n');
-    struct name known = {module, name, put_add(w)};
-    PUSH(w->names, w->n_names, w->cap_names, known);
+    put_add(w);
 }
 
 /* Protocol 2 has no bytes: each is written as the character of that number. */

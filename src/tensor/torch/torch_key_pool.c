@@ -4,10 +4,10 @@
  * equal ones have one number, and an item that stands in many tuples is looked at once. Without recursion: a
  * file may nest a million.
  */
-#include <sys/random.h>
 #include <xxhash.h>
 
 #include "tensor/grow.h"
+#include "tensor/hash_seed.h"
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
@@ -19,7 +19,7 @@ struct descent {
     struct visit {
         pickle_id id;
         bool is_left; /* what it is made of has its numbers */
-    } *todo;
+    } * todo;
     pickle_id *ids;
     uint32_t *numbers;
     size_t n_todo, cap_todo, n_ids, cap_ids, n_numbers, cap_numbers;
@@ -27,9 +27,7 @@ struct descent {
 
 void key_pool_init(struct key_pool *pool, const struct graft *graft)
 {
-    *pool = (struct key_pool){.graft = graft};
-    if (getrandom(&pool->seed, sizeof(pool->seed), GRND_NONBLOCK) != sizeof(pool->seed))
-        pool->seed = (uintptr_t)pool; /* as far as that is not known in advance */
+    *pool = (struct key_pool){.graft = graft, .seed = hash_seed()};
 }
 
 void key_pool_release(struct key_pool *pool)
