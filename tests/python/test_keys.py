@@ -297,4 +297,59 @@ def few_bytes_take_little_time():
             assert ended.returncode in (0, 65) and spent < 4, (ended, spent)
 
 
+def cost(*args):
+    """Status, seconds of the processor, bytes of memory. Started from a small program, which counts as one itself."""
+    code = ("import os, resource, sys\nstatus = os.spawnv(os.P_WAIT, sys.argv[1], sys.argv[1:])\n"
+            "used = resource.getrusage(resource.RUSAGE_CHILDREN)\nprint(status, used.ru_utime + used.ru_stime, used.ru_maxrss << 10)")
+    ended = subprocess.run([sys.executable, "-SIc", code, MUSTER, *args], capture_output=True, text=True, timeout=120, check=True)
+    status, spent, peak = ended.stdout.split()[-3:]
+    return int(status), float(spent), int(peak)
+
+
+def costs_little(size, times, *args):
+    """What the manual says: so many times the file in memory, beside what any run takes; and a few seconds."""
+    with open(MUSTER, "rb") as program:
+        is_sanitized = b"__asan_init" in program.read()
+    status, spent, peak = cost(*args)
+    assert status == 0 and (is_sanitized or (spent < 5 and peak <= (10 << 20) + times * size)), (args, status, spent, peak / size)
+
+
+@check
+def hostile_files_cost_as_much_as_they_are_large():
+    strange = b"](" + b"".join(b"cs\nper_%d\n" % i for i in range(50000)) + b"e"
+    again = b"}(X\1\0\0\0xq\1K\1" + b"h\1K\1" * 300000 + b"u"
+    placed = b"]}q\1(" + b"K\2K\1" * 100000 + b"u0(" + b"h\1" * 100000 + b"e"
+    nested = b")" + b"\x85" * 200000
+    for pickled, times, options in ((strange, 16, ("--pass-through", *rules(".=collect"))), (again, 8, ()), (again, 8, rules(".=same")),
+                                    (again, 8, rules(".=sum-by-key")), (placed, 8, rules(".=same")), (nested, 100, rules(".=same")),
+                                    (b"}" + nested + b"K\1s", 100, rules(".=sum-by-key"))):
+        names = write([by_hand(pickled)] * 2)
+        costs_little(2 * len(pickled), times, "merge", "-q", "-f", *names, "-o", "out.pt", *options)
+    write([{f"list {i}": [1, 2] for i in range(40000)}])
+    costs_little(os.path.getsize("part_0.pt"), 12, "split", "-q", "--records", "1", "part_0.pt", "-o", "out-{n}.pt")
+    for name in ("a.safetensors", "b.safetensors"):
+        with open(name, "wb") as file:
+            file.write(made.safetensors({"t": ("F32", [1], b"1234")}, {f"key {i}": "v" for i in range(200000)}))
+    costs_little(2 * os.path.getsize("a.safetensors"), 6, "merge", "-q", "a.safetensors", "b.safetensors", "-o", "out.safetensors")
+
+
+@check
+def a_packed_array_is_judged_by_its_head():
+    n = 1 << 28
+    def pieces():
+        yield made.npy("|u1", (n,), b"")
+        for _ in range(n >> 23):
+            yield bytes(1 << 23)
+    with made.zipfile.ZipFile("large.npz", "w", made.zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("x.npy", "w", force_zip64=True) as entry:
+            for piece in pieces():
+                entry.write(piece)
+    with open("small.npz", "wb") as file:
+        file.write(made.zipped({"x.npy": made.npy("<f4", (1,), b"1234")}, folder=""))
+    status, spent, peak = cost("merge", "--inspect", "large.npz")
+    assert status == 0 and spent < 1 and peak < 64 << 20, (status, spent, peak)
+    status, spent, peak = cost("merge", "-q", "large.npz", "small.npz", "-o", "out.npz")
+    assert status == 65 and spent < 1 and peak < 64 << 20, (status, spent, peak)
+
+
 sys.exit(run_checks())

@@ -387,7 +387,7 @@ static int dict_merge(struct dict_graft *d, pickle_id *out)
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
-int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
+static int dicts_go_through(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
 {
     struct dict_graft d = {.graft = graft,
                            .ids = ids,
@@ -405,5 +405,43 @@ int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out
     free(d.members);
     graft->innermost = d.outer;
     graft->depth--;
+    return rc;
+}
+
+/*
+ * Dictionaries that are one object in several places of every file are gone through once, and are one object in
+ * the output: where no rule can tell the places apart, only a setting's name above them does. 0: not yet.
+ */
+static pickle_id *merged_before(struct graft *graft, value_ids ids)
+{
+    struct merged_dicts *merged = &graft->merged;
+    uint32_t is_setting = path_is_setting(buf_text(&graft->path));
+    uint32_t *number = node_map_at(&merged->numbers, is_setting, ids[0]);
+    size_t n = graft->n_parts + 1; /* the files' nodes, and the new one */
+    if (*number == 0) {
+        *number = (uint32_t)merged->len + 1;
+        if (merged->len == merged->cap) {
+            merged->cap = MAX(merged->cap + merged->cap / 2, (size_t)16);
+            merged->at = xrealloc(merged->at, merged->cap * n * sizeof(*merged->at));
+        }
+        memcpy(merged->at + merged->len * n, ids, (n - 1) * sizeof(*ids));
+        merged->at[merged->len++ * n + n - 1] = 0;
+    }
+    pickle_id *known = merged->at + (*number - 1) * n;
+    return memcmp(known, ids, (n - 1) * sizeof(*ids)) == 0 ? &known[n - 1] : NULL;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): see above */
+int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
+{
+    bool can_be_known = graft->opts->rules->len == 0 && !is_union;
+    pickle_id *known = can_be_known ? merged_before(graft, ids) : NULL;
+    *out = known ? *known : 0;
+    if (*out)
+        return 0;
+    int rc = dicts_go_through(graft, ids, is_union, out);
+    known = rc == 0 && can_be_known ? merged_before(graft, ids) : NULL;
+    if (known)
+        *known = *out;
     return rc;
 }

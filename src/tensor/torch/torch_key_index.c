@@ -114,9 +114,8 @@ static const struct key_form *form_of(struct key_index *index, uint32_t number)
     struct node_ref ref = index->entries[number].ref;
     struct key_scalar scalar;
     key_scalar_take(graph_of(index, ref), ref.id, &index->pool->rooms[0], &scalar);
-    return scalar.kind < KEY_COMPOUND
-               ? NULL
-               : &index->pool->forms[key_pool_number(index->pool, ref)];
+    return scalar.kind < KEY_COMPOUND ? NULL
+                                      : &index->pool->forms[key_pool_number(index->pool, ref)];
 }
 
 bool key_index_is_itself(struct key_index *index, uint32_t number)

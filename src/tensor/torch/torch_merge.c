@@ -10,7 +10,7 @@
 #include "tensor/torch/torch_mend.h"
 
 enum {
-    PAIRS_SHARED_MAX = 1000 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
+    PAIRS_SHARED_MAX = 200 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
     SPLICE_LEAST_BYTES = 64 * 1024,
     SINGLE_DEPTH_MAX = 60 /* less than graft_deep() goes */
 };
@@ -59,6 +59,8 @@ void graft_release(struct graft *graft)
     free(graft->segments);
     free(graft->segment_ends);
     free(graft->met);
+    node_map_release(&graft->merged.numbers);
+    free(graft->merged.at);
     key_pool_release(&graft->pool);
     comparer_free(steal_ptr(&graft->comparer));
     buf_release(&graft->path);
@@ -317,6 +319,15 @@ static size_t splice_least(const struct torch_merge_opts *opts, size_t n_paths)
     return opts->splice_least_bytes > 0 ? opts->splice_least_bytes : SPLICE_LEAST_BYTES;
 }
 
+/* Does some part of the graphs stand for a piece of a pickle? */
+static bool has_splices(const struct graft *graft)
+{
+    for (size_t i = 0; graft->parts && i < graft->n_parts; i++)
+        if (graft->parts[i].file.pickle.splices.len > 0)
+            return true;
+    return false;
+}
+
 static int merge_make(struct graft *graft, const char *const *paths, pickle_id *root,
                       struct err *err)
 {
@@ -341,7 +352,7 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     *stats = (struct torch_merge_stats){0};
     graft.splice_least_bytes = splice_least(opts, n_paths);
     int rc = merge_make(&graft, paths, &root, err);
-    if (graft.splice_least_bytes > 0 && (rc || met_splice)) { /* what is wrong the nodes tell */
+    if ((rc || met_splice) && has_splices(&graft)) { /* what is wrong the nodes tell */
         graft_release(&graft);
         graft = begin;
         rc = merge_make(&graft, paths, &root, err);

@@ -18,6 +18,14 @@ struct tally {
     struct buf paths;
 };
 
+/* Dictionaries that have been merged: for each the files' nodes, then the new one. */
+struct merged_dicts {
+    struct node_map
+        numbers; /* by whether a setting's name is above it, and the first file's node */
+    pickle_id *at;
+    size_t len, cap;
+};
+
 struct dict_graft;
 
 struct graft {
@@ -25,6 +33,7 @@ struct graft {
     const char *out_path;
     bool *met_splice; /* something was compared that is a piece of a pickle, not nodes */
     struct key_pool pool;
+    struct merged_dicts merged;
     struct comparer *comparer; /* NULL: nothing has been compared yet */
     struct torch_part *parts;
     size_t n_parts;
