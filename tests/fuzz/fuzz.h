@@ -11,6 +11,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/*
+ * Runs the target, and says a bug if that takes more time than the input's length accounts for, twice: what is
+ * quadratic, or worse, in a few kilobytes.
+ */
+int fuzz_cost_watch(int (*target)(const uint8_t *data, size_t size), const uint8_t *data,
+                    size_t size);
+/* The target was refused at a limit on work that the manual names. */
+void fuzz_cost_forgive(void);
+
 /* The first byte of the input, as a choice; 0 when there is none. */
 static inline unsigned fuzz_choice(struct str *input)
 {

@@ -73,7 +73,7 @@ static void mend(struct graft *graft, struct err *err)
     write_again(graft, root, err);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int mend_any(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size}, line = {"", 0};
     unsigned choice = fuzz_choice(&text);
@@ -100,4 +100,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(graft.segments);
     free(graft.segment_ends);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_cost_watch(mend_any, data, size);
 }

@@ -125,7 +125,7 @@ static void paths_free(char **paths)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int split_any(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size}, line = {NULL, 0};
     unsigned choice = fuzz_choice(&input);
@@ -160,4 +160,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     paths_free(parts);
     paths_free(whole);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_cost_watch(split_any, data, size);
 }

@@ -11,8 +11,8 @@ static struct pickle_name *slot_find(const struct pickle_names *names, struct st
 {
     uint64_t hash = XXH3_64bits_withSeed(module.at, module.len, names->seed);
     size_t i = (size_t)XXH3_64bits_withSeed(name.at, name.len, hash) & (names->cap - 1);
-    while (names->slots[i].name.at && !(str_equal(names->slots[i].name, name) &&
-                                        str_equal(names->slots[i].module, module)))
+    while (names->slots[i].name.at &&
+           !(str_equal(names->slots[i].name, name) && str_equal(names->slots[i].module, module)))
         i = (i + 1) & (names->cap - 1);
     return &names->slots[i];
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <time.h>
+
+#include "fuzz.h"
+
+enum {
+    /* Files are written and read, and sanitizers take their share; a million steps for each byte are beyond both. */
+    NS_ALWAYS = 300 * 1000 * 1000,
+    NS_PER_BYTE = 20 * 1000
+};
+
+static bool is_forgiven;
+
+void fuzz_cost_forgive(void)
+{
+    is_forgiven = true;
+}
+
+/* Of the processor, by all threads: a machine that others work on changes little of it. */
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool is_too_costly(int (*target)(const uint8_t *data, size_t size), const uint8_t *data,
+                          size_t size, int64_t *spent)
+{
+    int64_t begin = now_ns();
+    is_forgiven = false;
+    target(data, size);
+    *spent = now_ns() - begin;
+    return !is_forgiven && *spent > NS_ALWAYS + (int64_t)size * NS_PER_BYTE;
+}
+
+int fuzz_cost_watch(int (*target)(const uint8_t *data, size_t size), const uint8_t *data,
+                    size_t size)
+{
+    int64_t spent, again;
+    if (is_too_costly(target, data, size, &spent) && is_too_costly(target, data, size, &again))
+        BUG("%zu bytes take %ld ms, and again %ld", size, spent / 1000000, again / 1000000);
+    return 0;
+}
