@@ -74,6 +74,7 @@ static void seats_init(struct feed *f)
         w->fifo = f->fifos + (size_t)i * FIFO_CAP;
         w->group = w->head = w->tail = NONE;
         w->blame = w->copy = w->look_ms = UINT64_MAX;
+        w->seat_since_ms = w->refill_ms = UINT64_MAX;
         w->window = 1;
     }
     f->n_absent = f->config.n_workers;
@@ -251,11 +252,19 @@ static void on_hungry(struct feed *f, const struct feed_event *ev)
         return;
     uint32_t had = w->in_flight;
     bool input_may_come = !f->input_is_final && f->next == f->known;
-    uint64_t factor = ev->flag ? 8 : 2; /* certain, or only likely */
-    w->window = MAX(w->window, (uint64_t)w->in_flight) * factor;
+    if (ev->flag && buffered_found(f, ev->worker))
+        return;
+    w->window = 2 * MAX(w->window, (uint64_t)w->in_flight);
     worker_feed(f, ev->worker);
     if (w->in_flight == had && !input_may_come)
         worker_end(f, ev->worker); /* the end of its input makes it flush */
+}
+
+static void on_rests(struct feed *f, const struct feed_event *ev)
+{
+    struct worker *w = &f->workers[ev->worker];
+    if (w->settle_at_ms > 0 && w->in_flight == 0)
+        worker_settled(f, ev->worker);
 }
 
 static void on_full(struct feed *f, const struct feed_event *ev)
@@ -322,6 +331,7 @@ static const struct handler {
     [EV_PASSED] = {on_passed, true},
     [EV_OOM] = {on_oom, true},
     [EV_HUNGRY] = {on_hungry, true},
+    [EV_RESTS] = {on_rests, true},
     [EV_FULL] = {on_full, true},
     [EV_STRAY] = {on_stray, true},
     [EV_EXIT] = {on_gone, true},
@@ -410,8 +420,13 @@ void feed_counts(const struct feed *f, struct feed_counts *out)
 void feed_worker(const struct feed *f, uint32_t worker, struct feed_worker_view *out)
 {
     const struct worker *w = &f->workers[worker];
-    *out = (struct feed_worker_view){w->state,      w->mode,    w->in_flight,
-                                     w->items_done, w->mean_ms, f->devices[w->device].batch};
+    *out = (struct feed_worker_view){.state = w->state,
+                                     .mode = w->mode,
+                                     .in_flight = w->in_flight,
+                                     .items_done = w->items_done,
+                                     .mean_ms = w->mean_ms,
+                                     .batch = f->devices[w->device].batch,
+                                     .is_settling = w->settle_at_ms > 0 && w->in_flight == 0};
 }
 
 uint32_t feed_item_failures(const struct feed *f, uint64_t item)

@@ -40,6 +40,7 @@
     X(PASSED)    /* filter: the next count items in its order are unfit ones */                   \
     X(OOM)       /* out of memory at batch `count`; it keeps its items, or dies of it */          \
     X(HUNGRY)    /* filter: silent, has read all it was given; flag: waits for more */            \
+    X(RESTS)     /* filter: all is answered and it waits for more: nothing else can come */       \
     X(FULL)      /* the same at the byte limit: let it have the end of its input */               \
     X(STRAY)     /* it broke its rule, and is not believed any more; flag: over `item` */         \
     X(EXIT)      /* the process is gone, and all it printed has been seen; death says why */      \
@@ -221,6 +222,7 @@ struct feed_worker_view {
     uint64_t items_done; /* of this seat, over all its lives */
     double mean_ms;      /* recent time an item; 0 unknown */
     uint32_t batch;      /* limit now; 0 none */
+    bool is_settling;    /* EV_RESTS would spare it a pause */
 };
 void feed_worker(const struct feed *feed, uint32_t worker, struct feed_worker_view *out);
 /* Charged attempts of an item so far (0 = none failed); for the envelope's "attempt" = this + 1. */

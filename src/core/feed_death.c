@@ -196,6 +196,9 @@ void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->n_crashes += death == GONE_CRASH;
     f->n_ooms += death == GONE_OOM && !shrank;
+    if (is_normal && death == GONE_CLEAN)
+        buffered_learn(f, worker);
+    w->gone_ms = f->now_ms;
     filter_judge(f, worker, death);
     blamed_charge(f, worker);
     unanswered_judge(f, worker, death, start_failure);

@@ -2,7 +2,7 @@
  *
  * The feeder's state, shared by its files: feed.c (events), feed_window.c (slots), feed_items.c (owners,
  * commits), feed_pool.c (what waits to be tried again), feed_groups.c (suspects), feed_send.c (who gets what), feed_reissue.c
- * (second copies), feed_life.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
+ * (second copies), feed_buffered.c (filters that hold answers back), feed_life.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
  * brings about), feed_unfit.c (records that are none).
  *
  * With ten thousand workers a step must not look at all of them. What has to be found is kept where it
@@ -116,7 +116,8 @@ struct worker {
     uint64_t oldest, oldest_since_ms;
     uint32_t oldest_order;
 
-    uint64_t started_ms, last_progress_ms, last_send_ms, provisional_since_ms, settle_at_ms;
+    uint64_t started_ms, first_answer_ms, last_progress_ms, last_send_ms, provisional_since_ms;
+    uint64_t settle_at_ms, settle_since_ms, settle_cost_ms; /* of the last drain */
     uint64_t not_before_ms, reissue_after_ms;
     uint64_t answered_in_life, items_done;
     double mean_ms, gap_max_ms;
@@ -125,6 +126,17 @@ struct worker {
     uint64_t silence_noted_ms;
     uint64_t look_ms;    /* when to look whether time has brought about anything, UINT64_MAX */
     uint32_t look_index; /* its place in f->looks */
+
+    /* A filter that buffers (feed_buffered.c): what is known of the seat, over all its lives. */
+    bool is_buffering, restart_is_known;
+    uint64_t quota;      /* items of a life, after which its input ends; 0: not known yet */
+    uint64_t life_items; /* of an earlier life, which took life_ms; 0: none */
+    double life_ms, restart_ms;
+    uint64_t seat_since_ms, gone_ms,
+        refill_ms; /* the shortest time from a death to the next start */
+    /* and of this life */
+    uint64_t sent_in_life;
+    bool is_probe; /* it was ended to see what it holds back, after a time without work */
 
     uint32_t fifo_head, fifo_len;
     struct sent_range *fifo; /* [FIFO_CAP] */
@@ -315,6 +327,19 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range);
 /* A worker without work looks again. */
 void idle_look(struct feed *f, uint32_t worker);
 
+/* feed_buffered.c */
+/* A filter waits for input with items unanswered. True: its input was ended for it. */
+bool buffered_found(struct feed *f, uint32_t worker);
+/* Has its life lasted long enough? */
+bool buffered_is_due(const struct feed *f, const struct worker *w);
+/* Of a life with a quota: how many items at one time, and how many it may still be sent. */
+uint64_t buffered_window(const struct feed *f, const struct worker *w);
+uint64_t buffered_left(const struct worker *w);
+/* End its input if it has got what it should; `share`: nobody gets more at the end of the data. */
+void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share);
+/* After a life that ended well. */
+void buffered_learn(struct feed *f, uint32_t worker);
+
 /* feed_reissue.c */
 /* A second copy of what will be finished last, if that is worth it. */
 bool reissue(struct feed *f, uint32_t worker);
@@ -332,6 +357,8 @@ void worker_becomes_channel(struct feed *f, uint32_t worker);
 void worker_answered(struct feed *f, uint32_t worker, uint64_t count);
 /* A filter whose answers are all in: confirm when nothing more came for a while. */
 void worker_settle(struct feed *f, uint32_t worker);
+/* Nothing more can come, or nothing came for long enough. */
+void worker_settled(struct feed *f, uint32_t worker);
 void worker_out_of_step(struct feed *f, uint32_t worker);
 /* It is ended because of this item, which is charged; the others that it has are not. */
 void worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);

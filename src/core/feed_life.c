@@ -9,7 +9,8 @@ enum {
     SETTLE_MIN_MS = 2,
     SETTLE_MAX_MS = 5000,
     SETTLE_ENDING_MS = 20, /* most end within it, and a clean end is the better proof */
-    CONFIRM_MIN_MS = 500
+    CONFIRM_MIN_MS = 500,
+    SETTLE_SHARE = 40 /* a drain comes after so many times what the last one cost */
 };
 
 bool worker_is_running(const struct worker *w)
@@ -58,6 +59,8 @@ static void life_reset(struct worker *w)
     w->copy = UINT64_MAX;
     w->answered_in_life = 0;
     w->burst_ms = 0;
+    w->sent_in_life = 0;
+    w->is_probe = false;
     w->fifo_head = w->fifo_len = 0;
     w->settle_at_ms = w->silence_noted_ms = 0;
     w->gap_max_ms = 0;
@@ -101,6 +104,16 @@ static void cooling_end(struct feed *f)
         wake_at(f, f->cooling_at_ms);
 }
 
+/* A seat may stay empty for want of work: the shortest time is what a start had to wait for. */
+static void seat_time_note(const struct feed *f, struct worker *w)
+{
+    uint64_t empty_ms = f->now_ms - w->gone_ms;
+    if (w->seat_since_ms == UINT64_MAX)
+        w->seat_since_ms = f->now_ms;
+    else
+        w->refill_ms = MIN(w->refill_ms, empty_ms);
+}
+
 void seats_fill(struct feed *f)
 {
     if (f->is_stopping || f->is_complete)
@@ -122,6 +135,7 @@ void seats_fill(struct feed *f)
         }
         life_reset(w);
         worker_state_set(f, w, WORKER_STARTING);
+        seat_time_note(f, w);
         w->started_ms = w->last_progress_ms = f->now_ms;
         f->start_at_ms = f->now_ms + f->config.stagger_ms;
         free_hands++;
@@ -184,8 +198,9 @@ static uint64_t settle_ms(const struct worker *w)
 
 /*
  * Equal counts prove nothing while a stray line may stand for an answer that is still to come. So a
- * filter is let run dry, and its answers count once it has been quiet for twice its longest gap.
- * Draining costs at most a hundredth of the time: it comes once in a hundred settling times.
+ * filter is let run dry, and its answers count once it is known to wait for more (EV_RESTS), or has
+ * been quiet for twice its longest gap. The first costs a moment, the second two items' time: how often
+ * it is drained depends on what the last drain cost.
  */
 void worker_settle(struct feed *f, uint32_t worker)
 {
@@ -194,15 +209,37 @@ void worker_settle(struct feed *f, uint32_t worker)
     if (w->in_flight > 0 || w->settle_at_ms > 0)
         return;
     uint64_t least_ms = w->state == WORKER_ENDING ? SETTLE_ENDING_MS : 0;
+    w->settle_since_ms = f->now_ms;
     w->settle_at_ms = f->now_ms + MAX(settle_ms(w), least_ms);
     look_at(f, worker, w->settle_at_ms);
+}
+
+void worker_settled(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    w->settle_cost_ms = f->now_ms - w->settle_since_ms;
+    w->settle_at_ms = 0;
+    w->is_draining = false;
+    provisional_confirm(f, worker);
+    worker_feed(f, worker);
 }
 
 static bool drain_is_due(const struct feed *f, const struct worker *w)
 {
     uint64_t ring_share = f->spread / (4ull * MAX(f->n_alive, 1u));
-    uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, 100 * settle_ms(w));
-    return w->provisional > ring_share || f->now_ms - w->provisional_since_ms > interval_ms;
+    uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * w->settle_cost_ms);
+    bool is_time =
+        w->is_buffering ? buffered_is_due(f, w) : f->now_ms - w->provisional_since_ms > interval_ms;
+    return w->provisional > ring_share || is_time;
+}
+
+/* Make a filter give all that it holds back, so that its answers can be confirmed. */
+static void worker_drain(struct feed *f, uint32_t worker)
+{
+    if (f->workers[worker].is_buffering)
+        worker_end(f, worker);
+    else
+        worker_settle(f, worker);
 }
 
 static void device_works(struct feed *f, struct worker *w, uint64_t count)
@@ -214,6 +251,8 @@ static void device_works(struct feed *f, struct worker *w, uint64_t count)
     f->results += count;
     w->deaths_in_row = 0;
     w->last_progress_ms = f->now_ms;
+    if (w->answered_in_life == 0)
+        w->first_answer_ms = f->now_ms;
     w->answered_in_life += count;
     w->items_done += count;
 }
@@ -283,8 +322,10 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
     w->in_flight -= (uint32_t)count;
     f->n_in_flight -= count;
     device_works(f, w, count);
-    if (w->is_draining || w->state == WORKER_ENDING || drain_is_due(f, w))
+    if (w->state == WORKER_ENDING)
         worker_settle(f, worker);
+    else if (w->is_draining || drain_is_due(f, w))
+        worker_drain(f, worker);
     worker_feed(f, worker);
 }
 

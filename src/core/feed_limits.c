@@ -177,10 +177,7 @@ static void settle_check(struct feed *f, uint32_t worker)
         look_at(f, worker, w->settle_at_ms);
         return;
     }
-    w->settle_at_ms = 0;
-    w->is_draining = false;
-    provisional_confirm(f, worker);
-    worker_feed(f, worker);
+    worker_settled(f, worker);
 }
 
 static void start_check(struct feed *f, uint32_t worker)

@@ -43,13 +43,18 @@ static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
 {
     if (w->is_draining || w->room == 0 || w->fifo_len == FIFO_CAP)
         return 0;
+    uint64_t window = w->quota > 0 ? buffered_window(f, w) : w->window;
+    uint64_t left = w->quota > 0 ? buffered_left(w) : UINT64_MAX;
     uint32_t batch = f->config.batch > 0 ? batch_now(f, w) : 0;
     if (batch > 0)
-        return w->in_flight + batch <= MAX(w->window, (uint64_t)batch) ? batch : 0;
-    uint64_t limit = MIN(w->window, MAX(fair_share(f), (uint64_t)1));
+        return left > 0 && w->in_flight + batch <= MAX(window, (uint64_t)batch) ? batch : 0;
+    uint64_t limit = MIN(window, MAX(fair_share(f), (uint64_t)1));
     if (f->devices[w->device].batch > 0)
         limit = MIN(limit, (uint64_t)f->devices[w->device].batch);
-    return w->in_flight < limit ? whole_blocks(f, w, MIN(limit - w->in_flight, w->room)) : 0;
+    if (w->in_flight >= limit)
+        return 0;
+    uint64_t count = MIN(MIN(limit - w->in_flight, w->room), left);
+    return count == left ? count : whole_blocks(f, w, count);
 }
 
 static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
@@ -154,6 +159,7 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range)
     items_sent(f, worker, range);
     limits_arm(f, worker);
     w->last_send_ms = f->now_ms;
+    w->sent_in_life += range.count;
     w->room -= MIN(w->room, (uint64_t)range.count);
     w->credits -= MIN(w->credits, (uint64_t)range.count);
     emit(f, ACT_SEND, worker, range.first, range.count, slot_peek(f, range.first).failures + 1u);
@@ -163,6 +169,11 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range)
 static bool all_is_dealt(const struct feed *f)
 {
     return f->input_is_final && (f->config.order || f->next >= f->known);
+}
+
+static bool nothing_comes(struct feed *f)
+{
+    return all_is_dealt(f) && !work_is_there(f) && f->delayed_items == 0 && f->groups_waiting == 0;
 }
 
 /* Nothing to give. What should a filter do that has given all its answers, or waits in vain? */
@@ -175,9 +186,7 @@ static void starved(struct feed *f, uint32_t worker)
             worker_settle(f, worker);
         return;
     }
-    bool nothing_comes =
-        all_is_dealt(f) && !work_is_there(f) && f->delayed_items == 0 && f->groups_waiting == 0;
-    if (w->mode == MODE_FILTER && nothing_comes) {
+    if (w->mode == MODE_FILTER && nothing_comes(f)) {
         bool all_answered = f->n_in_flight == 0;
         if (w->last_was_short || (w->in_flight == 0 && all_answered)) {
             worker_end(f, worker);
@@ -249,11 +258,9 @@ static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
     return range.count;
 }
 
-void worker_feed(struct feed *f, uint32_t worker)
+static void work_send(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
-    if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
-        return;
     while (!f->is_stopping && suspects_allow(f, worker)) {
         uint64_t want = capacity(f, w), left = want;
         if (want == 0)
@@ -276,6 +283,16 @@ void worker_feed(struct feed *f, uint32_t worker)
             return;
         }
     }
+}
+
+void worker_feed(struct feed *f, uint32_t worker)
+{
+    const struct worker *w = &f->workers[worker];
+    if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
+        return;
+    work_send(f, worker);
+    if (w->is_buffering)
+        buffered_end_if_full(f, worker, nothing_comes(f) ? 1 : MAX(fair_share(f), (uint64_t)1));
 }
 
 void idle_feed(struct feed *f)

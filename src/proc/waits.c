@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -11,14 +13,26 @@
 #include "base/xalloc.h"
 #include "proc/proctree.h"
 
+enum {
+    CHAIN_MAX = 8 /* a script that runs a script … */
+};
+
+/* The first line of /proc/PID/WHAT. False: the kernel does not show it. */
+static bool proc_line(pid_t pid, const char *what, char line[128])
+{
+    char path[64];
+    line[0] = '\0';
+    snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+    cleanup_file FILE *file = fopen(path, "re");
+    return file && (fgets(line, 128, file) || !ferror(file));
+}
+
 /* The file reads "NUMBER ARG0 …" for a thread blocked in a system call; read is 0 on x86-64 and 63
  * on arm64. */
 static int reads_stdin(pid_t pid)
 {
-    char path[64], text[128] = "";
-    snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-    cleanup_file FILE *file = fopen(path, "re");
-    if (!file || !fgets(text, sizeof(text), file))
+    char text[128];
+    if (!proc_line(pid, "syscall", text) || !text[0])
         return -1;
     return strncmp(text, "0 0x0 ", 6) == 0 || strncmp(text, "63 0x0 ", 7) == 0;
 }
@@ -53,6 +67,50 @@ static int below_reads_stdin(pid_t root)
         children_add(pid, &pids);
     }
     return 0;
+}
+
+static bool waits_for_child(pid_t pid)
+{
+    char text[128];
+    unsigned long number = 0;
+    if (!proc_line(pid, "syscall", text) || sscanf(text, "%lu ", &number) != 1)
+        return false;
+    return number == SYS_wait4 || number == SYS_waitid;
+}
+
+static bool has_one_thread(pid_t pid)
+{
+    struct proc_stat stat;
+    return proc_stat_read(pid, &stat) && stat.threads == 1;
+}
+
+static bool reads_from(pid_t pid, int pipe_fd)
+{
+    char path[64];
+    struct stat theirs, ours;
+    snprintf(path, sizeof(path), "/proc/%d/fd/0", pid);
+    return stat(path, &theirs) == 0 && fstat(pipe_fd, &ours) == 0 && theirs.st_dev == ours.st_dev &&
+           theirs.st_ino == ours.st_ino;
+}
+
+/* Each process is looked at before its child: one that waits for a child which is still there when the
+ * child is looked at has waited all the time. */
+bool proc_rests(pid_t pid, int pipe_fd)
+{
+    for (int depth = 0; depth < CHAIN_MAX; depth++) {
+        char path[64], children[128];
+        int child, another;
+        snprintf(path, sizeof(path), "task/%d/children", pid);
+        if (!has_one_thread(pid) || !proc_line(pid, path, children))
+            return false;
+        int n_children = sscanf(children, "%d %d", &child, &another);
+        if (n_children < 1)
+            return reads_stdin(pid) == 1 && reads_from(pid, pipe_fd);
+        if (n_children > 1 || !waits_for_child(pid))
+            return false;
+        pid = child;
+    }
+    return false;
 }
 
 int proc_reads_stdin(pid_t root)

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include <sys/types.h>
 
 /*
@@ -12,3 +14,11 @@
  * and at every process of the machine where the kernel lists nobody's children: not for anything frequent.
  */
 int proc_reads_stdin(pid_t root);
+
+/*
+ * The process waits for input and nothing that it could print is on its way: it, or the only process at
+ * the end of a chain of parents that wait for their only child, has one thread, and that is blocked in
+ * read(0, …) on the pipe whose other end is `pipe_fd`. What it printed before is in the pipe of its
+ * stdout by now. False: it is at work, has threads or several children, or the kernel does not say.
+ */
+bool proc_rests(pid_t pid, int pipe_fd);

@@ -279,12 +279,12 @@ static void on_feed_timer(uv_timer_t *timer)
 static void feed_timer_set(struct session *s)
 {
     uint64_t next_ms = feed_next_ms(s->feed);
-    if (next_ms == UINT64_MAX || s->is_held) {
+    if ((next_ms == UINT64_MAX && s->look_ms == UINT64_MAX) || s->is_held) {
         uv_timer_stop(&s->feed_timer);
         return;
     }
     uv_update_time(&s->loop);
-    uint64_t at_ms = next_ms + s->held_ms;
+    uint64_t at_ms = MIN(next_ms == UINT64_MAX ? next_ms : next_ms + s->held_ms, s->look_ms);
     uint64_t delay_ms = at_ms > s->now_ms ? at_ms - s->now_ms : 0;
     uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
 }
@@ -478,9 +478,14 @@ static void on_tick(uv_timer_t *timer)
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct session *s = prepare->data;
-    for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->places[p].life && s->places[p].life->to_worker.len > 0)
-            life_flush(s->places[p].life);
+    s->look_ms = UINT64_MAX;
+    for (uint32_t p = 0; p < s->n_places; p++) {
+        struct life *life = s->places[p].life;
+        if (life && life->n_answered > 0)
+            life_rest_check(life);
+        if (life && life->to_worker.len > 0)
+            life_flush(life);
+    }
     feed_timer_set(s);
 }
 

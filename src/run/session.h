@@ -132,6 +132,7 @@ struct life {
         uint64_t first_us, span_us, count;
     } burst; /* answers that came together share the time */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
+    uint64_t rest_look_ms, rest_pause_ms; /* when it is looked at next; longer and longer pauses */
     uint64_t cpu_ticks_seen, bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
@@ -226,6 +227,7 @@ struct session {
     bool is_held; /* answers are not read, and the feeder's time stands still (hold.c) */
     uint64_t held_since_ms, held_ms; /* now; and in all, before */
     uint64_t now_ms, begin_ms;
+    uint64_t look_ms; /* a drained filter is to be looked at then; UINT64_MAX: none */
     uint32_t next_number;
     struct console *console;
     struct progress *progress;
@@ -295,6 +297,8 @@ void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
 /* How long a worker that gets nothing more may take to end. */
 uint64_t life_ending_limit_ms(const struct life *life);
+/* Before the loop sleeps: has a filter that was drained come to rest? */
+void life_rest_check(struct life *life);
 void life_ask_for_room(struct life *life);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
 bool life_room_is_there(struct life *life);
