@@ -74,7 +74,7 @@ static void seats_init(struct feed *f)
         w->fifo = f->fifos + (size_t)i * FIFO_CAP;
         w->group = w->head = w->tail = NONE;
         w->blame = w->copy = w->look_ms = UINT64_MAX;
-        w->seat_since_ms = w->refill_ms = UINT64_MAX;
+        w->seat_since_ms = w->refill_ms = w->shortest_ms = UINT64_MAX;
         w->window = 1;
     }
     f->n_absent = f->config.n_workers;
@@ -209,6 +209,11 @@ static void on_room(struct feed *f, const struct feed_event *ev)
         worker_feed(f, ev->worker);
 }
 
+static void on_reads(struct feed *f, const struct feed_event *ev)
+{
+    buffered_reads(f, ev->worker);
+}
+
 static void on_answers(struct feed *f, const struct feed_event *ev)
 {
     worker_answered(f, ev->worker, ev->count);
@@ -317,27 +322,17 @@ static const struct handler {
     void (*handle)(struct feed *f, const struct feed_event *ev);
     bool about_worker;
 } handlers[] = {
-    [EV_TICK] = {on_tick, false},
-    [EV_INPUT] = {on_input, false},
-    [EV_STARTED] = {on_started, true},
-    [EV_READY] = {on_ready, true},
-    [EV_KEYED] = {on_keyed, true},
-    [EV_LOADED] = {on_loaded, true},
-    [EV_ROOM] = {on_room, true},
-    [EV_ANSWERS] = {on_answers, true},
-    [EV_DONE] = {on_done, true},
-    [EV_FAIL] = {on_fail, true},
-    [EV_UNFIT] = {on_unfit, true},
-    [EV_PASSED] = {on_passed, true},
-    [EV_OOM] = {on_oom, true},
-    [EV_HUNGRY] = {on_hungry, true},
-    [EV_RESTS] = {on_rests, true},
-    [EV_FULL] = {on_full, true},
-    [EV_STRAY] = {on_stray, true},
-    [EV_EXIT] = {on_gone, true},
-    [EV_COMMITTED] = {on_committed, false},
-    [EV_MEM_BACK] = {on_mem_back, false},
-    [EV_DEVICE_LOST] = {on_device_lost, false},
+    [EV_TICK] = {on_tick, false},         [EV_INPUT] = {on_input, false},
+    [EV_STARTED] = {on_started, true},    [EV_READY] = {on_ready, true},
+    [EV_KEYED] = {on_keyed, true},        [EV_LOADED] = {on_loaded, true},
+    [EV_ROOM] = {on_room, true},          [EV_READS] = {on_reads, true},
+    [EV_ANSWERS] = {on_answers, true},    [EV_DONE] = {on_done, true},
+    [EV_FAIL] = {on_fail, true},          [EV_UNFIT] = {on_unfit, true},
+    [EV_PASSED] = {on_passed, true},      [EV_OOM] = {on_oom, true},
+    [EV_HUNGRY] = {on_hungry, true},      [EV_RESTS] = {on_rests, true},
+    [EV_FULL] = {on_full, true},          [EV_STRAY] = {on_stray, true},
+    [EV_EXIT] = {on_gone, true},          [EV_COMMITTED] = {on_committed, false},
+    [EV_MEM_BACK] = {on_mem_back, false}, [EV_DEVICE_LOST] = {on_device_lost, false},
     [EV_STOP] = {on_stop, false},
 };
 

@@ -33,6 +33,7 @@
     X(KEYED)     /* the worker's answers carry keys: EV_DONE, not EV_ANSWERS */                   \
     X(LOADED)    /* the model is in memory */                                                     \
     X(ROOM)      /* filter: about count items fit into its stdin now */                           \
+    X(READS)     /* filter: has begun to read its stdin; whatever it loads is loaded */           \
     X(ANSWERS)   /* filter: count answers, in the order of the items sent */                      \
     X(DONE)      /* a result for `item` alone */                                                  \
     X(FAIL)      /* `item` failed; flag: trying again may help; of a filter, EV_PASSED follows */ \

@@ -8,7 +8,7 @@
  *
  * That time is long against what a start costs (RESTART_SHARE), so that little speed is lost, and short
  * against what the seat has done so far (LOSS_SHARE), so that a crash costs little of it. What a start
- * and an item cost is learned from lives of different lengths, and is known of the seat from then on.
+ * costs is known from the first life, what an item costs from each.
  */
 #include "core/feed_impl.h"
 
@@ -19,21 +19,32 @@ enum {
     LOSS_SHARE = 20,     /* and about this part of the time since the seat's first start */
     PROBE_MAX_MS = 1000, /* to start again at once just to learn about it must not cost more */
     GROWTH_MAX = 8,      /* from life to life, in items */
-    LIMIT_SHARE = 4      /* of the limits on silence and on starting */
+    LIMIT_SHARE = 4,     /* of the limits on silence and on starting */
+    WORK_MIN_MS = 1      /* the clock tells no less */
 };
 
-/* What a start may cost: known, or less than what went by until its first sign. */
+/*
+ * What a start costs: the time until it begins to read (EV_READS; until its first sign, where nobody saw
+ * that), what its seat was empty before, and what it needs to end. No more than its shortest life took.
+ */
 static double restart_ms(const struct feed *f, const struct worker *w)
 {
-    if (w->restart_is_known)
-        return w->restart_ms;
     uint64_t ready_ms = w->answered_in_life > 0 ? w->first_answer_ms : f->now_ms;
-    return (double)(ready_ms - w->started_ms);
+    uint64_t load_ms = w->load_ms > 0 ? w->load_ms : ready_ms - w->started_ms;
+    uint64_t refill_ms = w->refill_ms == UINT64_MAX ? 0 : w->refill_ms;
+    return (double)MIN(load_ms + w->end_ms + refill_ms, w->shortest_ms);
 }
 
 static double limit_lower(double limit_ms, uint64_t config_ms)
 {
     return config_ms > 0 ? MIN(limit_ms, (double)config_ms / LIMIT_SHARE) : limit_ms;
+}
+
+void buffered_reads(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->load_ms == 0)
+        w->load_ms = MAX(f->now_ms - w->started_ms, (uint64_t)1);
 }
 
 /* How long a life should last. */
@@ -72,7 +83,7 @@ static uint64_t whole_batches(const struct feed *f, const struct worker *w, uint
 
 /*
  * It waits for more input with items unanswered, so it buffers. Where its start costs little, it is
- * ended at once: the next life, of one item, tells what a start costs. True: it was ended.
+ * ended at once: the next life, of one item, tells what that takes. True: it was ended.
  */
 bool buffered_found(struct feed *f, uint32_t worker)
 {
@@ -83,10 +94,6 @@ bool buffered_found(struct feed *f, uint32_t worker)
         w->is_probe = true;
         worker_end(f, worker);
         return true;
-    }
-    if (w->quota == 0 && w->life_items == 0) {
-        w->life_items = w->in_flight;
-        w->life_ms = restart_ms(f, w);
     }
     if (!buffered_is_due(f, w))
         return false;
@@ -105,37 +112,17 @@ void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
         worker_end(f, worker);
 }
 
-/* From two lives of different lengths: what an item costs, and what is left is the start. */
-static void restart_learn(struct worker *w, double items, double ms)
-{
-    double before = (double)w->life_items, ratio = items / before;
-    if (ratio < 1.5 && ratio > 1 / 1.5) {
-        w->restart_ms *= 0.9; /* shorter and shorter lives, until they can be told apart again */
-        return;
-    }
-    double each_ms = MAX((ms - w->life_ms) / (items - before), 0.0);
-    double shorter = MIN(items, before), shorter_ms = MIN(ms, w->life_ms);
-    w->restart_ms = MAX(shorter_ms - each_ms * shorter, 0.0);
-    w->restart_is_known = true;
-    w->life_items = (uint64_t)items;
-    w->life_ms = ms;
-}
-
 void buffered_learn(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
     if (!w->is_buffering || w->is_probe || w->answered_in_life == 0)
         return;
-    double items = (double)w->answered_in_life;
     uint64_t refill_ms = w->refill_ms == UINT64_MAX ? 0 : w->refill_ms;
-    double ms = (double)(f->now_ms - w->started_ms + refill_ms);
-    if (w->life_items > 0) {
-        restart_learn(w, items, ms);
-    } else {
-        w->life_items = w->answered_in_life;
-        w->life_ms = ms;
-    }
-    double each_ms = MAX(ms - (w->restart_is_known ? w->restart_ms : 0), 0.001 * items) / items;
+    uint64_t ms = f->now_ms - w->started_ms + refill_ms;
+    w->shortest_ms = MIN(w->shortest_ms, ms);
+    w->end_ms = f->now_ms - w->last_progress_ms;
+    double items = (double)w->answered_in_life, work_ms = (double)ms - restart_ms(f, w);
+    double each_ms = MAX(work_ms, (double)WORK_MIN_MS) / items;
     double quota = MIN(life_ms(f, w) / each_ms, GROWTH_MAX * items);
     w->quota = whole_batches(f, w, (uint64_t)quota);
 }

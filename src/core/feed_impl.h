@@ -128,10 +128,11 @@ struct worker {
     uint32_t look_index; /* its place in f->looks */
 
     /* A filter that buffers (feed_buffered.c): what is known of the seat, over all its lives. */
-    bool is_buffering, restart_is_known;
-    uint64_t quota;      /* items of a life, after which its input ends; 0: not known yet */
-    uint64_t life_items; /* of an earlier life, which took life_ms; 0: none */
-    double life_ms, restart_ms;
+    bool is_buffering;
+    uint64_t quota;       /* items of a life, after which its input ends; 0: not known yet */
+    uint64_t load_ms;     /* until it began to read; 0: not seen yet */
+    uint64_t end_ms;      /* from its last answer to its exit */
+    uint64_t shortest_ms; /* of its lives */
     uint64_t seat_since_ms, gone_ms,
         refill_ms; /* the shortest time from a death to the next start */
     /* and of this life */
@@ -328,6 +329,8 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range);
 void idle_look(struct feed *f, uint32_t worker);
 
 /* feed_buffered.c */
+/* It has begun to read. */
+void buffered_reads(struct feed *f, uint32_t worker);
 /* A filter waits for input with items unanswered. True: its input was ended for it. */
 bool buffered_found(struct feed *f, uint32_t worker);
 /* Has its life lasted long enough? */

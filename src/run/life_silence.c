@@ -71,6 +71,27 @@ void life_rest_check(struct life *life)
     s->look_ms = MIN(s->look_ms, life->rest_look_ms);
 }
 
+/* When does it begin to read? What was loaded until then is loaded again at each start. */
+void life_reads_check(struct life *life)
+{
+    struct session *s = life->session;
+    int unread = 0;
+    if (life->fds[STREAM_IN] < 0 || life->n_items_sent == 0 || life->is_channel || s->is_held)
+        return;
+    if (session_now(s) >= life->reads_look_ms) {
+        bool is_seen = ioctl(life->fds[STREAM_IN], FIONREAD, &unread) == 0;
+        life->has_read = is_seen && (uint64_t)unread + life->to_worker.len < life->bytes_in_flight;
+        if (life->has_read || life->n_items_answered > 0) {
+            life->has_read = true;
+            session_event(s, (struct feed_event){.kind = EV_READS, .worker = life->seat});
+            return;
+        }
+        uint64_t load_ms = s->now_ms - life->started_ms;
+        life->reads_look_ms = s->now_ms + MAX(load_ms / 8, (uint64_t)1);
+    }
+    s->look_ms = MIN(s->look_ms, life->reads_look_ms);
+}
+
 static void overdue_check(struct life *life)
 {
     struct session *s = life->session;

@@ -481,6 +481,8 @@ static void on_prepare(uv_prepare_t *prepare)
     s->look_ms = UINT64_MAX;
     for (uint32_t p = 0; p < s->n_places; p++) {
         struct life *life = s->places[p].life;
+        if (life && !life->has_read)
+            life_reads_check(life);
         if (life && life->n_answered > 0)
             life_rest_check(life);
         if (life && life->to_worker.len > 0)

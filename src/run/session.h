@@ -132,6 +132,8 @@ struct life {
         uint64_t first_us, span_us, count;
     } burst; /* answers that came together share the time */
     uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
+    bool has_read;                        /* something of its stdin */
+    uint64_t reads_look_ms;               /* when to look for that again */
     uint64_t rest_look_ms, rest_pause_ms; /* when it is looked at next; longer and longer pauses */
     uint64_t cpu_ticks_seen, bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
@@ -299,6 +301,7 @@ void life_hungry_check(struct life *life);
 uint64_t life_ending_limit_ms(const struct life *life);
 /* Before the loop sleeps: has a filter that was drained come to rest? */
 void life_rest_check(struct life *life);
+void life_reads_check(struct life *life);
 void life_ask_for_room(struct life *life);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
 bool life_room_is_there(struct life *life);

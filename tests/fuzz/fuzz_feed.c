@@ -236,7 +236,9 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_DONE:
     case EV_FAIL:
     case EV_OOM:
+    case EV_READS:
     case EV_HUNGRY:
+    case EV_RESTS:
     case EV_FULL:
     case EV_STRAY:
         if (!can_say(world, kind, worker))

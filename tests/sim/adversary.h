@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A world that means ill, around the real feeder. Workers are filters (that flush, that buffer, that want
- * whole batches), filters with keys, or channel workers; they are slow, heavy-tailed, stall for a while or
+ * A world that means ill, around the real feeder. Workers are filters (that flush, that hold answers back, that
+ * read their input in blocks, that want whole batches), filters with keys, or channel workers; they are slow, heavy-tailed, stall for a while or
  * for good, fail, crash at the start, on one particular item, after so many items, run out of memory above
  * a batch size (and die of it, or say so), leave early with status 0, print stray lines, answer when they
  * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost and come back, also
@@ -30,6 +30,9 @@ enum {
     AT_ONCE_MAX = 10000,      /* events without a moment between them */
     STEPS_MAX = 60000,        /* of a session with faults: then the faults stop */
     STEPS_HEALED_MAX = 60000, /* after that everything must be settled */
+    /* Where nothing goes wrong, from an item's end to its commit at most; and if rest is not shown. */
+    KEPT_AFTER_MS = 10000,
+    KEPT_BLINDLY_MS = 25000,
 };
 
 /* How a run of the simulator ends; also its exit status. */
@@ -65,6 +68,7 @@ enum future_kind {
 enum actor_kind {
     A_FILTER,
     A_BUFFERED, /* gives its answers by 64, or at its end */
+    A_BLOCKED,  /* reads its input by 32 lines, or to its end; holds answers back as well */
     A_BATCHED,  /* works on whole batches only, or on what there is at its end */
     A_KEYED,    /* a filter whose answers say what they are for */
     A_CHANNEL
@@ -74,6 +78,7 @@ struct actor {
     enum actor_kind kind;
     bool alive, ending, finishing, hangs, looks_quiet, has_answered;
     uint32_t life, n_in_hand, lines_held, answered;
+    uint32_t n_read; /* of a block, those that it has not come to */
     uint64_t in_hand[IN_HAND_MAX];
     double speed;
     /* What the feeder was told, or has said itself: the oracle holds it to that. */
@@ -93,6 +98,7 @@ struct item {
     bool is_durable, is_unfit;
     bool is_lost;       /* settled when the disk was full */
     bool no_retry;      /* its worker said so */
+    uint64_t worked_ms; /* when it was computed last */
     uint32_t worked;    /* bit i: worker i has computed it in this life */
     uint8_t holders[2]; /* workers + 1 */
 };
@@ -114,6 +120,8 @@ struct world {
     uint64_t poison; /* the item that kills, or none */
     uint32_t oom_above, concurrency;
     bool commits_at_once, is_healed, trace;
+    bool shows_rest;                /* EV_RESTS is told */
+    bool is_steady;                 /* nothing goes wrong, and items take about the same time */
     uint64_t disk_full_at, kill_at; /* writes, steps of this session; UINT64_MAX never */
     uint64_t writes, strays;
     bool disk_is_full;

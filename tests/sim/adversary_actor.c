@@ -6,6 +6,10 @@
 
 #include "sim/adversary.h"
 
+enum {
+    BLOCK_LINES = 32
+};
+
 static uint32_t below(struct world *w, uint64_t bound)
 {
     return (uint32_t)rng_below(&w->rng, bound);
@@ -39,7 +43,7 @@ void actor_spawn(struct world *w, uint32_t worker)
     if (chance(w, w->rates.no_start))
         actor_die(w, worker, chance(w, 0.5) ? GONE_NOT_STARTED : GONE_CRASH);
     else
-        plan(w, worker, F_STARTED, 1 + below(w, 500));
+        plan(w, worker, F_STARTED, 1 + below(w, w->is_steady ? 20 : 500));
 }
 
 void actor_end(struct world *w, uint32_t worker)
@@ -47,7 +51,9 @@ void actor_end(struct world *w, uint32_t worker)
     struct actor *a = &w->actors[worker];
     a->ending = true;
     plan(w, worker, F_GRACE, 10000);
-    if (a->alive && (a->n_in_hand == 0 || a->kind == A_BATCHED))
+    bool waits = a->n_in_hand == 0 || a->kind == A_BATCHED ||
+                 (a->kind == A_BLOCKED && a->n_read == 0 && a->n_in_hand < BLOCK_LINES);
+    if (a->alive && waits)
         plan(w, worker, F_FINISH, 0);
 }
 
@@ -65,6 +71,8 @@ void actor_terminate(struct world *w, uint32_t worker)
 /* It looks at its work when it is through with what it does now. */
 static bool may_work(const struct world *w, const struct actor *a)
 {
+    if (a->kind == A_BLOCKED && !a->ending)
+        return a->n_read > 0 || a->n_in_hand >= BLOCK_LINES;
     if (a->kind == A_BATCHED && !a->ending)
         return a->n_in_hand >= w->config.batch;
     return a->n_in_hand > 0;
@@ -137,7 +145,9 @@ void actor_receive(struct world *w, const struct feed_action *action)
     }
     if (a->kind != A_CHANNEL)
         plan(w, action->worker, F_ROOM, 0);
-    if (was_idle || a->kind == A_BATCHED)
+    bool fills_block = a->kind == A_BLOCKED && a->n_read == 0 && a->n_in_hand >= BLOCK_LINES &&
+                       a->n_in_hand - action->count < BLOCK_LINES;
+    if (fills_block || a->kind == A_BATCHED || (was_idle && a->kind != A_BLOCKED))
         work_next(w, action->worker);
     quiet_look(w, action->worker);
 }
@@ -147,7 +157,8 @@ static void answer_lines(struct world *w, uint32_t worker, uint64_t lines)
     struct actor *a = &w->actors[worker];
     lines += a->lines_held;
     a->lines_held = (uint32_t)lines;
-    if (a->kind == A_BUFFERED && !a->finishing && lines < 64)
+    bool holds = a->kind == A_BUFFERED || a->kind == A_BLOCKED;
+    if (holds && !a->finishing && lines < 64)
         return;
     a->lines_held = 0;
     a->has_answered = true;
@@ -200,12 +211,21 @@ static void leave(struct world *w, uint32_t worker)
         actor_die(w, worker, GONE_CLEAN);
 }
 
+/* Its shell sees that it waits for more and has nothing in hand, where the kernel shows it. */
+static void rest_tell(struct world *w, uint32_t worker)
+{
+    const struct actor *a = &w->actors[worker];
+    if (a->kind < A_KEYED && a->n_in_hand == 0 && a->lines_held == 0 && !a->hangs && w->shows_rest)
+        step(w, (struct feed_event){.kind = EV_RESTS, .worker = worker});
+}
+
 static void answer(struct world *w, uint32_t worker, uint64_t item)
 {
     struct actor *a = &w->actors[worker];
     uint32_t life = a->life;
     a->answered++;
     w->items[item].worked |= 1u << worker;
+    w->items[item].worked_ms = w->now_ms;
     a->has_answered = a->has_answered || a->kind >= A_KEYED;
     if (a->kind == A_CHANNEL && chance(w, 10 * w->rates.stray))
         babble(w, worker, item);
@@ -223,8 +243,11 @@ static void answer(struct world *w, uint32_t worker, uint64_t item)
     if (!a->alive || a->life != life)
         return;
     unfit_pass(w, worker);
-    if (a->alive && (a->n_in_hand > 0 || a->ending))
+    bool waits = a->kind == A_BLOCKED ? !may_work(w, a) : a->n_in_hand == 0;
+    if (a->alive && (a->ending || !waits))
         work_next(w, worker);
+    else if (a->alive && a->life == life)
+        rest_tell(w, worker);
 }
 
 /* What befalls it instead of an answer. */
@@ -260,6 +283,9 @@ void actor_finish(struct world *w, uint32_t worker)
     uint32_t at = a->kind >= A_KEYED ? below(w, MIN(a->n_in_hand, 4u)) : 0;
     if (is_struck(w, worker, a->in_hand[at]))
         return;
+    if (a->kind == A_BLOCKED && a->n_read == 0)
+        a->n_read = MIN(a->n_in_hand, (uint32_t)BLOCK_LINES);
+    a->n_read -= a->n_read > 0;
     answer(w, worker, hand_take(a, at));
 }
 
@@ -271,6 +297,8 @@ static void on_started(struct world *w, const struct future *f)
     step(w, (struct feed_event){.kind = EV_STARTED, .worker = f->worker});
     if (a->kind == A_KEYED)
         step(w, (struct feed_event){.kind = EV_KEYED, .worker = f->worker});
+    if (a->kind < A_CHANNEL && w->shows_rest)
+        step(w, (struct feed_event){.kind = EV_READS, .worker = f->worker});
     if (chance(w, 0.2))
         step(w, (struct feed_event){.kind = EV_LOADED, .worker = f->worker});
     if (a->kind == A_CHANNEL) {
@@ -300,7 +328,7 @@ static void on_quiet(struct world *w, const struct future *f)
     if (!may_work(w, a) && (a->n_in_hand > 0 || a->lines_held > 0))
         step(w, (struct feed_event){.kind = chance(w, 0.1) ? EV_FULL : EV_HUNGRY,
                                     .worker = f->worker,
-                                    .flag = chance(w, 0.5)});
+                                    .flag = w->is_steady || chance(w, 0.5)});
     if (a->alive && a->life == f->life && (a->n_in_hand > 0 || a->lines_held > 0))
         quiet_look(w, f->worker);
 }

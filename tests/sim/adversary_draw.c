@@ -99,11 +99,31 @@ static void past_draw(struct world *w)
     }
 }
 
+/* Filters at work on items of about the same size, and nothing else: how soon is kept what they do? */
+static void steady_draw(struct world *w)
+{
+    static const enum actor_kind kinds[] = {A_FILTER, A_BUFFERED, A_BLOCKED};
+    enum actor_kind kind = kinds[below(w, countof(kinds))];
+    for (uint32_t i = 0; i < WORKERS_MAX; i++)
+        w->actors[i].kind = kind;
+    w->config = (struct feed_config){.spread_log2 = 10, .seed = w->seed};
+    w->service = (struct dist){.kind = DIST_UNIFORM, .spread = 0.5, .mean_ms = 50 + below(w, 100)};
+    w->n_items = DONE_MAX;
+    w->items = xcalloc(w->n_items + 1, sizeof(*w->items));
+    w->poison = UINT64_MAX;
+}
+
 void world_draw(struct world *w, uint64_t seed)
 {
-    static const enum actor_kind kinds[] = {A_CHANNEL, A_CHANNEL,  A_KEYED,
-                                            A_FILTER,  A_BUFFERED, A_BATCHED};
+    static const enum actor_kind kinds[] = {A_CHANNEL,  A_CHANNEL, A_KEYED,  A_FILTER,
+                                            A_BUFFERED, A_BATCHED, A_BLOCKED};
     w->seed = w->rng.state = seed;
+    w->shows_rest = chance(w, 0.7);
+    w->is_steady = chance(w, 0.03);
+    if (w->is_steady) {
+        steady_draw(w);
+        return;
+    }
     w->n_items = chance(w, 0.1) ? below(w, 4) : 1 + below(w, 600);
     w->items = xcalloc(w->n_items + 1, sizeof(*w->items));
     config_draw(w);
@@ -119,7 +139,7 @@ void world_draw(struct world *w, uint64_t seed)
     if (!is_calm) {
         rates_draw(w);
         w->oom_above = chance(w, 0.3) ? 1 + below(w, 8) : 0;
-        double unfit = kind == A_BUFFERED || kind == A_BATCHED ? 0 : some(w, 0.1, 0.05);
+        double unfit = kind > A_FILTER && kind < A_KEYED ? 0 : some(w, 0.1, 0.05);
         if (unfit >
             0) /* where an unfit one stands among shifted answers, its shell counts, not it */
             w->rates.stray = 0;
@@ -179,14 +199,14 @@ static struct rng sets_rng(const struct world *w)
 static void machine_draw(struct world *w)
 {
     struct rng sets = sets_rng(w); /* its own, so that all else in a world is as without sets */
-    w->config.n_workers = 1 + below(w, 8);
+    w->config.n_workers = 1 + below(w, w->is_steady ? 2 : 8);
     uint32_t n_sets = chance(w, 0.3) ? (w->config.n_workers + 1) / 2 : w->config.n_workers;
     bool is_single = rng_unit(&sets) < 0.7;
     sets_make(w, n_sets, is_single ? 1 : 2 + (uint32_t)rng_below(&sets, SET_MAX - 1));
     for (uint32_t i = 0; i < WORKERS_MAX; i++) {
         uint32_t life = w->actors[i].life;
         w->actors[i] = (struct actor){.kind = w->actors[i].kind, .life = life};
-        w->actors[i].speed = chance(w, 0.2) ? 6.0 : 1.0;
+        w->actors[i].speed = !w->is_steady && chance(w, 0.2) ? 6.0 : 1.0;
     }
 }
 
@@ -227,7 +247,7 @@ void session_draw(struct world *w, bool is_last)
     memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
     done_collect(w);
     machine_draw(w);
-    if (is_last)
+    if (is_last || w->is_steady)
         world_heal(w);
     else
         outside_draw(w);

@@ -78,6 +78,10 @@ MUTANTS = {
         "feed_items.c", "    owned_return(f, worker, true);\n", ""),
     "a copy goes to a third worker": (
         "feed_window.c", "slot.owner[1] == 0 && !(slot.flags & ANSWERED_FIRST)", "!(slot.flags & ANSWERED_FIRST)"),
+    "a filter is not drained before the end": (
+        "feed_life.c", "    return w->provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
+    "the lives of a filter that buffers have no end": (
+        "feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
     "a group that nobody takes is dropped": (
         "feed_groups.c", "        group_wait(f, index); /* what was not sent yet, for the next worker */\n",
         "        group_free(f, index);\n"),

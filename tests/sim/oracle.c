@@ -212,6 +212,7 @@ static void check_settled(struct world *w, uint64_t item, uint8_t how)
 static void check_commit(struct world *w, const struct feed_action *action)
 {
     const struct actor *a = &w->actors[action->worker];
+    uint64_t kept_after_ms = w->shows_rest ? KEPT_AFTER_MS : KEPT_BLINDLY_MS;
     if (a->is_written_off && a->kind >= A_KEYED) /* a filter's answers may have been awaiting it */
         unsafe(w, "item %lu was committed by worker %u, which was to be ended", action->item,
                action->worker);
@@ -219,6 +220,9 @@ static void check_commit(struct world *w, const struct feed_action *action)
         check_settled(w, i, 1);
         if (w->items[i].is_unfit)
             unsafe(w, "item %lu was committed, whose record nobody got", i);
+        if (w->is_steady && w->now_ms - w->items[i].worked_ms > kept_after_ms)
+            unsafe(w, "item %lu was computed by worker %u %lu ms before it was committed", i,
+                   action->worker, w->now_ms - w->items[i].worked_ms);
         /* A stray line may stand for an answer, if it is followed by silence long enough. */
         if (w->strays == 0 && !(w->items[i].worked & 1u << action->worker))
             unsafe(w, "item %lu was committed before worker %u had computed it", i, action->worker);
