@@ -186,7 +186,7 @@ static void starved(struct feed *f, uint32_t worker)
             worker_settle(f, worker);
         return;
     }
-    if (w->mode == MODE_FILTER && nothing_comes(f)) {
+    if (nothing_comes(f) && w->mode == MODE_FILTER) {
         bool all_answered = f->n_in_flight == 0;
         if (w->last_was_short || (w->in_flight == 0 && all_answered)) {
             worker_end(f, worker);
