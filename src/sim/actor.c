@@ -118,18 +118,33 @@ void actor_spawn(struct sim *s, uint32_t worker)
                                .detail = fails ? FATE_CRASH : FATE_DONE});
 }
 
+static void held_give(struct sim *s, uint32_t worker)
+{
+    struct actor *a = &s->actors[worker];
+    uint64_t count = a->n_held;
+    a->n_held = 0;
+    a->heard_us = s->now_us;
+    world_step(s, (struct feed_event){.kind = EV_ANSWERS, .worker = worker, .count = count});
+}
+
 /* Nothing to do and no more to come: it goes. */
 static void leave_if_done(struct sim *s, uint32_t worker)
 {
     struct actor *a = &s->actors[worker];
-    if (a->is_alive && a->is_loaded && a->is_ending && a->in_work == 0 && a->in_hand == 0)
+    if (!a->is_alive || !a->is_loaded || !a->is_ending || a->in_work > 0 || a->in_hand > 0)
+        return;
+    if (a->n_held > 0)
+        held_give(s, worker);
+    if (a->is_alive)
         die(s, worker, GONE_CLEAN);
 }
 
 void actor_end(struct sim *s, uint32_t worker)
 {
     s->actors[worker].is_ending = true;
-    leave_if_done(s, worker);
+    world_plan(
+        s, 0,
+        (struct future){.kind = FUTURE_END, .worker = worker, .life = s->actors[worker].life});
 }
 
 void actor_terminate(struct sim *s, uint32_t worker)
@@ -166,11 +181,40 @@ static void work_begin(struct sim *s, uint32_t worker)
                                .detail = fate});
 }
 
+/* A filter that reads in blocks begins with none before it is full, or its input has ended. */
+static bool has_read(const struct sim *s, struct actor *a)
+{
+    if (a->n_read == 0 && (a->is_ending || a->in_hand >= s->config.block_items))
+        a->n_read = s->config.block_items > 0 ? MIN(a->in_hand, (uint64_t)s->config.block_items)
+                                              : a->in_hand;
+    return a->n_read > 0;
+}
+
 static void work_fill(struct sim *s, uint32_t worker)
 {
     struct actor *a = &s->actors[worker];
-    while (a->is_alive && a->is_loaded && a->in_work < s->concurrency && a->head != HAND_NONE)
+    while (a->is_alive && a->is_loaded && a->in_work < s->concurrency && a->head != HAND_NONE &&
+           has_read(s, a)) {
+        a->n_read--;
         work_begin(s, worker);
+    }
+}
+
+static bool buffers(const struct sim *s)
+{
+    return s->config.block_items > 1 || s->config.hold_items > 1;
+}
+
+/* One that buffers may wait for more with items in hand, and so may its feeder. */
+static void silence_watch(struct sim *s, uint32_t worker)
+{
+    struct actor *a = &s->actors[worker];
+    a->heard_us = s->now_us;
+    if (!buffers(s) || a->is_watched)
+        return;
+    a->is_watched = true;
+    world_plan(s, SILENCE_MS * 1000,
+               (struct future){.kind = FUTURE_SILENCE, .worker = worker, .life = a->life});
 }
 
 void actor_receive(struct sim *s, uint32_t worker, uint64_t first, uint64_t count)
@@ -180,6 +224,9 @@ void actor_receive(struct sim *s, uint32_t worker, uint64_t first, uint64_t coun
         return;
     a->room -= MIN(a->room, count);
     hand_add(s, a, first, count);
+    silence_watch(s, worker);
+    if (buffers(s))
+        world_plan(s, 0, (struct future){.kind = FUTURE_ROOM, .worker = worker, .life = a->life});
     work_fill(s, worker);
 }
 
@@ -193,23 +240,38 @@ static void loaded(struct sim *s, const struct future *f)
     a->is_loaded = true;
     world_span(s, SPAN_LOADING, f->worker, a->started_us, UINT64_MAX);
     world_step(s, (struct feed_event){.kind = EV_STARTED, .worker = f->worker});
-    if (s->config.kind == SIM_CHANNEL)
+    if (s->config.kind == SIM_CHANNEL) {
         world_step(s, (struct feed_event){.kind = EV_READY,
                                           .worker = f->worker,
                                           .count = s->concurrency + s->config.ahead});
-    else
+    } else {
         world_step(s, (struct feed_event){
                           .kind = EV_ROOM, .worker = f->worker, .count = a->room = FILTER_ROOM});
+        world_step(s, (struct feed_event){.kind = EV_READS, .worker = f->worker});
+    }
     work_fill(s, f->worker);
     leave_if_done(s, f->worker);
+}
+
+/* It has answered all and waits for more, as its shell sees. */
+static void rest_tell(struct sim *s, uint32_t worker)
+{
+    const struct actor *a = &s->actors[worker];
+    struct feed_worker_view view;
+    feed_worker(s->feed, worker, &view);
+    if (view.is_settling && a->is_alive && a->in_work + a->in_hand + a->n_held == 0)
+        world_step(s, (struct feed_event){.kind = EV_RESTS, .worker = worker});
 }
 
 static void answer_filter(struct sim *s, const struct future *f)
 {
     struct actor *a = &s->actors[f->worker];
     world_span(s, SPAN_ITEM, f->worker, f->count, f->item);
-    world_step(s, (struct feed_event){.kind = EV_ANSWERS, .worker = f->worker, .count = 1});
-    if (!a->is_alive || a->room > FILTER_ROOM / 2)
+    if (++a->n_held < s->config.hold_items)
+        return;
+    held_give(s, f->worker);
+    rest_tell(s, f->worker);
+    if (!a->is_alive || a->room > FILTER_ROOM / 2 || buffers(s))
         return;
     a->room = FILTER_ROOM - MIN(a->in_hand, (uint64_t)FILTER_ROOM);
     world_step(s, (struct feed_event){.kind = EV_ROOM, .worker = f->worker, .count = a->room});
@@ -248,6 +310,37 @@ static void finish(struct sim *s, const struct future *f)
     leave_if_done(s, f->worker);
 }
 
+static void room(struct sim *s, const struct future *f)
+{
+    struct actor *a = &s->actors[f->worker];
+    if (!a->is_loaded)
+        return;
+    a->room = FILTER_ROOM;
+    world_step(s, (struct feed_event){.kind = EV_ROOM, .worker = f->worker, .count = a->room});
+}
+
+static void silence(struct sim *s, const struct future *f)
+{
+    struct actor *a = &s->actors[f->worker];
+    a->is_watched = false;
+    if (a->is_ending || a->in_work + a->in_hand + a->n_held == 0)
+        return;
+    bool waits = a->is_loaded && a->in_work == 0;
+    if (waits && s->now_us - a->heard_us >= SILENCE_MS * 1000)
+        world_step(s, (struct feed_event){.kind = EV_HUNGRY, .worker = f->worker, .flag = true});
+    if (!a->is_alive || a->life != f->life || a->is_watched)
+        return;
+    a->is_watched = true;
+    world_plan(s, LOOK_MS * 1000, *f);
+}
+
+/* It reads the end of its input. */
+static void input_ended(struct sim *s, const struct future *f)
+{
+    work_fill(s, f->worker);
+    leave_if_done(s, f->worker);
+}
+
 static void request(struct sim *s, const struct future *f)
 {
     world_step(s, (struct feed_event){.kind = EV_READY, .worker = f->worker, .count = f->count});
@@ -264,9 +357,8 @@ static void gone(struct sim *s, const struct future *f)
 void actor_future(struct sim *s, const struct future *f)
 {
     static void (*const deeds[])(struct sim * s, const struct future *f) = {
-        [FUTURE_LOADED] = loaded,
-        [FUTURE_FINISH] = finish,
-        [FUTURE_REQUEST] = request,
+        [FUTURE_LOADED] = loaded,   [FUTURE_FINISH] = finish, [FUTURE_REQUEST] = request,
+        [FUTURE_END] = input_ended, [FUTURE_ROOM] = room,     [FUTURE_SILENCE] = silence,
     };
     if (f->kind == FUTURE_EXIT)
         gone(s, f);

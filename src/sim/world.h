@@ -50,6 +50,8 @@ struct sim_config {
     uint32_t concurrency;        /* channel: items that a worker has in work side by side; 0 = 1.
                                     Workers times this: at most SIM_SLOTS_MAX */
     uint32_t ahead;              /* channel: items that lie ready behind those */
+    uint32_t block_items;        /* filter: reads its input by so many, or to its end; 0 = 1 */
+    uint32_t hold_items;         /* filter: gives its answers by so many, or at its end; 0 = 1 */
     uint64_t n_items, seed;
     struct dist service;    /* how long an item takes */
     struct dist load;       /* how long a worker takes to load; drawn anew at each start */

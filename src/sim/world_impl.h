@@ -11,6 +11,9 @@ enum future_kind {
     FUTURE_LOADED,  /* a worker is up and asks for work */
     FUTURE_FINISH,  /* item: which; count: since when in work; detail: enum fate */
     FUTURE_REQUEST, /* count: credits */
+    FUTURE_END,     /* its input has ended */
+    FUTURE_ROOM,    /* a filter's pipe is empty again */
+    FUTURE_SILENCE, /* its shell looks whether a filter waits for more */
     FUTURE_EXIT,    /* detail: enum feed_death */
     FUTURE_MEM_BACK,
     FUTURE_DEVICE_LOST,
@@ -35,6 +38,10 @@ struct actor {
     uint64_t in_hand;    /* items that lie ready behind those */
     uint32_t head, tail; /* of those, HAND_NONE */
     uint64_t room;       /* filter: lines it was said to take */
+    uint64_t n_read;     /* filter: of a block, those that it has not begun */
+    uint64_t n_held;     /* filter: answers that it has not given */
+    uint64_t heard_us;   /* filter: when it was given items, or gave answers */
+    bool is_watched;     /* a FUTURE_SILENCE is planned */
     uint64_t started_us;
     double
         began_sum_us; /* of the items in work, for what a death loses; too large for an integer */
@@ -42,7 +49,9 @@ struct actor {
 
 enum {
     HAND_NONE = UINT32_MAX,
-    FILTER_ROOM = 512 /* lines in a filter's pipe */
+    FILTER_ROOM = 512, /* lines in a filter's pipe */
+    SILENCE_MS = 200,  /* after which its shell looks what a filter waits for */
+    LOOK_MS = 100      /* and how often */
 };
 
 struct sim {

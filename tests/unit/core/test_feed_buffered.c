@@ -278,8 +278,8 @@ static void with_an_order_nothing_is_there_before_all_is_known(void **state)
     (void)state;
     static const uint32_t order[] = {1, 0};
     struct scene scene;
-    scene_open(&scene, &(struct feed_config){
-                           .n_workers = 1, .n_devices = 1, .order = order, .n_order = 2});
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .order = order, .n_order = 2});
     TELL(&scene, .kind = EV_TICK);
     expect(&scene, "");
     TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
