@@ -509,8 +509,16 @@ void life_first_result(struct life *life)
     if (life->live_ms != 0)
         return;
     struct session *s = life->session;
-    life->live_ms = s->now_ms;
-    s->places[life->seat].load_ms += life->live_ms - life->started_ms;
+    struct place *place = &s->places[life->seat];
+    /* A filter may give its first answer at its end, and be at work since it began to read. */
+    uint64_t age_ms = s->now_ms - MIN(s->now_ms, life->started_ms);
+    uint64_t load_ms = place->reads_after_ms > 0 ? MIN(place->reads_after_ms, age_ms) : age_ms;
+    life->live_ms = life->started_ms + load_ms;
+    place->load_ms += load_ms;
+    if (load_ms < age_ms && life_is_busy(life)) {
+        life->busy_since_ms = life->live_ms;
+        life->item_since_us = clock_now_ns() / 1000 - (age_ms - load_ms) * 1000;
+    }
     if (s->first_result_ms == 0)
         s->first_result_ms = s->now_ms;
 }

@@ -83,6 +83,7 @@ void life_reads_check(struct life *life)
         life->has_read = is_seen && (uint64_t)unread + life->to_worker.len < life->bytes_in_flight;
         if (life->has_read || life->n_items_answered > 0) {
             life->has_read = true;
+            s->places[life->seat].reads_after_ms = MAX(s->now_ms - life->started_ms, (uint64_t)1);
             session_event(s, (struct feed_event){.kind = EV_READS, .worker = life->seat});
             return;
         }

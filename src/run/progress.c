@@ -43,9 +43,12 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
     for (char *c = out->labels[p]; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
+    bool works_off = view.state == WORKER_ENDING && view.in_flight > 0; /* its input has ended */
     out->workers[p] = (struct progress_worker){
         .label = out->labels[p],
-        .state = waits ? "waits" : state_names[view.state],
+        .state = waits       ? "waits"
+                 : works_off ? state_names[WORKER_LIVE]
+                             : state_names[view.state],
         .done = view.items_done,
         .in_flight = view.in_flight,
         .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,

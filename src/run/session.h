@@ -144,6 +144,7 @@ struct life {
 struct place {
     struct seat seat;
     struct life *life;
+    uint64_t reads_after_ms; /* of its first life that was seen to begin to read; 0: none */
     uint64_t busy_ms, load_ms, items_done;
     struct hist item_times;
     bool waits_for_memory;
