@@ -41,32 +41,40 @@ static void overdue_end(struct life *life)
     life_terminate(life, CAUSE_NONE);
 }
 
+/* It waits for more input, and nothing that it printed is still to be read: looked at in this order. */
+static bool rests(const struct life *life)
+{
+    int unread = 0;
+    return has_read_its_input(life) && proc_rests(life->guard.worker_pid, life->fds[STREAM_IN]) &&
+           life->fds[STREAM_OUT] >= 0 && ioctl(life->fds[STREAM_OUT], FIONREAD, &unread) == 0 &&
+           unread == 0;
+}
+
 /*
  * A filter that has answered all it was given waits until its answers are believed. Those of one that is
- * seen to wait for more input are, at once; it may take it a moment to get there.
+ * seen to wait for more input are, at once. And one that does so without having answered anything holds
+ * its answers back, which need not be told from its silence. It may take it a moment to get there.
  */
 void life_rest_check(struct life *life)
 {
     struct session *s = life->session;
     struct feed_worker_view view;
     feed_worker(s->feed, life->seat, &view);
-    if (!view.is_settling || life->is_channel || s->is_held) {
-        life->rest_pause_ms = 0;
+    bool is_first = life->has_read && life->n_items_answered == 0 && life_is_busy(life) &&
+                    life->rest_pause_ms < HUNGRY_FIRST_MS;
+    bool is_awaited = view.is_settling || (is_first && !life->input_must_close);
+    if (!is_awaited || life->is_channel || s->is_held) {
+        life->rest_pause_ms = life->n_items_answered > 0 ? 0 : life->rest_pause_ms;
         return;
     }
     if (life->rest_pause_ms == 0 || session_now(s) >= life->rest_look_ms) {
-        int unread = 0;
-        /* First that it waits, then that nothing which it printed before is still to be read. */
-        bool rests = has_read_its_input(life) &&
-                     proc_rests(life->guard.worker_pid, life->fds[STREAM_IN]) &&
-                     life->fds[STREAM_OUT] >= 0 &&
-                     ioctl(life->fds[STREAM_OUT], FIONREAD, &unread) == 0 && unread == 0;
-        if (rests) {
-            session_event(s, (struct feed_event){.kind = EV_RESTS, .worker = life->seat});
-            return;
-        }
         life->rest_pause_ms = MAX(2 * life->rest_pause_ms, (uint64_t)1);
         life->rest_look_ms = s->now_ms + life->rest_pause_ms;
+        if (rests(life)) {
+            enum feed_event_kind kind = view.is_settling ? EV_RESTS : EV_HUNGRY;
+            session_event(s, (struct feed_event){.kind = kind, .worker = life->seat, .flag = true});
+            return;
+        }
     }
     s->look_ms = MIN(s->look_ms, life->rest_look_ms);
 }

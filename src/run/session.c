@@ -483,7 +483,7 @@ static void on_prepare(uv_prepare_t *prepare)
         struct life *life = s->places[p].life;
         if (life && !life->has_read)
             life_reads_check(life);
-        if (life && life->n_answered > 0)
+        if (life && (life->n_answered > 0 || life->has_read))
             life_rest_check(life);
         if (life && life->to_worker.len > 0)
             life_flush(life);

@@ -300,7 +300,7 @@ void life_child_ended(struct session *s, pid_t pid, int wait_status);
 void life_hungry_check(struct life *life);
 /* How long a worker that gets nothing more may take to end. */
 uint64_t life_ending_limit_ms(const struct life *life);
-/* Before the loop sleeps: has a filter that was drained come to rest? */
+/* Before the loop sleeps: has a filter come to rest that was drained, or has answered nothing yet? */
 void life_rest_check(struct life *life);
 void life_reads_check(struct life *life);
 void life_ask_for_room(struct life *life);

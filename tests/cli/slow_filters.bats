@@ -73,8 +73,8 @@ END
 import sys, time
 for number, line in enumerate(sys.stdin):
     time.sleep(0.01)
-    if number == 40:
-        print("note: half way", flush=True)
+    if number == 10:
+        print("note: well begun", flush=True)
     time.sleep(0.01)
     print("r" + line.strip(), flush=True)
 END
