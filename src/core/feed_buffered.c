@@ -18,6 +18,7 @@ enum {
     RESTART_SHARE = 40,  /* a life lasts at least so many times as long as what its start costs */
     LOSS_SHARE = 20,     /* and about this part of the time since the seat's first start */
     PROBE_MAX_MS = 1000, /* to start again at once just to learn about it must not cost more */
+    LOAD_TEST = 8,       /* the second life has so many times the items of the first */
     GROWTH_MAX = 8,      /* from life to life, in items */
     LIMIT_SHARE = 4,     /* of the limits on silence and on starting */
     WORK_MIN_MS = 1      /* the clock tells no less */
@@ -40,6 +41,12 @@ static double limit_lower(double limit_ms, uint64_t config_ms)
     return config_ms > 0 ? MIN(limit_ms, (double)config_ms / LIMIT_SHARE) : limit_ms;
 }
 
+/* Until it answers, a worker at work looks like one that is stuck, or that does not get ready. */
+static double life_limited(const struct feed *f, double ms)
+{
+    return limit_lower(limit_lower(ms, f->config.silence_limit_ms), f->config.start_limit_ms);
+}
+
 void buffered_reads(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
@@ -54,9 +61,7 @@ static double life_ms(const struct feed *f, const struct worker *w)
     double ms = MIN(so_far_ms / LOSS_SHARE, (double)LIFE_MAX_MS);
     ms = MAX(ms, RESTART_SHARE * restart_ms(f, w));
     ms = MAX(ms, (double)LIFE_MIN_MS);
-    /* Until it answers, a worker at work looks like one that is stuck, or that does not get ready. */
-    ms = limit_lower(ms, f->config.silence_limit_ms);
-    return limit_lower(ms, f->config.start_limit_ms);
+    return life_limited(f, ms);
 }
 
 bool buffered_is_due(const struct feed *f, const struct worker *w)
@@ -112,6 +117,15 @@ void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
         worker_end(f, worker);
 }
 
+/*
+ * A life of many more items took about as long: it is not the items that take the time. So the filter
+ * reads first and loads then, or the one that reads is not the one that loads.
+ */
+static bool load_is_hidden(const struct worker *w, uint64_t items, uint64_t ms)
+{
+    return w->life_items > 0 && items >= LOAD_TEST * w->life_items && 2 * ms < 3 * w->life_ms;
+}
+
 void buffered_learn(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];
@@ -121,8 +135,16 @@ void buffered_learn(struct feed *f, uint32_t worker)
     uint64_t ms = f->now_ms - w->started_ms + refill_ms;
     w->shortest_ms = MIN(w->shortest_ms, ms);
     w->end_ms = f->now_ms - w->last_progress_ms;
+    if (load_is_hidden(w, w->answered_in_life, ms))
+        w->load_ms = ms;
     double items = (double)w->answered_in_life, work_ms = (double)ms - restart_ms(f, w);
     double each_ms = MAX(work_ms, (double)WORK_MIN_MS) / items;
     double quota = MIN(life_ms(f, w) / each_ms, GROWTH_MAX * items);
+    bool may_test =
+        w->life_items == 0 && life_limited(f, LOAD_TEST * (double)ms) >= LOAD_TEST * (double)ms;
+    if (may_test)
+        quota = MAX(quota, LOAD_TEST * items);
     w->quota = whole_batches(f, w, (uint64_t)quota);
+    w->life_items = w->answered_in_life;
+    w->life_ms = ms;
 }

@@ -133,6 +133,7 @@ struct worker {
     uint64_t load_ms;     /* until it began to read; 0: not seen yet */
     uint64_t end_ms;      /* from its last answer to its exit */
     uint64_t shortest_ms; /* of its lives */
+    uint64_t life_items, life_ms; /* of the last of them; 0: there was none */
     uint64_t seat_since_ms, gone_ms,
         refill_ms; /* the shortest time from a death to the next start */
     /* and of this life */

@@ -78,6 +78,14 @@ static bool waits_for_child(pid_t pid)
     return number == SYS_wait4 || number == SYS_waitid;
 }
 
+static bool is_in_read(pid_t pid)
+{
+    char text[128];
+    unsigned long number = 0;
+    return proc_line(pid, "syscall", text) && sscanf(text, "%lu ", &number) == 1 &&
+           number == SYS_read;
+}
+
 static bool has_one_thread(pid_t pid)
 {
     struct proc_stat stat;
@@ -126,4 +134,21 @@ int proc_reads_stdin(pid_t root)
         found = reads_stdin(tree.at[i].pid) == 1;
     proctree_release(&tree);
     return found;
+}
+
+static bool is_idle(pid_t pid)
+{
+    return has_one_thread(pid) && (is_in_read(pid) || waits_for_child(pid));
+}
+
+bool proc_is_idle(pid_t root)
+{
+    struct proctree tree = PROCTREE_INIT;
+    bool idle = is_idle(root) && proctree_read(&tree);
+    if (idle)
+        proctree_keep_below(&tree, root);
+    for (size_t i = 0; i < tree.n && idle; i++)
+        idle = proc_is_dead(&tree.at[i]) || is_idle(tree.at[i].pid);
+    proctree_release(&tree);
+    return idle;
 }

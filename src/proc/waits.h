@@ -5,7 +5,6 @@
 #pragma once
 
 #include <stdbool.h>
-
 #include <sys/types.h>
 
 /*
@@ -22,3 +21,7 @@ int proc_reads_stdin(pid_t root);
  * stdout by now. False: it is at work, has threads or several children, or the kernel does not say.
  */
 bool proc_rests(pid_t pid, int pipe_fd);
+
+/* Every process of this family is blocked in read() or waits for a child: none of them is at work. One with
+ * threads may be. Costs a look at every process of the machine, as proc_reads_stdin. */
+bool proc_is_idle(pid_t root);

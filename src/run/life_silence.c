@@ -154,5 +154,7 @@ void life_hungry_check(struct life *life)
         s->now_ms + (reading > 0 ? 0 : patience_ms << MIN(life->hungry_count, (uint64_t)8));
     life->hungry_count++;
     enum feed_event_kind kind = life->bytes_in_flight > SILENT_BYTES_MAX ? EV_FULL : EV_HUNGRY;
-    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat, .flag = reading > 0});
+    /* One that reads ahead of others that work, or load, is not held to buffer. */
+    bool is_certain = reading > 0 && proc_is_idle(life->guard.worker_pid);
+    session_event(s, (struct feed_event){.kind = kind, .worker = life->seat, .flag = is_certain});
 }

@@ -159,7 +159,29 @@ static void its_lives_are_of_whole_batches(void **state)
     filter_down(&scene, 4, 0);
     buf_reset(&scene.said);
     filter_up(&scene, 10);
-    expect(&scene, "SEND w0 8+4; END w0; ");
+    expect(&scene, "SEND w0 8+4; SEND w0 12+4; SEND w0 16+4; SEND w0 20+4; SEND w0 24+4; "
+                   "SEND w0 28+4; SEND w0 32+4; SEND w0 36+4; END w0; ");
+    scene_close(&scene);
+}
+
+/* As a script that reads a line and then loads a model, or one before another that loads. */
+static void a_load_behind_the_first_line_is_found_in_the_second_life(void **state)
+{
+    (void)state;
+    struct scene scene;
+    uint64_t first, life = 1;
+    buffering_open(&scene, (struct feed_config){0});
+    filter_up(&scene, 10);
+    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    filter_down(&scene, 1, 5);
+    for (int i = 0; i < 4; i++) {
+        buf_reset(&scene.said);
+        filter_up(&scene, 10);
+        assert_int_equal(sscanf(buf_text(&scene.said), "SEND w0 %lu+%lu", &first, &life), 2);
+        scene.now_ms += 60000 + life;
+        filter_down(&scene, life, 5);
+    }
+    assert_int_equal(life, 8 * 8 * 8);
     scene_close(&scene);
 }
 
@@ -296,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_limit_on_silence_or_on_starting_shortens_its_lives),
         cmocka_unit_test(where_few_may_load_its_input_ends_when_it_has_answered),
         cmocka_unit_test(its_lives_are_of_whole_batches),
+        cmocka_unit_test(a_load_behind_the_first_line_is_found_in_the_second_life),
         cmocka_unit_test(with_slow_input_it_is_ended_when_its_time_is_over),
         cmocka_unit_test(at_the_end_of_the_data_nobody_waits_for_its_silence),
         cmocka_unit_test(a_filter_that_rests_is_believed_at_once_and_drained_often),

@@ -74,7 +74,7 @@ static void whoever_reads_alone_rests(void **state)
     (void)state;
     static const char *const scripts[] = {
         "exec cat >/dev/null",
-        "cat >/dev/null; true",                    /* below one that waits for it */
+        "cat >/dev/null; true",                               /* below one that waits for it */
         "sh -c 'sh -c \"cat >/dev/null; true\"; true'; true", /* below several */
         "while read -r line; do sleep 0.01; done",
     };
@@ -94,7 +94,7 @@ static void whoever_may_still_print_does_not_rest(void **state)
     (void)state;
     static const char *const scripts[] = {
         "cat | sh -c 'cat >/dev/null; sleep 100'", /* two stages: one reads while the other works */
-        "sleep 100 & exec cat >/dev/null",                    /* a child that works */
+        "sleep 100 & exec cat >/dev/null",         /* a child that works */
         "exec sleep 100",                          /* it reads nothing */
         "while read -r line; do sleep 100; done",  /* it is at an item */
         "exec cat </dev/zero >/dev/null",          /* it reads something else */
