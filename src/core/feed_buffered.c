@@ -143,7 +143,7 @@ void buffered_learn(struct feed *f, uint32_t worker)
     bool may_test =
         w->life_items == 0 && life_limited(f, LOAD_TEST * (double)ms) >= LOAD_TEST * (double)ms;
     if (may_test)
-        quota = MAX(quota, LOAD_TEST * items);
+        quota = LOAD_TEST * items;
     w->quota = whole_batches(f, w, (uint64_t)quota);
     w->life_items = w->answered_in_life;
     w->life_ms = ms;
