@@ -38,8 +38,11 @@ int parts_get(struct parts *parts, const char *path, struct part **out, struct e
     }
     part_close(oldest);
     int fd = -1, rc = plain_file_open(path, &fd, err);
-    if (rc)
-        return err && err->sys && err->sys != ENOENT ? ERR_SYS : ERR_DATA;
+    if (rc) {
+        struct err ignored = {0}, *why = err ? err : &ignored;
+        why->code = why->sys && why->sys != ENOENT ? ERR_SYS : ERR_DATA;
+        return why->code;
+    }
     *oldest = (struct part){.path = xstrdup(path), .fd = fd, .used_at = ++parts->n_uses};
     *out = oldest;
     return 0;
