@@ -238,6 +238,8 @@ static int complete(struct session *s, bool is_direct, struct merge_stats *stats
     if (rc)
         return merge_failed(s, rc, err);
     int status = n_asides > 0 ? 1 : 0;
+    s->is_merged = true;
+    session_progress(s, true);
     state_record(s, n_asides > 0 ? "failed" : "finished", status);
     rc = ledger_settle(s->ledger, n_asides > 0 || s->request->keep_parts, err);
     if (rc)
@@ -245,7 +247,6 @@ static int complete(struct session *s, bool is_direct, struct merge_stats *stats
                     s->request->out_path);
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
-    s->is_merged = true;
     return status;
 }
 
@@ -344,7 +345,8 @@ int session_finish(struct session *s, struct err *err)
     if (merges)
         status = complete(s, is_direct, &stats, err);
     workers_await(s);
-    session_progress(s, true);
+    if (!s->is_merged)
+        session_progress(s, true);
     if (!merges)
         status = unfinished(s);
     else if (s->is_merged)

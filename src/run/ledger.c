@@ -575,6 +575,7 @@ int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
             rc = fail_errno(err, "sync part %u", ledger->closing.parts[i]->number);
     if (rc == 0)
         rc = store_commit_held(ledger->opts.store, parts_matter, err);
+    ledger->has_failed |= rc != 0; /* what is held stays so, and goes with the store */
     batch_clear(&ledger->closing);
     ledger->is_held = false;
     return rc;

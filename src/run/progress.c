@@ -145,9 +145,9 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
     }
     uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
     struct run_status status = {.verb = "map",
-                                .state = s->is_over       ? "ended"
-                                         : s->is_complete ? "merging"
-                                                          : "running",
+                                .state = s->is_over || s->is_merged ? "ended"
+                                         : s->is_complete           ? "merging"
+                                                                    : "running",
                                 .host = host,
                                 .pid = getpid(),
                                 .items_total = shot->total.known,
@@ -170,6 +170,8 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 
 void session_progress(struct session *s, bool last)
 {
+    if (s->is_merged && !last) /* the last status is written: nobody clears up behind a finished run */
+        return;
     bool status_due = last || s->now_ms - s->status_written_ms >= STATUS_EVERY_MS;
     bool drawn_due = last || s->now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;
     if (!status_due && !drawn_due)
