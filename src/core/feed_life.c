@@ -388,6 +388,8 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
     struct worker *w = &f->workers[worker];
     bool is_named = !answers_in_order(w);
     worker_is_live(f, worker);
+    if (w->mode == MODE_UNKNOWN) /* a channel worker would have asked for the item */
+        w->mode = MODE_FILTER;
     /* What has a result has not failed. */
     bool mine = item_is_owned(f, worker, item) && !is_provisional(f, worker, item);
     if (!mine && is_named) {
