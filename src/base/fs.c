@@ -141,6 +141,10 @@ int write_all(int fd, const void *at, size_t len, struct err *err)
         ssize_t put = write(fd, from, len);
         if (put < 0 && errno == EINTR)
             continue;
+        if (put < 0 && errno == EAGAIN) { /* whoever gave us the descriptor made it so */
+            (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+            continue;
+        }
         if (put < 0)
             return fail_errno(err, "write");
         from += put;

@@ -35,7 +35,8 @@
 
 enum {
     HOLDER_MAX = 300,
-    REPLACED_MAX = 100 /* times that the file was deleted while it was being locked */
+    UNKNOWN_WAIT_MS = 2000, /* a holder that lives makes its deleted file anew within a second */
+    REPLACED_MAX = 100      /* times that the file was deleted while it was being locked */
 };
 
 static const char *lock_folder(void)
@@ -384,11 +385,13 @@ bool device_is_locked(const struct device *device, struct buf *holder)
     return look(device, holder ? holder : &unwanted, &who);
 }
 
-bool device_is_left(const struct device *device)
+bool device_is_left(const struct device *device, uint64_t waited_ms)
 {
     cleanup_buf struct buf unwanted = BUF_INIT;
     enum holder who = HOLDER_THERE;
-    return look(device, &unwanted, &who) && who != HOLDER_THERE;
+    if (!look(device, &unwanted, &who))
+        return false;
+    return who == HOLDER_GONE || (who == HOLDER_UNKNOWN && waited_ms < UNKNOWN_WAIT_MS);
 }
 
 void device_locks_release(struct device_locks *locks)

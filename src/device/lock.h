@@ -49,7 +49,7 @@ struct device_lock *device_locks_renew(struct device_locks *locks, const char *r
 bool device_is_locked(const struct device *device, struct buf *holder);
 /*
  * The same, but that muster has ended, and what it left behind is being ended. So it may be too where the file was
- * deleted: who lives makes it anew within a second.
+ * deleted, as far as the caller has waited less than two seconds: a holder that lives makes it anew within one.
  */
-bool device_is_left(const struct device *device);
+bool device_is_left(const struct device *device, uint64_t waited_ms);
 void device_locks_release(struct device_locks *locks);

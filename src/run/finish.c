@@ -238,7 +238,7 @@ static int complete(struct session *s, bool is_direct, struct merge_stats *stats
     if (rc)
         return merge_failed(s, rc, err);
     int status = n_asides > 0 ? 1 : 0;
-    s->is_merged = true;
+    s->is_placed = true;
     session_progress(s, true);
     state_record(s, n_asides > 0 ? "failed" : "finished", status);
     rc = ledger_settle(s->ledger, n_asides > 0 || s->request->keep_parts, err);
@@ -247,6 +247,7 @@ static int complete(struct session *s, bool is_direct, struct merge_stats *stats
                     s->request->out_path);
     if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
+    s->is_merged = true;
     return status;
 }
 
@@ -342,10 +343,11 @@ int session_finish(struct session *s, struct err *err)
     if (rc && s->end_err.code == 0)
         s->end_err = *err;
     merges = merges && rc == 0;
+    ledger_hold(s->ledger, merges);
     if (merges)
         status = complete(s, is_direct, &stats, err);
     workers_await(s);
-    if (!s->is_merged)
+    if (!s->is_placed)
         session_progress(s, true);
     if (!merges)
         status = unfinished(s);

@@ -47,7 +47,7 @@ struct ledger {
     uv_async_t job_ended;
     uv_timer_t timer;
     bool has_thread, job_runs, has_failed, timer_runs, is_crowded;
-    bool is_held; /* `closing` waits for ledger_settle; nothing else is committed before it */
+    bool is_held; /* nothing is committed before ledger_settle; `closing` may wait for it */
     uint64_t waiting_bytes; /* of what is open */
     int job_rc;
     struct err job_err;
@@ -565,6 +565,11 @@ int ledger_finish(struct ledger *ledger, bool held, struct err *err)
     if (!ledger->is_held)
         batch_clear(&ledger->closing);
     return rc;
+}
+
+void ledger_hold(struct ledger *ledger, bool is_held)
+{
+    ledger->is_held = is_held;
 }
 
 int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)

@@ -85,5 +85,7 @@ const struct metrics *ledger_metrics(const struct ledger *ledger);
  * so the last parts need not be synced at all.
  */
 MUST_CHECK int ledger_finish(struct ledger *ledger, bool held, struct err *err);
+/* No commit is begun before ledger_settle: whoever merges reads the rows through the same connection. */
+void ledger_hold(struct ledger *ledger, bool is_held);
 /* Commit what is held. `parts_matter`: their bytes are not elsewhere, so they are synced first. */
 MUST_CHECK int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err);

@@ -21,24 +21,21 @@ static void lines_log(struct session *s, const struct buf *lines)
         log_add(s->log, LOG_WARN, "device", "%.*s", (int)line.len, line.at);
 }
 
+/* What is to be said of the devices is added to `notes`. */
 static int devices_choose(struct session *s, const struct device_spec *spec, struct buf *notes,
                           struct err *err)
 {
-    cleanup_buf struct buf warnings = BUF_INIT;
     size_t chosen[DEVICES_MAX];
     device_list_release(&s->devices);
     int rc = probe_universe(&(struct probe_opts){.self_path = s->self_path}, spec, &s->devices,
                             notes, err);
-    if (rc == 0) {
-        lines_log(s, notes);
-        rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, &warnings, err);
-    }
+    if (rc == 0)
+        rc = spec_select(spec, &s->devices, chosen, countof(chosen), &s->n_chosen, notes, err);
     if (rc == 0 && s->n_chosen > 0)
         rc = seats_fit(&s->devices, chosen, &s->n_chosen, (uint32_t)s->request->gpus_per_worker,
-                       &warnings, err);
+                       notes, err);
     if (rc)
         return rc;
-    lines_log(s, &warnings);
     free(s->chosen);
     s->chosen = xcalloc(s->n_chosen + 1, sizeof(*s->chosen));
     memcpy(s->chosen, chosen, s->n_chosen * sizeof(*chosen));
@@ -46,11 +43,11 @@ static int devices_choose(struct session *s, const struct device_spec *spec, str
 }
 
 /* A muster that was killed leaves its guards a moment to end the workers; nobody need ask for that wait. */
-static bool some_are_left(const struct device_list *devices)
+static bool some_are_left(const struct device_list *devices, uint64_t waited_ms)
 {
     bool is_left = false;
     for (size_t i = 0; i < devices->len && !is_left; i++)
-        is_left = device_is_left(&devices->at[i]);
+        is_left = device_is_left(&devices->at[i], waited_ms);
     return is_left;
 }
 
@@ -70,9 +67,12 @@ static int devices_take(struct session *s, struct err *err)
     while (rc == 0) {
         cleanup_buf struct buf notes = BUF_INIT;
         rc = devices_choose(s, &spec, &notes, err);
-        bool is_left = rc == ERR_UNAVAILABLE && some_are_left(&s->devices);
+        uint64_t waited_ms = clock_now_ms() - begin_ms;
+        bool is_left = rc == ERR_UNAVAILABLE && some_are_left(&s->devices, waited_ms);
         uint64_t wait_ms = MAX(s->request->wait_ms, (uint64_t)(is_left ? LEFT_WAIT_MS : 0));
-        if (rc != ERR_UNAVAILABLE || clock_now_ms() - begin_ms >= wait_ms)
+        if (!said || rc == 0) /* not at each look in between */
+            lines_log(s, &notes);
+        if (rc != ERR_UNAVAILABLE || waited_ms >= wait_ms)
             return rc;
         if (!said)
             log_add(s->log, LOG_WARN, "device", "waiting: %s", err->text);

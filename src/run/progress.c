@@ -145,7 +145,7 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
     }
     uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
     struct run_status status = {.verb = "map",
-                                .state = s->is_over || s->is_merged ? "ended"
+                                .state = s->is_over || s->is_placed ? "ended"
                                          : s->is_complete           ? "merging"
                                                                     : "running",
                                 .host = host,
@@ -170,7 +170,8 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 
 void session_progress(struct session *s, bool last)
 {
-    if (s->is_merged && !last) /* the last status is written: nobody clears up behind a finished run */
+    if (s->is_placed &&
+        !last) /* the last status is written: nobody clears up behind a finished run */
         return;
     bool status_due = last || s->now_ms - s->status_written_ms >= STATUS_EVERY_MS;
     bool drawn_due = last || s->now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;

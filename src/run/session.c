@@ -279,7 +279,9 @@ static void on_feed_timer(uv_timer_t *timer)
 static void feed_timer_set(struct session *s)
 {
     uint64_t next_ms = feed_next_ms(s->feed);
-    if ((next_ms == UINT64_MAX && s->look_ms == UINT64_MAX) || s->is_held) {
+    bool is_needed = next_ms != UINT64_MAX || s->look_ms != UINT64_MAX;
+    if (!is_needed || s->is_held ||
+        s->is_over) { /* a feeder that is through wants nothing any more */
         uv_timer_stop(&s->feed_timer);
         return;
     }
@@ -463,8 +465,10 @@ static void on_tick(uv_timer_t *timer)
             life_hungry_check(s->places[p].life);
     memory_check(s);
     oom_watch_look(&s->oom_watch, s->now_ms);
-    inputs_watch(s);
-    run_limit_check(s);
+    if (!s->is_placed) { /* what becomes of the input then is no matter any more */
+        inputs_watch(s);
+        run_limit_check(s);
+    }
     console_flush(s->console, s->now_ms, false);
     static const unsigned every = 10;
     if (s->now_ms / TICK_MS % every == 0) {

@@ -235,7 +235,9 @@ struct session {
     struct console *console;
     struct progress *progress;
 
-    bool is_complete, is_merged, is_over, was_halted, stopped_by_user, stopped_at_once;
+    bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
+    bool is_placed;       /* the output; the last status is written */
+    bool is_merged;       /* and that is recorded */
     bool stop_waits;      /* to be told to the feeder when what is ending has ended */
     bool has_no_patience; /* a second signal: nothing is waited for */
     enum feed_halt halt;

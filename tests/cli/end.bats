@@ -113,3 +113,45 @@ END
     same in.txt out.txt
     is_finished
 }
+
+@test "a pipe that takes its time gets all results, and how the workers ended is recorded" {
+    pyworker wordy <<'END'
+import os, sys, time
+sys.path.append(os.environ["PYTHONPATH"].split(":")[-1])
+import muster
+
+for item in muster.items():
+    item.done("x" * 2000)
+time.sleep(0.5 + int(os.environ["MUSTER_WORKER"]))
+END
+    pyworker reader <<'END'
+import sys, time
+n = 0
+while True:
+    piece = sys.stdin.buffer.read(65536)
+    if not piece:
+        break
+    n += piece.count(b"\n")
+    time.sleep(0.02)
+print(n)
+END
+    seq 3000 >in.txt
+    [ "$(limited "$MUSTER" map -q -g cpu:3 in.txt --format-out jsonl -o - -- ./wordy | ./reader)" -eq 3000 ]
+    is_finished
+    [ "$(query "SELECT count(*) FROM attempts WHERE ended_by IS NULL OR label NOT LIKE 'cpu_%'")" -eq 0 ]
+}
+
+@test "a standard output that does not block gets all results" {
+    seq 20000 >in.txt
+    $PYTHON - "$MUSTER" <<'END'
+import os, subprocess, sys, time
+ours, theirs = os.pipe()
+os.set_blocking(theirs, False)
+process = subprocess.Popen([sys.argv[1], "map", "-q", "-g", "cpu:1", "in.txt", "-o", "-", "--", "cat"], stdout=theirs)
+os.close(theirs)
+time.sleep(0.3)
+with open(ours, "rb") as file, open("in.txt", "rb") as wanted:
+    assert file.read() == wanted.read()
+assert process.wait() == 0
+END
+}

@@ -252,6 +252,7 @@ while True: os.write(7, b"\n" * 512)' 2>failed || grep -q BlockingIOError failed
     touch go
     wait_for test -e out.txt
     cat pipe >said 7>&- &
+    wait_for test -s said # it has the pipe open: now it may be the only reader
     exec 7>&-
     wait
     holds said efficiency

@@ -169,18 +169,19 @@ static void what_a_dead_muster_left_is_told_from_a_living_one(void **state)
     int status;
     assert_int_equal(waitpid(muster, &status, 0), muster);
     assert_int_equal(status, 0);
-    assert_true(device_is_left(&list.at[1]));
-    assert_false(device_is_left(&list.at[0]));
+    assert_true(device_is_left(&list.at[1], 0));
+    assert_false(device_is_left(&list.at[0], 0));
     assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.text, "run night, which has ended: its workers are being ended"));
     free(lock_file_delete()); /* nobody makes it anew */
-    assert_true(device_is_left(&list.at[1]));
+    assert_true(device_is_left(&list.at[1], 0));
     close(go[0]);
     close(go[1]);
-    for (int looks = 0; looks < 1000 && device_is_left(&list.at[1]); looks++)
+    assert_false(device_is_left(&list.at[1], 2000)); /* who lives would have made it anew by now */
+    for (int looks = 0; looks < 1000 && device_is_left(&list.at[1], 0); looks++)
         usleep(10000);
     assert_int_equal(device_locks_take(&locks, &list, chosen, 1, "mine", &err), 0);
-    assert_false(device_is_left(&list.at[1])); /* its holder lives */
+    assert_false(device_is_left(&list.at[1], 0)); /* its holder lives */
     device_locks_release(&locks);
     device_list_release(&list);
 }
