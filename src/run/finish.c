@@ -251,51 +251,6 @@ static int complete(struct session *s, bool is_direct, struct merge_stats *stats
     return status;
 }
 
-/* What this process ignores is not to be ignored by another program: a pipe in it would not end with its
- * reader. */
-static void signals_default(posix_spawnattr_t *attributes)
-{
-    sigset_t ignored;
-    sigemptyset(&ignored);
-    sigaddset(&ignored, SIGPIPE);
-    sigaddset(&ignored, SIGXFSZ);
-    posix_spawnattr_init(attributes);
-    posix_spawnattr_setsigdefault(attributes, &ignored);
-    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF);
-}
-
-static void on_finish_run(struct session *s, int status)
-{
-    cleanup_buf struct buf summary = BUF_INIT;
-    const char *argv[] = {"sh", "-c", s->request->on_finish, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    int ends[2];
-    pid_t pid;
-    if (!s->request->on_finish)
-        return;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        log_add(s->log, LOG_WARN, "map", "--on-finish: %s", errno_text(errno));
-        return;
-    }
-    summary_json(s, status, &summary);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
-    signals_default(&attributes);
-    int rc = posix_spawn(&pid, "/bin/sh", &actions, &attributes, (char *const *)(uintptr_t)argv,
-                         environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[0]);
-    if (rc == 0 && write_all(ends[1], summary.at, summary.len, NULL) != 0)
-        log_add(s->log, LOG_WARN, "map", "--on-finish did not read its input");
-    close(ends[1]);
-    if (rc == 0)
-        waitpid(pid, NULL, 0);
-    else
-        log_add(s->log, LOG_WARN, "map", "--on-finish: %s", errno_text(rc));
-}
-
 /* The display is gone before the last words are said. */
 static void progress_end(struct session *s)
 {
@@ -356,6 +311,7 @@ int session_finish(struct session *s, struct err *err)
     int score_rc = s->is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
     if (score_rc)
         status = score_rc;
-    on_finish_run(s, status < 0 ? err_exit_status(status) : status);
+    if (s->request->on_finish)
+        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->hook_input);
     return status;
 }

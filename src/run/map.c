@@ -15,6 +15,7 @@
 #include "proc/front.h"
 #include "run/again.h"
 #include "run/claim.h"
+#include "run/hook.h"
 #include "run/outname.h"
 #include "run/placed.h"
 #include "run/prepare.h"
@@ -217,5 +218,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc == 0)
         rc = r.dry_run ? dry_run(&s, err) : session_run(&s, &claim, err);
     output_claim_release(&claim);
+    if (s.hook_input.len > 0)
+        hook_run(r.on_finish, buf_str(&s.hook_input));
+    buf_release(&s.hook_input);
     return rc;
 }

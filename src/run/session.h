@@ -236,10 +236,11 @@ struct session {
     struct progress *progress;
 
     bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
-    bool is_placed;       /* the output; the last status is written */
-    bool is_merged;       /* and that is recorded */
-    bool stop_waits;      /* to be told to the feeder when what is ending has ended */
-    bool has_no_patience; /* a second signal: nothing is waited for */
+    bool is_placed;        /* the output; the last status is written */
+    bool is_merged;        /* and that is recorded */
+    struct buf hook_input; /* the summary as JSON, for --on-finish */
+    bool stop_waits;       /* to be told to the feeder when what is ending has ended */
+    bool has_no_patience;  /* a second signal: nothing is waited for */
     enum feed_halt halt;
     int end_signal; /* INT, TERM, HUP: the status is 128 + n */
     unsigned n_end_signals[SIGNAL_WAYS];

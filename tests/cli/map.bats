@@ -611,3 +611,16 @@ END
     map -g cpu:1 in.jsonl -o - --score y=p -- ./answer
     ended_with 2
 }
+
+@test "--on-finish may go on with the run that has ended, and start the next one" {
+    seq 4 >in.txt
+    worker picky <<'END'
+#!/bin/sh
+while read -r n; do [ -e mended ] || [ "$n" != 3 ] || exit 1; echo "r$n"; done
+END
+    map -g cpu:1 -r 0 in.txt -o out.txt \
+        --on-finish 'touch mended; "$MUSTER" resume latest --retry-failed && "$MUSTER" map -g cpu:1 in.txt -o next.txt -- cat' -- ./picky
+    ended_with 1
+    [ "$(cat out.txt)" = "$(printf 'r1\nr2\nr3\nr4')" ]
+    same next.txt in.txt
+}
