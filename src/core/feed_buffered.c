@@ -17,11 +17,12 @@ enum {
     LIFE_MAX_MS = 60000, /* where starts cost next to nothing */
     RESTART_SHARE = 40,  /* a life lasts at least so many times as long as what its start costs */
     LOSS_SHARE = 20,     /* and about this part of the time since the seat's first start */
-    PROBE_MAX_MS = 1000, /* to start again at once just to learn about it must not cost more */
-    LOAD_TEST = 8,       /* the second life has so many times the items of the first */
-    GROWTH_MAX = 8,      /* from life to life, in items */
-    LIMIT_SHARE = 4,     /* of the limits on silence and on starting */
-    WORK_MIN_MS = 1      /* the clock tells no less */
+    /* a filter that takes longer to start is not restarted only to learn what it holds back */
+    PROBE_MAX_MS = 1000,
+    LOAD_TEST = 8,   /* the second life has so many times the items of the first */
+    GROWTH_MAX = 8,  /* from life to life, in items */
+    LIMIT_SHARE = 4, /* of the limits on silence and on starting */
+    WORK_MIN_MS = 1  /* the clock tells no less */
 };
 
 /*

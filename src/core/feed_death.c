@@ -169,8 +169,8 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 }
 
 /*
- * It said what cannot be read, so which of its items that was about is found as after a crash. It had
- * its model loaded by then: with items in hand that is no failure to start.
+ * A channel worker sent a message that names no item: its items are run again in groups, as after a crash.
+ * If it had items, its model was loaded, so this is no failure to start.
  */
 static bool has_babbled(const struct worker *w)
 {

@@ -390,7 +390,7 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
     worker_is_live(f, worker);
     if (w->mode == MODE_UNKNOWN) /* a channel worker would have asked for the item */
         w->mode = MODE_FILTER;
-    /* What has a result has not failed. */
+    /* An item with a provisional result cannot fail any more. */
     bool mine = item_is_owned(f, worker, item) && !is_provisional(f, worker, item);
     if (!mine && is_named) {
         bool was_loser = w->losers > 0;

@@ -25,7 +25,7 @@ struct search {
 
 enum {
     MANIFEST_LOOK_BYTES = 1 << 20,
-    OTHERS_LOOKED_AT = 50 /* nobody may keep us long with what he put there */
+    OTHERS_LOOKED_AT = 50 /* bounds the time spent on other users' run folders */
 };
 
 static bool lists_equal(const char *const *a, const char *const *b)
@@ -165,7 +165,7 @@ static void unread_note(struct search *search, const struct err *why)
         search->unread = *why;
 }
 
-/* One of the runs there are. Not to see that it is ours would mean to do everything again. */
+/* One run folder. An unreadable folder of our own is an error: ignoring it could repeat the whole work. */
 static int run_compare(struct search *search, const char *dir, struct err *err)
 {
     const struct map_request *r = search->request;

@@ -172,7 +172,7 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
     return rc;
 }
 
-/* What is lost comes first; how to be content with it is for those whose files never had as many. */
+/* Names the difference first; the option that turns the check off comes last. */
 static int count_is_wrong(const struct collect *ask, const struct collected *found, struct err *err)
 {
     bool is_short = found->records < ask->expect;

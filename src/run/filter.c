@@ -245,7 +245,7 @@ static void plain_read(struct life *life, struct str bytes)
         line_too_long(life, STR(""));
 }
 
-/* What filters print is looked into, where it has to be something. */
+/* True if a filter's lines must be JSON objects: with --key, or JSON input without --raw. */
 static bool answers_are_json(const struct session *s)
 {
     return s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);

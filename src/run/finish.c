@@ -44,7 +44,7 @@ static int session_placing(void *context, int fd, struct err *err)
     return rc ? rc : merge_rows_placing(&rows->rows, fd, err);
 }
 
-/* Workers are ending meanwhile: what they print is read, or they could not end, and so are signals. */
+/* Lets the loop turn during the merge: ending workers need their output read, and signals must be taken. */
 static int session_range(void *context, struct merge_range *range, struct err *err)
 {
     struct session_rows *rows = context;

@@ -51,9 +51,8 @@ static bool rests(const struct life *life)
 }
 
 /*
- * A filter that has answered all it was given waits until its answers are believed. Those of one that is
- * seen to wait for more input are, at once. And one that does so without having answered anything holds
- * its answers back, which need not be told from its silence. It may take it a moment to get there.
+ * A drained filter's answers are believed as soon as it is seen to wait for input. A filter that waits for
+ * input before it has answered anything buffers; this is found here without waiting for its silence.
  */
 void life_rest_check(struct life *life)
 {

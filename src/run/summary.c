@@ -170,7 +170,7 @@ static void asides_say(struct session *s, uint64_t n_asides, const char *noun, c
          n_asides == 1 ? " was" : "s were", failed, buf_text(&next));
 }
 
-/* Whoever reads them may let them wait. */
+/* The write may block if nobody reads stderr; until it is done a signal ends the process. */
 static void last_words_write(struct session *s, struct str words)
 {
     struct sigaction before[END_SIGNALS];

@@ -323,7 +323,7 @@ static struct comparer *comparer_of(struct graft *graft)
     return graft->comparer;
 }
 
-/* What was taken for the same on the way to a difference is not known to be. */
+/* The comparison joins classes before it has proved them equal; after a difference they are dropped. */
 static enum sameness told(struct graft *graft, bool are_same)
 {
     bool is_in_order = graft->comparer->is_in_order;

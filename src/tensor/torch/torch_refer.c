@@ -255,7 +255,7 @@ static int references_set(const struct table *table, struct ids *ids, uint8_t *d
     return 0;
 }
 
-/* References first: they are found by what ids and references were. */
+/* Finds all references before anything is changed: they are looked up by the old ids. */
 static int part_set(struct graft *graft, size_t part, struct table *table, struct referred *r,
                     uint64_t *n_set)
 {
