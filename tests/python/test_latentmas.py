@@ -331,7 +331,7 @@ def the_commands_that_the_guides_show_for_it_are_taken():
     for _, block in shown:
         for path in glob.glob("prm_data/*") + glob.glob("*.pt"):
             os.unlink(path)
-        words = re.sub(r"^\$ ", "", block, flags=re.M).replace("--items 400", "--items 9").replace("python run.py", f"{sys.executable} {WORKER}")
+        words = re.sub(r"^\$ ", "", block, flags=re.M).replace("--items 400", "--items 9").replace("--stagger 2s", "--stagger 100ms").replace("python run.py", f"{sys.executable} {WORKER}")
         env = {**environment(), "PATH": os.path.dirname(MUSTER) + os.pathsep + os.environ["PATH"]}
         ended = subprocess.run(["sh", "-ec", words], env=env, capture_output=True, text=True, timeout=100)
         assert ended.returncode == 0 and "9 items in 4 shards, complete" in ended.stderr, (words, ended)
