@@ -48,12 +48,16 @@ static int reciprocal_take(struct conve *model, struct err *err)
 {
     if (model->is_reciprocal)
         return 0;
-    if (model->naming == NAMING_PLAIN || model->shape.n_relations % 2 != 0)
+    if (model->naming == NAMING_PLAIN)
         return fail(err, ERR_USAGE,
-                    "--reciprocal is for models of PyKEEN with inverse triples, which have an even "
-                    "number of relations: %s has %zu%s",
-                    model->path, model->shape.n_relations,
-                    model->naming == NAMING_PLAIN ? ", and other names" : "");
+                    "--reciprocal is for models that PyKEEN wrote; %s has the plain names of "
+                    "train_pytorch.py",
+                    model->path);
+    if (model->shape.n_relations % 2 != 0)
+        return fail(err, ERR_USAGE,
+                    "--reciprocal: PyKEEN's models with inverse triples have an even number of "
+                    "relations; %s has %zu",
+                    model->path, model->shape.n_relations);
     conve_relations_unweave(model);
     model->is_reciprocal = true;
     return 0;
@@ -157,7 +161,8 @@ static const struct opt export_opts[] = {
     {OPT_U64, 0, "embedding-height", "N",
      "rows of an embedding as an image, where the checkpoint leaves it open",
      FIELD(embedding_height), 1, UINT32_MAX},
-    {OPT_U64, 0, "embedding-width", "N", "its columns, likewise: either of the two is enough",
+    {OPT_U64, 0, "embedding-width", "N",
+     "columns of an embedding as an image; give --embedding-height or --embedding-width",
      FIELD(embedding_width), 1, UINT32_MAX},
     {OPT_PARSE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
      FIELD(layout), .parse = kge_layout_store},

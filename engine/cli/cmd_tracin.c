@@ -378,10 +378,14 @@ static const struct opt tracin_opts[] = {
     {OPT_FLAG, 0, "use-optimized-tracin", NULL, "there is one way to compute",
      FIELD(no_effect.optimized)},
     {OPT_FLAG, 0, "use-vectorized-gradients", NULL, "always", FIELD(no_effect.vectorized)},
-    {OPT_FLAG, 0, "disable-vectorized-gradients", NULL, "always", FIELD(no_effect.no_vectorized)},
+    {OPT_FLAG, 0, "disable-vectorized-gradients", NULL,
+     "no effect: the triples of a tile are always computed together",
+     FIELD(no_effect.no_vectorized)},
     {OPT_FLAG, 0, "cache-test-gradients", NULL, "always", FIELD(no_effect.cached)},
-    {OPT_FLAG, 0, "disable-test-gradient-caching", NULL, "always", FIELD(no_effect.no_cached)},
-    {OPT_FLAG, 0, "no-cache-test-gradients", NULL, "always", FIELD(no_effect.cached_not)},
+    {OPT_FLAG, 0, "disable-test-gradient-caching", NULL,
+     "no effect: test gradients are always computed once", FIELD(no_effect.no_cached)},
+    {OPT_FLAG, 0, "no-cache-test-gradients", NULL,
+     "no effect: test gradients are always computed once", FIELD(no_effect.cached_not)},
     {OPT_FLAG, 0, "use-torch-compile", NULL, "there is no torch", FIELD(no_effect.compiled)},
     {OPT_FLAG, 0, "use-gradient-checkpointing", NULL, "no gradient is kept",
      FIELD(no_effect.checkpointed)},
@@ -410,7 +414,8 @@ static const char *const tracin_examples[] = {
 const struct cmd cmd_kge_tracin = {
     .name = "tracin",
     .family = "kge",
-    .args = "[OPTION]... --model-path FILE --train FILE --test FILE -o FILE",
+    .args =
+        "[OPTION]... --model-path FILE --train FILE (--test FILE | --test-triple H R T) -o FILE",
     .summary = "which training triples moved the model on a test triple",
     .details =
         "The influence of a training triple on a test triple is the inner product of the gradients "

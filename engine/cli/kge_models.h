@@ -51,7 +51,8 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         {.kind = OPT_U64,                                                                          \
          .name = "embedding-width",                                                                \
          .arg = "N",                                                                               \
-         .help = "its columns, likewise: either of the two is enough",                             \
+         .help = "columns of an embedding as an image; give --embedding-height or "                \
+                 "--embedding-width",                                                              \
          .offset = offsetof(request, models.embedding_width),                                      \
          .min = 1,                                                                                 \
          .max = UINT32_MAX},                                                                       \
@@ -76,15 +77,16 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .max = 64},                                                                               \
         {.kind = OPT_FLAG,                                                                         \
          .name = "use-last-layers-only",                                                           \
-         .help = "gradients of the parameters that TiePin takes for the last layers: of PyKEEN's " \
-                 "models the last --num-last-layers in their list, entity bias and relation "      \
-                 "embeddings; of train_pytorch.py's and ours fc",                                  \
+         .help = "use the gradients of the parameters that TiePin takes for the last layers: for " \
+                 "PyKEEN's models the last --num-last-layers in PyKEEN's parameter list (2: "      \
+                 "entity bias and relation embeddings), for other models fc",                      \
          .offset = offsetof(request, models.last_only)},                                           \
         {.kind = OPT_U64,                                                                          \
          .name = "num-last-layers",                                                                \
          .arg = "N",                                                                               \
-         .help = "how many parameters that is (default 2, which run_tracin.py takes whatever is "  \
-                 "said); of a model with fc the ones listed before it come in above 2",            \
+         .help = "how many parameters (default 2; run_tracin.py ignores its own option and "       \
+                 "always uses 2); for models with plain names, above 2, also those listed before " \
+                 "fc",                                                                             \
          .offset = offsetof(request, models.n_last),                                               \
          .min = 1,                                                                                 \
          .max = 64},                                                                               \

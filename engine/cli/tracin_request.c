@@ -77,7 +77,8 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
     const struct rule rules[] = {
         {!ask->output, "--output is needed: the file for the results"},
         {ask->run_dir && !ask->gpus, "--run-dir goes with --gpus"},
-        {!is_self && !ask->files.test && !has_triple, "--test is needed: the file of test triples"},
+        {!is_self && !ask->files.test && !has_triple,
+         "--test FILE or --test-triple H R T is needed"},
         {ask->per_triple && ask->mode != MODE_TEST, "--output-per-triple goes with --mode test"},
         {ask->test_indices.len > 0 && ask->mode != MODE_SINGLE,
          "--test-indices goes with --mode single"},

@@ -358,8 +358,8 @@ static int map_failed(struct tracin_spread *spread, int status, struct err *err)
         is_kept = spread_files_remove(spread->dir, NULL) != 0;
     if (rc == 0 && is_kept)
         talk_as("muster kge tracin",
-                "muster map ended with status %d%s%s; the same command%s goes on, from %s", status,
-                clean.len > 0 ? ": " : "", buf_text(&clean),
+                "muster map ended with status %d%s%s; run the same command%s to continue from %s",
+                status, clean.len > 0 ? ": " : "", buf_text(&clean),
                 spread->ask->overwrite ? " without --force" : "", spread->dir);
     return rc ? rc : status;
 }
@@ -370,7 +370,7 @@ static void cut_say(const struct tracin_spread *spread)
     size_t n = spread->plan.n_items;
     if (n < ITEMS_FEW)
         say(spread->app,
-            "too little work to be cut further: no more than %zu device%s of --gpus will have some",
+            "there is too little work for many devices: at most %zu device%s of --gpus will be used",
             n, plural(n));
 }
 

@@ -71,8 +71,8 @@ static void order_take(struct triples *triples, const char *what, const struct a
     size_t n = triples->n;
     triples_sort_unique(triples);
     if (triples->n < n)
-        say(app, "--triples-order pykeen: %zu %s triples of %zu, as each counts once", triples->n,
-            what, n);
+        say(app, "--triples-order pykeen: %zu %s triples are left of %zu; duplicates are dropped",
+            triples->n, what, n);
 }
 
 int tracin_tests_take(struct kge_data *data, const struct tracin_request *ask,

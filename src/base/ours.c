@@ -47,7 +47,7 @@ static const char *kind_name(mode_t mode)
 
 static int not_plain(const char *path, mode_t mode, struct err *err)
 {
-    return fail(err, ERR_DATA, "%s is %s where a run has a file of its own", path, kind_name(mode));
+    return fail(err, ERR_DATA, "%s is %s, but must be a regular file", path, kind_name(mode));
 }
 
 /* A file of mode 0600 as this file system shows it; false: none can be made in the folder. It has no name,
@@ -79,8 +79,7 @@ static int not_ours(const char *path, const struct stat *st, struct err *err)
     owner_name(owner, st->st_uid);
     owner_name(caller, geteuid());
     if (st->st_uid == geteuid())
-        return fail(err, ERR_USAGE, "%s can be written by everybody; chmod o-w takes that away",
-                    path);
+        return fail(err, ERR_USAGE, "%s is writable by everybody; run chmod o-w on it", path);
     return fail(err, ERR_USAGE, "%s belongs to %s, and this muster runs as %s", path, owner,
                 caller);
 }
@@ -187,7 +186,6 @@ int ours_check_folder(const char *path, struct err *err)
     if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "look at %s", path);
     if (!S_ISDIR(st.st_mode))
-        return fail(err, ERR_DATA, "%s is %s where a run has a folder", path,
-                    kind_name(st.st_mode));
+        return fail(err, ERR_DATA, "%s is %s, but must be a folder", path, kind_name(st.st_mode));
     return ours_is(&st, path) ? 0 : not_ours(path, &st, err);
 }

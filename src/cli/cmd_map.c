@@ -73,7 +73,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store}, \
     {OPT_DURATION, 0, "wait", "DURATION", "wait at most so long for devices to become free", FIELD(wait_ms)},          \
     {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(loading_max), 1, 65535}, \
-    {OPT_DURATION, 0, "stagger", "DURATION", "start no two workers within so long, such as 1s for programs that name files by the second (default 0)", FIELD(stagger_ms)}, \
+    {OPT_DURATION, 0, "stagger", "DURATION", "least time between the starts of two workers, such as 1s for programs that put the second into file names (default 0)", FIELD(stagger_ms)}, \
     {OPT_FLAG, 0, "channel-path", NULL, "give MUSTER_CHANNEL as the path of a socket, for workers in containers", FIELD(channel_path)}, \
     {OPT_HEADING, .help = "Retries and limits"},                                                                       \
     {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(retries), 0, 100}, \
@@ -98,11 +98,11 @@ static int log_level_store(struct str text, void *field, struct err *err)
 #define JOIN_OPTS                                                                                                      \
     {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)}, \
     {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
-    {OPT_FLAG, 0, "any-count", NULL, "the file of a shard that goes to -o may hold more or fewer records than the shard has items; the number is not looked at", FIELD(any_count)}, \
+    {OPT_FLAG, 0, "any-count", NULL, "do not compare the number of records in a shard's main file (for -o) with the number of its items", FIELD(any_count)}, \
     {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors, or of one JSON object each, are merged, as for muster merge; each rule fits some output (may be repeated)", FIELD(rules)}, \
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},                                \
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(is_renumbered)}, \
-    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "where ids of this path are in several .pt files, number all of them anew, with the values of the paths behind = that refer to them (may be repeated)", FIELD(referred)}, \
+    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(referred)}, \
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(is_plain)}, \
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(is_compact)},    \
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(pass_through)}
@@ -110,8 +110,8 @@ static int log_level_store(struct str text, void *field, struct err *err)
 /* Which files the shards leave: a resume that is told other names takes what is there. */
 #define COLLECT_OPTS                                                                                                   \
     {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(collect)}, \
-    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind, with placeholders, and where all of these go, merged as those of -o are; FOLDER/ takes them as they are; with any number of records (may be repeated)", FIELD(also)}, \
-    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "the same, with one record for each item, as for -o (may be repeated)", FIELD(also_counted)}
+    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind; they are merged into FILE, or put unchanged into FOLDER/; any number of records (may be repeated)", FIELD(also)}, \
+    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "as --also, but each file must hold one record for each item of its shard (may be repeated)", FIELD(also_counted)}
 
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
@@ -422,7 +422,8 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
     bool is_over = is_complete(dir, &manifest);
     if (is_over && names_files(typed))
         rc = fail(err, ERR_USAGE,
-                  "run %s is complete, and takes no more files; muster merge joins any files",
+                  "run %s is complete, so --collect, --also and --also-counted cannot be used; "
+                  "muster merge joins any files",
                   path_basename(dir));
     else
         rc = is_over ? complete_say(app, dir, &manifest, err)

@@ -349,7 +349,7 @@ static const struct opt merge_opts[] = {
     {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
     {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
     {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
-    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "where ids of this path are in several files, number all of them anew, with the values of the paths behind = that refer to them (may be repeated)", FIELD(referred)},
+    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(referred)},
     {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
     {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
     {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},

@@ -90,7 +90,7 @@ static void hole_skip(const struct tail *tail)
     if (data < 0 && errno == ENXIO)
         data = lseek(tail->fd, 0, SEEK_END);
     if (data > at)
-        talk("%s: %ld bytes that were never written are left out", tail->path, (long)(data - at));
+        talk("%s: skipped a hole of %ld bytes in the file", tail->path, (long)(data - at));
 }
 
 /* True when a whole block came: there may be more. */

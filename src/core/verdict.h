@@ -8,15 +8,15 @@
 
 #include "base/buf.h"
 
-#define DEATHS(X)                                                                              \
-    X(CLEAN, "ended")                                                                          \
-    X(FAILED, "failed")   /* non-zero status */                                                \
-    X(CRASHED, "crashed") /* a signal of its own making: SIGSEGV, SIGABRT … */               \
-    X(OOM, "out of device memory")                                                             \
-    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */            \
-    X(KILLED, "by whom is not known; the kernel ended a process for lack of memory meanwhile") \
-    X(DEVICE_LOST, "its device is gone")                                                       \
-    X(NOT_STARTED, "could not be started") /* exec failed */                                   \
+#define DEATHS(X)                                                                                  \
+    X(CLEAN, "ended")                                                                              \
+    X(FAILED, "failed")   /* non-zero status */                                                    \
+    X(CRASHED, "crashed") /* a signal of its own making: SIGSEGV, SIGABRT … */                   \
+    X(OOM, "out of device memory")                                                                 \
+    X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */                \
+    X(KILLED, "sender unknown; at about that time the kernel killed a process for lack of memory") \
+    X(DEVICE_LOST, "its device is gone")                                                           \
+    X(NOT_STARTED, "could not be started") /* exec failed */                                       \
     X(ENDED_BY_US, "was ended")            /* TERM or KILL that we sent */
 
 enum death {

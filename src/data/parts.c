@@ -89,10 +89,9 @@ static int written_check(struct part *part, uint64_t end, struct err *err)
         } else {
             part->hole = data < 0 ? end : (uint64_t)data;
             if (MIN(part->hole, end) - (uint64_t)hole > HOLE_BYTES_MAX)
-                return fail(
-                    err, ERR_DATA,
-                    "%s was never written to from byte %lu on, where results are said to be",
-                    part->path, (uint64_t)hole);
+                return fail(err, ERR_DATA,
+                            "%s has a hole at byte %lu, where run.db says that there are results",
+                            part->path, (uint64_t)hole);
         }
     }
     return 0;

@@ -261,7 +261,7 @@ static void unreadable_add(const struct message *m, enum message_form form, stru
     } else if (message_lacks_item(m)) {
         buf_add_text(why, "a message with a result or an error and without the number of its item");
     } else if (form == MESSAGE_FLAWED && !message_item(m, &item)) {
-        buf_add_text(why, "a message of which it is not known whose it is, and ");
+        buf_add_text(why, "a message that does not say which item it is about; ");
         flaw_add(m->flaw, m->flaw_at, line, why);
     }
 }

@@ -179,8 +179,8 @@ static int count_is_wrong(const struct collect *ask, const struct collected *fou
     uint64_t n_off = is_short ? ask->expect - found->records : found->records - ask->expect;
     return fail(err, ERR_DATA,
                 "%s holds %lu record%s, expected %lu, one for each item: the program %s %lu; see "
-                "its log (%s, where a file is not meant to have one for each item, checks no "
-                "number)",
+                "its log (if the program is not meant to write one record for each item, %s turns "
+                "this check off)",
                 found->path, found->records, found->records == 1 ? "" : "s", ask->expect,
                 is_short ? "lost" : "wrote too many, by", n_off, ask->uncounted);
 }

@@ -278,7 +278,7 @@ static int score_tell(const struct session *s, struct err *err)
     struct score *score = NULL;
     int rc = score_file(&s->request->score, s->request->out_path, &score, err);
     if (rc)
-        return wrap(err, rc, "%s is in place, but has no figures", s->request->out_path);
+        return wrap(err, rc, "%s is in place, but --score failed", s->request->out_path);
     score_print(score, &out);
     rc = score_write(score, err);
     if (rc == 0)

@@ -416,9 +416,10 @@ static bool is_refused(struct life *life, char *how, size_t how_size)
         uint64_t owner = shard_other_owner(life->session, shard->shard, i, &taking->found);
         if (owner == UINT64_MAX)
             continue;
-        snprintf(how, how_size,
-                 "%s, which %s names, may be shard %lu's as well; let the pattern tell them apart",
-                 taking->found.name, shard_kind_option(i), owner);
+        snprintf(
+            how, how_size,
+            "%s matches %s, but it may be the file of shard %lu; let the pattern tell them apart",
+            taking->found.name, shard_kind_option(i), owner);
         return true;
     }
     return false;

@@ -87,12 +87,12 @@ static int also_check(const struct map_request *r, size_t index, struct err *err
     const char *path = shard_also_path(r, index);
     if (!path)
         return fail(err, ERR_USAGE,
-                    "--also '%s' says not where its files go; it is GLOB=FILE, such as "
+                    "--also '%s' does not say where its files go; write GLOB=FILE, such as "
                     "'out/*_{suffix}_metadata.json=metadata.json'",
                     also_text(r, index));
     if (strcmp(path, "-") == 0)
         return fail(err, ERR_USAGE,
-                    "--also '%s': - is no file that another one can become; name a file, or a "
+                    "--also '%s': standard output (-) is not possible here; name a file, or a "
                     "folder with a slash at its end",
                     also_text(r, index));
     bool is_twice = r->out_path && is_same_place(path, r->out_path);

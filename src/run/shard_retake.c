@@ -131,7 +131,7 @@ static int file_take(struct session *s, uint64_t shard, size_t kind,
         return rc;
     uint64_t owner = shard_other_owner(s, shard, kind, &found);
     if (owner != UINT64_MAX)
-        rc = fail(err, ERR_DATA, "%s, which %s names, may be shard %lu's as well", found.name,
+        rc = fail(err, ERR_DATA, "%s matches %s, but it may be the file of shard %lu", found.name,
                   ask.option, owner);
     *out = (struct shard_file){
         .path = steal_ptr(&found.path), .bytes = found.bytes, .records = found.records};
@@ -169,10 +169,10 @@ static int refuse(const struct session *s, uint64_t shard, const char *why, stru
 {
     cleanup_buf struct buf name = BUF_INIT;
     shard_name(s->shards, shard, &name);
-    return fail(
-        err, ERR_USAGE,
-        "%s: %s; nothing was changed, and a resume without --collect and --also leaves it so",
-        buf_text(&name), why);
+    return fail(err, ERR_USAGE,
+                "%s: %s; nothing was changed; to continue with the old names, resume without "
+                "--collect, --also and --also-counted",
+                buf_text(&name), why);
 }
 
 /* Those that have a result need all of their files again; of the others those that have them are taken. */

@@ -207,8 +207,8 @@ void summary_print(struct session *s, const struct merge_stats *stats)
     if (s->shards && s->shards->n_unnamed > 0 && are_left)
         buf_addf(
             &out,
-            "  files      those that are there under other names are taken, and no shard is run "
-            "for it, by: muster resume %s %s\n",
+            "  files      if the shards left files under other names, take them without running "
+            "these shards again: muster resume %s %s\n",
             run, s->request->collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
     if (stats && f.counts.aside > s->n_malformed) {
         buf_add_text(&out, "  next       ");

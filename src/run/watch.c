@@ -211,7 +211,9 @@ static bool patience_is_over(struct session *s, uint32_t p)
     const struct place *place = &s->places[p];
     if (s->now_ms - place->memory_wait_since_ms < MEMORY_WAIT_MS)
         return false;
-    log_add(s->log, LOG_WARN, "device", "%s: its memory has not come back in %d s; going on",
+    log_add(s->log, LOG_WARN, "device",
+            "%s: the dead worker's device memory was not freed within %d s; starting the next "
+            "worker anyway",
             place->seat.label, MEMORY_WAIT_MS / 1000);
     for (size_t i = 0; i < place->seat.n_devices; i++) {
         struct watched *watched = &s->watched[place->seat.devices[i]];
@@ -247,8 +249,9 @@ void locks_check(struct session *s)
         d++;
     device_label(&s->devices.at[lock->device], label);
     log_add(s->log, LOG_ERROR, "device",
-            "%s: its lock was deleted, and it was taken by %s; it is left to them", label,
-            buf_text(&holder));
+            "%s: the lock file was deleted and the device was taken by %s; this run gives the "
+            "device up",
+            label, buf_text(&holder));
     s->watched[lock->device].is_lost = true;
     session_event(s, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = (uint32_t)d});
 }

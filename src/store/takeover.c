@@ -70,12 +70,13 @@ int run_check_named(const char *dir, const char *path, struct err *err)
     if (stat(path, &of_file) != 0)
         return 0; /* who opens it says so */
     if (!S_ISREG(of_file.st_mode))
-        return fail(err, ERR_DATA, "the run in %s names %s, which is no file", dir, path);
+        return fail(err, ERR_DATA, "the run in %s names %s, which is not a regular file", dir,
+                    path);
     if (stat(dir, &of_run) != 0 || of_run.st_uid == of_file.st_uid || ours_is(&of_run, dir))
         return 0;
     char owner[80], other[80];
     owner_name(owner, of_run.st_uid);
     owner_name(other, of_file.st_uid);
-    return fail(err, ERR_USAGE, "the run in %s is of %s, and names %s, which is of %s", dir, owner,
-                path, other);
+    return fail(err, ERR_USAGE, "the run in %s belongs to %s but names %s, which belongs to %s",
+                dir, owner, path, other);
 }

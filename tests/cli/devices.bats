@@ -310,7 +310,7 @@ is_sampled() { [ "$(query 'select count(*) from samples' 2>/dev/null)" -ge "$1" 
     touch die
     map_end
     ended_with 0
-    says_not "its memory has not come back"
+    says_not "the dead worker's device memory was not freed"
     same out.txt in.txt
 }
 
@@ -323,7 +323,7 @@ is_sampled() { [ "$(query 'select count(*) from samples' 2>/dev/null)" -ge "$1" 
     touch die
     map_end
     ended_with 0
-    says_not "its memory has not come back"
+    says_not "the dead worker's device memory was not freed"
     same out.txt in.txt
 }
 

@@ -273,7 +273,7 @@ END
     killed_worker $((1 << 50))
     map -g cpu:1 --batch 8 in.jsonl -o out.jsonl -- ./killed
     ended_with 0
-    says "cpu_0 died (SIGKILL, by whom is not known; the kernel ended a process for lack of memory meanwhile)"
+    says "cpu_0 died (SIGKILL, sender unknown; at about that time the kernel killed a process for lack of memory)"
     says_not "out of host memory"
     [ "$(wc -l <out.jsonl)" = 64 ]
 }

@@ -219,7 +219,7 @@ END
     chmod o+w runs/latest/run.db
     at_once resume --runs-dir runs latest -g cpu:1
     ended_with 2
-    says "run.db can be written by everybody; chmod o-w takes that away"
+    says "run.db is writable by everybody; run chmod o-w on it"
     chmod o-w runs/latest/run.db
     at_once resume --runs-dir runs latest -g cpu:1
     ended_with 0

@@ -114,7 +114,7 @@ refused() {
 
 @test "what is missing on the command line is named" {
     refused 2 "--output is needed" "${MODEL[@]}" "${DATA[@]}" --test test.txt
-    refused 2 "--test is needed" "${MODEL[@]}" "${DATA[@]}" -o out.json
+    refused 2 "--test FILE or --test-triple H R T is needed" "${MODEL[@]}" "${DATA[@]}" -o out.json
     refused 2 "--train is needed" "${MODEL[@]}" --test test.txt -o out.json
     refused 2 "--model-path is needed" "${DATA[@]}" --test test.txt -o out.json
     refused 2 "--entity-to-id and --relation-to-id go together" "${MODEL[@]}" --train train.txt --entity-to-id node_dict.txt \
@@ -389,7 +389,7 @@ interaction.hr1d.2.bias, entity$table.1._embeddings.weight" "${MODEL[@]}" --use-
     [ "$(jq -c '[.[].test_triple]' out.json)" = '[[6,1,2],[0,0,3]]' ]
     "${asked[@]}" --test-indices 0 2 -o out.json --triples-order pykeen
     ended_with 0
-    says "11 training triples of 12, as each counts once" "3 test triples of 4, as each counts once" \
+    says "11 training triples are left of 12; duplicates are dropped" "3 test triples are left of 4; duplicates are dropped" \
         "test triple 0: (0, 0, 3) is (CHEBI:1, predicate:0, MONDO:2)"
     [[ $output != *"of PyKEEN"* ]]
     [ "$(jq -c '[.[].test_triple]' out.json)" = '[[0,0,3],[6,1,2]]' ]
@@ -485,7 +485,7 @@ interaction.hr1d.2.bias, entity$table.1._embeddings.weight" "${MODEL[@]}" --use-
     same ours.safetensors back.safetensors
     kge export --reciprocal "${MODEL[@]}" -o out.pt
     ended_with 2
-    says "--reciprocal is for models of PyKEEN with inverse triples"
+    says "--reciprocal is for models that PyKEEN wrote; "
 }
 
 @test "what cannot be exported is refused, and nothing is replaced unasked" {

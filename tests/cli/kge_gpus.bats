@@ -150,7 +150,7 @@ worker_of() {
     kill -KILL "$(child_of "$PID")"
     its_end
     ended_with 137
-    says "muster map ended with status 137; the same command goes on, from $PWD/mapless.jsonl.run"
+    says "muster map ended with status 137; run the same command to continue from $PWD/mapless.jsonl.run"
     done_with "${SLOW[@]}" -o mapless.jsonl -g cpu:3
     same whole.jsonl mapless.jsonl
 }
@@ -185,7 +185,7 @@ typed_again() {
     kill -TERM "$PID"
     its_end
     ended_with 143
-    says "the same command without --force goes on, from $PWD/out.jsonl.run"
+    says "run the same command without --force to continue from $PWD/out.jsonl.run"
     [ "$(cat out.jsonl)" = old ]
     typed_again
     same whole.jsonl out.jsonl
@@ -206,7 +206,7 @@ typed_again() {
     kill -INT "$PID"
     its_end
     ended_with 130
-    says "the same command goes on, from $PWD/stopped.jsonl.run"
+    says "run the same command to continue from $PWD/stopped.jsonl.run"
     wait_for nobody_is_left
     [ ! -e stopped.jsonl ]
     done_with "${SLOW[@]}" -o stopped.jsonl -g cpu:2
@@ -333,5 +333,5 @@ typed_again() {
     run limited "$MUSTER" kge tracin "${DATA[@]:1}" --test test.txt --top-k 5 -o out.json -g cpu:3
     ended_with 0
     says "2 items; what is done is kept in" \
-        "too little work to be cut further: no more than 2 devices of --gpus will have some"
+        "there is too little work for many devices: at most 2 devices of --gpus will be used"
 }

@@ -530,7 +530,7 @@ END
         --use-gradient-checkpointing --disable-memory-cleanup --track-gradients --skip-evaluation --no-early-stopping --patience 1 \
         --entity-to-id node_dict.txt --relation-to-id rel_dict.txt
     ended_with 0
-    says "--num-workers has no effect" "--use-mixed-precision has no effect: --precision" "--track-gradients has no effect"
+    says "--num-workers has no effect" "--use-mixed-precision has no effect: use --precision" "--track-gradients has no effect"
     [ "$(compgen -G 'kept/checkpoints/*')" = kept/checkpoints/checkpoint_epoch_2.safetensors ]
     has_lines theirs/training_history.jsonl 3
     run limited "$MUSTER" kge train -q "${both[@]}" -o ours --output-channels 2 --embedding-width 4 --kernel-height 2 --input-dropout 0.1 \

@@ -603,7 +603,7 @@ END
     same f.csv again.csv
     map -g cpu:1 in.jsonl -o out2.jsonl --score y=p -- ./answer
     ended_with 65
-    says "out2.jsonl is in place, but has no figures: out2.jsonl line 1: it has no 'y'"
+    says "out2.jsonl is in place, but --score failed: out2.jsonl line 1: it has no 'y'"
     has_lines out2.jsonl 3
     map -g cpu:1 in.jsonl -o out.txt --score y=p -- ./answer
     ended_with 2

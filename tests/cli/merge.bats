@@ -732,13 +732,13 @@ metadata() {
 @test "records with an ignored label, true or predicted, are left out of the figures and counted" {
     printf 'y,p,g\na,a,1\na,b,1\nb,b,2\nb,ERROR,2\nskip,a,1\n' >a.csv
     merge a.csv -o out.csv --score y=p --ignore ERROR --ignore skip
-    says "ignored are records with 'ERROR', 'skip': 2" "accuracy 0.6667"
+    says "records left out by --ignore: 'ERROR', 'skip': 2" "accuracy 0.6667"
     says_not "are no true label"
     [ "$(wc -l <out.csv)" -eq 6 ]
     limited "$MUSTER" merge -q a.csv -o out2.csv --score y=p --ignore ERROR --ignore skip --json >figures
     [ "$(jq -c 'select(has("records")) | [.records,.correct,.ignored]' figures)" = "[3,2,2]" ]
-    refuses 65 "--ignore leaves no record out of 5 to score" -- --score y=p --ignore a --ignore b --ignore skip a.csv
-    refuses 2 "are about --score, which is missing" -- --ignore a a.csv
+    refuses 65 "no record is left to score: --ignore and missing true labels leave out all 5" -- --score y=p --ignore a --ignore b --ignore skip a.csv
+    refuses 2 "--by, --positive, --ignore and --score-out need --score TRUE=PREDICTED" -- --ignore a a.csv
 }
 
 @test "the figures as a file: the same as CSV, JSON and JSON Lines" {
@@ -765,5 +765,5 @@ for one in map(json.loads, open("f.jsonl")):
 assert {r["group"] for r in rows} == {"", "1", "2, two"}
 END
     refuses 2 "f.csv exists" -- --score y=p --score-out f.csv a.csv
-    refuses 2 "the name of the file says what the figures are written as" -- --score y=p --score-out f.txt a.csv
+    refuses 2 "--score-out f.txt: the extension must be .json, .jsonl, .csv or .tsv" -- --score y=p --score-out f.txt a.csv
 }

@@ -33,7 +33,7 @@ END
     map --items 7 -g cpu:2 -r 0 -o all.jsonl --any-count --collect 'out/answers_{suffix}.jsonl' \
         --also-counted 'out/metrics_{suffix}.csv=metrics.csv' -- ./evaluate {start} {count} {suffix}
     ended_with 1
-    says "metrics_cpu_0.csv holds 1 record, expected 4" "(--also, where a file is not meant to have one for each item"
+    says "metrics_cpu_0.csv holds 1 record, expected 4" "(if the program is not meant to write one record for each item, --also turns this check off)"
     map --items 2 --shards 2 -g cpu:2 -f -o all.jsonl --any-count --collect 'out/answers_{suffix}.jsonl' \
         --also-counted 'out/metrics_{suffix}.csv=metrics.csv' -- ./evaluate {start} 5 {suffix}
     ended_with 0
@@ -190,7 +190,7 @@ END
     noted_evaluator
     map --items 7 --shards 3 -g cpu:2 -r 0 -o all.jsonl --collect 'out/answer_{suffix}.jsonl' -- ./noted {start} {count} {suffix}
     ended_with 1
-    says "it left no file that matches --collect" "are taken, and no shard is run for it, by: muster resume $(basename "$(run_dir)") --collect 'GLOB'"
+    says "it left no file that matches --collect" "without running these shards again: muster resume $(basename "$(run_dir)") --collect 'GLOB'"
     run limited "$MUSTER" resume latest --collect 'out/answerz_{suffix}.jsonl'
     ended_with 2
     says "it left no file that matches --collect, here 'out/answerz_shard_0.jsonl'; nothing was changed"
@@ -225,7 +225,7 @@ END
     says "correct 3, seen 7"
     run limited "$MUSTER" resume latest --also 'out/metrics_{suffix}.csv=more.csv'
     ended_with 2
-    says "is complete, and takes no more files"
+    says "is complete, so --collect, --also and --also-counted cannot be used; muster merge joins any files"
 }
 
 @test "a shard that left its file in its second attempt asks for no other names" {
@@ -304,7 +304,7 @@ END
     # Files under another name.
     map --run-dir 'of "no" name' --items 2 -g cpu:1 -r 0 -f -o all.jsonl --collect 'out/nothing_{suffix}' -- ./evaluate {start} {count} {suffix}
     ended_with 1
-    advised 'for it, by: ' "'GLOB'" "'out/answers_{suffix}.jsonl'"
+    advised 'these shards again: ' "'GLOB'" "'out/answers_{suffix}.jsonl'"
     ended_with 0
     says "2 items in 1 shard, complete"
 }

@@ -361,7 +361,7 @@ END
     ranger
     map --items 22 --shards 11 -r 0 -g cpu:1 --max-failures 3 -o out.jsonl --collect 'res/{suffix}*' -- ./ranger {start} {count} res/{suffix}.jsonl
     ended_with 1
-    says "res/shard_10.jsonl, which --collect names, may be shard 1's as well; let the pattern tell them apart"
+    says "res/shard_10.jsonl matches --collect, but it may be the file of shard 1; let the pattern tell them apart"
     map --fresh -f --items 22 --shards 11 -r 0 -g cpu:1 -o out.jsonl --collect 'res/{suffix}.*' -- ./ranger {start} {count} res/{suffix}.jsonl
     ended_with 0
     is_whole 22
@@ -671,7 +671,7 @@ END
     for kind in npy npz; do
         map $run -o all.$kind -- ./rows.py 2 {output}
         ended_with 1
-        says "holds 2 records, expected 3, one for each item: the program lost 1; see its log (--any-count, where"
+        says "holds 2 records, expected 3, one for each item: the program lost 1; see its log (if the program is not meant to write one record for each item, --any-count turns this check off)"
         [ ! -e all.$kind ]
         map $run -o all.$kind -- ./rows.py {count} {output}
         ended_with 0
@@ -828,8 +828,8 @@ refused() {
     refused "--renumber-path 'a' is not PATH=REFERENCE" --items 4 --renumber-path a -o o.pt $run
     refused "--rule is for shard commands" in.txt --rule a=sum -o o.txt -- cat
         refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
-        refused "--also 'x{shard}' says not where its files go; it is GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
-        refused "--also 'x{shard}=-': - is no file" --items 4 --also 'x{shard}=-' -o o.txt $run
+        refused "--also 'x{shard}' does not say where its files go; write GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
+        refused "--also 'x{shard}=-': standard output (-) is not possible here; name a file" --items 4 --also 'x{shard}=-' -o o.txt $run
     refused "two outputs are called y/" --items 4 --also 'x{shard}=y' --also 'z{shard}=y/' -o o.txt $run
         refused "o.jsonl.gz: the output is not packed; name it without .gz" in.txt -o o.jsonl.gz -- cat
         refused "y.json.zst: the output is not packed" --items 4 --also 'x{shard}=y.json.zst' -o o.txt $run

@@ -145,8 +145,8 @@ def dictionaries_in_very_many_places():
     assert merged([nested(12)] * 2) == nested(12)
     whole = merged([nested(40)] * 2)
     assert whole["a"] is whole["b"] and whole["a"]["b"]["a"] is whole["b"]["a"]["b"]
-    refused(65, ["after 200", "more places than can be gone through"], [nested(40)] * 2, *rules("*x=sum"))
-    refused(65, ["after 200", "more places than can be gone through"], [nested(40)], *rules("*x=sum"))
+    refused(65, ["exceeds the limit of 200", "occur in too many places to be merged"], [nested(40)] * 2, *rules("*x=sum"))
+    refused(65, ["exceeds the limit of 200", "occur in too many places to be merged"], [nested(40)], *rules("*x=sum"))
     assert merged([nested(6)] * 2, *rules("a=first", "b=first")) == nested(6)
 
 

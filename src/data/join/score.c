@@ -27,13 +27,11 @@ int score_opts_check(const struct score_opts *opts, struct err *err)
 {
     bool has_others = opts->by_field || opts->positive || opts->ignored.len > 0 || opts->out_path;
     if (has_others && !opts->true_field.at)
-        return fail(
-            err, ERR_USAGE,
-            "--by, --positive, --ignore and --score-out are about --score, which is missing");
+        return fail(err, ERR_USAGE,
+                    "--by, --positive, --ignore and --score-out need --score TRUE=PREDICTED");
     if (opts->out_path && out_format_of_path(opts->out_path) == OUT_LINES)
         return fail(err, ERR_USAGE,
-                    "--score-out %s: the name of the file says what the figures are written as: "
-                    ".json, .jsonl, .csv or .tsv",
+                    "--score-out %s: the extension must be .json, .jsonl, .csv or .tsv",
                     opts->out_path);
     return 0;
 }
@@ -180,8 +178,10 @@ int score_add(struct score *score, struct str object, struct err *err)
 int score_check(const struct score *score, struct err *err)
 {
     if (score->n_records == score->n_unlabelled && score->n_ignored > 0)
-        return fail(err, ERR_DATA, "--ignore leaves no record out of %lu to score",
-                    score->n_ignored + score->n_unlabelled);
+        return fail(
+            err, ERR_DATA,
+            "no record is left to score: --ignore and missing true labels leave out all %lu",
+            score->n_ignored + score->n_unlabelled);
     if (score->n_records == score->n_unlabelled)
         return fail(err, ERR_DATA, "no record has a '%.*s', so there is nothing to score",
                     (int)score->opts.true_field.len, score->opts.true_field.at);

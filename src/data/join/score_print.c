@@ -289,8 +289,8 @@ static void errors_add(const struct sheet *sheet, struct buf *out)
         buf_addf(out, "%lu record%s without a true label %s left out\n", score->n_unlabelled,
                  plural(score->n_unlabelled), score->n_unlabelled == 1 ? "is" : "are");
     for (size_t i = 0; score->n_ignored > 0 && i < score->opts.ignored.len; i++)
-        buf_addf(out, "%s'%s'", i > 0 ? ", " : "ignored are records with ",
-                 score->opts.ignored.at[i]);
+        buf_addf(out, "%s'%s'",
+                 i > 0 ? ", " : "records left out by --ignore: ", score->opts.ignored.at[i]);
     if (score->n_ignored > 0)
         buf_addf(out, ": %lu\n", score->n_ignored);
     free(all.labels);

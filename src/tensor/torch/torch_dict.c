@@ -120,9 +120,9 @@ static int pairs_count(struct graft *graft)
     if (++graft->n_pairs <= graft->max_pairs)
         return 0;
     return graft_fail(graft,
-                      "comes after %lu other keys: dictionaries stand in more places than can be "
-                      "gone through; a rule such as same or first for what holds them takes it "
-                      "as it is",
+                      "exceeds the limit of %lu keys: shared dictionaries occur in too many places "
+                      "to be merged place by place; a rule such as same or first on the value that "
+                      "holds them copies it unchanged",
                       graft->max_pairs);
 }
 

@@ -74,8 +74,8 @@ bool graft_members_take(struct graft *graft, uint32_t side, size_t part,
 int keys_untold(struct graft *graft, size_t part)
 {
     return graft_fail(graft,
-                      "has keys in %s that look alike, objects of a class of which muster does not "
-                      "know what it calls equal; --rule '%s=first' takes those of the first file",
+                      "has keys in %s that look alike and belong to a class whose equality muster "
+                      "does not know; --rule '%s=first' takes the first file's dictionary",
                       graft_file_name(graft, part), buf_text(&graft->path));
 }
 

@@ -129,9 +129,7 @@ enum sameness {
     UNTOLD /* only a class that is not known here could tell */
 };
 
-#define UNTOLD_WHY                                                                                   \
-    "has keys, or is one, of a class of which muster does not know what it calls equal, in another " \
-    "order"
+#define UNTOLD_WHY "holds keys, in another order, of a class whose equality muster does not know"
 
 /* What has been found to be the same so far: it is not compared again. */
 struct comparer;

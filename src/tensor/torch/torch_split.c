@@ -433,8 +433,8 @@ int torch_split_open(struct torch_split **out, const char *path,
     if (split->is_too_deep) {
         rc =
             fail(err, ERR_DATA,
-                 "%s: more than %d dictionaries within one another; what is in the innermost would "
-                 "be in every part",
+                 "%s: dictionaries are nested more than %d deep; values below that would be copied "
+                 "into every part",
                  file_name(split), DEPTH_MAX);
         torch_split_close(split);
         return rc;
