@@ -22,7 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Dict, List, Optional
+from typing import Dict, Optional
+
+sys.dont_write_bytecode = True
+from chaos import comm, marked  # noqa: E402
 
 GPUS = 2
 ITEMS = 400
@@ -39,26 +42,8 @@ until [ -e calm ]; do sleep 0.02 9>&-; done
 """
 
 
-def marked(mark: str) -> List[int]:
-    """Living processes with this test's mark in their environment, the deepest last."""
-    needle = ("DEVICES_MARK=" + mark).encode()
-    found = []
-    for name in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if needle in file.read().split(b"\0"):
-                    found.append(int(name))
-        except OSError:
-            pass
-    return found
-
-
 def is_guard(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip() == "muster-guard"
-    except OSError:
-        return False
+    return comm(pid) == "muster-guard"
 
 
 def kill(pid: int) -> None:
@@ -73,7 +58,7 @@ class Siege:
         self.muster, self.folder, self.rng = muster, folder, random.Random(seed)
         self.locks = os.path.join(folder, "locks")
         self.mark = f"{os.getpid()}-{seed}"
-        self.env: Dict[str, str] = dict(os.environ, DEVICES_MARK=self.mark, MUSTER_LOCK_DIR=self.locks, MUSTER_NVML=nvml,
+        self.env: Dict[str, str] = dict(os.environ, CHAOS_MARK=self.mark, MUSTER_LOCK_DIR=self.locks, MUSTER_NVML=nvml,
                                         MUSTER_FAKE_NVML=f"gpus={GPUS}", MUSTER_SYSFS="/nowhere")  # fmt: skip
         self.env.pop("MUSTER_RUNS_DIR", None)
         self.env.pop("CUDA_VISIBLE_DEVICES", None)
@@ -130,7 +115,7 @@ class Siege:
         if self.rng.random() < 0.3:
             beside = self.begin("-g", "all", output="beside.txt")
             time.sleep(self.rng.uniform(0, 0.3))
-        guards = [pid for pid in marked(self.mark) if is_guard(pid)]
+        guards = sorted(pid for pid in marked(self.mark) if is_guard(pid))
         if guards and self.rng.random() < 0.2:
             kill(self.rng.choice(guards))
         for child in [muster] + ([beside] if beside else []):
