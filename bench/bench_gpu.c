@@ -232,15 +232,15 @@ static int training_time(const struct scene *scene, const struct num_backend *be
                                     .learning_rate = 1e-3,
                                     .decay = 1};
     struct conve *model = conve_new(&scene->model->shape, "random");
-    struct crew *crew = crew_open(1);
+    struct thread_pool *pool = thread_pool_open(1);
     struct trainer trainer;
     train_init(model, 1);
     int rc = trainer_open(&trainer, model, &opts, scene->train,
-                          MIN(scene->n_train, (size_t)TRAINED_MAX), be, crew, err);
+                          MIN(scene->n_train, (size_t)TRAINED_MAX), be, pool, err);
     if (rc == 0)
         rc = updates_time(&trainer, rates, err);
     trainer_close(&trainer);
-    crew_close(crew);
+    thread_pool_close(pool);
     conve_free(model);
     return rc;
 }

@@ -138,7 +138,7 @@ static void on_progress(void *context, uint64_t n_done, uint64_t n_questions)
 
 static int model_rank(const struct app *app, const struct eval_request *ask,
                       const struct kge_data *data, const struct conve *model,
-                      const struct known *known, struct crew *crew, struct err *err)
+                      const struct known *known, struct thread_pool *pool, struct err *err)
 {
     struct eval_progress progress = {.app = app, .said_ms = clock_now_ms()};
     struct num_backend backend;
@@ -161,7 +161,7 @@ static int model_rank(const struct app *app, const struct eval_request *ask,
     for (enum rank_side side = SIDE_TAIL; ask->output && side < SIDE_N; side++)
         opts.each[side] = xcalloc(n_tests, sizeof(struct rank_each));
     if (rc == 0)
-        rc = eval_rank(model, &backend, crew, &opts, data->test.at, n_tests, metrics, err);
+        rc = eval_rank(model, &backend, pool, &opts, data->test.at, n_tests, metrics, err);
     if (rc == 0 && ask->output)
         rc = questions_put(&out, data, n_tests, &opts, err);
     for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
@@ -200,10 +200,10 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     if (rc == 0)
         rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
     if (rc == 0) {
-        struct crew *crew = crew_open((unsigned)ask->n_threads);
-        kge_threads_say(app, ask->n_threads, crew_n_threads(crew));
-        rc = model_rank(app, ask, &data, model, &known, crew, err);
-        crew_close(crew);
+        struct thread_pool *pool = thread_pool_open((unsigned)ask->n_threads);
+        kge_threads_say(app, ask->n_threads, thread_pool_n_threads(pool));
+        rc = model_rank(app, ask, &data, model, &known, pool, err);
+        thread_pool_close(pool);
     }
     conve_free(model);
     known_release(&known);

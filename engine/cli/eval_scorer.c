@@ -17,21 +17,21 @@ struct eval_scorer {
     struct conve_weights weights;
     struct conve_pass *passes; /* one a thread */
     float *tails;              /* PIECE embeddings a thread */
-    struct crew *crew;
+    struct thread_pool *pool;
     float *
         as_heads; /* each entity in the head's place of `relation`: n_entities x dim; NULL before the first */
     uint32_t relation;
 };
 
 struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
-                                    struct crew *crew)
+                                    struct thread_pool *pool)
 {
     struct eval_scorer *scorer = xcalloc(1, sizeof(*scorer));
     scorer->be = backend;
     scorer->model = model;
-    scorer->crew = crew;
+    scorer->pool = pool;
     conve_weights_init(&scorer->weights, model, NUM_F32);
-    unsigned n_threads = crew_n_threads(crew);
+    unsigned n_threads = thread_pool_n_threads(pool);
     scorer->passes = xcalloc(n_threads, sizeof(*scorer->passes));
     scorer->tails = xcalloc(n_threads, PIECE * conve_dim(&model->shape) * sizeof(*scorer->tails));
     for (unsigned i = 0; i < n_threads; i++)
@@ -43,7 +43,7 @@ void eval_scorer_free(struct eval_scorer *scorer)
 {
     if (!scorer)
         return;
-    for (unsigned i = 0; i < crew_n_threads(scorer->crew); i++)
+    for (unsigned i = 0; i < thread_pool_n_threads(scorer->pool); i++)
         conve_pass_release(&scorer->passes[i]);
     conve_weights_release(&scorer->weights);
     free(scorer->passes);
@@ -116,9 +116,9 @@ static void heads_make(void *context, unsigned thread, size_t piece)
 
 static int round_run(struct round *round, void (*make)(void *, unsigned, size_t), struct err *err)
 {
-    const struct crew_work work = {
+    const struct thread_pool_work work = {
         .context = round, .n_pieces = (round->n + PIECE - 1) / PIECE, .make = make};
-    return crew_run(round->scorer->crew, &work, err);
+    return thread_pool_run(round->scorer->pool, &work, err);
 }
 
 static int relation_take(struct eval_scorer *scorer, uint32_t relation, struct err *err)
@@ -205,9 +205,9 @@ static void each_put(const struct conve *model, const struct placed *placed, siz
         }
 }
 
-int eval_rank(const struct conve *model, const struct num_backend *backend, struct crew *crew,
-              const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
-              struct rank_metrics metrics[SIDE_N + 1], struct err *err)
+int eval_rank(const struct conve *model, const struct num_backend *backend,
+              struct thread_pool *pool, const struct ranks_opts *opts, const struct triple *tests,
+              size_t n_tests, struct rank_metrics metrics[SIDE_N + 1], struct err *err)
 {
     struct ranks_opts ranks = *opts;
     struct placed *placed = xcalloc(n_tests, sizeof(*placed));
@@ -220,7 +220,7 @@ int eval_rank(const struct conve *model, const struct num_backend *backend, stru
     for (enum rank_side side = SIDE_TAIL; side < SIDE_N; side++)
         ranks.each[side] = opts->each[side] ? xcalloc(n_tests, sizeof(struct rank_each)) : NULL;
     ranks.questions_at_once = MAX(SCORES_BYTES_MAX / (opts->n_entities * sizeof(float)), 1u);
-    struct eval_scorer *scorer = eval_scorer_new(model, backend, crew);
+    struct eval_scorer *scorer = eval_scorer_new(model, backend, pool);
     int rc = ranks_run(&ranks, ordered, n_tests, eval_scores, scorer, metrics, err);
     eval_scorer_free(scorer);
     if (rc == 0)

@@ -10,13 +10,13 @@
 
 #include "conve/pass.h"
 #include "graph/ranks.h"
-#include "num/crew.h"
+#include "num/thread_pool.h"
 
 struct eval_scorer;
 
 /* All borrowed. */
 struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
-                                    struct crew *crew);
+                                    struct thread_pool *pool);
 void eval_scorer_free(struct eval_scorer *scorer);
 /* A rank_score_fn; the context is the scorer. */
 int eval_scores(void *context, enum rank_side side, const struct triple *questions, size_t n,
@@ -27,6 +27,6 @@ int eval_scores(void *context, enum rank_side side, const struct triple *questio
  * the other way round.
  */
 MUST_CHECK int eval_rank(const struct conve *model, const struct num_backend *backend,
-                         struct crew *crew, const struct ranks_opts *opts,
+                         struct thread_pool *pool, const struct ranks_opts *opts,
                          const struct triple *tests, size_t n_tests,
                          struct rank_metrics metrics[SIDE_N + 1], struct err *err);

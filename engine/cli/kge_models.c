@@ -7,7 +7,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/word_arg.h"
-#include "num/crew.h"
+#include "num/thread_pool.h"
 
 enum {
     LAST_DEFAULT = 2
@@ -16,7 +16,7 @@ static const double learning_rate_default = 1e-3;
 
 void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n)
 {
-    uint64_t wanted = n_asked > 0 ? n_asked : crew_processors();
+    uint64_t wanted = n_asked > 0 ? n_asked : thread_pool_processors();
     if (n < wanted)
         say(app, "%u thread%s instead of %lu: there is no room for more (ulimit -v, ulimit -u)", n,
             plural(n), (unsigned long)wanted);

@@ -137,7 +137,7 @@ static int block_read(struct answers *answers, const struct spread_block *block,
                       struct block_tops *tops, struct err *err)
 {
     const struct spread_plan *plan = answers->merge->plan;
-    size_t n_items = (block->n_used + plan->train_per_item - 1) / plan->train_per_item;
+    size_t n_items = (block->n_subset + plan->train_per_item - 1) / plan->train_per_item;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n_items; i++) {
         rc = answers_next(answers, err);
@@ -201,7 +201,7 @@ static int row_merge(const struct spread_merge *merge, const struct spread_block
 {
     struct topk top;
     topk_init(&top, wanted_n(merge, &merge->tests->at[block->first_test + test]), merge->order);
-    for (size_t i = 0; i < block->n_used; i++)
+    for (size_t i = 0; i < block->n_subset; i++)
         if (!isnan(row[i]))
             topk_add(&top, order[i], row[i]);
     topk_sort(&top);
@@ -215,13 +215,13 @@ static int block_rows_merge(struct answers *answers, const struct spread_block *
                             struct err *err)
 {
     const struct spread_merge *merge = answers->merge;
-    cleanup_free double *row = xcalloc(block->n_used, sizeof(*row));
+    cleanup_free double *row = xcalloc(block->n_subset, sizeof(*row));
     cleanup_free uint32_t *order =
         spread_order_new(merge->plan, block, merge->tests->at, merge->train, merge->n_train);
     int rc = block_read(answers, block, tops, err);
     for (size_t t = 0; rc == 0 && t < tops->n; t++) {
-        rc = spread_values_read(merge->dir, 0, block->first_value + t * block->n_used,
-                                block->n_used, row, err);
+        rc = spread_values_read(merge->dir, 0, block->first_value + t * block->n_subset,
+                                block->n_subset, row, err);
         if (rc == 0)
             rc = row_merge(merge, block, order, row, t, tops->selves[t], sink, err);
     }

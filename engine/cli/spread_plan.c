@@ -89,8 +89,8 @@ static bool *wanted_marks(const struct spread_block *block, const struct tracin_
     return marks;
 }
 
-static size_t used_count(const struct spread_plan *plan, const struct spread_block *block,
-                         const struct tracin_test *tests, size_t n_train)
+static size_t subset_count(const struct spread_plan *plan, const struct spread_block *block,
+                           const struct tracin_test *tests, size_t n_train)
 {
     bool *marks = plan->is_in_order ? NULL : wanted_marks(block, tests, n_train);
     size_t n = marks ? 0 : n_train;
@@ -114,11 +114,11 @@ void spread_plan_init(struct spread_plan *plan, const struct spread_sizes *sizes
     plan->train_per_item = range_choose(sizes, MIN(n_tests, tests_max));
     for (size_t b = 0; b < plan->n_blocks; b++) {
         struct spread_block *block = &plan->blocks[b];
-        block->n_used = used_count(plan, block, tests, sizes->n_train);
+        block->n_subset = subset_count(plan, block, tests, sizes->n_train);
         block->first_item = plan->n_items;
         block->first_value = plan->n_values;
-        plan->n_items += (block->n_used + plan->train_per_item - 1) / plan->train_per_item;
-        plan->n_values += (uint64_t)MAX(block->n_tests, (size_t)1) * block->n_used;
+        plan->n_items += (block->n_subset + plan->train_per_item - 1) / plan->train_per_item;
+        plan->n_values += (uint64_t)MAX(block->n_tests, (size_t)1) * block->n_subset;
     }
 }
 
@@ -136,12 +136,12 @@ struct spread_item spread_plan_item(const struct spread_plan *plan, size_t index
         b--;
     const struct spread_block *block = &plan->blocks[b];
     size_t begin = (index - block->first_item) * plan->train_per_item;
-    return (struct spread_item){block, begin, MIN(plan->train_per_item, block->n_used - begin)};
+    return (struct spread_item){block, begin, MIN(plan->train_per_item, block->n_subset - begin)};
 }
 
 uint64_t spread_item_value(const struct spread_item *item, size_t test)
 {
-    return item->block->first_value + (uint64_t)test * item->block->n_used + item->begin;
+    return item->block->first_value + (uint64_t)test * item->block->n_subset + item->begin;
 }
 
 /* ---- the order of a block's training triples ---- */

@@ -25,7 +25,7 @@ struct spread_sizes {
 
 struct spread_block {
     size_t first_test, n_tests;
-    size_t n_used; /* the training triples that count for any of them */
+    size_t n_subset; /* the training triples that count for any of them */
     size_t first_item;
     uint64_t first_value; /* of its rows in the file */
 };

@@ -252,11 +252,11 @@ static int folder_take(struct train_job *job, struct err *err)
     return 0;
 }
 
-static void crews_open(struct train_job *job)
+static void pools_open(struct train_job *job)
 {
-    job->judges = crew_open(job->opts.n_threads);
-    kge_threads_say(job->app, job->opts.n_threads, crew_n_threads(job->judges));
-    job->crew = job->backend.is_device ? crew_open(1) : job->judges;
+    job->validation_pool = thread_pool_open(job->opts.n_threads);
+    kge_threads_say(job->app, job->opts.n_threads, thread_pool_n_threads(job->validation_pool));
+    job->pool = job->backend.is_device ? thread_pool_open(1) : job->validation_pool;
 }
 
 int train_job_open(struct train_job *job, const struct train_job_opts *opts, struct conve *model,
@@ -269,13 +269,13 @@ int train_job_open(struct train_job *job, const struct train_job_opts *opts, str
     settings_add(job);
     int rc = num_open_any(&job->backend, backend, err);
     if (rc == 0)
-        rc = num_open(&job->judge, job->backend.is_device ? NULL : backend, err);
+        rc = num_open(&job->validation_backend, job->backend.is_device ? NULL : backend, err);
     if (rc != 0)
         return rc;
-    crews_open(job);
+    pools_open(job);
     train_init(model, opts->train.seed);
     rc = trainer_open(&job->trainer, model, &opts->train, job->questions.at, job->questions.n,
-                      &job->backend, job->crew, err);
+                      &job->backend, job->pool, err);
     if (rc != 0)
         return rc;
     kge_known_build(&job->known, data);
@@ -294,10 +294,10 @@ void train_job_close(struct train_job *job)
     if (job->lock_fd >= 0)
         close(job->lock_fd);
     trainer_close(&job->trainer);
-    if (job->judges != job->crew)
-        crew_close(job->judges);
-    crew_close(job->crew);
-    num_close(&job->judge);
+    if (job->validation_pool != job->pool)
+        thread_pool_close(job->validation_pool);
+    thread_pool_close(job->pool);
+    num_close(&job->validation_backend);
     num_close(&job->backend);
     known_release(&job->known);
     triples_release(&job->questions);
@@ -327,8 +327,8 @@ static void stops_watch(const struct train_job *job)
     struct sigaction action = {.sa_handler = on_stop};
     for (size_t i = 0; i < countof(signals); i++)
         sigaction(signals[i], &action, NULL);
-    crew_stop_when(job->crew, &is_told);
-    crew_stop_when(job->judges, &is_told);
+    thread_pool_stop_when(job->pool, &is_told);
+    thread_pool_stop_when(job->validation_pool, &is_told);
 }
 
 /* ---- epochs ---- */
@@ -344,7 +344,8 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
     size_t n = valid->n;
     if (job->opts.max_valid_triples > 0)
         n = MIN(n, (size_t)job->opts.max_valid_triples);
-    int rc = eval_rank(job->model, &job->judge, job->judges, &opts, valid->at, n, sides, err);
+    int rc = eval_rank(job->model, &job->validation_backend, job->validation_pool, &opts, valid->at,
+                       n, sides, err);
     *metrics = sides[SIDE_N];
     return rc;
 }
@@ -464,7 +465,8 @@ int train_job_run(struct train_job *job, struct err *err)
     stops_watch(job);
     say(job->app, "%zu questions in batches of %zu, %" PRIu64 " parameters, %u thread%s, %s",
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
-        crew_n_threads(job->crew), plural(crew_n_threads(job->crew)), job->backend.description);
+        thread_pool_n_threads(job->pool), plural(thread_pool_n_threads(job->pool)),
+        job->backend.description);
     if (!is_over(job))
         train_precision_report(&job->trainer, job->app);
     int rc = epochs_run(job, err);

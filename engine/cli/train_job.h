@@ -29,8 +29,9 @@ struct train_job {
     struct triples questions; /* what is trained on: with reciprocal ones, if the model has them */
     struct known known;
     struct trainer trainer;
-    struct num_backend backend, judge; /* what trains, and what validates: on the host */
-    struct crew *crew, *judges;        /* one, unless a device trains */
+    struct num_backend backend;                 /* trains */
+    struct num_backend validation_backend;      /* of the host */
+    struct thread_pool *pool, *validation_pool; /* the same one, unless a device trains */
     struct buf history, settings;
     uint64_t state_ms, said_ms, epoch_ms; /* when it was saved, said, begun */
     int lock_fd;                          /* of the folder: one training at a time */

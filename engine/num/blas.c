@@ -147,7 +147,7 @@ static void *library_load(void)
 
 /*
  * The buffer of the first thread, while it is known that there is room: where there is none, OpenBLAS
- * tries for ever. Those of more threads: crew.c. Products of fewer numbers do without.
+ * tries for ever. For the other threads, see thread_pool.c. Products of fewer numbers do without.
  */
 static int buffer_make(const struct blas *blas, struct err *err)
 {

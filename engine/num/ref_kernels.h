@@ -22,7 +22,8 @@ static void KERNEL(gemm)(const struct num_gemm *op)
 
 static void KERNEL(rows)(const struct num_rows *op)
 {
-    for (size_t i = 0; i < op->n; i++) {
+    size_t n = op->len > 0 ? op->n : 0; /* rows of nothing may be nowhere */
+    for (size_t i = 0; i < n; i++) {
         size_t from_row = op->from_ids ? op->from_ids[i * op->ids_stride] : i;
         size_t to_row = op->to_ids ? op->to_ids[i * op->ids_stride] : i;
         REAL factor = op->factor ? ((const REAL *)op->factor)[i] : 1;

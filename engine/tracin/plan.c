@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/fs.h"
 #include "base/parse.h"
-#include "num/crew.h"
+#include "num/thread_pool.h"
 
 enum {
     TILE = 256, /* training triples; its products reach nine tenths of OpenBLAS's best */
@@ -33,7 +33,7 @@ static uint64_t memory_default(void)
         const char *at = strstr(buf_text(&text), "MemAvailable:");
         kib = at ? strtoull(at + sizeof("MemAvailable:") - 1, NULL, 10) : 0;
     }
-    uint64_t half_mib = MIN(kib / 2048, crew_addresses_free() >> 22);
+    uint64_t half_mib = MIN(kib / 2048, thread_pool_addresses_free() >> 22);
     return MIN(MAX(half_mib, (uint64_t)MEMORY_MIB_MIN), (uint64_t)MEMORY_MIB_MAX) << 20;
 }
 
@@ -82,7 +82,7 @@ int cut_choose(const struct cut_ask *ask, struct cut *cut, struct err *err)
 {
     uint64_t budget = memory_of(ask);
     unsigned of_device = DEVICE_THREADS, n_threads = ask->opts->n_threads;
-    unsigned wanted = n_threads ? n_threads : is_device(ask) ? of_device : crew_processors();
+    unsigned wanted = n_threads ? n_threads : is_device(ask) ? of_device : thread_pool_processors();
     size_t of_all = MAX(MAX(ask->n_train, ask->n_tests), (size_t)1);
     size_t tile =
         MIN(is_device(ask) ? MIN(of_all, (size_t)DEVICE_TILE) : TILE, rows_max(ask->plan));

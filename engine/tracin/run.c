@@ -11,7 +11,7 @@
 #include "base/xalloc.h"
 #include "tracin/bench.h"
 #include "tracin/topk.h"
-#include "tracin/used.h"
+#include "tracin/training_subset.h"
 
 enum {
     BEST_MAX = 128 /* of a test; for more, whole rows are read from a device */
@@ -23,12 +23,11 @@ struct tracin_session {
     const struct triple *train;
     size_t n_train;
     /*
-     * The training triples that any test of the block wants, those of one head and relation next
-     * to each other: they share half of the work. NULL: all as they come, for sinks that take
-     * rows.
+     * The training subset (training_subset.h). NULL: all training triples in the order of their
+     * file, for sinks that take rows.
      */
-    const uint32_t *used;
-    size_t n_used;
+    const uint32_t *subset;
+    size_t n_subset;
     const struct tracin_sink *sink;
     struct bench *benches; /* by thread */
     uint64_t n_pairs_done, n_pairs;
@@ -51,9 +50,9 @@ struct tracin_session {
 static void tile_take(const struct tracin_session *run, struct bench *bench, size_t tile)
 {
     size_t begin = tile * run->with.cut.train_tile;
-    bench->n = MIN(run->with.cut.train_tile, run->n_used - begin);
+    bench->n = MIN(run->with.cut.train_tile, run->n_subset - begin);
     for (size_t i = 0; i < bench->n; i++) {
-        bench->index[i] = run->used ? run->used[begin + i] : (uint32_t)(begin + i);
+        bench->index[i] = run->subset ? run->subset[begin + i] : (uint32_t)(begin + i);
         bench->triples[i] = run->train[bench->index[i]];
     }
 }
@@ -246,8 +245,9 @@ static int block_make(struct tracin_session *run, struct err *err)
         run->test_factors[c].triples = run->test_triples;
         run->test_factors[c].n = run->test_factors[c].n_features = run->n_tests;
     }
-    struct crew_work work = {run, (run->n_tests + tile - 1) / tile, tests_make, tests_hand_over};
-    int rc = crew_run(run->with.crew, &work, err);
+    struct thread_pool_work work = {run, (run->n_tests + tile - 1) / tile, tests_make,
+                                    tests_hand_over};
+    int rc = thread_pool_run(run->with.pool, &work, err);
     return rc == 0 ? selves_compute(run, err) : rc;
 }
 
@@ -260,18 +260,19 @@ static int block_run(struct tracin_session *run, struct err *err)
         return rc;
     run->are_tests_made = run->n_tests == run->n_all_tests;
     run->n_best = n_best_of(run);
-    uint32_t *used = NULL;
-    run->n_used = run->n_train;
+    uint32_t *subset = NULL;
+    run->n_subset = run->n_train;
     if (!run->sink->row)
-        used = used_new(&run->with.plan.shape, run->train, run->n_train,
-                        run->tests + run->first_test, run->n_tests, &run->n_used);
-    run->used = used;
-    run->n_pairs -= (uint64_t)run->n_tests * (run->n_train - run->n_used);
+        subset = training_subset_new(&run->with.plan.shape, run->train, run->n_train,
+                                     run->tests + run->first_test, run->n_tests, &run->n_subset);
+    run->subset = subset;
+    run->n_pairs -= (uint64_t)run->n_tests * (run->n_train - run->n_subset);
     if (run->opts->top_k)
         tops_init(run);
-    struct crew_work work = {run, (run->n_used + tile - 1) / tile, tile_make, tile_hand_over};
-    rc = crew_run(run->with.crew, &work, err);
-    free(used);
+    struct thread_pool_work work = {run, (run->n_subset + tile - 1) / tile, tile_make,
+                                    tile_hand_over};
+    rc = thread_pool_run(run->with.pool, &work, err);
+    free(subset);
     if (rc != 0)
         tops_drop(run);
     return rc == 0 && run->tops ? tops_hand_over(run, err) : rc;

@@ -119,9 +119,9 @@ int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoint
     const struct room_maker maker = {&run, run_make, run_release};
     rc = setting_make_room(&run.with, &maker, err);
     size_t tile = run.with.cut.train_tile;
-    struct crew_work work = {&run, (n_triples + tile - 1) / tile, tile_make, tile_hand_over};
+    struct thread_pool_work work = {&run, (n_triples + tile - 1) / tile, tile_make, tile_hand_over};
     if (rc == 0) {
-        rc = crew_run(run.with.crew, &work, err);
+        rc = thread_pool_run(run.with.pool, &work, err);
         run_release(&run);
     }
     setting_close(&run.with);

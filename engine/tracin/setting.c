@@ -25,11 +25,11 @@ static void note(const struct setting *setting, const char *text)
 }
 
 /* No more threads than there is room for, which has nothing to do with the cut. */
-static void crew_make(struct setting *setting)
+static void pool_make(struct setting *setting)
 {
     unsigned wanted = setting->cut.n_threads;
-    setting->crew = crew_open(wanted);
-    setting->cut.n_threads = crew_n_threads(setting->crew);
+    setting->pool = thread_pool_open(wanted);
+    setting->cut.n_threads = thread_pool_n_threads(setting->pool);
     if (setting->cut.n_threads == wanted)
         return;
     char text[128];
@@ -63,14 +63,14 @@ int setting_open(struct setting *setting, const struct tracin_checkpoint *checkp
     if (rc != 0)
         setting_close(setting);
     else
-        crew_make(setting);
+        pool_make(setting);
     return rc;
 }
 
 void setting_close(struct setting *setting)
 {
-    if (setting->crew)
-        crew_close(setting->crew);
+    if (setting->pool)
+        thread_pool_close(setting->pool);
     for (size_t c = 0; c < setting->n_checkpoints; c++)
         conve_weights_close(&setting->weights[c], setting->be);
     free(setting->weights);
@@ -100,8 +100,8 @@ int setting_make_room(struct setting *setting, const struct room_maker *maker, s
                         "with --backend blas",
                         why.text);
         shrinking_say(setting, &why);
-        crew_close(setting->crew);
-        crew_make(setting);
+        thread_pool_close(setting->pool);
+        pool_make(setting);
         rc = maker->make(maker->context, &why);
     }
     if (rc != 0)

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "num/crew.h"
+#include "num/thread_pool.h"
 #include "tracin/plan.h"
 
 struct setting {
@@ -17,7 +17,7 @@ struct setting {
     struct cut_ask ask;
     struct cut cut;
     struct conve_weights *weights; /* by checkpoint */
-    struct crew *crew;
+    struct thread_pool *pool;
 };
 
 /* n_tests 0: self-influences. The arguments were checked. */

@@ -270,5 +270,6 @@ int train_step_run(struct train_step *step, const struct train_batch *batch, uin
     for (size_t i = 0; i < n_tiles; i++)
         *loss += step->host.losses[i];
     *loss /= (double)batch->n * (double)n_entities;
-    return rc == 0 && crew_is_stopped(step->crew) ? fail(err, ERR_STOPPED, "told to stop") : rc;
+    return rc == 0 && thread_pool_is_stopped(step->pool) ? fail(err, ERR_STOPPED, "told to stop")
+                                                         : rc;
 }

@@ -18,7 +18,7 @@
 #include "conve/gradients.h"
 #include "conve/weights.h"
 #include "graph/triple.h"
-#include "num/crew.h"
+#include "num/thread_pool.h"
 
 enum train_dropout {
     DROPOUT_INPUT,
@@ -52,20 +52,20 @@ struct train_step;
 
 /*
  * All borrowed; weights may change between runs, and lie in the backend's memory. On a device work
- * is not cut but for the scores, and the crew should be one thread. ERR_UNAVAILABLE: there is no
+ * is not cut but for the scores, and the pool should be one thread. ERR_UNAVAILABLE: there is no
  * room on it. To be freed in either case.
  */
 MUST_CHECK int train_step_new(struct train_step **out, const struct num_backend *be,
-                              struct crew *crew, const struct conve_weights *weights,
+                              struct thread_pool *pool, const struct conve_weights *weights,
                               const struct train_mode *mode, const struct train_limits *limits,
                               struct err *err);
 void train_step_free(struct train_step *step);
 
 /*
  * *loss: binary cross entropy, mean over questions and entities. Gradients of `share` times it
- * are set, or with `adds` added; they lie in the backend's memory. At least two questions: one has
- * no variance. Fails where a device does; ERR_STOPPED where the crew is told to stop, with gradients
- * that are of no use.
+ * are set, or with `adds` added; they lie in the backend's memory. At least two questions: one
+ * has no variance. Fails where a device does; ERR_STOPPED where the pool is told to stop, with
+ * gradients that are of no use.
  */
 MUST_CHECK int train_step_run(struct train_step *step, const struct train_batch *batch,
                               uint64_t seed, double share, bool adds,

@@ -19,7 +19,7 @@ struct train_bench {
 
 struct train_step {
     const struct num_backend *be;
-    struct crew *crew;
+    struct thread_pool *pool;
     const struct conve_weights *weights;
     struct train_mode mode;
     struct train_limits limits;

@@ -14,8 +14,8 @@ void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
                 hand_over_fn *hand_over)
 {
     struct err err;
-    const struct crew_work work = {step, (n + size - 1) / size, make, hand_over};
-    int rc = crew_run(step->crew, &work, &err);
+    const struct thread_pool_work work = {step, (n + size - 1) / size, make, hand_over};
+    int rc = thread_pool_run(step->pool, &work, &err);
     ASSERT(rc == 0 || rc == ERR_STOPPED); /* nothing in a step can fail */
 }
 
@@ -219,8 +219,8 @@ static int benches_make(struct train_step *step, struct err *err)
 {
     size_t n = step->limits.n_questions * num_bytes(step->weights->dtype);
     int rc = 0;
-    step->benches = xcalloc(crew_n_threads(step->crew), sizeof(*step->benches));
-    for (unsigned i = 0; rc == 0 && i < crew_n_threads(step->crew); i++) {
+    step->benches = xcalloc(thread_pool_n_threads(step->pool), sizeof(*step->benches));
+    for (unsigned i = 0; rc == 0 && i < thread_pool_n_threads(step->pool); i++) {
         rc = step->be->allocate(step->be, n * step->cut.tile, &step->benches[i].scores, err);
         if (rc == 0)
             rc = step->be->allocate(step->be, n * conve_dim(&step->weights->shape),
@@ -239,13 +239,13 @@ static int rooms_make(struct train_step *step, struct err *err)
     return rc == 0 ? benches_make(step, err) : rc;
 }
 
-int train_step_new(struct train_step **out, const struct num_backend *be, struct crew *crew,
+int train_step_new(struct train_step **out, const struct num_backend *be, struct thread_pool *pool,
                    const struct conve_weights *weights, const struct train_mode *mode,
                    const struct train_limits *limits, struct err *err)
 {
     struct train_step *step = *out = xcalloc(1, sizeof(*step));
     *step = (struct train_step){
-        .be = be, .crew = crew, .weights = weights, .mode = *mode, .limits = *limits};
+        .be = be, .pool = pool, .weights = weights, .mode = *mode, .limits = *limits};
     train_step_format(step, mode->format);
     step->cut = cut_of(step);
     step->host.counts = xcalloc(n_pieces_max(step), sizeof(*step->host.counts));
@@ -266,7 +266,7 @@ void train_step_free(struct train_step *step)
     struct rooms rooms = rooms_of(step);
     for (size_t i = 0; i < rooms.n; i++)
         step->be->release(step->be, *rooms.at[i].at);
-    for (unsigned i = 0; step->benches && i < crew_n_threads(step->crew); i++) {
+    for (unsigned i = 0; step->benches && i < thread_pool_n_threads(step->pool); i++) {
         step->be->release(step->be, step->benches[i].scores);
         step->be->release(step->be, step->benches[i].partial);
     }

@@ -31,15 +31,15 @@ static int arrays_open(struct trainer *trainer, struct err *err)
             conve_gradients_init(&trainer->fetched[i], shape, NUM_F32);
     }
     return rc ? rc
-              : train_step_new(&trainer->step, trainer->be, trainer->crew, &trainer->weights,
+              : train_step_new(&trainer->step, trainer->be, trainer->pool, &trainer->weights,
                                &trainer->opts.mode, &limits, err);
 }
 
 int trainer_open(struct trainer *trainer, struct conve *model, const struct train_opts *opts,
                  const struct triple *triples, size_t n_triples, const struct num_backend *be,
-                 struct crew *crew, struct err *err)
+                 struct thread_pool *pool, struct err *err)
 {
-    *trainer = (struct trainer){.model = model, .opts = *opts, .be = be, .crew = crew};
+    *trainer = (struct trainer){.model = model, .opts = *opts, .be = be, .pool = pool};
     int rc = batches_init(&trainer->batches, triples, n_triples, opts->is_grouped, opts->batch_size,
                           err);
     if (rc == 0)
@@ -169,11 +169,11 @@ static int adam_step(struct trainer *trainer, struct err *err)
     for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++) {
         struct adam_work adam = {trainer, (enum conve_param)param, 0};
         adam.n = conve_param_dims(&trainer->model->shape, adam.param).n_elements;
-        const struct crew_work work = {.context = &adam,
-                                       .n_pieces = adam.n / size + (adam.n % size > 0),
-                                       .make = adam_make,
-                                       .always_ends = true};
-        rc = crew_run(trainer->crew, &work, err);
+        const struct thread_pool_work work = {.context = &adam,
+                                              .n_pieces = adam.n / size + (adam.n % size > 0),
+                                              .make = adam_make,
+                                              .always_ends = true};
+        rc = thread_pool_run(trainer->pool, &work, err);
     }
     return rc;
 }

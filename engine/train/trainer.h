@@ -41,7 +41,7 @@ struct trainer {
     struct train_progress at;
 
     const struct num_backend *be;
-    struct crew *crew;
+    struct thread_pool *pool;
     struct batches batches;
     struct train_step *step;
     /* In the backend's memory; on the host the weights are the model's own numbers. */
@@ -52,18 +52,18 @@ struct trainer {
 };
 
 /*
- * The model, backend and crew are borrowed; the model changes. Indices were checked. ERR_UNAVAILABLE:
- * a device has no room.
+ * The model, backend and pool are borrowed; the model changes. Indices were checked.
+ * ERR_UNAVAILABLE: a device has no room.
  */
 MUST_CHECK int trainer_open(struct trainer *trainer, struct conve *model,
                             const struct train_opts *opts, const struct triple *triples,
-                            size_t n_triples, const struct num_backend *be, struct crew *crew,
-                            struct err *err);
+                            size_t n_triples, const struct num_backend *be,
+                            struct thread_pool *pool, struct err *err);
 void trainer_close(struct trainer *trainer);
 
 /*
- * ERR_DATA where the loss is no number any more. ERR_STOPPED where the crew is told to stop: all is as it
- * was before. The epoch must not be over.
+ * ERR_DATA where the loss is no number any more. ERR_STOPPED where the pool is told to stop: all
+ * is as it was before. The epoch must not be over.
  */
 MUST_CHECK int trainer_update(struct trainer *trainer, struct err *err);
 bool trainer_epoch_is_over(const struct trainer *trainer);

@@ -89,14 +89,14 @@ static int of_step_put(const struct driver *driver, const struct conve_weights *
 {
     const struct train_mode mode = {.label_smoothing = smoothing};
     struct batches batches;
-    struct crew *crew = crew_open(2);
+    struct thread_pool *pool = thread_pool_open(2);
     double loss = 0;
     int rc = batches_init(&batches, driver->triples, driver->n, false, driver->n, err);
     if (rc != 0)
         return rc;
     const struct train_limits limits = batches_limits(&batches);
     struct train_step *step;
-    rc = train_step_new(&step, &driver->be, crew, weights, &mode, &limits, err);
+    rc = train_step_new(&step, &driver->be, pool, weights, &mode, &limits, err);
     struct train_batch batch = batches_at(&batches, 0);
     for (int half = 0; rc == 0 && half < 2; half++)
         rc =
@@ -105,7 +105,7 @@ static int of_step_put(const struct driver *driver, const struct conve_weights *
         rc = put(driver, "loss", &loss, 1, err);
     train_step_free(step);
     batches_release(&batches);
-    crew_close(crew);
+    thread_pool_close(pool);
     return rc;
 }
 

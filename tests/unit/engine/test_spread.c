@@ -43,7 +43,7 @@ static void blocks_are_whole(const struct spread_plan *plan, size_t n_tests, siz
         const struct spread_block *block = &plan->blocks[b];
         assert_int_equal(block->first_test, test);
         assert_int_equal(block->first_item, item);
-        assert_int_equal(block->n_used, n_train);
+        assert_int_equal(block->n_subset, n_train);
         for (size_t at = 0; at < n_train; item++) {
             struct spread_item piece = spread_plan_item(plan, item);
             assert_ptr_equal(piece.block, block);
@@ -101,7 +101,7 @@ static void order_is(const struct spread_plan *plan, const struct tracin_test *t
                      const uint32_t *expected, size_t n)
 {
     uint32_t *order = spread_order_new(plan, plan->blocks, tests, train, countof(train));
-    assert_int_equal(plan->blocks[0].n_used, n);
+    assert_int_equal(plan->blocks[0].n_subset, n);
     assert_memory_equal(order, expected, n * sizeof(*order));
     free(order);
 }

@@ -16,7 +16,7 @@ enum {
 
 static atomic_bool is_told;
 
-/* Products of another backend, the last of which tells the crew to stop. */
+/* Products of another backend, the last of which tells the pool to stop. */
 static struct {
     void (*gemm)(const struct num_backend *be, const struct num_gemm *op);
     atomic_long n_left; /* tells when it comes to 0 */
@@ -31,7 +31,7 @@ static void telling_gemm(const struct num_backend *be, const struct num_gemm *op
 
 struct scene {
     struct num_backend be;
-    struct crew *crew;
+    struct thread_pool *pool;
     struct conve *model;
     struct trainer trainer;
     struct triple triples[TRIPLES];
@@ -44,15 +44,15 @@ static void scene_begin(struct scene *scene, size_t accumulate)
                                     .accumulate = accumulate,
                                     .learning_rate = 1e-3,
                                     .decay = 1};
-    *scene = (struct scene){.crew = crew_open(2), .model = kit_model(&kit_shapes[1], 77)};
+    *scene = (struct scene){.pool = thread_pool_open(2), .model = kit_model(&kit_shapes[1], 77)};
     assert_int_equal(num_open(&scene->be, "ref", NULL), 0);
     teller.gemm = scene->be.gemm;
     atomic_store(&teller.n_left, 0);
     scene->be.gemm = telling_gemm;
-    crew_stop_when(scene->crew, &is_told);
+    thread_pool_stop_when(scene->pool, &is_told);
     kit_triples(&kit_shapes[1], 5, scene->triples, TRIPLES);
     assert_int_equal(trainer_open(&scene->trainer, scene->model, &opts, scene->triples, TRIPLES,
-                                  &scene->be, scene->crew, NULL),
+                                  &scene->be, scene->pool, NULL),
                      0);
     trainer_epoch_prepare(&scene->trainer);
 }
@@ -60,7 +60,7 @@ static void scene_begin(struct scene *scene, size_t accumulate)
 static void scene_end(struct scene *scene)
 {
     trainer_close(&scene->trainer);
-    crew_close(scene->crew);
+    thread_pool_close(scene->pool);
     conve_free(scene->model);
     num_close(&scene->be);
 }
@@ -149,18 +149,18 @@ static void count_make(void *context, unsigned thread, size_t piece)
 static void pieces_that_always_end_do(void **state)
 {
     (void)state;
-    struct crew *crew = crew_open(3);
+    struct thread_pool *pool = thread_pool_open(3);
     struct count count = {0};
-    struct crew_work work = {.context = &count, .n_pieces = 100, .make = count_make};
-    crew_stop_when(crew, &is_told);
-    assert_int_equal(crew_run(crew, &work, NULL), ERR_STOPPED);
+    struct thread_pool_work work = {.context = &count, .n_pieces = 100, .make = count_make};
+    thread_pool_stop_when(pool, &is_told);
+    assert_int_equal(thread_pool_run(pool, &work, NULL), ERR_STOPPED);
     assert_true(atomic_load(&count.n_made) < 100);
     atomic_store(&count.n_made, 0);
     work.always_ends = true;
-    assert_int_equal(crew_run(crew, &work, NULL), 0);
+    assert_int_equal(thread_pool_run(pool, &work, NULL), 0);
     assert_int_equal(atomic_load(&count.n_made), 100);
     atomic_store(&is_told, false);
-    crew_close(crew);
+    thread_pool_close(pool);
 }
 
 int main(void)

@@ -112,12 +112,12 @@ static struct conve *trained(struct num_backend be, size_t n_updates)
 {
     struct triple triples[TRIPLES];
     struct conve *model = kit_model(&kit_shapes[1], 77);
-    struct crew *crew = crew_open(1);
+    struct thread_pool *pool = thread_pool_open(1);
     struct trainer trainer;
     const struct train_opts opts = {
         .mode = drops[0], .batch_size = 16, .accumulate = 2, .learning_rate = 1e-3, .decay = 1};
     kit_triples(&kit_shapes[1], 5, triples, TRIPLES);
-    assert_int_equal(trainer_open(&trainer, model, &opts, triples, TRIPLES, &be, crew, NULL), 0);
+    assert_int_equal(trainer_open(&trainer, model, &opts, triples, TRIPLES, &be, pool, NULL), 0);
     trainer_epoch_prepare(&trainer);
     for (size_t i = 0; i < n_updates; i++) {
         assert_int_equal(trainer_update(&trainer, NULL), 0);
@@ -126,7 +126,7 @@ static struct conve *trained(struct num_backend be, size_t n_updates)
     }
     assert_int_equal(trainer_fetch(&trainer, NULL), 0);
     trainer_close(&trainer);
-    crew_close(crew);
+    thread_pool_close(pool);
     num_close(&be);
     return model;
 }
@@ -171,12 +171,12 @@ static void a_device_without_room_is_a_sentence(void **state)
     for (uint64_t limit = 1 << 10; limit < 1 << 17; limit *= 2) {
         struct num_backend be = guarded(limit);
         struct conve *model = kit_model(&kit_shapes[1], 77);
-        struct crew *crew = crew_open(1);
+        struct thread_pool *pool = thread_pool_open(1);
         struct trainer trainer;
         struct err err = {0};
-        int rc = trainer_open(&trainer, model, &opts, triples, TRIPLES, &be, crew, &err);
+        int rc = trainer_open(&trainer, model, &opts, triples, TRIPLES, &be, pool, &err);
         trainer_close(&trainer);
-        crew_close(crew);
+        thread_pool_close(pool);
         conve_free(model);
         num_close(&be); /* which finds what was not released */
         assert_true(rc == ERR_UNAVAILABLE || limit > 1 << 12);

@@ -185,7 +185,7 @@ static void nothing_overflows_and_nothing_vanishes_in_fp16(void **state)
 
 struct training {
     struct num_backend be;
-    struct crew *crew;
+    struct thread_pool *pool;
     struct conve *model;
     struct trainer trainer;
 };
@@ -200,10 +200,10 @@ static void training_begin(struct training *training, enum num_format format, st
                                     .learning_rate = 1e-3,
                                     .decay = 1};
     *training = (struct training){.be = be, .model = kit_model(&kit_shapes[1], 77)};
-    training->crew = crew_open(1);
+    training->pool = thread_pool_open(1);
     kit_triples(&kit_shapes[1], 5, triples, TRIPLES);
     assert_int_equal(trainer_open(&training->trainer, training->model, &opts, triples, TRIPLES,
-                                  &training->be, training->crew, NULL),
+                                  &training->be, training->pool, NULL),
                      0);
     trainer_epoch_prepare(&training->trainer);
 }
@@ -222,7 +222,7 @@ static void training_run(struct training *training, size_t n_updates)
 static void training_end(struct training *training)
 {
     trainer_close(&training->trainer);
-    crew_close(training->crew);
+    thread_pool_close(training->pool);
     conve_free(training->model);
     num_close(&training->be);
 }

@@ -19,7 +19,7 @@ enum {
 
 struct scene {
     struct num_backend be;
-    struct crew *crew;
+    struct thread_pool *pool;
     struct conve *model;
     struct conve_weights weights;
     struct batches batches;
@@ -40,14 +40,14 @@ static inline void scene_begin(struct scene *scene, const struct conve_shape *sh
 {
     struct triple triples[TRIPLES];
     *scene = (struct scene){.be = be, .seed = 9};
-    scene->crew = crew_open(n_threads);
+    scene->pool = thread_pool_open(n_threads);
     scene->model = kit_model(shape, 77);
     assert_int_equal(conve_weights_open(&scene->weights, scene->model, dtype, &scene->be, NULL), 0);
     kit_triples(shape, 5, triples, TRIPLES);
     assert_int_equal(batches_init(&scene->batches, triples, TRIPLES, true, BATCH, NULL), 0);
     const struct train_limits limits = batches_limits(&scene->batches);
     assert_int_equal(
-        train_step_new(&scene->step, &scene->be, scene->crew, &scene->weights, mode, &limits, NULL),
+        train_step_new(&scene->step, &scene->be, scene->pool, &scene->weights, mode, &limits, NULL),
         0);
 }
 
@@ -78,7 +78,7 @@ static inline void scene_end(struct scene *scene)
     batches_release(&scene->batches);
     conve_weights_close(&scene->weights, &scene->be);
     conve_free(scene->model);
-    crew_close(scene->crew);
+    thread_pool_close(scene->pool);
     num_close(&scene->be);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tracin/used.h"
+#include "tracin/training_subset.h"
 
 #include <stdlib.h>
 
 #include "base/xalloc.h"
 
-/* By training triple; NULL if a test wants all. free() it. */
+/* One flag for each training triple; NULL if a test asks for all of them. free() it. */
 static bool *wanted_new(size_t n_train, const struct tracin_test *tests, size_t n_tests)
 {
     bool *is_wanted = xcalloc(n_train, sizeof(*is_wanted));
@@ -38,19 +38,21 @@ static void sort_by(const uint32_t *member, size_t n_values, const uint32_t *fro
     free(begins);
 }
 
-uint32_t *used_new(const struct conve_shape *shape, const struct triple *train, size_t n_train,
-                   const struct tracin_test *tests, size_t n_tests, size_t *n_used)
+uint32_t *training_subset_new(const struct conve_shape *shape, const struct triple *train,
+                              size_t n_train, const struct tracin_test *tests, size_t n_tests,
+                              size_t *n_subset)
 {
     bool *is_wanted = wanted_new(n_train, tests, n_tests);
-    uint32_t *used = xmalloc(n_train * sizeof(*used)), *other = xmalloc(n_train * sizeof(*other));
+    uint32_t *subset = xmalloc(n_train * sizeof(*subset)),
+             *other = xmalloc(n_train * sizeof(*other));
     size_t n = 0;
     for (size_t i = 0; i < n_train; i++)
         if (!is_wanted || is_wanted[i])
-            used[n++] = (uint32_t)i;
-    sort_by(&train->relation, shape->n_relations, used, n, other);
-    sort_by(&train->head, shape->n_entities, other, n, used);
+            subset[n++] = (uint32_t)i;
+    sort_by(&train->relation, shape->n_relations, subset, n, other);
+    sort_by(&train->head, shape->n_entities, other, n, subset);
     free(is_wanted);
     free(other);
-    *n_used = n;
-    return used;
+    *n_subset = n;
+    return subset;
 }
