@@ -82,8 +82,7 @@ void buf_add(struct buf *buf, const void *at, size_t len)
     buf_reserve(buf, len);
     if (len > 0)
         memcpy(buf->at + buf->len, at, len);
-    buf->len += len;
-    buf->at[buf->len] = '\0';
+    buf_extend(buf, len);
 }
 
 void buf_add_char(struct buf *buf, char c)

@@ -64,6 +64,14 @@ void buf_release(struct buf *buf);
 void buf_reset(struct buf *buf);
 /* Make room for `more` bytes beyond len (and a NUL). */
 void buf_reserve(struct buf *buf, size_t more);
+
+/* `n` bytes were written there by other means. */
+static inline void buf_extend(struct buf *buf, size_t n)
+{
+    buf->len += n;
+    buf->at[buf->len] = '\0';
+}
+
 void buf_add(struct buf *buf, const void *at, size_t len);
 void buf_add_char(struct buf *buf, char c);
 void buf_add_str(struct buf *buf, struct str s);

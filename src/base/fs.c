@@ -126,12 +126,10 @@ int file_read_fd(int fd, const char *path, size_t max_bytes, struct buf *out, st
             return fail_errno_as(err, ERR_USAGE, "read %s", path);
         if (got == 0)
             break;
-        out->len += (size_t)got;
+        buf_extend(out, (size_t)got);
         if (out->len - begin > max_bytes)
             return fail(err, ERR_USAGE, "%s is larger than %zu bytes", path, max_bytes);
     }
-    buf_reserve(out, 0);
-    out->at[out->len] = '\0';
     return 0;
 }
 

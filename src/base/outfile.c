@@ -66,6 +66,14 @@ static int beside_open(struct outfile *file, struct err *err)
     return 0;
 }
 
+char *output_base_new(const char *out_path)
+{
+    size_t len = strlen(out_path);
+    while (len > 1 && out_path[len - 1] == '/')
+        len--;
+    return xstrndup(out_path, len);
+}
+
 bool output_is_direct(const char *path)
 {
     struct stat st;
@@ -173,10 +181,9 @@ static int bytes_copy(struct outfile *file, int fd, uint64_t offset, size_t len,
         if (got <= 0)
             return got < 0 ? fail_errno(err, "%s: read what goes into it", file->name)
                            : fail(err, ERR_DATA, "%s: an input has become shorter", file->name);
-        pending->len += (size_t)got;
+        buf_extend(pending, (size_t)got);
         done += (size_t)got;
     }
-    pending->at[pending->len] = '\0';
     return 0;
 }
 

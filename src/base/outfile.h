@@ -28,6 +28,8 @@ struct outfile {
 
 /* True of "-", devices and pipes: there is nothing to replace, and no place beside it. */
 bool output_is_direct(const char *path);
+/* Without slashes at its end: what names beside it begin with. A new string. */
+char *output_base_new(const char *out_path);
 /* ERR_USAGE if something is there and may not be overwritten. */
 MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite,
                             struct err *err);

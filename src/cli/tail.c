@@ -102,8 +102,7 @@ static bool block_read(struct tail *tail, struct buf *out)
     ssize_t got = read(tail->fd, into->at + into->len, BLOCK);
     if (got <= 0)
         return got < 0 && errno == EINTR;
-    into->len += (size_t)got;
-    into->at[into->len] = '\0';
+    buf_extend(into, (size_t)got);
     if (tail->prefix)
         lines_add(tail, out);
     return true;
