@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "device/asker.h"
+#include "device/driver_probe.h"
 #include "device/lock.h"
 #include "device/probe.h"
 #include "device/wire.h"
@@ -323,7 +323,7 @@ const struct cmd cmd_gpus = {
     .run = gpus_run,
 };
 
-/* muster runs itself with this verb; see src/device/asker.h. */
+/* muster runs itself with this verb; see src/device/driver_probe.h. */
 static int helper_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {

@@ -18,26 +18,26 @@ enum {
     CRUMBS_BYTES = 64 << 20
 };
 
-static const struct amd_machine *machine_of(const struct asker *asker)
+static const struct amd_machine *machine_of(const struct driver_probe *probe)
 {
-    return asker->state;
+    return probe->state;
 }
 
 /* ---- answers ---- */
 
-static bool read_said(const struct asker *asker, const char *folder, const char *file,
+static bool read_said(const struct driver_probe *probe, const char *folder, const char *file,
                       struct buf *out)
 {
-    announce(asker, file);
+    announce(probe, file);
     return sysfs_read(out, "%s/%s", folder, file);
 }
 
-static bool number_said(const struct asker *asker, const char *folder, const char *file,
+static bool number_said(const struct driver_probe *probe, const char *folder, const char *file,
                         uint64_t *out)
 {
     cleanup_buf struct buf text = BUF_INIT;
     errno = 0;
-    return read_said(asker, folder, file, &text) && amd_number_parse(buf_str(&text), out);
+    return read_said(probe, folder, file, &text) && amd_number_parse(buf_str(&text), out);
 }
 
 static void lose(struct device *device, const char *what, const char *why)
@@ -101,12 +101,12 @@ static bool is_first_pid_namespace(void)
 }
 
 /* Returns the memory that the processes hold together. */
-static uint64_t ask_processes(const struct asker *asker, const struct amd_gpu *gpu,
+static uint64_t ask_processes(const struct driver_probe *probe, const struct amd_gpu *gpu,
                               struct device *device)
 {
     struct users users = {.gpu = gpu, .device = device, .is_ours = is_first_pid_namespace()};
     device->n_processes = 0;
-    announce(asker, "kfd/proc");
+    announce(probe, "kfd/proc");
     if (gpu->id > 0)
         amd_folder_each(AMD_USERS, user_take, &users);
     return users.mem_bytes;
@@ -132,18 +132,19 @@ static bool bank_take(const char *name, void *context)
     return false;
 }
 
-static void ask_memory(const struct asker *asker, const struct amd_gpu *gpu, struct device *device)
+static void ask_memory(const struct driver_probe *probe, const struct amd_gpu *gpu,
+                       struct device *device)
 {
     static const char *const heaps[][2] = {{"mem_info_vram_total", "mem_info_vram_used"},
                                            {"mem_info_gtt_total", "mem_info_gtt_used"}};
     /* graphics in a processor compute in the computer's memory, of which gtt is their share */
     for (size_t i = 0; i < (gpu->is_integrated ? 2 : 1); i++) {
         uint64_t total = 0, used = 0;
-        if (!number_said(asker, gpu->folder, heaps[i][0], &total) && errno == ENODEV) {
+        if (!number_said(probe, gpu->folder, heaps[i][0], &total) && errno == ENODEV) {
             lose(device, heaps[i][0], strerror(ENODEV));
             return;
         }
-        if (total == 0 || total > INT64_MAX || !number_said(asker, gpu->folder, heaps[i][1], &used))
+        if (total == 0 || total > INT64_MAX || !number_said(probe, gpu->folder, heaps[i][1], &used))
             continue;
         device->mem_total_bytes += total;
         device->mem_free_bytes += total - MIN(used, total);
@@ -154,74 +155,78 @@ static void ask_memory(const struct asker *asker, const struct amd_gpu *gpu, str
  * The PCI device tells the memory of all its partitions together; the node tells its own, where it has
  * some of its own.
  */
-static void ask_partition_memory(const struct asker *asker, const struct amd_gpu *gpu,
+static void ask_partition_memory(const struct driver_probe *probe, const struct amd_gpu *gpu,
                                  struct device *device)
 {
     struct bank_sum banks = {.gpu = gpu};
     char folder[AMD_PATH_MAX];
     snprintf(folder, sizeof(folder), AMD_NODES "/%u/mem_banks", gpu->node_number);
-    announce(asker, "mem_banks");
+    announce(probe, "mem_banks");
     amd_folder_each(folder, bank_take, &banks);
     if (banks.bytes == 0 || banks.bytes >= device->mem_total_bytes)
         return;
-    uint64_t used_bytes = ask_processes(asker, gpu, device);
+    uint64_t used_bytes = ask_processes(probe, gpu, device);
     device->mem_total_bytes = banks.bytes;
     device->mem_free_bytes = banks.bytes - MIN(used_bytes, banks.bytes);
 }
 
-static void ask_sensors(const struct asker *asker, const struct amd_gpu *gpu, struct device *device)
+static void ask_sensors(const struct driver_probe *probe, const struct amd_gpu *gpu,
+                        struct device *device)
 {
     uint64_t number = 0;
-    if (number_said(asker, gpu->folder, "gpu_busy_percent", &number) && number <= 100)
+    if (number_said(probe, gpu->folder, "gpu_busy_percent", &number) && number <= 100)
         device->busy_percent = (int)number;
     if (!gpu->hwmon[0])
         return;
     /* the edge of the die; large GPUs have only the hottest junction */
-    if ((number_said(asker, gpu->hwmon, "temp1_input", &number) ||
-         number_said(asker, gpu->hwmon, "temp2_input", &number)) &&
+    if ((number_said(probe, gpu->hwmon, "temp1_input", &number) ||
+         number_said(probe, gpu->hwmon, "temp2_input", &number)) &&
         number < 1000000)
         device->temperature_c = (int)(number / 1000);
-    if ((number_said(asker, gpu->hwmon, "power1_average", &number) ||
-         number_said(asker, gpu->hwmon, "power1_input", &number)) &&
+    if ((number_said(probe, gpu->hwmon, "power1_average", &number) ||
+         number_said(probe, gpu->hwmon, "power1_input", &number)) &&
         number < 100000000000)
         device->power_w = (double)number / 1e6;
 }
 
-static void ask_health(const struct asker *asker, const struct amd_gpu *gpu, struct device *device)
+static void ask_health(const struct driver_probe *probe, const struct amd_gpu *gpu,
+                       struct device *device)
 {
     cleanup_buf struct buf text = BUF_INIT;
     char path[SYSFS_PATH_MAX];
-    if (read_said(asker, gpu->folder, "ras/umc_err_count", &text))
+    if (read_said(probe, gpu->folder, "ras/umc_err_count", &text))
         device->ecc_uncorrected_count = amd_errors_parse(buf_str(&text));
     sysfs_path(path, "%s/ras/gpu_vram_bad_pages", gpu->folder);
     buf_reset(&text);
-    announce(asker, "ras/gpu_vram_bad_pages");
+    announce(probe, "ras/gpu_vram_bad_pages");
     if (path_exists(path) && file_read(path, TEXT_FILE_MAX, &text, NULL) == 0 &&
         amd_bad_page_is_in_use(buf_str(&text)))
         snprintf(device->ill, sizeof(device->ill),
                  "a bad page of its memory could not be retired: the GPU needs repair");
 }
 
-static void ask_state(const struct asker *asker, const struct amd_gpu *gpu, struct device *device)
+static void ask_state(const struct driver_probe *probe, const struct amd_gpu *gpu,
+                      struct device *device)
 {
     if (gpu->is_unreadable)
         lose(device, "", "the AMD driver does not describe it");
     else if (!amd_folder_is_there(gpu))
         lose(device, "", "it is not on the PCI bus");
     else
-        ask_memory(asker, gpu, device);
+        ask_memory(probe, gpu, device);
     if (device->is_lost)
         return;
     if (gpu->is_partition)
-        ask_partition_memory(asker, gpu, device);
-    ask_sensors(asker, gpu, device);
-    ask_health(asker, gpu, device);
+        ask_partition_memory(probe, gpu, device);
+    ask_sensors(probe, gpu, device);
+    ask_health(probe, gpu, device);
 }
 
 /* ---- the probe ---- */
 
 /* What the maker wrote into the board; what libdrm calls the chip; what the compiler calls it. */
-static void ask_name(const struct asker *asker, const struct amd_gpu *gpu, struct device *device)
+static void ask_name(const struct driver_probe *probe, const struct amd_gpu *gpu,
+                     struct device *device)
 {
     cleanup_buf struct buf text = BUF_INIT, ids = BUF_INIT;
     char path[SYSFS_PATH_MAX], gfx[16];
@@ -229,9 +234,9 @@ static void ask_name(const struct asker *asker, const struct amd_gpu *gpu, struc
     uint64_t revision = 0;
     amd_gfx_format(gpu->node.gfx_target_version, gfx);
     buf_addf(&ids, "AMD %s", gfx);
-    if (read_said(asker, gpu->folder, "product_name", &text))
+    if (read_said(probe, gpu->folder, "product_name", &text))
         name = str_trim(buf_str(&text));
-    if (name.len == 0 && read_said(asker, gpu->folder, "revision", &text) &&
+    if (name.len == 0 && read_said(probe, gpu->folder, "revision", &text) &&
         amd_hex_parse(buf_str(&text), &revision)) {
         sysfs_beside(path, "/usr/share/libdrm/amdgpu.ids");
         buf_reset(&text);
@@ -245,9 +250,9 @@ static void ask_name(const struct asker *asker, const struct amd_gpu *gpu, struc
              gpu->is_integrated ? " (integrated)" : "");
 }
 
-static void list_gpu(struct asker *asker, unsigned physical, bool is_brief)
+static void list_gpu(struct driver_probe *probe, unsigned physical, bool is_brief)
 {
-    const struct amd_gpu *gpu = &machine_of(asker)->at[physical];
+    const struct amd_gpu *gpu = &machine_of(probe)->at[physical];
     cleanup_free struct device *device = xmalloc(sizeof(*device));
     device_reset(device, DEVICE_ROCM, (int)physical);
     if (gpu->is_unreadable) {
@@ -261,59 +266,59 @@ static void list_gpu(struct asker *asker, unsigned physical, bool is_brief)
     device->is_lost = is_brief;
     snprintf(device->name, sizeof(device->name), "AMD GPU");
     if (!is_brief) {
-        ask_name(asker, gpu, device);
-        ask_state(asker, gpu, device);
+        ask_name(probe, gpu, device);
+        ask_state(probe, gpu, device);
     }
     if (!device->is_lost)
-        ask_processes(asker, gpu, device);
+        ask_processes(probe, gpu, device);
     say_device(device);
 }
 
-static void say_distance(struct asker *asker, unsigned a, unsigned b)
+static void say_distance(struct driver_probe *probe, unsigned a, unsigned b)
 {
-    const struct amd_machine *machine = machine_of(asker);
+    const struct amd_machine *machine = machine_of(probe);
     struct buf line = BUF_INIT;
-    announce(asker, "io_links");
+    announce(probe, "io_links");
     buf_addf(&line, "#%u %u %u", a, b, amd_distance(&machine->at[a], &machine->at[b]));
     say_line(&line);
 }
 
-static bool sample(struct asker *asker, const char *uuid, struct device *out)
+static bool sample(struct driver_probe *probe, const char *uuid, struct device *out)
 {
-    const struct amd_machine *machine = machine_of(asker);
+    const struct amd_machine *machine = machine_of(probe);
     for (size_t i = 0; i < machine->len; i++) {
         if (strcmp(machine->at[i].uuid, uuid) != 0)
             continue;
-        ask_state(asker, &machine->at[i], out);
+        ask_state(probe, &machine->at[i], out);
         return !out->is_lost;
     }
     lose(out, "", "the AMD driver does not know it any more");
     return false;
 }
 
-static unsigned count(struct asker *asker)
+static unsigned count(struct driver_probe *probe)
 {
-    return (unsigned)MIN(machine_of(asker)->len, (size_t)DEVICES_MAX);
+    return (unsigned)MIN(machine_of(probe)->len, (size_t)DEVICES_MAX);
 }
 
-static void close_machine(struct asker *asker)
+static void close_machine(struct driver_probe *probe)
 {
-    struct amd_machine *machine = asker->state;
+    struct amd_machine *machine = probe->state;
     if (machine)
         free(machine->at);
     free(machine);
 }
 
 /* Who may open /dev/kfd may compute; the rest of the files can be read by anybody. */
-static bool open_machine(struct asker *asker)
+static bool open_machine(struct driver_probe *probe)
 {
     char path[SYSFS_PATH_MAX];
     struct amd_machine *machine = xcalloc(1, sizeof(*machine));
-    close_machine(asker); /* of an earlier attempt */
-    announce(asker, "kfd/topology");
+    close_machine(probe); /* of an earlier attempt */
+    announce(probe, "kfd/topology");
     size_t n_hidden = amd_machine_read(machine);
     sysfs_beside(path, "/dev/kfd");
-    asker->state = machine;
+    probe->state = machine;
     bool is_open = false;
     if (machine->len == 0 && n_hidden > 0)
         say_text("-this container or job was given none of the AMD GPUs");
@@ -336,7 +341,7 @@ bool amd_is_there(void)
     return access(path, F_OK) == 0;
 }
 
-const struct device_probe amd_probe = {
+const struct driver_probe_ops amd_probe_ops = {
     .open = open_machine,
     .close = close_machine,
     .count = count,

@@ -109,11 +109,9 @@ bool helper_read(struct helper *helper)
         if (got < 0 && errno == EAGAIN)
             break;
         helper->is_eof = got <= 0;
-        helper->pending.len += got > 0 ? (size_t)got : 0;
+        buf_extend(&helper->pending, got > 0 ? (size_t)got : 0);
         any |= got > 0;
     }
-    buf_reserve(&helper->pending, 0);
-    helper->pending.at[helper->pending.len] = '\0';
     return any;
 }
 

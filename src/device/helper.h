@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parent's end of the helper process (asker.h): started without a fork, read without
+ * The parent's end of the helper process (driver_probe.h): started without a fork, read without
  * blocking, ended by pid, waited for only so long, because a process in D state does not die.
  */
 #pragma once
@@ -19,7 +19,7 @@ struct helper {
     struct buf pending;
     size_t used; /* bytes of pending that helper_line() has given out */
     char query[64];
-    int query_number; /* what it announced last, see asker.h */
+    int query_number; /* what it announced last, see driver_probe.h */
 };
 
 /* nvmlInit wakes every GPU: 1.5 s without persistence mode, 25 s seen on a node with eight. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The helper process; asker.h says what it is asked and what it answers.
+ * The helper process; driver_probe.h says what it is asked and what it answers.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -46,10 +46,10 @@ void say_device(const struct device *device)
     say_line(&line);
 }
 
-void announce(const struct asker *asker, const char *query)
+void announce(const struct driver_probe *probe, const char *query)
 {
     struct buf line = BUF_INIT;
-    buf_addf(&line, "?%s %d", query, asker->number);
+    buf_addf(&line, "?%s %d", query, probe->number);
     say_line(&line);
 }
 
@@ -114,47 +114,47 @@ static bool take_set(const char *arg, const char *name, struct number_set *set)
                                                         countof(set->at), &set->len, NULL) == 0;
 }
 
-static bool asker_open(struct asker *asker)
+static bool driver_probe_open(struct driver_probe *probe)
 {
-    asker->number = -1;
-    asker->is_open = asker->is_open || asker->probe->open(asker);
-    return asker->is_open;
+    probe->number = -1;
+    probe->is_open = probe->is_open || probe->ops->open(probe);
+    return probe->is_open;
 }
 
-static void list_all(struct asker *asker, enum device_kind kind, const struct number_set *brief,
-                     const struct number_set *gone)
+static void list_all(struct driver_probe *probe, enum device_kind kind,
+                     const struct number_set *brief, const struct number_set *gone)
 {
-    unsigned count = MIN(asker->probe->count(asker), (unsigned)DEVICES_MAX);
+    unsigned count = MIN(probe->ops->count(probe), (unsigned)DEVICES_MAX);
     for (unsigned i = 0; i < count; i++) {
-        asker->number = (int)i;
+        probe->number = (int)i;
         if (has(gone, i))
             say_gone(kind, i, "it does not answer");
         else
-            asker->probe->list(asker, i, has(brief, i));
+            probe->ops->list(probe, i, has(brief, i));
     }
     for (unsigned a = 0; a < count; a++) {
         for (unsigned b = a + 1; b < count; b++) {
-            asker->number = (int)b;
+            probe->number = (int)b;
             if (!has(brief, a) && !has(gone, a) && !has(brief, b) && !has(gone, b))
-                asker->probe->say_distance(asker, a, b);
+                probe->ops->say_distance(probe, a, b);
         }
     }
     say_text(".");
 }
 
 struct watched {
-    struct asker *asker;
+    struct driver_probe *probe;
     const char *uuid;
     bool is_gone;
 };
 
 static void watch_one(struct watched *watched, size_t position)
 {
-    struct asker *asker = watched->asker;
+    struct driver_probe *probe = watched->probe;
     cleanup_free struct device *device = xmalloc(sizeof(*device));
     device_reset(device, DEVICE_CPU, -1);
-    asker->number = (int)position;
-    bool is_there = asker->probe->sample(asker, watched->uuid, device) && !device->is_lost;
+    probe->number = (int)position;
+    bool is_there = probe->ops->sample(probe, watched->uuid, device) && !device->is_lost;
     struct device_sample sample = {
         .device = position,
         .mem_used_bytes = device->mem_total_bytes - device->mem_free_bytes,
@@ -173,27 +173,27 @@ static void watch_one(struct watched *watched, size_t position)
 }
 
 /* "cuda:GPU-…" */
-static bool watched_parse(const char *arg, struct asker *askers, struct watched *out)
+static bool watched_parse(const char *arg, struct driver_probe *probes, struct watched *out)
 {
     for (size_t v = 0; v < n_vendors; v++) {
         const char *name = device_kind_name(vendors[v].kind);
         size_t len = strlen(name);
         if (strncmp(arg, name, len) != 0 || arg[len] != ':')
             continue;
-        askers[v].probe = vendors[v].probe;
-        *out = (struct watched){&askers[v], arg + len + 1, false};
+        probes[v].ops = vendors[v].probe_ops;
+        *out = (struct watched){&probes[v], arg + len + 1, false};
         return true;
     }
     return false;
 }
 
 /* Once a round for all of its devices: a driver that fails may take its time. */
-static bool is_opened(struct asker *asker, uint64_t round)
+static bool is_opened(struct driver_probe *probe, uint64_t round)
 {
-    if (!asker->is_open && asker->round != round)
-        asker_open(asker);
-    asker->round = round;
-    return asker->is_open;
+    if (!probe->is_open && probe->round != round)
+        driver_probe_open(probe);
+    probe->round = round;
+    return probe->is_open;
 }
 
 /* A driver that could not be opened is tried again every round; the others' devices do not wait. */
@@ -203,9 +203,9 @@ static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watch
     for (uint64_t round = 1;; round++) {
         bool any = false;
         for (size_t i = 0; i < n_watched; i++) {
-            if (!watched[i].is_gone && is_opened(watched[i].asker, round))
+            if (!watched[i].is_gone && is_opened(watched[i].probe, round))
                 watch_one(&watched[i], i);
-            any |= watched[i].asker->is_open;
+            any |= watched[i].probe->is_open;
         }
         if (!any && n_watched > 0)
             return 1;
@@ -247,18 +247,18 @@ static int list_main(int argc, char **argv)
             vendor = &vendors[v];
     if (!vendor)
         return refuse();
-    struct asker asker = {.probe = vendor->probe};
+    struct driver_probe probe = {.ops = vendor->probe_ops};
     for (int i = 1; i < argc; i++) {
         bool is_detail = strcmp(argv[i], "detail") == 0;
-        asker.wants_details |= is_detail;
+        probe.wants_details |= is_detail;
         if (!is_detail && !take_set(argv[i], "brief=", brief) && !take_set(argv[i], "gone=", gone))
             return refuse();
     }
     end_with_parent();
-    bool is_open = asker_open(&asker);
+    bool is_open = driver_probe_open(&probe);
     if (is_open)
-        list_all(&asker, vendor->kind, brief, gone);
-    vendor->probe->close(&asker);
+        list_all(&probe, vendor->kind, brief, gone);
+    vendor->probe_ops->close(&probe);
     return is_open ? 0 : 1;
 }
 
@@ -267,14 +267,14 @@ static int watch_main(int argc, char **argv)
     uint64_t period_ms = 0;
     size_t n_watched = 0;
     cleanup_free struct number_set *gone = xcalloc(1, sizeof(*gone));
-    cleanup_free struct asker *askers = xcalloc(n_vendors, sizeof(*askers));
+    cleanup_free struct driver_probe *probes = xcalloc(n_vendors, sizeof(*probes));
     cleanup_free struct watched *watched = xcalloc((size_t)argc + 1, sizeof(*watched));
     if (argc < 1 || u64_parse(str_of(argv[0]), 1, INT_MAX, &period_ms, NULL) != 0)
         return refuse();
     for (int i = 1; i < argc; i++) {
         if (i == 1 && take_set(argv[i], "gone=", gone))
             continue;
-        if (!watched_parse(argv[i], askers, &watched[n_watched]))
+        if (!watched_parse(argv[i], probes, &watched[n_watched]))
             return refuse();
         watched[n_watched].is_gone = has(gone, (uint32_t)n_watched);
         n_watched++;
@@ -282,7 +282,7 @@ static int watch_main(int argc, char **argv)
     end_with_parent();
     int status = watch_all(period_ms, watched, n_watched);
     for (size_t v = 0; v < n_vendors; v++)
-        vendors[v].probe->close(&askers[v]);
+        vendors[v].probe_ops->close(&probes[v]);
     return status;
 }
 

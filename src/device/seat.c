@@ -139,23 +139,6 @@ int seats_make(const struct device_list *devices, const size_t *chosen, size_t n
     return 0;
 }
 
-void env_list_add(struct env_list *env, char *taken)
-{
-    if (env->len == env->cap) {
-        env->cap = env->cap ? 2 * env->cap : 16;
-        env->at = xrealloc(env->at, env->cap * sizeof(*env->at));
-    }
-    env->at[env->len++] = taken;
-}
-
-void env_list_release(struct env_list *env)
-{
-    for (size_t i = 0; i < env->len; i++)
-        free(env->at[i]);
-    free(env->at);
-    *env = (struct env_list){0};
-}
-
 enum naming {
     BY_UUID,
     BY_NUMBER /* physical; of CPU slots, which have none, muster's own */

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/env_list.h"
 #include "device/device.h"
 #include "device/spec.h"
 
@@ -56,11 +57,5 @@ MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chose
  * (vendor.h) and what belongs to it; "NAME" alone for a variable that must not be set; MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND,
  * OMP_NUM_THREADS unless it is set in the environment. The caller frees.
  */
-struct env_list {
-    char **at;
-    size_t len, cap;
-};
-void env_list_add(struct env_list *env, char *taken);
-void env_list_release(struct env_list *env);
 void seat_environment(const struct seat *seat, const struct device_list *devices,
                       enum visible_mode mode, struct env_list *env);

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "device/asker.h"
+#include "device/driver_probe.h"
 #include "device/visible.h"
 
 enum {
@@ -18,7 +18,7 @@ struct vendor {
     enum device_kind kind;
     const char *name, *link; /* "NVIDIA", "NVLink" */
     bool (*is_there)(void);  /* a driver to ask: a few access() calls, no process */
-    const struct device_probe *probe;
+    const struct driver_probe_ops *probe_ops;
     const char *trouble; /* what to look for when the driver does not answer */
 
     /* How a list of devices is read that was set when muster started, the outermost rule first. */
@@ -40,6 +40,6 @@ extern const size_t n_vendors;
 const struct vendor *vendor_of(enum device_kind kind);
 
 /* What the rows point to: nvml_probe.c, amd_probe.c. */
-extern const struct device_probe nvml_probe, amd_probe;
+extern const struct driver_probe_ops nvml_probe_ops, amd_probe_ops;
 bool nvml_is_there(void);
 bool amd_is_there(void);

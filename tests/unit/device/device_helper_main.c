@@ -2,7 +2,7 @@
  *
  * What the tests run in muster's place: the helper verb and nothing else.
  */
-#include "device/asker.h"
+#include "device/driver_probe.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The helper's side: what a vendor's part of it offers, and what it has to speak with. The helper is
- * the only process that asks drivers, because any query may hang in the kernel.
+ * Driver probe: how the helper process asks the driver of one vendor, and the lines it answers in.
+ * The helper is the only process that asks drivers, because any query may hang in the kernel.
  *
  *   device-helper list KIND [detail] [brief=2,5] [gone=3]
  *                                                       every device of a kind, then the distances
@@ -19,27 +19,27 @@
 
 #include "device/device.h"
 
-struct device_probe;
+struct driver_probe_ops;
 
-struct asker {
-    const struct device_probe *probe;
-    void *state;    /* the probe's own */
+struct driver_probe {
+    const struct driver_probe_ops *ops;
+    void *state;    /* of the vendor's functions */
     int number;     /* of the device that is being asked, for announcements */
     uint64_t round; /* of a watch: the last in which it was to be opened */
     bool is_open, wants_details;
 };
 
-/* How the devices of one vendor are asked. The number of a device is its physical one. */
-struct device_probe {
-    /* Make ready. False, having said why: there is no device, or the driver fails. */
-    bool (*open)(struct asker *asker);
-    void (*close)(struct asker *asker); /* also after an open that failed, or never was */
-    unsigned (*count)(struct asker *asker);
-    /* Say the device, or the instances that it is cut into. */
-    void (*list)(struct asker *asker, unsigned number, bool is_brief);
-    void (*say_distance)(struct asker *asker, unsigned a, unsigned b);
+/* The functions of one vendor. The number of a device is its physical one. */
+struct driver_probe_ops {
+    /* Makes ready. False, after a line that says why: there is no device, or the driver fails. */
+    bool (*open)(struct driver_probe *probe);
+    void (*close)(struct driver_probe *probe); /* also after an open that failed, or never was */
+    unsigned (*count)(struct driver_probe *probe);
+    /* Says the device, or the instances that it is partitioned into. */
+    void (*list)(struct driver_probe *probe, unsigned number, bool is_brief);
+    void (*say_distance)(struct driver_probe *probe, unsigned a, unsigned b);
     /* Memory, load, heat and health into a device that was reset. False: it is gone, `ill` says why. */
-    bool (*sample)(struct asker *asker, const char *uuid, struct device *out);
+    bool (*sample)(struct driver_probe *probe, const char *uuid, struct device *out);
 };
 
 void say_line(struct buf *line);
@@ -47,7 +47,7 @@ void say_text(const char *text);
 void say_device(const struct device *device);
 /* A device that has no more to say than its number. */
 void say_gone(enum device_kind kind, unsigned physical, const char *why);
-void announce(const struct asker *asker, const char *query);
+void announce(const struct driver_probe *probe, const char *query);
 
 /* Everything unknown. */
 void device_reset(struct device *device, enum device_kind kind, int physical);
