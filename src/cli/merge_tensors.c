@@ -3,7 +3,7 @@
 
 #include "base/parse.h"
 #include "cli/run_arg.h"
-#include "data/merge.h"
+#include "data/result_merge.h"
 #include "data/unpack.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"

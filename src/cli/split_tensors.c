@@ -19,12 +19,12 @@ struct tensor_parts {
     bool by_rows; /* or by whole tensors, with an index */
     struct array_split *arrays;
     struct torch_split *torch;
-    struct cut_part *list;
+    struct split_part *list;
     size_t n_parts;
     char *const *paths;
 };
 
-/* One row a way to cut. */
+/* One row a way to split. */
 struct parts_kind {
     int (*open)(struct tensor_parts *parts, struct err *err);
     void (*close)(struct tensor_parts *parts);
@@ -38,7 +38,7 @@ static int arrays_open(struct tensor_parts *parts, struct err *err)
 {
     const struct tensor_parts_opts *ask = &parts->opts;
     const struct array_split_opts opts = {.by_rows = parts->by_rows,
-                                          .is_stopped = ask->is_stopped,
+                                          .stop = ask->stop,
                                           .n_parts = ask->n_parts,
                                           .records_max = ask->records_max,
                                           .bytes_max = ask->bytes_max};
@@ -52,7 +52,7 @@ static int arrays_open(struct tensor_parts *parts, struct err *err)
     const struct array_part *list = array_split_parts(parts->arrays, &parts->n_parts);
     parts->list = xcalloc(parts->n_parts, sizeof(*parts->list));
     for (size_t i = 0; i < parts->n_parts; i++)
-        parts->list[i] = (struct cut_part){list[i].first, list[i].n_records, 0};
+        parts->list[i] = (struct split_part){list[i].first, list[i].n_records, 0};
     return 0;
 }
 
@@ -85,7 +85,7 @@ static int torch_open(struct tensor_parts *parts, struct err *err)
                                           .pass_through = ask->pass_through,
                                           .note = ask->note,
                                           .context = ask->context,
-                                          .is_stopped = ask->is_stopped,
+                                          .stop = ask->stop,
                                           .n_parts = ask->n_parts,
                                           .records_max = ask->records_max};
     if (ask->bytes_max)
@@ -101,7 +101,7 @@ static int torch_open(struct tensor_parts *parts, struct err *err)
     const struct torch_range *list = torch_split_parts(parts->torch, &parts->n_parts);
     parts->list = xcalloc(parts->n_parts, sizeof(*parts->list));
     for (size_t i = 0; i < parts->n_parts; i++)
-        parts->list[i] = (struct cut_part){list[i].first, list[i].n_records, 0};
+        parts->list[i] = (struct split_part){list[i].first, list[i].n_records, 0};
     return 0;
 }
 
@@ -117,8 +117,8 @@ static int torch_fill(struct tensor_parts *parts, size_t part, struct outfile *f
     struct outfile nowhere = OUTFILE_INIT;
     int rc = file ? 0 : outfile_open_nameless(&nowhere, err);
     struct outfile *out = file ? file : &nowhere;
-    if (rc == 0 && parts->opts.is_stopped && parts->opts.is_stopped())
-        rc = fail(err, ERR_STOPPED, "stopped");
+    if (rc == 0)
+        rc = stop_check(parts->opts.stop, err);
     if (rc == 0)
         rc = torch_split_fill(parts->torch, part, parts->paths[part], out, err);
     parts->list[part].n_bytes = out->bytes + out->pending.len;
@@ -167,7 +167,7 @@ void tensor_parts_close(struct tensor_parts *parts)
     free(parts);
 }
 
-const struct cut_part *tensor_parts_list(const struct tensor_parts *parts, size_t *n_parts)
+const struct split_part *tensor_parts_list(const struct tensor_parts *parts, size_t *n_parts)
 {
     *n_parts = parts->n_parts;
     return parts->list;
@@ -194,17 +194,17 @@ static char *whole_name_new(const char *path)
 }
 
 /* "model.part_" and ".safetensors" become "model-" and "-of-{parts}.safetensors". */
-static void names_of_shards(struct cut_names *names, uint64_t digits_min)
+static void names_of_shards(struct split_names *names, uint64_t digits_min)
 {
     size_t stem = strlen(names->before) - strlen(part_end);
     char *before = xasprintf("%.*s-", (int)stem, names->before);
     char *after = xasprintf("-of-{parts}%s", names->after);
-    cut_names_release(names);
-    *names = (struct cut_names){before, after, true, MAX(digits_min, (uint64_t)SHARD_DIGITS)};
+    split_names_release(names);
+    *names = (struct split_names){before, after, true, MAX(digits_min, (uint64_t)SHARD_DIGITS)};
 }
 
 /* In the parts' folder, called by the input. */
-static char *index_path_new(const struct cut_names *names, const char *whole)
+static char *index_path_new(const struct split_names *names, const char *whole)
 {
     const char *base = path_basename(whole);
     size_t stem = strlen(base) - strlen(path_extension(base));
@@ -214,12 +214,12 @@ static char *index_path_new(const struct cut_names *names, const char *whole)
 }
 
 int tensor_parts_names(struct tensor_parts *parts, const char *output, uint64_t digits_min,
-                       struct cut_names *names, char ***paths, size_t *n_paths, struct err *err)
+                       struct split_names *names, char ***paths, size_t *n_paths, struct err *err)
 {
     cleanup_free char *whole = whole_name_new(parts->opts.path);
     const char *const named[] = {whole};
-    const struct cut_opts opts = {.paths = named, .n_paths = 1};
-    int rc = cut_names_init(names, output, &opts, digits_min, err);
+    const struct split_opts opts = {.paths = named, .n_paths = 1};
+    int rc = split_names_init(names, output, &opts, digits_min, err);
     if (rc)
         return rc;
     bool are_shards = has_index(parts) && !names->has_parts;
@@ -228,7 +228,7 @@ int tensor_parts_names(struct tensor_parts *parts, const char *output, uint64_t 
     *n_paths = parts->n_parts + has_index(parts);
     *paths = xcalloc(*n_paths, sizeof(**paths));
     for (size_t i = 0; i < parts->n_parts; i++)
-        (*paths)[i] = cut_name_new(names, i + are_shards, parts->n_parts);
+        (*paths)[i] = split_name_new(names, i + are_shards, parts->n_parts);
     if (has_index(parts))
         (*paths)[parts->n_parts] = index_path_new(names, whole);
     return 0;
@@ -263,13 +263,13 @@ static int fill(void *context, size_t part, struct outfile *file, struct err *er
                                  : index_put(parts, file, err);
 }
 
-struct cut_source tensor_parts_source(struct tensor_parts *parts, char *const *paths,
-                                      size_t n_paths)
+struct split_source tensor_parts_source(struct tensor_parts *parts, char *const *paths,
+                                        size_t n_paths)
 {
     parts->paths = paths;
-    return (struct cut_source){.n_parts = n_paths,
-                               .n_open = parts->arrays ? array_split_n_files(parts->arrays) : 1,
-                               .is_input = is_input,
-                               .fill = fill,
-                               .context = parts};
+    return (struct split_source){.n_parts = n_paths,
+                                 .n_open = parts->arrays ? array_split_n_files(parts->arrays) : 1,
+                                 .is_input = is_input,
+                                 .fill = fill,
+                                 .context = parts};
 }

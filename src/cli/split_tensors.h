@@ -4,17 +4,18 @@
  */
 #pragma once
 
-#include "data/cut/cut_put.h"
+#include "base/stop.h"
+#include "data/split/split_put.h"
 #include "opt/cmd.h"
 #include "tensor/kind.h"
 
 struct tensor_parts_opts {
     enum tensor_kind kind;
     const char *path;
-    const struct texts *keys; /* of torch: what is cut */
+    const struct texts *keys; /* of torch: what is split */
     bool by_rows, pass_through;
     uint64_t n_parts, records_max, bytes_max; /* exactly one is not 0 */
-    bool (*is_stopped)(void);
+    struct stop stop;
     void (*note)(void *context, const char *text);
     void *context;
 };
@@ -25,16 +26,17 @@ MUST_CHECK int tensor_parts_open(struct tensor_parts **out, const struct tensor_
                                  struct err *err);
 void tensor_parts_close(struct tensor_parts *parts);
 /* Borrowed; their bytes are known when they were filled. */
-const struct cut_part *tensor_parts_list(const struct tensor_parts *parts, size_t *n_parts);
+const struct split_part *tensor_parts_list(const struct tensor_parts *parts, size_t *n_parts);
 /* What is counted: "row", "tensor", "record". */
 const char *tensor_parts_unit(const struct tensor_parts *parts);
 /*
- * How they are called, as cut_names_init() has it; whole tensors of safetensors as transformers calls
- * them, model-00001-of-00004.safetensors, with an index behind the last. New strings, one a file.
+ * How they are called, as split_names_init() has it; whole tensors of safetensors as
+ * transformers calls them, model-00001-of-00004.safetensors, with an index behind the last. New
+ * strings, one a file.
  */
 MUST_CHECK int tensor_parts_names(struct tensor_parts *parts, const char *output,
-                                  uint64_t digits_min, struct cut_names *names, char ***paths,
+                                  uint64_t digits_min, struct split_names *names, char ***paths,
                                   size_t *n_paths, struct err *err);
 /* `paths` of tensor_parts_names() are borrowed. */
-struct cut_source tensor_parts_source(struct tensor_parts *parts, char *const *paths,
-                                      size_t n_paths);
+struct split_source tensor_parts_source(struct tensor_parts *parts, char *const *paths,
+                                        size_t n_paths);

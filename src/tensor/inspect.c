@@ -229,7 +229,7 @@ static int npy_show(const struct inspection *in, struct str head, struct err *er
         return npy_head_fail(in->path, err);
     buf_reserve(&text, len);
     int rc = pread_exact(in->fd, text.at, len, 0, in->path, err);
-    text.len = rc ? 0 : len;
+    buf_extend(&text, rc ? 0 : len);
     if (rc == 0)
         rc = npy_parse(&npy, in->path, buf_str(&text), in->file_bytes, err);
     if (rc)

@@ -202,7 +202,7 @@ int safetensors_read(struct safetensors *file, const char *path, int fd, uint64_
     rc = pread_exact(fd, file->header.at, header_bytes, LENGTH_BYTES, path, err);
     if (rc)
         return rc;
-    file->header.len = header_bytes;
+    buf_extend(&file->header, header_bytes);
     file->data_at = LENGTH_BYTES + header_bytes;
     rc = header_parse(file, path, err);
     if (rc == 0)

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/pickle/pickle_write.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum {
     N_FILES = 2
@@ -31,9 +31,9 @@ static int sink_write(void *context, struct str bytes, struct err *err)
     return 0;
 }
 
-static void write_again(const struct graft *graft, struct err *err)
+static void write_again(const struct merge_state *merge, struct err *err)
 {
-    const struct pickle *graphs[] = {graft_graph(graft, 0), graft_graph(graft, 1)};
+    const struct pickle *graphs[] = {torch_merge_graph(merge, 0), torch_merge_graph(merge, 1)};
     cleanup_buf struct buf text = BUF_INIT;
     struct written_storages storages = {0};
     struct pickle again = {0};
@@ -46,16 +46,16 @@ static void write_again(const struct graft *graft, struct err *err)
     pickle_release(&again);
 }
 
-static void refer(struct graft *graft, bool *is_idle, struct err *err)
+static void refer(struct merge_state *merge, bool *is_idle, struct err *err)
 {
-    int rc = refer_parts(graft);
+    int rc = refer_parts(merge);
     ASSERT(rc == 0 || (err->text[0] && (rc == ERR_DATA || rc == ERR_USAGE)));
     if (rc != 0)
         return;
-    if (refer_parts(graft) != 0)
+    if (refer_parts(merge) != 0)
         BUG("numbered, and yet: %s", err->text);
     ASSERT(*is_idle);
-    write_again(graft, err);
+    write_again(merge, err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -70,16 +70,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct texts referred = {paths, 1};
     const struct torch_merge_opts opts = {.referred = &referred, .note = note, .context = &is_idle};
     struct torch_part parts[N_FILES] = {{.file.path = "a", .fd = -1}, {.file.path = "b", .fd = -1}};
-    struct graft graft = {.opts = &opts, .parts = parts, .n_parts = N_FILES, .err = &err};
-    pickle_init(&graft.made);
+    struct merge_state merge = {.opts = &opts, .parts = parts, .n_parts = N_FILES, .err = &err};
+    pickle_init(&merge.made);
     for (size_t i = 0; i < N_FILES; i++)
         is_read = pickle_read(&parts[i].file.pickle, text, &(struct pickle_opts){.name = "fuzz"},
                               &err) == 0 &&
                   is_read;
     if (is_read)
-        refer(&graft, &is_idle, &err);
+        refer(&merge, &is_idle, &err);
     for (size_t i = 0; i < N_FILES; i++)
         torch_release(&parts[i].file);
-    pickle_release(&graft.made);
+    pickle_release(&merge.made);
     return 0;
 }

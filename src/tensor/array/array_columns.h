@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An array whose first dimension varies fastest, read column by column through a window.
+ * Column-major arrays (the first dimension varies fastest), read column by column through a window.
  */
 #pragma once
 
@@ -28,6 +28,6 @@ uint64_t column_count(const struct array *array);
 /* The piece's rows of the column of this number. */
 MUST_CHECK int column_pass(struct columns *c, uint64_t column, const struct array_sink *sink,
                            struct err *err);
-/* The piece, row by row. */
-MUST_CHECK int array_turn(const struct array_plan *plan, const struct array_piece *piece,
-                          const struct array_sink *sink, struct err *err);
+/* Passes a column-major piece on in row-major order. */
+MUST_CHECK int array_transpose(const struct array_plan *plan, const struct array_piece *piece,
+                               const struct array_sink *sink, struct err *err);

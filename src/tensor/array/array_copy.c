@@ -3,7 +3,7 @@
  * The elements of a new array, from those that its pieces are of. Row-major pieces follow one another.
  * Where the first dimension varies fastest, a column of the new array is the pieces' columns one
  * behind the other, so each piece is read through a window of its own. A piece of that kind in a
- * row-major array is turned (array_turn.c).
+ * row-major array is transposed (array_transpose.c).
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -69,8 +69,8 @@ int array_copy(const struct array_plan *plan, const struct array_new *made,
         return columns_pass(plan, made, sink, err);
     for (size_t i = 0; i < made->n_pieces && rc == 0; i++) {
         const struct array_piece *piece = &plan->pieces[made->first_piece + i];
-        bool is_turned = array_of_piece(plan, piece)->is_fortran;
-        rc = (is_turned ? array_turn : rows_pass)(plan, piece, sink, err);
+        bool is_transposed = array_of_piece(plan, piece)->is_fortran;
+        rc = (is_transposed ? array_transpose : rows_pass)(plan, piece, sink, err);
     }
     return rc;
 }

@@ -98,9 +98,9 @@ static int npy_open(struct array_file *file, struct err *err)
         return npy_head_fail(file->path, err);
     buf_reserve(&head, head_bytes);
     rc = pread_exact(file->fd, head.at, head_bytes, 0, file->path, err);
-    head.len = head_bytes;
     if (rc)
         return rc;
+    buf_extend(&head, head_bytes);
     file->arrays = xcalloc(1, sizeof(*file->arrays));
     file->n_arrays = 1;
     return npy_take(&file->arrays[0], file->path, buf_str(&head), file->file_bytes, err);

@@ -193,7 +193,7 @@ static int cat0_check(const struct merging *m, const struct group *group)
     return 0;
 }
 
-/* Column by column where all are so; else row by row, and those that are not are turned. */
+/* Column-major where all pieces are; else row-major, and the column-major pieces are transposed. */
 static int cat0_add(struct merging *m, const struct group *group)
 {
     bool any_is_fortran = false, all_are_fortran = true;
@@ -321,7 +321,7 @@ int array_merge(const struct array_merge_opts *opts, enum tensor_kind kind,
                 struct err *err)
 {
     struct array_set set;
-    struct array_plan plan = {.set = &set, .is_only = true};
+    struct array_plan plan = {.set = &set, .is_only = true, .stop = opts->stop};
     struct merging merging = {
         .opts = opts, .paths = paths, .n_paths = n_paths, .set = &set, .plan = &plan, .err = err};
     int rc = array_set_open(&set, kind, paths, n_paths, err);

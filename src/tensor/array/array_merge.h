@@ -14,6 +14,7 @@ struct array_merge_opts {
     const struct merge_rules *rules;
     bool force;
     bool dry_run; /* all but the writing */
+    struct stop stop;
     /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
     int (*placing)(void *context, int fd, struct err *err);
     void *context;

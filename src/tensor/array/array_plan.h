@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/outfile.h"
+#include "base/stop.h"
 #include "tensor/array/array.h"
 
 struct array_piece {
@@ -16,7 +17,7 @@ struct array_piece {
 struct array_new {
     const struct array *like; /* its first piece's: name, type, dimensions but for the first */
     uint64_t n_rows, bytes;
-    bool is_fortran; /* as the pieces are; or row-major, and they are turned if they are not */
+    bool is_fortran; /* as the pieces are; or row-major, and such pieces are transposed */
     size_t first_piece, n_pieces;
 };
 
@@ -26,8 +27,8 @@ struct array_plan {
     size_t len, cap;
     struct array_piece *pieces;
     size_t n_pieces, cap_pieces;
-    struct buf metadata;      /* of safetensors: an object, or empty */
-    bool (*is_stopped)(void); /* asked now and then; NULL: never */
+    struct buf metadata; /* of safetensors: an object, or empty */
+    struct stop stop;
     /* No other plan needs the arrays: when they are written, or would be, they are compared with their
      * checksums and done with. */
     bool is_only;

@@ -299,7 +299,7 @@ static int all_verify(struct array_split *split, struct err *err)
 int array_split_fill(struct array_split *split, size_t part, struct outfile *out, uint64_t *n_bytes,
                      struct err *err)
 {
-    struct array_plan plan = {.set = &split->set, .is_stopped = split->opts.is_stopped};
+    struct array_plan plan = {.set = &split->set, .stop = split->opts.stop};
     part_plan(split, &split->parts[part], &plan);
     int rc = array_write(&plan, out, n_bytes, err);
     array_plan_release(&plan);

@@ -14,7 +14,7 @@ enum {
 
 struct array_split_opts {
     bool by_rows;
-    bool (*is_stopped)(void); /* asked now and then; NULL: never */
+    struct stop stop;
     /* Exactly one of them is not 0: */
     uint64_t n_parts;     /* rows by divmod, the remainder to the first; names balanced by bytes */
     uint64_t records_max; /* rows or names of a part */

@@ -43,8 +43,9 @@ static int pieces_rest(const struct array_plan *plan, const struct array_new *ma
 static int bytes_put(void *context, struct str bytes, struct err *err)
 {
     struct writing *w = context;
-    if (w->plan->is_stopped && w->plan->is_stopped())
-        return fail(err, ERR_STOPPED, "stopped");
+    int rc = stop_check(w->plan->stop, err);
+    if (rc)
+        return rc;
     return w->zip.file ? zip_out_add(&w->zip, bytes, err) : outfile_write(w->out, bytes, err);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What torch puts into a pickle: storages by persistent id, and tensors as views of them. Sizes are
- * those of the pickle; whether the storages are there is tensor/torch.h's business.
+ * those of the pickle; whether the storages are there is the business of tensor/torch/torch.h.
  */
 #include "base/parse.h"
 #include "base/xalloc.h"

@@ -184,8 +184,7 @@ static inline void le_add(struct pickle_writer *w, uint64_t value, size_t n_byte
         buf_reserve(out, FLUSH_BYTES);
     value = htole64(value);
     memcpy(out->at + out->len, &value, sizeof(value));
-    out->len += n_bytes;
-    out->at[out->len] = '\0';
+    buf_extend(out, n_bytes);
 }
 
 static inline void code(struct pickle_writer *w, char opcode)

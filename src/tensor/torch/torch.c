@@ -347,7 +347,7 @@ static int legacy_load(struct torch_file *file, int fd, struct err *err)
         rc = pread_exact(fd, file->text.at, want, 0, file->path, err);
         if (rc)
             return rc;
-        file->text.len = want;
+        buf_extend(&file->text, want);
         rc = legacy_parse(file, fd, err);
         if (want == file->file_bytes || len >= TORCH_PICKLE_BYTES_MAX / 2)
             return rc;

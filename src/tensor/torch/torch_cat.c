@@ -141,43 +141,45 @@ static const char *fit(const struct plain *first, const struct plain *tensor)
     return NULL;
 }
 
-void graft_segment(struct graft *graft, struct torch_segment segment)
+void torch_merge_segment(struct merge_state *merge, struct torch_segment segment)
 {
-    if (graft->n_segments == graft->cap_segments) {
-        graft->cap_segments = MAX(graft->cap_segments * 2, (size_t)16);
-        graft->segments = xrealloc(graft->segments, graft->cap_segments * sizeof(*graft->segments));
+    if (merge->n_segments == merge->cap_segments) {
+        merge->cap_segments = MAX(merge->cap_segments * 2, (size_t)16);
+        merge->segments = xrealloc(merge->segments, merge->cap_segments * sizeof(*merge->segments));
     }
-    graft->segments[graft->n_segments++] = segment;
+    merge->segments[merge->n_segments++] = segment;
 }
 
-static void segment_push(struct graft *graft, size_t part, const struct plain *tensor)
+static void segment_push(struct merge_state *merge, size_t part, const struct plain *tensor)
 {
     uint64_t element_bytes = tensor->storage->element_bytes, n = element_count(tensor);
     bool is_plain = n == 0 || is_row_major(tensor);
-    graft_segment(graft, (struct torch_segment){
-                             .part = (uint32_t)part,
-                             .storage = tensor->storage_index,
-                             .offset = tensor->offset * element_bytes,
-                             .bytes = n * element_bytes,
-                             .view = is_plain ? NULL
-                                              : torch_view_new(tensor->sizes, tensor->strides,
-                                                               tensor->n_dims, element_bytes)});
+    torch_merge_segment(
+        merge,
+        (struct torch_segment){.part = (uint32_t)part,
+                               .storage = tensor->storage_index,
+                               .offset = tensor->offset * element_bytes,
+                               .bytes = n * element_bytes,
+                               .view = is_plain ? NULL
+                                                : torch_view_new(tensor->sizes, tensor->strides,
+                                                                 tensor->n_dims, element_bytes)});
 }
 
-uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements)
+uint32_t torch_merge_storage(struct merge_state *merge, const struct pickle_storage *like,
+                             uint64_t n_elements)
 {
-    struct pickle *made = &graft->made;
+    struct pickle *made = &merge->made;
     ASSERT(like);
     if (made->n_storages == made->cap_storages) {
         made->cap_storages = MAX(made->cap_storages * 2, (size_t)16);
         made->storages = xrealloc(made->storages, made->cap_storages * sizeof(*made->storages));
-        graft->segment_ends =
-            xrealloc(graft->segment_ends, made->cap_storages * sizeof(*graft->segment_ends));
+        merge->segment_ends =
+            xrealloc(merge->segment_ends, made->cap_storages * sizeof(*merge->segment_ends));
     }
     struct pickle_storage storage = *like;
     storage.n_elements = n_elements;
     made->storages[made->n_storages] = storage;
-    graft->segment_ends[made->n_storages] = graft->n_segments;
+    merge->segment_ends[made->n_storages] = merge->n_segments;
     return (uint32_t)made->n_storages++;
 }
 
@@ -198,9 +200,9 @@ static uint64_t segments_hash(const struct torch_segment *segments, size_t n_seg
     return hash;
 }
 
-static size_t segments_begin(const struct graft *graft, uint32_t storage)
+static size_t segments_begin(const struct merge_state *merge, uint32_t storage)
 {
-    return storage > 0 ? graft->segment_ends[storage - 1] : 0;
+    return storage > 0 ? merge->segment_ends[storage - 1] : 0;
 }
 
 static bool segments_equal(const struct torch_segment *a, const struct torch_segment *b, size_t n)
@@ -213,114 +215,114 @@ static bool segments_equal(const struct torch_segment *a, const struct torch_seg
 }
 
 /* Where in the table the storage with these segments stands, as number + 1, or would stand. */
-static uint32_t *tie_find(const struct graft *graft, const struct torch_segment *segments)
+static uint32_t *tie_find(const struct merge_state *merge, const struct torch_segment *segments)
 {
-    size_t mask = graft->cap_ties - 1;
-    size_t i = (size_t)segments_hash(segments, graft->n_parts) & mask;
-    for (; graft->ties[i] != 0; i = (i + 1) & mask) {
-        uint32_t storage = graft->ties[i] - 1;
-        if (segments_equal(graft->segments + segments_begin(graft, storage), segments,
-                           graft->n_parts))
+    size_t mask = merge->cap_ties - 1;
+    size_t i = (size_t)segments_hash(segments, merge->n_parts) & mask;
+    for (; merge->ties[i] != 0; i = (i + 1) & mask) {
+        uint32_t storage = merge->ties[i] - 1;
+        if (segments_equal(merge->segments + segments_begin(merge, storage), segments,
+                           merge->n_parts))
             break;
     }
-    return &graft->ties[i];
+    return &merge->ties[i];
 }
 
-static void ties_grow(struct graft *graft)
+static void ties_grow(struct merge_state *merge)
 {
-    uint32_t *old = graft->ties;
-    size_t n_old = graft->cap_ties;
-    if (graft->n_ties * 2 < graft->cap_ties)
+    uint32_t *old = merge->ties;
+    size_t n_old = merge->cap_ties;
+    if (merge->n_ties * 2 < merge->cap_ties)
         return;
-    graft->cap_ties = MAX(n_old * 2, (size_t)64);
-    graft->ties = xcalloc(graft->cap_ties, sizeof(*graft->ties));
+    merge->cap_ties = MAX(n_old * 2, (size_t)64);
+    merge->ties = xcalloc(merge->cap_ties, sizeof(*merge->ties));
     for (size_t i = 0; i < n_old; i++)
         if (old[i] != 0)
-            *tie_find(graft, graft->segments + segments_begin(graft, old[i] - 1)) = old[i];
+            *tie_find(merge, merge->segments + segments_begin(merge, old[i] - 1)) = old[i];
     free(old);
 }
 
 /* The storage of the segments that were pushed last: a new one, or one that has the same. */
-static uint32_t storage_tied(struct graft *graft, const struct pickle_storage *like,
+static uint32_t storage_tied(struct merge_state *merge, const struct pickle_storage *like,
                              uint64_t n_elements)
 {
-    size_t begin = graft->n_segments - graft->n_parts;
-    ties_grow(graft);
-    uint32_t *tie = tie_find(graft, graft->segments + begin);
+    size_t begin = merge->n_segments - merge->n_parts;
+    ties_grow(merge);
+    uint32_t *tie = tie_find(merge, merge->segments + begin);
     if (*tie == 0) {
-        uint32_t storage = graft_storage(graft, like, n_elements);
+        uint32_t storage = torch_merge_storage(merge, like, n_elements);
         *tie = storage + 1;
-        graft->n_ties++;
+        merge->n_ties++;
         return storage;
     }
-    while (graft->n_segments > begin)
-        free(graft->segments[--graft->n_segments].view);
+    while (merge->n_segments > begin)
+        free(merge->segments[--merge->n_segments].view);
     return *tie - 1;
 }
 
 /* ---- the tensor ---- */
 
-static pickle_id number(struct graft *graft, uint64_t value)
+static pickle_id number(struct merge_state *merge, uint64_t value)
 {
-    return pickle_add(&graft->made,
+    return pickle_add(&merge->made,
                       (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)value});
 }
 
-static pickle_id shape_node(struct graft *graft, const uint64_t *numbers, uint32_t n_numbers)
+static pickle_id shape_node(struct merge_state *merge, const uint64_t *numbers, uint32_t n_numbers)
 {
     pickle_id ids[DIMS_MAX];
     for (uint32_t i = 0; i < n_numbers; i++)
-        ids[i] = number(graft, numbers[i]);
-    return graft_tuple(graft, ids, n_numbers);
+        ids[i] = number(merge, numbers[i]);
+    return torch_merge_tuple(merge, ids, n_numbers);
 }
 
-static pickle_id tensor_node(struct graft *graft, value_ids ids, const struct plain *first,
+static pickle_id tensor_node(struct merge_state *merge, value_ids ids, const struct plain *first,
                              uint64_t n_rows)
 {
     struct plain whole = *first;
-    const struct pickle_node *call = graft_node(graft, 0, ids);
+    const struct pickle_node *call = torch_merge_node(merge, 0, ids);
     whole.sizes[0] = n_rows;
     uint64_t step = 1;
     for (uint32_t i = whole.n_dims; i > 0; i--) {
         whole.strides[i - 1] = step;
         step *= MAX(whole.sizes[i - 1], (uint64_t)1);
     }
-    uint32_t storage = storage_tied(graft, first->storage, element_count(&whole));
-    pickle_id hooks =
-        pickle_item(graft_graph(graft, 0), pickle_node(graft_graph(graft, 0), call->call.args), 5);
+    uint32_t storage = storage_tied(merge, first->storage, element_count(&whole));
+    pickle_id hooks = pickle_item(torch_merge_graph(merge, 0),
+                                  pickle_node(torch_merge_graph(merge, 0), call->call.args), 5);
     const pickle_id args[] = {
-        pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_STORAGE, .storage = storage}),
-        number(graft, 0),
-        shape_node(graft, whole.sizes, whole.n_dims),
-        shape_node(graft, whole.strides, whole.n_dims),
-        pickle_add(&graft->made,
+        pickle_add(&merge->made, (struct pickle_node){.kind = PICKLE_STORAGE, .storage = storage}),
+        number(merge, 0),
+        shape_node(merge, whole.sizes, whole.n_dims),
+        shape_node(merge, whole.strides, whole.n_dims),
+        pickle_add(&merge->made,
                    (struct pickle_node){.kind = PICKLE_BOOL, .truth = first->requires_grad}),
-        graft_of(graft, 0, hooks),
+        torch_merge_node_of(merge, 0, hooks),
     };
-    return graft_call_like(graft, call, graft_tuple(graft, args, countof(args)));
+    return torch_merge_call_like(merge, call, torch_merge_tuple(merge, args, countof(args)));
 }
 
-int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out)
+int torch_merge_cat0(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
     struct plain first = {0}, tensor;
     uint64_t n_rows = 0;
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        if (!plain_take(graft_graph(graft, i), ids[i], &tensor)) {
-            const char *why = unplain_why(graft_graph(graft, i), ids[i]);
-            return graft_fail(graft, "in %s %s", graft_file_name(graft, i),
-                              why ? why : "is no tensor");
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        if (!plain_take(torch_merge_graph(merge, i), ids[i], &tensor)) {
+            const char *why = unplain_why(torch_merge_graph(merge, i), ids[i]);
+            return torch_merge_fail(merge, "in %s %s", torch_merge_file_name(merge, i),
+                                    why ? why : "is no tensor");
         }
         if (i == 0)
             first = tensor;
         const char *wrong = fit(&first, &tensor);
         if (wrong)
-            return graft_fail(graft, "in %s %s", graft_file_name(graft, i), wrong);
+            return torch_merge_fail(merge, "in %s %s", torch_merge_file_name(merge, i), wrong);
         if (__builtin_add_overflow(n_rows, tensor.sizes[0], &n_rows) || n_rows > INT64_MAX)
-            return graft_fail(graft, "would have more rows than there are numbers for");
-        segment_push(graft, i, &tensor);
+            return torch_merge_fail(merge, "would have more rows than there are numbers for");
+        segment_push(merge, i, &tensor);
     }
-    tally_add(graft, &graft->tensors, n_rows);
-    *out = tensor_node(graft, ids, &first, n_rows);
+    tally_add(merge, &merge->tensors, n_rows);
+    *out = tensor_node(merge, ids, &first, n_rows);
     return 0;
 }
 
@@ -333,19 +335,20 @@ bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows)
     return true;
 }
 
-int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_rows, pickle_id *out)
+int torch_merge_rows(struct merge_state *merge, pickle_id id, uint64_t first, uint64_t n_rows,
+                     pickle_id *out)
 {
     struct plain tensor;
-    if (!plain_take(graft_graph(graft, 0), id, &tensor))
-        return graft_fail(graft, "is no plain tensor"); /* such are not cut */
+    if (!plain_take(torch_merge_graph(merge, 0), id, &tensor))
+        return torch_merge_fail(merge, "is no plain tensor"); /* such are not cut */
     const char *wrong = fit(&tensor, &tensor);
     if (wrong)
-        return graft_fail(graft, "%s", wrong);
+        return torch_merge_fail(merge, "%s", wrong);
     struct plain rows = tensor;
     rows.sizes[0] = n_rows;
     if (element_count(&rows) > 0)
         rows.offset += first * tensor.strides[0];
-    segment_push(graft, 0, &rows);
-    *out = tensor_node(graft, &id, &tensor, n_rows);
+    segment_push(merge, 0, &rows);
+    *out = tensor_node(merge, &id, &tensor, n_rows);
     return 0;
 }

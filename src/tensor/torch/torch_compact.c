@@ -5,7 +5,7 @@
  */
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum {
     ELEMENT_BYTES_MAX = 16 /* and a multiple of all others */
@@ -26,7 +26,7 @@ struct view {
 };
 
 struct compaction {
-    struct graft *graft;
+    struct merge_state *merge;
     struct span **spans; /* by part and storage */
     struct view *views;
     size_t n_views, cap_views;
@@ -42,7 +42,7 @@ static void view_note(struct compaction *c, uint32_t part, pickle_id id,
                       const struct pickle_view *view)
 {
     struct span *span = &c->spans[part][view->storage];
-    const struct pickle *graph = graft_graph(c->graft, part);
+    const struct pickle *graph = torch_merge_graph(c->merge, part);
     span->is_shown = true;
     span->is_mixed |= view->element_bytes != graph->storages[view->storage].element_bytes;
     if (view->begin < view->end) {
@@ -57,12 +57,12 @@ static void view_note(struct compaction *c, uint32_t part, pickle_id id,
 }
 
 /* Is the storage at hand the first argument of a tensor's call? */
-static bool is_of_tensor(const struct graft_walk *walk)
+static bool is_of_tensor(const struct merge_walk *walk)
 {
     if (walk->n_frames < 3)
         return false;
     const struct walk_frame *args = &walk->frames[walk->n_frames - 2], *call = args - 1;
-    const struct pickle *graph = graft_graph(walk->graft, call->graph);
+    const struct pickle *graph = torch_merge_graph(walk->merge, call->graph);
     return args->index == 1 && is_tensor(graph, call->id) &&
            pickle_node(graph, call->id)->call.args == args->id;
 }
@@ -70,13 +70,13 @@ static bool is_of_tensor(const struct graft_walk *walk)
 static void views_find(struct compaction *c, pickle_id root)
 {
     const struct walk_frame *frame;
-    struct graft_walk walk;
-    walk_begin(&walk, c->graft, root);
+    struct merge_walk walk;
+    walk_begin(&walk, c->merge, root);
     while ((frame = walk_next(&walk)) != NULL) {
-        const struct pickle *graph = graft_graph(c->graft, frame->graph);
+        const struct pickle *graph = torch_merge_graph(c->merge, frame->graph);
         const struct pickle_node *node = pickle_node(graph, frame->id);
         struct pickle_view view;
-        if (frame->graph == c->graft->n_parts)
+        if (frame->graph == c->merge->n_parts)
             continue; /* made by cat0: as large as it needs to be */
         if (node->kind == PICKLE_STORAGE && !is_of_tensor(&walk))
             c->spans[frame->graph][node->storage].is_whole = true;
@@ -88,7 +88,7 @@ static void views_find(struct compaction *c, pickle_id root)
 
 static void storage_compact(struct compaction *c, uint32_t part, uint32_t index)
 {
-    const struct pickle_storage *storage = &graft_graph(c->graft, part)->storages[index];
+    const struct pickle_storage *storage = &torch_merge_graph(c->merge, part)->storages[index];
     struct span *span = &c->spans[part][index];
     uint64_t has = storage_bytes(storage);
     if (span->begin > span->end)
@@ -100,14 +100,14 @@ static void storage_compact(struct compaction *c, uint32_t part, uint32_t index)
     }
     if (!span->is_shown || span->is_whole || span->end - span->begin >= has)
         return;
-    graft_segment(c->graft, (struct torch_segment){.part = part,
-                                                   .storage = index,
-                                                   .offset = span->begin,
-                                                   .bytes = span->end - span->begin});
+    torch_merge_segment(c->merge, (struct torch_segment){.part = part,
+                                                         .storage = index,
+                                                         .offset = span->begin,
+                                                         .bytes = span->end - span->begin});
     uint32_t made =
-        graft_storage(c->graft, storage, (span->end - span->begin) / storage->element_bytes);
+        torch_merge_storage(c->merge, storage, (span->end - span->begin) / storage->element_bytes);
     span->kept =
-        pickle_add(&c->graft->made, (struct pickle_node){.kind = PICKLE_STORAGE, .storage = made});
+        pickle_add(&c->merge->made, (struct pickle_node){.kind = PICKLE_STORAGE, .storage = made});
     c->n_storages++;
     c->n_bytes += has - (span->end - span->begin);
 }
@@ -115,7 +115,7 @@ static void storage_compact(struct compaction *c, uint32_t part, uint32_t index)
 /* The same call with the new storage and an offset within it. Its arguments may be others' as well. */
 static void view_move(struct compaction *c, struct view at)
 {
-    struct pickle *graph = &c->graft->parts[at.part].file.pickle;
+    struct pickle *graph = &c->merge->parts[at.part].file.pickle;
     struct pickle_view view;
     if (!pickle_view_take(graph, pickle_node(graph, at.id), &view))
         return;
@@ -129,7 +129,7 @@ static void view_move(struct compaction *c, struct view at)
     pickle_id tuple = pickle_add(graph, (struct pickle_node){.kind = PICKLE_TUPLE});
     pickle_id args[2] = {
         pickle_add(graph, (struct pickle_node){.kind = PICKLE_OF,
-                                               .of = {(uint32_t)c->graft->n_parts, span->kept}}),
+                                               .of = {(uint32_t)c->merge->n_parts, span->kept}}),
         pickle_add(graph, (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)offset}),
     };
     pickle_add_items(graph, tuple, args, countof(args));
@@ -140,27 +140,27 @@ static void view_move(struct compaction *c, struct view at)
     graph->nodes[at.id].call.args = tuple;
 }
 
-int compact_make(struct graft *graft, pickle_id root)
+int compact_make(struct merge_state *merge, pickle_id root)
 {
-    struct compaction c = {.graft = graft};
-    c.spans = xcalloc(graft->n_parts, sizeof(*c.spans));
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        size_t n_storages = graft_graph(graft, i)->n_storages;
+    struct compaction c = {.merge = merge};
+    c.spans = xcalloc(merge->n_parts, sizeof(*c.spans));
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        size_t n_storages = torch_merge_graph(merge, i)->n_storages;
         c.spans[i] = xcalloc(n_storages, sizeof(**c.spans));
         for (size_t k = 0; k < n_storages; k++)
             c.spans[i][k].begin = UINT64_MAX;
     }
     views_find(&c, root);
-    for (size_t i = 0; i < graft->n_parts; i++)
-        for (size_t k = 0; k < graft_graph(graft, i)->n_storages; k++)
+    for (size_t i = 0; i < merge->n_parts; i++)
+        for (size_t k = 0; k < torch_merge_graph(merge, i)->n_storages; k++)
             storage_compact(&c, (uint32_t)i, (uint32_t)k);
     for (size_t i = 0; i < c.n_views; i++)
         view_move(&c, c.views[i]);
     char size[16];
     size_format(size, c.n_bytes);
-    graft_note(graft, "--compact: %lu storage%s became smaller, by %s in all", c.n_storages,
-               plural(c.n_storages), size);
-    for (size_t i = 0; i < graft->n_parts; i++)
+    torch_merge_note(merge, "--compact: %lu storage%s became smaller, by %s in all", c.n_storages,
+                     plural(c.n_storages), size);
+    for (size_t i = 0; i < merge->n_parts; i++)
         free(c.spans[i]);
     free(c.spans);
     free(c.views);

@@ -4,7 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum {
     DEPTH_MAX = 64
@@ -19,19 +19,19 @@ struct member {
     const char *name;
 };
 
-struct dict_graft {
-    struct graft *graft;
+struct dict_merge {
+    struct merge_state *merge;
     value_ids ids;
     struct key_index keys; /* of all files; a side is a file */
     pickle_id *values;     /* of the key at hand, by file; 0 where a file lacks it */
     struct member *members;
     size_t n_members, cap_members;
     bool is_union;
-    const struct dict_graft *outer;
+    const struct dict_merge *outer;
     size_t path_len; /* of its place */
 };
 
-static void member_push(struct dict_graft *d, struct member member)
+static void member_push(struct dict_merge *d, struct member member)
 {
     if (d->n_members == d->cap_members) {
         d->cap_members = MAX(d->cap_members * 2, (size_t)16);
@@ -42,38 +42,38 @@ static void member_push(struct dict_graft *d, struct member member)
 
 /* ---- paths ---- */
 
-static size_t path_push(struct graft *graft, const struct pickle *graph,
+static size_t path_push(struct merge_state *merge, const struct pickle *graph,
                         const struct pickle_node *key)
 {
-    size_t before = graft->path.len;
-    if (graft->depth == 1) /* "." alone is the root */
-        buf_reset(&graft->path);
+    size_t before = merge->path.len;
+    if (merge->depth == 1) /* "." alone is the root */
+        buf_reset(&merge->path);
     else
-        buf_add_char(&graft->path, '.');
+        buf_add_char(&merge->path, '.');
     if (key->kind == PICKLE_TEXT)
-        buf_add_str(&graft->path, pickle_bytes(graph, key));
+        buf_add_str(&merge->path, pickle_bytes(graph, key));
     else if (key->kind == PICKLE_INT)
-        buf_addf(&graft->path, "%ld", key->integer);
+        buf_addf(&merge->path, "%ld", key->integer);
     else
-        buf_add_text(&graft->path, "(key)");
+        buf_add_text(&merge->path, "(key)");
     return before;
 }
 
-static void path_pop(struct graft *graft, size_t before)
+static void path_pop(struct merge_state *merge, size_t before)
 {
-    if (graft->depth == 1) {
-        buf_reset(&graft->path);
-        buf_add_char(&graft->path, '.');
+    if (merge->depth == 1) {
+        buf_reset(&merge->path);
+        buf_add_char(&merge->path, '.');
         return;
     }
-    graft->path.len = before;
-    graft->path.at[before] = '\0';
+    merge->path.len = before;
+    merge->path.at[before] = '\0';
 }
 
 /* ---- keys of the files ---- */
 
 /* By file the value of this key; the number of files that have it. */
-static size_t values_take(struct dict_graft *d, uint32_t number)
+static size_t values_take(struct dict_merge *d, uint32_t number)
 {
     size_t n = 0;
     const struct key_value *value = key_value_first(&d->keys, number);
@@ -82,55 +82,56 @@ static size_t values_take(struct dict_graft *d, uint32_t number)
     return n;
 }
 
-static void values_forget(struct dict_graft *d, uint32_t number)
+static void values_forget(struct dict_merge *d, uint32_t number)
 {
     const struct key_value *value = key_value_first(&d->keys, number);
     for (; value; value = key_value_next(&d->keys, value))
         d->values[value->side] = 0;
 }
 
-static size_t first_lacking(const struct dict_graft *d)
+static size_t first_lacking(const struct dict_merge *d)
 {
     size_t i = 0;
-    while (i + 1 < d->graft->n_parts && d->values[i])
+    while (i + 1 < d->merge->n_parts && d->values[i])
         i++;
     return i;
 }
 
 /* In some files only: one value, wherever it stands, and the same wherever else. */
-static int member_of_some(struct dict_graft *d, uint32_t number, pickle_id *out)
+static int member_of_some(struct dict_merge *d, uint32_t number, pickle_id *out)
 {
-    struct graft *graft = d->graft;
+    struct merge_state *merge = d->merge;
     const struct key_value *first = key_value_first(&d->keys, number), *other = first;
     while ((other = key_value_next(&d->keys, other)) != NULL) {
         enum sameness sameness =
-            values_same(graft, first->side, first->value, other->side, other->value);
+            values_same(merge, first->side, first->value, other->side, other->value);
         if (sameness != SAME)
-            return graft_fail(graft, "is in %s and in %s, and %s",
-                              graft_file_name(graft, first->side),
-                              graft_file_name(graft, other->side),
-                              sameness == UNTOLD ? UNTOLD_WHY : "not the same");
+            return torch_merge_fail(merge, "is in %s and in %s, and %s",
+                                    torch_merge_file_name(merge, first->side),
+                                    torch_merge_file_name(merge, other->side),
+                                    sameness == UNTOLD ? UNTOLD_WHY : "not the same");
     }
-    *out = graft_of(graft, first->side, first->value);
+    *out = torch_merge_node_of(merge, first->side, first->value);
     return 0;
 }
 
-static int pairs_count(struct graft *graft)
+static int pairs_count(struct merge_state *merge)
 {
-    if (++graft->n_pairs <= graft->max_pairs)
+    if (++merge->n_pairs <= merge->max_pairs)
         return 0;
-    return graft_fail(graft,
-                      "exceeds the limit of %lu keys: shared dictionaries occur in too many places "
-                      "to be merged place by place; a rule such as same or first on the value that "
-                      "holds them copies it unchanged",
-                      graft->max_pairs);
+    return torch_merge_fail(
+        merge,
+        "exceeds the limit of %lu keys: shared dictionaries occur in too many places "
+        "to be merged place by place; a rule such as same or first on the value that "
+        "holds them copies it unchanged",
+        merge->max_pairs);
 }
 
 /* NOLINTBEGIN(misc-no-recursion): at most DEPTH_MAX dictionaries deep */
-static int value_make(struct dict_graft *d, uint32_t number, const struct merge_rule *rule,
+static int value_make(struct dict_merge *d, uint32_t number, const struct merge_rule *rule,
                       struct member *member)
 {
-    struct graft *graft = d->graft;
+    struct merge_state *merge = d->merge;
     size_t n_found = values_take(d, number);
     if (rule && rule->verb == MERGE_RATIO)
         member->ratio = rule;
@@ -138,37 +139,40 @@ static int value_make(struct dict_graft *d, uint32_t number, const struct merge_
         return 0;
     else if (d->is_union && !rule)
         return member_of_some(d, number, &member->value);
-    else if (n_found < graft->n_parts)
-        return graft_fail(graft, "is in %s, and missing in %s; --rule '%s=drop' leaves it out",
-                          graft_file_name(graft, member->key_part),
-                          graft_file_name(graft, first_lacking(d)), buf_text(&graft->path));
+    else if (n_found < merge->n_parts)
+        return torch_merge_fail(
+            merge, "is in %s, and missing in %s; --rule '%s=drop' leaves it out",
+            torch_merge_file_name(merge, member->key_part),
+            torch_merge_file_name(merge, first_lacking(d)), buf_text(&merge->path));
     else
-        return graft_value(graft, d->values, &member->value);
+        return torch_merge_value(merge, d->values, &member->value);
     return 0;
 }
 
-static int member_add(struct dict_graft *d, uint32_t number)
+static int member_add(struct dict_merge *d, uint32_t number)
 {
-    struct graft *graft = d->graft;
+    struct merge_state *merge = d->merge;
     struct node_ref key = d->keys.entries[number].ref;
-    const struct pickle *graph = graft_graph(graft, key.part);
-    size_t before = path_push(graft, graph, pickle_node(graph, key.id));
-    const struct merge_rule *rule = merge_rule_find(graft->opts->rules, buf_text(&graft->path));
+    const struct pickle *graph = torch_merge_graph(merge, key.part);
+    size_t before = path_push(merge, graph, pickle_node(graph, key.id));
+    const struct merge_rule *rule = merge_rule_find(merge->opts->rules, buf_text(&merge->path));
     struct member member = {.key_part = key.part, .key_id = key.id};
-    int rc = pairs_count(graft);
+    int rc = stop_check(merge->opts->stop, merge->err);
+    if (rc == 0)
+        rc = pairs_count(merge);
     if (rc == 0)
         rc = value_make(d, number, rule, &member);
     values_forget(d, number);
-    path_pop(graft, before);
+    path_pop(merge, before);
     if (rc == 0 && (member.value || member.ratio)) {
-        member.key = graft_of(graft, key.part, key.id);
+        member.key = torch_merge_node_of(merge, key.part, key.id);
         member_push(d, member);
     }
     return rc;
 }
 
 /* Keys in the order of the first file; those that only later ones have behind them. */
-static int members_add(struct dict_graft *d)
+static int members_add(struct dict_merge *d)
 {
     int rc = 0;
     for (uint32_t i = 0; i < d->keys.n_entries && rc == 0; i++)
@@ -180,36 +184,36 @@ static int members_add(struct dict_graft *d)
 
 /* ---- keys that rules add ---- */
 
-static pickle_id added_value(struct dict_graft *d, const struct merge_rule *rule)
+static pickle_id added_value(struct dict_merge *d, const struct merge_rule *rule)
 {
-    struct graft *graft = d->graft;
+    struct merge_state *merge = d->merge;
     if (rule->verb == MERGE_COUNT)
-        return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_INT,
-                                                             .integer = (int64_t)graft->n_parts});
-    pickle_id list = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_LIST});
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        pickle_id of = graft_of(graft, i, d->ids[i]);
-        pickle_add_items(&graft->made, list, &of, 1);
+        return pickle_add(&merge->made, (struct pickle_node){.kind = PICKLE_INT,
+                                                             .integer = (int64_t)merge->n_parts});
+    pickle_id list = pickle_add(&merge->made, (struct pickle_node){.kind = PICKLE_LIST});
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        pickle_id of = torch_merge_node_of(merge, i, d->ids[i]);
+        pickle_add_items(&merge->made, list, &of, 1);
     }
     return list;
 }
 
-static bool has_member(const struct dict_graft *d, const char *name);
+static bool has_member(const struct dict_merge *d, const char *name);
 
-static int added_push(struct dict_graft *d)
+static int added_push(struct dict_merge *d)
 {
-    struct merge_rules rules = *d->graft->opts->rules;
+    struct merge_rules rules = *d->merge->opts->rules;
     for (size_t i = 0; i < rules.len; i++) {
         struct merge_rule *rule = &rules.at[i];
-        const char *name = merge_rule_added_name(rule, buf_text(&d->graft->path));
+        const char *name = merge_rule_added_name(rule, buf_text(&d->merge->path));
         if (!name)
             continue;
-        struct member member = {.key_part = d->graft->n_parts, .name = name};
+        struct member member = {.key_part = d->merge->n_parts, .name = name};
         rule->was_used = true;
         if (has_member(d, name))
-            return graft_fail(d->graft, "has a key '%s' already; --rule '%s=drop' makes room", name,
-                              rule->path);
-        member.key = pickle_add_bytes(&d->graft->made, PICKLE_TEXT, str_of(name));
+            return torch_merge_fail(d->merge, "has a key '%s' already; --rule '%s=drop' makes room",
+                                    name, rule->path);
+        member.key = pickle_add_bytes(&d->merge->made, PICKLE_TEXT, str_of(name));
         if (rule->verb == MERGE_RATIO)
             member.ratio = rule;
         else
@@ -221,16 +225,16 @@ static int added_push(struct dict_graft *d)
 
 /* ---- ratios ---- */
 
-static struct str member_name(const struct dict_graft *d, const struct member *member)
+static struct str member_name(const struct dict_merge *d, const struct member *member)
 {
-    if (member->key_part == d->graft->n_parts)
+    if (member->key_part == d->merge->n_parts)
         return str_of(member->name);
-    const struct pickle *graph = graft_graph(d->graft, member->key_part);
+    const struct pickle *graph = torch_merge_graph(d->merge, member->key_part);
     const struct pickle_node *key = pickle_node(graph, member->key_id);
     return key->kind == PICKLE_TEXT ? pickle_bytes(graph, key) : (struct str){"", 0};
 }
 
-static bool has_member(const struct dict_graft *d, const char *name)
+static bool has_member(const struct dict_merge *d, const char *name)
 {
     for (size_t i = 0; i < d->n_members; i++)
         if (str_equal(member_name(d, &d->members[i]), str_of(name)))
@@ -238,22 +242,22 @@ static bool has_member(const struct dict_graft *d, const char *name)
     return false;
 }
 
-static bool member_number(const struct dict_graft *d, const char *name, double *out)
+static bool member_number(const struct dict_merge *d, const char *name, double *out)
 {
     for (size_t i = 0; i < d->n_members; i++) {
         const struct member *member = &d->members[i];
         if (!member->value || !str_equal(member_name(d, member), str_of(name)))
             continue;
-        const struct pickle_node *node = pickle_node(&d->graft->made, member->value);
+        const struct pickle_node *node = pickle_node(&d->merge->made, member->value);
         if (node->kind == PICKLE_OF)
-            node = pickle_node(graft_graph(d->graft, node->of.graph), node->of.id);
+            node = pickle_node(torch_merge_graph(d->merge, node->of.graph), node->of.id);
         *out = node->kind == PICKLE_INT ? (double)node->integer : node->real;
         return node->kind == PICKLE_INT || node->kind == PICKLE_FLOAT;
     }
     return false;
 }
 
-static int ratios_fill(struct dict_graft *d)
+static int ratios_fill(struct dict_merge *d)
 {
     for (size_t i = 0; i < d->n_members; i++) {
         struct member *member = &d->members[i];
@@ -262,12 +266,13 @@ static int ratios_fill(struct dict_graft *d)
             continue;
         if (!member_number(d, member->ratio->above, &above) ||
             !member_number(d, member->ratio->below, &below))
-            return graft_fail(d->graft, "has no numbers '%s' and '%s' for the ratio '%s'",
-                              member->ratio->above, member->ratio->below, member->ratio->path);
+            return torch_merge_fail(d->merge, "has no numbers '%s' and '%s' for the ratio '%s'",
+                                    member->ratio->above, member->ratio->below,
+                                    member->ratio->path);
         const struct pickle_node ratio = {.kind = PICKLE_FLOAT,
                                           .real = below != 0 ? above / below : 0};
         const struct pickle_node none = {.kind = PICKLE_NONE}; /* no ratio is made up */
-        member->value = pickle_add(&d->graft->made, below != 0 ? ratio : none);
+        member->value = pickle_add(&d->merge->made, below != 0 ? ratio : none);
     }
     return 0;
 }
@@ -275,106 +280,109 @@ static int ratios_fill(struct dict_graft *d)
 /* ---- the whole ---- */
 
 /* The class has to be the same, and the states behind it (a model's _metadata). */
-static int states_same(struct dict_graft *d)
+static int states_same(struct dict_merge *d)
 {
-    struct graft *graft = d->graft;
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        enum sameness sameness = dicts_alike(graft, 0, d->ids[0], i, d->ids[i]);
+    struct merge_state *merge = d->merge;
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        enum sameness sameness = dicts_alike(merge, 0, d->ids[0], i, d->ids[i]);
         if (sameness != SAME)
-            return graft_fail(graft, "is another kind of dictionary in %s than in %s%s%s",
-                              graft_file_name(graft, i), graft_file_name(graft, 0),
-                              sameness == UNTOLD ? ", or it " : "",
-                              sameness == UNTOLD ? UNTOLD_WHY : "");
+            return torch_merge_fail(
+                merge, "is another kind of dictionary in %s than in %s%s%s",
+                torch_merge_file_name(merge, i), torch_merge_file_name(merge, 0),
+                sameness == UNTOLD ? ", or it " : "", sameness == UNTOLD ? UNTOLD_WHY : "");
     }
     return 0;
 }
 
-pickle_id graft_dict_begin(struct graft *graft, const struct pickle_node *first)
+pickle_id torch_merge_dict_begin(struct merge_state *merge, const struct pickle_node *first)
 {
     if (first->kind == PICKLE_DICT)
-        return pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
-    return graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
+        return pickle_add(&merge->made, (struct pickle_node){.kind = PICKLE_DICT});
+    return torch_merge_call_like(merge, first, torch_merge_tuple(merge, NULL, 0));
 }
 
-void graft_dict_fill(struct graft *graft, const struct pickle_node *first, pickle_id dict,
-                     const pickle_id *pairs, size_t n_pairs)
+void torch_merge_dict_fill(struct merge_state *merge, const struct pickle_node *first,
+                           pickle_id dict, const pickle_id *pairs, size_t n_pairs)
 {
     if (first->kind == PICKLE_DICT) {
         for (size_t i = 0; i < n_pairs; i++)
-            pickle_add_items(&graft->made, dict, pairs + 2 * i, 2);
+            pickle_add_items(&merge->made, dict, pairs + 2 * i, 2);
         return;
     }
-    struct pickle_later *later = pickle_add_later(&graft->made, dict);
-    size_t at = (size_t)(later - graft->made.later);
+    struct pickle_later *later = pickle_add_later(&merge->made, dict);
+    size_t at = (size_t)(later - merge->made.later);
     for (size_t i = 0; i < n_pairs; i++)
-        pickle_add_pair(&graft->made, &graft->made.later[at].pairs, pairs[2 * i], pairs[2 * i + 1]);
-    const struct pickle_later *kept = pickle_later(graft_graph(graft, 0), first);
+        pickle_add_pair(&merge->made, &merge->made.later[at].pairs, pairs[2 * i], pairs[2 * i + 1]);
+    const struct pickle_later *kept = pickle_later(torch_merge_graph(merge, 0), first);
     struct pickle_walk walk = pickle_items(&kept->states);
-    for (pickle_id id; (id = pickle_next(graft_graph(graft, 0), &walk)) != 0;)
-        pickle_add_state(&graft->made, &graft->made.later[at].states, graft_of(graft, 0, id));
+    for (pickle_id id; (id = pickle_next(torch_merge_graph(merge, 0), &walk)) != 0;)
+        pickle_add_state(&merge->made, &merge->made.later[at].states,
+                         torch_merge_node_of(merge, 0, id));
 }
 
-pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
-                          const pickle_id *pairs, size_t n_pairs)
+pickle_id torch_merge_dict_like(struct merge_state *merge, const struct pickle_node *first,
+                                const pickle_id *pairs, size_t n_pairs)
 {
-    pickle_id dict = graft_dict_begin(graft, first);
-    graft_dict_fill(graft, first, dict, pairs, n_pairs);
+    pickle_id dict = torch_merge_dict_begin(merge, first);
+    torch_merge_dict_fill(merge, first, dict, pairs, n_pairs);
     return dict;
 }
 
-static pickle_id dict_node(struct dict_graft *d)
+static pickle_id dict_node(struct dict_merge *d)
 {
     cleanup_free pickle_id *pairs = xcalloc(2 * d->n_members + 1, sizeof(*pairs));
     for (size_t i = 0; i < d->n_members; i++) {
         pairs[2 * i] = d->members[i].key;
         pairs[2 * i + 1] = d->members[i].value;
     }
-    return graft_dict_like(d->graft, graft_node(d->graft, 0, d->ids), pairs, d->n_members);
+    return torch_merge_dict_like(d->merge, torch_merge_node(d->merge, 0, d->ids), pairs,
+                                 d->n_members);
 }
 
 /* In some file the same dictionary. */
-static bool is_again(const struct dict_graft *d, const struct dict_graft *outer, size_t *part)
+static bool is_again(const struct dict_merge *d, const struct dict_merge *outer, size_t *part)
 {
-    for (*part = 0; *part < d->graft->n_parts; ++*part)
+    for (*part = 0; *part < d->merge->n_parts; ++*part)
         if (d->ids[*part] == outer->ids[*part])
             return true;
     return false;
 }
 
 /* The outermost place at which one comes within itself, and then again and again. */
-static int too_deep(struct graft *graft)
+static int too_deep(struct merge_state *merge)
 {
-    const struct dict_graft *again = NULL, *first = NULL;
+    const struct dict_merge *again = NULL, *first = NULL;
     size_t part, found = 0;
-    for (const struct dict_graft *d = graft->innermost; d; d = d->outer)
-        for (const struct dict_graft *outer = d->outer; outer; outer = outer->outer)
+    for (const struct dict_merge *d = merge->innermost; d; d = d->outer)
+        for (const struct dict_merge *outer = d->outer; outer; outer = outer->outer)
             if (is_again(d, outer, &part)) {
                 again = d;
                 first = outer;
                 found = part;
             }
     if (!again)
-        return graft_fail(graft, "lies deeper than %d dictionaries", DEPTH_MAX);
-    cleanup_free char *inner = xstrndup(graft->path.at, again->path_len);
-    graft->path.len = first->outer ? first->path_len : 0;
-    buf_add_text(&graft->path, first->outer ? "" : ".");
-    return graft_fail(graft,
-                      "holds itself in %s, at '%s', and would be gone through for ever; --rule "
-                      "'%s=first' takes what is there as it is",
-                      graft_file_name(graft, found), inner, inner);
+        return torch_merge_fail(merge, "lies deeper than %d dictionaries", DEPTH_MAX);
+    cleanup_free char *inner = xstrndup(merge->path.at, again->path_len);
+    merge->path.len = first->outer ? first->path_len : 0;
+    buf_add_text(&merge->path, first->outer ? "" : ".");
+    return torch_merge_fail(
+        merge,
+        "holds itself in %s, at '%s', and would be gone through for ever; --rule "
+        "'%s=first' takes what is there as it is",
+        torch_merge_file_name(merge, found), inner, inner);
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
-static int dict_merge(struct dict_graft *d, pickle_id *out)
+static int dict_merge(struct dict_merge *d, pickle_id *out)
 {
-    struct graft *graft = d->graft;
+    struct merge_state *merge = d->merge;
     int rc = 0;
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
-        rc = graft_keys_take(graft, i, d->ids[i], &d->keys);
+    for (size_t i = 0; i < merge->n_parts && rc == 0; i++)
+        rc = torch_merge_keys_take(merge, i, d->ids[i], &d->keys);
     if (rc == 0)
         rc = states_same(d);
     if (rc == 0)
-        rc = counts_check(graft, &d->keys);
+        rc = counts_check(merge, &d->keys);
     if (rc == 0)
         rc = members_add(d);
     if (rc == 0)
@@ -387,24 +395,24 @@ static int dict_merge(struct dict_graft *d, pickle_id *out)
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
-static int dicts_go_through(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
+static int dicts_go_through(struct merge_state *merge, value_ids ids, bool is_union, pickle_id *out)
 {
-    struct dict_graft d = {.graft = graft,
+    struct dict_merge d = {.merge = merge,
                            .ids = ids,
                            .is_union = is_union,
-                           .outer = graft->innermost,
-                           .path_len = graft->path.len};
-    if (++graft->depth > DEPTH_MAX)
-        return too_deep(graft);
-    graft->innermost = &d;
-    key_index_init(&d.keys, &graft->pool);
-    d.values = xcalloc(graft->n_parts, sizeof(*d.values));
+                           .outer = merge->innermost,
+                           .path_len = merge->path.len};
+    if (++merge->depth > DEPTH_MAX)
+        return too_deep(merge);
+    merge->innermost = &d;
+    key_index_init(&d.keys, &merge->pool);
+    d.values = xcalloc(merge->n_parts, sizeof(*d.values));
     int rc = dict_merge(&d, out);
     key_index_release(&d.keys);
     free(d.values);
     free(d.members);
-    graft->innermost = d.outer;
-    graft->depth--;
+    merge->innermost = d.outer;
+    merge->depth--;
     return rc;
 }
 
@@ -412,12 +420,12 @@ static int dicts_go_through(struct graft *graft, value_ids ids, bool is_union, p
  * Dictionaries that are one object in several places of every file are gone through once, and are one object in
  * the output: where no rule can tell the places apart, only a setting's name above them does. 0: not yet.
  */
-static pickle_id *merged_before(struct graft *graft, value_ids ids)
+static pickle_id *merged_before(struct merge_state *merge, value_ids ids)
 {
-    struct merged_dicts *merged = &graft->merged;
-    uint32_t is_setting = path_is_setting(buf_text(&graft->path));
+    struct merged_dicts *merged = &merge->merged;
+    uint32_t is_setting = path_is_setting(buf_text(&merge->path));
     uint32_t *number = node_map_at(&merged->numbers, is_setting, ids[0]);
-    size_t n = graft->n_parts + 1; /* the files' nodes, and the new one */
+    size_t n = merge->n_parts + 1; /* the files' nodes, and the new one */
     if (*number == 0) {
         *number = (uint32_t)merged->len + 1;
         if (merged->len == merged->cap) {
@@ -432,15 +440,15 @@ static pickle_id *merged_before(struct graft *graft, value_ids ids)
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
-int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out)
+int torch_merge_deep(struct merge_state *merge, value_ids ids, bool is_union, pickle_id *out)
 {
-    bool can_be_known = graft->opts->rules->len == 0 && !is_union;
-    pickle_id *known = can_be_known ? merged_before(graft, ids) : NULL;
+    bool can_be_known = merge->opts->rules->len == 0 && !is_union;
+    pickle_id *known = can_be_known ? merged_before(merge, ids) : NULL;
     *out = known ? *known : 0;
     if (*out)
         return 0;
-    int rc = dicts_go_through(graft, ids, is_union, out);
-    known = rc == 0 && can_be_known ? merged_before(graft, ids) : NULL;
+    int rc = dicts_go_through(merge, ids, is_union, out);
+    known = rc == 0 && can_be_known ? merged_before(merge, ids) : NULL;
     if (known)
         *known = *out;
     return rc;

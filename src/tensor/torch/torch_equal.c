@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "tensor/grow.h"
 #include "tensor/pread.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum {
     COMPARED_BYTES = 128 * 1024 /* of storages, at once */
@@ -22,7 +22,7 @@ struct pair {
 };
 
 struct comparer {
-    struct graft *graft;
+    struct merge_state *merge;
     struct node_map classes, storages; /* number + 1 in `parents` */
     uint32_t *parents;
     struct pair *todo;
@@ -46,7 +46,7 @@ void comparer_free(struct comparer *comparer)
 
 static const struct pickle *graph_of(const struct comparer *c, struct node_ref ref)
 {
-    return graft_graph(c->graft, ref.part);
+    return torch_merge_graph(c->merge, ref.part);
 }
 
 static const struct pickle_node *node_of(const struct comparer *c, struct node_ref ref)
@@ -93,7 +93,7 @@ static bool globals_same(const struct pickle *a, uint32_t global_a, const struct
 static bool piece_read(const struct comparer *c, struct node_ref storage, uint64_t offset,
                        char *out, size_t len)
 {
-    const struct torch_part *part = &c->graft->parts[storage.part];
+    const struct torch_part *part = &c->merge->parts[storage.part];
     const struct torch_file *file = &part->file;
     struct str held = file->storage_held ? file->storage_held[storage.id] : (struct str){NULL, 0};
     if (held.at) {
@@ -121,8 +121,8 @@ static bool bytes_same(const struct comparer *c, struct node_ref a, struct node_
 
 static bool storages_same(struct comparer *c, struct node_ref a, struct node_ref b)
 {
-    const struct torch_file *file_a = &c->graft->parts[a.part].file;
-    const struct torch_file *file_b = &c->graft->parts[b.part].file;
+    const struct torch_file *file_a = &c->merge->parts[a.part].file;
+    const struct torch_file *file_b = &c->merge->parts[b.part].file;
     struct node_ref left = {a.part, node_of(c, a)->storage},
                     right = {b.part, node_of(c, b)->storage};
     const struct pickle_storage *one = &file_a->pickle.storages[left.id];
@@ -159,7 +159,7 @@ static bool scalars_same(struct comparer *c, struct node_ref ref_a, struct node_
     case PICKLE_STORAGE:
         return storages_same(c, ref_a, ref_b);
     case PICKLE_SPLICE:
-        *c->graft->met_splice = true; /* what is in it is not known */
+        *c->merge->met_splice = true; /* what is in it is not known */
         return false;
     case PICKLE_TUPLE:
     case PICKLE_LIST:
@@ -197,7 +197,7 @@ static bool pair_add(struct comparer *c, struct node_ref a, struct node_ref b)
     enum pickle_kind kind_a = value_kind(graph_a, pickle_node(graph_a, a.id));
     enum pickle_kind kind_b = value_kind(graph_b, pickle_node(graph_b, b.id));
     if (kind_a == PICKLE_SPLICE || kind_b == PICKLE_SPLICE)
-        *c->graft->met_splice = true;
+        *c->merge->met_splice = true;
     if (kind_a != kind_b)
         return (kind_a == PICKLE_BYTES || kind_b == PICKLE_BYTES) &&
                bytes_are_same(c, (struct pair){a, b});
@@ -267,15 +267,15 @@ static bool members_add_pairs(struct comparer *c, struct pair at, const struct p
 {
     struct key_index keys;
     bool are_same;
-    key_index_init(&keys, &c->graft->pool);
-    if (graft_members_take(c->graft, 0, at.a.part, a, &keys) &&
-        graft_members_take(c->graft, 1, at.b.part, b, &keys)) {
+    key_index_init(&keys, &c->merge->pool);
+    if (torch_merge_members_take(c->merge, 0, at.a.part, a, &keys) &&
+        torch_merge_members_take(c->merge, 1, at.b.part, b, &keys)) {
         are_same = keys_add(c, at, &keys, a->kind == PICKLE_DICT);
     } else {
         c->is_in_order = true;
         are_same = items_add_pairs(c, at, a, b);
     }
-    *c->graft->met_splice |= c->graft->pool.met_splice;
+    *c->merge->met_splice |= c->merge->pool.met_splice;
     key_index_release(&keys);
     return are_same;
 }
@@ -312,24 +312,24 @@ static bool parts_add(struct comparer *c, struct pair at)
            ids_add(c, at, a->call.args, b->call.args) && later_add(c, at);
 }
 
-static struct comparer *comparer_of(struct graft *graft)
+static struct comparer *comparer_of(struct merge_state *merge)
 {
-    if (!graft->comparer) {
-        graft->comparer = xcalloc(1, sizeof(*graft->comparer));
-        graft->comparer->graft = graft;
+    if (!merge->comparer) {
+        merge->comparer = xcalloc(1, sizeof(*merge->comparer));
+        merge->comparer->merge = merge;
     }
-    graft->comparer->n_todo = 0;
-    graft->comparer->is_in_order = false;
-    return graft->comparer;
+    merge->comparer->n_todo = 0;
+    merge->comparer->is_in_order = false;
+    return merge->comparer;
 }
 
 /* The comparison joins classes before it has proved them equal; after a difference they are dropped. */
-static enum sameness told(struct graft *graft, bool are_same)
+static enum sameness told(struct merge_state *merge, bool are_same)
 {
-    bool is_in_order = graft->comparer->is_in_order;
+    bool is_in_order = merge->comparer->is_in_order;
     if (are_same)
         return SAME;
-    comparer_free(steal_ptr(&graft->comparer));
+    comparer_free(steal_ptr(&merge->comparer));
     return is_in_order ? UNTOLD : DIFFERENT;
 }
 
@@ -343,25 +343,25 @@ static bool todo_work(struct comparer *c)
     return are_same;
 }
 
-enum sameness values_same(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+enum sameness values_same(struct merge_state *merge, size_t part_a, pickle_id a, size_t part_b,
                           pickle_id b)
 {
-    struct comparer *c = comparer_of(graft);
+    struct comparer *c = comparer_of(merge);
     bool are_same =
         pair_add(c, (struct node_ref){(uint32_t)part_a, a}, (struct node_ref){(uint32_t)part_b, b});
-    return told(graft, are_same && todo_work(c));
+    return told(merge, are_same && todo_work(c));
 }
 
-enum sameness dicts_alike(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+enum sameness dicts_alike(struct merge_state *merge, size_t part_a, pickle_id a, size_t part_b,
                           pickle_id b)
 {
-    struct comparer *c = comparer_of(graft);
+    struct comparer *c = comparer_of(merge);
     struct pair at = {{(uint32_t)part_a, a}, {(uint32_t)part_b, b}};
     const struct pickle_node *left = node_of(c, at.a), *right = node_of(c, at.b);
     if (left->kind != right->kind || left->kind != PICKLE_CALL)
-        return told(graft, left->kind == right->kind);
+        return told(merge, left->kind == right->kind);
     bool are_alike = ids_add(c, at, left->call.callee, right->call.callee) &&
                      items_add_pairs(c, at, &pickle_later(graph_of(c, at.a), left)->states,
                                      &pickle_later(graph_of(c, at.b), right)->states);
-    return told(graft, are_alike && todo_work(c));
+    return told(merge, are_alike && todo_work(c));
 }

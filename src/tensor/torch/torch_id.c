@@ -24,9 +24,9 @@ static bool is_id(const struct pickle_node *node)
 
 static uint64_t id_hash(struct ids *ids, const struct id *id)
 {
-    struct key_pool *pool = &ids->graft->pool;
+    struct key_pool *pool = &ids->merge->pool;
     struct key_scalar scalar;
-    key_scalar_take(graft_graph(ids->graft, id->graph), id->value, &pool->rooms[0], &scalar);
+    key_scalar_take(torch_merge_graph(ids->merge, id->graph), id->value, &pool->rooms[0], &scalar);
     return key_scalar_hash(&scalar, pool->seed);
 }
 
@@ -40,8 +40,8 @@ static int id_compare(const struct ids *ids, const struct id *a, const struct id
         return (m > n) - (m < n);
     char m_room[WIDE_BYTES_MAX], n_room[WIDE_BYTES_MAX];
     struct str x, y;
-    bool is_x = key_to_digits(graft_graph(ids->graft, a->graph), left, m_room, &x);
-    bool is_y = key_to_digits(graft_graph(ids->graft, b->graph), right, n_room, &y);
+    bool is_x = key_to_digits(torch_merge_graph(ids->merge, a->graph), left, m_room, &x);
+    bool is_y = key_to_digits(torch_merge_graph(ids->merge, b->graph), right, n_room, &y);
     if (is_x && is_y)
         return str_compare(x, y);
     if (is_x != is_y)
@@ -81,22 +81,22 @@ static void value_show(const struct ids *ids, const struct id *id, struct buf *o
 
 static void place_add(const struct ids *ids, struct buf *out)
 {
-    if (ids->last_graph < ids->graft->n_parts)
-        buf_addf(out, "%s: ", graft_file_name(ids->graft, ids->last_graph));
+    if (ids->last_graph < ids->merge->n_parts)
+        buf_addf(out, "%s: ", torch_merge_file_name(ids->merge, ids->last_graph));
     buf_add_text(out, ids->here.len > 0 ? buf_text(&ids->here) : ".");
 }
 
 /* ERR_DATA: the value at hand `what`, which is why it has no such key or is no id. */
-static int lacks(const struct ids *ids, size_t step, const char *what)
+static int lacks(const struct ids *ids, size_t level, const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
     place_add(ids, &place);
-    if (step == ids->steps.len)
-        return fail(ids->graft->err, ERR_DATA, "%s %s, so it is no id", buf_text(&place), what);
+    if (level == ids->pattern.len)
+        return fail(ids->merge->err, ERR_DATA, "%s %s, so it is no id", buf_text(&place), what);
     if (ids->are_references)
         return 0;
-    return fail(ids->graft->err, ERR_DATA, "%s %s '%.*s', which %s asks for", buf_text(&place),
-                what, (int)ids->steps.at[step].len, ids->steps.at[step].at, ids->option);
+    return fail(ids->merge->err, ERR_DATA, "%s %s '%.*s', which %s asks for", buf_text(&place),
+                what, (int)ids->pattern.at[level].len, ids->pattern.at[level].at, ids->option);
 }
 
 static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, pickle_id *id)
@@ -111,7 +111,7 @@ static struct str here_push_key(struct ids *ids, uint32_t graph, pickle_id key, 
     *before = ids->here.len;
     buf_add_text(&ids->here, *before > 0 ? "." : "");
     size_t begin = ids->here.len;
-    graft_key_add(ids->graft, graph, key, &ids->here);
+    torch_merge_key_add(ids->merge, graph, key, &ids->here);
     return (struct str){ids->here.at + begin, ids->here.len - begin};
 }
 
@@ -133,16 +133,16 @@ static void here_pop(struct ids *ids, size_t before)
 static int id_found(struct ids *ids, struct id id)
 {
     const struct pickle_node *node = id_node(ids, &id);
-    const struct pickle_callable *known = call_known(graft_graph(ids->graft, id.graph), node);
+    const struct pickle_callable *known = call_known(torch_merge_graph(ids->merge, id.graph), node);
     if (ids->are_references && node->kind == PICKLE_NONE)
         return 0;
     if (!is_id(node))
-        return lacks(ids, ids->steps.len,
+        return lacks(ids, ids->pattern.len,
                      known && known->result == RESULT_NUMPY_SCALAR
                          ? "is no number and no text (--plain makes such of numpy's)"
                          : "is no number and no text");
     if (node->kind == PICKLE_FLOAT && isnan(node->real))
-        return lacks(ids, ids->steps.len, "is NaN, which equals nothing, not even itself");
+        return lacks(ids, ids->pattern.len, "is NaN, which equals nothing, not even itself");
     if (ids->wanted_place) {
         if (ids->wanted == ids->len)
             place_add(ids, ids->wanted_place);
@@ -159,24 +159,25 @@ static int id_found(struct ids *ids, struct id id)
     return 0;
 }
 
-/* NOLINTBEGIN(misc-no-recursion): STEPS_MAX deep */
+/* NOLINTBEGIN(misc-no-recursion): PATH_KEYS_MAX deep */
 
-static int value_look(struct ids *ids, struct id at, size_t step);
+static int value_look(struct ids *ids, struct id at, size_t level);
 
-static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *pairs, size_t step)
+static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *pairs, size_t level)
 {
-    const struct pickle *graph = graft_graph(ids->graft, at.graph);
+    const struct pickle *graph = torch_merge_graph(ids->merge, at.graph);
     struct pickle_walk walk = pickle_items(pairs);
     struct id child = {.holder = at.graph, .graph = at.graph}, last = {0};
-    bool is_open = step_is_pattern(ids->steps.at[step]);
+    bool is_open = path_key_is_wildcard(ids->pattern.at[level]);
     pickle_id key, last_key = 0;
     size_t before;
     int rc = 0;
     while (rc == 0 && (key = pickle_next(graph, &walk)) != 0) {
         child.slot = slot_next(graph, &walk, &child.value);
-        bool fits = step_fits(ids->steps.at[step], here_push_key(ids, at.graph, key, &before));
+        bool fits =
+            path_key_matches(ids->pattern.at[level], here_push_key(ids, at.graph, key, &before));
         if (fits && is_open)
-            rc = value_look(ids, child, step + 1);
+            rc = value_look(ids, child, level + 1);
         here_pop(ids, before);
         ids->last_graph = at.graph;
         last = fits ? child : last; /* of equal keys the last counts */
@@ -185,17 +186,17 @@ static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *p
     if (rc || is_open)
         return rc;
     if (!last_key)
-        return lacks(ids, step, "has no");
+        return lacks(ids, level, "has no");
     (void)here_push_key(ids, at.graph, last_key, &before);
-    rc = value_look(ids, last, step + 1);
+    rc = value_look(ids, last, level + 1);
     here_pop(ids, before);
     return rc;
 }
 
 /* What several files' lists were put into says of each item whose it is: it counts as in its file. */
-static int items_look(struct ids *ids, struct id at, size_t step)
+static int items_look(struct ids *ids, struct id at, size_t level)
 {
-    const struct pickle *graph = graft_graph(ids->graft, at.graph);
+    const struct pickle *graph = torch_merge_graph(ids->merge, at.graph);
     struct pickle_walk walk = pickle_items(pickle_node(graph, at.value));
     struct id child = {.holder = at.graph, .graph = at.graph};
     uint32_t last_part = UINT32_MAX;
@@ -208,36 +209,36 @@ static int items_look(struct ids *ids, struct id at, size_t step)
         uint32_t part = node->kind == PICKLE_OF ? node->of.graph : at.graph;
         index = part == last_part ? index + 1 : 0;
         last_part = part;
-        if (step_fits(ids->steps.at[step], here_push_index(ids, index, &before))) {
+        if (path_key_matches(ids->pattern.at[level], here_push_index(ids, index, &before))) {
             is_met = true;
-            rc = value_look(ids, child, step + 1);
+            rc = value_look(ids, child, level + 1);
         }
         here_pop(ids, before);
     }
     ids->last_graph = at.graph;
-    return rc == 0 && !is_met && !step_is_pattern(ids->steps.at[step])
-               ? lacks(ids, step, "is a list (* stands for each of its items) without")
+    return rc == 0 && !is_met && !path_key_is_wildcard(ids->pattern.at[level])
+               ? lacks(ids, level, "is a list (* stands for each of its items) without")
                : rc;
 }
 
-static int value_look(struct ids *ids, struct id at, size_t step)
+static int value_look(struct ids *ids, struct id at, size_t level)
 {
-    const struct pickle_node *node = graft_resolve(ids->graft, &at.graph, &at.value);
+    const struct pickle_node *node = torch_merge_resolve(ids->merge, &at.graph, &at.value);
     ids->last_graph = at.graph;
     if (++ids->n_visits > ids->max_visits)
-        return fail(ids->graft->err, ERR_DATA,
+        return fail(ids->merge->err, ERR_DATA,
                     "%s: one object is in more places than can be looked at, so its ids are not "
                     "unique",
                     ids->option);
-    if (step == ids->steps.len)
+    if (level == ids->pattern.len)
         return id_found(ids, at);
-    const struct pickle *graph = graft_graph(ids->graft, at.graph);
+    const struct pickle *graph = torch_merge_graph(ids->merge, at.graph);
     const struct pickle_node *pairs = dict_pairs(graph, at.value);
     if (pairs)
-        return pairs_look(ids, at, pairs, step);
+        return pairs_look(ids, at, pairs, level);
     if (node->kind == PICKLE_LIST || node->kind == PICKLE_TUPLE)
-        return items_look(ids, at, step);
-    return lacks(ids, step, "is neither a dictionary nor a list, and has no");
+        return items_look(ids, at, level);
+    return lacks(ids, level, "is neither a dictionary nor a list, and has no");
 }
 
 /* NOLINTEND(misc-no-recursion) */
@@ -267,7 +268,7 @@ static int twice_fail(const struct ids *ids, pickle_id root, const struct id *id
     value_show(ids, id, &value);
     ids_place(ids, root, before, &other);
     ids_place(ids, root, id->ordinal, &place);
-    return fail(ids->graft->err, ERR_DATA,
+    return fail(ids->merge->err, ERR_DATA,
                 "the id %s is at %s, and again at %s; --renumber numbers all of them anew",
                 buf_text(&value), buf_text(&other), buf_text(&place));
 }
@@ -289,19 +290,19 @@ static int ids_compare(struct ids *ids, pickle_id root)
         }
     }
     if (n_twice > 0)
-        return ids->graft->opts->is_renumbered ? ids_renumber(ids, root, n_twice)
+        return ids->merge->opts->is_renumbered ? ids_renumber(ids, root, n_twice)
                                                : twice_fail(ids, root, second, before);
-    if (ids->graft->opts->is_renumbered)
-        graft_note(ids->graft, "--renumber: all %zu ids are there once, so none is changed",
-                   ids->len);
+    if (ids->merge->opts->is_renumbered)
+        torch_merge_note(ids->merge, "--renumber: all %zu ids are there once, so none is changed",
+                         ids->len);
     return 0;
 }
 
 uint64_t ids_visits_max(const struct ids *ids)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i <= ids->graft->n_parts; i++)
-        n += (graft_graph(ids->graft, i)->n_chunks + 1) * (ids->steps.len + 1);
+    for (size_t i = 0; i <= ids->merge->n_parts; i++)
+        n += (torch_merge_graph(ids->merge, i)->n_chunks + 1) * (ids->pattern.len + 1);
     return n;
 }
 
@@ -311,14 +312,14 @@ void ids_release(struct ids *ids)
     free(ids->at);
 }
 
-int ids_look(struct graft *graft, pickle_id root)
+int ids_look(struct merge_state *merge, pickle_id root)
 {
-    struct ids ids = {.graft = graft, .option = "--id", .root_graph = graft->n_parts};
-    int rc = steps_parse(graft->opts->id_path, &ids.steps, graft->err);
+    struct ids ids = {.merge = merge, .option = "--id", .root_graph = merge->n_parts};
+    int rc = path_pattern_parse(merge->opts->id_path, &ids.pattern, merge->err);
     ids.max_visits = ids_visits_max(&ids);
     if (rc == 0)
         rc = ids_find(&ids, root);
-    graft->n_ids = ids.len;
+    merge->n_ids = ids.len;
     if (rc == 0)
         rc = ids_compare(&ids, root);
     ids_release(&ids);

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "rule/steps.h"
-#include "tensor/torch/torch_mend.h"
+#include "rule/path_pattern.h"
+#include "tensor/torch/torch_normalise.h"
 
 /* A value at the path: where it is, and where what holds it says so. */
 struct id {
@@ -16,9 +16,9 @@ struct id {
 };
 
 struct ids {
-    struct graft *graft;
+    struct merge_state *merge;
     const char *option; /* that asks for them, for messages */
-    struct steps steps;
+    struct path_pattern pattern;
     size_t root_graph;
     bool are_references; /* what has no such key, and None, refers to nothing */
     struct id *at;
@@ -32,18 +32,19 @@ struct ids {
 
 static inline const struct pickle_node *id_node(const struct ids *ids, const struct id *id)
 {
-    return pickle_node(graft_graph(ids->graft, id->graph), id->value);
+    return pickle_node(torch_merge_graph(ids->merge, id->graph), id->value);
 }
 
 static inline struct str id_bytes(const struct ids *ids, const struct id *id)
 {
-    const struct pickle *graph = graft_graph(ids->graft, id->graph);
+    const struct pickle *graph = torch_merge_graph(ids->merge, id->graph);
     return pickle_bytes(graph, pickle_node(graph, id->value));
 }
 
-/* All values at the steps below the root, into ids->at. ERR_DATA where one is missing, or cannot be an id. */
+/* All values that the pattern matches below the root, into ids->at. ERR_DATA where one is
+ * missing, or cannot be an id. */
 int ids_find(struct ids *ids, pickle_id root);
-/* Each item is met once at each step, unless an object is in several places. */
+/* Each item is visited once at each level of the pattern, unless an object is in several places. */
 uint64_t ids_visits_max(const struct ids *ids);
 void ids_release(struct ids *ids);
 /* Where the id of this number is, in its own file. */

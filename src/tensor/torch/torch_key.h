@@ -10,7 +10,7 @@
 #include "tensor/torch/torch_node_map.h"
 #include "tensor/torch/torch_value.h"
 
-struct graft;
+struct merge_state;
 
 /* ---- a key that is not made of others ---- */
 
@@ -74,7 +74,7 @@ struct key_form {
 };
 
 struct key_pool {
-    const struct graft *graft;
+    const struct merge_state *merge;
     uint64_t seed;           /* of all hashes: nobody can write a file whose keys all have one */
     struct node_map numbers; /* of compounds: number + 1 */
     struct key_form *forms;
@@ -84,7 +84,7 @@ struct key_pool {
     bool met_splice; /* part of a key is a piece of a pickle, so it is not known what it is */
 };
 
-void key_pool_init(struct key_pool *pool, const struct graft *graft);
+void key_pool_init(struct key_pool *pool, const struct merge_state *merge);
 void key_pool_release(struct key_pool *pool);
 /* Of a KEY_COMPOUND. */
 uint32_t key_pool_number(struct key_pool *pool, struct node_ref ref);

@@ -21,7 +21,7 @@ void key_index_release(struct key_index *index)
 
 static const struct pickle *graph_of(const struct key_index *index, struct node_ref ref)
 {
-    return graft_graph(index->pool->graft, ref.part);
+    return torch_merge_graph(index->pool->merge, ref.part);
 }
 
 static void slots_grow(struct key_index *index)
@@ -148,7 +148,7 @@ static void value_add(struct key_index *index, struct key_entry *entry, struct k
 bool key_index_take(struct key_index *index, uint32_t side, uint32_t part,
                     const struct pickle_node *members)
 {
-    const struct pickle *graph = graft_graph(index->pool->graft, part);
+    const struct pickle *graph = torch_merge_graph(index->pool->merge, part);
     struct pickle_walk walk = pickle_items(members);
     for (pickle_id key; (key = pickle_next(graph, &walk)) != 0;) {
         pickle_id id = members->kind == PICKLE_DICT ? pickle_next(graph, &walk) : key;

@@ -25,9 +25,9 @@ struct descent {
     size_t n_todo, cap_todo, n_ids, cap_ids, n_numbers, cap_numbers;
 };
 
-void key_pool_init(struct key_pool *pool, const struct graft *graft)
+void key_pool_init(struct key_pool *pool, const struct merge_state *merge)
 {
-    *pool = (struct key_pool){.graft = graft, .seed = hash_seed()};
+    *pool = (struct key_pool){.merge = merge, .seed = hash_seed()};
 }
 
 void key_pool_release(struct key_pool *pool)
@@ -108,10 +108,10 @@ static bool is_form(struct key_pool *pool, const struct key_form *form,
     if (form->hash != wanted->hash || form->kind != wanted->kind ||
         form->n_children != wanted->n_children)
         return false;
-    if (!scalar)
-        return memcmp(pool->children + form->children_at, numbers,
-                      form->n_children * sizeof(*numbers)) == 0;
-    key_scalar_take(graft_graph(pool->graft, form->ref.part), form->ref.id, &pool->rooms[1],
+    if (!scalar) /* () has no children, and there may be none yet */
+        return form->n_children == 0 || memcmp(pool->children + form->children_at, numbers,
+                                               form->n_children * sizeof(*numbers)) == 0;
+    key_scalar_take(torch_merge_graph(pool->merge, form->ref.part), form->ref.id, &pool->rooms[1],
                     &other);
     return key_scalars_equal(&other, scalar);
 }
@@ -145,7 +145,7 @@ static uint32_t form_of_itself(struct key_pool *pool, struct node_ref ref)
 /* The number of a part that is no compound, or has been looked at; PENDING of what lies around it. */
 static uint32_t part_number(struct key_pool *pool, struct node_ref ref)
 {
-    const struct pickle *graph = graft_graph(pool->graft, ref.part);
+    const struct pickle *graph = torch_merge_graph(pool->merge, ref.part);
     struct key_scalar scalar;
     key_scalar_take(graph, ref.id, &pool->rooms[0], &scalar);
     if (scalar.kind < KEY_COMPOUND)
@@ -182,7 +182,7 @@ static void numbers_sort(struct descent *d)
 /* All its parts have their numbers. */
 static void compound_number(struct key_pool *pool, struct descent *d, struct node_ref ref)
 {
-    const struct pickle *graph = graft_graph(pool->graft, ref.part);
+    const struct pickle *graph = torch_merge_graph(pool->merge, ref.part);
     const struct pickle_node *node = pickle_node(graph, ref.id);
     struct key_form form = {.ref = ref, .kind = (uint8_t)parts_take(d, graph, ref.id)};
     bool is_itself = false;
@@ -216,7 +216,7 @@ static void compound_number(struct key_pool *pool, struct descent *d, struct nod
 static bool is_new(struct key_pool *pool, struct node_ref ref)
 {
     struct key_scalar scalar;
-    key_scalar_take(graft_graph(pool->graft, ref.part), ref.id, &pool->rooms[0], &scalar);
+    key_scalar_take(torch_merge_graph(pool->merge, ref.part), ref.id, &pool->rooms[0], &scalar);
     if (scalar.kind != KEY_COMPOUND)
         return false;
     uint32_t *number = node_map_at(&pool->numbers, ref.part, ref.id);
@@ -228,7 +228,7 @@ static bool is_new(struct key_pool *pool, struct node_ref ref)
 
 uint32_t key_pool_number(struct key_pool *pool, struct node_ref ref)
 {
-    const struct pickle *graph = graft_graph(pool->graft, ref.part);
+    const struct pickle *graph = torch_merge_graph(pool->merge, ref.part);
     struct descent d = {0};
     PUSH(d.todo, d.n_todo, d.cap_todo, (struct visit){ref.id, false});
     while (d.n_todo > 0) {

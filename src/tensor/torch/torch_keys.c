@@ -7,7 +7,7 @@
 #include <math.h>
 #include <xxhash.h>
 
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node)

@@ -5,7 +5,7 @@
  */
 #include "base/xalloc.h"
 #include "tensor/pickle/pickle_impl.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 const struct pickle_node *set_items(const struct pickle *graph, const struct pickle_node *call)
 {
@@ -42,12 +42,12 @@ static struct pickle_node *node_change(struct pickle *graph, const struct pickle
 }
 
 /* What remains of the members: each key once, where it stood first, with its last value. */
-static bool members_thin(struct graft *graft, size_t part, const struct pickle_node *members)
+static bool members_thin(struct merge_state *merge, size_t part, const struct pickle_node *members)
 {
-    struct pickle *graph = graft_graph_change(graft, part);
+    struct pickle *graph = torch_merge_graph_mutable(merge, part);
     struct pickle_node thin = {.kind = members->kind};
     struct key_index own;
-    key_index_init(&own, &graft->pool);
+    key_index_init(&own, &merge->pool);
     bool is_known = key_index_take(&own, 0, (uint32_t)part, members);
     for (uint32_t i = 0; is_known && i < own.n_entries; i++) {
         pickle_id pair[2] = {own.entries[i].ref.id, key_index_value(&own, i, 0)};
@@ -61,30 +61,33 @@ static bool members_thin(struct graft *graft, size_t part, const struct pickle_n
     return is_known;
 }
 
-bool graft_members_take(struct graft *graft, uint32_t side, size_t part,
-                        const struct pickle_node *members, struct key_index *keys)
+bool torch_merge_members_take(struct merge_state *merge, uint32_t side, size_t part,
+                              const struct pickle_node *members, struct key_index *keys)
 {
     size_t before = keys->n_values;
     bool is_known = key_index_take(keys, side, (uint32_t)part, members);
     if (is_known && keys->n_values - before < members->count)
-        is_known = members_thin(graft, part, members);
+        is_known = members_thin(merge, part, members);
     return is_known;
 }
 
-int keys_untold(struct graft *graft, size_t part)
+int keys_untold(struct merge_state *merge, size_t part)
 {
-    return graft_fail(graft,
-                      "has keys in %s that look alike and belong to a class whose equality muster "
-                      "does not know; --rule '%s=first' takes the first file's dictionary",
-                      graft_file_name(graft, part), buf_text(&graft->path));
+    return torch_merge_fail(
+        merge,
+        "has keys in %s that look alike and belong to a class whose equality muster "
+        "does not know; --rule '%s=first' takes the first file's dictionary",
+        torch_merge_file_name(merge, part), buf_text(&merge->path));
 }
 
-int graft_keys_take(struct graft *graft, size_t part, pickle_id id, struct key_index *keys)
+int torch_merge_keys_take(struct merge_state *merge, size_t part, pickle_id id,
+                          struct key_index *keys)
 {
-    const struct pickle_node *pairs = dict_pairs(graft_graph(graft, part), id);
+    const struct pickle_node *pairs = dict_pairs(torch_merge_graph(merge, part), id);
     if (!pairs)
-        return graft_fail(graft, "is no dictionary in %s", graft_file_name(graft, part));
-    bool is_known = graft_members_take(graft, (uint32_t)part, part, pairs, keys);
-    *graft->met_splice |= graft->pool.met_splice;
-    return is_known ? 0 : keys_untold(graft, part);
+        return torch_merge_fail(merge, "is no dictionary in %s",
+                                torch_merge_file_name(merge, part));
+    bool is_known = torch_merge_members_take(merge, (uint32_t)part, part, pairs, keys);
+    *merge->met_splice |= merge->pool.met_splice;
+    return is_known ? 0 : keys_untold(merge, part);
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/stop.h"
 #include "base/texts.h"
 #include "rule/rule.h"
 
@@ -26,6 +27,7 @@ struct torch_merge_opts {
     bool
         is_of_shares; /* a single file is a share of a job too, and the output the whole: batch_name says so */
     bool are_shared; /* large tensors share blocks with the inputs, unread, where that can be */
+    struct stop stop;
     void (*note)(void *context, const char *text);
     /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
     int (*placing)(void *context, int fd, struct err *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The merge in progress: values of the same path, one from each file, become one node of a new graph.
+ * The state of a merge: values of the same path, one from each file, become one node of a new
+ * graph.
  */
 #pragma once
 
@@ -8,13 +9,13 @@
 #include "tensor/torch/torch_merge.h"
 #include "tensor/torch/torch_write.h"
 
-/* By file: the value at the path at hand; 0 where the file has none. */
+/* For each file the value at the current path; 0 where the file has none. */
 typedef const pickle_id *value_ids;
 
-/* What was put behind one another. */
+/* Lists, or tensors, that were concatenated. */
 struct tally {
     uint64_t length; /* of the first one */
-    bool differs;    /* another one's is another */
+    bool differs;    /* another one has another length */
     struct buf paths;
 };
 
@@ -26,15 +27,15 @@ struct merged_dicts {
     size_t len, cap;
 };
 
-struct dict_graft;
+struct dict_merge;
 
-struct graft {
+struct merge_state {
     const struct torch_merge_opts *opts;
     const char *out_path;
     bool *met_splice; /* something was compared that is a piece of a pickle, not nodes */
     struct key_pool pool;
     struct merged_dicts merged;
-    struct comparer *comparer; /* NULL: nothing has been compared yet */
+    struct comparer *comparer; /* NULL until values are compared */
     struct torch_part *parts;
     size_t n_parts;
     size_t splice_least_bytes; /* of lists that are spliced; 0: none are */
@@ -44,60 +45,61 @@ struct graft {
     size_t n_segments, cap_segments, cap_ends;
     uint32_t *ties; /* made storages by their segments, hashed: number + 1 */
     size_t n_ties, cap_ties;
-    struct buf path; /* of the value at hand, for people and for rules */
+    struct buf path; /* of the current value, for messages and rules */
     struct tally lists, tensors;
-    uint64_t n_ids; /* where ids are looked at */
+    uint64_t n_ids; /* if ids are checked */
     unsigned depth;
-    const struct dict_graft *innermost; /* of the dictionaries that are being gone through */
-    uint64_t n_pairs, max_pairs; /* gone through: a dictionary in many places comes as often */
+    const struct dict_merge *innermost; /* of the dictionaries that are being merged */
+    uint64_t n_pairs, max_pairs; /* merged: a dictionary in several places counts once for each */
     uint8_t *met;                /* dictionaries of a single file, by node */
     bool is_renamed;             /* of a single file something has another name in the output */
     struct err *err;
 };
 
-/* Number n_parts is that of the output. */
-static inline const struct pickle *graft_graph(const struct graft *graft, size_t part)
+/* The graph of a file; that of the output for part == n_parts. */
+static inline const struct pickle *torch_merge_graph(const struct merge_state *merge, size_t part)
 {
-    return part == graft->n_parts ? &graft->made : &graft->parts[part].file.pickle;
+    return part == merge->n_parts ? &merge->made : &merge->parts[part].file.pickle;
 }
 
-static inline const struct pickle_node *graft_node(const struct graft *graft, size_t part,
-                                                   value_ids ids)
+static inline const struct pickle_node *torch_merge_node(const struct merge_state *merge,
+                                                         size_t part, value_ids ids)
 {
-    return pickle_node(graft_graph(graft, part), ids[part]);
+    return pickle_node(torch_merge_graph(merge, part), ids[part]);
 }
 
-/* The files are opened, read and checked: parts of n_parts. */
-int graft_open(struct graft *graft, const char *const *paths, struct err *err);
-/* What was made, of a graph that is to be made anew. */
-void graft_reset(struct graft *graft);
-/* All of it, and the parts, closed. */
-void graft_release(struct graft *graft);
+/* Opens, reads and checks the files: parts[n_parts]. */
+int torch_merge_open(struct merge_state *merge, const char *const *paths, struct err *err);
+/* Releases the output's graph, which is then made anew. */
+void torch_merge_reset(struct merge_state *merge);
+/* Releases everything, and closes the parts. */
+void torch_merge_release(struct merge_state *merge);
 
 /* ERR_DATA with the path in front. */
-int graft_fail(struct graft *graft, const char *fmt, ...) PRINTF(2, 3);
-const char *graft_file_name(const struct graft *graft, size_t part);
+int torch_merge_fail(struct merge_state *merge, const char *fmt, ...) PRINTF(2, 3);
+const char *torch_merge_file_name(const struct merge_state *merge, size_t part);
 
-/* A node that stands for that of a file. */
-pickle_id graft_of(struct graft *graft, size_t part, pickle_id id);
-pickle_id graft_tuple(struct graft *graft, const pickle_id *ids, size_t n_ids);
+/* A node of the output that stands for one of a file. */
+pickle_id torch_merge_node_of(struct merge_state *merge, size_t part, pickle_id id);
+pickle_id torch_merge_tuple(struct merge_state *merge, const pickle_id *ids, size_t n_ids);
 /* callee(*args), its callee that of the first file's call. */
-pickle_id graft_call_like(struct graft *graft, const struct pickle_node *call, pickle_id args);
+pickle_id torch_merge_call_like(struct merge_state *merge, const struct pickle_node *call,
+                                pickle_id args);
 
 /* A dictionary of the first file's kind, with its states behind it: keys and values of the new graph. */
-pickle_id graft_dict_like(struct graft *graft, const struct pickle_node *first,
-                          const pickle_id *pairs, size_t n_pairs);
+pickle_id torch_merge_dict_like(struct merge_state *merge, const struct pickle_node *first,
+                                const pickle_id *pairs, size_t n_pairs);
 /* The same in two steps, for one that is to be found before all that it holds is there. */
-pickle_id graft_dict_begin(struct graft *graft, const struct pickle_node *first);
-void graft_dict_fill(struct graft *graft, const struct pickle_node *first, pickle_id dict,
-                     const pickle_id *pairs, size_t n_pairs);
+pickle_id torch_merge_dict_begin(struct merge_state *merge, const struct pickle_node *first);
+void torch_merge_dict_fill(struct merge_state *merge, const struct pickle_node *first,
+                           pickle_id dict, const pickle_id *pairs, size_t n_pairs);
 /* Names that are no data: an error, or said where they may pass. */
-int graft_callables_check(const struct graft *graft, struct err *err);
+int torch_merge_callables_check(const struct merge_state *merge, struct err *err);
 
 /* Below args, config and their like nothing is a count. */
 bool path_is_setting(const char *path);
-/* The value at the path at hand is made of so many items or rows. */
-void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
+/* The value at the current path is made of so many items or rows. */
+void tally_add(struct merge_state *merge, struct tally *tally, uint64_t length);
 
 /*
  * Of something like a tensor that is more than a view of a storage: why rows of it cannot be taken, and what can
@@ -106,20 +108,22 @@ void tally_add(struct graft *graft, struct tally *tally, uint64_t length);
 const char *unplain_why(const struct pickle *pickle, pickle_id id);
 
 /* Each sets *out to the new node; 0: nothing is put there. */
-int graft_value(struct graft *graft, value_ids ids, pickle_id *out);
-int graft_deep(struct graft *graft, value_ids ids, bool is_union, pickle_id *out);
+int torch_merge_value(struct merge_state *merge, value_ids ids, pickle_id *out);
+int torch_merge_deep(struct merge_state *merge, value_ids ids, bool is_union, pickle_id *out);
 /* Of a tensor of the first file, rows [first, first + n_rows). */
-int graft_rows(struct graft *graft, pickle_id id, uint64_t first, uint64_t n_rows, pickle_id *out);
-int graft_cat0(struct graft *graft, value_ids ids, pickle_id *out);
+int torch_merge_rows(struct merge_state *merge, pickle_id id, uint64_t first, uint64_t n_rows,
+                     pickle_id *out);
+int torch_merge_cat0(struct merge_state *merge, value_ids ids, pickle_id *out);
 /* A storage of the new graph like another, of the pieces that were added since the last one. */
-void graft_segment(struct graft *graft, struct torch_segment segment);
-uint32_t graft_storage(struct graft *graft, const struct pickle_storage *like, uint64_t n_elements);
-int graft_sum(struct graft *graft, value_ids ids, pickle_id *out);
-int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out);
-int graft_max(struct graft *graft, value_ids ids, pickle_id *out);
-int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out);
-int graft_concat(struct graft *graft, value_ids ids, pickle_id *out);
-int graft_same(struct graft *graft, value_ids ids, pickle_id *out);
+void torch_merge_segment(struct merge_state *merge, struct torch_segment segment);
+uint32_t torch_merge_storage(struct merge_state *merge, const struct pickle_storage *like,
+                             uint64_t n_elements);
+int torch_merge_sum(struct merge_state *merge, value_ids ids, pickle_id *out);
+int torch_merge_sum_by_key(struct merge_state *merge, value_ids ids, pickle_id *out);
+int torch_merge_max(struct merge_state *merge, value_ids ids, pickle_id *out);
+int torch_merge_merged_name(struct merge_state *merge, value_ids ids, pickle_id *out);
+int torch_merge_concat(struct merge_state *merge, value_ids ids, pickle_id *out);
+int torch_merge_same(struct merge_state *merge, value_ids ids, pickle_id *out);
 
 /* ---- when values of different files are the same ---- */
 
@@ -139,10 +143,10 @@ void comparer_free(struct comparer *comparer);
  * In every respect, however deep they lie and whatever they share; bytes of tensors by their checksums, where the
  * files have some. Takes time in proportion to the files, whatever is compared how often.
  */
-enum sameness values_same(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+enum sameness values_same(struct merge_state *merge, size_t part_a, pickle_id a, size_t part_b,
                           pickle_id b);
 /* Of one class, with the same states: one dictionary can stand for both. */
-enum sameness dicts_alike(struct graft *graft, size_t part_a, pickle_id a, size_t part_b,
+enum sameness dicts_alike(struct merge_state *merge, size_t part_a, pickle_id a, size_t part_b,
                           pickle_id b);
 
 /* What a node is when it has been loaded: SET of set([…]), TUPLE of torch.Size((…)); else its own kind. */
@@ -151,13 +155,14 @@ enum pickle_kind value_kind(const struct pickle *graph, const struct pickle_node
 const struct pickle_node *set_items(const struct pickle *graph, const struct pickle_node *call);
 
 /*
- * The keys of the values at hand, each side a part. What a dictionary sets again and again is taken out of it, so
- * that whoever looks next has no more work than it has keys. ERR_DATA, with the path, if its keys cannot be
- * told from one another.
+ * The keys of the current values, each side a part. A key that a dictionary sets several times
+ * is left in it once, so that a later look at the dictionary takes no longer than it has keys.
+ * ERR_DATA, with the path, if its keys cannot be told from one another.
  */
-int graft_keys_take(struct graft *graft, size_t part, pickle_id id, struct key_index *keys);
+int torch_merge_keys_take(struct merge_state *merge, size_t part, pickle_id id,
+                          struct key_index *keys);
 /* ERR_DATA: two keys of a part look alike, and are equal or not as only their class knows. */
-int keys_untold(struct graft *graft, size_t part);
+int keys_untold(struct merge_state *merge, size_t part);
 /* The same of any members, without words: false if they cannot be told. */
-bool graft_members_take(struct graft *graft, uint32_t side, size_t part,
-                        const struct pickle_node *members, struct key_index *keys);
+bool torch_merge_members_take(struct merge_state *merge, uint32_t side, size_t part,
+                              const struct pickle_node *members, struct key_index *keys);

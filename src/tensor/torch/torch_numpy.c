@@ -9,7 +9,7 @@
 #include "base/parse.h"
 #include "tensor/bytes.h"
 #include "tensor/pickle/pickle_impl.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum {
     UCS4_BYTES = 4

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/thread.h"
 #include "base/xalloc.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum {
     CALLABLES_SHOWN = 3
@@ -28,31 +28,31 @@ static int part_open(const char *path, int *fd, struct stat *st, struct err *err
 }
 
 /* Its records would be there twice, or an input would be written over. */
-static int twice_refuse(const struct graft *graft, const char *const *paths, size_t part,
+static int twice_refuse(const struct merge_state *merge, const char *const *paths, size_t part,
                         const struct stat *st, struct err *err)
 {
     struct stat other = {0};
     for (size_t i = 0; i < part; i++)
-        if (fstat(graft->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
+        if (fstat(merge->parts[i].fd, &other) == 0 && other.st_ino == st->st_ino &&
             other.st_dev == st->st_dev)
             return fail(err, ERR_USAGE, "%s and %s are the same file", paths[i], paths[part]);
-    if (stat(graft->out_path, &other) == 0 && other.st_ino == st->st_ino &&
+    if (stat(merge->out_path, &other) == 0 && other.st_ino == st->st_ino &&
         other.st_dev == st->st_dev)
-        return fail(err, ERR_USAGE, "the output %s is one of the files", graft->out_path);
+        return fail(err, ERR_USAGE, "the output %s is one of the files", merge->out_path);
     return 0;
 }
 
-static int parts_open(struct graft *graft, const char *const *paths, struct err *err)
+static int parts_open(struct merge_state *merge, const char *const *paths, struct err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < graft->n_parts; i++)
-        graft->parts[i].fd = -1;
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        struct torch_part *part = &graft->parts[i];
+    for (size_t i = 0; i < merge->n_parts; i++)
+        merge->parts[i].fd = -1;
+    for (size_t i = 0; i < merge->n_parts && rc == 0; i++) {
+        struct torch_part *part = &merge->parts[i];
         struct stat st = {0};
         rc = part_open(paths[i], &part->fd, &st, err);
         if (rc == 0)
-            rc = twice_refuse(graft, paths, i, &st, err);
+            rc = twice_refuse(merge, paths, i, &st, err);
         part->file = (struct torch_file){.path = paths[i], .file_bytes = (uint64_t)st.st_size};
     }
     return rc;
@@ -65,7 +65,7 @@ static int parts_open(struct graft *graft, const char *const *paths, struct err 
  * the error is the same however many read.
  */
 struct reading {
-    struct graft *graft;
+    struct merge_state *merge;
     atomic_size_t next;
     atomic_bool has_failed;
 };
@@ -73,6 +73,7 @@ struct reading {
 struct reader {
     struct reading *reading;
     struct torch_splicing splicing;
+    struct stop stop;
     size_t failed; /* the part at which it ended */
     int rc;
     struct err err;
@@ -82,14 +83,16 @@ static void *parts_read_some(void *context)
 {
     struct reader *reader = context;
     struct reading *reading = reader->reading;
-    const struct graft *graft = reading->graft;
+    const struct merge_state *merge = reading->merge;
     size_t i;
     while (reader->rc == 0 && !atomic_load(&reading->has_failed) &&
-           (i = atomic_fetch_add(&reading->next, 1)) < graft->n_parts) {
-        struct torch_part *part = &graft->parts[i];
+           (i = atomic_fetch_add(&reading->next, 1)) < merge->n_parts) {
+        struct torch_part *part = &merge->parts[i];
         reader->failed = i;
-        reader->rc = torch_read_spliced(&part->file, part->file.path, part->fd,
-                                        part->file.file_bytes, &reader->splicing, &reader->err);
+        reader->rc = stop_check(reader->stop, &reader->err);
+        if (reader->rc == 0)
+            reader->rc = torch_read_spliced(&part->file, part->file.path, part->fd,
+                                            part->file.file_bytes, &reader->splicing, &reader->err);
     }
     if (reader->rc)
         atomic_store(&reading->has_failed, true);
@@ -97,13 +100,14 @@ static void *parts_read_some(void *context)
     return NULL;
 }
 
-static int parts_read(struct graft *graft, struct err *err)
+static int parts_read(struct merge_state *merge, struct err *err)
 {
-    struct reading reading = {.graft = graft};
-    const struct torch_splicing splicing = {graft->splice_least_bytes, BUF_INIT};
+    struct reading reading = {.merge = merge};
+    const struct torch_splicing splicing = {merge->splice_least_bytes, BUF_INIT};
     struct reader here = {.reading = &reading, .splicing = splicing}, beside = here;
     pthread_t thread;
-    bool are_two = graft->n_parts > 1 && thread_start(&thread, parts_read_some, &beside);
+    here.stop = merge->opts->stop; /* on this thread alone */
+    bool are_two = merge->n_parts > 1 && thread_start(&thread, parts_read_some, &beside);
     parts_read_some(&here);
     if (are_two)
         pthread_join(thread, NULL);
@@ -140,52 +144,52 @@ static void stranger_add(struct strangers *strangers, size_t part,
         buf_addf(&strangers->names, "%s%s", strangers->n_names > 1 ? ", " : "", buf_text(&name));
 }
 
-static void strangers_list(const struct graft *graft, struct strangers *out)
+static void strangers_list(const struct merge_state *merge, struct strangers *out)
 {
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        const struct pickle *graph = graft_graph(graft, i);
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        const struct pickle *graph = torch_merge_graph(merge, i);
         for (size_t k = 0; k < graph->n_globals; k++)
             if (!graph->globals[k].known)
                 stranger_add(out, i, &graph->globals[k]);
     }
 }
 
-int graft_callables_check(const struct graft *graft, struct err *err)
+int torch_merge_callables_check(const struct merge_state *merge, struct err *err)
 {
     struct strangers strangers = {.names = BUF_INIT};
-    strangers_list(graft, &strangers);
+    strangers_list(merge, &strangers);
     cleanup_free char *names = buf_steal(&strangers.names);
     const char *more = strangers.n_names > CALLABLES_SHOWN ? " and more" : "";
     if (strangers.n_names == 0)
         return 0;
-    if (!graft->opts->pass_through)
+    if (!merge->opts->pass_through)
         return fail(err, ERR_DATA,
                     "%s: byte %lu of its pickle names %s%s, which is no data: whoever loads it "
                     "runs it; --pass-through carries it over as it is",
-                    graft_file_name(graft, strangers.part), strangers.at, names, more);
+                    torch_merge_file_name(merge, strangers.part), strangers.at, names, more);
     cleanup_free char *text =
         xasprintf("carried over as it is, and run by whoever loads it: %s%s", names, more);
-    graft->opts->note(graft->opts->context, text);
+    merge->opts->note(merge->opts->context, text);
     return 0;
 }
 
-static int orders_check(const struct graft *graft, struct err *err)
+static int orders_check(const struct merge_state *merge, struct err *err)
 {
-    for (size_t i = 1; i < graft->n_parts; i++)
-        if (graft->parts[i].file.is_big_endian != graft->parts[0].file.is_big_endian)
+    for (size_t i = 1; i < merge->n_parts; i++)
+        if (merge->parts[i].file.is_big_endian != merge->parts[0].file.is_big_endian)
             return fail(err, ERR_DATA, "%s and %s have their numbers in different byte orders",
-                        graft_file_name(graft, 0), graft_file_name(graft, i));
+                        torch_merge_file_name(merge, 0), torch_merge_file_name(merge, i));
     return 0;
 }
 
-int graft_open(struct graft *graft, const char *const *paths, struct err *err)
+int torch_merge_open(struct merge_state *merge, const char *const *paths, struct err *err)
 {
-    int rc = parts_open(graft, paths, err);
+    int rc = parts_open(merge, paths, err);
     if (rc == 0)
-        rc = parts_read(graft, err);
+        rc = parts_read(merge, err);
     if (rc == 0)
-        rc = orders_check(graft, err);
+        rc = orders_check(merge, err);
     if (rc == 0)
-        rc = graft_callables_check(graft, err);
-    return rc ? rc : mend_parts(graft);
+        rc = torch_merge_callables_check(merge, err);
+    return rc ? rc : torch_normalise_parts(merge);
 }

@@ -8,7 +8,7 @@
 #include "tensor/bytes.h"
 #include "tensor/crc.h"
 #include "tensor/pickle/pickle_impl.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 /* ---- scalars ---- */
 
@@ -191,9 +191,9 @@ static bool has_device_arrays(const struct pickle *pickle)
     return false;
 }
 
-void plain_part(struct graft *graft, size_t part, struct plain_stats *stats)
+void plain_part(struct merge_state *merge, size_t part, struct plain_stats *stats)
 {
-    struct torch_file *file = &graft->parts[part].file;
+    struct torch_file *file = &merge->parts[part].file;
     cleanup_buf struct buf bytes = BUF_INIT;
     size_t n_nodes = file->pickle.n_nodes; /* without those that are added */
     bool keeps_arrays = has_device_arrays(&file->pickle);
@@ -220,37 +220,38 @@ static bool is_refused(const struct pickle *pickle, const struct pickle_node *no
     return !global->known || !global->known->is_loaded_by_default;
 }
 
-static int numpy_left(const struct graft *graft, const struct walk_frame *frame, const char *path,
-                      struct err *err)
+static int numpy_left(const struct merge_state *merge, const struct walk_frame *frame,
+                      const char *path, struct err *err)
 {
-    bool is_merged = frame->graph == graft->n_parts;
+    bool is_merged = frame->graph == merge->n_parts;
     return fail(err, ERR_DATA,
                 "'%s'%s%s is numpy's and has no plain form (a type of its own, another byte "
                 "order, or objects): --rule drops it, or save it as numbers, texts or tensors",
                 path, is_merged ? "" : " of ",
-                is_merged ? "" : graft_file_name(graft, frame->graph));
+                is_merged ? "" : torch_merge_file_name(merge, frame->graph));
 }
 
-int plain_check(struct graft *graft, pickle_id root)
+int plain_check(struct merge_state *merge, pickle_id root)
 {
     cleanup_buf struct buf path = BUF_INIT, first = BUF_INIT;
     const struct walk_frame *frame;
-    struct graft_walk walk;
+    struct merge_walk walk;
     uint64_t n_refused = 0;
     int rc = 0;
-    walk_begin(&walk, graft, root);
+    walk_begin(&walk, merge, root);
     while (rc == 0 && (frame = walk_next(&walk)) != NULL) {
-        const struct pickle *graph = graft_graph(graft, frame->graph);
+        const struct pickle *graph = torch_merge_graph(merge, frame->graph);
         bool is_numpy = false;
         if (!is_refused(graph, pickle_node(graph, frame->id), &is_numpy))
             continue;
         walk_path(&walk, n_refused++ == 0 ? &first : &path);
         if (is_numpy)
-            rc = numpy_left(graft, frame, buf_text(n_refused == 1 ? &first : &path), graft->err);
+            rc = numpy_left(merge, frame, buf_text(n_refused == 1 ? &first : &path), merge->err);
     }
     walk_end(&walk);
     if (rc == 0 && n_refused > 0)
-        graft_note(graft, "torch.load refuses '%s'%s by default all the same: it is not numpy's",
-                   buf_text(&first), n_refused > 1 ? " and others" : "");
+        torch_merge_note(merge,
+                         "torch.load refuses '%s'%s by default all the same: it is not numpy's",
+                         buf_text(&first), n_refused > 1 ? " and others" : "");
     return rc;
 }

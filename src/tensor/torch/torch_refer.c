@@ -15,11 +15,11 @@ static const char OPTION[] = "--renumber-path";
 /* ---- what is asked ---- */
 
 struct referred {
-    char *text; /* which the steps are of */
-    struct steps ids;
-    struct steps *references; /* [n_references] */
-    const char **names;       /* [n_references], as they were typed */
-    bool *are_met;            /* [n_references], in some file */
+    char *text; /* that the patterns are parts of */
+    struct path_pattern ids;
+    struct path_pattern *references; /* [n_references] */
+    const char **names;              /* [n_references], as they were typed */
+    bool *are_met;                   /* [n_references], in some file */
     size_t n_references;
 };
 
@@ -44,7 +44,7 @@ static int references_parse(struct referred *r, char *text, struct err *err)
         if (comma)
             *comma = '\0';
         r->names[r->n_references] = next;
-        int rc = *next ? steps_parse(next, &r->references[r->n_references], err)
+        int rc = *next ? path_pattern_parse(next, &r->references[r->n_references], err)
                        : fail(err, ERR_USAGE, "an empty path");
         if (rc)
             return rc;
@@ -64,7 +64,7 @@ static int referred_parse(const char *text, struct referred *out, struct err *er
                     "'items.*.id=items.*.parent_id,items.*.child_ids.*'",
                     OPTION, text);
     *equals = '\0';
-    int rc = steps_parse(out->text, &out->ids, err);
+    int rc = path_pattern_parse(out->text, &out->ids, err);
     if (rc == 0)
         rc = references_parse(out, equals + 1, err);
     return rc ? wrap(err, rc, "%s '%s'", OPTION, text) : 0;
@@ -86,23 +86,23 @@ struct renamed {
 };
 
 /* The values of a file at some path; those of an object that is in several places come as often. */
-static int values_find(struct graft *graft, size_t part, const struct steps *steps,
+static int values_find(struct merge_state *merge, size_t part, const struct path_pattern *pattern,
                        bool are_references, struct ids *out)
 {
-    *out = (struct ids){.graft = graft,
+    *out = (struct ids){.merge = merge,
                         .option = OPTION,
-                        .steps = *steps,
+                        .pattern = *pattern,
                         .root_graph = part,
                         .are_references = are_references};
     out->max_visits = ids_visits_max(out);
-    return ids_find(out, graft_graph(graft, part)->root);
+    return ids_find(out, torch_merge_graph(merge, part)->root);
 }
 
 static int value_refuse(const struct ids *ids, size_t index, const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
-    ids_place(ids, graft_graph(ids->graft, ids->root_graph)->root, index, &place);
-    return fail(ids->graft->err, ERR_DATA, "%s %s", buf_text(&place), what);
+    ids_place(ids, torch_merge_graph(ids->merge, ids->root_graph)->root, index, &place);
+    return fail(ids->merge->err, ERR_DATA, "%s %s", buf_text(&place), what);
 }
 
 static bool is_number(const struct ids *ids, size_t index)
@@ -148,20 +148,20 @@ static int table_twice(const struct table *table, const struct renamed *one,
                        const struct renamed *other)
 {
     cleanup_buf struct buf before = BUF_INIT, after = BUF_INIT;
-    pickle_id root = graft_graph(table->ids.graft, table->ids.root_graph)->root;
+    pickle_id root = torch_merge_graph(table->ids.merge, table->ids.root_graph)->root;
     ids_place(&table->ids, root, one->ordinal, &before);
     ids_place(&table->ids, root, other->ordinal, &after);
     return fail(
-        table->ids.graft->err, ERR_DATA,
+        table->ids.merge->err, ERR_DATA,
         "the id %ld is at %s, and again at %s, in one file: which of them a reference means "
         "cannot be told (%s)",
         one->from, buf_text(&before), buf_text(&after), OPTION);
 }
 
-static int table_make(struct graft *graft, size_t part, const struct steps *steps,
+static int table_make(struct merge_state *merge, size_t part, const struct path_pattern *pattern,
                       struct table *out)
 {
-    int rc = values_find(graft, part, steps, false, &out->ids);
+    int rc = values_find(merge, part, pattern, false, &out->ids);
     const struct id *ids = out->ids.at;
     out->at = xcalloc(out->ids.len + 1, sizeof(*out->at));
     for (size_t i = 0; rc == 0 && i < out->ids.len; i++) {
@@ -229,9 +229,9 @@ static bool are_unique(const struct table *tables, size_t n_tables)
 }
 
 /* A value of this file becomes the new number, in the slot that holds it and once: `done` has a byte a slot. */
-static void value_set(struct graft *graft, const struct id *id, int64_t number, uint8_t *done)
+static void value_set(struct merge_state *merge, const struct id *id, int64_t number, uint8_t *done)
 {
-    struct pickle *graph = graft_graph_change(graft, id->holder);
+    struct pickle *graph = torch_merge_graph_mutable(merge, id->holder);
     if (done[id->slot])
         return;
     done[id->slot] = 1;
@@ -249,63 +249,64 @@ static int references_set(const struct table *table, struct ids *ids, uint8_t *d
                 : NULL;
         if (!to)
             return value_refuse(ids, i, "refers to no id of its file (--renumber-path)");
-        value_set(ids->graft, &ids->at[i], to->to, done);
+        value_set(ids->merge, &ids->at[i], to->to, done);
         ++*n_set;
     }
     return 0;
 }
 
 /* Finds all references before anything is changed: they are looked up by the old ids. */
-static int part_set(struct graft *graft, size_t part, struct table *table, struct referred *r,
+static int part_set(struct merge_state *merge, size_t part, struct table *table, struct referred *r,
                     uint64_t *n_set)
 {
-    size_t n_slots = graft_graph(graft, part)->n_chunks;
+    size_t n_slots = torch_merge_graph(merge, part)->n_chunks;
     cleanup_free uint8_t *done = xcalloc(n_slots + 1, 1);
     struct ids *found = xcalloc(r->n_references, sizeof(*found));
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < r->n_references; i++) {
-        rc = values_find(graft, part, &r->references[i], true, &found[i]);
+        rc = values_find(merge, part, &r->references[i], true, &found[i]);
         r->are_met[i] = r->are_met[i] || found[i].len > 0;
     }
     for (size_t i = 0; rc == 0 && i < r->n_references; i++)
         rc = references_set(table, &found[i], done, n_set);
     for (size_t i = 0; rc == 0 && i < table->len; i++)
-        value_set(graft, &table->ids.at[table->at[i].ordinal], table->at[i].to, done);
+        value_set(merge, &table->ids.at[table->at[i].ordinal], table->at[i].to, done);
     for (size_t i = 0; i < r->n_references; i++)
         ids_release(&found[i]);
     free(found);
     return rc;
 }
 
-static int parts_set(struct graft *graft, struct table *tables, struct referred *r)
+static int parts_set(struct merge_state *merge, struct table *tables, struct referred *r)
 {
     int64_t first = 0;
-    uint64_t n_set = 0, n_ids = numbers_give(tables, graft->n_parts, &first);
+    uint64_t n_set = 0, n_ids = numbers_give(tables, merge->n_parts, &first);
     int rc = 0;
-    for (size_t part = 0; rc == 0 && part < graft->n_parts; part++)
-        rc = part_set(graft, part, &tables[part], r, &n_set);
+    for (size_t part = 0; rc == 0 && part < merge->n_parts; part++)
+        rc = part_set(merge, part, &tables[part], r, &n_set);
     for (size_t i = 0; rc == 0 && i < r->n_references; i++)
         if (!r->are_met[i])
-            rc = fail(graft->err, ERR_USAGE, "%s: no file has a value at %s", OPTION, r->names[i]);
+            rc = fail(merge->err, ERR_USAGE, "%s: no file has a value at %s", OPTION, r->names[i]);
     if (rc == 0)
-        graft_note(graft, "%s %s: %lu ids are numbered from %ld to %ld, and %lu references follow",
-                   OPTION, r->text, n_ids, first, first + (int64_t)n_ids - (n_ids > 0), n_set);
+        torch_merge_note(
+            merge, "%s %s: %lu ids are numbered from %ld to %ld, and %lu references follow", OPTION,
+            r->text, n_ids, first, first + (int64_t)n_ids - (n_ids > 0), n_set);
     return rc;
 }
 
-static int referred_mend(struct graft *graft, const char *text)
+static int referred_renumber(struct merge_state *merge, const char *text)
 {
     struct referred referred;
-    struct table *tables = xcalloc(graft->n_parts, sizeof(*tables));
-    int rc = referred_parse(text, &referred, graft->err);
-    for (size_t part = 0; rc == 0 && part < graft->n_parts; part++)
-        rc = table_make(graft, part, &referred.ids, &tables[part]);
-    if (rc == 0 && are_unique(tables, graft->n_parts))
-        graft_note(graft, "%s %s: no id is in two files, so none is changed", OPTION,
-                   referred.text);
+    struct table *tables = xcalloc(merge->n_parts, sizeof(*tables));
+    int rc = referred_parse(text, &referred, merge->err);
+    for (size_t part = 0; rc == 0 && part < merge->n_parts; part++)
+        rc = table_make(merge, part, &referred.ids, &tables[part]);
+    if (rc == 0 && are_unique(tables, merge->n_parts))
+        torch_merge_note(merge, "%s %s: no id is in two files, so none is changed", OPTION,
+                         referred.text);
     else if (rc == 0)
-        rc = parts_set(graft, tables, &referred);
-    for (size_t part = 0; part < graft->n_parts; part++) {
+        rc = parts_set(merge, tables, &referred);
+    for (size_t part = 0; part < merge->n_parts; part++) {
         ids_release(&tables[part].ids);
         free(tables[part].at);
     }
@@ -314,10 +315,10 @@ static int referred_mend(struct graft *graft, const char *text)
     return rc;
 }
 
-int refer_parts(struct graft *graft)
+int refer_parts(struct merge_state *merge)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < graft->opts->referred->len; i++)
-        rc = referred_mend(graft, graft->opts->referred->at[i]);
+    for (size_t i = 0; rc == 0 && i < merge->opts->referred->len; i++)
+        rc = referred_renumber(merge, merge->opts->referred->at[i]);
     return rc;
 }

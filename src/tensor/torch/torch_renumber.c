@@ -40,7 +40,7 @@ static bool number_of(const struct ids *ids, const struct id *id, uint64_t *numb
 
 static pickle_id number_node(struct ids *ids, const struct id *id, uint64_t number, size_t width)
 {
-    struct pickle *graph = graft_graph_change(ids->graft, id->holder);
+    struct pickle *graph = torch_merge_graph_mutable(ids->merge, id->holder);
     if (id_node(ids, id)->kind == PICKLE_INT)
         return pickle_add(graph,
                           (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)number});
@@ -63,7 +63,7 @@ int ids_renumber(struct ids *ids, pickle_id root, uint64_t n_twice)
     cleanup_buf struct buf place = BUF_INIT;
     uint64_t first = 0, number, n_changed = 0;
     size_t widest = 0, width;
-    struct err *err = ids->graft->err;
+    struct err *err = ids->merge->err;
     qsort(ids->at, ids->len, sizeof(*ids->at), ordinal_order);
     for (size_t i = 0; i < ids->len; i++) {
         if (!number_of(ids, &ids->at[i], &number, &width)) {
@@ -83,11 +83,11 @@ int ids_renumber(struct ids *ids, pickle_id root, uint64_t n_twice)
         (void)number_of(ids, id, &number, &width);
         n_changed += number != first + i || (width == 0 && widest > 0);
         id->value = number_node(ids, id, first + i, widest);
-        graft_graph_change(ids->graft, id->holder)->chunks[id->slot] = id->value;
+        torch_merge_graph_mutable(ids->merge, id->holder)->chunks[id->slot] = id->value;
     }
     for (size_t i = 0; i < ids->len; i++) {
         const struct id *id = &ids->at[i];
-        if (graft_graph(ids->graft, id->holder)->chunks[id->slot] == id->value)
+        if (torch_merge_graph(ids->merge, id->holder)->chunks[id->slot] == id->value)
             continue;
         ids_place(ids, root, i, &place);
         return fail(err, ERR_DATA,
@@ -95,9 +95,10 @@ int ids_renumber(struct ids *ids, pickle_id root, uint64_t n_twice)
                     "it has one id",
                     buf_text(&place));
     }
-    graft_note(ids->graft,
-               "--renumber: %lu of %zu ids had been there before; numbered from %lu to %lu, %lu "
-               "changed; what refers to them is left as it is (--renumber-path takes it along)",
-               n_twice, ids->len, first, first + ids->len - 1, n_changed);
+    torch_merge_note(
+        ids->merge,
+        "--renumber: %lu of %zu ids had been there before; numbered from %lu to %lu, %lu "
+        "changed; what refers to them is left as it is (--renumber-path takes it along)",
+        n_twice, ids->len, first, first + ids->len - 1, n_changed);
     return 0;
 }

@@ -29,8 +29,8 @@ struct target {
 
 struct torch_split {
     struct torch_split_opts opts;
-    struct torch_merge_opts graft_opts;
-    struct graft graft;        /* of one file; what is made is a part's */
+    struct torch_merge_opts merge_opts;
+    struct merge_state merge;  /* of one file; what is made is a part's */
     struct target *targets;    /* what is cut */
     struct node_map target_at; /* by node: index + 1 in `targets` */
     size_t n_targets;
@@ -52,12 +52,12 @@ struct part_making {
 
 static const struct pickle *graph_of(const struct torch_split *split)
 {
-    return graft_graph(&split->graft, 0);
+    return torch_merge_graph(&split->merge, 0);
 }
 
 static const char *file_name(const struct torch_split *split)
 {
-    return graft_file_name(&split->graft, 0);
+    return torch_merge_file_name(&split->merge, 0);
 }
 
 /* ---- what is cut ---- */
@@ -213,7 +213,7 @@ static void kept_add(struct torch_split *split, struct str name, pickle_id value
     bool is_renamed = node->kind == PICKLE_TEXT && strcmp(text, "batch_name") == 0;
     if (!is_put && !is_summed && !is_renamed)
         return;
-    struct buf *path = &split->graft.path;
+    struct buf *path = &split->merge.path;
     if (split->n_kept++ < KEPT_SHOWN)
         buf_addf(&split->kept, " --rule '%.*s%s%s=same'", (int)path->len, path->len ? path->at : "",
                  path->len > 0 ? "." : "", text);
@@ -241,16 +241,16 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
         struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("");
         if (is_settings_name(name))
             continue;
-        size_t before = split->graft.path.len;
+        size_t before = split->merge.path.len;
         if (is_count(split, name, value)) {
             is_changed = true;
             continue;
         }
         if (before > 0)
-            buf_add_char(&split->graft.path, '.');
-        buf_add_str(&split->graft.path, name);
+            buf_add_char(&split->merge.path, '.');
+        buf_add_str(&split->merge.path, name);
         bool changes = look(split, value, depth + 1);
-        split->graft.path.len = before;
+        split->merge.path.len = before;
         is_changed = is_changed || changes;
         if (!changes)
             kept_add(split, name, value);
@@ -263,31 +263,31 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
 
 static pickle_id items_cut(struct part_making *p, pickle_id id)
 {
-    struct graft *graft = &p->split->graft;
+    struct merge_state *merge = &p->split->merge;
     const struct pickle *graph = graph_of(p->split);
     const struct pickle_node *node = pickle_node(graph, id);
-    pickle_id made = pickle_add(&graft->made, (struct pickle_node){.kind = node->kind});
+    pickle_id made = pickle_add(&merge->made, (struct pickle_node){.kind = node->kind});
     struct pickle_walk walk = pickle_items(node);
     uint64_t end = p->range.first + p->range.n_records, i = 0;
     for (pickle_id item; i < end && (item = pickle_next(graph, &walk)) != 0; i++) {
         if (i < p->range.first)
             continue;
-        pickle_id of = graft_of(graft, 0, item);
-        pickle_add_items(&graft->made, made, &of, 1);
+        pickle_id of = torch_merge_node_of(merge, 0, item);
+        pickle_add_items(&merge->made, made, &of, 1);
     }
     return made;
 }
 
 static int target_cut(struct part_making *p, const struct target *target, pickle_id *out)
 {
-    struct graft *graft = &p->split->graft;
+    struct merge_state *merge = &p->split->merge;
     if (!is_tensor(graph_of(p->split), target->id)) {
         *out = items_cut(p, target->id);
         return 0;
     }
-    buf_reset(&graft->path);
-    buf_add_text(&graft->path, target->name);
-    return graft_rows(graft, target->id, p->range.first, p->range.n_records, out);
+    buf_reset(&merge->path);
+    buf_add_text(&merge->path, target->name);
+    return torch_merge_rows(merge, target->id, p->range.first, p->range.n_records, out);
 }
 
 static int value_make(struct part_making *p, pickle_id id, pickle_id *out);
@@ -300,7 +300,7 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
     const struct pickle_node *pairs = dict_pairs(graph, id);
     pickle_id *made = xcalloc(2 * (size_t)pairs->count + 2, sizeof(*made));
     p->made[id] = *out =
-        graft_dict_begin(&split->graft, pickle_node(graph, id)); /* it may hold itself */
+        torch_merge_dict_begin(&split->merge, pickle_node(graph, id)); /* it may hold itself */
     struct pickle_walk walk = pickle_items(pairs);
     size_t n = 0;
     int rc = 0;
@@ -308,18 +308,18 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
         pickle_id value = pickle_next(graph, &walk);
         const struct pickle_node *node = pickle_node(graph, key);
         struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("");
-        made[n] = graft_of(&split->graft, 0, key);
+        made[n] = torch_merge_node_of(&split->merge, 0, key);
         if (is_settings_name(name))
-            made[n + 1] = graft_of(&split->graft, 0, value);
+            made[n + 1] = torch_merge_node_of(&split->merge, 0, value);
         else if (is_count(split, name, value))
             made[n + 1] = pickle_add(
-                &split->graft.made,
+                &split->merge.made,
                 (struct pickle_node){.kind = PICKLE_INT, .integer = (int64_t)p->range.n_records});
         else
             rc = value_make(p, value, &made[n + 1]);
     }
     if (rc == 0)
-        graft_dict_fill(&split->graft, pickle_node(graph, id), *out, made, n / 2);
+        torch_merge_dict_fill(&split->merge, pickle_node(graph, id), *out, made, n / 2);
     free(made);
     return rc;
 }
@@ -338,7 +338,7 @@ static int value_make(struct part_making *p, pickle_id id, pickle_id *out)
     else if (split->looks[id] == LOOK_CHANGES)
         rc = dict_make(p, id, out);
     else
-        *out = graft_of(&split->graft, 0, id);
+        *out = torch_merge_node_of(&split->merge, 0, id);
     if (rc == 0)
         p->made[id] = *out;
     return rc;
@@ -348,20 +348,20 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
                      struct err *err)
 {
     struct part_making p = {.split = split, .range = split->ranges[part]};
-    struct graft *graft = &split->graft;
+    struct merge_state *merge = &split->merge;
     pickle_id root = 0;
-    graft_reset(graft);
-    graft->err = err;
+    torch_merge_reset(merge);
+    merge->err = err;
     p.made = xcalloc(graph_of(split)->n_nodes, sizeof(*p.made));
     int rc = value_make(&p, graph_of(split)->root, &root);
     free(p.made);
-    const struct torch_new what = {.parts = graft->parts,
+    const struct torch_new what = {.parts = merge->parts,
                                    .n_parts = 1,
-                                   .made = &graft->made,
-                                   .segments = graft->segments,
-                                   .segment_ends = graft->segment_ends,
+                                   .made = &merge->made,
+                                   .segments = merge->segments,
+                                   .segment_ends = merge->segment_ends,
                                    .root = root,
-                                   .is_stopped = split->opts.is_stopped};
+                                   .stop = split->opts.stop};
     return rc ? rc : torch_write(&what, name, out, NULL, err);
 }
 
@@ -370,12 +370,12 @@ int torch_split_fill(struct torch_split *split, size_t part, const char *name, s
 static int file_open(struct torch_split *split, const char *path, struct err *err)
 {
     struct stat st;
-    struct torch_part *part = split->graft.parts;
+    struct torch_part *part = split->merge.parts;
     part->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (part->fd < 0 || fstat(part->fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     int rc = torch_read(&part->file, path, part->fd, (uint64_t)st.st_size, err);
-    return rc ? rc : graft_callables_check(&split->graft, err);
+    return rc ? rc : torch_merge_callables_check(&split->merge, err);
 }
 
 static int ranges_make(struct torch_split *split, struct err *err)
@@ -413,12 +413,12 @@ int torch_split_open(struct torch_split **out, const char *path,
 {
     struct torch_split *split = xcalloc(1, sizeof(*split));
     split->opts = *opts;
-    split->graft_opts = (struct torch_merge_opts){
+    split->merge_opts = (struct torch_merge_opts){
         .pass_through = opts->pass_through, .note = opts->note, .context = opts->context};
     struct torch_part *part = xcalloc(1, sizeof(*part));
     part->fd = -1;
-    split->graft =
-        (struct graft){.opts = &split->graft_opts, .parts = part, .n_parts = 1, .err = err};
+    split->merge =
+        (struct merge_state){.opts = &split->merge_opts, .parts = part, .n_parts = 1, .err = err};
     int rc = file_open(split, path, err);
     if (rc == 0)
         rc = (opts->n_keys > 0 ? targets_of_keys : targets_of_root)(split, err);
@@ -448,7 +448,7 @@ void torch_split_close(struct torch_split *split)
 {
     if (!split)
         return;
-    graft_release(&split->graft);
+    torch_merge_release(&split->merge);
     buf_release(&split->kept);
     for (size_t i = 0; i < split->n_targets; i++)
         free(split->targets[i].name);
@@ -468,6 +468,6 @@ const struct torch_range *torch_split_parts(const struct torch_split *split, siz
 bool torch_split_is_input(const struct torch_split *split, const struct stat *st)
 {
     struct stat own;
-    return fstat(split->graft.parts->fd, &own) == 0 && own.st_ino == st->st_ino &&
+    return fstat(split->merge.parts->fd, &own) == 0 && own.st_ino == st->st_ino &&
            own.st_dev == st->st_dev;
 }

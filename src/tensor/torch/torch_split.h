@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/outfile.h"
+#include "base/stop.h"
 
 enum {
     TORCH_PARTS_MAX = 100000
@@ -18,8 +19,8 @@ struct torch_split_opts {
     /* What is cut, by its path; none: the root, or all lists and tensors that stand in it. */
     const char *const *keys;
     size_t n_keys;
-    bool pass_through;        /* callables that are no data are carried over unseen */
-    bool (*is_stopped)(void); /* asked now and then; NULL: never */
+    bool pass_through; /* callables that are no data are carried over unseen */
+    struct stop stop;
     void (*note)(void *context, const char *text);
     void *context;
     /* Exactly one of them is not 0: */

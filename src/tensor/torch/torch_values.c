@@ -25,11 +25,11 @@ static const struct {
     {"max", NUMBERS},        {"max", KIND(TEXT)},    {"sum", NUMBERS},
 };
 
-static unsigned kinds_of(const struct graft *graft, value_ids ids)
+static unsigned kinds_of(const struct merge_state *merge, value_ids ids)
 {
     unsigned kinds = 0;
-    for (size_t i = 0; i < graft->n_parts; i++)
-        kinds |= 1U << graft_node(graft, i, ids)->kind;
+    for (size_t i = 0; i < merge->n_parts; i++)
+        kinds |= 1U << torch_merge_node(merge, i, ids)->kind;
     return kinds;
 }
 
@@ -50,11 +50,11 @@ static bool pattern_add(struct str path, struct buf *out)
 }
 
 /* "--rule 'PATH=first', collect or drop", or that there is no such way. */
-static void cure_add(const struct graft *graft, unsigned kinds, struct buf *out)
+static void cure_add(const struct merge_state *merge, unsigned kinds, struct buf *out)
 {
     const char *verbs[countof(cures)];
     size_t n_verbs = 0;
-    bool is_root = str_equal(buf_str(&graft->path), STR("."));
+    bool is_root = str_equal(buf_str(&merge->path), STR("."));
     for (size_t i = 0; i < countof(cures); i++) {
         bool fits = cures[i].kinds == 0 || (kinds & ~cures[i].kinds) == 0;
         if (fits && !(is_root && strcmp(cures[i].verb, "drop") == 0))
@@ -62,7 +62,7 @@ static void cure_add(const struct graft *graft, unsigned kinds, struct buf *out)
     }
     size_t before = out->len;
     buf_add_text(out, "say what becomes of it: --rule '");
-    if (!pattern_add(buf_str(&graft->path), out)) {
+    if (!pattern_add(buf_str(&merge->path), out)) {
         out->len = before;
         buf_add_text(out, "no rule can name an empty key");
         return;
@@ -75,76 +75,79 @@ static void cure_add(const struct graft *graft, unsigned kinds, struct buf *out)
                  verbs[i], i == 0 ? "'" : "");
 }
 
-int graft_same(struct graft *graft, value_ids ids, pickle_id *out)
+int torch_merge_same(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
-    for (size_t i = 1; i < graft->n_parts; i++) {
-        enum sameness sameness = values_same(graft, 0, ids[0], i, ids[i]);
+    for (size_t i = 1; i < merge->n_parts; i++) {
+        enum sameness sameness = values_same(merge, 0, ids[0], i, ids[i]);
         if (sameness == SAME)
             continue;
         cleanup_buf struct buf cure = BUF_INIT;
-        cure_add(graft, kinds_of(graft, ids), &cure);
+        cure_add(merge, kinds_of(merge, ids), &cure);
         if (sameness == UNTOLD)
-            return graft_fail(graft, "in %s and in %s %s; %s", graft_file_name(graft, 0),
-                              graft_file_name(graft, i), UNTOLD_WHY, buf_text(&cure));
-        return graft_fail(graft, "differs between %s and %s; %s", graft_file_name(graft, 0),
-                          graft_file_name(graft, i), buf_text(&cure));
+            return torch_merge_fail(merge, "in %s and in %s %s; %s",
+                                    torch_merge_file_name(merge, 0),
+                                    torch_merge_file_name(merge, i), UNTOLD_WHY, buf_text(&cure));
+        return torch_merge_fail(merge, "differs between %s and %s; %s",
+                                torch_merge_file_name(merge, 0), torch_merge_file_name(merge, i),
+                                buf_text(&cure));
     }
-    *out = graft_of(graft, 0, ids[0]);
+    *out = torch_merge_node_of(merge, 0, ids[0]);
     return 0;
 }
 
-int graft_merged_name(struct graft *graft, value_ids ids, pickle_id *out)
+int torch_merge_merged_name(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
     struct str stem = {NULL, 0};
     cleanup_buf struct buf name = BUF_INIT;
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        const struct pickle_node *node = graft_node(graft, i, ids);
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        const struct pickle_node *node = torch_merge_node(merge, i, ids);
         if (node->kind != PICKLE_TEXT)
-            return graft_fail(graft, "is no text in %s, so it names no share of anything",
-                              graft_file_name(graft, i));
-        struct str here = share_stem(pickle_bytes(graft_graph(graft, i), node));
+            return torch_merge_fail(merge, "is no text in %s, so it names no share of anything",
+                                    torch_merge_file_name(merge, i));
+        struct str here = share_stem(pickle_bytes(torch_merge_graph(merge, i), node));
         if (i > 0 && !str_equal(stem, here)) {
             cleanup_buf struct buf cure = BUF_INIT;
-            cure_add(graft, kinds_of(graft, ids), &cure);
-            return graft_fail(graft, "is not of one job in %s and %s; %s",
-                              graft_file_name(graft, 0), graft_file_name(graft, i),
-                              buf_text(&cure));
+            cure_add(merge, kinds_of(merge, ids), &cure);
+            return torch_merge_fail(merge, "is not of one job in %s and %s; %s",
+                                    torch_merge_file_name(merge, 0),
+                                    torch_merge_file_name(merge, i), buf_text(&cure));
         }
         stem = here;
     }
     merged_name_add(stem, &name);
-    *out = pickle_add_bytes(&graft->made, PICKLE_TEXT, buf_str(&name));
+    *out = pickle_add_bytes(&merge->made, PICKLE_TEXT, buf_str(&name));
     return 0;
 }
 
 /* A splice stands for many items. */
-static void splice_count(struct graft *graft, pickle_id list, const struct pickle_node *item)
+static void splice_count(struct merge_state *merge, pickle_id list, const struct pickle_node *item)
 {
     if (item->kind != PICKLE_SPLICE)
         return;
-    graft->made.nodes[list].truth = true;
-    graft->made.nodes[list].count += item->count - 1;
+    merge->made.nodes[list].truth = true;
+    merge->made.nodes[list].count += item->count - 1;
 }
 
-int graft_concat(struct graft *graft, value_ids ids, pickle_id *out)
+int torch_merge_concat(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
-    enum pickle_kind kind = graft_node(graft, 0, ids)->kind;
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        enum pickle_kind other = graft_node(graft, i, ids)->kind;
+    enum pickle_kind kind = torch_merge_node(merge, 0, ids)->kind;
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        enum pickle_kind other = torch_merge_node(merge, i, ids)->kind;
         if (other != kind || (kind != PICKLE_LIST && kind != PICKLE_TUPLE))
-            return graft_fail(graft, "is no list in %s, so it cannot be put behind the others'",
-                              graft_file_name(graft, i));
+            return torch_merge_fail(merge,
+                                    "is no list in %s, so it cannot be put behind the others'",
+                                    torch_merge_file_name(merge, i));
     }
-    *out = pickle_add(&graft->made, (struct pickle_node){.kind = (uint8_t)kind});
-    for (size_t i = 0; i < graft->n_parts; i++) {
-        struct pickle_walk walk = pickle_items(graft_node(graft, i, ids));
-        for (pickle_id id; (id = pickle_next(graft_graph(graft, i), &walk)) != 0;) {
-            pickle_id of = graft_of(graft, i, id);
-            pickle_add_items(&graft->made, *out, &of, 1);
-            splice_count(graft, *out, pickle_node(graft_graph(graft, i), id));
+    *out = pickle_add(&merge->made, (struct pickle_node){.kind = (uint8_t)kind});
+    for (size_t i = 0; i < merge->n_parts; i++) {
+        struct pickle_walk walk = pickle_items(torch_merge_node(merge, i, ids));
+        for (pickle_id id; (id = pickle_next(torch_merge_graph(merge, i), &walk)) != 0;) {
+            pickle_id of = torch_merge_node_of(merge, i, id);
+            pickle_add_items(&merge->made, *out, &of, 1);
+            splice_count(merge, *out, pickle_node(torch_merge_graph(merge, i), id));
         }
     }
-    tally_add(graft, &graft->lists, pickle_node(&graft->made, *out)->count);
+    tally_add(merge, &merge->lists, pickle_node(&merge->made, *out)->count);
     return 0;
 }
 
@@ -157,15 +160,15 @@ struct sum {
     bool is_real;
 };
 
-static int sum_add(struct graft *graft, struct sum *sum, size_t part,
+static int sum_add(struct merge_state *merge, struct sum *sum, size_t part,
                    const struct pickle_node *node)
 {
     if (node->kind == PICKLE_LONG)
-        return graft_fail(graft, "is beyond 64 bits in %s, so it cannot be added",
-                          graft_file_name(graft, part));
+        return torch_merge_fail(merge, "is beyond 64 bits in %s, so it cannot be added",
+                                torch_merge_file_name(merge, part));
     if (node->kind != PICKLE_INT && node->kind != PICKLE_FLOAT)
-        return graft_fail(graft, "is no number in %s, so it cannot be added",
-                          graft_file_name(graft, part));
+        return torch_merge_fail(merge, "is no number in %s, so it cannot be added",
+                                torch_merge_file_name(merge, part));
     if (node->kind == PICKLE_FLOAT) {
         sum->is_real = true;
         sum->real += node->real;
@@ -173,26 +176,26 @@ static int sum_add(struct graft *graft, struct sum *sum, size_t part,
     }
     sum->real += (double)node->integer;
     if (__builtin_add_overflow(sum->whole, node->integer, &sum->whole) && !sum->is_real)
-        return graft_fail(graft, "adds up to more than 64 bits hold");
+        return torch_merge_fail(merge, "adds up to more than 64 bits hold");
     return 0;
 }
 
-static pickle_id sum_node(struct graft *graft, const struct sum *sum)
+static pickle_id sum_node(struct merge_state *merge, const struct sum *sum)
 {
-    return pickle_add(&graft->made,
+    return pickle_add(&merge->made,
                       sum->is_real
                           ? (struct pickle_node){.kind = PICKLE_FLOAT, .real = sum->real}
                           : (struct pickle_node){.kind = PICKLE_INT, .integer = sum->whole});
 }
 
-int graft_sum(struct graft *graft, value_ids ids, pickle_id *out)
+int torch_merge_sum(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
     struct sum sum = {0};
     int rc = 0;
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
-        rc = sum_add(graft, &sum, i, graft_node(graft, i, ids));
+    for (size_t i = 0; i < merge->n_parts && rc == 0; i++)
+        rc = sum_add(merge, &sum, i, torch_merge_node(merge, i, ids));
     if (rc == 0)
-        *out = sum_node(graft, &sum);
+        *out = sum_node(merge, &sum);
     return rc;
 }
 
@@ -210,12 +213,12 @@ static int integer_order(int64_t integer, double real)
 }
 
 /* Numbers by size, texts by their bytes. */
-static int order_of(struct graft *graft, size_t part_a, const struct pickle_node *a, size_t part_b,
-                    const struct pickle_node *b, int *order)
+static int order_of(struct merge_state *merge, size_t part_a, const struct pickle_node *a,
+                    size_t part_b, const struct pickle_node *b, int *order)
 {
     if (a->kind == PICKLE_TEXT && b->kind == PICKLE_TEXT) {
-        struct str left = pickle_bytes(graft_graph(graft, part_a), a);
-        struct str right = pickle_bytes(graft_graph(graft, part_b), b);
+        struct str left = pickle_bytes(torch_merge_graph(merge, part_a), a);
+        struct str right = pickle_bytes(torch_merge_graph(merge, part_b), b);
         *order = str_compare(left, right);
         return 0;
     }
@@ -223,12 +226,13 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
     bool is_real = (a->kind == PICKLE_INT || a->kind == PICKLE_FLOAT) &&
                    (b->kind == PICKLE_INT || b->kind == PICKLE_FLOAT);
     if (a->kind == PICKLE_LONG || b->kind == PICKLE_LONG)
-        return graft_fail(graft, "is beyond 64 bits in some file, so none is taken as greatest");
+        return torch_merge_fail(merge,
+                                "is beyond 64 bits in some file, so none is taken as greatest");
     if (!is_real)
-        return graft_fail(graft,
-                          "is neither a number nor a text in all files, so none is greatest");
+        return torch_merge_fail(merge,
+                                "is neither a number nor a text in all files, so none is greatest");
     if ((a->kind == PICKLE_FLOAT && isnan(a->real)) || (b->kind == PICKLE_FLOAT && isnan(b->real)))
-        return graft_fail(graft, "is NaN in some file, which is neither greater nor less");
+        return torch_merge_fail(merge, "is NaN in some file, which is neither greater nor less");
     if (is_int || (a->kind == PICKLE_FLOAT && b->kind == PICKLE_FLOAT))
         *order = is_int ? (a->integer > b->integer) - (a->integer < b->integer)
                         : (a->real > b->real) - (a->real < b->real);
@@ -238,19 +242,19 @@ static int order_of(struct graft *graft, size_t part_a, const struct pickle_node
     return 0;
 }
 
-int graft_max(struct graft *graft, value_ids ids, pickle_id *out)
+int torch_merge_max(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
     size_t greatest = 0;
     int rc = 0, order = 0;
     /* From 0 on: what cannot be compared with itself is found in a single file too. */
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++) {
-        rc = order_of(graft, i, graft_node(graft, i, ids), greatest,
-                      graft_node(graft, greatest, ids), &order);
+    for (size_t i = 0; i < merge->n_parts && rc == 0; i++) {
+        rc = order_of(merge, i, torch_merge_node(merge, i, ids), greatest,
+                      torch_merge_node(merge, greatest, ids), &order);
         if (order > 0)
             greatest = i;
     }
     if (rc == 0)
-        *out = graft_of(graft, greatest, ids[greatest]);
+        *out = torch_merge_node_of(merge, greatest, ids[greatest]);
     return rc;
 }
 
@@ -264,18 +268,18 @@ struct counter {
 };
 
 struct counters {
-    struct graft *graft;
+    struct merge_state *merge;
     struct key_index keys;
     struct counter *at; /* by key */
     size_t cap;
 };
 
-static int counter_settle(struct graft *graft, struct counter *counter)
+static int counter_settle(struct merge_state *merge, struct counter *counter)
 {
     pickle_id value = counter->value;
-    const struct pickle *graph = graft_graph(graft, counter->part);
+    const struct pickle *graph = torch_merge_graph(merge, counter->part);
     counter->value = 0;
-    return value ? sum_add(graft, &counter->sum, counter->part, pickle_node(graph, value)) : 0;
+    return value ? sum_add(merge, &counter->sum, counter->part, pickle_node(graph, value)) : 0;
 }
 
 /* Of a key that is set again the last value counts. */
@@ -292,8 +296,8 @@ static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_
         *counter = (struct counter){.part = part};
     bool is_again = counter->value && counter->part == part;
     if (is_again && key_index_is_opaque(&c->keys, number))
-        return keys_untold(c->graft, part);
-    int rc = is_again ? 0 : counter_settle(c->graft, counter);
+        return keys_untold(c->merge, part);
+    int rc = is_again ? 0 : counter_settle(c->merge, counter);
     counter->part = part;
     counter->value = value;
     return rc;
@@ -301,10 +305,11 @@ static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_
 
 static int counters_add(struct counters *c, uint32_t part, pickle_id id)
 {
-    const struct pickle *graph = graft_graph(c->graft, part);
+    const struct pickle *graph = torch_merge_graph(c->merge, part);
     const struct pickle_node *pairs = dict_pairs(graph, id);
     if (!pairs)
-        return graft_fail(c->graft, "is no dictionary in %s", graft_file_name(c->graft, part));
+        return torch_merge_fail(c->merge, "is no dictionary in %s",
+                                torch_merge_file_name(c->merge, part));
     struct pickle_walk walk = pickle_items(pairs);
     int rc = 0;
     for (pickle_id key; rc == 0 && (key = pickle_next(graph, &walk)) != 0;)
@@ -315,34 +320,41 @@ static int counters_add(struct counters *c, uint32_t part, pickle_id id)
 /* The kind of dictionary that the first file has. */
 static pickle_id counters_node(const struct counters *c, value_ids ids)
 {
-    struct graft *graft = c->graft;
-    pickle_id dict = pickle_add(&graft->made, (struct pickle_node){.kind = PICKLE_DICT});
+    struct merge_state *merge = c->merge;
+    pickle_id dict = pickle_add(&merge->made, (struct pickle_node){.kind = PICKLE_DICT});
     for (size_t i = 0; i < c->keys.n_entries; i++) {
         struct node_ref key = c->keys.entries[i].ref;
-        pickle_id pair[2] = {graft_of(graft, key.part, key.id), sum_node(graft, &c->at[i].sum)};
-        pickle_add_items(&graft->made, dict, pair, 2);
+        pickle_id pair[2] = {torch_merge_node_of(merge, key.part, key.id),
+                             sum_node(merge, &c->at[i].sum)};
+        pickle_add_items(&merge->made, dict, pair, 2);
     }
-    const struct pickle_node *first = graft_node(graft, 0, ids);
+    const struct pickle_node *first = torch_merge_node(merge, 0, ids);
     if (first->kind == PICKLE_DICT)
         return dict;
-    if (pickle_node(graft_graph(graft, 0), first->call.args)->count > 0) /* a Counter */
-        return graft_call_like(graft, first, graft_tuple(graft, &dict, 1));
-    pickle_id call = graft_call_like(graft, first, graft_tuple(graft, NULL, 0));
-    struct pickle_node pairs = *pickle_node(&graft->made, dict);
-    pickle_add_later(&graft->made, call)->pairs = pairs;
+    if (pickle_node(torch_merge_graph(merge, 0), first->call.args)->count > 0) /* a Counter */
+        return torch_merge_call_like(merge, first, torch_merge_tuple(merge, &dict, 1));
+    pickle_id call = torch_merge_call_like(merge, first, torch_merge_tuple(merge, NULL, 0));
+    struct pickle_node pairs = *pickle_node(&merge->made, dict);
+    pickle_add_later(&merge->made, call)->pairs = pairs;
     return call;
 }
 
-int graft_sum_by_key(struct graft *graft, value_ids ids, pickle_id *out)
+enum {
+    STOP_EVERY = 1024 /* counts */
+};
+
+int torch_merge_sum_by_key(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
-    struct counters counters = {.graft = graft};
+    struct counters counters = {.merge = merge};
     int rc = 0;
-    key_index_init(&counters.keys, &graft->pool);
-    for (size_t i = 0; i < graft->n_parts && rc == 0; i++)
-        rc = counters_add(&counters, (uint32_t)i, ids[i]);
+    key_index_init(&counters.keys, &merge->pool);
+    for (size_t i = 0; i < merge->n_parts && rc == 0; i++)
+        if ((rc = stop_check(merge->opts->stop, merge->err)) == 0)
+            rc = counters_add(&counters, (uint32_t)i, ids[i]);
     for (size_t i = 0; i < counters.keys.n_entries && rc == 0; i++)
-        rc = counter_settle(graft, &counters.at[i]);
-    *graft->met_splice |= graft->pool.met_splice;
+        if (i % STOP_EVERY > 0 || (rc = stop_check(merge->opts->stop, merge->err)) == 0)
+            rc = counter_settle(merge, &counters.at[i]);
+    *merge->met_splice |= merge->pool.met_splice;
     if (rc == 0)
         *out = counters_node(&counters, ids);
     key_index_release(&counters.keys);

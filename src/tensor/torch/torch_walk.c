@@ -3,7 +3,7 @@
  * A walk over all that the output holds, through the graphs that it is made of.
  */
 #include "base/xalloc.h"
-#include "tensor/torch/torch_mend.h"
+#include "tensor/torch/torch_normalise.h"
 
 enum call_stage {
     STAGE_OWN, /* items of a container, arguments of a call */
@@ -23,20 +23,21 @@ static bool is_container(const struct pickle_node *node)
     return node->kind >= PICKLE_TUPLE && node->kind <= PICKLE_FROZENSET;
 }
 
-const struct pickle_node *graft_resolve(const struct graft *graft, uint32_t *graph, pickle_id *id)
+const struct pickle_node *torch_merge_resolve(const struct merge_state *merge, uint32_t *graph,
+                                              pickle_id *id)
 {
-    const struct pickle_node *node = pickle_node(graft_graph(graft, *graph), *id);
+    const struct pickle_node *node = pickle_node(torch_merge_graph(merge, *graph), *id);
     while (node->kind == PICKLE_OF) {
         *graph = node->of.graph;
         *id = node->of.id;
-        node = pickle_node(graft_graph(graft, *graph), *id);
+        node = pickle_node(torch_merge_graph(merge, *graph), *id);
     }
     return node;
 }
 
-static void frame_push(struct graft_walk *walk, uint32_t graph, pickle_id id)
+static void frame_push(struct merge_walk *walk, uint32_t graph, pickle_id id)
 {
-    const struct pickle_node *node = graft_resolve(walk->graft, &graph, &id);
+    const struct pickle_node *node = torch_merge_resolve(walk->merge, &graph, &id);
     if (walk->n_frames == walk->cap_frames) {
         walk->cap_frames = MAX(walk->cap_frames * 2, (size_t)64);
         walk->frames = xrealloc(walk->frames, walk->cap_frames * sizeof(*walk->frames));
@@ -48,18 +49,18 @@ static void frame_push(struct graft_walk *walk, uint32_t graph, pickle_id id)
         .walk = is_container(node) ? pickle_items(node) : (struct pickle_walk){0}};
 }
 
-void walk_begin(struct graft_walk *walk, const struct graft *graft, pickle_id root)
+void walk_begin(struct merge_walk *walk, const struct merge_state *merge, pickle_id root)
 {
-    *walk = (struct graft_walk){.graft = graft};
-    walk->met = xcalloc(graft->n_parts + 1, sizeof(*walk->met));
-    for (size_t i = 0; i <= graft->n_parts; i++)
-        walk->met[i] = xcalloc(graft_graph(graft, i)->n_nodes, 1);
-    frame_push(walk, (uint32_t)graft->n_parts, root);
+    *walk = (struct merge_walk){.merge = merge};
+    walk->met = xcalloc(merge->n_parts + 1, sizeof(*walk->met));
+    for (size_t i = 0; i <= merge->n_parts; i++)
+        walk->met[i] = xcalloc(torch_merge_graph(merge, i)->n_nodes, 1);
+    frame_push(walk, (uint32_t)merge->n_parts, root);
 }
 
-void walk_end(struct graft_walk *walk)
+void walk_end(struct merge_walk *walk)
 {
-    for (size_t i = 0; i <= walk->graft->n_parts; i++)
+    for (size_t i = 0; i <= walk->merge->n_parts; i++)
         free(walk->met[i]);
     free(walk->met);
     free(walk->frames);
@@ -107,15 +108,16 @@ static pickle_id child_next(const struct pickle *graph, struct walk_frame *frame
 }
 
 /* Has it to be given? A storage is, each time; where it stands matters. */
-static bool is_new(struct graft_walk *walk, uint32_t graph, pickle_id id)
+static bool is_new(struct merge_walk *walk, uint32_t graph, pickle_id id)
 {
     uint8_t *met = &walk->met[graph][id];
     bool was_met = *met;
     *met = 1;
-    return !was_met || pickle_node(graft_graph(walk->graft, graph), id)->kind == PICKLE_STORAGE;
+    return !was_met ||
+           pickle_node(torch_merge_graph(walk->merge, graph), id)->kind == PICKLE_STORAGE;
 }
 
-const struct walk_frame *walk_next(struct graft_walk *walk)
+const struct walk_frame *walk_next(struct merge_walk *walk)
 {
     if (!walk->has_begun) {
         walk->has_begun = true;
@@ -124,12 +126,12 @@ const struct walk_frame *walk_next(struct graft_walk *walk)
     while (walk->n_frames > 0) {
         struct walk_frame *frame = &walk->frames[walk->n_frames - 1];
         uint32_t graph = frame->graph;
-        pickle_id id = child_next(graft_graph(walk->graft, graph), frame);
+        pickle_id id = child_next(torch_merge_graph(walk->merge, graph), frame);
         if (id == 0) {
             walk->n_frames--;
             continue;
         }
-        (void)graft_resolve(walk->graft, &graph, &id);
+        (void)torch_merge_resolve(walk->merge, &graph, &id);
         if (is_new(walk, graph, id)) {
             frame_push(walk, graph, id);
             return &walk->frames[walk->n_frames - 1];
@@ -138,35 +140,37 @@ const struct walk_frame *walk_next(struct graft_walk *walk)
     return NULL;
 }
 
-void graft_key_add(const struct graft *graft, uint32_t graph, pickle_id key, struct buf *out)
+void torch_merge_key_add(const struct merge_state *merge, uint32_t graph, pickle_id key,
+                         struct buf *out)
 {
-    const struct pickle_node *node = graft_resolve(graft, &graph, &key);
+    const struct pickle_node *node = torch_merge_resolve(merge, &graph, &key);
     if (node->kind == PICKLE_TEXT)
-        buf_add_str(out, pickle_bytes(graft_graph(graft, graph), node));
+        buf_add_str(out, pickle_bytes(torch_merge_graph(merge, graph), node));
     else if (node->kind == PICKLE_INT)
         buf_addf(out, "%ld", node->integer);
     else
         buf_add_text(out, "(key)");
 }
 
-static void step_add(const struct graft *graft, const struct walk_frame *frame, struct buf *out)
+static void step_add(const struct merge_state *merge, const struct walk_frame *frame,
+                     struct buf *out)
 {
-    const struct pickle *graph = graft_graph(graft, frame->graph);
+    const struct pickle *graph = torch_merge_graph(merge, frame->graph);
     const struct pickle_node *node = pickle_node(graph, frame->id);
     if (is_call(node) && frame->stage != STAGE_PAIRS)
         return; /* what a call is made of has no name */
     buf_add_text(out, out->len > 0 ? "." : "");
     if (has_pairs(node, frame))
-        graft_key_add(graft, frame->graph, frame->key, out);
+        torch_merge_key_add(merge, frame->graph, frame->key, out);
     else
         buf_addf(out, "%u", frame->index - 1);
 }
 
-void walk_path(const struct graft_walk *walk, struct buf *out)
+void walk_path(const struct merge_walk *walk, struct buf *out)
 {
     buf_reset(out);
     for (size_t i = 0; i + 1 < walk->n_frames; i++)
-        step_add(walk->graft, &walk->frames[i], out);
+        step_add(walk->merge, &walk->frames[i], out);
     if (out->len == 0)
         buf_add_char(out, '.');
 }

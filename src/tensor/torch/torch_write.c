@@ -7,7 +7,7 @@
 #include "tensor/crc.h"
 #include "tensor/pickle/pickle_write.h"
 #include "tensor/pread.h"
-#include "tensor/relay.h"
+#include "tensor/writer_thread.h"
 #include "tensor/zip/zip_out.h"
 
 enum {
@@ -20,8 +20,8 @@ struct writing {
     struct zip_out zip;
     struct buf prefix;
     char *window;
-    uint64_t shared_bytes; /* of all */
-    struct relay *relay;   /* NULL but while a long pickle is written */
+    uint64_t shared_bytes;        /* of all */
+    struct writer_thread *writer; /* NULL except while a long pickle is written */
 };
 
 void torch_part_close(struct torch_part *part)
@@ -37,10 +37,10 @@ static int bytes_pass(void *context, struct str bytes, struct err *err)
     return zip_out_add(&w->zip, bytes, err);
 }
 
-static int bytes_relay(void *context, struct str bytes, struct err *err)
+static int bytes_queue(void *context, struct str bytes, struct err *err)
 {
     const struct writing *w = context;
-    return relay_pass(w->relay, bytes, err);
+    return writer_thread_write(w->writer, bytes, err);
 }
 
 static void name_make(const struct writing *w, const char *record, struct buf *name)
@@ -65,8 +65,9 @@ static int splice_read(void *context, uint32_t graph, uint64_t at, char *out, si
 {
     const struct writing *w = context;
     const struct torch_part *part = &w->what->parts[graph];
-    if (w->what->is_stopped && w->what->is_stopped())
-        return fail(err, ERR_STOPPED, "stopped");
+    int rc = stop_check(w->what->stop, err);
+    if (rc)
+        return rc;
     return pread_exact(part->fd, out, len, part->file.pickle_at + at, part->file.path, err);
 }
 
@@ -98,14 +99,15 @@ static bool has_splices(const struct torch_new *what)
     return false;
 }
 
-/* What is copied from a pickle has its references turned while the file takes what came before. */
-static int pickle_relay(struct writing *w, struct written_storages *storages, struct err *err)
+/* Memo references of copied bytes are renumbered here, while the thread writes what came before. */
+static int pickle_write_threaded(struct writing *w, struct written_storages *storages,
+                                 struct err *err)
 {
-    const struct pickle_sink sink = {bytes_relay, w, splice_read, part_name};
-    w->relay = relay_open(bytes_pass, w);
+    const struct pickle_sink sink = {bytes_queue, w, splice_read, part_name};
+    w->writer = writer_thread_open(bytes_pass, w);
     int rc = pickle_pass(w->what, &sink, storages, err);
-    int passed = relay_close(w->relay, rc ? NULL : err);
-    w->relay = NULL;
+    int passed = writer_thread_close(w->writer, rc ? NULL : err);
+    w->writer = NULL;
     return rc ? rc : passed;
 }
 
@@ -117,7 +119,7 @@ static int pickle_record(struct writing *w, struct written_storages *storages, s
     const struct pickle_sink sink = {bytes_pass, w, splice_read, part_name};
     int rc = zip_out_begin(&w->zip, &entry, err);
     if (rc == 0)
-        rc = has_splices(w->what) ? pickle_relay(w, storages, err)
+        rc = has_splices(w->what) ? pickle_write_threaded(w, storages, err)
                                   : pickle_pass(w->what, &sink, storages, err);
     if (rc == 0 && w->zip.bytes > TORCH_PICKLE_BYTES_MAX)
         rc = fail(err, ERR_DATA, "%s: its pickle would be larger than 2 GiB", w->zip.file->name);
@@ -138,8 +140,9 @@ static int storage_read(const struct torch_new *what, const struct torch_segment
     const struct torch_part *part = &what->parts[segment->part];
     const struct torch_file *file = &part->file;
     uint32_t storage = segment->storage;
-    if (what->is_stopped && what->is_stopped())
-        return fail(err, ERR_STOPPED, "stopped");
+    int rc = stop_check(what->stop, err);
+    if (rc)
+        return rc;
     if (is_held(file, storage)) {
         memcpy(out, file->storage_held[storage].at + offset, len);
         return 0;
@@ -167,8 +170,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
             rc = storage_read(w->what, segment, at, piece, len, err);
         if (rc == 0) {
             *crc = crc_of(*crc, (struct str){piece, len});
-            pending->len += len;
-            pending->at[pending->len] = '\0';
+            buf_extend(pending, len);
         }
         at += len;
     }

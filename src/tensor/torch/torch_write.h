@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/outfile.h"
+#include "base/stop.h"
 #include "tensor/torch/torch.h"
 #include "tensor/torch/torch_gather.h"
 
@@ -35,7 +36,7 @@ struct torch_new {
     pickle_id root;
     bool
         are_shared; /* large storages share their blocks with the inputs, unread, where that is possible */
-    bool (*is_stopped)(void); /* asked now and then; NULL: never */
+    struct stop stop;
 };
 
 /*

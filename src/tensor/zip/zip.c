@@ -200,7 +200,7 @@ static int directory_read(struct zip *zip, const struct directory *where, struct
     int rc = pread_exact(zip->fd, zip->directory.at, where->bytes, where->offset, zip->path, err);
     if (rc)
         return rc;
-    zip->directory.len = where->bytes;
+    buf_extend(&zip->directory, where->bytes);
     zip->entries = xcalloc(where->n_entries, sizeof(*zip->entries));
     struct str rest = buf_str(&zip->directory);
     for (; zip->n_entries < where->n_entries; zip->n_entries++) {

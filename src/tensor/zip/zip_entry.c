@@ -52,7 +52,7 @@ static int unpack(struct unpacking *u, uint64_t len, struct buf *out, struct err
         u->stream.avail_out = step;
         if (rc == 0)
             u->state = inflate(&u->stream, Z_NO_FLUSH);
-        out->len += step - u->stream.avail_out;
+        buf_extend(out, step - u->stream.avail_out);
         len -= step - u->stream.avail_out;
     }
     return rc;
@@ -97,7 +97,8 @@ int zip_entry_head(const struct zip *zip, const struct zip_entry *entry, uint64_
         return inflate_head(zip, entry, data_at, len, out, err);
     buf_reserve(out, len);
     rc = pread_exact(zip->fd, out->at + out->len, len, data_at, zip->path, err);
-    out->len += rc ? 0 : len;
+    if (rc == 0)
+        buf_extend(out, len);
     return rc;
 }
 
@@ -120,8 +121,10 @@ static int stored_read(const struct zip *zip, const struct zip_entry *entry, str
     for (uint64_t done = 0; rc == 0 && done < entry->bytes;) {
         struct str window = {out->at + out->len, (size_t)MIN(entry->bytes - done, WINDOW_BYTES)};
         rc = pread_exact(zip->fd, out->at + out->len, window.len, data_at + done, zip->path, err);
-        *crc = rc ? 0 : crc_of(*crc, window);
-        out->len += rc ? 0 : window.len;
+        if (rc)
+            return rc;
+        *crc = crc_of(*crc, window);
+        buf_extend(out, window.len);
         done += window.len;
     }
     return rc;

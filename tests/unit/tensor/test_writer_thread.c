@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "tensor/relay.h"
+#include "tensor/writer_thread.h"
 
 enum {
     N_PIECES = 2000
@@ -26,8 +26,8 @@ static int take(void *context, struct str bytes, struct err *err)
     return 0;
 }
 
-/* 0, or what relay_pass() said. The pieces are of one buffer, which changes. */
-static int numbers_pass(struct relay *relay, struct buf *expected, struct err *err)
+/* 0, or what writer_thread_write() returned. All pieces are in one buffer, whose bytes change. */
+static int numbers_write(struct writer_thread *writer, struct buf *expected, struct err *err)
 {
     struct buf piece = BUF_INIT;
     int rc = 0;
@@ -35,7 +35,7 @@ static int numbers_pass(struct relay *relay, struct buf *expected, struct err *e
         buf_reset(&piece);
         for (unsigned k = 0; k <= i % 7; k++)
             buf_addf(&piece, "%u,", i);
-        rc = relay_pass(relay, buf_str(&piece), err);
+        rc = writer_thread_write(writer, buf_str(&piece), err);
         if (rc == 0)
             buf_add_str(expected, buf_str(&piece));
     }
@@ -49,16 +49,16 @@ static void bytes_keep_their_order(void **state)
     for (unsigned pause_us = 0; pause_us <= 50; pause_us += 50) {
         struct taker taker = {.n_before_failure = SIZE_MAX, .pause_us = pause_us};
         struct buf expected = BUF_INIT;
-        struct relay *relay = relay_open(take, &taker);
-        assert_int_equal(numbers_pass(relay, &expected, NULL), 0);
-        assert_int_equal(relay_close(relay, NULL), 0);
+        struct writer_thread *writer = writer_thread_open(take, &taker);
+        assert_int_equal(numbers_write(writer, &expected, NULL), 0);
+        assert_int_equal(writer_thread_close(writer, NULL), 0);
         assert_string_equal(buf_text(&taker.taken), buf_text(&expected));
         buf_release(&taker.taken);
         buf_release(&expected);
     }
 }
 
-/* Nothing is passed on after it. */
+/* Nothing is written after it. */
 static void a_failure_ends_it_and_is_told(void **state)
 {
     (void)state;
@@ -66,11 +66,11 @@ static void a_failure_ends_it_and_is_told(void **state)
         struct taker taker = {.n_before_failure = n};
         struct buf expected = BUF_INIT;
         struct err err = {0};
-        struct relay *relay = relay_open(take, &taker);
-        assert_int_equal(numbers_pass(relay, &expected, &err), ERR_STOPPED);
+        struct writer_thread *writer = writer_thread_open(take, &taker);
+        assert_int_equal(numbers_write(writer, &expected, &err), ERR_STOPPED);
         assert_string_equal(err.text, "full");
         err = (struct err){0};
-        assert_int_equal(relay_close(relay, &err), ERR_STOPPED);
+        assert_int_equal(writer_thread_close(writer, &err), ERR_STOPPED);
         assert_string_equal(err.text, "full");
         assert_int_equal(taker.n_pieces, n + 1);
         assert_true(expected.len >= taker.taken.len);
@@ -84,10 +84,10 @@ static void a_failure_of_the_last_bytes_is_told_at_the_end(void **state)
 {
     struct taker taker = {.n_before_failure = 0, .pause_us = 0};
     struct err err = {0};
-    struct relay *relay = relay_open(take, &taker);
+    struct writer_thread *writer = writer_thread_open(take, &taker);
     (void)state;
-    assert_int_equal(relay_pass(relay, STR("last"), &err), 0);
-    assert_int_equal(relay_close(relay, &err), ERR_STOPPED);
+    assert_int_equal(writer_thread_write(writer, STR("last"), &err), 0);
+    assert_int_equal(writer_thread_close(writer, &err), ERR_STOPPED);
     assert_string_equal(err.text, "full");
 }
 

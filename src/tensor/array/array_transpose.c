@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What lies column by column, row by row, in bounded memory. Where a block of rows has much of every column the
- * columns are gone through once for each block. Where rows are so wide that a block has a few bytes of each, that
- * would be one call for those few: there the array is first cut into tiles, of some columns and many rows each,
- * which are turned and written to a nameless file in TMPDIR. A block of rows is then a stretch of every tile.
+ * Column-major arrays, passed on in row-major order with bounded memory. Where a block of rows
+ * holds a long run of every column, all columns are read once for each block. Where rows are so
+ * wide that a block holds only a few bytes of each column, that would be one read for those few
+ * bytes. There the array is first cut into tiles, of some columns and many rows each; the tiles
+ * are transposed and written to a nameless file in TMPDIR, and a block of rows is then read
+ * from every tile.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -66,19 +68,14 @@ static uint64_t column_place(const struct array *array, uint64_t column)
     return place;
 }
 
-static int stop_check(const struct array_plan *plan, struct err *err)
-{
-    return plan->is_stopped && plan->is_stopped() ? fail(err, ERR_STOPPED, "stopped") : 0;
-}
-
-static int block_turn(const struct array_plan *plan, const struct array_piece *piece,
-                      struct block *block, struct err *err)
+static int block_transpose(const struct array_plan *plan, const struct array_piece *piece,
+                           struct block *block, struct err *err)
 {
     struct columns columns = columns_of(plan, piece, COLUMNS_WINDOW_BYTES);
     uint64_t n_columns = column_count(columns.array);
     int rc = 0;
     for (uint64_t column = 0; column < n_columns && rc == 0; column++) {
-        rc = stop_check(plan, err);
+        rc = stop_check(plan->stop, err);
         if (rc == 0)
             rc = column_put(&columns, column, block, column_place(columns.array, column), err);
     }
@@ -87,8 +84,8 @@ static int block_turn(const struct array_plan *plan, const struct array_piece *p
 }
 
 /* A block of rows at a time, all columns for each. */
-static int blocks_turn(const struct array_plan *plan, const struct array_piece *piece,
-                       const struct array_sink *sink, struct err *err)
+static int blocks_transpose(const struct array_plan *plan, const struct array_piece *piece,
+                            const struct array_sink *sink, struct err *err)
 {
     const struct array *array = array_of_piece(plan, piece);
     uint64_t row_bytes = array_row_bytes(array);
@@ -100,7 +97,7 @@ static int blocks_turn(const struct array_plan *plan, const struct array_piece *
         struct array_piece part = *piece;
         part.first_row = row;
         part.n_rows = MIN(rows_max, end - row);
-        rc = block_turn(plan, &part, &block, err);
+        rc = block_transpose(plan, &part, &block, err);
         if (rc == 0)
             rc = sink->put(sink->context, (struct str){block.at, part.n_rows * row_bytes}, err);
     }
@@ -135,7 +132,7 @@ static int tiles_write(const struct tiles *t, struct err *err)
     for (uint64_t first = 0; first < t->n_columns && rc == 0; first += t->per_tile) {
         uint64_t n = tile_columns(t, first);
         block.row_bytes = n * t->element_bytes;
-        rc = stop_check(t->plan, err);
+        rc = stop_check(t->plan->stop, err);
         for (uint64_t k = 0; k < n && rc == 0; k++)
             rc = column_put(&columns, first + k, &block, k * t->element_bytes, err);
         size_t len = (size_t)(block.row_bytes * t->piece.n_rows);
@@ -215,8 +212,8 @@ static int rows_put(const struct tiles *t, const struct array_sink *sink, struct
 }
 
 /* *has_room false, and nothing was put: TMPDIR is full. */
-static int tiles_turn(const struct array_plan *plan, const struct array_piece *piece,
-                      const struct array_sink *sink, bool *has_room, struct err *err)
+static int tiles_transpose(const struct array_plan *plan, const struct array_piece *piece,
+                           const struct array_sink *sink, bool *has_room, struct err *err)
 {
     const struct array *array = array_of_piece(plan, piece);
     cleanup_fd int fd = -1;
@@ -244,8 +241,8 @@ static int tiles_turn(const struct array_plan *plan, const struct array_piece *p
 
 /* ---- whichever is better ---- */
 
-int array_turn(const struct array_plan *plan, const struct array_piece *piece,
-               const struct array_sink *sink, struct err *err)
+int array_transpose(const struct array_plan *plan, const struct array_piece *piece,
+                    const struct array_sink *sink, struct err *err)
 {
     const struct array *array = array_of_piece(plan, piece);
     uint64_t row_bytes = array_row_bytes(array), element_bytes = array->element_bits / 8;
@@ -259,7 +256,7 @@ int array_turn(const struct array_plan *plan, const struct array_piece *piece,
     bool is_wide = BLOCK_BYTES / row_bytes * element_bytes < TAKE_BYTES_MIN &&
                    piece->n_rows > BLOCK_BYTES / row_bytes;
     if (!is_wide && fits)
-        return blocks_turn(plan, piece, sink, err);
-    int rc = tiles_turn(plan, piece, sink, &has_room, err);
-    return rc && !has_room && fits ? blocks_turn(plan, piece, sink, err) : rc;
+        return blocks_transpose(plan, piece, sink, err);
+    int rc = tiles_transpose(plan, piece, sink, &has_room, err);
+    return rc && !has_room && fits ? blocks_transpose(plan, piece, sink, err) : rc;
 }
