@@ -15,7 +15,7 @@
 #include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
-#include "data/join/join.h"
+#include "data/file_merge/file_merge.h"
 #include "tensor/inspect.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -104,7 +104,7 @@ static void file_add(struct buf *out, const char *name, uint64_t n_records, bool
 
 /* What would be done, one line a file. */
 static int plan_print(const struct merge_request *ask, char **paths, size_t n_paths,
-                      const struct join_stats *stats, struct err *err)
+                      const struct file_merge_stats *stats, struct err *err)
 {
     cleanup_buf struct buf out = BUF_INIT;
     if (!ask->json)
@@ -121,7 +121,7 @@ static int plan_print(const struct merge_request *ask, char **paths, size_t n_pa
 }
 
 static void done_say(const struct app *app, const struct merge_request *ask, size_t n_files,
-                     const struct join_stats *stats)
+                     const struct file_merge_stats *stats)
 {
     char records[32], bytes[16];
     count_format(records, stats->n_records);
@@ -157,10 +157,10 @@ static int score_show(const struct merge_request *ask, const struct score *score
                         : stdout_put_after(buf_str(&out), "the output is in place", err);
 }
 
-static struct join_opts opts_of(const struct merge_request *ask, struct app *app,
-                                const struct merge_rules *rules, struct score *score)
+static struct file_merge_opts opts_of(const struct merge_request *ask, struct app *app,
+                                      const struct merge_rules *rules, struct score *score)
 {
-    return (struct join_opts){
+    return (struct file_merge_opts){
         .format = ask->format,
         .out_format = ask->format_out,
         .rules = rules,
@@ -181,14 +181,14 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
                        size_t n_files, struct score *score, struct err *err)
 {
     struct merge_rules rules = {0};
-    const struct join_opts opts = opts_of(ask, app, &rules, score);
+    const struct file_merge_opts opts = opts_of(ask, app, &rules, score);
     cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
-    struct join_stats stats = {.file_records = file_records};
+    struct file_merge_stats stats = {.file_records = file_records};
     const char *const *paths = (const char *const *)argv;
     int rc = merge_rules_take(&rules, &ask->rules, ask->rules_path, err);
     if (rc == 0)
-        rc = ask->dry_run ? join_check(&opts, paths, n_files, ask->out_path, &stats, err)
-                          : join_files(&opts, paths, n_files, ask->out_path, &stats, err);
+        rc = ask->dry_run ? file_merge_check(&opts, paths, n_files, ask->out_path, &stats, err)
+                          : file_merge_write(&opts, paths, n_files, ask->out_path, &stats, err);
     merge_rules_release(&rules);
     if (rc)
         return rc;
@@ -301,7 +301,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
             return err->code;
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
-    enum tensor_kind kind;
+    enum tensor_kind kind = TENSOR_NONE;
     const struct tensors_request tensors = tensors_wanted(ask);
     int rc = score_opts_check(&ask->score, err);
     if (rc == 0 && ask->score.out_path && path_exists(ask->score.out_path) && !ask->force)

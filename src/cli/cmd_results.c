@@ -12,7 +12,7 @@
 #include "base/xalloc.h"
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
-#include "data/merge.h"
+#include "data/result_merge.h"
 #include "data/unpack.h"
 #include "run/rows.h"
 #include "run/shard.h"
@@ -28,7 +28,7 @@ struct results_request {
 };
 
 /* Facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
-static int facts_read(struct store *store, struct merge_opts *opts, struct err *err)
+static int facts_read(struct store *store, struct result_merge_opts *opts, struct err *err)
 {
     cleanup_free char *items = NULL, *is_json = NULL;
     int rc = store_get(store, "items", &items, err);
@@ -40,11 +40,11 @@ static int facts_read(struct store *store, struct merge_opts *opts, struct err *
     return rc;
 }
 
-static int stream(const struct results_request *ask, struct store *store, struct merge_stats *stats,
-                  struct err *err)
+static int stream(const struct results_request *ask, struct store *store,
+                  struct result_merge_stats *stats, struct err *err)
 {
     struct merge_rows rows;
-    struct merge_opts opts = {
+    struct result_merge_opts opts = {
         .out_path = ask->out_path,
         .format = ask->format,
         .in_order = !ask->any_order,
@@ -59,7 +59,7 @@ static int stream(const struct results_request *ask, struct store *store, struct
         return rc;
     rc = merge_rows_open(&rows, store, !ask->any_order, err);
     if (rc == 0)
-        rc = merge_write(&opts, stats, err);
+        rc = result_merge_write(&opts, stats, err);
     merge_rows_close(&rows);
     return rc;
 }
@@ -70,7 +70,7 @@ static int shards_stream(struct app *app, const struct results_request *ask, str
 {
     struct map_request request = {
         .out_path = ask->out_path, .format_out = ask->format, .overwrite = ask->force};
-    struct merge_stats stats = {0};
+    struct result_merge_stats stats = {0};
     int rc = shards_so_far(store, &request, are_there, &stats, err);
     if (rc || !*are_there)
         return rc;
@@ -138,7 +138,7 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
     const struct results_request *ask = request;
     cleanup_free char *dir = NULL;
     struct store *store = NULL;
-    struct merge_stats stats = {0};
+    struct result_merge_stats stats = {0};
     int rc = output_check(ask->out_path, err);
     if (rc == 0)
         rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);

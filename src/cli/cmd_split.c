@@ -15,7 +15,7 @@
 #include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "cli/split_tensors.h"
-#include "data/cut/cut.h"
+#include "data/split/split.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -29,16 +29,17 @@ struct split_request {
     bool by_rows, pass_through, force, is_dry, json, quiet;
 };
 
-/* What a cut is made of, released together. */
+/* The state of a split, released together. */
 struct split_job {
-    struct cut *cut;              /* of records */
+    struct split *split;          /* of records */
     struct tensor_parts *tensors; /* or of tensors */
-    struct cut_source source;     /* of those */
-    struct cut_names names;
+    struct split_source source;   /* of those */
+    struct split_names names;
     char **paths; /* of the parts; behind them of what goes with them */
     size_t n_parts, n_paths;
-    struct cut_list strangers, leftovers; /* files there that look like parts, or like half ones */
-    const struct cut_part *parts;
+    struct split_list strangers,
+        leftovers; /* files there that look like parts, or like half ones */
+    const struct split_part *parts;
     const char *kind; /* for people */
 };
 
@@ -47,10 +48,10 @@ static void job_release(struct split_job *job)
     for (size_t i = 0; job->paths && i < job->n_paths; i++)
         free(job->paths[i]);
     free(job->paths);
-    cut_list_release(&job->strangers);
-    cut_list_release(&job->leftovers);
-    cut_names_release(&job->names);
-    cut_close(job->cut);
+    split_list_release(&job->strangers);
+    split_list_release(&job->leftovers);
+    split_names_release(&job->names);
+    split_close(job->split);
     tensor_parts_close(job->tensors);
 }
 
@@ -95,8 +96,9 @@ static sigset_t ends_of(void)
  * While parts are written the signals wait: then nothing half done is left, and the signal does its
  * work right after. (One that is ignored would wait too, and do nothing then.)
  */
-static bool signal_waits(void)
+static bool signal_waits(void *context)
 {
+    (void)context;
     sigset_t pending, ends = ends_of();
     sigpending(&pending);
     sigandset(&pending, &pending, &ends);
@@ -106,23 +108,23 @@ static bool signal_waits(void)
 static int records_open(struct split_job *job, const struct split_request *ask, int argc,
                         char **argv, struct err *err)
 {
-    const struct cut_opts opts = {.paths = (const char *const *)argv,
-                                  .n_paths = (size_t)argc,
-                                  .format = ask->format,
-                                  .n_parts = ask->n_parts,
-                                  .records_max = ask->records_max,
-                                  .bytes_max = ask->bytes_max};
-    int rc = cut_names_init(&job->names, ask->output, &opts, ask->digits, err);
+    const struct split_opts opts = {.paths = (const char *const *)argv,
+                                    .n_paths = (size_t)argc,
+                                    .format = ask->format,
+                                    .n_parts = ask->n_parts,
+                                    .records_max = ask->records_max,
+                                    .bytes_max = ask->bytes_max};
+    int rc = split_names_init(&job->names, ask->output, &opts, ask->digits, err);
     if (rc == 0)
-        rc = cut_open(&job->cut, &opts, err);
+        rc = split_open(&job->split, &opts, err);
     if (rc)
         return rc;
-    job->kind = record_format_name(cut_format(job->cut));
-    job->parts = cut_parts(job->cut, &job->n_parts);
+    job->kind = record_format_name(split_format(job->split));
+    job->parts = split_parts(job->split, &job->n_parts);
     job->n_paths = job->n_parts;
     job->paths = xcalloc(job->n_parts, sizeof(*job->paths));
     for (size_t i = 0; i < job->n_parts; i++)
-        job->paths[i] = cut_name_new(&job->names, i, job->n_parts);
+        job->paths[i] = split_name_new(&job->names, i, job->n_parts);
     return 0;
 }
 
@@ -144,7 +146,7 @@ static int tensors_open(struct app *app, struct split_job *job, const struct spl
                                            .n_parts = ask->n_parts,
                                            .records_max = ask->records_max,
                                            .bytes_max = ask->bytes_max,
-                                           .is_stopped = signal_waits};
+                                           .stop = {signal_waits, NULL}};
     int rc = tensor_parts_open(&job->tensors, &opts, err);
     if (rc)
         return rc;
@@ -157,7 +159,8 @@ static int tensors_open(struct app *app, struct split_job *job, const struct spl
     return rc;
 }
 
-/* By what the first input is; one file of tensors is cut, and it stands alone. */
+/* By the kind of the first input. A file of tensors is split alone: no other input may stand
+ * beside it. */
 static int job_open(struct app *app, struct split_job *job, const struct split_request *ask,
                     int argc, char **argv, struct err *err)
 {
@@ -183,12 +186,13 @@ static int job_open(struct app *app, struct split_job *job, const struct split_r
                             "several");
 }
 
-static int parts_write(const struct split_job *job, const struct cut_target *target,
+static int parts_write(const struct split_job *job, const struct split_target *target,
                        struct err *err)
 {
     sigset_t ends = ends_of(), before;
     sigprocmask(SIG_BLOCK, &ends, &before);
-    int rc = job->cut ? cut_write(job->cut, target, err) : cut_put(&job->source, target, err);
+    int rc =
+        job->split ? split_write(job->split, target, err) : split_put(&job->source, target, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -219,7 +223,7 @@ static void objects_add(struct buf *out, const struct split_job *job)
 }
 
 /* Nobody can know whose they are, so they are for the user to remove. */
-static void leftovers_say(const struct app *app, const struct cut_list *leftovers)
+static void leftovers_say(const struct app *app, const struct split_list *leftovers)
 {
     char more[48] = "";
     if (leftovers->n_paths == 0)
@@ -235,7 +239,7 @@ static void leftovers_say(const struct app *app, const struct cut_list *leftover
 static void summary_say(const struct app *app, const struct split_job *job,
                         const struct split_request *ask)
 {
-    const char *unit = job->cut ? "record" : tensor_parts_unit(job->tensors);
+    const char *unit = job->split ? "record" : tensor_parts_unit(job->tensors);
     uint64_t n_records = 0, n_empty = 0;
     char records[32];
     for (size_t i = 0; i < job->n_parts; i++) {
@@ -248,7 +252,7 @@ static void summary_say(const struct app *app, const struct split_job *job,
     if (n_empty > 0)
         say(app, "%lu of the parts %s no %s: there are fewer %ss than parts", n_empty,
             n_empty == 1 ? "has" : "have", unit, unit);
-    if (job->cut && cut_n_mended(job->cut) > 0)
+    if (job->split && split_n_terminated(job->split) > 0)
         say(app, "a last line had no end, and got one");
     leftovers_say(app, &job->leftovers);
 }
@@ -258,26 +262,26 @@ static int parts_make(struct app *app, struct split_job *job, const struct split
 {
     ASSERT(job->paths);
     cleanup_free char *folder = path_dirname(job->paths[0]);
-    cleanup_free char *journal = cut_journal_name_new(&job->names, job->n_parts);
-    struct cut_target target = {.names = (const char *const *)job->paths,
-                                .folder = folder,
-                                .journal = journal,
-                                .force = ask->force,
-                                .is_stopped = signal_waits,
-                                .note = note_say,
-                                .context = app};
-    int rc = cut_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
-                                &job->leftovers, err);
+    cleanup_free char *journal = split_journal_name_new(&job->names, job->n_parts);
+    struct split_target target = {.names = (const char *const *)job->paths,
+                                  .folder = folder,
+                                  .journal = journal,
+                                  .force = ask->force,
+                                  .stop = {signal_waits, NULL},
+                                  .note = note_say,
+                                  .context = app};
+    int rc = split_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
+                                  &job->leftovers, err);
     if (rc)
         return rc;
     target.strangers = job->strangers;
     if (!ask->is_dry)
         return parts_write(job, &target, err);
-    if (job->cut) {
-        rc = cut_target_check(job->cut, &target, err);
-        return rc ? rc : cut_check(job->cut, err);
+    if (job->split) {
+        rc = split_target_check(job->split, &target, err);
+        return rc ? rc : split_check(job->split, err);
     }
-    rc = cut_put_check(&job->source, &target, err);
+    rc = split_put_check(&job->source, &target, err);
     for (size_t i = 0; i < job->n_paths && rc == 0; i++)
         rc = job->source.fill(job->source.context, i, NULL, err);
     return rc;
@@ -290,7 +294,7 @@ static int job_run(struct app *app, struct split_job *job, const struct split_re
     int rc = parts_make(app, job, ask, err);
     for (size_t i = 0; i < job->n_parts; i++)
         sum += job->parts[i].n_records;
-    ASSERT(!job->cut || sum == cut_n_records(job->cut));
+    ASSERT(!job->split || sum == split_n_records(job->split));
     return rc;
 }
 
@@ -323,7 +327,7 @@ static void split_defaults(void *request)
     *(struct split_request *)request = (struct split_request){.digits = 2};
 }
 
-static const struct opt split_opts[] = {
+static const struct opt split_options[] = {
     {OPT_HEADING, .help = "How many"},
     {.kind = OPT_U64,
      .letter = 'n',
@@ -332,7 +336,7 @@ static const struct opt split_opts[] = {
      .help = "into this many; sizes differ by one record at most, the first parts are the larger",
      .offset = offsetof(struct split_request, n_parts),
      .min = 1,
-     .max = CUT_PARTS_MAX},
+     .max = SPLIT_PARTS_MAX},
     {.kind = OPT_U64,
      .name = "records",
      .arg = "N",
@@ -421,7 +425,7 @@ const struct cmd cmd_split = {
         "in exactly one part, in order and unchanged. Each CSV part has the header, each JSON part "
         "is an array. Files of torch.save by their list of records, npy and npz by rows, safetensors "
         "by whole tensors with their index, or by rows. Nothing is left if anything is wrong.",
-    .opts = split_opts,
+    .opts = split_options,
     .examples = split_examples,
     .request_size = sizeof(struct split_request),
     .defaults = split_defaults,

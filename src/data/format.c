@@ -3,7 +3,7 @@
  * Names and extensions of formats, in and out.
  */
 #include "base/fs.h"
-#include "data/merge.h"
+#include "data/result_merge.h"
 #include "data/source.h"
 
 static const struct {

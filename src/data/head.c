@@ -75,10 +75,10 @@ static int json_begin(struct source_file *file, struct err *err)
         return fail(err, ERR_DATA, "%s is not a JSON array: it begins with '%c'%s",
                     file->input.name, isprint((unsigned char)first) ? first : '?',
                     first == '{' ? "; if it has one value a line, say --format jsonl" : "");
-    file->split.is_first = true;
+    file->scan.is_first = true;
     /* Nothing but blanks: an empty file, without items. */
     file->begin_at = is_found ? at + 1 : file->input.text_bytes;
-    file->split.depth = is_found ? 1 : 0;
+    file->scan.depth = is_found ? 1 : 0;
     file->is_begun = true;
     return 0;
 }
@@ -100,15 +100,15 @@ static int header_read(struct source *source, struct source_file *file, struct b
         int rc = input_read(input, file->begin_at, out->at, len, err);
         if (rc)
             return rc;
-        out->len = len;
-        struct split split = split_begin(FORMAT_CSV);
-        struct split_tally tally = {.ends_max = 1};
-        (len == left ? split_all : split_blocks)(&split, out->at, len, &tally);
-        if (split.flaws)
+        buf_extend(out, len);
+        struct boundary_scan scan = boundary_scan_begin(FORMAT_CSV);
+        struct boundary_tally tally = {.ends_max = 1};
+        (len == left ? boundary_scan_all : boundary_scan_blocks)(&scan, out->at, len, &tally);
+        if (scan.flaws)
             return fail(err, ERR_DATA, "%s has a NUL byte in its header; is it text?", input->name);
         if (tally.n_ends > 0 || (len == left && input->is_whole)) {
             *has_end = tally.n_ends > 0;
-            if (!*has_end && split.inside)
+            if (!*has_end && scan.inside)
                 return head_blame_quotes(source, file, err);
             *after = *has_end ? tally.after_end : len;
             file->begin_line += tally.n_newlines;
@@ -206,7 +206,7 @@ int head_begin(struct source *source, struct source_file *file, struct err *err)
     int rc = first_bytes_take(source, file, err);
     if (rc)
         return rc;
-    file->split = split_begin(source->format);
+    file->scan = boundary_scan_begin(source->format);
     if (source->format == FORMAT_JSON)
         rc = json_begin(file, err);
     else if (source->separator)
@@ -279,7 +279,7 @@ static int array_check_end(struct source_file *file, struct err *err)
             return 0;
         break;
     }
-    if (file->split.depth == 0)
+    if (file->scan.depth == 0)
         return 0;
     return fail(err, ERR_DATA, "%s is cut off or not an array: its last byte, at %lu, is no ']'",
                 file->input.name, end > 0 ? end - 1 : 0);

@@ -38,15 +38,15 @@ const struct index_entry *index_find(const struct sparse_index *index, uint64_t 
 
 uint64_t ends_count(struct input *input, enum record_format format, uint64_t from, uint64_t to)
 {
-    struct split split = split_begin(format);
-    struct split_tally tally = {.ends_max = UINT64_MAX};
+    struct boundary_scan scan = boundary_scan_begin(format);
+    struct boundary_tally tally = {.ends_max = UINT64_MAX};
     cleanup_free char *piece = xmalloc(WINDOW_BYTES);
-    split.is_first = true;
+    scan.is_first = true;
     while (from < to) {
         size_t len = (size_t)MIN(to - from, (uint64_t)WINDOW_BYTES);
         if (input_read(input, from, piece, len, NULL) != 0)
             break;
-        split_all(&split, piece, len, &tally);
+        boundary_scan_all(&scan, piece, len, &tally);
         from += len;
     }
     return tally.n_ends;

@@ -62,19 +62,19 @@ static const char *cursor_text(const struct cursor *c)
 static bool cursor_look(const struct source *source, const struct cursor *c, struct find *find,
                         size_t look, bool is_all, bool *is_flawed)
 {
-    struct split split = split_begin(source->format);
+    struct boundary_scan scan = boundary_scan_begin(source->format);
     find->has_end = true;
-    find->tally = (struct split_tally){.ends_max = find->ends_max};
-    (is_all ? split_all : split_blocks)(&split, cursor_text(c), look, &find->tally);
-    *is_flawed = split.flaws != 0;
+    find->tally = (struct boundary_tally){.ends_max = find->ends_max};
+    (is_all ? boundary_scan_all : boundary_scan_blocks)(&scan, cursor_text(c), look, &find->tally);
+    *is_flawed = scan.flaws != 0;
     return find->tally.n_ends > 0;
 }
 
 int cursor_find(struct source *source, struct cursor *c, struct find *find, struct err *err)
 {
     const struct input *input = &source->files[c->file].input;
-    size_t bytes_max = MAX(find->bytes_max, SPLIT_BLOCK_BYTES);
-    for (size_t want = SPLIT_BLOCK_BYTES;;) {
+    size_t bytes_max = MAX(find->bytes_max, SCAN_BLOCK_BYTES);
+    for (size_t want = SCAN_BLOCK_BYTES;;) {
         int rc = cursor_load(source, c, want, err);
         if (rc)
             return rc;
@@ -100,7 +100,7 @@ int cursor_find(struct source *source, struct cursor *c, struct find *find, stru
     }
 }
 
-void cursor_advance(struct cursor *c, const struct split_tally *tally)
+void cursor_advance(struct cursor *c, const struct boundary_tally *tally)
 {
     c->item += tally->n_ends;
     c->offset += tally->after_end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
-#include "data/merge_impl.h"
+#include "data/result_merge_impl.h"
 
 /* What a key says; keys that are escaped in two ways are one. */
 static struct str key_text(struct str key, struct buf *text)

@@ -4,7 +4,7 @@
  */
 #include "base/json.h"
 #include "base/xalloc.h"
-#include "data/merge_impl.h"
+#include "data/result_merge_impl.h"
 
 bool record_out_is_verbatim(const struct record_out *out)
 {

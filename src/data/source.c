@@ -122,7 +122,7 @@ void source_close(struct source *source)
 
 void source_tune(struct source *source, size_t window_bytes, uint64_t index_stride_bytes)
 {
-    ASSERT(window_bytes % SPLIT_BLOCK_BYTES == 0 && window_bytes <= WINDOW_BYTES);
+    ASSERT(window_bytes % SCAN_BLOCK_BYTES == 0 && window_bytes <= WINDOW_BYTES);
     source->window_bytes = window_bytes;
     source->index.stride_bytes = index_stride_bytes;
 }
@@ -182,8 +182,8 @@ uint64_t source_bytes_total(const struct source *source)
 
 static int scan_flaw(const struct source_file *file, uint64_t at, struct err *err)
 {
-    const char *what = file->split.flaws & SPLIT_NUL ? "a NUL byte, which text has not"
-                       : file->split.flaws & SPLIT_EMPTY_ELEMENT
+    const char *what = file->scan.flaws & SCAN_NUL ? "a NUL byte, which text has not"
+                       : file->scan.flaws & SCAN_EMPTY_ELEMENT
                            ? "an element that is empty (two commas, or one before the ']')"
                            : "something behind the ']' that closes the array";
     return fail(err, ERR_DATA, "%s, in the 64 bytes from byte %lu on: %s", file->input.name, at,
@@ -191,7 +191,7 @@ static int scan_flaw(const struct source_file *file, uint64_t at, struct err *er
 }
 
 static void scan_note(struct source *source, struct source_file *file,
-                      const struct split_tally *tally)
+                      const struct boundary_tally *tally)
 {
     file->n_items += tally->n_ends;
     if (tally->n_ends == 0)
@@ -209,15 +209,15 @@ static int scan_blocks(struct source *source, struct source_file *file, uint64_t
                        struct err *err)
 {
     uint64_t left = file->input.text_bytes - file->scan_at;
-    size_t len = (size_t)MIN(MIN(left, source->window_bytes), MAX(*budget, SPLIT_BLOCK_BYTES));
-    len -= len % SPLIT_BLOCK_BYTES;
+    size_t len = (size_t)MIN(MIN(left, source->window_bytes), MAX(*budget, SCAN_BLOCK_BYTES));
+    len -= len % SCAN_BLOCK_BYTES;
     int rc = input_read(&file->input, file->scan_at, source->scan_buffer, len, err);
     for (size_t at = 0; rc == 0 && at < len;) {
         size_t piece = MIN(len - at, (size_t)INDEX_STRIDE_BYTES);
-        struct split_tally tally = {.ends_max = UINT64_MAX};
-        split_blocks(&file->split, source->scan_buffer + at, piece, &tally);
+        struct boundary_tally tally = {.ends_max = UINT64_MAX};
+        boundary_scan_blocks(&file->scan, source->scan_buffer + at, piece, &tally);
         scan_note(source, file, &tally);
-        if (file->split.flaws)
+        if (file->scan.flaws)
             return scan_flaw(file, file->scan_at + tally.n_bytes, err);
         file->n_newlines += tally.n_seen;
         file->scan_at += piece;
@@ -228,19 +228,19 @@ static int scan_blocks(struct source *source, struct source_file *file, uint64_t
 }
 
 /* Fewer than 64 bytes are left for now. If more may come, the state stays before them. */
-static int scan_tail(struct source_file *file, struct split_tally *tally, struct split *split,
-                     struct err *err)
+static int scan_tail(struct source_file *file, struct boundary_tally *tally,
+                     struct boundary_scan *scan, struct err *err)
 {
-    char tail[SPLIT_BLOCK_BYTES];
+    char tail[SCAN_BLOCK_BYTES];
     size_t len = (size_t)(file->input.text_bytes - file->scan_at);
     int rc = input_read(&file->input, file->scan_at, tail, len, err);
     if (rc)
         return rc;
-    *tally = (struct split_tally){.ends_max = UINT64_MAX};
-    *split = file->split;
-    split_tail(split, tail, len, tally);
-    file->split.flaws |= split->flaws;
-    return file->split.flaws ? scan_flaw(file, file->scan_at, err) : 0;
+    *tally = (struct boundary_tally){.ends_max = UINT64_MAX};
+    *scan = file->scan;
+    boundary_scan_tail(scan, tail, len, tally);
+    file->scan.flaws |= scan->flaws;
+    return file->scan.flaws ? scan_flaw(file, file->scan_at, err) : 0;
 }
 
 /* What the end of a file tells: an open record counts, an open quote or array does not. */
@@ -250,11 +250,11 @@ static int scan_end(struct source *source, struct source_file *file, struct err 
     if (source->opts.limit > 0 && file->first_item + file->n_items >= source->opts.limit)
         return 0;
     bool is_open = source->format == FORMAT_LINES ? file->last_end_at < file->input.text_bytes
-                                                  : file->split.has_content;
-    if (source->separator && file->split.inside)
+                                                  : file->scan.has_content;
+    if (source->separator && file->scan.inside)
         return head_blame_quotes(source, file, err);
     if (source->format == FORMAT_JSON)
-        return file->split.depth == 0
+        return file->scan.depth == 0
                    ? 0
                    : fail(err, ERR_DATA,
                           "%s is cut off: the array is not closed at byte %lu, after "
@@ -268,12 +268,12 @@ static int scan_end(struct source *source, struct source_file *file, struct err 
 
 static int scan_finish(struct source *source, struct source_file *file, struct err *err)
 {
-    struct split_tally tally;
-    struct split split;
-    int rc = scan_tail(file, &tally, &split, err);
+    struct boundary_tally tally;
+    struct boundary_scan scan;
+    int rc = scan_tail(file, &tally, &scan, err);
     if (rc)
         return rc;
-    file->split = split;
+    file->scan = scan;
     scan_note(source, file, &tally);
     file->scan_at = file->input.text_bytes;
     file->n_tail = 0;
@@ -318,16 +318,16 @@ static int scan_step(struct source *source, uint64_t *budget, bool *is_stuck, st
             return rc;
     }
     int rc = file->is_begun ? 0 : head_begin(source, file, err);
-    if (rc == 0 && file->is_begun && file->input.text_bytes - file->scan_at >= SPLIT_BLOCK_BYTES)
+    if (rc == 0 && file->is_begun && file->input.text_bytes - file->scan_at >= SCAN_BLOCK_BYTES)
         return scan_blocks(source, file, budget, err);
     if (rc == 0 && file->is_begun && file->input.is_whole)
         return scan_finish(source, file, err);
     *is_stuck = file->input.text_bytes == had && file->input.packed_read == packed_had;
     if (rc || !file->is_begun)
         return rc;
-    struct split_tally tally = {0};
-    struct split split;
-    rc = scan_tail(file, &tally, &split, err);
+    struct boundary_tally tally = {0};
+    struct boundary_scan scan;
+    rc = scan_tail(file, &tally, &scan, err);
     file->n_tail = tally.n_ends;
     return rc;
 }

@@ -10,8 +10,8 @@
  */
 #pragma once
 
+#include "data/boundaries/boundary_scan.h"
 #include "data/csv.h"
-#include "data/ends/split.h"
 #include "data/input.h"
 #include "data/source.h"
 
@@ -53,7 +53,7 @@ struct source_file {
     /* The scanner: whole blocks up to scan_at are in n_items; n_tail more end in what follows. */
     uint64_t scan_at, n_newlines, n_tail;
     uint64_t last_end_at;
-    struct split split;
+    struct boundary_scan scan;
 };
 
 /*
@@ -75,7 +75,7 @@ struct find {
     uint64_t ends_max;
     size_t bytes_max; /* look about so far; further only if the first record needs it, */
     bool is_strict;   /* and not even then: n_ends may come out 0 */
-    struct split_tally tally;
+    struct boundary_tally tally;
     bool has_end; /* false: the last record of a file, without newline */
 };
 
@@ -115,7 +115,7 @@ MUST_CHECK int cursor_at(struct source *source, uint64_t item, struct cursor **o
                          struct err *err);
 MUST_CHECK int cursor_find(struct source *source, struct cursor *c, struct find *find,
                            struct err *err);
-void cursor_advance(struct cursor *c, const struct split_tally *tally);
+void cursor_advance(struct cursor *c, const struct boundary_tally *tally);
 /*
  * The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves
  * again.

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/json_identity.h"
 #include "base/xalloc.h"
-#include "data/merge_impl.h"
+#include "data/result_merge_impl.h"
 #include "fuzz.h"
 #include "json_oracle.h"
 #include "text.h"

@@ -1,168 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of torch.save, its pickle any bytes, cut into parts that are merged again: refused with a sentence, or a
- * merge of the parts is what a merge of one part with all records is, down to the bytes of every tensor.
- *
- *   byte 0   how many parts, and whether a line follows: a key that is cut    then  the pickle
+ * Any bytes, split into parts. What is accepted gives parts that are accepted in their turn,
+ * with as many records as was said, and all of them; windows of any size give the same. The
+ * first byte chooses format and way, the second how many.
  */
+#include "fuzz.h"
+
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "fuzz.h"
-#include "tensor/torch/torch_merge_impl.h"
-#include "tensor/torch/torch_split.h"
-#include "torch_file.h"
+#include "data/split/split_impl.h"
 
-enum {
-    PARTS_MAX = 8
+struct file {
+    int fd;
+    char path[64];
+    const char *paths[1];
 };
 
-/* What split says a merge needs: " --rule 'PATH=same'" for each. */
-static void rules_note(void *context, const char *text)
+static void file_open(struct file *file)
 {
-    struct buf *rules = context;
-    ASSERT(text[0] != '\0');
-    buf_add_text(rules, text);
+    file->fd = memfd_create("fuzz", MFD_CLOEXEC);
+    ASSERT(file->fd >= 0);
+    snprintf(file->path, sizeof(file->path), "/proc/self/fd/%d", file->fd);
+    file->paths[0] = file->path;
 }
 
-/* Not if there were too many to say, or if they are about other keys too. */
-static bool is_told_all(const char *said)
+static bool begins_with_mark(const struct file *file)
 {
-    return !strstr(said, " and so on") && !strpbrk(said, "*?[\\");
+    char head[3] = {0};
+    return pread(file->fd, head, sizeof(head), 0) >= 2 &&
+           fuzz_has_mark((struct str){head, sizeof(head)});
 }
 
-static int merge(const char *said, const char *const *paths, size_t n_paths, const char *out,
-                 struct err *err)
+/* The part as a file: it is one of its format, with that many records. */
+static void part_check(struct split *split, struct split_part *part)
 {
-    static const char begin[] = " --rule '", end[] = "=same'";
-    struct merge_rules wanted = {0};
-    struct torch_merge_stats stats;
-    cleanup_buf struct buf ignored = BUF_INIT;
-    const struct torch_merge_opts opts = {
-        .rules = &wanted, .pass_through = true, .note = rules_note, .context = &ignored};
-    int rc = 0;
-    for (const char *at = said; rc == 0 && (at = strstr(at, begin)); at++) {
-        const char *rule = at + strlen(begin), *behind = strstr(rule, end);
-        if (!behind)
-            break; /* the name of a callable, which is said as well, looks like one */
-        size_t len = (size_t)(behind - rule) + strlen(end) - 1;
-        rc = merge_rule_add(&wanted, (struct str){rule, len}, err);
-    }
+    struct err err = {0};
+    struct file file;
+    file_open(&file);
+    struct outfile out = {.fd = file.fd, .name = "part", .is_direct = true};
+    if (split_copy(split, part, &out, &err) || outfile_finish(&out, false, &err))
+        BUG("accepted, then not written: %s", err.text);
+    ASSERT((uint64_t)lseek(file.fd, 0, SEEK_END) == part->n_bytes);
+    const struct split_opts opts = {
+        .paths = file.paths, .n_paths = 1, .format = split_format(split), .n_parts = 1};
+    struct split *again = NULL;
+    bool is_marked = part->first > 0 && begins_with_mark(&file);
+    if (!is_marked && (split_open(&again, &opts, &err) || split_check(again, &err)))
+        BUG("a part is malformed: %s", err.text);
+    ASSERT(is_marked ||
+           (split_n_records(again) == part->n_records && split_n_terminated(again) == 0));
+    split_close(again);
+    out.fd = -1;
+    outfile_close(&out);
+    close(file.fd);
+}
+
+static int split_look(struct split **split, const struct split_opts *opts, size_t window_bytes)
+{
+    struct err err = {0};
+    int rc = split_open_tuned(split, opts, window_bytes, &err);
     if (rc == 0)
-        rc = torch_merge(&opts, paths, n_paths, out, &stats, err);
-    merge_rules_release(&wanted);
+        rc = split_check(*split, &err);
+    if (rc && (!err.text[0] || strstr(err.text, "changed while"))) /* nobody changes it */
+        BUG("refused: %s", err.text);
     return rc;
-}
-
-/* Cut into so many parts, all of them written: their paths, to be freed; 0: it is refused. */
-static size_t split(const char *path, const char *key, size_t n_parts, struct buf *said,
-                    char **paths)
-{
-    struct torch_split *split = NULL;
-    struct err err = {0};
-    const struct torch_split_opts opts = {.keys = &key,
-                                          .n_keys = key ? 1 : 0,
-                                          .pass_through = true,
-                                          .note = rules_note,
-                                          .context = said,
-                                          .n_parts = n_parts};
-    size_t n = 0, n_made = 0;
-    int rc = torch_split_open(&split, path, &opts, &err);
-    ASSERT(rc == 0 || err.text[0]);
-    if (rc == 0) {
-        torch_split_parts(split, &n);
-        ASSERT(n == n_parts);
-    }
-    for (; n_made < n && rc == 0; n_made++) {
-        struct outfile out = OUTFILE_INIT;
-        paths[n_made] = xasprintf("%s/part_%zu_of_%zu.pt", fuzz_folder(), n_made, n);
-        rc = outfile_open(&out, paths[n_made], true, &err);
-        if (rc == 0)
-            rc = torch_split_fill(split, n_made, paths[n_made], &out, &err);
-        if (rc == 0)
-            rc = outfile_commit(&out, &err);
-        ASSERT(rc == 0 || err.text[0]);
-        outfile_close(&out);
-    }
-    torch_split_close(split);
-    return rc == 0 ? n_made : 0;
-}
-
-static void read_again(struct torch_part *part, const char *path)
-{
-    struct stat st;
-    struct err err = {0};
-    part->fd = open(path, O_RDONLY | O_CLOEXEC);
-    ASSERT(part->fd >= 0 && fstat(part->fd, &st) == 0);
-    if (torch_read(&part->file, path, part->fd, (uint64_t)st.st_size, &err))
-        BUG("what was made is refused: %s", err.text);
-}
-
-static void compare(const char *path, const char *other)
-{
-    bool met_splice = false;
-    struct graft graft = {.met_splice = &met_splice, .n_parts = 2};
-    graft.parts = xcalloc(2, sizeof(*graft.parts));
-    key_pool_init(&graft.pool, &graft);
-    read_again(&graft.parts[0], path);
-    read_again(&graft.parts[1], other);
-    pickle_id left = graft_graph(&graft, 0)->root, right = graft_graph(&graft, 1)->root;
-    ASSERT(values_same(&graft, 1, right, 1, right) == SAME);
-    ASSERT(values_same(&graft, 0, left, 1, right) != DIFFERENT && !met_splice);
-    graft_release(&graft);
-}
-
-static void paths_free(char **paths)
-{
-    for (size_t i = 0; i < PARTS_MAX; i++) {
-        if (paths[i])
-            unlink(paths[i]);
-        free(paths[i]);
-    }
-}
-
-static int split_any(const uint8_t *data, size_t size)
-{
-    struct str input = {(const char *)data, size}, line = {NULL, 0};
-    unsigned choice = fuzz_choice(&input);
-    size_t n_parts = 2 + choice % (PARTS_MAX - 1);
-    cleanup_buf struct buf file = BUF_INIT, said = BUF_INIT, ignored = BUF_INIT;
-    cleanup_free char *joined = xasprintf("%s/joined.pt", fuzz_folder());
-    cleanup_free char *one = xasprintf("%s/one.pt", fuzz_folder());
-    char *parts[PARTS_MAX] = {0}, *whole[PARTS_MAX] = {0};
-    struct err err = {0};
-    if (choice & 64 && !str_next(&input, '\n', &line))
-        return 0;
-    cleanup_free char *key = line.at ? xstrndup(line.at, line.len) : NULL;
-    if (!input.at)
-        return 0;
-    torch_file_make(input, &file);
-    cleanup_free char *path = xstrdup(fuzz_file("whole.pt", buf_str(&file)));
-    unlink(joined);
-    unlink(one);
-    size_t n = split(path, key, n_parts, &said, parts);
-    size_t n_whole = split(path, key, 1, &ignored, whole);
-    if (n > 0) {
-        ASSERT(n_whole == 1);
-        int rc = merge(buf_text(&said), (const char *const *)parts, n, joined, &err);
-        if (rc && (path_exists(joined) || !err.text[0]))
-            BUG("refused, with an output: %s", err.text);
-        if (rc == 0 && is_told_all(buf_text(&said))) {
-            if (merge(buf_text(&said), (const char *const *)whole, 1, one, &err))
-                BUG("parts can be merged, and the whole cannot: %s", err.text);
-            compare(joined, one);
-        }
-    }
-    paths_free(parts);
-    paths_free(whole);
-    return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    return fuzz_cost_watch(split_any, data, size);
+    struct str text = {(const char *)data, size};
+    unsigned choice = fuzz_choice(&text);
+    uint64_t count = 1 + fuzz_choice(&text) % 40, sum = 0;
+    struct file file;
+    struct split *small = NULL, *large = NULL;
+    file_open(&file);
+    struct split_opts opts = {.paths = file.paths,
+                              .n_paths = 1,
+                              .format = (enum record_format)(FORMAT_LINES + choice % 5)};
+    *(choice / 5 % 3 == 0   ? &opts.n_parts
+      : choice / 5 % 3 == 1 ? &opts.records_max
+                            : &opts.bytes_max) = count;
+    if (write_all(file.fd, text.at, text.len, NULL) == 0) {
+        int rc = split_look(&small, &opts, SCAN_BLOCK_BYTES);
+        ASSERT(split_look(&large, &opts, WINDOW_BYTES) == rc);
+        for (size_t i = 0; rc == 0 && i < small->n_parts; i++) {
+            ASSERT(small->n_parts == large->n_parts);
+            ASSERT(memcmp(&small->parts[i], &large->parts[i], sizeof(*small->parts)) == 0);
+            ASSERT(small->parts[i].first == sum);
+            sum += small->parts[i].n_records;
+            part_check(small, &small->parts[i]);
+        }
+        ASSERT(rc || sum == split_n_records(small));
+    }
+    split_close(small);
+    split_close(large);
+    close(file.fd);
+    return 0;
 }

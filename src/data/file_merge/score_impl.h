@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of scores: score.c counts, score_print.c works figures out and writes them.
+ */
+#pragma once
+
+#include "data/file_merge/score.h"
+#include "data/name_index.h"
+
+enum {
+    SCORE_NAMES_MAX = 1 << 16 /* labels, and groups */
+};
+
+struct score_cell {
+    uint32_t group, is, said; /* numbers of names */
+    uint64_t count;           /* 0: free */
+};
+
+enum score_field {
+    SCORE_TRUE,
+    SCORE_PREDICTED,
+    SCORE_BY,
+    N_SCORE_FIELDS
+};
+
+struct score {
+    struct score_opts opts;
+    struct str fields[N_SCORE_FIELDS]; /* at == NULL, the last, if nobody asked for groups */
+    struct name_index labels, groups;
+    struct score_cell *cells; /* a hash table: a power of two, at most half in use */
+    size_t n_slots, n_cells;
+    uint64_t *is_true; /* SCORE_NAMES_MAX: records with this true label, by label */
+    uint64_t n_records, n_unlabelled, n_ignored;
+    struct buf text; /* scratch */
+};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The merge of a run's results: streams the committed ranges of a run in input order into one
+ * file, and proves on the way that every index occurs exactly once, as a result or among the
+ * items set aside. The file is written beside its place, synced and renamed. Memory is bounded.
+ * Files that are on disk already are merged by file_merge/.
+ *
+ * The rows come through a callback, so that this module knows nothing of runs or their
+ * database.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "data/source.h"
+
+enum out_format {
+    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers gave them */
+    OUT_JSONL,
+    OUT_JSON,
+    OUT_CSV,
+    OUT_TSV,
+    OUT_LINES,
+};
+MUST_CHECK int out_format_parse(struct str text, enum out_format *out, struct err *err);
+const char *out_format_name(enum out_format format);
+enum out_format out_format_of_path(const char *path);
+
+/* A run of results: count lines in [offset, offset+bytes) of the file at part_path. */
+struct result_range {
+    uint64_t first, count;
+    const char *part_path; /* valid until the next call */
+    uint64_t offset, bytes;
+};
+
+struct result_merge_opts {
+    const char *out_path; /* "-" is stdout */
+    enum out_format format;
+    bool results_are_json; /* false: text lines; JSONL and JSON then hold them as strings */
+    bool in_order;         /* false: ranges come as they were committed */
+    bool overwrite;        /* an existing file is refused otherwise (ERR_USAGE) */
+    bool join;             /* the input's fields with the result's; needs `source` */
+    struct source *source;
+    uint64_t n_items; /* the proof's total */
+    bool partial_ok;  /* `muster results`: gaps are fine */
+
+    /* 1 and a row, 0 at the end, negative on error. */
+    int (*next_range)(void *context, struct result_range *row, struct err *err);
+    /* The items set aside, ascending: 1 and the item, 0 at the end. NULL: none. */
+    int (*next_aside)(void *context, uint64_t *item, struct err *err);
+    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    int (*placing)(void *context, int fd, struct err *err);
+    void *context;
+};
+
+struct result_merge_stats {
+    uint64_t n_results, n_asides, n_missing;
+    uint64_t bytes_out;
+};
+
+/*
+ * ERR_DATA if an index occurs twice or is missing, naming the first one, or if a part is shorter
+ * than its rows say or holds another number of lines; nothing is then put in place.
+ */
+MUST_CHECK int result_merge_write(const struct result_merge_opts *opts,
+                                  struct result_merge_stats *stats, struct err *err);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of a merge of results: result_merge.c walks the ranges and proves them,
+ * record_out.c writes records in the form asked for, record_join.c puts input and result
+ * together.
+ */
+#pragma once
+
+#include "base/outfile.h"
+#include "data/csv.h"
+#include "data/name_index.h"
+#include "data/part_cache.h"
+#include "data/result_merge.h"
+
+struct record_out {
+    const struct result_merge_opts *opts;
+    enum out_format format;
+    struct outfile *file;
+    uint64_t n_records;
+    char separator; /* CSV, TSV */
+    /* CSV: the columns, named by the first record, and the values of the row at hand. */
+    struct name_index columns;
+    struct str *cells;
+    struct buf name, text; /* scratch */
+    struct buf input, joined;
+};
+
+/* True if results go out byte for byte. */
+bool record_out_is_verbatim(const struct record_out *out);
+void record_out_begin(struct record_out *out);
+MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str line,
+                              struct err *err);
+void record_out_end(struct record_out *out);
+void record_out_release(struct record_out *out);
+
+/*
+ * The input's members, then the result's, which win; {"input":…,"result":…} unless both are
+ * objects.
+ */
+MUST_CHECK int join_records(struct str input, struct str result, struct buf *out, struct err *err);

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "data/split/split.h"
+#include "data/unpack.h"
+
+static const char number_mark[] = "{n}", parts_mark[] = "{parts}";
+
+/* "in" and ".csv" of "a/in.csv.gz"; "part" of stdin, and an extension by the format. */
+static void input_name(const struct split_opts *opts, char **stem, char **extension)
+{
+    const char *base = path_basename(opts->paths[0]);
+    if (strcmp(opts->paths[0], "-") == 0) {
+        *stem = xstrdup("");
+        *extension = opts->format == FORMAT_AUTO || opts->format == FORMAT_LINES
+                         ? xstrdup("")
+                         : xasprintf(".%s", record_format_name(opts->format));
+        return;
+    }
+    cleanup_free char *name = xstrdup(base);
+    if (packing_of_path(name) != PACK_NONE)
+        name[strlen(name) - strlen(path_extension(name))] = '\0';
+    const char *end = path_extension(name);
+    *stem = xasprintf("%.*s.", (int)(strlen(name) - strlen(end)), name);
+    *extension = xstrdup(end);
+}
+
+static bool is_folder(const char *path)
+{
+    size_t len = strlen(path);
+    return (len > 0 && path[len - 1] == '/') || folder_exists(path);
+}
+
+static void names_in_folder(struct split_names *names, const char *folder,
+                            const struct split_opts *opts)
+{
+    cleanup_free char *stem = NULL;
+    input_name(opts, &stem, &names->after);
+    cleanup_free char *name = xasprintf("%spart_", stem);
+    names->before = path_join(folder, name);
+}
+
+static int names_of_pattern(struct split_names *names, const char *pattern, struct err *err)
+{
+    const char *mark = strstr(pattern, number_mark);
+    if (!mark)
+        return fail(err, ERR_USAGE,
+                    "'%s' is no folder, and no pattern either: put {n} where the number goes, or "
+                    "end it with '/' for a folder that is to be made",
+                    pattern);
+    const char *after = mark + strlen(number_mark);
+    if (strstr(after, number_mark))
+        return fail(err, ERR_USAGE, "'%s' has {n} twice", pattern);
+    if (strchr(after, '/'))
+        return fail(err, ERR_USAGE, "'%s': {n} goes into the name of the file, not of its folder",
+                    pattern);
+    names->before = xstrndup(pattern, (size_t)(mark - pattern));
+    names->after = xstrdup(after);
+    names->has_parts = true;
+    return 0;
+}
+
+int split_names_init(struct split_names *names, const char *output, const struct split_opts *opts,
+                     uint64_t digits_min, struct err *err)
+{
+    *names = (struct split_names){.digits = digits_min};
+    bool is_stdin = strcmp(opts->paths[0], "-") == 0;
+    if (output && !is_folder(output))
+        return names_of_pattern(names, output, err);
+    if (!output && is_stdin)
+        return fail(err, ERR_USAGE,
+                    "stdin has no name to call its parts by; say -o FOLDER or -o 'part-{n}.csv'");
+    cleanup_free char *beside = path_dirname(opts->paths[0]);
+    bool is_here = !output && !strchr(opts->paths[0], '/');
+    names_in_folder(names, output ? output : is_here ? "" : beside, opts);
+    return 0;
+}
+
+void split_names_release(struct split_names *names)
+{
+    free(names->before);
+    free(names->after);
+    *names = (struct split_names){0};
+}
+
+static unsigned n_digits(const struct split_names *names, size_t n_parts)
+{
+    unsigned needed = 1;
+    for (size_t last = n_parts - 1; last >= 10; last /= 10)
+        needed++;
+    return MAX(needed, (unsigned)names->digits);
+}
+
+/* {parts} replaced by their number, as wide as the numbers of the parts. */
+static char *expanded(const struct split_names *names, const char *text, size_t n_parts)
+{
+    struct buf out = BUF_INIT;
+    const char *mark;
+    while (names->has_parts && (mark = strstr(text, parts_mark))) {
+        buf_add(&out, text, (size_t)(mark - text));
+        buf_addf(&out, "%0*zu", (int)n_digits(names, n_parts), n_parts);
+        text = mark + strlen(parts_mark);
+    }
+    buf_add_text(&out, text);
+    return buf_steal(&out);
+}
+
+char *split_name_new(const struct split_names *names, size_t number, size_t n_parts)
+{
+    cleanup_free char *before = expanded(names, names->before, n_parts);
+    cleanup_free char *after = expanded(names, names->after, n_parts);
+    return xasprintf("%s%0*zu%s", before, (int)n_digits(names, n_parts), number, after);
+}
+
+char *split_journal_name_new(const struct split_names *names, size_t n_parts)
+{
+    cleanup_free char *before = expanded(names, names->before, n_parts);
+    cleanup_free char *after = expanded(names, names->after, n_parts);
+    return xasprintf("%s%s.naming", before, after);
+}
+
+/* Does `name` say: before, digits, after? */
+static bool is_part_name(struct str name, struct str before, struct str after)
+{
+    if (!str_starts_with(name, before) || name.len <= before.len + after.len ||
+        !str_ends_with(name, after))
+        return false;
+    for (size_t i = before.len; i < name.len - after.len; i++)
+        if (name.at[i] < '0' || name.at[i] > '9')
+            return false;
+    return true;
+}
+
+static int name_compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The paths differ in their numbers only, and those have one width: so they are sorted. */
+static bool is_of(const struct split_target *target, size_t n_parts, const char *path)
+{
+    return bsearch(&path, target->names, n_parts, sizeof(*target->names), name_compare) != NULL;
+}
+
+/* What parts were to be called that have a name beside their own yet (base/outfile.h); or "". */
+static struct str leftover_stem(struct str name)
+{
+    static const char digits[] = "0123456789";
+    if (!str_ends_with(name, STR(".new")))
+        return STR("");
+    name.len -= strlen(".new");
+    size_t len = name.len;
+    while (len > 0 && (strchr(digits, name.at[len - 1]) || name.at[len - 1] == '-'))
+        len--;
+    bool has_pid = len > 0 && name.at[len - 1] == '.' && memchr(name.at + len, '-', name.len - len);
+    return has_pid ? (struct str){name.at, len - 1} : name;
+}
+
+static void list_add(struct split_list *list, char *path)
+{
+    list->paths = xrealloc(list->paths, (list->n_paths + 1) * sizeof(*list->paths));
+    list->paths[list->n_paths++] = path;
+}
+
+static void list_sort(struct split_list *list)
+{
+    if (list->n_paths > 0)
+        qsort(list->paths, list->n_paths, sizeof(*list->paths), name_compare);
+}
+
+void split_list_release(struct split_list *list)
+{
+    for (size_t i = 0; i < list->n_paths; i++)
+        free(list->paths[i]);
+    free(list->paths);
+    *list = (struct split_list){0};
+}
+
+/* The target folder is not there. Finds beside it a half-made one, which a killed split would
+ * have renamed. */
+static void folders_find(const char *folder, struct split_list *leftovers)
+{
+    cleanup_free char *above = path_dirname(folder);
+    struct str wanted = str_of(path_basename(folder));
+    DIR *dir = opendir(above);
+    const struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        cleanup_free char *path = path_join(above, entry->d_name);
+        if (str_equal(leftover_stem(str_of(entry->d_name)), wanted) && folder_exists(path) &&
+            !folder_is_empty(path))
+            list_add(leftovers, steal_ptr(&path));
+    }
+    if (dir)
+        closedir(dir);
+    list_sort(leftovers);
+}
+
+int split_strangers_find(const struct split_names *names, const struct split_target *target,
+                         size_t n_parts, struct split_list *strangers, struct split_list *leftovers,
+                         struct err *err)
+{
+    cleanup_free char *before = expanded(names, names->before, n_parts);
+    cleanup_free char *after = expanded(names, names->after, n_parts);
+    struct str begin = str_of(path_basename(before)), end = str_of(after);
+    DIR *dir = opendir(target->folder);
+    if (!dir && errno == ENOENT) {
+        folders_find(target->folder, leftovers);
+        return 0;
+    }
+    if (!dir)
+        return fail_errno_as(err, ERR_USAGE, "open folder %s", target->folder);
+    const struct dirent *entry;
+    while ((entry = readdir(dir))) {
+        bool is_part = is_part_name(str_of(entry->d_name), begin, end);
+        if (!is_part && !is_part_name(leftover_stem(str_of(entry->d_name)), begin, end))
+            continue;
+        size_t prefix = strlen(before) - begin.len;
+        cleanup_free char *path = xasprintf("%.*s%s", (int)prefix, before, entry->d_name);
+        if (!is_part || !is_of(target, n_parts, path))
+            list_add(is_part ? strangers : leftovers, steal_ptr(&path));
+    }
+    closedir(dir);
+    list_sort(strangers);
+    list_sort(leftovers);
+    return 0;
+}
