@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "proc/leftover.h"
+#include "proc/orphans.h"
 
 enum {
     LOOK_EVERY_MS = 100
@@ -73,7 +73,7 @@ static void keep(const char *entry, uint64_t limit_ms)
     if (is_dismissed())
         return;
     uint64_t deadline_ms = clock_now_ms() + limit_ms;
-    while (leftover_end(entry, &one) > 0 && clock_now_ms() < deadline_ms)
+    while (orphans_end(entry, &one) > 0 && clock_now_ms() < deadline_ms)
         nanosleep(&pause, NULL);
 }
 

@@ -2,7 +2,7 @@
  *
  * The third net: a process that does nothing but wait for muster's end. When muster and a guard are
  * killed in the same moment, nobody else is left to end what that guard's worker had started; the
- * keeper does (leftover_end), and then ends itself. One for a run, in a session of its own.
+ * keeper does (orphans_end), and then ends itself. One for a run, in a session of its own.
  *
  * It is not called muster, so that a kill by that name leaves it. What it cannot help: it is killed
  * too, or a process has thrown the environment away by which it is recognised.
@@ -20,8 +20,8 @@ struct keeper {
 };
 
 /*
- * `entry` as for leftover_end. It looks for limit_ms after muster's death, while anybody is left; and so
- * long it holds what is `held`, the locks of the run's devices.
+ * `entry` as for orphans_end. After muster's death the keeper sweeps for at most limit_ms, until no
+ * orphan is left; until then it keeps the descriptors `held`, the locks of the run's devices, open.
  */
 MUST_CHECK int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
                             const int *held, size_t n_held, struct err *err);

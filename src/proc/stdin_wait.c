@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proc/waits.h"
+#include "proc/stdin_wait.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ static bool reads_from(pid_t pid, int pipe_fd)
 
 /* Each process is looked at before its child: one that waits for a child which is still there when the
  * child is looked at has waited all the time. */
-bool proc_rests(pid_t pid, int pipe_fd)
+bool proc_waits_for_stdin(pid_t pid, int pipe_fd)
 {
     for (int depth = 0; depth < CHAIN_MAX; depth++) {
         char path[64], children[128];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proc/leftover.h"
+#include "proc/orphans.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ enum {
     ENVIRON_MAX_BYTES = 4 << 20
 };
 
-/* A zombie, which nobody may ever reap, ends nobody. */
+/* False for a zombie: it ends no other process, and may never be reaped. */
 static bool is_there(const struct proctree *tree, long pid)
 {
     for (size_t i = 0; i < tree->n; i++)
@@ -27,7 +27,8 @@ static bool is_there(const struct proctree *tree, long pid)
     return false;
 }
 
-/* "muster pid.guard pid,…", the innermost last: is neither of that pair there to end its own? */
+/* The marker is "muster pid.guard pid,…", the innermost pair last. True: both processes of that
+ * last pair are dead, so neither will end this one. */
 static bool is_unguarded(const struct proctree *tree, struct str marker)
 {
     char text[64], *dot;
@@ -39,7 +40,7 @@ static bool is_unguarded(const struct proctree *tree, struct str marker)
     return muster > 0 && guard > 0 && !is_there(tree, muster) && !is_there(tree, guard);
 }
 
-/* Does its environment hold `entry`? And has it nobody left who would end it? */
+/* True: the process's environment holds `entry`; *unguarded: its muster and guard are dead. */
 static bool environ_holds(const struct proctree *tree, pid_t pid, struct str entry, bool *unguarded)
 {
     char path[64];
@@ -59,7 +60,7 @@ static bool environ_holds(const struct proctree *tree, pid_t pid, struct str ent
     return holds;
 }
 
-size_t leftover_end(const char *entry, pid_t *one)
+size_t orphans_end(const char *entry, pid_t *one)
 {
     struct proctree tree = PROCTREE_INIT;
     size_t count = 0;

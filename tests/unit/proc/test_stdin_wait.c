@@ -11,7 +11,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
-#include "proc/waits.h"
+#include "proc/stdin_wait.h"
 
 struct reader {
     pid_t pid;
@@ -43,11 +43,11 @@ static void reader_end(struct reader *reader)
     close(reader->input);
 }
 
-/* Whether it is seen to rest within a time in which it could have got there. */
-static bool rests_within(const struct reader *reader, uint64_t limit_ms)
+/* True: within limit_ms the reader was seen to wait for its standard input. */
+static bool waits_within(const struct reader *reader, uint64_t limit_ms)
 {
     uint64_t end_ms = clock_now_ms() + limit_ms;
-    while (!proc_rests(reader->pid, reader->input)) {
+    while (!proc_waits_for_stdin(reader->pid, reader->input)) {
         if (clock_now_ms() > end_ms)
             return false;
         usleep(2000);
@@ -64,7 +64,7 @@ enum {
 static bool kernel_shows_it(void)
 {
     struct reader reader = reader_start("exec cat");
-    bool shows = rests_within(&reader, LONG_MS);
+    bool shows = waits_within(&reader, LONG_MS);
     reader_end(&reader);
     return shows;
 }
@@ -83,7 +83,7 @@ static void whoever_reads_alone_rests(void **state)
     for (size_t i = 0; i < countof(scripts); i++) {
         struct reader reader = reader_start(scripts[i]);
         assert_int_equal(write(reader.input, "1\n2\n", 4), 4);
-        if (!rests_within(&reader, LONG_MS))
+        if (!waits_within(&reader, LONG_MS))
             fail_msg("not seen to rest: %s", scripts[i]);
         reader_end(&reader);
     }
@@ -104,7 +104,7 @@ static void whoever_may_still_print_does_not_rest(void **state)
         struct reader reader = reader_start(scripts[i]);
         assert_int_equal(write(reader.input, "1\n", 2), 2);
         usleep(50000);
-        if (rests_within(&reader, SHORT_MS))
+        if (waits_within(&reader, SHORT_MS))
             fail_msg("seen to rest: %s", scripts[i]);
         reader_end(&reader);
     }
@@ -115,7 +115,7 @@ static void a_process_that_is_gone_does_not_rest(void **state)
     (void)state;
     struct reader reader = reader_start("exec true");
     waitpid(reader.pid, NULL, 0);
-    assert_false(proc_rests(reader.pid, reader.input));
+    assert_false(proc_waits_for_stdin(reader.pid, reader.input));
     close(reader.input);
 }
 
