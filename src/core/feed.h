@@ -44,6 +44,7 @@
     X(RESTS)     /* filter: all is answered and it waits for more: nothing else can come */       \
     X(FULL)      /* the same at the byte limit: let it have the end of its input */               \
     X(STRAY)     /* it broke its rule, and is not believed any more; flag: over `item` */         \
+    X(ENDED)     /* the process is gone and did well; whether it made its result is being seen */ \
     X(EXIT)      /* the process is gone, and all it printed has been seen; death says why */      \
     X(COMMITTED) /* items item … item+count-1 are durable, as results or as set aside */        \
     X(MEM_BACK)  /* what the worker's last process held of its devices' memory is free */         \

@@ -99,6 +99,7 @@ struct worker {
     uint32_t idle_next, idle_prev;
     bool is_hand; /* counted in n_hands */
     bool memory_is_back, input_closed;
+    bool has_ended;   /* by itself and well: neither limits nor orders concern it */
     bool has_shrunk;  /* it ran out of memory, and its device's batches are smaller since */
     bool is_draining; /* a filter that gets nothing until its answers are confirmed */
     bool last_was_short;

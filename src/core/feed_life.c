@@ -48,7 +48,7 @@ static void life_reset(struct worker *w)
 {
     w->mode = MODE_UNKNOWN;
     w->memory_is_back = w->input_closed = w->is_draining = w->last_was_short = false;
-    w->has_shrunk = false;
+    w->has_ended = w->has_shrunk = false;
     w->group = NONE;
     w->ended_for = CAUSE_NONE;
     w->blame = w->oldest = UINT64_MAX;
@@ -428,7 +428,7 @@ void worker_end(struct feed *f, uint32_t worker)
 void worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause)
 {
     struct worker *w = &f->workers[worker];
-    if (!worker_is_running(w) || w->ended_for != CAUSE_NONE)
+    if (!worker_is_running(w) || w->has_ended || w->ended_for != CAUSE_NONE)
         return;
     w->ended_for = cause;
     w->input_closed = true;

@@ -246,6 +246,10 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
         event.item = item;
         event.count = count;
         break;
+    case EV_ENDED:
+        if (!can_say(world, EV_READY, worker))
+            return;
+        break;
     case EV_KEYED:
     case EV_PASSED:
         return; /* told at its start, and after answers */

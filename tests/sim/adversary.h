@@ -49,7 +49,8 @@ enum future_kind {
     F_EXIT,   /* detail: enum feed_death */
     F_EXIT_AGAIN,
     F_COMMITTED,
-    F_DURABLE, /* the disk has it: survives everything from now on */
+    F_LOOKED_AT, /* what its process left: it is a result, or not */
+    F_DURABLE,   /* the disk has it: survives everything from now on */
     F_MEM,
     F_INPUT,
     F_ROOM,
@@ -71,12 +72,13 @@ enum actor_kind {
     A_BLOCKED,  /* reads its input by 32 lines, or to its end; holds answers back as well */
     A_BATCHED,  /* works on whole batches only, or on what there is at its end */
     A_KEYED,    /* a filter whose answers say what they are for */
-    A_CHANNEL
+    A_CHANNEL,
+    A_SHARD /* one item a life; what it made is looked at when its process has ended */
 };
 
 struct actor {
     enum actor_kind kind;
-    bool alive, ending, finishing, hangs, looks_quiet, has_answered;
+    bool alive, ending, finishing, hangs, looks_quiet, has_answered, has_ended;
     uint32_t life, n_in_hand, lines_held, answered;
     uint32_t n_read; /* of a block, those that it has not come to */
     uint64_t in_hand[IN_HAND_MAX];

@@ -49,6 +49,8 @@ void actor_spawn(struct world *w, uint32_t worker)
 void actor_end(struct world *w, uint32_t worker)
 {
     struct actor *a = &w->actors[worker];
+    if (a->has_ended)
+        return;
     a->ending = true;
     plan(w, worker, F_GRACE, 10000);
     bool waits = a->n_in_hand == 0 || a->kind == A_BATCHED ||
@@ -61,6 +63,8 @@ void actor_terminate(struct world *w, uint32_t worker)
 {
     if (!w->actors[worker].alive)
         return;
+    if (w->actors[worker].has_ended)
+        unsafe(w, "worker %u was to be ended, but it had ended well", worker);
     actor_die(w, worker, GONE_ENDED);
     if (chance(w, w->rates.late))
         plan(w, worker, F_LATE, 0);
@@ -143,7 +147,7 @@ void actor_receive(struct world *w, const struct feed_action *action)
               (struct future){
                   .kind = F_OOM, .worker = action->worker, .life = a->life, .count = a->n_in_hand});
     }
-    if (a->kind != A_CHANNEL)
+    if (a->kind < A_CHANNEL)
         plan(w, action->worker, F_ROOM, 0);
     bool fills_block = a->kind == A_BLOCKED && a->n_read == 0 && a->n_in_hand >= BLOCK_LINES &&
                        a->n_in_hand - action->count < BLOCK_LINES;
@@ -219,6 +223,23 @@ static void rest_tell(struct world *w, uint32_t worker)
         step(w, (struct feed_event){.kind = EV_RESTS, .worker = worker});
 }
 
+/* To look at what it made may take longer than the limit on an item. */
+static void end_well(struct world *w, uint32_t worker, uint64_t item)
+{
+    struct actor *a = &w->actors[worker];
+    a->has_ended = true;
+    later(w, 1 + below(w, 9000),
+          (struct future){.kind = F_LOOKED_AT, .worker = worker, .life = a->life, .item = item});
+    step(w, (struct feed_event){.kind = EV_ENDED, .worker = worker});
+}
+
+static void on_looked_at(struct world *w, const struct future *f)
+{
+    if (!chance(w, w->rates.fail))
+        step(w, (struct feed_event){.kind = EV_DONE, .worker = f->worker, .item = f->item});
+    actor_die(w, f->worker, GONE_CLEAN);
+}
+
 static void answer(struct world *w, uint32_t worker, uint64_t item)
 {
     struct actor *a = &w->actors[worker];
@@ -226,6 +247,10 @@ static void answer(struct world *w, uint32_t worker, uint64_t item)
     a->answered++;
     w->items[item].worked |= 1u << worker;
     w->items[item].worked_ms = w->now_ms;
+    if (a->kind == A_SHARD) {
+        end_well(w, worker, item);
+        return;
+    }
     a->has_answered = a->has_answered || a->kind >= A_KEYED;
     if (a->kind == A_CHANNEL && chance(w, 10 * w->rates.stray))
         babble(w, worker, item);
@@ -272,6 +297,8 @@ static bool is_struck(struct world *w, uint32_t worker, uint64_t item)
 void actor_finish(struct world *w, uint32_t worker)
 {
     struct actor *a = &w->actors[worker];
+    if (a->has_ended)
+        return;
     unfit_pass(w, worker);
     if (a->n_in_hand == 0) {
         leave(w, worker);
@@ -307,6 +334,8 @@ static void on_started(struct world *w, const struct future *f)
         a->n_in_hand = 0;
         step(w,
              (struct feed_event){.kind = EV_READY, .worker = f->worker, .count = w->concurrency});
+    } else if (a->kind == A_SHARD) {
+        step(w, (struct feed_event){.kind = EV_READY, .worker = f->worker, .count = 1});
     } else {
         step(w, (struct feed_event){.kind = EV_ROOM, .worker = f->worker, .count = 500});
     }
@@ -348,6 +377,8 @@ static void on_late(struct world *w, const struct future *f)
 static void on_grace(struct world *w, const struct future *f)
 {
     struct feed_worker_view view;
+    if (w->actors[f->worker].has_ended)
+        return;
     feed_worker(w->feed, f->worker, &view);
     if (view.in_flight == 0 || w->is_complete)
         actor_die(w, f->worker, GONE_ENDED);
@@ -470,6 +501,7 @@ void happen(struct world *w, const struct future *f)
         [F_EXIT] = {on_exit_fact, false},
         [F_EXIT_AGAIN] = {on_exit_again, false},
         [F_COMMITTED] = {on_committed, false},
+        [F_LOOKED_AT] = {on_looked_at, true},
         [F_DURABLE] = {on_durable, false},
         [F_MEM] = {on_mem, false},
         [F_INPUT] = {on_input, false},
@@ -484,8 +516,10 @@ void happen(struct world *w, const struct future *f)
         [F_ECHO] = {on_echo, false},
         [F_UNFIT] = {on_unfit, true},
     };
-    const struct actor *a = &w->actors[f->worker];
-    bool is_stale = f->life != a->life || !a->alive;
-    if (!deeds[f->kind].is_alives || !is_stale)
-        deeds[f->kind].happen(w, f);
+    if (deeds[f->kind].is_alives) { /* else it may be about a device */
+        const struct actor *a = &w->actors[f->worker];
+        if (f->life != a->life || !a->alive)
+            return;
+    }
+    deeds[f->kind].happen(w, f);
 }

@@ -54,6 +54,7 @@ static void service_draw(struct world *w)
 }
 
 enum {
+    SHARD_SALT = 0x5368,
     STAGGER_SALT = 0x5747,
     STAGGER_MAX_MS = 2000
 };
@@ -133,6 +134,11 @@ void world_draw(struct world *w, uint64_t seed)
     enum actor_kind kind = kinds[below(w, countof(kinds))];
     if (kind == A_BATCHED && w->config.batch == 0)
         kind = A_FILTER;
+    /* Nor is this drawn from the stream. */
+    if (kind == A_CHANNEL && mix64(seed ^ SHARD_SALT) % 3 == 0) {
+        kind = A_SHARD;
+        w->config.no_reissue = true;
+    }
     for (uint32_t i = 0; i < WORKERS_MAX; i++)
         w->actors[i].kind = kind;
     bool is_calm = chance(w, 0.2);

@@ -43,6 +43,8 @@ MUTANTS = {
         "device_bench(f, ev->worker, CAUSE_LOST);"),
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
+    "one that has ended well meets a limit while its file is looked at": (
+        "feed_life.c", "!worker_is_running(w) || w->has_ended || ", "!worker_is_running(w) || "),
     "credits are never used up": (
         "feed_send.c", "    w->credits -= MIN(w->credits, (uint64_t)range.count);\n", ""),
     "the window has no end": (

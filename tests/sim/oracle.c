@@ -150,6 +150,8 @@ void oracle_event(struct world *w, const struct feed_event *ev)
             held_drop_all(w, ev->worker);
         a->has_asked = a->has_asked || ev->kind == EV_READY;
     }
+    if (ev->kind == EV_ENDED)
+        a->may_get = false;
     if (ev->kind == EV_FAIL && held_drop(w, ev->worker, ev->item) && !ev->flag)
         w->items[ev->item].no_retry = true;
     if (ev->kind == EV_UNFIT) {
