@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include <string.h>
+
+#include "core/memory.h"
+
+enum {
+    GIB = 1 << 10, /* in units of MiB, which the module does not know */
+    TOTAL = 80 * GIB
+};
+
+static void backs_are(struct memory *m, uint64_t now_ms, const char *expected)
+{
+    char got[80] = "";
+    uint32_t seat;
+    bool is_overdue;
+    while (memory_back(m, now_ms, &seat, &is_overdue)) {
+        size_t len = strlen(got);
+        snprintf(got + len, sizeof(got) - len, "%s%u%s", len > 0 ? " " : "", seat,
+                 is_overdue ? "!" : "");
+    }
+    assert_string_equal(got, expected);
+}
+
+static struct memory *one_each(uint32_t n)
+{
+    struct memory *m = memory_new(n, n);
+    for (uint32_t i = 0; i < n; i++)
+        memory_seat_uses(m, i, i);
+    return m;
+}
+
+static void test_where_nothing_is_known_it_is_back_at_once(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(2);
+    memory_taken(m, 1);
+    backs_are(m, 0, "");
+    memory_left(m, 1, 5);
+    backs_are(m, 5, "1");
+    backs_are(m, 6, "");
+    memory_free(m);
+}
+
+static void test_a_seat_waits_until_its_device_holds_what_others_held_before(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 10 * GIB);
+    memory_taken(m, 0);
+    memory_sampled(m, 0, 50 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 1500);
+    backs_are(m, 1600, "");
+    memory_sampled(m, 0, 13 * GIB, TOTAL, 2000);
+    backs_are(m, 2000, "");
+    memory_sampled(m, 0, 11 * GIB, TOTAL, 3000);
+    backs_are(m, 3000, "0");
+    memory_free(m);
+}
+
+/* The first sample comes when the first life is over already: what it shows is that life's, not others'. */
+static void test_the_first_sample_is_no_baseline_while_a_worker_is_there(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 0);
+    memory_taken(m, 0);
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 100);
+    memory_left(m, 0, 150);
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 1100);
+    backs_are(m, 1100, "");
+    memory_free(m);
+}
+
+static void test_what_others_take_between_two_lives_is_theirs(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_sampled(m, 0, 0, TOTAL, 0);
+    memory_sampled(m, 0, 30 * GIB, TOTAL, 500);
+    memory_taken(m, 0);
+    memory_left(m, 0, 900);
+    backs_are(m, 900, "0");
+    memory_free(m);
+}
+
+static void test_beside_a_neighbour_a_sample_of_after_the_death_must_do(void **state)
+{
+    (void)state;
+    struct memory *m = memory_new(2, 1);
+    memory_seat_uses(m, 0, 0);
+    memory_seat_uses(m, 1, 0);
+    memory_taken(m, 0);
+    memory_taken(m, 1);
+    memory_sampled(m, 0, 60 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 1000);
+    backs_are(m, 1500, "");
+    memory_sampled(m, 0, 60 * GIB, TOTAL, 2000);
+    backs_are(m, 2000, "0");
+    memory_free(m);
+}
+
+static void test_a_set_waits_for_all_of_its_devices(void **state)
+{
+    (void)state;
+    struct memory *m = memory_new(1, 2);
+    memory_seat_uses(m, 0, 0);
+    memory_seat_uses(m, 0, 1);
+    memory_taken(m, 0);
+    memory_sampled(m, 0, 9 * GIB, TOTAL, 1000);
+    memory_sampled(m, 1, 9 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 1200);
+    memory_sampled(m, 0, 0, TOTAL, 2000);
+    backs_are(m, 2000, "");
+    memory_sampled(m, 1, 0, TOTAL, 2000);
+    backs_are(m, 2000, "0");
+    memory_free(m);
+}
+
+static void test_patience_ends_and_the_next_death_does_not_wait_again(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_taken(m, 0);
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 1000);
+    backs_are(m, 999 + MEMORY_PATIENCE_MS, "");
+    backs_are(m, 1000 + MEMORY_PATIENCE_MS, "0!");
+    memory_taken(m, 0);
+    memory_left(m, 0, 200000);
+    backs_are(m, 200000, "0");
+    memory_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_where_nothing_is_known_it_is_back_at_once),
+        cmocka_unit_test(test_a_seat_waits_until_its_device_holds_what_others_held_before),
+        cmocka_unit_test(test_the_first_sample_is_no_baseline_while_a_worker_is_there),
+        cmocka_unit_test(test_what_others_take_between_two_lives_is_theirs),
+        cmocka_unit_test(test_beside_a_neighbour_a_sample_of_after_the_death_must_do),
+        cmocka_unit_test(test_a_set_waits_for_all_of_its_devices),
+        cmocka_unit_test(test_patience_ends_and_the_next_death_does_not_wait_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
