@@ -9,5 +9,7 @@
 
 /* An enum record_format. */
 MUST_CHECK int record_format_store(struct str text, void *field, struct err *err);
+bool record_format_text(const void *field, struct buf *out);
 /* An enum out_format. */
 MUST_CHECK int out_format_store(struct str text, void *field, struct err *err);
+bool out_format_text(const void *field, struct buf *out);

@@ -2,15 +2,15 @@
 #include <uv.h>
 
 #include "base/xalloc.h"
-#include "cli/outer.h"
+#include "cli/external_verbs.h"
 #include "cli/verbs.h"
 
 static const struct program muster = {
     .about = "Put machine-learning work on every GPU of a machine and bring back one result\n"
              "that can be trusted. Without a GPU the same commands run on CPU slots.\n",
     .verbs = commands,
-    .outer = outer_verbs,
-    .run_outer = outer_verb_run,
+    .external_verbs = external_verbs,
+    .run_external = external_verb_run,
 };
 
 int main(int argc, char **argv)

@@ -5,15 +5,16 @@
  */
 #pragma once
 
-#include "data/join/score.h"
+#include "data/file_merge/score.h"
 
 /* A struct score_opts: its two fields. */
 MUST_CHECK int score_fields_store(struct str text, void *field, struct err *err);
+bool score_fields_text(const void *field, struct buf *out);
 
 /* clang-format off */
 #define SCORE_OPTS(score_letter, by_letter, positive_letter, at)                                                       \
     {OPT_HEADING, .help = "Figures"},                                                                                  \
-    {OPT_PARSE, score_letter, "score", "TRUE=PREDICTED", "compare these two fields of the output's records: accuracy, precision, recall, F1, false positives and negatives, on stdout", at, .parse = score_fields_store}, \
+    {OPT_PARSE, score_letter, "score", "TRUE=PREDICTED", "compare these two fields of the output's records: accuracy, precision, recall, F1, false positives and negatives, on stdout", at, .parse = score_fields_store, .format = score_fields_text}, \
     {OPT_TEXT, by_letter, "by", "FIELD", "the same for the records of each value of this field too", (at) + offsetof(struct score_opts, by_field)}, \
     {OPT_TEXT, positive_letter, "positive", "LABEL", "only this label against the others", (at) + offsetof(struct score_opts, positive)}, \
     {OPT_TEXTS, 0, "ignore", "LABEL", "leave out records with this label, true or predicted, and count them (may be repeated)", (at) + offsetof(struct score_opts, ignored)}, \

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "base/env_list.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/texts.h"
@@ -40,7 +41,7 @@ enum opt_kind {
     OPT_U64,      /* uint64_t field, between min and max (max 0: no limit) */
     OPT_SIZE,     /* uint64_t field in bytes */
     OPT_DURATION, /* uint64_t field in ms */
-    OPT_PARSE,    /* parse() stores into the field itself */
+    OPT_PARSE,    /* parse() stores into the field itself; format() is its way back */
     OPT_ALIAS,    /* another name of the option `same_as`, as other programs call it */
 };
 
@@ -53,6 +54,8 @@ struct opt {
     size_t offset;    /* offsetof(struct <verb>_request, field) */
     uint64_t min, max;
     int (*parse)(struct str text, void *field, struct err *err);
+    /* The field as text that parse() takes; false: it is not set. Of verbs that cmd_words is for. */
+    bool (*format)(const void *field, struct buf *out);
     const char *same_as; /* of OPT_ALIAS, which has nothing else but its own name and letter */
 };
 
@@ -84,6 +87,11 @@ struct cmd {
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
+/*
+ * The options that make such a request, as words of their own: those that differ from the defaults, however they were
+ * set (argv, environment), and each that may be repeated. Without operands and command.
+ */
+void cmd_words(const struct cmd *cmd, const void *request, struct env_list *out);
 /* Frees what parsing took for options that may be repeated. */
 void cmd_release(const struct cmd *cmd, void *request);
 /* Only what argv names, into a request that is filled already: no defaults, no environment. */

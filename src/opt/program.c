@@ -33,7 +33,7 @@ static void usage_print(const struct program *program, FILE *to)
     for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++)
         if (!(*cmd)->is_hidden)
             fprintf(to, "  %-10s %s\n", (*cmd)->name, (*cmd)->summary);
-    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+    for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
         fprintf(to, "  %-10s %s\n", verb->name, verb->summary);
     fprintf(to,
             "\n  %s VERB --help   options and examples\n"
@@ -50,7 +50,7 @@ static int unknown_verb(const struct program *program, const char *name)
     for (const struct cmd *const *cmd = program->verbs; *cmd && n_names < countof(names); cmd++)
         if (!(*cmd)->is_hidden)
             names[n_names++] = (*cmd)->name;
-    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+    for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
         if (n_names < countof(names))
             names[n_names++] = verb->name;
     const char *near = suggest(name, names, n_names);
@@ -106,10 +106,10 @@ static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **arg
     return rc >= 0 ? rc : failure_print(app->program, cmd->name, &err, rc);
 }
 
-static int outer_run(const struct app *app, char **argv)
+static int external_run(const struct app *app, char **argv)
 {
     struct err err = {0};
-    int rc = app->program->run_outer ? app->program->run_outer(app, argv, &err) : 0;
+    int rc = app->program->run_external ? app->program->run_external(app, argv, &err) : 0;
     return rc ? failure_print(app->program, argv[0], &err, rc)
               : unknown_verb(app->program, argv[0]);
 }
@@ -177,7 +177,7 @@ int program_main(const struct program *program, int argc, char **argv)
     int status = help_or_version(program, argc, argv);
     if (status < 0) {
         const struct cmd *cmd = verb_find(program, argv[1]);
-        status = cmd ? verb_run(cmd, &app, argc - 1, argv + 1) : outer_run(&app, argv + 1);
+        status = cmd ? verb_run(cmd, &app, argc - 1, argv + 1) : external_run(&app, argv + 1);
     }
     if (fflush(stdout) != 0 && status == 0) {
         struct err err = {0};

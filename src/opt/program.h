@@ -7,8 +7,8 @@
 
 #include "opt/cmd.h"
 
-/* A verb that is a program of its own, `muster-NAME`, as git has it. */
-struct outer_verb {
+/* A verb that is a program of its own, `muster-NAME`, like an external command of git. */
+struct external_verb {
     const char *name, *summary;
 };
 
@@ -18,12 +18,13 @@ struct program {
     const char *about;              /* for --help: lines, with their ends */
     void (*about_version)(void);    /* prints what --version says besides; may be NULL */
     const struct cmd *const *verbs; /* NULL-terminated, in the order of --help */
-    const struct outer_verb *outer; /* listed too; ends with a row without a name; may be NULL */
+    /* Listed by --help too; ends with a row without a name; may be NULL. */
+    const struct external_verb *external_verbs;
     /*
-     * For a word that is no verb: runs the program of that name, and does not return. 0 if there is
-     * none that this is about, or an error.
+     * For a word that is no verb of the table: executes the external verb of that name. Returns
+     * only if that fails: 0 if there is no such program, or an error.
      */
-    int (*run_outer)(const struct app *app, char **argv, struct err *err);
+    int (*run_external)(const struct app *app, char **argv, struct err *err);
 };
 
 /* The whole of main(): an exit status. */

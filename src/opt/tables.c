@@ -20,7 +20,7 @@ static void verbs_list(const struct program *program, struct buf *out)
     for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++)
         if (!(*cmd)->is_hidden)
             buf_addf(out, "%s%s", out->len > 0 ? " " : "", (*cmd)->name);
-    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+    for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
         buf_addf(out, " %s", verb->name);
 }
 
@@ -38,9 +38,9 @@ static char *function_name(const struct program *program)
 }
 
 /* Of muster's function: `muster kge …` is for the function of muster-kge, where the shell has it. */
-static void bash_outer(const struct program *program, struct buf *out)
+static void bash_external(const struct program *program, struct buf *out)
 {
-    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+    for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
         buf_addf(out,
                  "    if [ \"${COMP_WORDS[1]}\" = %s ] && [ \"$COMP_CWORD\" -gt 1 ]; then\n"
                  "        declare -F _muster_%s >/dev/null && _muster_%s; return\n"
@@ -58,7 +58,7 @@ static void bash_print(const struct program *program, struct buf *out)
              "%s() {\n"
              "    local cur=${COMP_WORDS[COMP_CWORD]} words\n",
              function);
-    bash_outer(program, out);
+    bash_external(program, out);
     buf_addf(out,
              "    if [ \"$COMP_CWORD\" -eq %d ]; then words='%s'; else\n"
              "        case ${COMP_WORDS[%d]} in\n",
@@ -112,7 +112,7 @@ static void fish_print(const struct program *program, struct buf *out)
                 buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s\n",
                          (*cmd)->name, opt->name, opt_target(*cmd, opt)->arg ? " -r" : "");
     }
-    for (const struct outer_verb *verb = program->outer; verb && verb->name; verb++)
+    for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
         fish_verb(program, verb->name, verb->summary, out);
 }
 

@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/merge.h"
+#include "data/result_merge.h"
 #include "fuzz.h"
 #include "run/rows.h"
 #include "store/db.h"
@@ -164,15 +164,15 @@ static void merge_rows_all(struct store *store, bool in_order)
     cleanup_free char *out = xstrdup(run_path("out"));
     int rc = merge_rows_open(&rows, store, in_order, &err);
     if (rc == 0) {
-        const struct merge_opts opts = {.out_path = out,
-                                        .format = OUT_LINES,
-                                        .in_order = in_order,
-                                        .overwrite = true,
-                                        .n_items = 5,
-                                        .next_range = merge_rows_range,
-                                        .next_aside = merge_rows_aside,
-                                        .context = &rows};
-        rc = merge_write(&opts, NULL, &err);
+        const struct result_merge_opts opts = {.out_path = out,
+                                               .format = OUT_LINES,
+                                               .in_order = in_order,
+                                               .overwrite = true,
+                                               .n_items = 5,
+                                               .next_range = merge_rows_range,
+                                               .next_aside = merge_rows_aside,
+                                               .context = &rows};
+        rc = result_merge_write(&opts, NULL, &err);
     }
     expect_said(rc, &err);
     merge_rows_close(&rows);

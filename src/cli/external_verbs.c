@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/outer.h"
+#include "cli/external_verbs.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 
-const struct outer_verb outer_verbs[] = {
+const struct external_verb external_verbs[] = {
     {"kge", "graph embeddings: which training triples made a prediction"},
     {0},
 };
@@ -22,13 +22,13 @@ static bool is_no_verb(const char *name)
 
 static bool is_known(const char *name)
 {
-    for (const struct outer_verb *verb = outer_verbs; verb->name; verb++)
+    for (const struct external_verb *verb = external_verbs; verb->name; verb++)
         if (strcmp(verb->name, name) == 0)
             return true;
     return false;
 }
 
-int outer_verb_run(const struct app *app, char **argv, struct err *err)
+int external_verb_run(const struct app *app, char **argv, struct err *err)
 {
     if (is_no_verb(argv[0]))
         return 0;
