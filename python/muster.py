@@ -326,7 +326,15 @@ class _Wire:
         self._partial: List[bytes] = []
         self._has_ended = False
 
+    def _check_owner(self) -> None:
+        """Before the lock is taken: in a fork it may be held for ever, by a thread that is not there."""
+        if os.getpid() != self.pid:
+            raise ChannelError(
+                "this process was forked from the worker, and only the worker may report"
+            )
+
     def send(self, *pieces: bytes) -> None:
+        self._check_owner()
         with self.lock:
             self._out.extend(pieces)
             self._out_bytes += sum(map(len, pieces))
@@ -364,14 +372,11 @@ class _Wire:
                     return
 
     def flush(self) -> None:
+        self._check_owner()
         with self.lock:
             self._flush()
 
     def _flush(self) -> None:
-        if os.getpid() != self.pid:
-            raise ChannelError(
-                "this process was forked from the worker, and only the worker may report"
-            )
         left = memoryview(b"".join(self._out))
         self._out, self._out_bytes = [], 0
         self._flushed_s = time.monotonic()
@@ -384,6 +389,7 @@ class _Wire:
     def line(self, timeout_s: Optional[float] = None) -> Optional[bytes]:
         """The next line; None at the end, or when timeout_s pass with nothing on its way."""
         while not self._lines and not self._has_ended:
+            self._check_owner()
             with self.lock:
                 self._waiting = True
                 self._flush()

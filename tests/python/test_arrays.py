@@ -616,7 +616,7 @@ def memory_does_not_follow_the_size():
 
 
 @check
-def wide_arrays_are_turned():
+def wide_arrays_are_transposed():
     import numpy
     rng = numpy.random.default_rng(2)
     for shape, dtype in (((600, 3000), "<f8"), ((70, 2, 3, 5001), "<i4"), ((3, 600000), "<f8"), ((1100, 2100), "S64"), ((2, 3), "<c16")):
@@ -698,7 +698,7 @@ def bytes_read():
 
 
 @check
-def a_turned_array_is_read_about_once():
+def a_transposed_array_is_read_about_once():
     n_rows, n_columns = 60000, 1000
     with open("f.npy", "wb") as file:
         file.write(npy_head(Array("|i1", (n_rows, n_columns), [], True)))

@@ -296,6 +296,23 @@ class Processes(unittest.TestCase):
             self.assertIn("forked from the worker", muster.output(2))
             self.assertEqual(sum("done" in report for report in muster.reports), 1)
 
+    def test_a_forked_child_is_told_so_also_where_a_lock_was_held(self):
+        text = (
+            "import gc, os, muster\n"
+            "for item in muster.items():\n"
+            "    wire = next(o for o in gc.get_objects() if isinstance(o, muster._Wire))\n"
+            "    with wire.lock:\n"
+            "        child = os.fork()\n"
+            "        if child == 0:\n"
+            "            muster.loaded()\n"
+            "            os._exit(0)\n"
+            "    item.done(os.waitpid(child, 0)[1] >> 8)\n"
+        )
+        with Muster(script(text)) as muster:
+            self.assertEqual(muster.results(["a"]), [1])
+            self.assertEqual(muster.finish(), 0)
+            self.assertIn("forked from the worker", muster.output(2))
+
     def test_what_the_environment_says(self):
         body = (
             "for i in muster.items():\n"
