@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/allocation_arg.h"
 #include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
@@ -33,6 +34,12 @@ static int visible_store(struct str text, void *field, struct err *err)
     return 0;
 }
 
+static bool visible_text(const void *field, struct buf *out)
+{
+    buf_add_text(out, *(const enum visible_mode *)field == VISIBLE_UUID ? "uuid" : "index");
+    return true;
+}
+
 static int order_store(struct str text, void *field, struct err *err)
 {
     bool any = str_equal(text, STR("any"));
@@ -40,6 +47,12 @@ static int order_store(struct str text, void *field, struct err *err)
         return fail(err, ERR_USAGE, "expected input or any, found '%.*s'", (int)text.len, text.at);
     *(bool *)field = any;
     return 0;
+}
+
+static bool order_text(const void *field, struct buf *out)
+{
+    buf_add_text(out, *(const bool *)field ? "any" : "input");
+    return true;
 }
 
 /* "12" or "5%": two fields, found from the first. */
@@ -56,9 +69,27 @@ static int failures_store(struct str text, void *field, struct err *err)
     return rc;
 }
 
+static bool failures_text(const void *field, struct buf *out)
+{
+    const struct map_options *options =
+        (const struct map_options *)(const void *)((const char *)field - FIELD(failures_max));
+    uint32_t percent = options->request.failures_percent;
+    if (percent > 0)
+        buf_addf(out, "%u%%", percent);
+    else
+        buf_addf(out, "%lu", options->request.failures_max);
+    return percent > 0 || options->request.failures_max > 0;
+}
+
 static int log_level_store(struct str text, void *field, struct err *err)
 {
     return log_level_parse(text, field, err);
+}
+
+static bool log_level_text(const void *field, struct buf *out)
+{
+    buf_add_text(out, log_level_name(*(const enum log_level *)field));
+    return true;
 }
 
 /* One option a row, as wide as it takes. */
@@ -67,17 +98,14 @@ static int log_level_store(struct str text, void *field, struct err *err)
 /* Those that `resume` takes as well: devices, workers, retries, limits, logs. */
 #define COMMON_OPTS                                                                                                    \
     {OPT_HEADING, .help = "Devices and workers"},                                                                      \
-    {OPT_TEXT, 'g', "gpus", "SPEC", "devices: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", FIELD(gpus)}, \
-    {OPT_U64, 0, "gpus-per-worker", "N", "give each worker N devices that are near each other (default 1)", FIELD(gpus_per_worker), 1, 64}, \
-    {OPT_U64, 0, "workers-per-gpu", "N", "run N workers on each device (default 1)", FIELD(workers_per_gpu), 1, 64},   \
-    {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store}, \
-    {OPT_DURATION, 0, "wait", "DURATION", "wait at most so long for devices to become free", FIELD(wait_ms)},          \
+    ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
+    {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store, .format = visible_text}, \
     {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(loading_max), 1, 65535}, \
     {OPT_DURATION, 0, "stagger", "DURATION", "least time between the starts of two workers, such as 1s for programs that put the second into file names (default 0)", FIELD(stagger_ms)}, \
     {OPT_FLAG, 0, "channel-path", NULL, "give MUSTER_CHANNEL as the path of a socket, for workers in containers", FIELD(channel_path)}, \
     {OPT_HEADING, .help = "Retries and limits"},                                                                       \
     {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(retries), 0, 100}, \
-    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(failures_max), .parse = failures_store}, \
+    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(failures_max), .parse = failures_store, .format = failures_text}, \
     {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", FIELD(item_limit_ms)}, \
     {OPT_DURATION, 0, "start-timeout", "DURATION", "limit for a worker to give its first sign", FIELD(start_limit_ms)}, \
     {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has been silent so long with items in hand", FIELD(silence_limit_ms)}, \
@@ -88,7 +116,7 @@ static int log_level_store(struct str text, void *field, struct err *err)
     {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", FIELD(on_finish)}, \
     {OPT_FLAG, 'd', "detach", NULL, "go on without the terminal; see muster status --watch", FIELD(detach)},           \
     {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(keep_parts)},                        \
-    {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(log_level), .parse = log_level_store}, \
+    {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(log_level), .parse = log_level_store, .format = log_level_text}, \
     {OPT_SIZE, 0, "line-max", "SIZE", "most bytes of one line or message of a worker (default 256MiB)", FIELD(line_max_bytes)}, \
     {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(log_cap_bytes)}, \
     {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(explain)}, \
@@ -117,13 +145,13 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_PARSE, 0, "format", "FORMAT", "of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = record_format_store},
-    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store},
+    {OPT_PARSE, 0, "format", "FORMAT", "of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = record_format_store, .format = record_format_text},
+    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store, .format = out_format_text},
     {OPT_FLAG, 0, "raw", NULL, "hand records to a filter as they stand, without conversion or checks", FIELD(is_raw)},
     {OPT_U64, 'n', "limit", "N", "only the first N items", FIELD(limit), 1, 0},
     {OPT_FLAG, 'j', "join", NULL, "write the input's fields with the result's", FIELD(join)},
     {OPT_TEXT, 'k', "key", "FIELD", "each result carries this field of its item; results may then come in any order", FIELD(key_field)},
-    {OPT_PARSE, 0, "order", "input|any", "of the output: the input's, or as results come (default input)", FIELD(any_order), .parse = order_store},
+    {OPT_PARSE, 0, "order", "input|any", "of the output: the input's, or as results come (default input)", FIELD(any_order), .parse = order_store, .format = order_text},
     {OPT_HEADING, .help = "Shard commands"},
     {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
@@ -168,15 +196,36 @@ static void map_defaults(void *request)
     options->request.log_level = LOG_INFO;
 }
 
+/* The command line that makes this request again, wherever its options came from; the words are the list's. */
+static void map_words(const struct app *app, const struct map_options *options,
+                      struct env_list *out)
+{
+    const struct map_request *r = &options->request;
+    env_list_add(out, xstrdup(app->argv[0]));
+    env_list_add(out, xstrdup(cmd_map.name));
+    cmd_words(&cmd_map, options, out);
+    for (size_t i = 0; i < r->n_inputs; i++)
+        env_list_add(out, xstrdup(r->inputs[i]));
+    env_list_add(out, xstrdup("--"));
+    for (const char *const *word = r->command; word && *word; word++)
+        env_list_add(out, xstrdup(*word));
+    env_end(out);
+}
+
 static int map_verb(struct app *app, void *request, int argc, char **argv, char **command,
                     struct err *err)
 {
     struct map_options *options = request;
+    struct env_list words = {0};
     options->request.inputs = (const char *const *)argv;
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
-    return map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
-                   &options->request, err);
+    map_words(app, options, &words);
+    options->request.words = (const char *const *)words.at;
+    int rc = map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
+                     &options->request, err);
+    env_list_release(&words);
+    return rc;
 }
 
 static const char *const map_examples[] = {

@@ -51,7 +51,7 @@ static void range_cut(struct life *life, const struct answered_items *run, uint6
         rc = part_lines_skip(life->part->fd, run->offset, run->bytes, first - run->first + count,
                              &end, &err);
     if (rc)
-        session_abort(life->session, &err);
+        shell_abort(&life->session->shell, &err);
     else
         range_record(life, first, count, run->offset + begin, end - begin, NULL);
 }

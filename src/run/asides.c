@@ -17,7 +17,7 @@
 char *asides_path(const struct session *s)
 {
     if (output_is_direct(s->request->out_path))
-        return path_join(s->run_dir, "failed.jsonl");
+        return path_join(s->shell.run_dir, "failed.jsonl");
     cleanup_free char *base = output_base_new(s->request->out_path);
     return xasprintf("%s.failed.jsonl", base);
 }
@@ -84,7 +84,7 @@ int asides_write(struct session *s, uint64_t *n_out, struct err *err)
     struct outfile file = OUTFILE_INIT;
     struct row_reader *reader;
     *n_out = s->n_malformed = 0;
-    int rc = aside_reader_open(&reader, s->store, err);
+    int rc = aside_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;
     rc = outfile_open(&file, path, true, err);

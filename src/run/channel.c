@@ -39,7 +39,7 @@ static bool item_write(struct life *life, uint64_t item, uint32_t attempt)
         return true;
     }
     if (rc) {
-        session_abort(s, &err);
+        shell_abort(&s->shell, &err);
         return false;
     }
     life_sent(life, 1);
@@ -90,7 +90,7 @@ static void ignored(struct life *life, enum ignored_kind kind, const char *fmt, 
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    log_add(s->log, LOG_WARN, "map", "%s: %s; this is said once", life_label(life), text);
+    log_add(s->shell.log, LOG_WARN, "map", "%s: %s; this is said once", life_label(life), text);
 }
 
 void channel_foreign(struct life *life, uint64_t item)
@@ -158,7 +158,8 @@ static void item_failed(struct life *life, uint64_t item, const char *why, bool 
     struct session *s = life->session;
     life_answered(life, 1);
     s->hand.error = why;
-    log_add(s->log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life), why);
+    log_add(s->shell.log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, life_label(life),
+            why);
     session_event(
         s, (struct feed_event){.kind = EV_FAIL, .worker = life->seat, .item = item, .flag = retry});
 }

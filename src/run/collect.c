@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/join/join.h"
+#include "data/file_merge/file_merge.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -165,7 +165,7 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
         return rc;
     rc = ask->rules ? merge_rules_take(&rules, ask->rules, ask->rules_path, err) : 0;
     if (rc == 0)
-        rc = kind == TENSOR_NONE    ? join_count(path, ask->format, &rules, n_records, err)
+        rc = kind == TENSOR_NONE    ? file_merge_count(path, ask->format, &rules, n_records, err)
              : kind == TENSOR_TORCH ? torch_count(path, &rules, n_records, err)
                                     : array_count(kind, path, &rules, n_records, err);
     merge_rules_release(&rules);

@@ -8,5 +8,3 @@
 
 /* Strings are malloc'ed, the list ends with NULL (not counted in len). */
 void worker_environment(const struct life *life, uint64_t batch, struct env_list *env);
-/* Takes "NAME=value", in the place of what had that name. */
-void env_set(struct env_list *env, char *entry);

@@ -113,7 +113,7 @@ static bool load_some(struct life *life)
     if (lines_load(life, items, &n_items, &is_cut, &err) != 0) {
         buf_reset(&life->to_worker);
         life->n_unwritten = 0;
-        session_abort(life->session, &err);
+        shell_abort(&life->session->shell, &err);
         return false;
     }
     ASSERT(n_items + is_cut > 0);
@@ -424,7 +424,8 @@ void filter_eof(struct life *life)
     /* Lines that are looked into are whole in the part; others are written there as they come. */
     bool is_cut_in_part = life->part && !life->keyed && life->part->offset > life->part_line_begin;
     bool unfinished = life->from_worker.len > 0 || is_cut_in_part;
-    bool is_whole = life->has_exited && life->exit_code == 0 && life->exit_signal == 0;
+    const struct worker_exit *exit = &life->exit;
+    bool is_whole = exit->has_exited && exit->exit_code == 0 && exit->exit_signal == 0;
     if (unfinished && is_whole && !life->was_ended && life->part)
         filter_read(life, STR("\n"));
 }
@@ -439,5 +440,5 @@ void filter_to_channel(struct life *life)
         logfile_add(life->stdout_log, buf_str(&life->early_stdout));
     buf_release(&life->early_stdout);
     buf_reset(&life->from_worker);
-    life_stream_close(life, STREAM_IN);
+    node_drop(life->process, STREAM_IN);
 }

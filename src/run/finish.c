@@ -17,6 +17,7 @@
 #include "base/outfile.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "proc/guard.h"
 #include "run/inputs.h"
 #include "run/rows.h"
 #include "run/session.h"
@@ -27,14 +28,30 @@
 /* ---- the result ---- */
 
 enum {
-    TURN_MS = 20 /* a merge of many ranges lets the loop turn so often */
+    TURN_MS = 20 /* a merge lets the loop turn so often */
 };
+
+struct turning {
+    struct session *session;
+    uint64_t turned_ms;
+};
+
+/* Ending workers need their output read, and signals, orders to stop and time limits must be seen. */
+static bool turn(void *context)
+{
+    struct turning *turning = context;
+    uint64_t now_ms = clock_now_ms();
+    if (now_ms - turning->turned_ms >= TURN_MS) {
+        uv_run(&turning->session->shell.loop, UV_RUN_NOWAIT);
+        turning->turned_ms = now_ms;
+    }
+    return shell_is_to_end(&turning->session->shell);
+}
 
 /* The rows first: to the callbacks of rows.c this is them. */
 struct session_rows {
     struct merge_rows rows;
     struct session *session;
-    uint64_t turned_ms;
 };
 
 static int session_placing(void *context, int fd, struct err *err)
@@ -44,39 +61,34 @@ static int session_placing(void *context, int fd, struct err *err)
     return rc ? rc : merge_rows_placing(&rows->rows, fd, err);
 }
 
-/* Lets the loop turn during the merge: ending workers need their output read, and signals must be taken. */
-static int session_range(void *context, struct merge_range *range, struct err *err)
+static int session_range(void *context, struct result_range *range, struct err *err)
 {
     struct session_rows *rows = context;
-    uint64_t now_ms = clock_now_ms();
-    if (now_ms - rows->turned_ms >= TURN_MS) {
-        uv_run(&rows->session->loop, UV_RUN_NOWAIT);
-        rows->turned_ms = now_ms;
-    }
-    return merge_rows_range(&rows->rows, range, err);
+    int rc = stop_check(rows->session->shell.merge_stop, err);
+    return rc ? rc : merge_rows_range(&rows->rows, range, err);
 }
 
-static int session_merge(struct session *s, struct merge_stats *stats, struct err *err)
+static int session_merge(struct session *s, struct result_merge_stats *stats, struct err *err)
 {
     const struct map_request *r = s->request;
-    struct session_rows rows = {.session = s, .turned_ms = clock_now_ms()};
-    int rc = merge_rows_open(&rows.rows, s->store, !r->any_order, err);
+    struct session_rows rows = {.session = s};
+    int rc = merge_rows_open(&rows.rows, s->shell.store, !r->any_order, err);
     if (rc)
         return rc;
-    struct merge_opts opts = {.out_path = r->out_path,
-                              .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path)
-                                                                  : r->format_out,
-                              .results_are_json = s->results_are_json,
-                              .in_order = !r->any_order,
-                              .overwrite = r->overwrite,
-                              .join = r->join,
-                              .source = s->source,
-                              .n_items = source_known(s->source),
-                              .next_range = session_range,
-                              .next_aside = merge_rows_aside,
-                              .placing = session_placing,
-                              .context = &rows};
-    rc = merge_write(&opts, stats, err);
+    struct result_merge_opts opts = {
+        .out_path = r->out_path,
+        .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
+        .results_are_json = s->results_are_json,
+        .in_order = !r->any_order,
+        .overwrite = r->overwrite,
+        .join = r->join,
+        .source = s->source,
+        .n_items = source_known(s->source),
+        .next_range = session_range,
+        .next_aside = merge_rows_aside,
+        .placing = session_placing,
+        .context = &rows};
+    rc = result_merge_write(&opts, stats, err);
     merge_rows_close(&rows.rows);
     return rc;
 }
@@ -103,12 +115,12 @@ static const char *signal_verb(int signal)
 
 static int status_of(const struct session *s, uint64_t n_asides)
 {
-    if (s->end_signal)
-        return 128 + s->end_signal;
-    if (s->end_err.code)
-        return s->end_status ? s->end_status : err_exit_status(s->end_err.code);
-    if (s->end_status)
-        return s->end_status;
+    if (s->shell.end.signal)
+        return 128 + s->shell.end.signal;
+    if (s->shell.end.err.code)
+        return s->shell.end.status ? s->shell.end.status : err_exit_status(s->shell.end.err.code);
+    if (s->shell.end.status)
+        return s->shell.end.status;
     return s->was_halted || n_asides > 0 ? 1 : 0;
 }
 
@@ -119,16 +131,16 @@ static void state_record(struct session *s, const char *state, int status)
     snprintf(text, sizeof(text), "%d", status);
     if (s->input_is_changed) /* the same command starts over then */
         state = "failed";
-    if ((s->input_is_changed && store_set(s->store, "input_changed", "1", &err) != 0) ||
-        store_set(s->store, "state", state, &err) != 0 ||
-        store_set(s->store, "exit", text, &err) != 0)
-        log_add(s->log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
+    if ((s->input_is_changed && store_set(s->shell.store, "input_changed", "1", &err) != 0) ||
+        store_set(s->shell.store, "state", state, &err) != 0 ||
+        store_set(s->shell.store, "exit", text, &err) != 0)
+        log_add(s->shell.log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
 }
 
 static void parts_drop(struct session *s)
 {
-    cleanup_free char *parts = path_join(s->run_dir, "parts"),
-                      *gone = path_join(s->run_dir, "parts.gone");
+    cleanup_free char *parts = path_join(s->shell.run_dir, "parts"),
+                      *gone = path_join(s->shell.run_dir, "parts.gone");
     struct err err = {0};
     if (s->request->keep_parts)
         return;
@@ -137,7 +149,7 @@ static void parts_drop(struct session *s)
     /* In one step: half of the parts must never be taken for all of them. */
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
-        log_add(s->log, LOG_WARN, "map", "%s", err.text);
+        log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
 }
 
 static int unfinished(struct session *s)
@@ -145,13 +157,13 @@ static int unfinished(struct session *s)
     int status = status_of(s, 0);
     /* What cannot be read today cannot be read by a resume either, and mended it is another input. */
     bool is_hopeless = status == err_exit_status(ERR_DATA);
-    const char *why = s->end_err.code ? s->end_err.text
-                      : s->end_signal ? signal_verb(s->end_signal)
-                                      : halt_texts[s->halt];
+    const char *why = s->shell.end.err.code ? s->shell.end.err.text
+                      : s->shell.end.signal ? signal_verb(s->shell.end.signal)
+                                            : halt_texts[s->halt];
     cleanup_free char *sentence = NULL;
     bool is_hopeless_worker = s->halt == HALT_NO_RESULT || s->halt == HALT_NO_DEVICES;
     bool is_breach = is_hopeless_worker && s->stray_is_channel && s->last_stray[0];
-    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !is_breach && !s->end_signal)
+    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !is_breach && !s->shell.end.signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
     cleanup_buf struct buf next = BUF_INIT;
@@ -161,12 +173,13 @@ static int unfinished(struct session *s)
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
     bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted || has_begun;
-    if (is_breach && !s->end_signal)
+    if (is_breach && !s->shell.end.signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
-    if ((s->halt == HALT_MISMATCH || is_breach) && s->last_stray[0] && !s->end_signal)
+    if ((s->halt == HALT_MISMATCH || is_breach) && s->last_stray[0] && !s->shell.end.signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
         why = sentence = xasprintf("%s (%s)", why, s->last_stray);
-    state_record(s, s->end_signal || status == 75 || has_begun ? "stopped" : "failed", status);
+    state_record(s, s->shell.end.signal || status == 75 || has_begun ? "stopped" : "failed",
+                 status);
     summary_print(s, NULL);
     if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
@@ -185,12 +198,12 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     cleanup_free char *run = summary_run_new(s);
     int status = err_exit_status(rc);
     summary_go_on(s, NULL, &next);
-    log_keep(s->log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
-    talk("%s: the results are not merged: %s", s->argv[1], why->text);
+    log_keep(s->shell.log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
+    talk("%s: the results are not merged: %s", s->shell.argv[1], why->text);
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
-        log_add(s->log, LOG_ERROR, "map", "%s", settle_err.text);
+        log_add(s->shell.log, LOG_ERROR, "map", "%s", settle_err.text);
     else if (s->input_is_changed)
         talk("what is done is printed by: muster results %s", run);
     else if (s->shards)
@@ -200,10 +213,20 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     else if (rc == ERR_DATA)
         talk("every result is safe in %s; muster results %s prints them, "
              "in another format with -o FILE or --format-out",
-             s->run_dir, run);
+             s->shell.run_dir, run);
     else
-        talk("every result is safe in %s; to merge them again: %s", s->run_dir, buf_text(&next));
+        talk("every result is safe in %s; to merge them again: %s", s->shell.run_dir,
+             buf_text(&next));
     return status;
+}
+
+/* By a signal, an order to stop or a time limit: as if the run had ended before its merge. */
+static int merge_ended(struct session *s)
+{
+    struct err err = {0};
+    if (ledger_settle(s->ledger, true, &err) != 0)
+        log_add(s->shell.log, LOG_ERROR, "map", "%s", err.text);
+    return ERR_STOPPED;
 }
 
 /* Is one of the outputs a pipe, a terminal, /dev/null? */
@@ -216,29 +239,35 @@ static bool writes_directly(const struct session *s)
     return is_direct;
 }
 
-static int outputs_write(struct session *s, struct merge_stats *stats, uint64_t *n_asides,
+static int outputs_write(struct session *s, struct result_merge_stats *stats, uint64_t *n_asides,
                          struct err *err)
 {
     int rc = s->shards ? shards_join(s, stats, err) : session_merge(s, stats, err);
     return rc ? rc : asides_write(s, n_asides, err);
 }
 
-static int complete(struct session *s, bool is_direct, struct merge_stats *stats, struct err *err)
+static int complete(struct session *s, bool is_direct, struct result_merge_stats *stats,
+                    struct err *err)
 {
+    struct turning turning = {s, clock_now_ms()};
     struct sigaction before[END_SIGNALS];
     uint64_t n_asides = 0;
-    log_add(s->log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
+    log_add(s->shell.log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = inputs_check(s->inputs, err);
     if (is_direct)
-        session_signals_end(s, before);
+        shell_signals_end(&s->shell, before);
+    s->shell.merge_stop = (struct stop){turn, &turning};
     if (rc == 0)
         rc = outputs_write(s, stats, &n_asides, err);
+    s->shell.merge_stop = (struct stop){0};
     if (is_direct)
-        session_signals_restore(s, before);
+        shell_signals_restore(&s->shell, before);
+    if (rc == ERR_STOPPED && shell_is_to_end(&s->shell))
+        return merge_ended(s);
     if (rc)
         return merge_failed(s, rc, err);
     int status = n_asides > 0 ? 1 : 0;
-    s->is_placed = true;
+    s->shell.is_settled = true;
     session_progress(s, true);
     state_record(s, n_asides > 0 ? "failed" : "finished", status);
     rc = ledger_settle(s->ledger, n_asides > 0 || s->request->keep_parts, err);
@@ -255,8 +284,8 @@ static int complete(struct session *s, bool is_direct, struct merge_stats *stats
 static void progress_end(struct session *s)
 {
     session_progress(s, true);
-    s->log->context = s->log->console_begin = s->log->console_end = NULL;
-    progress_free(steal_ptr(&s->progress));
+    s->shell.log->context = s->shell.log->console_begin = s->shell.log->console_end = NULL;
+    progress_free(steal_ptr(&s->shell.progress));
 }
 
 /* The workers have had their results taken; each is given its time to end, and then ended. */
@@ -264,12 +293,15 @@ static void workers_await(struct session *s)
 {
     struct err err = {0};
     session_loop_end(s);
-    keeper_dismiss(&s->keeper); /* a child more would have the reaper look through all of /proc */
-    size_t left = reaper_finish(s->reaper, 5000);
+    keeper_dismiss(
+        &s->shell.keeper); /* a child more would have the reaper look through all of /proc */
+    size_t left = reaper_finish(s->shell.reaper, 5000);
     if (left > 0)
-        log_add(s->log, LOG_ERROR, "map", "%zu processes of this run could not be ended", left);
+        log_add(s->shell.log, LOG_ERROR, "map", "%zu processes of this run could not be ended",
+                left);
     if (ledger_finish(s->ledger, false, &err) != 0 && s->is_merged)
-        log_add(s->log, LOG_WARN, "map", "how the workers ended is not recorded: %s", err.text);
+        log_add(s->shell.log, LOG_WARN, "map", "how the workers ended is not recorded: %s",
+                err.text);
 }
 
 static int score_tell(const struct session *s, struct err *err)
@@ -289,20 +321,21 @@ static int score_tell(const struct session *s, struct err *err)
 
 int session_finish(struct session *s, struct err *err)
 {
-    struct merge_stats stats = {0};
+    struct result_merge_stats stats = {0};
     int status = 0;
     progress_end(s);
-    bool merges = s->is_complete && s->end_err.code == 0;
+    bool merges = s->is_complete && s->shell.end.err.code == 0;
     bool is_direct = merges && writes_directly(s);
     int rc = ledger_finish(s->ledger, merges && !is_direct, err);
-    if (rc && s->end_err.code == 0)
-        s->end_err = *err;
+    if (rc && s->shell.end.err.code == 0)
+        s->shell.end.err = *err;
     merges = merges && rc == 0;
     ledger_hold(s->ledger, merges);
     if (merges)
         status = complete(s, is_direct, &stats, err);
+    merges = merges && (s->shell.is_settled || status != ERR_STOPPED);
     workers_await(s);
-    if (!s->is_placed)
+    if (!s->shell.is_settled)
         session_progress(s, true);
     if (!merges)
         status = unfinished(s);
@@ -312,6 +345,6 @@ int session_finish(struct session *s, struct err *err)
     if (score_rc)
         status = score_rc;
     if (s->request->on_finish)
-        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->hook_input);
+        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->shell.hook_input);
     return status;
 }

@@ -8,7 +8,7 @@
 
 void session_hold(struct session *s, bool is_held)
 {
-    uint64_t now_ms = session_now(s);
+    uint64_t now_ms = shell_now(&s->shell);
     if (s->is_held == is_held)
         return;
     s->is_held = is_held;
@@ -17,13 +17,11 @@ void session_hold(struct session *s, bool is_held)
     else
         s->held_ms += now_ms - s->held_since_ms;
     for (uint32_t p = 0; p < s->n_places; p++) {
-        struct life *life = s->places[p].life;
-        if (!life)
-            continue;
-        life->last_output_ms = now_ms;
-        life_poll_again(life);
+        if (s->places[p].life)
+            s->places[p].life->last_output_ms = now_ms;
     }
-    log_add(s->log, LOG_INFO, "map",
+    node_hold(s->shell.node, is_held);
+    log_add(s->shell.log, LOG_INFO, "map",
             is_held ? "the disk does not keep up: workers' answers wait until it has taken those "
                       "that are there"
                     : "the disk has taken them: answers are read again");
@@ -31,6 +29,6 @@ void session_hold(struct session *s, bool is_held)
 
 uint64_t feed_now(struct session *s)
 {
-    uint64_t now_ms = session_now(s);
+    uint64_t now_ms = shell_now(&s->shell);
     return (s->is_held ? s->held_since_ms : now_ms) - s->held_ms;
 }

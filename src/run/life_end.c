@@ -3,11 +3,9 @@
  * The end of a worker's life: what its guard reports, why it died, what remains to be read.
  */
 #include <signal.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "proc/waits.h"
 #include "run/session.h"
 #include "run/shard.h"
 #include "run/watch.h"
@@ -35,7 +33,7 @@ static void busy_begin(struct life *life)
 {
     if (life->live_ms == 0 || life->busy_since_ms > 0 || !life_is_busy(life))
         return;
-    life->busy_since_ms = life->session->now_ms;
+    life->busy_since_ms = life->session->shell.now_ms;
     life->item_since_us = clock_now_ns() / 1000;
     burst_end(life);
 }
@@ -43,7 +41,7 @@ static void busy_begin(struct life *life)
 static void busy_end(struct life *life)
 {
     if (life->busy_since_ms > 0)
-        life->busy_ms += life->session->now_ms - life->busy_since_ms;
+        life->busy_ms += life->session->shell.now_ms - life->busy_since_ms;
     life->busy_since_ms = 0;
 }
 
@@ -88,7 +86,7 @@ void life_end(struct life *life)
         return;
     }
     life->input_must_close = true;
-    life->next_hungry_ms = life->session->now_ms + life_ending_limit_ms(life);
+    life->deadline_ms = life->session->shell.now_ms + life_ending_limit_ms(life);
     if (life->is_channel)
         channel_stop(life);
     life_flush(life);
@@ -120,11 +118,12 @@ void life_terminate(struct life *life, enum feed_cause cause)
     if (cause == CAUSE_PROTOCOL && life->is_channel)
         reason = "it breaks the protocol of the channel, see muster-worker(7)";
     if (reason)
-        log_add(s->log, LOG_WARN, "worker", "%s is ended: %s%s%s", life_label(life), reason,
+        log_add(s->shell.log, LOG_WARN, "worker", "%s is ended: %s%s%s", life_label(life), reason,
                 life->stray[0] ? "; " : "", life->stray);
     life->broke_its_rule = cause == CAUSE_PROTOCOL && life->stray[0];
     life->was_ended = true;
-    guard_terminate(&life->guard);
+    if (life->process)
+        node_end(life->process, END_POLITELY);
     if (life->shard)
         shard_retire(life);
 }
@@ -149,16 +148,17 @@ static enum death verdict(struct life *life, struct buf *tail)
         logfile_tail(life->stderr_log, TAIL_BYTES, tail);
     if (life->stdout_log)
         logfile_tail(life->stdout_log, TAIL_BYTES, &out_tail);
-    const struct oom_counts *kills = &life->oom_kills;
+    const struct worker_exit *exit = &life->exit;
+    const struct oom_counts *kills = &exit->oom_kills;
     return verdict_of(&(struct death_facts){
-        .exit_code = life->exit_code,
-        .exit_signal = life->exit_signal,
-        .exec_failed = life->exec_failed,
+        .exit_code = exit->exit_code,
+        .exit_signal = exit->exit_signal,
+        .exec_failed = exit->was_refused,
         .we_ended_it = life->was_ended,
         .oom_kills_near = kills->knows_own ? kills->own : kills->host,
         .oom_kills_host = MAX(kills->host, kills->own),
-        .rss_peak_bytes = (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0),
-        .memory_bytes = life->exit_signal == SIGKILL ? oom_memory_bytes() : 0,
+        .rss_peak_bytes = exit->rss_peak_bytes,
+        .memory_bytes = exit->memory_bytes,
         .device_lost = seat_has_lost_device(s, &s->places[life->seat].seat),
         .stderr_tail = buf_str(tail),
         .stdout_tail = buf_str(&out_tail),
@@ -168,13 +168,13 @@ static enum death verdict(struct life *life, struct buf *tail)
 static void death_describe(struct life *life, enum death death, char out[HOW_MAX])
 {
     char end[24];
-    exit_format(end, life->exit_code, life->exit_signal);
+    exit_format(end, life->exit.exit_code, life->exit.exit_signal);
     if (life->broke_its_rule)
         snprintf(out, HOW_MAX, "ended for %s", life->stray);
     else if (death == DEATH_NOT_STARTED && life->start_error[0])
         snprintf(out, HOW_MAX, "could not be started: %s", life->start_error);
     else if (death == DEATH_NOT_STARTED)
-        snprintf(out, HOW_MAX, "could not be executed: %s", errno_text(life->exec_errno));
+        snprintf(out, HOW_MAX, "could not be executed: %s", errno_text(life->exit.exec_errno));
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_CLEAN ||
              death == DEATH_ENDED_BY_US)
         snprintf(out, HOW_MAX, "%s", end);
@@ -190,22 +190,21 @@ static void attempt_record(struct life *life, const char *end)
         return;
     cleanup_buf struct buf times = BUF_INIT;
     hist_format(&life->item_times, &times);
-    ledger_attempt(s->ledger, &(struct attempt_row){
-                                  .id = life->number,
-                                  .seat = life->seat,
-                                  .label = life_label(life),
-                                  .pid = life->guard.worker_pid,
-                                  .started_wall_ms = life->started_wall_ms,
-                                  .ended_wall_ms = is_over ? clock_wall_ms() : 0,
-                                  .end = end,
-                                  .items_done = life->items_done,
-                                  .load_ms = life->live_ms ? life->live_ms - life->started_ms : 0,
-                                  .busy_ms = life->busy_ms,
-                                  .times = buf_text(&times),
-                                  .mem_peak_bytes = MAX(
-                                      life->mem_peak_bytes,
-                                      (uint64_t)MAX(life->last_report.rss_peak_bytes, (int64_t)0)),
-                              });
+    ledger_attempt(s->ledger,
+                   &(struct attempt_row){
+                       .id = life->number,
+                       .seat = life->seat,
+                       .label = life_label(life),
+                       .pid = node_pid(life->process),
+                       .started_wall_ms = life->started_wall_ms,
+                       .ended_wall_ms = is_over ? clock_wall_ms() : 0,
+                       .end = end,
+                       .items_done = life->items_done,
+                       .load_ms = life->live_ms ? life->live_ms - life->started_ms : 0,
+                       .busy_ms = life->busy_ms,
+                       .times = buf_text(&times),
+                       .mem_peak_bytes = MAX(life->mem_peak_bytes, life->exit.rss_peak_bytes),
+                   });
 }
 
 /* What it did up to its end. */
@@ -236,7 +235,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
                  "%.300s without an answer: does it print one line for each item?", how);
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
         if (life->number > 0)
-            log_add(s->log, LOG_INFO, "worker", "%s ended (%s)%s", life_label(life), how,
+            log_add(s->shell.log, LOG_INFO, "worker", "%s ended (%s)%s", life_label(life), how,
                     buf_text(&work));
         return;
     }
@@ -244,7 +243,7 @@ static void death_log(struct life *life, enum death death, const char *how, stru
     snprintf(s->last_words, sizeof(s->last_words), "%.*s%s%.*s", 300, how, line.len > 0 ? ": " : "",
              (int)line.len, line.at);
     session_record(s, "died", life->seat, s->last_words);
-    log_add(s->log, LOG_WARN, "worker", "%s died (%s)%s%s%.*s", life_label(life), how,
+    log_add(s->shell.log, LOG_WARN, "worker", "%s died (%s)%s%s%.*s", life_label(life), how,
             buf_text(&work), line.len > 0 ? "; its last words: " : "", (int)line.len, line.at);
 }
 
@@ -255,21 +254,20 @@ static void shard_end_judge(struct life *life, char how[HOW_MAX])
     cleanup_buf struct buf work = BUF_INIT;
     shard_work_add(life, &work);
     if (shard_result_give(life, how, HOW_MAX)) {
-        log_add(s->log, LOG_INFO, "worker", "%s is done%s", life_label(life), buf_text(&work));
+        log_add(s->shell.log, LOG_INFO, "worker", "%s is done%s", life_label(life),
+                buf_text(&work));
         return;
     }
     snprintf(s->last_words, sizeof(s->last_words), "%.*s", (int)sizeof(s->last_words) - 1, how);
     session_record(s, "died", life->seat, s->last_words);
-    log_add(s->log, LOG_WARN, "worker", "%s failed%s: %s", life_label(life), buf_text(&work), how);
+    log_add(s->shell.log, LOG_WARN, "worker", "%s failed%s: %s", life_label(life), buf_text(&work),
+            how);
 }
 
 static void resources_close(struct life *life)
 {
-    for (int stream = 0; stream < STREAMS; stream++)
-        life_stream_close(life, (enum life_stream)stream);
-    if (life->channel_path)
-        unlink(life->channel_path);
-    guard_close(&life->guard);
+    if (life->process)
+        node_release(steal_ptr(&life->process));
     if (life->shard)
         shard_close(life);
     part_close(life->part);
@@ -279,7 +277,7 @@ static void resources_close(struct life *life)
     life->stdout_log = life->stderr_log = NULL;
 }
 
-/* The process and all that was his are gone: read what is left, then tell the feeder. */
+/* The process and all that was its own are gone, and what it said is read: tell the feeder. */
 void life_over(struct life *life)
 {
     struct session *s = life->session;
@@ -288,22 +286,18 @@ void life_over(struct life *life)
     char how[HOW_MAX];
     if (life->is_over)
         return;
-    static const enum life_stream remaining[] = {STREAM_CHANNEL, STREAM_OUT, STREAM_ERR};
-    for (size_t i = 0; i < countof(remaining); i++)
-        if (!(remaining[i] == STREAM_CHANNEL && life->channel_is_listening))
-            life_stream_read(life, remaining[i], 1 << 20);
     if (!life->is_channel)
         filter_eof(life);
     if (life->shard)
         life_words_end(life);
     enum death death = verdict(life, &tail);
-    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN)) {
-        life_poll(life, STREAM_REPORT, 0); /* it has ended, which it would say again and again */
+    if (life->shard && shard_has_ended_well(life)) /* its device may be lost since */
+        death = DEATH_CLEAN;
+    if (life->shard && !shard_is_settled(life, death == DEATH_CLEAN))
         return;
-    }
     death_describe(life, death, how);
-    if (death == DEATH_HOST_OOM && life->exit_signal == SIGKILL)
-        oom_watch_explained(&s->oom_watch);
+    if (death == DEATH_HOST_OOM && life->exit.exit_signal == SIGKILL)
+        node_oom_explained(s->shell.node);
     if (life->shard && death == DEATH_CLEAN)
         shard_end_judge(life, how);
     else
@@ -332,73 +326,35 @@ void life_over(struct life *life)
     uint32_t seat = life->seat;
     uv_handle_t last = {.data = life};
     life_handle_closed(&last);
-    memory_await(s, seat);
+    memory_left(s->memory, seat, s->shell.now_ms);
+    memory_check(s);
 }
 
-static void report_take(struct life *life, const struct guard_report *report)
+void life_started(void *context)
 {
+    struct life *life = context;
     struct session *s = life->session;
-    life->last_report = *report;
-    switch ((enum guard_report_kind)report->kind) {
-    case GUARD_STARTED:
-        attempt_record(life, NULL);
-        session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = life->seat});
-        if (s->request->key_field)
-            session_event(s, (struct feed_event){.kind = EV_KEYED, .worker = life->seat});
-        life_ask_for_room(life);
-        return;
-    case GUARD_EXEC_FAILED:
-        life->exec_failed = true;
-        life->exec_errno = report->value;
-        life->is_gone = true; /* nothing follows this report */
-        return;
-    case GUARD_EXITED:
-        life->has_exited = true;
-        life->exit_code = report->exit_code;
-        life->exit_signal = report->exit_signal;
-        if (life->exit_signal == SIGKILL)
-            life->oom_kills = oom_watch_kills(&s->oom_watch);
-        return;
-    case GUARD_GONE:
-        if (report->value > 0)
-            log_add(s->log, LOG_INFO, "worker", "%s left %d process%s behind; ended",
-                    life_label(life), report->value, report->value == 1 ? "" : "es");
-        life->is_gone = true;
-        return;
-    case GUARD_STUCK:
-        log_add(s->log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
-                life_label(life), report->value);
-        life->is_gone = true;
-        return;
-    }
+    shell_now(&s->shell);
+    attempt_record(life, NULL);
+    session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = life->seat});
+    if (s->request->key_field)
+        session_event(s, (struct feed_event){.kind = EV_KEYED, .worker = life->seat});
+    life_ask_for_room(life);
 }
 
-void life_report_read(struct life *life)
+void life_gone(void *context, const struct worker_exit *exit)
 {
-    struct guard_report report;
-    struct err err = {0};
-    int rc;
-    while (!life->is_gone && (rc = guard_read(&life->guard, &report, &err)) != 0) {
-        if (rc <
-            0) { /* the guard itself was killed: the worker went with it, through no fault of its own */
-            life->was_ended = life->was_ended || !life->has_exited;
-            life->is_gone = true;
-            break;
-        }
-        report_take(life, &report);
-    }
-    if (life->is_gone)
-        life_over(life);
-}
-
-void life_child_ended(struct session *s, pid_t pid, int wait_status)
-{
-    (void)wait_status;
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        struct life *life = s->places[p].life;
-        if (life && life->guard.pid == pid) {
-            life_report_read(life);
-            return;
-        }
-    }
+    struct life *life = context;
+    struct log *log = life->session->shell.log;
+    shell_now(&life->session->shell);
+    life->exit = *exit;
+    if (exit->n_left_behind > 0)
+        log_add(log, LOG_INFO, "worker", "%s left %d process%s behind; ended", life_label(life),
+                exit->n_left_behind, exit->n_left_behind == 1 ? "" : "es");
+    if (exit->stuck_pid)
+        log_add(log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
+                life_label(life), exit->stuck_pid);
+    /* Its guard was killed, and it went along through no fault of its own. */
+    life->was_ended = life->was_ended || !(exit->has_exited || exit->was_refused);
+    life_over(life);
 }

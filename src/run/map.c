@@ -3,9 +3,6 @@
  * `muster map` and `muster resume`: from the request to the exit status.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -14,13 +11,13 @@
 #include "base/xalloc.h"
 #include "proc/front.h"
 #include "run/again.h"
-#include "run/claim.h"
-#include "run/hook.h"
 #include "run/outname.h"
 #include "run/placed.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "run/shard.h"
+#include "shell/claim.h"
+#include "shell/hook.h"
 #include "store/lock.h"
 #include "store/runs.h"
 
@@ -28,44 +25,6 @@ enum {
     RESERVED_BYTES = 512 * 1024,
     RESERVED_BYTES_PER_PLACE = 128 * 1024 /* lines on their way to a worker and back */
 };
-
-/* ---- leaving the terminal ---- */
-
-/*
- * The child goes on in a session of its own; the parent stays until the child is ready (a byte in the
- * pipe), so that what is wrong with the request is still said here, with its status.
- */
-static int detach(int *ready_fd, struct err *err)
-{
-    int ends[2], wait_status = 0;
-    char byte;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return fail_errno(err, "leave the terminal");
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid < 0)
-        return fail_errno(err, "leave the terminal");
-    if (pid == 0) {
-        close(ends[0]);
-        *ready_fd = ends[1];
-        setsid();
-        signal(SIGHUP, SIG_IGN);
-        return 0;
-    }
-    close(ends[1]);
-    ssize_t got;
-    while ((got = read(ends[0], &byte, 1)) < 0 && errno == EINTR)
-        ;
-    if (got == 1) {
-        talk("running as process %d; see: muster status --watch", (int)pid);
-        _exit(0);
-    }
-    waitpid(pid, &wait_status, 0);
-    if (WIFEXITED(wait_status)) /* it has said why, on the terminal that it still had */
-        _exit(WEXITSTATUS(wait_status));
-    talk("the detached process was killed before the run began (signal %d)", WTERMSIG(wait_status));
-    _exit(1);
-}
 
 static bool reads_stdin(const struct map_request *r)
 {
@@ -75,26 +34,13 @@ static bool reads_stdin(const struct map_request *r)
     return found;
 }
 
-/* From here on the orchestrator's log is the only place for words. */
-static void detach_finish(struct session *s, int ready_fd)
-{
-    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (write_all(ready_fd, "r", 1, NULL) != 0)
-        log_add(s->log, LOG_WARN, "map", "the terminal's side is gone already");
-    close(ready_fd);
-    for (int fd = reads_stdin(s->request) ? 1 : 0; fd <= 2 && null_fd >= 0; fd++)
-        dup2(null_fd, fd);
-    s->is_quiet = true;
-    s->is_tty = false;
-}
-
 static int plan_print(struct session *s)
 {
     for (uint32_t p = 0; p < s->n_places; p++) {
         const struct seat *seat = &s->places[p].seat;
         printf("worker %u: %s", p, seat->label);
         for (size_t d = 0; d < seat->n_devices; d++)
-            printf(" %s", s->devices.at[seat->devices[d]].uuid);
+            printf(" %s", s->allocation.devices.at[seat->devices[d]].uuid);
         printf(", %u threads%s", seat->threads, s->shards ? "" : ":");
         for (const char *const *arg = s->request->command; *arg && !s->shards; arg++)
             printf(" %s", *arg);
@@ -161,19 +107,36 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
     return rc;
 }
 
-static int session_run(struct session *s, struct output_claim *claim, struct err *err)
+/* Of all outputs of the request. Names with {run} are another's in each run, and need no claim. */
+static int outputs_claim(struct output_claim *claim, const struct map_request *r, struct err *err)
+{
+    if (!r->out_path || !r->out_path[0] || (outname_has_run(r) && !r->resume_dir))
+        return 0;
+    cleanup_free char *settled = r->resume_dir ? outname_new(r->out_path, r->resume_dir) : NULL;
+    int rc = output_claim_add(claim, settled ? settled : r->out_path, err);
+    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+        const char *path = shard_also_path(r, i);
+        cleanup_free char *named = path && r->resume_dir ? outname_new(path, r->resume_dir) : NULL;
+        rc = path ? output_claim_add(claim, named ? named : path, err) : 0;
+    }
+    return rc;
+}
+
+static int session_run(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     int ready_fd = -1;
-    int rc = r->detach ? detach(&ready_fd, err) : front_begin(&s->front_fd, err);
+    int rc =
+        r->detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
     if (rc == 0) /* a fork may have it now */
-        output_claim_renew(claim);
+        output_claim_renew(s->shell.claim);
     if (rc == 0)
         rc = session_prepare(s, err);
-    cleanup_free char *unmade = rc && s->made_run ? xstrdup(s->run_dir) : NULL;
-    cleanup_free char *stays = steal_ptr(&s->folder_stays);
+    cleanup_free char *unmade = rc && s->shell.folder.is_made ? xstrdup(s->shell.run_dir) : NULL;
+    struct folder_traces traces = s->shell.folder;
+    s->shell.folder.stays = NULL;
     if (rc == 0 && r->detach)
-        detach_finish(s, ready_fd);
+        shell_detach_end(&s->shell, ready_fd, reads_stdin(r));
     if (rc == 0)
         memory_take(s);
     if (rc == 0)
@@ -181,10 +144,10 @@ static int session_run(struct session *s, struct output_claim *claim, struct err
     if (rc == 0)
         rc = session_finish(s, err);
     session_release(s);
-    fd_close(&s->front_fd);
-    log_close(s->log);
+    log_close(s->shell.log);
     if (unmade)
-        session_unmake(unmade, stays, s->folder_was_empty);
+        shell_folder_unmake(unmade, &traces);
+    free(traces.stays);
     return rc;
 }
 
@@ -201,25 +164,29 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
     xalloc_share_heap();
     struct session s = {.request = &r,
-                        .log = log,
-                        .self_path = self_path,
-                        .argc = argc,
-                        .argv = argv,
-                        .is_quiet = quiet,
-                        .has_color = color,
-                        .is_tty = isatty(STDERR_FILENO) && !quiet,
-                        .front_fd = -1};
-    int rc = session_files_check(err);
+                        .shell = {.verb = &map_shell,
+                                  .context = &s,
+                                  .log = log,
+                                  .self_path = self_path,
+                                  .argc = argc,
+                                  .argv = argv,
+                                  .is_quiet = quiet,
+                                  .has_color = color,
+                                  .is_tty = isatty(STDERR_FILENO) && !quiet,
+                                  .claim = &claim,
+                                  .signals = {.front_fd = -1},
+                                  .limit_ms = r.run_limit_ms}};
+    int rc = shell_files_check(err);
     /* Before the look at what is there: what another muster is about to put there is not seen yet. */
-    if (rc == 0 && !r.dry_run && (rc = output_claim_take(&claim, &r, err)) == ERR_UNAVAILABLE)
+    if (rc == 0 && !r.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
         rc = claim_refused(&r, err);
     if (rc == 0)
         rc = request_settle(&r, quiet, &again, &named, err);
     if (rc == 0)
-        rc = r.dry_run ? dry_run(&s, err) : session_run(&s, &claim, err);
+        rc = r.dry_run ? dry_run(&s, err) : session_run(&s, err);
     output_claim_release(&claim);
-    if (s.hook_input.len > 0)
-        hook_run(r.on_finish, buf_str(&s.hook_input));
-    buf_release(&s.hook_input);
+    if (s.shell.hook_input.len > 0)
+        hook_run(r.on_finish, buf_str(&s.shell.hook_input));
+    buf_release(&s.shell.hook_input);
     return rc;
 }

@@ -17,12 +17,15 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
-#include "proc/leftover.h"
+#include "proc/guard.h"
+#include "proc/orphans.h"
 #include "run/inputs.h"
+#include "run/outname.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "run/shard.h"
 #include "run/summary.h"
+#include "run/watch.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "ui/progress.h"
@@ -35,14 +38,14 @@ static void terminal_note(struct session *s)
 {
     for (size_t i = 0; i < s->request->n_inputs; i++)
         if (strcmp(s->request->inputs[i], "-") == 0 && isatty(STDIN_FILENO))
-            log_add(s->log, LOG_WARN, "map",
+            log_add(s->shell.log, LOG_WARN, "map",
                     "the items are read from the terminal; Ctrl-D on a line of its own ends them");
 }
 
 static int source_take(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
-    cleanup_free char *spool_dir = path_join(s->run_dir, "input");
+    cleanup_free char *spool_dir = path_join(s->shell.run_dir, "input");
     s->scratch = xmalloc(SOURCE_SCAN_BYTES);
     struct source_opts opts = {.paths = r->inputs,
                                .n_paths = r->n_inputs,
@@ -115,8 +118,8 @@ static int order_make(struct session *s, struct err *err)
 
 static void devices_describe(const struct session *s, struct manifest_device *out)
 {
-    for (size_t i = 0; i < s->n_chosen; i++) {
-        const struct device *device = &s->devices.at[s->chosen[i]];
+    for (size_t i = 0; i < s->allocation.n_chosen; i++) {
+        const struct device *device = &s->allocation.devices.at[s->allocation.chosen[i]];
         out[i] = (struct manifest_device){device->name, device->uuid,
                                           (uint32_t)MAX(device->index, 0), device->mem_total_bytes};
     }
@@ -158,7 +161,8 @@ static int manifest_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     cleanup_buf struct buf identity = BUF_INIT, options = BUF_INIT;
-    cleanup_free struct manifest_device *devices = xcalloc(s->n_chosen + 1, sizeof(*devices));
+    cleanup_free struct manifest_device *devices =
+        xcalloc(s->allocation.n_chosen + 1, sizeof(*devices));
     cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
     cleanup_free char *cwd = getcwd(NULL, 0);
     cleanup_free char *output = output_name_new(r->out_path);
@@ -169,7 +173,7 @@ static int manifest_make(struct session *s, struct err *err)
         source_identity(s->source, &identity);
     request_work(r, &options);
     struct manifest manifest = {.verb = "map",
-                                .argv = (const char *const *)s->argv,
+                                .argv = r->words,
                                 .command = r->command,
                                 .cwd = cwd,
                                 .inputs = inputs,
@@ -180,8 +184,8 @@ static int manifest_make(struct session *s, struct err *err)
                                 .seed = s->base_seed,
                                 .started_wall_ms = clock_wall_ms(),
                                 .devices = devices,
-                                .n_devices = s->n_chosen};
-    int rc = manifest_write(s->run_dir, &manifest, err);
+                                .n_devices = s->allocation.n_chosen};
+    int rc = manifest_write(s->shell.run_dir, &manifest, err);
     for (size_t i = 0; i < r->n_inputs; i++)
         free((void *)(uintptr_t)inputs[i]);
     return rc;
@@ -192,10 +196,11 @@ static void ledger_failed(void *context, const struct err *why)
     struct session *s = context;
     struct err err = *why;
     if (err.code == ERR_STOPPED)
-        s->end_status = 75;
+        s->shell.end.status = 75;
     if (errno_means_full(why->sys))
-        fail(&err, ERR_STOPPED, "the run's results in %s: %s", s->run_dir, errno_room(why->sys));
-    session_abort(s, &err);
+        fail(&err, ERR_STOPPED, "the run's results in %s: %s", s->shell.run_dir,
+             errno_room(why->sys));
+    shell_abort(&s->shell, &err);
 }
 
 static void ledger_crowded(void *context, bool is_crowded)
@@ -218,7 +223,7 @@ static int asides_are_done(struct session *s, struct err *err)
         return 0;
     s->done = xrealloc(s->done, (s->n_done + s->aside_before) * sizeof(*s->done));
     size_t n = s->n_done, kept = 0;
-    int rc = aside_reader_open(&reader, s->store, err);
+    int rc = aside_reader_open(&reader, s->shell.store, err);
     while (rc == 0 && n < s->n_done + s->aside_before &&
            (rc = aside_reader_next(reader, &row, err)) > 0) {
         s->done[n++] = (struct item_span){row.item, 1};
@@ -242,18 +247,18 @@ static int done_read(struct session *s, struct err *err)
     uint64_t cleared = 0;
     int rc = 0;
     if (s->request->retry_failed)
-        rc = store_clear_asides(s->store, &cleared, err);
+        rc = store_clear_asides(s->shell.store, &cleared, err);
     if (rc == 0)
-        rc = store_done(s->store, &s->done, &s->n_done, err);
+        rc = store_done(s->shell.store, &s->done, &s->n_done, err);
     if (rc == 0)
-        rc = store_totals(s->store, &totals, err);
+        rc = store_totals(s->shell.store, &totals, err);
     if (rc)
         return rc;
     s->aside_before = totals.items_aside;
     rc = asides_are_done(s, err);
     if (rc)
         return rc;
-    log_add(s->log, LOG_INFO, "map", "going on: %lu %s are done, %lu set aside%s",
+    log_add(s->shell.log, LOG_INFO, "map", "going on: %lu %s are done, %lu set aside%s",
             totals.items_done, shard_is_asked(s->request) ? "shards" : "items", totals.items_aside,
             cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
@@ -263,7 +268,7 @@ static int done_read(struct session *s, struct err *err)
 static int resume_is_sound(struct session *s, struct err *err)
 {
     cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
-    int rc = store_get(s->store, "input_changed", &is_changed, err);
+    int rc = store_get(s->shell.store, "input_changed", &is_changed, err);
     if (rc == 0 && is_changed)
         rc = fail(err, ERR_DATA,
                   "the input was written to while this run read it; start over by muster map, and "
@@ -277,7 +282,7 @@ static int resume_check(struct session *s, struct err *err)
     struct manifest manifest;
     int rc = resume_is_sound(s, err);
     if (rc == 0)
-        rc = manifest_read(s->run_dir, &manifest, err);
+        rc = manifest_read(s->shell.run_dir, &manifest, err);
     if (rc)
         return rc;
     s->base_seed = manifest.seed;
@@ -306,17 +311,18 @@ enum {
  * must not share a device. */
 static int leftovers_await(struct session *s, struct err *err)
 {
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->run_dir);
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
     uint64_t deadline_ms = clock_now_ms() + LEFTOVER_WAIT_MS;
     bool said = false;
     pid_t pid = 0;
-    while (leftover_end(entry, &pid) > 0) {
+    while (orphans_end(entry, &pid) > 0) {
         if (clock_now_ms() > deadline_ms)
             return fail(err, ERR_UNAVAILABLE,
                         "process %d of this run's last session is still there; end it, then resume",
                         pid);
         if (!said)
-            log_add(s->log, LOG_WARN, "map", "waiting for the last session's processes to end");
+            log_add(s->shell.log, LOG_WARN, "map",
+                    "waiting for the last session's processes to end");
         said = true;
         struct timespec pause = {.tv_nsec = LEFTOVER_LOOK_MS * 1000000L};
         nanosleep(&pause, NULL);
@@ -327,17 +333,26 @@ static int leftovers_await(struct session *s, struct err *err)
 /* The lock first: before it is ours, nothing in the folder may be touched, its spools least of all. */
 static int store_claim(struct session *s, struct err *err)
 {
-    int rc = store_open(&s->store, s->run_dir, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
+    int rc = store_open(&s->shell.store, s->shell.run_dir,
+                        s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
     if (rc == 0)
-        s->made_run = !s->is_resumed;
-    else if (s->folder_was_empty) /* what is there now is ours, unless it is another muster's */
-        s->made_run = rc == ERR_STOPPED || rc == ERR_SYS;
+        s->shell.folder.is_made = !s->is_resumed;
+    else if (s->shell.folder
+                 .was_empty) /* what is there now is ours, unless it is another muster's */
+        s->shell.folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
     return rc;
 }
 
 static int run_take(struct session *s, struct err *err)
 {
-    int rc = run_folder_take(s, err);
+    const struct map_request *r = s->request;
+    const struct folder_wish wish = {r->resume_dir, r->run_dir, r->runs_dir};
+    int rc = shell_folder_take(&s->shell, &wish, err);
+    if (rc == 0) {
+        s->named = *r;
+        rc = outname_settle(&s->named, s->shell.run_dir, &s->output_name, err);
+        s->request = &s->named;
+    }
     if (rc == 0)
         rc = store_claim(s, err);
     return rc == 0 && s->is_resumed ? leftovers_await(s, err) : rc;
@@ -345,8 +360,8 @@ static int run_take(struct session *s, struct err *err)
 
 static int store_begin(struct session *s, struct err *err)
 {
-    cleanup_free char *log_path = path_join(s->run_dir, "orchestrator.log");
-    int rc = log_open(s->log, log_path, err);
+    cleanup_free char *log_path = path_join(s->shell.run_dir, "orchestrator.log");
+    int rc = log_open(s->shell.log, log_path, err);
     if (rc == 0)
         rc = s->is_resumed ? shards_match(s, err) : 0;
     if (rc == 0 && shard_is_asked(s->request))
@@ -355,16 +370,16 @@ static int store_begin(struct session *s, struct err *err)
         rc = s->is_resumed ? resume_check(s, err) : manifest_make(s, err);
     if (rc)
         return rc;
-    s->next_number = (uint32_t)store_next_part(s->store);
-    s->ledger = ledger_new(&(struct ledger_opts){.store = s->store,
-                                                 .loop = &s->loop,
+    s->next_number = (uint32_t)store_next_part(s->shell.store);
+    s->ledger = ledger_new(&(struct ledger_opts){.store = s->shell.store,
+                                                 .loop = &s->shell.loop,
                                                  .is_prompt = s->shards,
                                                  .failed = ledger_failed,
                                                  .crowded = ledger_crowded,
                                                  .context = s});
     s->results_are_json = s->shards || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
-    rc = store_get(s->store, "results_json", &json_before, err);
+    rc = store_get(s->shell.store, "results_json", &json_before, err);
     if (rc)
         return rc;
     s->results_are_json = s->results_are_json || json_before;
@@ -374,7 +389,7 @@ static int store_begin(struct session *s, struct err *err)
     out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
     s->results_need_utf8 = !s->results_are_json && out != OUT_LINES;
     rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
-    return rc ? rc : store_set(s->store, "state", "running", err);
+    return rc ? rc : store_set(s->shell.store, "state", "running", err);
 }
 
 /* The feeder has one slot an item where there is an order. A ledger that says more is not this run's. */
@@ -386,7 +401,7 @@ static int done_check(const struct session *s, struct err *err)
             span->count > source_known(s->source) - span->first)
             return fail(err, ERR_DATA,
                         "%s/run.db is damaged: item %lu is settled, but there are only %lu items",
-                        s->run_dir, span->first + span->count - 1, source_known(s->source));
+                        s->shell.run_dir, span->first + span->count - 1, source_known(s->source));
     }
     return 0;
 }
@@ -396,13 +411,13 @@ static int feed_make(struct session *s, struct err *err)
     const struct map_request *r = s->request;
     int rc = done_check(s, err);
     if (rc == 0 && s->is_resumed)
-        rc = store_check_parts(s->store, err);
+        rc = store_check_parts(s->shell.store, err);
     if (rc)
         return rc;
     struct feed_config config = {.n_workers = s->n_places,
-                                 .n_devices = (uint32_t)s->n_chosen,
-                                 .first_of = s->first_of,
-                                 .device_of = s->device_of,
+                                 .n_devices = (uint32_t)s->allocation.n_chosen,
+                                 .first_of = s->allocation.first_of,
+                                 .device_of = s->allocation.device_of,
                                  .retries = (uint32_t)r->retries,
                                  .batch = (uint32_t)r->batch,
                                  .fixed_batches = r->fixed_batches,
@@ -426,35 +441,38 @@ static int feed_make(struct session *s, struct err *err)
     return s->feed ? 0 : fail(err, ERR_STOPPED, "out of memory for the feeder");
 }
 
-static int guard_find(struct session *s, struct err *err)
-{
-    if (!path_exists("/proc/self/exe"))
-        return fail(err, ERR_UNAVAILABLE,
-                    "/proc is not mounted; muster finds its own programs and the processes of its "
-                    "workers there (mount -t proc proc /proc)");
-    s->guard_path = program_find_beside(s->self_path, "muster-guard");
-    if (!s->guard_path)
-        return fail(err, ERR_UNAVAILABLE, "muster-guard is not beside %s; install both",
-                    s->self_path);
-    return 0;
-}
-
 static void console_emit(void *context, struct str lines)
 {
     struct session *s = context;
-    if (s->is_quiet)
+    if (s->shell.is_quiet)
         return;
-    if (s->log->console_begin)
-        s->log->console_begin(s->log->context);
-    if (log_say(s->log, lines) < 0)
-        s->is_quiet = true; /* the terminal went away; the log files have it all */
-    if (s->log->console_end)
-        s->log->console_end(s->log->context);
+    if (s->shell.log->console_begin)
+        s->shell.log->console_begin(s->shell.log->context);
+    if (log_say(s->shell.log, lines) < 0)
+        s->shell.is_quiet = true; /* the terminal went away; the log files have it all */
+    if (s->shell.log->console_end)
+        s->shell.log->console_end(s->shell.log->context);
+}
+
+/* The devices, locked, and a place for each seat. With --wait it may take a while. */
+static int places_take(struct session *s, struct err *err)
+{
+    const struct allocation_holder holder = {s->shell.self_path, s->shell.run_id, s->shell.log};
+    int rc = allocation_take(&s->allocation, &s->request->allocation, &holder, err);
+    if (rc)
+        return rc;
+    s->n_places = s->allocation.n_seats;
+    s->places = xcalloc(s->n_places, sizeof(*s->places));
+    for (uint32_t p = 0; p < s->n_places; p++)
+        s->places[p].seat = s->allocation.seats[p];
+    shell_files_allow(&s->shell, s->n_places);
+    watched_begin(s);
+    return 0;
 }
 
 int session_plan(struct session *s, struct err *err)
 {
-    int rc = guard_find(s, err);
+    int rc = shell_guard_find(&s->shell, err);
     if (rc == 0)
         rc = places_take(s, err);
     return rc;
@@ -473,21 +491,22 @@ int session_plan_shards(struct session *s, struct err *err)
     struct err ignored = {0};
     if (r->n_inputs > 0 && !mkdtemp(spool))
         return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
-    s->run_dir = xstrdup(spool);
+    s->shell.run_dir = xstrdup(spool);
     s->base_seed = seed_choose(r);
     int rc = source_take(s, err);
-    free(s->run_dir);
+    free(s->shell.run_dir);
     clock_stamp(stamp, clock_wall_ms());
     cleanup_free char *root = runs_root(r->runs_dir);
     if (r->resume_dir)
-        s->run_dir = path_absolute(r->resume_dir);
+        s->shell.run_dir = path_absolute(r->resume_dir);
     else
-        s->run_dir = r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
-    s->run_id = xstrdup(path_basename(s->run_dir));
+        s->shell.run_dir =
+            r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+    s->shell.run_id = xstrdup(path_basename(s->shell.run_dir));
     if (rc == 0)
         rc = shards_begin(s, err);
     if (r->n_inputs > 0 && remove_tree(spool, &ignored) != 0)
-        log_add(s->log, LOG_WARN, "map", "%s", ignored.text);
+        log_add(s->shell.log, LOG_WARN, "map", "%s", ignored.text);
     return rc;
 }
 
@@ -495,16 +514,16 @@ int session_plan_shards(struct session *s, struct err *err)
 static int left_read(struct session *s, const char **what, uint64_t *n_all, struct err *err)
 {
     cleanup_free char *items = NULL;
-    int rc = s->shards ? shards_recall(s, err) : store_get(s->store, "items", &items, err);
+    int rc = s->shards ? shards_recall(s, err) : store_get(s->shell.store, "items", &items, err);
     *what = s->shards ? "shards" : "items";
     *n_all = s->shards ? s->shards->n_shards : 0;
     if (items && u64_parse(str_of(items), 0, UINT64_MAX, n_all, NULL) != 0)
         *n_all = 0;
     struct store_totals totals = {0};
     if (rc == 0)
-        rc = store_totals(s->store, &totals, err);
+        rc = store_totals(s->shell.store, &totals, err);
     if (rc == 0)
-        rc = store_done(s->store, &s->done, &s->n_done, err);
+        rc = store_done(s->shell.store, &s->done, &s->n_done, err);
     s->aside_before = rc == 0 && !s->request->retry_failed ? totals.items_aside : 0;
     return rc ? rc : asides_are_done(s, err);
 }
@@ -513,11 +532,11 @@ int session_plan_left(struct session *s, struct err *err)
 {
     const char *what = "";
     uint64_t n_all = 0, n_done = 0;
-    int rc = store_open(&s->store, s->request->resume_dir, STORE_PEEK, err);
+    int rc = store_open(&s->shell.store, s->request->resume_dir, STORE_PEEK, err);
     if (rc)
         return rc;
     rc = left_read(s, &what, &n_all, err);
-    store_close(steal_ptr(&s->store));
+    store_close(steal_ptr(&s->shell.store));
     for (size_t i = 0; rc == 0 && i < s->n_done; i++)
         n_done += s->done[i].count;
     if (rc == 0 && n_all >= n_done && n_all > 0)
@@ -535,18 +554,15 @@ void session_plan_release(struct session *s)
     source_close(s->source);
     inputs_free(s->inputs);
     shards_free(s->shards);
-    free(s->run_dir);
-    free(s->run_id);
+    free(s->shell.run_dir);
+    free(s->shell.run_id);
     free(s->output_name);
-    device_locks_release(&s->locks);
-    device_list_release(&s->devices);
+    allocation_release(&s->allocation);
     free(s->places);
-    free(s->device_of);
-    free(s->chosen);
-    free(s->first_of);
     free(s->watched);
-    free(s->guard_path);
-    free(s->folder_stays);
+    memory_free(s->memory);
+    free(s->shell.guard_path);
+    free(s->shell.folder.stays);
     free(s->scratch);
 }
 
@@ -557,42 +573,41 @@ enum {
 /* A run without one is a run with one net less. */
 static void keeper_set(struct session *s)
 {
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->run_dir);
-    cleanup_free int *held = xcalloc(2 * s->n_chosen + 1, sizeof(*held));
-    size_t n_held = device_locks_fds(&s->locks, s->chosen, s->n_chosen, held);
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
+    cleanup_free int *held = xcalloc(2 * s->allocation.n_chosen + 1, sizeof(*held));
+    size_t n_held =
+        device_locks_fds(&s->allocation.locks, s->allocation.chosen, s->allocation.n_chosen, held);
     struct err err = {0};
-    if (keeper_start(&s->keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, held, n_held,
-                     &err) == 0)
-        reaper_spare(s->reaper, s->keeper.pid);
+    if (keeper_start(&s->shell.keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, held,
+                     n_held, &err) == 0)
+        reaper_spare(s->shell.reaper, s->shell.keeper.pid);
     else
-        log_add(s->log, LOG_WARN, "map", "if muster and a guard are killed together: %s", err.text);
+        log_add(s->shell.log, LOG_WARN, "map", "if muster and a guard are killed together: %s",
+                err.text);
 }
 
 int session_prepare(struct session *s, struct err *err)
 {
-    int sys = -uv_loop_init(&s->loop);
-    if (sys) {
-        errno = sys;
-        return fail_errno(err, "make an event loop");
-    }
-    s->has_loop = true;
+    int rc = shell_loop_open(&s->shell, err);
+    if (rc)
+        return rc;
     s->base_seed = seed_choose(s->request);
     s->is_resumed = s->request->resume_dir != NULL;
-    s->console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
-    if (!s->is_quiet) {
-        s->progress = progress_new(
-            &(struct progress_opts){.is_terminal = s->is_tty, .has_color = s->has_color});
-        s->log->console_begin = progress_hide;
-        s->log->console_end = progress_back;
-        s->log->context = s->progress;
+    s->shell.console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
+    if (!s->shell.is_quiet) {
+        s->shell.progress = progress_new(&(struct progress_opts){.is_terminal = s->shell.is_tty,
+                                                                 .has_color = s->shell.has_color});
+        s->shell.log->console_begin = progress_hide;
+        s->shell.log->console_end = progress_back;
+        s->shell.log->context = s->shell.progress;
     }
     /* Before a run that goes on asks for devices, those that its last session's workers are on are free. */
-    int rc = s->is_resumed ? run_take(s, err) : 0;
+    rc = s->is_resumed ? run_take(s, err) : 0;
     if (rc == 0)
         rc = session_plan(s, err);
     if (rc == 0 && !s->is_resumed)
         rc = run_take(s, err);
-    device_locks_sign(&s->locks, s->run_id);
+    device_locks_sign(&s->allocation.locks, s->shell.run_id);
     if (rc == 0)
         rc = source_take(s, err);
     if (rc == 0)
@@ -602,10 +617,10 @@ int session_prepare(struct session *s, struct err *err)
     if (rc == 0)
         rc = feed_make(s, err);
     if (rc == 0)
-        rc = reaper_open(&s->reaper, err);
+        rc = shell_node_open(&s->shell, (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc == 0)
         keeper_set(s);
-    if (rc == 0 && !s->request->run_dir && run_mark_latest(s->run_dir, err) != 0)
-        log_add(s->log, LOG_WARN, "map", "%s", err->text);
+    if (rc == 0 && !s->request->run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
+        log_add(s->shell.log, LOG_WARN, "map", "%s", err->text);
     return rc;
 }

@@ -7,13 +7,9 @@
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
 /* The output as the manifest names it: its absolute path, or "-". A new string. */
 char *output_name_new(const char *out_path);
-/* The output without slashes at its end: what names beside it begin with. A new string. */
-char *output_base_new(const char *out_path);
 /* What of the request decides about the results, beside inputs, command and seed: a JSON object. */
 void request_work(const struct map_request *request, struct buf *json_out);
 
 struct session;
-/* places.c: the devices, locked, and their seats. With --wait it may take a while. */
-MUST_CHECK int places_take(struct session *s, struct err *err);
-/* folder.c: s->run_dir and run_id, the folder made. */
+/* folder.c: s->shell.run_dir and run_id, the folder made. */
 MUST_CHECK int run_folder_take(struct session *s, struct err *err);

@@ -54,10 +54,10 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
         .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
         .mem_used_bytes = memory.used_bytes,
         .mem_total_bytes = memory.total_bytes,
-        .last_word = console_last(s->console, p * 2),
+        .last_word = console_last(s->shell.console, p * 2),
     };
     uint64_t age_ms = place->life && view.in_flight > 0
-                          ? s->now_ms - MIN(s->now_ms, place->life->last_output_ms)
+                          ? s->shell.now_ms - MIN(s->shell.now_ms, place->life->last_output_ms)
                           : 0;
     out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
 }
@@ -71,7 +71,7 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
     if (!life || w->in_flight == 0)
         return;
     struct shard_progress now = shard_progress_of(life);
-    uint64_t age_ms = s->now_ms - MIN(s->now_ms, life->started_ms);
+    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, life->started_ms);
     w->items_per_s =
         age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;
@@ -121,7 +121,7 @@ static void snapshot_take(struct session *s, struct snapshot *out)
                                          .input_is_final = counts.input_is_final,
                                          .in_flight = counts.in_flight,
                                          .retries = counts.retries,
-                                         .elapsed_ms = s->now_ms - s->begin_ms,
+                                         .elapsed_ms = s->shell.now_ms - s->shell.begin_ms,
                                          .n_workers = s->n_places,
                                          .workers = out->workers};
     for (uint32_t p = 0; p < s->n_places; p++)
@@ -145,9 +145,9 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
     }
     uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
     struct run_status status = {.verb = "map",
-                                .state = s->is_over || s->is_placed ? "ended"
-                                         : s->is_complete           ? "merging"
-                                                                    : "running",
+                                .state = s->is_over || s->shell.is_settled ? "ended"
+                                         : s->is_complete                  ? "merging"
+                                                                           : "running",
                                 .host = host,
                                 .pid = getpid(),
                                 .items_total = shot->total.known,
@@ -163,29 +163,29 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
                                 .workers = workers,
                                 .n_workers = s->n_places};
     struct err err = {0};
-    if (status_write(s->run_dir, &status, &err) != 0)
-        log_add(s->log, LOG_DEBUG, "map", "%s", err.text);
+    if (status_write(s->shell.run_dir, &status, &err) != 0)
+        log_add(s->shell.log, LOG_DEBUG, "map", "%s", err.text);
     free(workers);
 }
 
 void session_progress(struct session *s, bool last)
 {
-    if (s->is_placed &&
+    if (s->shell.is_settled &&
         !last) /* the last status is written: nobody clears up behind a finished run */
         return;
-    bool status_due = last || s->now_ms - s->status_written_ms >= STATUS_EVERY_MS;
-    bool drawn_due = last || s->now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;
+    bool status_due = last || s->shell.now_ms - s->status_written_ms >= STATUS_EVERY_MS;
+    bool drawn_due = last || s->shell.now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;
     if (!status_due && !drawn_due)
         return;
     struct snapshot shot = {0};
     snapshot_take(s, &shot);
-    if (s->progress)
-        progress_show(s->progress, &shot.total, s->now_ms, last);
+    if (s->shell.progress)
+        progress_show(s->shell.progress, &shot.total, s->shell.now_ms, last);
     if (status_due)
         status_snapshot(s, &shot);
-    s->progress_shown_ms = s->now_ms;
+    s->progress_shown_ms = s->shell.now_ms;
     if (status_due)
-        s->status_written_ms = s->now_ms;
+        s->status_written_ms = s->shell.now_ms;
     free(shot.workers);
     free(shot.labels);
     free(shot.words);

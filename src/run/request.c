@@ -45,14 +45,6 @@ static bool is_one_file(const char *a, const char *b)
            x.st_ino == y.st_ino;
 }
 
-char *output_base_new(const char *out_path)
-{
-    size_t len = strlen(out_path);
-    while (len > 1 && out_path[len - 1] == '/')
-        len--;
-    return xstrndup(out_path, len);
-}
-
 /* What is written beside the output, and what it is. */
 static const struct {
     const char *suffix, *what;
@@ -293,10 +285,10 @@ static int id_check(const struct map_request *r, struct err *err)
 int request_check(const struct map_request *r, struct err *err)
 {
     struct device_spec spec;
-    int rc = spec_parse(r->gpus, &spec, err);
+    int rc = spec_parse(r->allocation.gpus, &spec, err);
     if (rc)
         return wrap(err, rc, "-g");
-    rc = seats_possible(&spec, (uint32_t)r->gpus_per_worker, err);
+    rc = seats_possible(&spec, (uint32_t)r->allocation.gpus_per_worker, err);
     if (rc)
         return rc;
     if (!r->command || !r->command[0])

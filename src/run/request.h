@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/texts.h"
-#include "data/join/score.h"
-#include "data/merge.h"
+#include "data/file_merge/score.h"
+#include "data/result_merge.h"
 #include "data/source.h"
-#include "device/seat.h"
+#include "node/allocation.h"
 
 struct map_request {
     /* what */
@@ -45,10 +45,8 @@ struct map_request {
     bool is_renumbered, is_plain, is_compact; /* as torch_merge_opts has them */
 
     /* where */
-    const char *gpus; /* SPEC, NULL = free */
-    uint64_t gpus_per_worker, workers_per_gpu;
+    struct allocation_wish allocation;
     enum visible_mode visible;
-    uint64_t wait_ms; /* for devices to become free; 0 = do not wait */
     bool channel_path;
 
     /* how */
@@ -61,8 +59,9 @@ struct map_request {
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms, run_limit_ms, grace_ms;
 
     /* the run */
-    const char *run_dir;  /* NULL: muster-runs/<stamp>-map */
-    const char *runs_dir; /* NULL: muster-runs */
+    const char *const *words; /* the command line that makes this request; NULL in a resume */
+    const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
+    const char *runs_dir;     /* NULL: muster-runs */
     const char *on_finish;
     bool fresh, detach, dry_run, explain, keep_parts, json;
     uint64_t log_cap_bytes;

@@ -19,7 +19,7 @@ void merge_rows_close(struct merge_rows *rows)
     row_reader_close(rows->asides);
 }
 
-int merge_rows_range(void *context, struct merge_range *range, struct err *err)
+int merge_rows_range(void *context, struct result_range *range, struct err *err)
 {
     struct merge_rows *rows = context;
     struct range_row row;
@@ -28,7 +28,7 @@ int merge_rows_range(void *context, struct merge_range *range, struct err *err)
         return rc;
     snprintf(rows->part_path, sizeof(rows->part_path), "%s/parts/%u.part", store_dir(rows->store),
              row.part);
-    *range = (struct merge_range){row.first, row.count, rows->part_path, row.offset, row.bytes};
+    *range = (struct result_range){row.first, row.count, rows->part_path, row.offset, row.bytes};
     return 1;
 }
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "data/merge.h"
+#include "data/result_merge.h"
 #include "store/store.h"
 
 struct merge_rows {
@@ -17,7 +17,7 @@ struct merge_rows {
 MUST_CHECK int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order,
                                struct err *err);
 void merge_rows_close(struct merge_rows *rows);
-/* For struct merge_opts; the context is a struct merge_rows. */
-int merge_rows_range(void *context, struct merge_range *range, struct err *err);
+/* For struct result_merge_opts; the context is a struct merge_rows. */
+int merge_rows_range(void *context, struct result_range *range, struct err *err);
 int merge_rows_aside(void *context, uint64_t *item, struct err *err);
 int merge_rows_placing(void *context, int fd, struct err *err);

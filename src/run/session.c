@@ -11,23 +11,15 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "proc/waits.h"
+#include "proc/guard.h"
 #include "run/inputs.h"
 #include "run/shard.h"
 #include "run/watch.h"
 #include "ui/progress.h"
 
 enum {
-    TICK_MS = 100,
     SCAN_BYTES = 4 << 20
 };
-
-uint64_t session_now(struct session *s)
-{
-    /* The feeder's clock must not go back, and libuv's cached one may lag behind. */
-    s->now_ms = MAX(s->now_ms, clock_now_ms());
-    return s->now_ms;
-}
 
 struct life *life_of(struct session *s, uint32_t worker)
 {
@@ -106,7 +98,8 @@ static void do_batch(struct session *s, const struct feed_action *a)
         shard_batch(life, a->count);
     else if (life && life->is_channel)
         channel_batch(life, a->count);
-    log_add(s->log, LOG_WARN, "map", "%s: out of memory; at most %lu items at once from now on",
+    log_add(s->shell.log, LOG_WARN, "map",
+            "%s: out of memory; at most %lu items at once from now on",
             s->places[a->worker].seat.label, a->count);
     session_record(s, "oom", a->worker, "batch halved");
 }
@@ -194,7 +187,8 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
                                                 .stderr_tail = s->hand.stderr_tail,
                                                 .place = buf_text(&place)});
     if (s->failed_items_noted++ < 10)
-        log_add(s->log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&place), buf_text(&reason));
+        log_add(s->shell.log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&place),
+                buf_text(&reason));
     settled_event(s, a->item, 1);
 }
 
@@ -213,12 +207,12 @@ static void do_note(struct session *s, const struct feed_action *a)
         if (s->shards) /* it owes nothing before its end */
             return;
         duration_format(age, a->count);
-        log_add(s->log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label, a->item,
-                a->item == 1 ? "" : "s", age,
+        log_add(s->shell.log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
+                a->item, a->item == 1 ? "" : "s", age,
                 life && !life->is_channel ? ": does the worker flush its output?" : "");
         return;
     case NOTE_REISSUED:
-        log_add(s->log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
+        log_add(s->shell.log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
         session_record(s, "reissue", a->worker, "a straggler was given to it as well");
         return;
     case NOTE_FOREIGN:
@@ -226,7 +220,7 @@ static void do_note(struct session *s, const struct feed_action *a)
             channel_foreign(life, a->item);
         return;
     case NOTE_HALVED:
-        log_add(s->log, LOG_INFO, "map",
+        log_add(s->shell.log, LOG_INFO, "map",
                 "%lu items were in a worker that died; they are halved to find the culprit",
                 a->count);
         return;
@@ -239,7 +233,7 @@ static void do_complete(struct session *s, const struct feed_action *a)
 {
     (void)a;
     s->is_complete = true;
-    s->complete_ms = s->now_ms;
+    s->complete_ms = s->shell.now_ms;
 }
 
 static void do_halt(struct session *s, const struct feed_action *a)
@@ -247,8 +241,8 @@ static void do_halt(struct session *s, const struct feed_action *a)
     s->was_halted = true;
     s->halt = a->detail;
     if (s->halt == HALT_UNFIT)
-        s->end_status = err_exit_status(ERR_RECORD);
-    log_add(s->log, LOG_INFO, "map", "ending early");
+        s->shell.end.status = err_exit_status(ERR_RECORD);
+    log_add(s->shell.log, LOG_INFO, "map", "ending early");
     session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
 }
 
@@ -285,9 +279,9 @@ static void feed_timer_set(struct session *s)
         uv_timer_stop(&s->feed_timer);
         return;
     }
-    uv_update_time(&s->loop);
+    uv_update_time(&s->shell.loop);
     uint64_t at_ms = MIN(next_ms == UINT64_MAX ? next_ms : next_ms + s->held_ms, s->look_ms);
-    uint64_t delay_ms = at_ms > s->now_ms ? at_ms - s->now_ms : 0;
+    uint64_t delay_ms = at_ms > s->shell.now_ms ? at_ms - s->shell.now_ms : 0;
     uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
 }
 
@@ -326,41 +320,19 @@ void session_event(struct session *s, struct feed_event event)
     s->in_step = false;
 }
 
-/* A shard whose process has ended well is done, if its file is what it should be: that is known in a
- * moment, and the feeder is told first. Till then nothing new is begun. */
-void session_stop(struct session *s, bool now)
-{
-    s->stop_waits = now && !s->has_no_patience && shards_are_ending(s);
-    session_event(s, (struct feed_event){.kind = EV_STOP, .flag = now && !s->stop_waits});
-}
-
-void session_stop_again(struct session *s)
-{
-    if (s->stop_waits)
-        session_stop(s, true);
-}
-
-void session_abort(struct session *s, const struct err *why)
-{
-    if (s->end_err.code == 0)
-        s->end_err = *why;
-    log_keep(s->log, LOG_ERROR, "map", "%s", why->text); /* the last words say it */
-    session_stop(s, true);
-}
-
 /* ---- input ---- */
 
 static void input_changed(struct session *s, const struct err *why)
 {
     s->input_is_changed = true;
-    session_abort(s, why);
+    shell_abort(&s->shell, why);
 }
 
 /* Nobody wants to learn it only in the morning. */
 static void inputs_watch(struct session *s)
 {
     struct err err = {0};
-    if (s->end_err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
+    if (s->shell.end.err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
         input_changed(s, &err);
 }
 
@@ -376,7 +348,7 @@ static void scan_some(struct session *s)
     struct err err = {0};
     uint64_t known = source_known(s->source);
     if (source_scan(s->source, SCAN_BYTES, &err) != 0) {
-        session_abort(s, &err);
+        shell_abort(&s->shell, &err);
         uv_idle_stop(&s->scan_idle);
         s->scan_runs = false;
         return;
@@ -421,16 +393,16 @@ static void scan_start(struct session *s)
         return;
     }
     int fd = source_wait_fd(s->source);
-    uv_idle_init(&s->loop, &s->scan_idle);
+    uv_idle_init(&s->shell.loop, &s->scan_idle);
     s->scan_idle.data = s;
     scan_some(s);
     if (source_is_complete(s->source))
         return;
-    int sys = fd >= 0 ? -uv_poll_init(&s->loop, &s->source_poll, fd) : EPERM;
+    int sys = fd >= 0 ? -uv_poll_init(&s->shell.loop, &s->source_poll, fd) : EPERM;
     if (sys != 0 && sys != EPERM) { /* EPERM: a file, which is always ready */
         struct err err = {0};
         fail(&err, ERR_STOPPED, "the input cannot be watched: %s", errno_text(sys));
-        session_abort(s, &err);
+        shell_abort(&s->shell, &err);
         return;
     }
     if (sys == 0) {
@@ -445,108 +417,89 @@ static void scan_start(struct session *s)
 
 /* ---- time ---- */
 
-static void run_limit_check(struct session *s)
+static void on_stop(void *context, bool now)
 {
-    uint64_t limit_ms = s->request->run_limit_ms;
-    if (limit_ms == 0 || s->now_ms - s->begin_ms < limit_ms || s->end_err.code != 0)
-        return;
-    char limit[24];
-    duration_format(limit, limit_ms);
-    fail(&s->end_err, ERR_TIMEOUT, "the limit of %s on the whole run was reached", limit);
-    session_stop(s, true);
+    session_event(context, (struct feed_event){.kind = EV_STOP, .flag = now});
 }
 
-static void on_tick(uv_timer_t *timer)
+static void on_kill(void *context)
 {
-    struct session *s = timer->data;
-    session_now(s);
+    struct session *s = context;
+    for (uint32_t p = 0; p < s->n_places; p++)
+        if (s->places[p].life && s->places[p].life->process)
+            node_end(s->places[p].life->process, END_AT_ONCE);
+}
+
+static void on_tick(void *context)
+{
+    struct session *s = context;
     for (uint32_t p = 0; p < s->n_places; p++)
         if (s->places[p].life && !s->is_held)
-            life_hungry_check(s->places[p].life);
+            life_tick(s->places[p].life);
     memory_check(s);
-    oom_watch_look(&s->oom_watch, s->now_ms);
-    if (!s->is_placed) { /* what becomes of the input then is no matter any more */
+    if (!s->shell.is_settled) /* what becomes of the input then is no matter any more */
         inputs_watch(s);
-        run_limit_check(s);
-    }
-    console_flush(s->console, s->now_ms, false);
-    static const unsigned every = 10;
-    if (s->now_ms / TICK_MS % every == 0) {
-        session_stop_check(s);
-        locks_check(s);
-    }
     session_progress(s, false);
 }
 
-/* Before the loop sleeps: whatever was collected for the workers goes out. */
-static void on_prepare(uv_prepare_t *prepare)
+static void on_second(void *context)
 {
-    struct session *s = prepare->data;
-    s->look_ms = UINT64_MAX;
+    locks_check(context);
+}
+
+static void on_before_sleep(void *context)
+{
+    struct session *s = context;
+    for (uint32_t p = 0; p < s->n_places; p++)
+        if (s->places[p].life)
+            life_input_ask(s->places[p].life);
+    s->look_ms = node_look(s->shell.node);
     for (uint32_t p = 0; p < s->n_places; p++) {
         struct life *life = s->places[p].life;
-        if (life && !life->has_read)
-            life_reads_check(life);
-        if (life && (life->n_answered > 0 || life->has_read))
-            life_rest_check(life);
         if (life && life->to_worker.len > 0)
             life_flush(life);
     }
     feed_timer_set(s);
 }
 
-static void close_quietly(uv_handle_t *handle, void *arg)
-{
-    (void)arg;
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
-}
+const struct shell_verb map_shell = {.name = "map",
+                                     .stop = on_stop,
+                                     .kill = on_kill,
+                                     .tick = on_tick,
+                                     .each_second = on_second,
+                                     .before_sleep = on_before_sleep};
 
 int session_loop(struct session *s, struct err *err)
 {
-    int rc = session_signals_start(s, err);
+    int rc = shell_loop_begin(&s->shell, err);
     if (rc)
         return rc;
-    uv_timer_init(&s->loop, &s->feed_timer);
-    uv_timer_init(&s->loop, &s->tick_timer);
-    uv_prepare_init(&s->loop, &s->prepare);
-    s->feed_timer.data = s->tick_timer.data = s->prepare.data = s;
-    uv_prepare_start(&s->prepare, on_prepare);
-    uv_timer_start(&s->tick_timer, on_tick, TICK_MS, TICK_MS);
-    s->begin_ms = session_now(s);
-    oom_watch_begin(&s->oom_watch, s->begin_ms);
+    uv_timer_init(&s->shell.loop, &s->feed_timer);
+    s->feed_timer.data = s;
     seats_log(s);
     devices_watch(s);
     scan_start(s);
     while (!s->is_over && !s->is_complete)
-        uv_run(&s->loop, UV_RUN_ONCE);
+        shell_turn(&s->shell);
     return 0;
 }
 
 void session_loop_end(struct session *s)
 {
     while (!s->is_over)
-        uv_run(&s->loop, UV_RUN_ONCE);
-    console_flush(s->console, session_now(s), true);
+        shell_turn(&s->shell);
+    console_flush(s->shell.console, shell_now(&s->shell), true);
 }
 
 void session_release(struct session *s)
 {
     monitor_close(s->monitor);
     ledger_free(s->ledger);
-    if (s->has_loop) {
-        uv_walk(&s->loop, close_quietly, NULL);
-        uv_run(&s->loop, UV_RUN_DEFAULT);
-        uv_loop_close(&s->loop);
-    }
+    shell_close(&s->shell);
     feed_free(s->feed);
-    store_close(s->store);
-    keeper_dismiss(&s->keeper);
-    if (s->reaper)
-        reaper_close(s->reaper);
-    console_free(s->console);
-    progress_free(s->progress);
-    s->log->context = s->log->console_begin = s->log->console_end = NULL;
+    console_free(s->shell.console);
+    progress_free(s->shell.progress);
+    s->shell.log->context = s->shell.log->console_begin = s->shell.log->console_end = NULL;
     free(s->order);
     free(s->queue);
     session_plan_release(s);

@@ -1,40 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A `muster map` in progress: the shell around core/feed. Facts from descriptors, timers and
- * children become feed events (session_event); the feeder's actions become deeds. No policy here.
+ * A `muster map` in progress, on the shell (shell/shell.h). What workers, files and timers show becomes feed
+ * events (session_event); the feeder's actions are carried out here. No policy.
  *
  *   map.c      request → session → exit status        prepare.c  devices, input, run folder
  *   session.c  events, actions, timers                life*.c    one life of one worker
  *   filter.c   lines in, lines out                    channel.c  JSON messages
  *   answers.c  answers that wait for their commit     keyed.c    --key
  *   ledger.c   bytes and rows made durable            finish.c   merge, summary
- *   asides.c   what failed                        inputs.c   do the files stay as they are?
- *   places.c   devices and seats                  folder.c   of the run, made and unmade
- *   watch.c    devices while the run lasts
- *   hold.c     a disk that cannot keep up        signals.c  signals, orders to stop
+ *   asides.c   what failed                            inputs.c   do the files stay as they are?
+ *   watch.c    devices while the run lasts            hold.c     a disk that cannot keep up
  *   shard.h    programs that work through a range of items by themselves
  */
 #pragma once
 
-#include <signal.h>
 #include <uv.h>
 
 #include "base/hist.h"
 #include "base/log.h"
 #include "core/feed.h"
+#include "core/memory.h"
 #include "core/verdict.h"
 #include "data/source.h"
-#include "device/lock.h"
-#include "device/probe.h"
-#include "device/seat.h"
-#include "device/spec.h"
-#include "proc/guard.h"
-#include "proc/keeper.h"
+#include "node/allocation.h"
 #include "proc/logfile.h"
-#include "proc/oom.h"
 #include "run/ledger.h"
 #include "run/request.h"
-#include "store/store.h"
+#include "shell/shell.h"
 
 struct inputs;
 struct session;
@@ -53,15 +45,6 @@ struct answered_items {
     struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
 };
 
-enum life_stream {
-    STREAM_IN,
-    STREAM_OUT,
-    STREAM_ERR,
-    STREAM_CHANNEL,
-    STREAM_REPORT,
-    STREAMS
-};
-
 /* What channel workers say that is of no use to anybody, and is said once in a run. */
 enum ignored_kind {
     IGNORED_MEMBER,
@@ -76,27 +59,17 @@ enum ignored_kind {
 struct life {
     struct session *session;
     uint32_t seat;
-    uint32_t number; /* of the attempt and its part, unique in the run */
-    struct guard guard;
+    uint32_t number;             /* of the attempt and its part, unique in the run */
+    struct node_worker *process; /* NULL: it was not started, or is forgotten */
+    struct worker_exit exit;
     bool is_over; /* EV_EXIT was given */
-    bool is_gone; /* the guard said so, or died */
-    bool exec_failed, has_exited, was_ended, is_channel, says_loaded;
-    int exit_code, exit_signal, exec_errno;
+    bool was_ended, is_channel;
     char start_error[160]; /* why it was not even started */
-    struct guard_report last_report;
-    struct oom_counts oom_kills; /* about the time when a SIGKILL ended it */
-
-    int fds[STREAMS];
-    uv_poll_t polls[STREAMS];
-    int events[STREAMS]; /* what each poll waits for now */
-    bool is_polled[STREAMS];
     unsigned open_handles;
     char *channel_path;
-    bool channel_is_listening;
 
     bool broke_its_rule;     /* and was ended for that; `stray` says how */
     bool is_unreadable;      /* what it says cannot be taken, and is not read any more */
-    bool accept_waits;       /* for a descriptor to be free */
     struct buf to_worker;    /* stdin of a filter, or the channel */
     struct buf from_worker;  /* of stdout, an unfinished line */
     struct buf channel_in;   /* an unfinished message */
@@ -131,11 +104,10 @@ struct life {
     struct {
         uint64_t first_us, span_us, count;
     } burst; /* answers that came together share the time */
-    uint64_t started_ms, live_ms, last_output_ms, next_hungry_ms, hungry_count;
-    bool has_read;                        /* something of its stdin */
-    uint64_t reads_look_ms;               /* when to look for that again */
-    uint64_t rest_look_ms, rest_pause_ms; /* when it is looked at next; longer and longer pauses */
-    uint64_t cpu_ticks_seen, bytes_in_flight;
+    uint64_t started_ms, live_ms, last_output_ms;
+    uint64_t deadline_ms; /* to be gone by then, since it reads or gets no more; 0: none */
+    bool has_read;        /* something of its stdin */
+    uint64_t bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
 };
@@ -147,8 +119,6 @@ struct place {
     uint64_t reads_after_ms; /* of its first life that was seen to begin to read; 0: none */
     uint64_t busy_ms, load_ms, items_done;
     struct hist item_times;
-    bool waits_for_memory;
-    uint64_t memory_wait_since_ms;
 };
 
 /* What is known about the item or message at hand, for the actions of this very step. */
@@ -159,43 +129,22 @@ struct at_hand {
     const char *stderr_tail;
 };
 
-/* To this process; or to its front (proc/front.h). */
-enum signal_way {
-    SIGNAL_DIRECT,
-    SIGNAL_HANDED_ON,
-    SIGNAL_WAYS
-};
-
 struct session {
     const struct map_request *request;
     struct map_request
         named;         /* the same when the run's folder is there, and so the output's name */
     char *output_name; /* that name, where it was filled in */
-    struct log *log;
-    const char *self_path;
-    char *guard_path;
-    char **argv;
-    int argc;
-    bool is_quiet, has_color, is_tty;
+    struct shell shell;
 
-    char *run_dir, *run_id;
-    bool made_run;         /* its folder is new, and nobody else can be in it */
-    char *folder_stays;    /* what was there before it: that, or a folder above */
-    bool folder_was_empty; /* --run-dir: or not there */
-    struct store *store;
     struct ledger *ledger;
     struct source *source;
     char
         *scratch; /* [SOURCE_SCAN_BYTES], for one scan or one read at a time: nobody keeps a view */
     struct inputs *inputs; /* its files, as they were */
     bool input_is_changed; /* one was written to: no resume may go on with this run */
-    struct device_list devices;
-    size_t *chosen, n_chosen;
-    struct device_locks locks;
+    struct allocation allocation;
     struct place *places;
     uint32_t n_places;
-    uint32_t *device_of; /* [n_places]: positions in chosen, as in feed_config */
-    uint32_t *first_of;  /* [n_chosen] */
     struct feed *feed;
     struct item_span *done;
     size_t n_done;
@@ -206,22 +155,13 @@ struct session {
     bool results_need_utf8; /* they are text that becomes JSON or CSV */
     struct shards *shards;  /* NULL: items are sent to warm workers; source is NULL with --items */
 
-    uv_loop_t loop;
-    bool has_loop;
-    uv_timer_t feed_timer, tick_timer;
-    uv_signal_t signals[8];
-    size_t n_signals;
-    int front_fd; /* signals that the front hands on; -1: there is none */
-    uv_poll_t front_poll;
-    uv_prepare_t prepare;
+    uv_timer_t feed_timer;
     uv_idle_t scan_idle;
     uv_poll_t source_poll, monitor_poll;
     bool scan_runs, source_polled, monitor_polled;
-    struct reaper *reaper;
-    struct keeper keeper;
     struct monitor *monitor;
     struct watched *watched; /* [devices.len] */
-    struct oom_watch oom_watch;
+    struct memory *memory;   /* of those */
 
     struct at_hand hand;
     struct feed_event *queue; /* events that actions gave rise to */
@@ -229,23 +169,11 @@ struct session {
     bool in_step;
     bool is_held; /* answers are not read, and the feeder's time stands still (hold.c) */
     uint64_t held_since_ms, held_ms; /* now; and in all, before */
-    uint64_t now_ms, begin_ms;
     uint64_t look_ms; /* a drained filter is to be looked at then; UINT64_MAX: none */
     uint32_t next_number;
-    struct console *console;
-    struct progress *progress;
-
-    bool is_complete, is_over, was_halted, stopped_by_user, stopped_at_once;
-    bool is_placed;        /* the output; the last status is written */
-    bool is_merged;        /* and that is recorded */
-    struct buf hook_input; /* the summary as JSON, for --on-finish */
-    bool stop_waits;       /* to be told to the feeder when what is ending has ended */
-    bool has_no_patience;  /* a second signal: nothing is waited for */
+    bool is_complete, is_over, was_halted;
+    bool is_merged; /* the output is in place, and that is recorded */
     enum feed_halt halt;
-    int end_signal; /* INT, TERM, HUP: the status is 128 + n */
-    unsigned n_end_signals[SIGNAL_WAYS];
-    int end_status;       /* 75, 124: the reason has one */
-    struct err end_err;   /* why the run ended early */
     char last_words[512]; /* of the last worker that died */
     char last_stray[320]; /* of the last worker out of step */
     bool stray_is_channel;
@@ -256,6 +184,7 @@ struct session {
 };
 
 /* session.c */
+extern const struct shell_verb map_shell;
 void session_event(struct session *s, struct feed_event event);
 /* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
 void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
@@ -263,27 +192,7 @@ void session_record(struct session *s, const char *kind, uint32_t worker, const 
 MUST_CHECK int session_loop(struct session *s, struct err *err);
 /* Until the workers have ended. */
 void session_loop_end(struct session *s);
-void session_stop(struct session *s, bool now);
-/* What the order to stop waited for has ended. */
-void session_stop_again(struct session *s);
-/* Give up the run because muster itself cannot go on (disk full, input gone). */
-void session_abort(struct session *s, const struct err *why);
 struct life *life_of(struct session *s, uint32_t worker);
-uint64_t session_now(struct session *s);
-
-/* signals.c */
-MUST_CHECK int session_signals_start(struct session *s, struct err *err);
-/*
- * A signal to end does so at once, with a sentence: who writes into a pipe may wait for its reader for ever, and
- * nothing turns the loop meanwhile. All must be committed.
- */
-enum {
-    END_SIGNALS = 3
-};
-void session_signals_end(struct session *s, struct sigaction before[END_SIGNALS]);
-void session_signals_restore(struct session *s, const struct sigaction before[END_SIGNALS]);
-/* Has `muster stop` been typed? */
-void session_stop_check(struct session *s);
 
 /* life.c, life_end.c, life_silence.c */
 void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
@@ -293,30 +202,25 @@ void life_start(struct life *life, uint64_t batch);
 void life_start_failed(struct life *life, int rc, const struct err *why);
 void life_end(struct life *life);
 void life_terminate(struct life *life, enum feed_cause cause);
-void life_poll(struct life *life, enum life_stream stream, int events);
-/* Listen again for what is wanted, as far as the session is not held. */
-void life_poll_again(struct life *life);
-void life_stream_close(struct life *life, enum life_stream stream);
 /* Write what is pending to its stdin or channel; asks for room when it is through. */
 void life_flush(struct life *life);
-void life_child_ended(struct session *s, pid_t pid, int wait_status);
-void life_hungry_check(struct life *life);
+/* Ten times a second. */
+void life_tick(struct life *life);
 /* How long a worker that gets nothing more may take to end. */
 uint64_t life_ending_limit_ms(const struct life *life);
-/* Before the loop sleeps: has a filter come to rest that was drained, or has answered nothing yet? */
-void life_rest_check(struct life *life);
-void life_reads_check(struct life *life);
+/* Before the loop sleeps: what is to be seen of a filter. */
+void life_input_ask(struct life *life);
+void life_input_seen(void *context, enum input_fact fact);
 void life_ask_for_room(struct life *life);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
 bool life_room_is_there(struct life *life);
 /* It does not read any more; what that means shows within BROKEN_GRACE_MS. */
-void life_input_broken(struct life *life, enum life_stream stream);
-/* Read what is there, at most so often. False when the stream has ended. */
-bool life_stream_read(struct life *life, enum life_stream stream, int reads_max);
-void life_report_read(struct life *life);
+void life_input_broken(struct life *life, enum worker_stream stream);
+void life_started(void *context);
+void life_gone(void *context, const struct worker_exit *exit);
 /* Of what a shard printed, what was held back is shown. */
 void life_words_end(struct life *life);
-/* The process and all that was his are gone: read what is left, then tell the feeder. */
+/* The process and all that was its own are gone, and what it said is read: tell the feeder. */
 void life_over(struct life *life);
 /* One of its handles is closed, and one reference to it less. */
 void life_handle_closed(uv_handle_t *handle);
@@ -359,8 +263,6 @@ void session_hold(struct session *s, bool is_held);
 uint64_t feed_now(struct session *s);
 
 /* prepare.c */
-/* Before anything is opened: libraries abort where no file can be. ERR_UNAVAILABLE, with the cure. */
-MUST_CHECK int session_files_check(struct err *err);
 /* Devices and seats only: what --dry-run shows. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
 /* For a shard command, the shards as well. */
@@ -370,8 +272,6 @@ MUST_CHECK int session_plan_left(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
-/* After the release of one that could not begin: what it made is taken away, so that it is no run. */
-void session_unmake(const char *run_dir, const char *stays, bool was_empty);
 /* asides.c */
 /* Where the items set aside are listed; free() it. */
 char *asides_path(const struct session *s);

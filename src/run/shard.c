@@ -14,9 +14,9 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/xalloc.h"
-#include "run/background.h"
 #include "run/environment.h"
 #include "run/marker.h"
+#include "shell/background.h"
 
 static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each file */
 
@@ -185,8 +185,8 @@ static void start(struct life *life)
 {
     cleanup_buf struct buf command = BUF_INIT;
     shard_command_format(shard_command(life), &command);
-    log_add(life->session->log, LOG_DEBUG, "worker", "%s: shard %lu runs %s", life_label(life),
-            life->shard->shard, buf_text(&command));
+    log_add(life->session->shell.log, LOG_DEBUG, "worker", "%s: shard %lu runs %s",
+            life_label(life), life->shard->shard, buf_text(&command));
     life_start(life, life->shard->batch);
 }
 
@@ -194,9 +194,9 @@ static void on_prepared(void *context)
 {
     struct life *life = context;
     struct shard_life *shard = life->shard;
-    session_now(life->session);
+    shell_now(&life->session->shell);
     shard->phase = SHARD_RUNNING;
-    shard->started_ms = life->session->now_ms;
+    shard->started_ms = life->session->shell.now_ms;
     shard->since_ns = clock_file_ns();
     if (life->was_ended)
         life_over(life);
@@ -230,10 +230,10 @@ void shard_send(struct life *life, uint64_t number, uint32_t attempt)
     shard_values(s, &at, &shard->values, &shard->text);
     shard->command = shard_command_new(s, &shard->values);
     collect_plan(s, shard);
-    life->started_ms = session_now(s);
+    life->started_ms = shell_now(&s->shell);
     life_first_result(life); /* when its model is loaded cannot be seen */
     life_sent(life, 1);
-    background_open(&shard->background, &s->loop, life);
+    background_open(&shard->background, &s->shell.loop, life);
     life->open_handles++;
     background_start(&shard->background, prepare_run, on_prepared);
 }
@@ -298,19 +298,9 @@ static void collect_run(void *context)
 static void on_collected(void *context)
 {
     struct life *life = context;
-    struct session *s = life->session;
-    session_now(s);
+    shell_now(&life->session->shell);
     life->shard->phase = SHARD_SETTLED;
     life_over(life);
-    session_stop_again(s);
-}
-
-bool shards_are_ending(const struct session *s)
-{
-    for (uint32_t p = 0; s->shards && p < s->n_places; p++)
-        if (s->places[p].life && s->places[p].life->shard->phase == SHARD_COLLECTING)
-            return true;
-    return false;
 }
 
 /* Who did it, in which attempt, in what time, and how well. */
@@ -321,7 +311,7 @@ static void work_describe(const struct life *life, struct buf *out)
     buf_add_text(out, "\"device\":");
     buf_add_json(out, str_of(life_label(life)));
     buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
-             (double)(life->session->now_ms - shard->started_ms) / 1000.0);
+             (double)(life->session->shell.now_ms - shard->started_ms) / 1000.0);
     if (progress.seen > 0)
         buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
                  progress.seen);
@@ -347,6 +337,11 @@ static void end_note(struct life *life)
     shard_end_note(life->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
 }
 
+bool shard_has_ended_well(const struct life *life)
+{
+    return life->shard->phase == SHARD_SETTLED;
+}
+
 bool shard_is_settled(struct life *life, bool ended_well)
 {
     struct shard_life *shard = life->shard;
@@ -355,6 +350,7 @@ bool shard_is_settled(struct life *life, bool ended_well)
     if (shard->phase != SHARD_RUNNING || !ended_well)
         return true;
     shard->phase = SHARD_COLLECTING;
+    session_event(life->session, (struct feed_event){.kind = EV_ENDED, .worker = life->seat});
     end_note(life);
     background_start(&shard->background, collect_run, on_collected);
     return false;
@@ -404,7 +400,7 @@ static bool is_refused(struct life *life, char *how, size_t how_size)
 {
     struct shard_life *shard = life->shard;
     if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
-        session_abort(life->session, &shard->err);
+        shell_abort(&life->session->shell, &shard->err);
     for (size_t i = 0; i < shard->n_takings; i++)
         life->session->shards->n_unnamed += shard->takings[i].found.is_absent;
     if (shard->rc) {

@@ -197,8 +197,8 @@ struct shard_progress {
 struct shard_progress shard_progress_of(const struct life *life);
 /* Its process is gone. False: its file is looked at first, then life_over is called again. */
 bool shard_is_settled(struct life *life, bool ended_well);
-/* Is a shard's process gone, and its file looked at? */
-bool shards_are_ending(const struct session *s);
+/* And so it has been called again. */
+bool shard_has_ended_well(const struct life *life);
 /* Out of memory: at which batch, so that it can be smaller the next time. */
 void shard_oom_tell(struct life *life);
 /* It ended well: hand the result over. False: there is none, and `how` says why. */
@@ -228,18 +228,18 @@ bool shard_file_is_intact(const struct shard_file *file, struct buf *why);
  * Prove that each shard is there once, and make one file or one folder of theirs: the output. None of
  * them there: nothing is made. stats->n_results are records, UINT64_MAX if they cannot be counted.
  */
-MUST_CHECK int shards_join(struct session *s, struct merge_stats *stats, struct err *err);
+MUST_CHECK int shards_join(struct session *s, struct result_merge_stats *stats, struct err *err);
 /*
  * For `muster results`: what the shards that are committed have left, joined into request->out_path.
  * *are_there false: it is no run of shards. stats->n_asides: shards that are missing.
  */
 MUST_CHECK int shards_so_far(struct store *store, const struct map_request *request,
-                             bool *are_there, struct merge_stats *stats, struct err *err);
+                             bool *are_there, struct result_merge_stats *stats, struct err *err);
 /* A session of this run was putting files into the folder that its output number `kind` names. */
 bool shard_folder_is_begun(const char *run_dir, size_t kind);
 /* What muster itself made for the shards: inputs, and the files at {output}. */
 void shard_files_drop(struct session *s);
 /* First lines of the summary. stats NULL: the run did not complete. */
-void shard_summary_add(struct session *s, const struct merge_stats *stats, struct buf *out);
+void shard_summary_add(struct session *s, const struct result_merge_stats *stats, struct buf *out);
 /* Members of an object about a shard: "shard":3,"start":30,"count":10 */
 void shard_members_add(const struct shards *shards, uint64_t shard, struct buf *out);

@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "data/join/join.h"
+#include "data/file_merge/file_merge.h"
 #include "run/placed.h"
 #include "run/shard.h"
 #include "store/runs.h"
@@ -44,7 +44,7 @@ static int shards_prove(struct session *s, struct err *err)
     struct row_reader *reader;
     struct range_row row;
     struct aside_row aside;
-    int rc = range_reader_open(&reader, s->store, RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0)
@@ -52,7 +52,7 @@ static int shards_prove(struct session *s, struct err *err)
             break;
     row_reader_close(reader);
     if (rc == 0)
-        rc = aside_reader_open(&reader, s->store, err);
+        rc = aside_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;
     while ((rc = aside_reader_next(reader, &aside, err)) > 0)
@@ -105,13 +105,14 @@ struct joining {
     bool is_dry;     /* looked through, and nothing written */
 };
 
-static int others_join(const struct joining *from, struct merge_stats *stats, struct err *err);
+static int others_join(const struct joining *from, struct result_merge_stats *stats,
+                       struct err *err);
 
 static void join_note(void *context, const char *text)
 {
     const struct joining *joining = context;
-    if (joining->s->log) /* muster results has none */
-        log_add(joining->s->log, LOG_WARN, "map", "%s", text);
+    if (joining->s->shell.log) /* muster results has none */
+        log_add(joining->s->shell.log, LOG_WARN, "map", "%s", text);
 }
 
 /*
@@ -124,12 +125,12 @@ static int join_placing(void *context, int fd, struct err *err)
     const struct joining *joining = context;
     struct session *s = joining->s;
     struct joining next = *joining;
-    struct merge_stats stats = {0};
+    struct result_merge_stats stats = {0};
     int rc = 0;
     next.kind++;
     if (joining->takes_next)
         rc = others_join(&next, &stats, err);
-    return rc || !s->log ? rc : placed_note(s->run_dir, joining->kind, fd, err);
+    return rc || !s->shell.log ? rc : placed_note(s->shell.run_dir, joining->kind, fd, err);
 }
 
 /* What this run put there itself, and was killed before it could say so, is its own. */
@@ -137,28 +138,30 @@ static bool may_replace(const struct joining *joining)
 {
     const struct session *s = joining->s;
     const char *out_path = s->shards->kinds[joining->kind].out_path;
-    return s->request->overwrite || (s->log && placed_is(s->run_dir, joining->kind, out_path));
+    return s->request->overwrite ||
+           (s->shell.log && placed_is(s->shell.run_dir, joining->kind, out_path));
 }
 
 static int records_join(const struct joining *joining, const struct shard_paths *paths,
-                        struct merge_stats *stats, struct err *err)
+                        struct result_merge_stats *stats, struct err *err)
 {
     struct session *s = joining->s;
     const struct shard_kind *kind = &s->shards->kinds[joining->kind];
     bool is_first = joining->kind == 0;
-    struct join_opts opts = {.format = kind->format,
-                             .out_format = kind->out_format,
-                             .rules = joining->rules,
-                             .id_field = is_first ? s->request->id_field : NULL,
-                             .is_union = s->shards->is_union,
-                             .expect = paths->n_records,
-                             .force = may_replace(joining),
-                             .note = joining->is_dry ? NULL : join_note,
-                             .placing = join_placing,
-                             .context = (void *)(uintptr_t)joining};
-    struct join_stats joined = {0};
-    int rc = (joining->is_dry ? join_check : join_files)(&opts, paths->at, paths->len,
-                                                         kind->out_path, &joined, err);
+    struct file_merge_opts opts = {.format = kind->format,
+                                   .out_format = kind->out_format,
+                                   .rules = joining->rules,
+                                   .id_field = is_first ? s->request->id_field : NULL,
+                                   .is_union = s->shards->is_union,
+                                   .expect = paths->n_records,
+                                   .force = may_replace(joining),
+                                   .note = joining->is_dry ? NULL : join_note,
+                                   .stop = s->shell.merge_stop,
+                                   .placing = join_placing,
+                                   .context = (void *)(uintptr_t)joining};
+    struct file_merge_stats joined = {0};
+    int rc = (joining->is_dry ? file_merge_check : file_merge_write)(&opts, paths->at, paths->len,
+                                                                     kind->out_path, &joined, err);
     stats->n_results = joined.is_metadata ? joined.n_told : joined.n_records;
     stats->bytes_out = joined.n_bytes;
     return rc;
@@ -181,6 +184,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
                                           .is_compact = s->request->is_compact,
                                           .is_of_shares = true,
                                           .note = joining->is_dry ? NULL : join_note,
+                                          .stop = s->shell.merge_stop,
                                           .placing = join_placing,
                                           .context = (void *)(uintptr_t)joining};
     int rc = torch_merge(&opts, paths->at, paths->len, s->shards->kinds[joining->kind].out_path,
@@ -196,13 +200,14 @@ static int arrays_join(const struct joining *joining, const struct shard_paths *
     const struct array_merge_opts opts = {.rules = joining->rules,
                                           .force = may_replace(joining),
                                           .dry_run = joining->is_dry,
+                                          .stop = joining->s->shell.merge_stop,
                                           .placing = join_placing,
                                           .context = (void *)(uintptr_t)joining};
     return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
 }
 
 static int tensors_join(const struct joining *joining, const struct shard_paths *paths,
-                        struct merge_stats *stats, struct err *err)
+                        struct result_merge_stats *stats, struct err *err)
 {
     bool is_torch = joining->s->shards->kinds[joining->kind].tensors == TENSOR_TORCH;
     stats->n_results = paths->n_records;
@@ -210,7 +215,8 @@ static int tensors_join(const struct joining *joining, const struct shard_paths 
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
-static int kind_join(const struct joining *joining, struct merge_stats *stats, struct err *err)
+static int kind_join(const struct joining *joining, struct result_merge_stats *stats,
+                     struct err *err)
 {
     struct shard_paths paths = {0};
     bool are_tensors = joining->s->shards->kinds[joining->kind].tensors != TENSOR_NONE;
@@ -244,7 +250,8 @@ static int names_differ(const struct shard_paths *paths, struct err *err)
     return 0;
 }
 
-static int bytes_copy(int fd, const char *name, struct outfile *file, struct err *err)
+static int bytes_copy(int fd, const char *name, struct stop stop, struct outfile *file,
+                      struct err *err)
 {
     cleanup_free char *piece = xmalloc(COPY_BYTES);
     ssize_t got;
@@ -254,15 +261,17 @@ static int bytes_copy(int fd, const char *name, struct outfile *file, struct err
         if (got < 0)
             return fail_errno(err, "read %s", name);
         buf_add(&file->pending, piece, (size_t)got);
-        int rc = outfile_pump(file, err);
+        int rc = stop_check(stop, err);
+        if (rc == 0)
+            rc = outfile_pump(file, err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-static int file_put(const char *from, const char *folder, bool overwrite, uint64_t *bytes,
-                    struct err *err)
+static int file_put(const char *from, const char *folder, bool overwrite, struct stop stop,
+                    uint64_t *bytes, struct err *err)
 {
     cleanup_free char *to = path_join(folder, path_basename(from));
     struct outfile file = OUTFILE_INIT;
@@ -275,7 +284,7 @@ static int file_put(const char *from, const char *folder, bool overwrite, uint64
         return 0; /* its program has put it there */
     int rc = outfile_open(&file, to, overwrite, err);
     if (rc == 0)
-        rc = bytes_copy(fd, from, &file, err);
+        rc = bytes_copy(fd, from, stop, &file, err);
     if (rc == 0)
         rc = outfile_commit(&file, err);
     outfile_close(&file);
@@ -295,9 +304,10 @@ bool shard_folder_is_begun(const char *run_dir, size_t kind)
     return path_exists(note);
 }
 
-static int files_put(struct session *s, size_t kind, struct merge_stats *stats, struct err *err)
+static int files_put(struct session *s, size_t kind, struct result_merge_stats *stats,
+                     struct err *err)
 {
-    cleanup_free char *note = folder_note_new(s->run_dir, kind);
+    cleanup_free char *note = folder_note_new(s->shell.run_dir, kind);
     const char *folder = s->shards->kinds[kind].out_path;
     struct shard_paths paths = {0};
     bool overwrite = s->request->overwrite || path_exists(note);
@@ -309,7 +319,7 @@ static int files_put(struct session *s, size_t kind, struct merge_stats *stats, 
     if (rc == 0) /* from now on, what is in the folder is ours to replace */
         rc = file_replace(note, STR(""), err);
     for (size_t i = 0; rc == 0 && i < paths.len; i++)
-        rc = file_put(paths.at[i], folder, overwrite, &stats->bytes_out, err);
+        rc = file_put(paths.at[i], folder, overwrite, s->shell.merge_stop, &stats->bytes_out, err);
     stats->n_results = paths.n_records;
     free(paths.at);
     return rc;
@@ -320,7 +330,8 @@ static int files_put(struct session *s, size_t kind, struct merge_stats *stats, 
  * folders come when all files are written: what is put into them cannot be taken back.
  */
 /* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
-static int others_join(const struct joining *from, struct merge_stats *stats, struct err *err)
+static int others_join(const struct joining *from, struct result_merge_stats *stats,
+                       struct err *err)
 {
     const struct shards *shards = from->s->shards;
     struct joining next = *from;
@@ -339,10 +350,10 @@ static int others_join(const struct joining *from, struct merge_stats *stats, st
  * What cannot be taken back, a folder's files or what a pipe has got, comes last. So it is looked
  * through before any other output is put in place.
  */
-static int folder_join(struct joining *joining, struct merge_stats *stats, struct err *err)
+static int folder_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
     struct joining others = *joining;
-    struct merge_stats of_others = {0};
+    struct result_merge_stats of_others = {0};
     struct shard_paths paths = {0};
     others.kind = 1;
     int rc = paths_gather(joining->s, 0, &paths, err);
@@ -354,10 +365,10 @@ static int folder_join(struct joining *joining, struct merge_stats *stats, struc
     return rc ? rc : files_put(joining->s, 0, stats, err);
 }
 
-static int pipe_join(struct joining *joining, struct merge_stats *stats, struct err *err)
+static int pipe_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
     struct joining others = *joining, look = *joining;
-    struct merge_stats of_others = {0};
+    struct result_merge_stats of_others = {0};
     others.kind = 1;
     look.is_dry = true;
     joining->takes_next = false;
@@ -379,7 +390,7 @@ static size_t files_made(const struct shards *shards)
     return n;
 }
 
-static int kinds_join(struct session *s, bool takes_next, struct merge_stats *stats,
+static int kinds_join(struct session *s, bool takes_next, struct result_merge_stats *stats,
                       struct err *err)
 {
     const char *out_path = s->request->out_path;
@@ -405,7 +416,7 @@ static uint64_t results_count(const struct shards *shards)
     return n;
 }
 
-int shards_join(struct session *s, struct merge_stats *stats, struct err *err)
+int shards_join(struct session *s, struct result_merge_stats *stats, struct err *err)
 {
     uint64_t n_results = results_count(s->shards);
     int rc = shards_prove(s, err);
@@ -444,15 +455,15 @@ static int files_check(const struct session *s, struct err *err)
     int rc = 0;
     for (uint64_t k = 0; k < s->shards->n_shards; k++)
         for (size_t i = 0; rc == 0 && s->shards->results[k].files && i < s->shards->n_kinds; i++)
-            rc = run_check_named(s->run_dir, s->shards->results[k].files[i].path, err);
+            rc = run_check_named(s->shell.run_dir, s->shards->results[k].files[i].path, err);
     return rc;
 }
 
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
-                  struct merge_stats *stats, struct err *err)
+                  struct result_merge_stats *stats, struct err *err)
 {
-    struct session s = {
-        .request = request, .store = store, .run_dir = (char *)(uintptr_t)store_dir(store)};
+    struct session s = {.request = request,
+                        .shell = {.store = store, .run_dir = (char *)(uintptr_t)store_dir(store)}};
     uint64_t n_results = 0;
     int rc = shards_reopen(&s, are_there, err);
     if (rc == 0 && *are_there)
@@ -477,7 +488,7 @@ void shard_files_drop(struct session *s)
     const char *const folders[] = {s->shards->input_dir, s->shards->output_dir};
     for (size_t i = 0; i < countof(folders); i++)
         if (remove_tree(folders[i], &err) != 0)
-            log_add(s->log, LOG_WARN, "map", "%s", err.text);
+            log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
 }
 
 /* ---- what is said ---- */
@@ -501,7 +512,7 @@ static void missing_add(const struct shards *shards, struct buf *out)
         buf_add_char(out, '\n');
 }
 
-void shard_summary_add(struct session *s, const struct merge_stats *stats, struct buf *out)
+void shard_summary_add(struct session *s, const struct result_merge_stats *stats, struct buf *out)
 {
     const struct shards *shards = s->shards;
     uint64_t n_items = shards->n_items_done, n_done = results_count(shards);

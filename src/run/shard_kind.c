@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/outfile.h"
 #include "base/xalloc.h"
 #include "data/unpack.h"
 #include "rule/rule.h"
@@ -263,7 +264,7 @@ static struct shard_kind kind_make(const char *name, const char *out_path,
 static char *also_path_new(const struct session *s, size_t index)
 {
     const char *path = shard_also_path(s->request, index);
-    char *name = s->run_dir ? outname_new(path, s->run_dir) : NULL;
+    char *name = s->shell.run_dir ? outname_new(path, s->shell.run_dir) : NULL;
     return name ? name : xstrdup(path);
 }
 

@@ -58,17 +58,17 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 /* The run's folder has it in its name, unless the user named the folder. */
 static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
-    if (!s->run_dir)
+    if (!s->shell.run_dir)
         clock_stamp(out, clock_wall_ms());
-    else if (!run_stamp_read(s->run_dir, out))
-        run_stamp_make(s->run_dir, clock_wall_ms(), out);
+    else if (!run_stamp_read(s->shell.run_dir, out))
+        run_stamp_make(s->shell.run_dir, clock_wall_ms(), out);
 }
 
 /* One shard a device: then it is called as its device is. */
 static bool is_one_a_device(const struct session *s, uint64_t n_shards)
 {
-    return n_shards == s->n_places && s->request->gpus_per_worker <= 1 &&
-           s->request->workers_per_gpu <= 1;
+    return n_shards == s->n_places && s->request->allocation.gpus_per_worker <= 1 &&
+           s->request->allocation.workers_per_gpu <= 1;
 }
 
 static void suffixes_make(const struct session *s, struct shards *shards)
@@ -88,9 +88,10 @@ static int shards_size(struct session *s, struct shards *shards, struct err *err
     uint64_t wanted = s->request->n_shards > 0 ? s->request->n_shards : s->n_places;
     shards->n_shards = MIN(wanted, shards->n_items);
     if (shards->n_shards < wanted)
-        log_add(s->log, LOG_WARN, "map", "%lu item%s make %lu shard%s, not %lu: none is empty",
-                shards->n_items, shards->n_items == 1 ? "" : "s", shards->n_shards,
-                shards->n_shards == 1 ? "" : "s", wanted);
+        log_add(s->shell.log, LOG_WARN, "map",
+                "%lu item%s make %lu shard%s, not %lu: none is empty", shards->n_items,
+                shards->n_items == 1 ? "" : "s", shards->n_shards, shards->n_shards == 1 ? "" : "s",
+                wanted);
     stamp_make(s, shards->stamp);
     suffixes_make(s, shards);
     return 0;
@@ -106,14 +107,15 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
     snprintf(count, sizeof(count), "%" PRIu64, shards->n_shards);
     for (uint64_t k = 0; shards->suffixes && k < shards->n_shards; k++)
         buf_addf(&suffixes, "%s%s", k > 0 ? "," : "", shards->suffixes[k]);
-    int rc = store_set(s->store, "shard_run", shards->stamp, err);
+    int rc = store_set(s->shell.store, "shard_run", shards->stamp, err);
     if (rc == 0)
-        rc = store_set(s->store, "shard_items", items, err);
+        rc = store_set(s->shell.store, "shard_items", items, err);
     if (rc == 0)
-        rc = store_set(s->store, "shard_suffixes", buf_text(&suffixes), err);
+        rc = store_set(s->shell.store, "shard_suffixes", buf_text(&suffixes), err);
     if (rc == 0)
-        rc = store_set(s->store, "items", count, err); /* of the ledger, whose items are shards */
-    return rc ? rc : store_set(s->store, "shards", count, err);
+        rc = store_set(s->shell.store, "items", count,
+                       err); /* of the ledger, whose items are shards */
+    return rc ? rc : store_set(s->shell.store, "shards", count, err);
 }
 
 static int facts_parse(const struct session *s, struct shards *shards, const char *items,
@@ -125,16 +127,17 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
         u64_parse(str_of(items), 1, UINT64_MAX, &shards->n_items, NULL) != 0 ||
         u64_parse(str_of(count), 1, MIN(shards->n_items, (uint64_t)SHARDS_MAX), &shards->n_shards,
                   NULL) != 0)
-        return fail(err, ERR_DATA, "%s/run.db is damaged: the facts about its shards", s->run_dir);
+        return fail(err, ERR_DATA, "%s/run.db is damaged: the facts about its shards",
+                    s->shell.run_dir);
     snprintf(shards->stamp, sizeof(shards->stamp), "%s", stamp);
     if (rest.len == 0)
         return 0;
     shards->suffixes = xcalloc(shards->n_shards, sizeof(*shards->suffixes));
     while (n < shards->n_shards && str_next(&rest, ',', &suffix))
         shards->suffixes[n++] = xasprintf("%.*s", (int)suffix.len, suffix.at);
-    return n == shards->n_shards
-               ? 0
-               : fail(err, ERR_DATA, "%s/run.db is damaged: its shards' suffixes", s->run_dir);
+    return n == shards->n_shards ? 0
+                                 : fail(err, ERR_DATA, "%s/run.db is damaged: its shards' suffixes",
+                                        s->shell.run_dir);
 }
 
 /* *is_there: the run had begun to have shards. */
@@ -144,7 +147,7 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
     char *facts[countof(keys)] = {NULL};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < countof(keys); i++)
-        rc = store_get(s->store, keys[i], &facts[i], err);
+        rc = store_get(s->shell.store, keys[i], &facts[i], err);
     *is_there = rc == 0 && facts[1];
     if (*is_there)
         rc = facts_parse(s, shards, facts[0], facts[1], facts[2], facts[3], err);
@@ -156,20 +159,21 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
 /* How the files are read: by whoever joins them, which may be a muster that knows of no request. */
 static int reading_write(struct session *s, const struct shards *shards, struct err *err)
 {
-    int rc = store_set(s->store, "shard_format", record_format_name(shards->kinds[0].format), err);
-    return rc ? rc : store_set(s->store, "shard_union", shards->is_union ? "1" : "0", err);
+    int rc =
+        store_set(s->shell.store, "shard_format", record_format_name(shards->kinds[0].format), err);
+    return rc ? rc : store_set(s->shell.store, "shard_union", shards->is_union ? "1" : "0", err);
 }
 
 /* A run without these facts: the files' names say it. */
 static int reading_read(struct session *s, struct shards *shards, struct err *err)
 {
     cleanup_free char *format = NULL, *is_union = NULL;
-    int rc = store_get(s->store, "shard_format", &format, err);
+    int rc = store_get(s->shell.store, "shard_format", &format, err);
     if (rc == 0)
-        rc = store_get(s->store, "shard_union", &is_union, err);
+        rc = store_get(s->shell.store, "shard_union", &is_union, err);
     if (rc == 0 && format &&
         record_format_parse(str_of(format), &shards->kinds[0].format, NULL) != 0)
-        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", s->run_dir);
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", s->shell.run_dir);
     shards->is_union = is_union && strcmp(is_union, "1") == 0;
     return rc;
 }
@@ -223,9 +227,9 @@ int shards_match(struct session *s, struct err *err)
     cleanup_free char *count = NULL;
     struct store_totals totals = {0};
     bool is_asked = shard_is_asked(s->request);
-    int rc = store_get(s->store, "shards", &count, err);
+    int rc = store_get(s->shell.store, "shards", &count, err);
     if (rc == 0)
-        rc = store_totals(s->store, &totals, err);
+        rc = store_totals(s->shell.store, &totals, err);
     if (rc == 0 && count && !is_asked)
         rc = fail(err, ERR_USAGE,
                   "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
@@ -286,16 +290,16 @@ int shards_begin(struct session *s, struct err *err)
     shards->extension = output_extension(s->request);
     shards->is_union = s->request->is_union;
     shard_kinds_make(s, shards->extension, shards);
-    shards->input_dir = path_join(s->run_dir, "shard-input");
-    shards->output_dir = path_join(s->run_dir, "shard-output");
+    shards->input_dir = path_join(s->shell.run_dir, "shard-input");
+    shards->output_dir = path_join(s->shell.run_dir, "shard-output");
     int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;
     if (rc == 0 && !is_there)
         rc = shards_size(s, shards, err);
     if (rc == 0)
         rc = names_check(shards, err);
-    if (rc == 0 && !is_there && s->store)
+    if (rc == 0 && !is_there && s->shell.store)
         rc = facts_write(s, shards, err);
-    if (rc == 0 && s->store)
+    if (rc == 0 && s->shell.store)
         rc = reading_write(s, shards, err);
     if (rc == 0)
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
@@ -330,7 +334,7 @@ static void devices_add(const struct session *s, uint32_t seat, bool wants_uuid,
 {
     const struct seat *at = &s->places[seat].seat;
     for (size_t d = 0; d < at->n_devices; d++) {
-        const struct device *device = &s->devices.at[at->devices[d]];
+        const struct device *device = &s->allocation.devices.at[at->devices[d]];
         if (d > 0)
             buf_add_char(out, ',');
         if (wants_uuid)
@@ -412,7 +416,7 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
         buf_add_text(out, shards->stamp);
         return;
     case PLACE_RUN_DIR:
-        buf_add_text(out, s->run_dir);
+        buf_add_text(out, s->shell.run_dir);
         return;
     case PLACE_ATTEMPT:
         buf_addf(out, "%u", at->number);
@@ -478,7 +482,7 @@ static void leaves_add(const struct session *s, const struct template_values *va
 {
     for (size_t i = 0; i < s->shards->n_kinds; i++) {
         const struct shard_kind *kind = &s->shards->kinds[i];
-        cleanup_free char *named = outname_new(kind->out_path, s->run_dir);
+        cleanup_free char *named = outname_new(kind->out_path, s->shell.run_dir);
         if (!kind->glob)
             continue;
         buf_add_text(out, "    ");

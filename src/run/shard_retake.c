@@ -56,7 +56,7 @@ static int ends_read(struct session *s, struct past *pasts, struct err *err)
     struct event_row row;
     struct str value;
     uint64_t shard;
-    int rc = event_reader_open(&reader, s->store, "shard", err);
+    int rc = event_reader_open(&reader, s->shell.store, "shard", err);
     if (rc)
         return rc;
     while ((rc = event_reader_next(reader, &row, err)) > 0) {
@@ -75,7 +75,7 @@ static int committed_read(struct session *s, struct past *pasts, struct err *err
 {
     struct row_reader *reader;
     struct range_row row;
-    int rc = range_reader_open(&reader, s->store, RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0) {
@@ -133,8 +133,8 @@ static int file_take(struct session *s, uint64_t shard, size_t kind,
     if (owner != UINT64_MAX)
         rc = fail(err, ERR_DATA, "%s matches %s, but it may be the file of shard %lu", found.name,
                   ask.option, owner);
-    *out = (struct shard_file){
-        .path = steal_ptr(&found.path), .bytes = found.bytes, .records = found.records};
+    char *path = steal_ptr(&found.path);
+    *out = (struct shard_file){.path = path, .bytes = found.bytes, .records = found.records};
     free(found.name);
     return rc;
 }
@@ -153,7 +153,8 @@ static int files_take(struct session *s, uint64_t shard, const struct past *past
                    json_to_u64(value, &since_ns) &&
                    values_recall(s, shard, past->end, &values, texts, &text);
     if (!is_read)
-        rc = fail(err, ERR_DATA, "%s/run.db is damaged: the end of shard %lu", s->run_dir, shard);
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: the end of shard %lu", s->shell.run_dir,
+                  shard);
     for (size_t kind = 0; rc == 0 && kind < s->shards->n_kinds; kind++)
         rc = file_take(s, shard, kind, &values, (int64_t)since_ns, &out->files[kind], err);
     for (size_t i = 0; i < countof(texts); i++)
@@ -239,17 +240,18 @@ static int result_commit(struct session *s, uint64_t shard, const struct past *p
     cleanup_buf struct buf line = BUF_INIT;
     cleanup_free char *metrics = metrics_recall(past);
     struct range_row row = {.first = shard, .count = 1, .metrics = metrics, .attempt = 1};
-    row.part = (uint32_t)store_next_part(s->store);
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->run_dir, row.part);
+    row.part = (uint32_t)store_next_part(s->shell.store);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->shell.run_dir, row.part);
     line_make(s, shard, past, &line);
     row.bytes = line.len;
     int rc = file_replace(path, buf_str(&line), err);
     if (rc == 0 && past->is_committed)
-        rc = store_forget(s->store, shard, err);
+        rc = store_forget(s->shell.store, shard, err);
     if (rc == 0)
-        rc = store_forget_aside(s->store, shard, err);
+        rc = store_forget_aside(s->shell.store, shard, err);
     if (rc == 0)
-        rc = store_commit(s->store, &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);
+        rc =
+            store_commit(s->shell.store, &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);
     return rc;
 }
 
@@ -273,12 +275,12 @@ static int words_write(struct session *s, struct err *err)
             shard_text_add(lists[i].texts->at[k], &json);
         }
     buf_add_char(&json, ']');
-    return store_set(s->store, "shard_words", buf_text(&json), err);
+    return store_set(s->shell.store, "shard_words", buf_text(&json), err);
 }
 
 static int results_commit(struct session *s, struct past *pasts, struct err *err)
 {
-    int rc = store_set(s->store, "shard_words_taken", "0", err);
+    int rc = store_set(s->shell.store, "shard_words_taken", "0", err);
     if (rc == 0)
         rc = words_write(s, err);
     for (uint64_t k = 0; rc == 0 && k < s->shards->n_shards; k++) {
@@ -287,9 +289,10 @@ static int results_commit(struct session *s, struct past *pasts, struct err *err
         if (pasts[k].result.files)
             rc = result_commit(s, k, &pasts[k], err);
         else if (pasts[k].why)
-            log_add(s->log, LOG_WARN, "map", "%s was not taken: %s", buf_text(&name), pasts[k].why);
+            log_add(s->shell.log, LOG_WARN, "map", "%s was not taken: %s", buf_text(&name),
+                    pasts[k].why);
     }
-    return rc ? rc : store_set(s->store, "shard_words_taken", "1", err);
+    return rc ? rc : store_set(s->shell.store, "shard_words_taken", "1", err);
 }
 
 int shards_retake(struct session *s, struct err *err)
@@ -305,8 +308,9 @@ int shards_retake(struct session *s, struct err *err)
     if (rc == 0)
         rc = results_commit(s, pasts, err);
     if (rc == 0)
-        log_add(s->log, LOG_INFO, "map", "the files of %lu of %lu shards are taken as they are",
-                n_found, s->shards->n_shards);
+        log_add(s->shell.log, LOG_INFO, "map",
+                "the files of %lu of %lu shards are taken as they are", n_found,
+                s->shards->n_shards);
     pasts_free(s, pasts);
     return rc;
 }

@@ -99,7 +99,7 @@ static bool files_read(const struct shards *shards, struct str line, struct shar
 static int row_damaged(const struct session *s, const struct range_row *row, struct err *err)
 {
     return fail(err, ERR_DATA, "%s/parts/%u.part is damaged: no file of shard %lu stands there",
-                s->run_dir, row->part, row->first);
+                s->shell.run_dir, row->part, row->first);
 }
 
 static int line_read(struct session *s, const struct range_row *row, struct str line,
@@ -123,11 +123,11 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
 /* A shard has a row of its own, of one line: it had a process of its own, and so a part. */
 static int row_read(struct session *s, const struct range_row *row, struct err *err)
 {
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->run_dir, row->part);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->shell.run_dir, row->part);
     cleanup_buf struct buf bytes = BUF_INIT;
     if (row->count != 1 || row->first >= s->shards->n_shards)
         return fail(err, ERR_DATA, "%s/run.db is damaged: a result of %lu shards from shard %lu",
-                    s->run_dir, row->count, row->first);
+                    s->shell.run_dir, row->count, row->first);
     int rc = plain_file_read(path, LINES_MAX_BYTES, &bytes, err);
     if (rc)
         return rc;
@@ -143,7 +143,7 @@ int shard_rows_read(struct session *s, struct err *err)
 {
     struct row_reader *reader;
     struct range_row row;
-    int rc = range_reader_open(&reader, s->store, RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0) {
@@ -174,7 +174,7 @@ static int asides_read(struct session *s, struct err *err)
     struct aside_row row;
     if (s->request->retry_failed)
         return 0;
-    int rc = aside_reader_open(&reader, s->store, err);
+    int rc = aside_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;
     while ((rc = aside_reader_next(reader, &row, err)) > 0)
@@ -208,10 +208,10 @@ int shards_restore(struct session *s, struct err *err)
         if (!result->files || is_there)
             continue;
         shard_name(shards, k, &name);
-        log_add(s->log, LOG_WARN, "map", "%s is run again: its file %s", buf_text(&name),
+        log_add(s->shell.log, LOG_WARN, "map", "%s is run again: its file %s", buf_text(&name),
                 buf_text(&why));
         shard_result_free(shards, result);
-        rc = store_forget(s->store, k, err);
+        rc = store_forget(s->shell.store, k, err);
     }
     return rc;
 }

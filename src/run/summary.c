@@ -26,7 +26,7 @@ static struct figures figures_take(struct session *s)
 {
     struct figures f = {0};
     feed_counts(s->feed, &f.counts);
-    f.wall_ms = session_now(s) - s->begin_ms;
+    f.wall_ms = shell_now(&s->shell) - s->shell.begin_ms;
     for (uint32_t p = 0; p < s->n_places; p++) {
         f.busy_ms += s->places[p].busy_ms;
         f.load_ms += s->places[p].load_ms;
@@ -35,7 +35,7 @@ static struct figures figures_take(struct session *s)
     f.are_shards = s->shards != NULL;
     f.is_load_known = !s->shards && s->first_result_ms > 0;
     f.seat_ms = f.wall_ms * s->n_places;
-    uint64_t end_ms = s->is_complete ? s->complete_ms : session_now(s);
+    uint64_t end_ms = s->is_complete ? s->complete_ms : shell_now(&s->shell);
     uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
     uint64_t here = 0;
     for (uint32_t p = 0; p < s->n_places; p++)
@@ -97,7 +97,7 @@ static void devices_line(const struct figures *f, struct buf *out)
 
 char *summary_run_new(const struct session *s)
 {
-    return run_typed_new(s->run_dir, s->request->usual_root);
+    return run_typed_new(s->shell.run_dir, s->request->usual_root);
 }
 
 void summary_go_on(const struct session *s, const char *option, struct buf *out)
@@ -131,19 +131,19 @@ static void metrics_line(struct session *s, struct buf *out)
 
 static void memory_lines(struct session *s, struct buf *out)
 {
-    for (size_t d = 0; d < s->n_chosen; d++) {
-        const struct device_sample *sample = &s->watched[s->chosen[d]].sample;
+    for (size_t d = 0; d < s->allocation.n_chosen; d++) {
+        const struct device_sample *sample = &s->watched[s->allocation.chosen[d]].sample;
         char label[24], used[16], total[16];
         if (sample->mem_total_bytes == 0)
             continue;
-        device_label(&s->devices.at[s->chosen[d]], label);
+        device_label(&s->allocation.devices.at[s->allocation.chosen[d]], label);
         size_format(used, sample->mem_used_bytes);
         size_format(total, sample->mem_total_bytes);
         buf_addf(out, "  memory     %s: %s of %s\n", label, used, total);
     }
 }
 
-static void result_line(struct session *s, const struct merge_stats *stats,
+static void result_line(struct session *s, const struct result_merge_stats *stats,
                         const struct feed_counts *counts, struct buf *out)
 {
     char done[32], known[32];
@@ -175,15 +175,15 @@ static void last_words_write(struct session *s, struct str words)
 {
     struct sigaction before[END_SIGNALS];
     cleanup_buf struct buf out = BUF_INIT;
-    log_unread_add(s->log, &out);
+    log_unread_add(s->shell.log, &out);
     buf_add_str(&out, words);
-    session_signals_end(s, before);
+    shell_signals_end(&s->shell, before);
     if (write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
-        s->is_quiet = true;
-    session_signals_restore(s, before);
+        s->shell.is_quiet = true;
+    shell_signals_restore(&s->shell, before);
 }
 
-void summary_print(struct session *s, const struct merge_stats *stats)
+void summary_print(struct session *s, const struct result_merge_stats *stats)
 {
     struct figures f = figures_take(s);
     cleanup_buf struct buf out = BUF_INIT;
@@ -217,12 +217,12 @@ void summary_print(struct session *s, const struct merge_stats *stats)
     } else if (stats && f.counts.aside > 0)
         buf_add_text(&out,
                      "  next       mend these records, and run them as an input of their own\n");
-    log_add(s->log, LOG_INFO, "map", "%s", buf_text(&out));
-    if (s->is_quiet && stats && f.counts.aside > 0)
+    log_add(s->shell.log, LOG_INFO, "map", "%s", buf_text(&out));
+    if (s->shell.is_quiet && stats && f.counts.aside > 0)
         asides_say(s, f.counts.aside, noun, failed);
     cleanup_buf struct buf shown = BUF_INIT;
     console_lines_add(&shown, buf_str(&out));
-    if (!s->is_quiet)
+    if (!s->shell.is_quiet)
         last_words_write(s, buf_str(&shown));
 }
 
@@ -235,7 +235,7 @@ void summary_json(struct session *s, int status, struct buf *out)
     if (!f.are_shards)
         snprintf(efficiency, sizeof(efficiency), "%.4f", f.efficiency);
     buf_add_text(out, "{\"run\":");
-    buf_add_json(out, str_of(s->run_dir));
+    buf_add_json(out, str_of(s->shell.run_dir));
     buf_add_text(out, ",\"output\":");
     buf_add_json(out, str_of(s->request->out_path));
     buf_addf(

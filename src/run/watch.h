@@ -15,8 +15,6 @@ struct seat;
 /* One of the run's devices, as it is now. */
 struct watched {
     struct device_sample sample; /* the latest; mem_total_bytes 0: none yet, or it has none */
-    uint64_t sampled_ms;
-    uint64_t mem_idle_bytes; /* in use when none of our workers is there */
     bool is_lost;
 };
 
@@ -37,7 +35,5 @@ void bench_log(struct session *s, uint32_t first, const char *why);
 /* To be called every second: what others took of our devices, because a lock was deleted, is theirs. */
 void locks_check(struct session *s);
 
-/* The process in this place is gone: EV_MEM_BACK follows when what it held of its devices is free. */
-void memory_await(struct session *s, uint32_t place);
-/* Is anybody's back? To be asked every now and then. */
+/* EV_MEM_BACK for each seat whose devices have it: to be asked after a death, and now and then. */
 void memory_check(struct session *s);

@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 # Bodies that are compiled once for each instruction set or type, by a file that defines what they lack.
-TEMPLATES = {"src/data/ends/rows_kernel.h", "src/data/ends/split_kernel.h",
+TEMPLATES = {"src/data/boundaries/rows_kernel.h", "src/data/boundaries/scan_kernel.h",
              "engine/num/conv_kernel.h", "engine/num/element_kernel.h", "engine/num/fast_kernel.h", "engine/num/vec.h",
              "engine/num/ref_kernels.h", "engine/num/grid/kernels.h", "engine/num/grid/kernels_conv.h",
              "engine/num/grid/kernels_half.h", "engine/num/grid/kernels_norm.h", "engine/num/grid/launch.h"}
@@ -24,8 +24,8 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
-# Who may include whom, beside itself: cli -> {run, ui, sim, doctor} ->
-# {core, device, data, tensor, proc, store} -> base, and data and tensor -> rule.
+# Who may include whom, beside itself: cli -> {run, ui, sim, doctor} -> shell -> {node, store} ->
+# {device, proc} -> base; run and ui use core, data and tensor as well; data and tensor -> rule.
 ROOMS = {
     "base": set(),
     "opt": {"base"},
@@ -37,10 +37,12 @@ ROOMS = {
     "tensor": {"rule", "base"},
     "proc": {"base"},
     "store": {"base"},
+    "node": {"device", "proc", "base"},
+    "shell": {"node", "store", "device", "proc", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
-    "run": {"core", "device", "data", "tensor", "rule", "proc", "store", "ui", "base"},
+    "run": {"core", "shell", "node", "device", "data", "tensor", "rule", "proc", "store", "ui", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"opt", "run", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "run", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

@@ -96,7 +96,7 @@ static int run_batches(struct muster_worker *worker, size_t batch, bool has_oom)
 }
 
 /* A queue of one: enough to hand items from the thread that gets them to those that finish them. */
-struct crew {
+struct pool {
     struct muster_worker *worker;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -107,44 +107,44 @@ struct crew {
 
 static void *finish_items(void *context)
 {
-    struct crew *crew = context;
-    pthread_mutex_lock(&crew->lock);
-    while (crew->n_queued > 0 || !crew->is_over) {
-        if (crew->n_queued == 0) {
-            pthread_cond_wait(&crew->changed, &crew->lock);
+    struct pool *pool = context;
+    pthread_mutex_lock(&pool->lock);
+    while (pool->n_queued > 0 || !pool->is_over) {
+        if (pool->n_queued == 0) {
+            pthread_cond_wait(&pool->changed, &pool->lock);
             continue;
         }
-        struct muster_item item = crew->queue[--crew->n_queued];
-        pthread_mutex_unlock(&crew->lock);
+        struct muster_item item = pool->queue[--pool->n_queued];
+        pthread_mutex_unlock(&pool->lock);
         char text[32];
         snprintf(text, sizeof(text), "%" PRIu64, item.index);
-        muster_item_done(crew->worker, &item, text_of(text));
-        pthread_mutex_lock(&crew->lock);
+        muster_item_done(pool->worker, &item, text_of(text));
+        pthread_mutex_lock(&pool->lock);
     }
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
 static int run_threads(struct muster_worker *worker, size_t n_threads)
 {
-    static struct crew crew = {.lock = PTHREAD_MUTEX_INITIALIZER,
+    static struct pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                .changed = PTHREAD_COND_INITIALIZER};
     pthread_t threads[16];
     struct muster_item item;
     int rc;
-    crew.worker = worker;
+    pool.worker = worker;
     for (size_t i = 0; i < n_threads; i++)
-        pthread_create(&threads[i], NULL, finish_items, &crew);
+        pthread_create(&threads[i], NULL, finish_items, &pool);
     while ((rc = muster_worker_next(worker, &item)) > 0) {
-        pthread_mutex_lock(&crew.lock);
-        crew.queue[crew.n_queued++] = item;
-        pthread_cond_signal(&crew.changed);
-        pthread_mutex_unlock(&crew.lock);
+        pthread_mutex_lock(&pool.lock);
+        pool.queue[pool.n_queued++] = item;
+        pthread_cond_signal(&pool.changed);
+        pthread_mutex_unlock(&pool.lock);
     }
-    pthread_mutex_lock(&crew.lock);
-    crew.is_over = true;
-    pthread_cond_broadcast(&crew.changed);
-    pthread_mutex_unlock(&crew.lock);
+    pthread_mutex_lock(&pool.lock);
+    pool.is_over = true;
+    pthread_cond_broadcast(&pool.changed);
+    pthread_mutex_unlock(&pool.lock);
     for (size_t i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
     return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs about runs, called as main would call them, with stdout caught in a file. merge_write
- * is replaced by one that notes what it is asked for.
+ * The verbs about runs, called as main would call them, with stdout caught in a file.
+ * result_merge_write is replaced by one that notes what it is asked for.
  */
 #include "unit/test.h"
 
@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "cli/tail.h"
-#include "data/merge.h"
+#include "data/result_merge.h"
 #include "data/source.h"
 #include "data/unpack.h"
 #include "opt/cmd.h"
@@ -41,6 +41,18 @@ int record_format_parse(struct str text, enum record_format *out, struct err *er
     return fail(err, ERR_USAGE, "no verb about runs has it");
 }
 
+const char *record_format_name(enum record_format format)
+{
+    (void)format;
+    return "lines";
+}
+
+const char *out_format_name(enum out_format format)
+{
+    (void)format;
+    return "jsonl";
+}
+
 enum packing packing_of_path(const char *path)
 {
     (void)path;
@@ -49,19 +61,20 @@ enum packing packing_of_path(const char *path)
 
 /* These runs are none of shards; tests/cli/shards.bats has such. */
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
-                  struct merge_stats *stats, struct err *err)
+                  struct result_merge_stats *stats, struct err *err)
 {
     (void)store, (void)request, (void)stats, (void)err;
     *are_there = false;
     return 0;
 }
 
-int merge_write(const struct merge_opts *opts, struct merge_stats *stats, struct err *err)
+int result_merge_write(const struct result_merge_opts *opts, struct result_merge_stats *stats,
+                       struct err *err)
 {
-    struct merge_range row;
+    struct result_range row;
     uint64_t aside;
     int got;
-    *stats = (struct merge_stats){0};
+    *stats = (struct result_merge_stats){0};
     printf("items %lu json %d\n", opts->n_items, opts->results_are_json);
     while ((got = opts->next_range(opts->context, &row, err)) > 0)
         printf("%lu+%lu %s @%lu+%lu\n", row.first, row.count, path_basename(row.part_path),

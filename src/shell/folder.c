@@ -10,9 +10,7 @@
 #include "base/fs.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "run/outname.h"
-#include "run/prepare.h"
-#include "run/session.h"
+#include "shell/shell.h"
 #include "store/runs.h"
 
 static int run_folder_refused(struct err *err)
@@ -34,37 +32,33 @@ static char *folder_standing(const char *dir)
     return at;
 }
 
-int run_folder_take(struct session *s, struct err *err)
+int shell_folder_take(struct shell *shell, const struct folder_wish *r, struct err *err)
 {
-    const struct map_request *r = s->request;
     int rc = 0;
     if (r->resume_dir) {
-        s->run_dir = path_absolute(r->resume_dir);
+        shell->run_dir = path_absolute(r->resume_dir);
     } else if (r->run_dir) {
-        s->run_dir = path_absolute(r->run_dir);
-        cleanup_free char *db = path_join(s->run_dir, "run.db");
-        cleanup_free char *manifest = path_join(s->run_dir, "manifest.json");
+        shell->run_dir = path_absolute(r->run_dir);
+        cleanup_free char *db = path_join(shell->run_dir, "run.db");
+        cleanup_free char *manifest = path_join(shell->run_dir, "manifest.json");
         if (path_exists(db) && path_exists(manifest))
             return fail(
                 err, ERR_USAGE,
                 "%s holds a run already, which nothing is written over; go on with it by muster "
                 "resume %s, or choose another --run-dir",
                 r->run_dir, r->run_dir);
-        s->folder_stays = folder_standing(s->run_dir);
-        s->folder_was_empty =
-            strcmp(s->folder_stays, s->run_dir) != 0 || folder_is_empty(s->run_dir);
-        rc = mkdir_parents(s->run_dir, 0775, err);
+        shell->folder.stays = folder_standing(shell->run_dir);
+        shell->folder.was_empty =
+            strcmp(shell->folder.stays, shell->run_dir) != 0 || folder_is_empty(shell->run_dir);
+        rc = mkdir_parents(shell->run_dir, 0775, err);
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
-        rc = run_create(root, "map", clock_wall_ms(), &s->run_dir, err);
-        s->made_run = rc == 0;
-        s->folder_stays = path_absolute(root);
+        rc = run_create(root, shell->verb->name, clock_wall_ms(), &shell->run_dir, err);
+        shell->folder.is_made = rc == 0;
+        shell->folder.stays = path_absolute(root);
     }
     if (rc == 0) {
-        s->run_id = xstrdup(path_basename(s->run_dir));
-        s->named = *r;
-        rc = outname_settle(&s->named, s->run_dir, &s->output_name, err);
-        s->request = &s->named;
+        shell->run_id = xstrdup(path_basename(shell->run_dir));
     } else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
         rc = run_folder_refused(err);
     return rc;
@@ -97,11 +91,12 @@ static void traces_remove(const char *run_dir, bool was_empty)
     }
 }
 
-void session_unmake(const char *run_dir, const char *stays, bool was_empty)
+void shell_folder_unmake(const char *run_dir, const struct folder_traces *traces)
 {
+    const char *stays = traces->stays;
     struct err err = {0};
     if (strcmp(run_dir, stays) == 0) {
-        traces_remove(run_dir, was_empty);
+        traces_remove(run_dir, traces->was_empty);
         return;
     }
     if (remove_tree(run_dir, &err) != 0)

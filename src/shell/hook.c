@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/hook.h"
+#include "shell/hook.h"
 
 #include <errno.h>
 #include <fcntl.h>

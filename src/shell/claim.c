@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/claim.h"
+#include "shell/claim.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,16 +16,13 @@
 #include "base/ours.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "run/outname.h"
-#include "run/prepare.h"
-#include "run/shard.h"
 
 #include <xxhash.h>
 
 enum {
     DEAD_TRIES_MAX = 200,
     DEAD_PAUSE_NS = 10000000,
-    CLAIM_BACKLOG = 8
+    CLAIM_BACKLOG = 64 /* of those that ask who holds it, in a second */
 };
 
 /* False: the folder is not there, as is said later. */
@@ -68,25 +65,26 @@ static int claim_taken(const char *path, const struct ucred *holder, struct err 
                 (int)holder->pid, owner, path);
 }
 
-/* A muster that was killed while it started a guard: the new process holds its descriptors for a moment,
- * and one that has bound its name listens a moment later. */
-static bool may_go(const struct ucred *holder, bool is_held, unsigned n_tries)
+/* A muster that was killed while it started a guard: the new process holds its descriptors for a moment.
+ * One that has bound its name listens a moment later, and one that was asked by many answers in a second. */
+static bool may_change(const struct ucred *holder, bool is_held, unsigned n_tries)
 {
-    bool is_dead = holder->pid > 0 && kill(holder->pid, 0) != 0 && errno == ESRCH;
-    if ((is_held && !is_dead) || n_tries >= DEAD_TRIES_MAX)
+    bool is_known = is_held && holder->pid > 0;
+    bool is_dead = is_known && kill(holder->pid, 0) != 0 && errno == ESRCH;
+    if ((is_known && !is_dead) || n_tries >= DEAD_TRIES_MAX)
         return false;
     nanosleep(&(struct timespec){.tv_nsec = DEAD_PAUSE_NS}, NULL);
     return true;
 }
 
-static int claim_one(struct output_claim *claim, const char *path, struct err *err)
+int output_claim_add(struct output_claim *claim, const char *path, struct err *err)
 {
     struct sockaddr_un name;
     socklen_t len;
     struct ucred holder;
     if (output_is_direct(path) || !claim_name(path, &name, &len))
         return 0;
-    cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return fail_errno(err, "claim the output %s", path);
     for (unsigned n_tries = 0; bind(fd, (const struct sockaddr *)&name, len) != 0; n_tries++) {
@@ -97,7 +95,7 @@ static int claim_one(struct output_claim *claim, const char *path, struct err *e
         bool is_held = holder_ask(&name, len, &holder);
         if (is_held && holder.pid == getpid())
             return 0; /* two outputs of one name are refused with more words than we have */
-        if (!may_go(&holder, is_held, n_tries))
+        if (!may_change(&holder, is_held, n_tries))
             return claim_taken(path, &holder, err);
     }
     if (listen(fd, CLAIM_BACKLOG) != 0)
@@ -107,26 +105,19 @@ static int claim_one(struct output_claim *claim, const char *path, struct err *e
     return 0;
 }
 
-int output_claim_take(struct output_claim *claim, const struct map_request *r, struct err *err)
-{
-    if (!r->out_path || !r->out_path[0] || (outname_has_run(r) && !r->resume_dir))
-        return 0;
-    cleanup_free char *settled = r->resume_dir ? outname_new(r->out_path, r->resume_dir) : NULL;
-    int rc = claim_one(claim, settled ? settled : r->out_path, err);
-    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
-        const char *path = shard_also_path(r, i);
-        cleanup_free char *named = path && r->resume_dir ? outname_new(path, r->resume_dir) : NULL;
-        rc = path ? claim_one(claim, named ? named : path, err) : 0;
-    }
-    return rc;
-}
-
 /* The kernel notes who listened last. */
 void output_claim_renew(const struct output_claim *claim)
 {
     for (size_t i = 0; i < claim->n_fds; i++)
         if (listen(claim->fds[i], CLAIM_BACKLOG) != 0)
             errno = 0; /* held all the same, under the number of the process that has gone */
+}
+
+void output_claim_answer(const struct output_claim *claim)
+{
+    for (size_t i = 0; i < claim->n_fds; i++)
+        for (int fd; (fd = accept4(claim->fds[i], NULL, NULL, SOCK_CLOEXEC)) >= 0;)
+            close(fd);
 }
 
 void output_claim_release(struct output_claim *claim)

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "run/request.h"
+#include "base/err.h"
 
 struct output_claim {
     int *fds;
@@ -19,10 +19,11 @@ struct output_claim {
         0                 \
     }
 
-/* Of all outputs of the request. What has no place of its own (stdout, devices, pipes) and names with {run},
- * which are another's in each run, need none. ERR_UNAVAILABLE naming the process that has one. */
-MUST_CHECK int output_claim_take(struct output_claim *claim, const struct map_request *r,
-                                 struct err *err);
+/* One more output. What has no place of its own (stdout, devices, pipes) needs none. ERR_UNAVAILABLE naming the
+ * process that has it. */
+MUST_CHECK int output_claim_add(struct output_claim *claim, const char *path, struct err *err);
 /* In a process that was forked off and goes on with the work: from now on that is who is named. */
 void output_claim_renew(const struct output_claim *claim);
+/* To be called every second: who has asked for the holder's name is let go, so that others can ask. */
+void output_claim_answer(const struct output_claim *claim);
 void output_claim_release(struct output_claim *claim);

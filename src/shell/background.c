@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/background.h"
+#include "shell/background.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers of this machine: their birth under a guard, orders to them, and when they are forgotten.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "node/local_impl.h"
+
+static const struct node_ops local_ops;
+
+static struct local_worker *worker_new(struct local *node, const struct spawn_request *request)
+{
+    struct local_worker *w = xcalloc(1, sizeof(*w));
+    uint64_t now_ms = clock_now_ms();
+    *w = (struct local_worker){
+        .base = {.ops = &local_ops, .handlers = request->handlers, .context = request->context},
+        .node = node,
+        .guard = GUARD_INIT,
+        .answers = request->answers,
+        .input = {.begin_ms = now_ms, .last_output_ms = now_ms}};
+    for (unsigned stream = 0; stream < LOCAL_STREAMS; stream++)
+        w->streams[stream].fd = -1;
+    return w;
+}
+
+static void worker_free(struct local_worker *w)
+{
+    free(w->channel_path);
+    free(w);
+}
+
+static void unlink_worker(struct local_worker *w)
+{
+    struct local_worker **at = &w->node->workers;
+    while (*at && *at != w)
+        at = &(*at)->next;
+    if (*at)
+        *at = w->next;
+}
+
+void local_handle_closed(uv_handle_t *handle)
+{
+    struct local_worker *w = handle->data;
+    if (--w->n_handles == 0 && w->is_released)
+        worker_free(w);
+}
+
+static void local_release(struct node_worker *worker)
+{
+    struct local_worker *w = local_of(worker);
+    local_streams_close(w);
+    guard_close(&w->guard);
+    unlink_worker(w);
+    w->is_released = true;
+    if (w->n_handles == 0)
+        worker_free(w);
+}
+
+static int guard_start(struct local_worker *w, const struct spawn_request *request,
+                       const struct worker_ends *theirs, struct err *err)
+{
+    const struct spawn_opts opts = {.guard_path = w->node->opts.guard_path,
+                                    .argv = request->argv,
+                                    .envp = request->envp,
+                                    .cpus = &request->seat->cpus,
+                                    .grace_ms = request->grace_ms,
+                                    .stdin_fd = theirs->in,
+                                    .stdout_fd = theirs->out,
+                                    .stderr_fd = theirs->err,
+                                    .channel_fd = theirs->channel,
+                                    .held_fds = request->held_fds,
+                                    .n_held_fds = request->n_held_fds};
+    return guard_spawn(&w->guard, &opts, err);
+}
+
+static void ends_close(struct worker_ends *theirs)
+{
+    fd_close(&theirs->in);
+    fd_close(&theirs->out);
+    fd_close(&theirs->err);
+    fd_close(&theirs->channel);
+}
+
+static int local_spawn(struct node *node, const struct spawn_request *request,
+                       struct node_worker **out, struct err *err)
+{
+    struct local *local = (struct local *)node;
+    struct worker_ends theirs = {-1, -1, -1, -1};
+    struct local_worker *w = worker_new(local, request);
+    int rc = local_streams_open(w, request, &theirs, err);
+    if (rc == 0)
+        rc = guard_start(w, request, &theirs, err);
+    ends_close(&theirs);
+    if (rc) {
+        local_release(&w->base);
+        return rc;
+    }
+    w->next = local->workers;
+    local->workers = w;
+    reaper_add(local->opts.reaper, w->guard.pid);
+    w->base.guard_pid = w->guard.pid;
+    w->streams[STREAM_REPORT].fd = w->guard.report_fd;
+    local_streams_watch(w);
+    *out = &w->base;
+    return 0;
+}
+
+static void local_end(struct node_worker *worker, enum worker_end how)
+{
+    (how == END_AT_ONCE ? guard_kill : guard_terminate)(&local_of(worker)->guard);
+}
+
+static pid_t local_pid(const struct node_worker *worker)
+{
+    return MAX(((const struct local_worker *)worker)->guard.worker_pid, 0);
+}
+
+static void local_hold(struct node *node, bool is_held)
+{
+    struct local *local = (struct local *)node;
+    uint64_t now_ms = clock_now_ms();
+    local->is_held = is_held;
+    for (struct local_worker *w = local->workers; w; w = w->next) {
+        w->input.last_output_ms = now_ms; /* its silence is of our making */
+        local_streams_rewatch(w);
+    }
+}
+
+static void local_oom_explained(struct node *node)
+{
+    oom_watch_explained(&((struct local *)node)->oom_watch);
+}
+
+static void local_tick(struct node *node)
+{
+    struct local *local = (struct local *)node;
+    oom_watch_look(&local->oom_watch, clock_now_ms());
+    for (struct local_worker *w = local->workers; w && !local->is_held; w = w->next) {
+        if (w->is_gone)
+            continue;
+        local_streams_tick(w);
+        local_input_tick(w);
+    }
+}
+
+void local_child_ended(struct node *node, pid_t pid)
+{
+    struct local_worker *w = ((struct local *)node)->workers;
+    while (w && w->guard.pid != pid)
+        w = w->next;
+    if (w)
+        local_report_read(w);
+}
+
+static void local_close(struct node *node)
+{
+    struct local *local = (struct local *)node;
+    for (struct local_worker *w = local->workers, *next; w; w = next) {
+        next = w->next;
+        local_release(&w->base);
+    }
+    free(local);
+}
+
+static const struct node_ops local_ops = {.spawn = local_spawn,
+                                          .write = local_write,
+                                          .finish = local_finish,
+                                          .drop = local_drop,
+                                          .is_open = local_is_open,
+                                          .ask_read = local_ask_read,
+                                          .ask_rest = local_ask_rest,
+                                          .ask_wait = local_ask_wait,
+                                          .end = local_end,
+                                          .pid = local_pid,
+                                          .release = local_release,
+                                          .hold = local_hold,
+                                          .oom_explained = local_oom_explained,
+                                          .look = local_look,
+                                          .tick = local_tick,
+                                          .close = local_close};
+
+struct node *local_open(const struct local_opts *opts)
+{
+    struct local *local = xcalloc(1, sizeof(*local));
+    *local = (struct local){.base = {&local_ops}, .opts = *opts};
+    oom_watch_begin(&local->oom_watch, clock_now_ms());
+    return &local->base;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the local node:
+ *   local.c         workers: birth, orders, release
+ *   local_stream.c  their pipes and sockets
+ *   local_input.c   what is seen of a worker that reads its input
+ *   local_exit.c    what its guard reports
+ */
+#pragma once
+
+#include "node/local.h"
+
+enum {
+    STREAM_REPORT = WORKER_STREAMS, /* of the guard */
+    LOCAL_STREAMS
+};
+
+/* A descriptor and its poll. */
+struct local_stream {
+    int fd;     /* -1: closed */
+    int events; /* that are waited for */
+    bool is_polled;
+    uv_poll_t poll;
+};
+
+/* When is a worker's input looked at? Times are of clock_now_ms(). */
+struct input_watch {
+    bool asks_read, asks_wait;
+    uint64_t begin_ms;          /* of the worker */
+    uint64_t n_bytes;           /* that its pipe was given */
+    uint64_t read_look_ms;      /* next */
+    uint64_t rest_pause_max_ms; /* 0: not asked */
+    uint64_t rest_look_ms, rest_pause_ms;
+    uint64_t last_output_ms;
+    uint64_t wait_look_ms, n_wait_looks;
+};
+
+struct local_worker {
+    struct node_worker base;
+    struct local *node;
+    struct local_worker *next;
+    struct local_stream streams[LOCAL_STREAMS];
+    unsigned n_handles; /* that libuv has not let go of */
+    struct guard guard;
+    bool answers, is_gone, is_released;
+    char *channel_path;
+    bool is_listening;
+    bool accept_waits; /* for a descriptor to be free */
+    struct input_watch input;
+    struct worker_exit exit;
+};
+
+struct local {
+    struct node base;
+    struct local_opts opts;
+    struct local_worker *workers;
+    bool is_held;
+    uint64_t look_ms;
+    struct oom_watch oom_watch;
+};
+
+/* The worker's ends of its streams. */
+struct worker_ends {
+    int in, out, err, channel;
+};
+
+static inline struct local_worker *local_of(struct node_worker *worker)
+{
+    return (struct local_worker *)worker;
+}
+
+/* ---- local_stream.c ---- */
+
+MUST_CHECK int local_streams_open(struct local_worker *w, const struct spawn_request *request,
+                                  struct worker_ends *theirs, struct err *err);
+void local_streams_watch(struct local_worker *w);
+/* Watch again what is to be watched, as far as the node is not held. */
+void local_streams_rewatch(struct local_worker *w);
+void local_stream_close(struct local_worker *w, unsigned stream);
+void local_streams_close(struct local_worker *w);
+/* All that is there still. */
+void local_streams_drain(struct local_worker *w);
+/* For want of descriptors its connection was not taken; or nobody is left who reads its input. */
+void local_streams_tick(struct local_worker *w);
+ssize_t local_write(struct node_worker *worker, enum worker_stream stream, struct str bytes);
+void local_finish(struct node_worker *worker, enum worker_stream stream);
+void local_drop(struct node_worker *worker, enum worker_stream stream);
+bool local_is_open(const struct node_worker *worker, enum worker_stream stream);
+
+/* ---- local_input.c ---- */
+
+void local_ask_read(struct node_worker *worker, bool is_asked);
+void local_ask_rest(struct node_worker *worker, uint64_t pause_max_ms);
+void local_ask_wait(struct node_worker *worker, bool is_asked);
+uint64_t local_look(struct node *node);
+void local_input_tick(struct local_worker *w);
+
+/* ---- local_exit.c ---- */
+
+/* May release the worker. */
+void local_report_read(struct local_worker *w);
+
+/* ---- local.c ---- */
+
+/* Frees it, when it is released and its last handle is closed. */
+void local_handle_closed(uv_handle_t *handle);

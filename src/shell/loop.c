@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "proc/logfile.h"
+#include "shell/shell.h"
+
+enum {
+    TICK_MS = 100,
+    TICKS_IN_A_SECOND = 10
+};
+
+uint64_t shell_now(struct shell *shell)
+{
+    /* Times that are compared must not go back, and libuv's cached one may lag behind. */
+    shell->now_ms = MAX(shell->now_ms, clock_now_ms());
+    return shell->now_ms;
+}
+
+void shell_abort(struct shell *shell, const struct err *why)
+{
+    if (shell->end.err.code == 0)
+        shell->end.err = *why;
+    log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s", why->text); /* the last words say it */
+    shell->verb->stop(shell->context, true);
+}
+
+bool shell_is_to_end(const struct shell *shell)
+{
+    return shell->end.signal || shell->end.is_at_once || shell->end.err.code;
+}
+
+static void limit_check(struct shell *shell)
+{
+    if (shell->limit_ms == 0 || shell->now_ms - shell->begin_ms < shell->limit_ms ||
+        shell->end.err.code != 0)
+        return;
+    char limit[24];
+    duration_format(limit, shell->limit_ms);
+    fail(&shell->end.err, ERR_TIMEOUT, "the limit of %s on the whole run was reached", limit);
+    shell->verb->stop(shell->context, true);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct shell *shell = timer->data;
+    shell_now(shell);
+    if (shell->verb->tick)
+        shell->verb->tick(shell->context);
+    node_tick(shell->node);
+    if (!shell->is_settled)
+        limit_check(shell);
+    if (shell->console)
+        console_flush(shell->console, shell->now_ms, false);
+    if (shell->now_ms / TICK_MS % TICKS_IN_A_SECOND != 0)
+        return;
+    shell_stop_check(shell);
+    if (shell->claim)
+        output_claim_answer(shell->claim);
+    if (shell->verb->each_second)
+        shell->verb->each_second(shell->context);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct shell *shell = prepare->data;
+    if (shell->verb->before_sleep)
+        shell->verb->before_sleep(shell->context);
+}
+
+int shell_loop_open(struct shell *shell, struct err *err)
+{
+    int sys = -uv_loop_init(&shell->loop);
+    if (sys) {
+        errno = sys;
+        return fail_errno(err, "make an event loop");
+    }
+    shell->has_loop = true;
+    return 0;
+}
+
+int shell_loop_begin(struct shell *shell, struct err *err)
+{
+    int rc = shell_signals_begin(shell, err);
+    if (rc)
+        return rc;
+    uv_timer_init(&shell->loop, &shell->tick_timer);
+    uv_prepare_init(&shell->loop, &shell->prepare);
+    shell->tick_timer.data = shell->prepare.data = shell;
+    uv_prepare_start(&shell->prepare, on_prepare);
+    uv_timer_start(&shell->tick_timer, on_tick, TICK_MS, TICK_MS);
+    shell->begin_ms = shell_now(shell);
+    return 0;
+}
+
+void shell_turn(struct shell *shell)
+{
+    uv_run(&shell->loop, UV_RUN_ONCE);
+}
+
+static void close_quietly(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void shell_loop_close(struct shell *shell)
+{
+    if (!shell->has_loop)
+        return;
+    uv_walk(&shell->loop, close_quietly, NULL);
+    uv_run(&shell->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&shell->loop);
+    shell->has_loop = false;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shell/prefix.h"
+
+#include <limits.h>
+#include <poll.h>
+
+#include "base/fs.h"
+
+enum {
+    LINE_MAX_BYTES = 1 << 20
+};
+
+/* The first `len` bytes of the line, which end with a newline. */
+static void lines_take(struct prefix *prefix, size_t len, struct buf *out)
+{
+    struct str rest = {prefix->line.at, len - 1}, line;
+    while (str_next(&rest, '\n', &line)) {
+        buf_addf(out, "%s: ", prefix->name);
+        buf_add_str(out, line);
+        buf_add_char(out, '\n');
+    }
+    buf_consume(&prefix->line, len);
+}
+
+/* How much goes out without waiting; negative: nobody reads. */
+static ssize_t put_some(int fd, struct str text, struct err *err)
+{
+    struct pollfd end = {.fd = fd, .events = POLLOUT};
+    size_t done = 0;
+    while (done < text.len && poll(&end, 1, 0) > 0) {
+        size_t piece =
+            MIN(text.len - done, (size_t)PIPE_BUF); /* so much a pipe that is ready takes */
+        int rc = write_all(fd, text.at + done, piece, err);
+        if (rc)
+            return rc;
+        done += piece;
+    }
+    return (ssize_t)done;
+}
+
+static int put(struct shell *shell, int fd, struct str text, struct err *err)
+{
+    struct sigaction before[END_SIGNALS];
+    ssize_t done = put_some(fd, text, err);
+    if (done < 0 || (size_t)done == text.len)
+        return (int)MIN(done, (ssize_t)0);
+    shell_signals_end(shell, before);
+    int rc = write_all(fd, text.at + done, text.len - (size_t)done, err);
+    shell_signals_restore(shell, before);
+    return rc;
+}
+
+int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, bool is_end,
+                 struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct buf *line = &prefix->line;
+    const char *last = bytes.len > 0 ? memrchr(bytes.at, '\n', bytes.len) : NULL;
+    size_t whole = last ? line->len + (size_t)(last + 1 - bytes.at) : 0;
+    buf_add_str(line, bytes);
+    if (whole > 0)
+        lines_take(prefix, whole, &out);
+    if (line->len > (is_end ? 0 : LINE_MAX_BYTES)) {
+        buf_add_char(line, '\n');
+        lines_take(prefix, line->len, &out);
+    }
+    return put(shell, prefix->fd, buf_str(&out), err);
+}
+
+void prefix_release(struct prefix *prefix)
+{
+    buf_release(&prefix->line);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is said to a run from outside: signals, and orders to stop.
+ */
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "node/local.h"
+#include "proc/front.h"
+#include "proc/guard.h"
+#include "shell/shell.h"
+#include "store/runs.h"
+
+void shell_stop_check(struct shell *shell)
+{
+    enum stop_how how;
+    if (!shell->run_dir || !run_stop_asked(shell->run_dir, &how))
+        return;
+    bool is_news = !shell->end.is_stopped || (how == STOP_NOW && !shell->end.is_at_once);
+    if (!is_news)
+        return;
+    shell->end.is_stopped = true;
+    shell->end.is_at_once = how == STOP_NOW;
+    shell->end.status = 75;
+    log_add(shell->log, LOG_INFO, shell->verb->name,
+            how == STOP_NOW ? "stopped; ending the workers"
+                            : "stopped; finishing what is in flight");
+    shell->verb->stop(shell->context, how == STOP_NOW);
+}
+
+static void child_ended(void *context, pid_t pid, int wait_status)
+{
+    struct shell *shell = context;
+    (void)wait_status;
+    local_child_ended(shell->node, pid);
+}
+
+static void end_begin(struct shell *shell, int signal)
+{
+    const char *name = signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP";
+    shell->end.signal = signal;
+    if (shell->merge_stop.is_asked)
+        log_add(shell->log, LOG_WARN, shell->verb->name, "SIG%s: ending the merge", name);
+    else
+        log_add(shell->log, LOG_WARN, shell->verb->name,
+                "SIG%s: ending the workers; once more ends them at once", name);
+    shell->verb->stop(shell->context, true);
+}
+
+/* What is sent to a process group or to every process of a unit comes twice where there is a front,
+ * by either way once. */
+static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
+{
+    unsigned n_before = MAX(shell->signals.n_ends[0], shell->signals.n_ends[1]);
+    if (++shell->signals.n_ends[way] <= n_before)
+        return;
+    if (n_before == 0)
+        end_begin(shell, signal);
+    else
+        shell->verb->kill(shell->context);
+}
+
+static void on_signal(uv_signal_t *handle, int signal)
+{
+    struct shell *shell = handle->data;
+    if (signal == SIGCHLD)
+        reaper_run(shell->reaper, child_ended, shell);
+    else if (signal == SIGUSR1)
+        shell_stop_check(shell);
+    else
+        on_end_signal(shell, signal, SIGNAL_DIRECT);
+}
+
+static void on_handed_on(uv_poll_t *poll, int status, int events)
+{
+    struct shell *shell = poll->data;
+    uint8_t number;
+    (void)status, (void)events;
+    while (read(shell->signals.front_fd, &number, 1) == 1)
+        if (number == SIGUSR1)
+            shell_stop_check(shell);
+        else
+            on_end_signal(shell, number, SIGNAL_HANDED_ON);
+}
+
+/* Without a front, or where its socket cannot be watched, signals come as such. */
+static void front_watch(struct shell *shell)
+{
+    if (shell->signals.front_fd < 0 ||
+        uv_poll_init(&shell->loop, &shell->signals.front_poll, shell->signals.front_fd) != 0)
+        return;
+    shell->signals.front_poll.data = shell;
+    uv_poll_start(&shell->signals.front_poll, UV_READABLE, on_handed_on);
+    front_listen(shell->signals.front_fd, true);
+}
+
+int shell_signals_begin(struct shell *shell, struct err *err)
+{
+    static const int wanted[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (size_t i = 0; i < countof(wanted); i++) {
+        struct sigaction old;
+        sigaction(wanted[i], NULL, &old);
+        if (wanted[i] == SIGHUP && old.sa_handler == SIG_IGN) /* nohup */
+            continue;
+        uv_signal_t *handle = &shell->signals.handles[shell->signals.n_handles++];
+        int sys = -uv_signal_init(&shell->loop, handle);
+        handle->data = shell;
+        if (sys == 0)
+            sys = -uv_signal_start(handle, on_signal, wanted[i]);
+        if (sys)
+            return fail(err, ERR_UNAVAILABLE, "signals cannot be watched: %s", errno_text(sys));
+    }
+    front_watch(shell);
+    return 0;
+}
+
+/* ---- while nothing turns the loop ---- */
+
+static const int ending[END_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+
+static void end_at_write(int signal)
+{
+    static const char text[] = "muster: ended while it was writing; every result is safe, and "
+                               "muster resume does what is left\n";
+    (void)!write_patiently(STDERR_FILENO, text, sizeof(text) - 1, 0, NULL);
+    _exit(128 + signal);
+}
+
+/* A run without a folder has nothing to be resumed. */
+static void end_now(int signal)
+{
+    _exit(128 + signal);
+}
+
+void shell_signals_end(struct shell *shell, struct sigaction before[END_SIGNALS])
+{
+    struct sigaction action = {.sa_handler = shell->run_dir ? end_at_write : end_now};
+    for (size_t i = 0; i < END_SIGNALS; i++) {
+        sigaction(ending[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(ending[i], &action, NULL);
+    }
+    front_listen(shell->signals.front_fd, false);
+}
+
+void shell_signals_restore(struct shell *shell, const struct sigaction before[END_SIGNALS])
+{
+    for (size_t i = 0; i < END_SIGNALS; i++)
+        sigaction(ending[i], &before[i], NULL);
+    front_listen(shell->signals.front_fd, true);
+}
