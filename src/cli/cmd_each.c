@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster each: one command on every seat, each line of what it prints with the seat's name before it.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "cli/allocation_arg.h"
+#include "cli/verbs.h"
+#include "shell/prefix.h"
+
+enum {
+    SCRATCH_BYTES = 256 * 1024
+};
+
+struct each_request {
+    struct allocation_wish allocation;
+    uint64_t grace_ms, limit_ms;
+};
+
+/* The command on one seat. */
+struct each_worker {
+    struct each *each;
+    const struct seat *seat;
+    struct node_worker *process; /* NULL: it has ended, or was not started */
+    struct prefix out, errors;
+    int status;
+};
+
+struct each {
+    struct shell shell;
+    struct allocation allocation;
+    struct each_worker *workers; /* [allocation.n_seats] */
+    uint32_t n_alive;
+};
+
+static void all_end(struct each *each, enum worker_end how)
+{
+    for (uint32_t i = 0; each->workers && i < each->allocation.n_seats; i++)
+        if (each->workers[i].process)
+            node_end(each->workers[i].process, how);
+}
+
+/* ---- what it prints ---- */
+
+static void print(struct each_worker *w, enum worker_stream stream, struct str bytes, bool is_end)
+{
+    struct shell *shell = &w->each->shell;
+    struct prefix *prefix = stream == STREAM_ERR ? &w->errors : &w->out;
+    if (shell->end.signal == SIGPIPE || prefix_print(shell, prefix, bytes, is_end, NULL) == 0)
+        return;
+    shell->end.signal = SIGPIPE; /* nobody reads any more */
+    all_end(w->each, END_POLITELY);
+}
+
+static void on_output(void *context, enum worker_stream stream, struct str bytes)
+{
+    print(context, stream, bytes, false);
+}
+
+/* ---- how it ends ---- */
+
+static void on_gone(void *context, const struct worker_exit *exit)
+{
+    struct each_worker *w = context;
+    w->status = worker_exit_status(exit);
+    print(w, STREAM_OUT, STR(""), true);
+    print(w, STREAM_ERR, STR(""), true);
+    if (exit->was_refused)
+        log_add(w->each->shell.log, LOG_ERROR, "each", "%s: could not be executed: %s",
+                w->seat->label, errno_text(exit->exec_errno));
+    else if (w->status != 0 && !shell_is_to_end(&w->each->shell))
+        log_add(w->each->shell.log, LOG_WARN, "each", "%s: status %d", w->seat->label, w->status);
+    prefix_release(&w->out);
+    prefix_release(&w->errors);
+    node_release(steal_ptr(&w->process));
+    w->each->n_alive--;
+}
+
+static void on_warned(void *context, const char *text)
+{
+    const struct each_worker *w = context;
+    log_add(w->each->shell.log, LOG_WARN, "each", "%s: %s", w->seat->label, text);
+}
+
+static void on_failed(void *context, const struct err *why)
+{
+    struct each_worker *w = context;
+    shell_abort(&w->each->shell, why);
+}
+
+static const struct worker_handlers handlers = {
+    .output = on_output, .gone = on_gone, .warned = on_warned, .failed = on_failed};
+
+/* ---- the run ---- */
+
+static void on_stop(void *context, bool now)
+{
+    (void)now; /* a command is in flight until it ends */
+    all_end(context, END_POLITELY);
+}
+
+static void on_kill(void *context)
+{
+    all_end(context, END_AT_ONCE);
+}
+
+static const struct shell_verb each_shell = {.name = "each", .stop = on_stop, .kill = on_kill};
+
+static int worker_start(struct each_worker *w, const struct each_request *ask, char **command,
+                        struct err *err)
+{
+    struct allocation *a = &w->each->allocation;
+    struct env_list env = {0};
+    int held[LOCK_FDS_MAX];
+    allocation_environment(a, (uint32_t)(w->seat - a->seats), VISIBLE_INDEX, &env);
+    env_end(&env);
+    const struct spawn_request request = {
+        .argv = (const char *const *)command,
+        .envp = (const char *const *)env.at,
+        .seat = w->seat,
+        .grace_ms = ask->grace_ms,
+        .held_fds = held,
+        .n_held_fds = device_locks_fds(&a->locks, w->seat->devices, w->seat->n_devices, held),
+        .handlers = &handlers,
+        .context = w};
+    int rc = node_spawn(w->each->shell.node, &request, &w->process, err);
+    env_list_release(&env);
+    w->each->n_alive += rc == 0;
+    return rc;
+}
+
+static int workers_run(struct each *each, const struct each_request *ask, char **command,
+                       struct err *err)
+{
+    uint32_t n_seats = each->allocation.n_seats;
+    int rc = 0;
+    each->workers = xcalloc(n_seats, sizeof(*each->workers));
+    for (uint32_t i = 0; rc == 0 && i < n_seats; i++) {
+        const struct seat *seat = &each->allocation.seats[i];
+        each->workers[i] = (struct each_worker){.each = each,
+                                                .seat = seat,
+                                                .out = {seat->label, STDOUT_FILENO},
+                                                .errors = {seat->label, STDERR_FILENO}};
+        rc = worker_start(&each->workers[i], ask, command, err);
+    }
+    if (rc)
+        all_end(each, END_AT_ONCE);
+    while (each->n_alive > 0)
+        shell_turn(&each->shell);
+    return rc;
+}
+
+/* A signal's, or the worst of all commands. */
+static int status_of(const struct each *each, struct err *err)
+{
+    const struct shell_end *end = &each->shell.end;
+    int worst = 0;
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->err.code)
+        return fail(err, end->err.code, "%s", end->err.text);
+    for (uint32_t i = 0; i < each->allocation.n_seats; i++)
+        worst = MAX(worst, each->workers[i].status);
+    return worst;
+}
+
+static int each_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
+{
+    const struct each_request *ask = request;
+    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    struct each each = {.shell = {.verb = &each_shell,
+                                  .context = &each,
+                                  .log = &app->log,
+                                  .self_path = app->self_path,
+                                  .signals = {.front_fd = -1},
+                                  .limit_ms = ask->limit_ms}};
+    if (argc > 0)
+        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
+    if (!command || !command[0])
+        return fail(err, ERR_USAGE, "no command; it stands behind --");
+    int rc = shell_begin(&each.shell, &ask->allocation, &each.allocation,
+                         (struct str){scratch, SCRATCH_BYTES}, err);
+    if (rc == 0)
+        rc = workers_run(&each, ask, command, err);
+    if (rc == 0)
+        rc = status_of(&each, err);
+    shell_close(&each.shell);
+    free(each.workers);
+    allocation_release(&each.allocation);
+    return rc;
+}
+
+#define FIELD(name) offsetof(struct each_request, name)
+
+/* clang-format off */
+static const struct opt each_opts[] = {
+    ALLOCATION_OPTS(FIELD(allocation)),
+    {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after so long (exit status 124)", FIELD(limit_ms)},
+    {OPT_DURATION, 0, "grace", "DURATION", "between TERM and KILL (default 10s)", FIELD(grace_ms)},
+    {OPT_END},
+};
+/* clang-format on */
+
+static void each_defaults(void *request)
+{
+    ((struct each_request *)request)->grace_ms = 10000;
+}
+
+static const char *const each_examples[] = {
+    "muster each -g all -- nvidia-smi -L",
+    "what each GPU's processes see",
+    "muster each -g 0-3 -- python -c 'import torch; print(torch.cuda.get_device_name())'",
+    "does torch find its device on each of four GPUs?",
+    NULL,
+};
+
+const struct cmd cmd_each = {
+    .name = "each",
+    .args = "[OPTION]... -- COMMAND [ARG]...",
+    .summary = "one command on every device, each line with the device's name before it",
+    .details =
+        "COMMAND is started once on each device, all at a time, with the environment of a worker of muster "
+        "map. Its lines are printed as they come, behind the name of its seat. The status is the highest of "
+        "all commands.",
+    .opts = each_opts,
+    .examples = each_examples,
+    .keeps_dashdash = true,
+    .request_size = sizeof(struct each_request),
+    .defaults = each_defaults,
+    .run = each_run,
+};

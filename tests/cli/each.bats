@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# One command on every device.
+load helpers
+
+setup() {
+    common_setup
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere
+}
+
+each() { run --separate-stderr limited "$MUSTER" each "$@"; }
+
+@test "every device has its command, which sees its own device alone" {
+    each -g 0,2 -- sh -c 'echo "$MUSTER_WORKER of $MUSTER_WORKERS on $CUDA_VISIBLE_DEVICES"; echo "$MUSTER_DEVICE_INDEX" >&2'
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'gpu_0: 0 of 2 on 0\ngpu_2: 1 of 2 on 2' ]
+    [ "$(sort <<<"$stderr")" = $'gpu_0: 0\ngpu_2: 2' ]
+}
+
+@test "the status is the highest, and who failed is said" {
+    each -g cpu:3 -- sh -c '[ $MUSTER_WORKER -lt 2 ] || exit 7'
+    ended_with 7
+    [ "$stderr" = "muster: cpu_2: status 7" ]
+    each -g cpu:2 -- sh -c 'kill -SEGV $$'
+    ended_with 139
+    run -127 --separate-stderr limited "$MUSTER" each -g cpu:2 -- ./nosuch
+    [[ $stderr == *"cpu_1: could not be executed: No such file or directory"* ]]
+}
+
+@test "lines stay whole, whatever the pieces they come in, and a last one gets its newline" {
+    pyworker pieces <<'END'
+import os, sys, time
+for _ in range(200):
+    for piece in (b"a" * 50, b"b" * 50, b"\nc\n\nd"):
+        os.write(1, piece)
+END
+    each -g cpu:4 -- ./pieces
+    ended_with 0
+    [ "$(cut -d' ' -f2 <<<"$output" | sort | uniq -c | awk '{ print $1, length($2) }' | sort | tr '\n' ';')" = "4 1;4 100;796 101;800 0;800 1;" ]
+    [ "$(cut -d: -f1 <<<"$output" | sort | uniq -c | awk '{ print $1 }' | sort -u)" = 601 ]
+}
+
+@test "a signal ends all commands and what they started; a second one does not wait" {
+    "$MUSTER" each -g cpu:2 -- sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for two_sleep
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    wait_for nobody_is_left
+    "$MUSTER" each -g cpu:2 -- sh -c 'trap "" TERM; touch deaf.$MUSTER_WORKER; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e deaf.0 -a -e deaf.1
+    kill -INT "$PID"
+    wait_for holds said "once more ends them at once"
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+}
+
+two_sleep() { [ "$(pgrep -P "$(pgrep -d, -P "$(pgrep -d, -P "$PID")")" | wc -l)" -ge 2 ]; }
+
+@test "kill -9 leaves nobody, and the devices are free again" {
+    "$MUSTER" each -g 1 -- sh -c 'touch runs; sleep 1000' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e runs
+    each -g 1 -- true
+    ended_with 69
+    [[ $stderr == *"gpu 1 is taken by pid $PID"* ]]
+    kill -KILL "$PID"
+    wait "$PID" || true
+    wait_for nobody_is_left
+    each -g 1 -- true
+    ended_with 0
+}
+
+@test "limits, readers that go, and wrong usage" {
+    each -g cpu:2 --time-limit 300ms -- sleep 100
+    ended_with 124
+    [[ $stderr == *"the limit of 300 ms on the whole run was reached"* ]]
+    run bash -c '"$0" each -g cpu:2 -- yes 2>/dev/null | head -1; exit ${PIPESTATUS[0]}' "$MUSTER"
+    ended_with 141
+    each -g cpu:2
+    ended_with 2
+    [[ $stderr == *"no command"* ]]
+    each -g cpu:2 file -- true
+    ended_with 2
+    [[ $stderr == *"unexpected 'file'"* ]]
+}
