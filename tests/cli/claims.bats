@@ -49,6 +49,21 @@ two_are_over() { [ "$(cat said? | grep -c 'name another output')" -eq 2 ]; }
     ended_with 0
 }
 
+@test "however many are refused an output, each is told who has it" {
+    holding_worker
+    seq 3 >in.txt
+    map_begin -g cpu:1 --runs-dir elsewhere in.txt -o out.txt -- ./hold
+    wait_for test -e holding
+    local i
+    for i in $(seq 20); do
+        "$MUSTER" map -g cpu:1 --run-dir "run$i" in.txt -o out.txt -- cat >refused 2>&1 || true
+        holds refused "process $PID of"
+    done
+    touch go
+    map_end
+    ended_with 0
+}
+
 @test "an output's name that leaves no room for the list of failed items is refused at the start" {
     local long
     long=$(printf '%0245d' 0)
@@ -109,6 +124,7 @@ END
 
 @test "without /proc that is what is said" {
     unshare -rm true 2>/dev/null || skip "no user namespaces"
+    [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants a /proc"
     seq 3 >in.txt
     unshare -rm sh -c 'mount -t tmpfs none /proc' 2>/dev/null || skip "nothing may be mounted"
     run unshare -rm sh -c 'mount -t tmpfs none /proc && exec "$0" map -g cpu:1 in.txt -o out.txt -- cat' "$MUSTER"

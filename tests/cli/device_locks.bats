@@ -72,6 +72,27 @@ END
     [ ! -e collision ]
 }
 
+@test "a GPU that a dead run leaves is not waited for where somebody alive has another" {
+    seq 8 >in.txt
+    stubborn
+    map_begin -g 0 --grace 20s in.txt -o dead.txt -- ./stubborn
+    wait_for test -e holding
+    kill -KILL "$PID"
+    map_end
+    map_begin -g 1 in.txt -o alive.txt -- sh -c 'touch alive; cat >/dev/null; sleep 1000'
+    wait_for test -e alive
+    local order
+    for order in 0,1 1,0; do
+        SECONDS=0
+        map -g $order in.txt -o both.txt -- cat
+        ended_with 69
+        [ $SECONDS -le 5 ]
+    done
+    rm hold
+    kill -KILL "$PID"
+    wait "$PID" || true
+}
+
 @test "a run goes on as soon as the workers of its last session have left the GPUs" {
     stubborn
     map_begin --grace 2s in.txt -o out.txt -- ./stubborn

@@ -155,3 +155,54 @@ with open(ours, "rb") as file, open("in.txt", "rb") as wanted:
 assert process.wait() == 0
 END
 }
+
+# Two arrays, 1 GiB in all, that are holes until they are merged.
+long_merge_begin() {
+    worker zeros <<'END'
+#!/usr/bin/env python3
+import sys
+header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (536870912,), }".ljust(117) + b"\n"
+with open(sys.argv[1], "wb") as file:
+    file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    file.truncate(file.tell() + 536870912)
+END
+    map_begin --items 2 --shards 2 -g cpu:2 --any-count -o all.npy "$@" -- ./zeros {output}
+    wait_for is_merging
+}
+
+long_merge_ended() {
+    map_end
+    ended_with "$1"
+    says "go on with: muster resume"
+    [ ! -e all.npy ]
+    [ -z "$(ls all.npy*)" ]
+    [ "$("$MUSTER" status --json | jq -r .state)" = stopped ]
+    run limited "$MUSTER" resume
+    ended_with 0
+    says "2 items in 2 shards, complete"
+    [ "$(stat -c %s all.npy)" -gt 1073741824 ]
+    [ "$(grep -c 'runs ./zeros' muster-runs/latest/orchestrator.log)" = 2 ]
+    rm all.npy
+}
+
+@test "a signal during the merge ends it: nothing is put in place, and a resume merges" {
+    long_merge_begin --explain
+    kill -TERM "$PID"
+    wait_for holds muster-runs/latest/orchestrator.log "SIGTERM: ending the merge"
+    long_merge_ended 143
+}
+
+@test "an order to stop at once during the merge ends it" {
+    long_merge_begin --explain
+    "$MUSTER" stop --now
+    long_merge_ended 75
+}
+
+@test "an order to stop during the merge lets it be finished" {
+    long_merge_begin
+    "$MUSTER" stop
+    map_end
+    ended_with 0
+    [ "$(stat -c %s all.npy)" -gt 1073741824 ]
+    rm all.npy
+}

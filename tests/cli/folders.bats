@@ -8,6 +8,19 @@ load helpers
 # In a folder of another user, and so on, a muster that hangs is ended with status 137.
 at_once() { run timeout --foreground -s KILL 10 "$MUSTER" "$@"; }
 
+# Within a second, at one of three tries: others may be at work on this machine.
+within_a_second() {
+    local begin took_ms=
+    for _ in 1 2 3; do
+        begin=$EPOCHREALTIME
+        at_once "$@"
+        took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
+        [ $took_ms -gt 1000 ] || return 0
+    done
+    echo "took $took_ms ms"
+    return 1
+}
+
 # One run of another command with all files that a run can have, its muster killed.
 interrupted_run() {
     seq 6 >in.txt
@@ -61,7 +74,7 @@ planted_files() {
 
 # Each verb that reads or takes runs. $1: what was planted, for messages.
 verbs_end_at_once() {
-    local what=$1 words limit=$((SECONDS + 8)) begin
+    local what=$1 words
     for words in "ls --runs-dir runs" "status --runs-dir runs latest" \
         "results --runs-dir runs latest" "logs --runs-dir runs latest" \
         "logs --orchestrator --runs-dir runs latest" "stop --runs-dir runs latest" \
@@ -69,8 +82,7 @@ verbs_end_at_once() {
         "map -g cpu:1 --runs-dir runs in.txt -o out-map.txt -- ./work" \
         "map -g cpu:1 --run-dir runs/20260101_000000-map in.txt -o out.txt --no-reissue -- ./work"; do
         # shellcheck disable=SC2086
-        at_once $words
-        if [ "$status" -ge 128 ]; then
+        if ! within_a_second $words || [ "$status" -ge 128 ]; then
             echo "$what: muster $words: status $status"
             echo "$output" | head -c 2000
             return 1

@@ -135,6 +135,8 @@ map_begin() {
     PID=$!
 }
 
+is_merging() { holds muster-runs/latest/orchestrator.log "merging the parts"; }
+
 # Its end: $status and $output, as after run.
 map_end() {
     status=0

@@ -663,3 +663,17 @@ END
     ended_with 2
     [ "$(cat out.txt)" = precious ]
 }
+
+@test "what the environment said of a run stays true of it when it is resumed without" {
+    holding_worker
+    seq 9 >in.txt
+    MUSTER_LIMIT=3 MUSTER_ORDER=any map_begin -g cpu:1 in.txt -o out.txt -- ./hold
+    wait_for test -e holding
+    kill -KILL "$PID"
+    wait "$PID" 2>/dev/null || true
+    [ "$(jq -c '.argv[2:]' muster-runs/latest/manifest.json)" = '["--output=out.txt","--limit=3","--order=any","--gpus=cpu:1","in.txt","--","./hold"]' ]
+    touch go
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ "$(wc -l <out.txt)" -eq 3 ]
+}

@@ -154,8 +154,6 @@ done_so_far() { jq .done stalled-disk/latest/status.json; }
     [ "$(sqlite3 stalled-disk/latest/run.db "SELECT count(*) FROM attempts")" -eq 1 ]
 }
 
-is_merging() { holds muster-runs/latest/orchestrator.log "merging the parts"; }
-
 @test "a named pipe that nobody reads: TERM ends the run, which has its results" {
     echo_worker
     seq 0 19 >in.txt

@@ -249,11 +249,24 @@ cpu_ticks() { sed 's/.*) //' "/proc/$PID/stat" | cut -d' ' -f12,13 | tr ' ' '+';
     half_end
 }
 
-@test "ended twice: a file that is looked at is not waited for" {
+@test "ended twice while the file of a shard that is done is looked at: it is done" {
     half_begin
     kill -TERM "$PID"
     wait_for holds "$(run_dir)/orchestrator.log" "cpu_1 ended"
     half_end
+    [ "$(cat shards_seen)" = $'0\n1' ]
+}
+
+@test "the limit for a shard is on its program, not on the look at its file" {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    LD_PRELOAD=$SLOW_FS map_begin --items 2 --shards 1 -g cpu:1 --timeout 1s -r 0 -o out.txt --collect '{shard}.slow-disk' -- \
+        sh -c 'printf "0\n1\n" >{shard}.slow-disk'
+    wait_for test -e syncing
+    sleep 2
+    touch synced
+    map_end
+    ended_with 0
+    [ "$(cat out.txt)" = $'0\n1' ]
 }
 
 ledger_has() { [ "$(query 'select count(*) from ranges' 2>/dev/null || echo 0)" -ge "$1" ]; }
