@@ -4,13 +4,18 @@
 #include <stdlib.h>
 
 enum {
-    TOLERANCE_SHARE = 50 /* of a device's memory: so much more than before may be in use */
+    TOLERANCE_SHARE = 50, /* of a device's memory: so much more than before may be in use */
+    CONTEXT_MIN_MS = 50,  /* no driver makes a context in less: who lived shorter took no memory */
+    UNUSED_LIVES = 2,     /* so many lives of so long show that workers use none */
+    UNUSED_LIFE_MS = 500
 };
 
 struct device_memory {
     uint64_t used_bytes, total_bytes; /* by the last sample */
     uint64_t sampled_ms;
-    uint64_t idle_bytes; /* in use when none of our workers is there */
+    uint64_t idle_bytes;   /* in use when none of our workers is there */
+    bool was_used;         /* by a worker of ours, as a sample of its life, or of after it, shows */
+    uint32_t unused_lives; /* that no sample shows to have used any */
 };
 
 enum seat_use {
@@ -21,7 +26,8 @@ enum seat_use {
 
 struct seat_wait {
     enum seat_use use;
-    uint64_t since_ms; /* it waits */
+    uint64_t since_ms; /* it is taken, or it waits */
+    uint64_t life_ms;  /* of its last worker */
 };
 
 struct memory {
@@ -67,9 +73,11 @@ void memory_seat_uses(struct memory *m, uint32_t seat, uint32_t device)
     *use_of(m, seat, device) = true;
 }
 
-void memory_idle(struct memory *m, uint32_t device, uint64_t used_bytes)
+void memory_idle(struct memory *m, uint32_t device, uint64_t used_bytes, uint64_t total_bytes)
 {
-    m->devices[device].idle_bytes = used_bytes;
+    struct device_memory *d = &m->devices[device];
+    d->idle_bytes = d->used_bytes = used_bytes;
+    d->total_bytes = total_bytes;
 }
 
 /* Is a seat of this use on the device? */
@@ -81,6 +89,11 @@ static bool has_seat(const struct memory *m, uint32_t device, enum seat_use use)
     return false;
 }
 
+static bool is_idle(const struct device_memory *d)
+{
+    return d->used_bytes <= d->idle_bytes + d->total_bytes / TOLERANCE_SHARE;
+}
+
 void memory_sampled(struct memory *m, uint32_t device, uint64_t used_bytes, uint64_t total_bytes,
                     uint64_t now_ms)
 {
@@ -88,32 +101,39 @@ void memory_sampled(struct memory *m, uint32_t device, uint64_t used_bytes, uint
     d->used_bytes = used_bytes;
     d->total_bytes = total_bytes;
     d->sampled_ms = now_ms;
-    if (!has_seat(m, device, SEAT_TAKEN) && !has_seat(m, device, SEAT_WAITS))
+    bool is_ours = has_seat(m, device, SEAT_TAKEN) || has_seat(m, device, SEAT_WAITS);
+    if (!is_ours)
         d->idle_bytes = used_bytes;
+    d->was_used |= is_ours && !is_idle(d);
 }
 
-void memory_taken(struct memory *m, uint32_t seat)
+void memory_taken(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
-    m->seats[seat].use = SEAT_TAKEN;
+    m->seats[seat] = (struct seat_wait){.use = SEAT_TAKEN, .since_ms = now_ms};
 }
 
 void memory_left(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
-    m->seats[seat] = (struct seat_wait){SEAT_WAITS, now_ms};
+    uint64_t life_ms = now_ms - m->seats[seat].since_ms;
+    m->seats[seat] = (struct seat_wait){.use = SEAT_WAITS, .since_ms = now_ms, .life_ms = life_ms};
 }
 
 /*
- * Where neighbours live, what is theirs cannot be told from what the dead one has not given back: a sample of
- * after its death must do.
+ * A sample of before the death says nothing of a worker that came after it, or took its memory then; only where
+ * workers are known to use none need none be waited for. Where neighbours live, what is theirs cannot be told from
+ * what the dead one has not given back: a sample of after its death must do.
  */
 static bool device_is_back(const struct memory *m, uint32_t seat, uint32_t device)
 {
     const struct device_memory *d = &m->devices[device];
+    bool is_recent = d->sampled_ms > m->seats[seat].since_ms;
     if (d->total_bytes == 0)
         return true;
     if (has_seat(m, device, SEAT_TAKEN))
-        return d->sampled_ms > m->seats[seat].since_ms;
-    return d->used_bytes <= d->idle_bytes + d->total_bytes / TOLERANCE_SHARE;
+        return is_recent;
+    bool uses_none = m->seats[seat].life_ms < CONTEXT_MIN_MS ||
+                     (d->unused_lives >= UNUSED_LIVES && !d->was_used);
+    return (is_recent || uses_none) && is_idle(d);
 }
 
 static bool seat_is_back(const struct memory *m, uint32_t seat)
@@ -124,12 +144,28 @@ static bool seat_is_back(const struct memory *m, uint32_t seat)
     return is_back;
 }
 
+static void life_count(struct memory *m, uint32_t seat)
+{
+    const struct seat_wait *wait = &m->seats[seat];
+    for (uint32_t device = 0; device < m->n_devices; device++) {
+        struct device_memory *d = &m->devices[device];
+        bool tells = wait->life_ms >= UNUSED_LIFE_MS && d->sampled_ms > wait->since_ms;
+        if (*use_of(m, seat, device) && tells && !d->was_used && d->unused_lives < UNUSED_LIVES)
+            d->unused_lives++;
+    }
+}
+
 /* So the next death there does not wait for it again. */
 static void patience_end(struct memory *m, uint32_t seat)
 {
-    for (uint32_t device = 0; device < m->n_devices; device++)
-        if (*use_of(m, seat, device) && !has_seat(m, device, SEAT_TAKEN))
-            m->devices[device].idle_bytes = m->devices[device].used_bytes;
+    for (uint32_t device = 0; device < m->n_devices; device++) {
+        struct device_memory *d = &m->devices[device];
+        if (!*use_of(m, seat, device) || has_seat(m, device, SEAT_TAKEN))
+            continue;
+        d->idle_bytes = d->used_bytes;
+        d->unused_lives = UNUSED_LIVES;
+        d->was_used = false;
+    }
 }
 
 bool memory_back(struct memory *m, uint64_t now_ms, uint32_t *out, bool *is_overdue)
@@ -140,8 +176,7 @@ bool memory_back(struct memory *m, uint64_t now_ms, uint32_t *out, bool *is_over
         *is_overdue = !seat_is_back(m, seat);
         if (*is_overdue && now_ms - m->seats[seat].since_ms < MEMORY_PATIENCE_MS)
             continue;
-        if (*is_overdue)
-            patience_end(m, seat);
+        (*is_overdue ? patience_end : life_count)(m, seat);
         m->seats[seat].use = SEAT_EMPTY;
         *out = seat;
         return true;

@@ -24,13 +24,16 @@ void memory_free(struct memory *memory);
 /* The seat stands on this device as well; at first on none. */
 void memory_seat_uses(struct memory *memory, uint32_t seat, uint32_t device);
 
-/* What others have in use of a device, before any worker of ours is there. */
-void memory_idle(struct memory *memory, uint32_t device, uint64_t used_bytes);
-/* A sample; total 0: it has no memory that is known. Without a sample, all counts as given back. */
+/*
+ * A device that is watched, and what others have in use of it before any worker of ours is there. Where no total
+ * is known, all counts as given back.
+ */
+void memory_idle(struct memory *memory, uint32_t device, uint64_t used_bytes, uint64_t total_bytes);
+/* A sample; total 0: it has no memory that is known. */
 void memory_sampled(struct memory *memory, uint32_t device, uint64_t used_bytes,
                     uint64_t total_bytes, uint64_t now_ms);
 /* A worker of ours is in the seat. */
-void memory_taken(struct memory *memory, uint32_t seat);
+void memory_taken(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /* It is gone; the seat waits until memory_back() names it. */
 void memory_left(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /*

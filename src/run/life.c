@@ -265,7 +265,7 @@ struct life *life_new(struct session *s, uint32_t worker)
     life->started_ms = life->last_output_ms = shell_now(&s->shell);
     life->started_wall_ms = clock_wall_ms();
     s->places[worker].life = life;
-    memory_taken(s->memory, worker);
+    memory_taken(s->memory, worker, life->started_ms);
     return life;
 }
 

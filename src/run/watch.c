@@ -20,11 +20,6 @@ void watched_begin(struct session *s)
     s->watched = xcalloc(s->allocation.devices.len, sizeof(*s->watched));
     s->memory = memory_new(s->n_places, (uint32_t)s->allocation.devices.len);
     ASSERT(s->memory);
-    for (size_t d = 0; d < s->allocation.devices.len; d++) {
-        const struct device *device = &s->allocation.devices.at[d];
-        memory_idle(s->memory, (uint32_t)d,
-                    device->mem_total_bytes - MIN(device->mem_free_bytes, device->mem_total_bytes));
-    }
     for (uint32_t p = 0; p < s->n_places; p++)
         for (size_t i = 0; i < s->places[p].seat.n_devices; i++)
             memory_seat_uses(s->memory, p, (uint32_t)s->places[p].seat.devices[i]);
@@ -143,6 +138,17 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     monitor_spare(s);
 }
 
+/* Samples will come, so memory that is not given back will show. */
+static void memory_begin(struct session *s)
+{
+    for (size_t d = 0; d < s->allocation.devices.len; d++) {
+        const struct device *device = &s->allocation.devices.at[d];
+        uint64_t total_bytes = device->mem_total_bytes;
+        memory_idle(s->memory, (uint32_t)d, total_bytes - MIN(device->mem_free_bytes, total_bytes),
+                    total_bytes);
+    }
+}
+
 void devices_watch(struct session *s)
 {
     struct err err = {0};
@@ -167,6 +173,7 @@ void devices_watch(struct session *s)
     s->monitor_poll.data = s;
     s->monitor_polled = true;
     uv_poll_start(&s->monitor_poll, UV_READABLE, on_monitor);
+    memory_begin(s);
 }
 
 /* ---- memory of the dead ---- */

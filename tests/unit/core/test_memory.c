@@ -35,7 +35,7 @@ static void test_where_nothing_is_known_it_is_back_at_once(void **state)
 {
     (void)state;
     struct memory *m = one_each(2);
-    memory_taken(m, 1);
+    memory_taken(m, 1, 0);
     backs_are(m, 0, "");
     memory_left(m, 1, 5);
     backs_are(m, 5, "1");
@@ -47,8 +47,8 @@ static void test_a_seat_waits_until_its_device_holds_what_others_held_before(voi
 {
     (void)state;
     struct memory *m = one_each(1);
-    memory_idle(m, 0, 10 * GIB);
-    memory_taken(m, 0);
+    memory_idle(m, 0, 10 * GIB, TOTAL);
+    memory_taken(m, 0, 0);
     memory_sampled(m, 0, 50 * GIB, TOTAL, 1000);
     memory_left(m, 0, 1500);
     backs_are(m, 1600, "");
@@ -64,8 +64,8 @@ static void test_the_first_sample_is_no_baseline_while_a_worker_is_there(void **
 {
     (void)state;
     struct memory *m = one_each(1);
-    memory_idle(m, 0, 0);
-    memory_taken(m, 0);
+    memory_idle(m, 0, 0, TOTAL);
+    memory_taken(m, 0, 0);
     memory_sampled(m, 0, 40 * GIB, TOTAL, 100);
     memory_left(m, 0, 150);
     memory_sampled(m, 0, 40 * GIB, TOTAL, 1100);
@@ -79,9 +79,70 @@ static void test_what_others_take_between_two_lives_is_theirs(void **state)
     struct memory *m = one_each(1);
     memory_sampled(m, 0, 0, TOTAL, 0);
     memory_sampled(m, 0, 30 * GIB, TOTAL, 500);
-    memory_taken(m, 0);
+    memory_taken(m, 0, 0);
     memory_left(m, 0, 900);
-    backs_are(m, 900, "0");
+    memory_sampled(m, 0, 30 * GIB, TOTAL, 1000);
+    backs_are(m, 1000, "0");
+    memory_free(m);
+}
+
+/* It came and went between two samples: the last one shows the device without it. */
+static void test_a_sample_from_before_a_life_says_nothing_of_what_it_leaves(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_sampled(m, 0, 0, TOTAL, 1000);
+    memory_taken(m, 0, 0);
+    memory_left(m, 0, 1900);
+    backs_are(m, 1900, "");
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 2000);
+    backs_are(m, 2000, "");
+    memory_sampled(m, 0, 0, TOTAL, 3000);
+    backs_are(m, 3000, "0");
+    memory_free(m);
+}
+
+/* A command that fails at once is found out without a wait for samples. */
+static void test_who_lived_too_short_for_a_context_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 0, TOTAL);
+    memory_taken(m, 0, 100);
+    memory_left(m, 0, 149);
+    backs_are(m, 149, "0");
+    memory_taken(m, 0, 200);
+    memory_left(m, 0, 250);
+    backs_are(m, 250, "");
+    memory_sampled(m, 0, 0, TOTAL, 1000);
+    backs_are(m, 1000, "0");
+    memory_free(m);
+}
+
+/* Short lives of a filter that computes on the processor do not wait for the next sample each. */
+static void test_workers_that_use_no_memory_are_not_waited_for(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 1, TOTAL);
+    for (uint64_t end_ms = 1100; end_ms <= 2100; end_ms += 1000) {
+        memory_taken(m, 0, end_ms - 600);
+        memory_left(m, 0, end_ms);
+        backs_are(m, end_ms, "");
+        memory_sampled(m, 0, 1, TOTAL, end_ms + 900);
+        backs_are(m, end_ms + 900, "0");
+    }
+    memory_taken(m, 0, 3000);
+    memory_left(m, 0, 3200);
+    backs_are(m, 3200, "0");
+    memory_taken(m, 0, 3200);
+    memory_sampled(m, 0, 30 * GIB, TOTAL, 4000);
+    memory_left(m, 0, 4100);
+    memory_sampled(m, 0, 1, TOTAL, 5000);
+    backs_are(m, 5000, "0");
+    memory_taken(m, 0, 5000);
+    memory_left(m, 0, 5100);
+    backs_are(m, 5100, "");
     memory_free(m);
 }
 
@@ -91,8 +152,8 @@ static void test_beside_a_neighbour_a_sample_of_after_the_death_must_do(void **s
     struct memory *m = memory_new(2, 1);
     memory_seat_uses(m, 0, 0);
     memory_seat_uses(m, 1, 0);
-    memory_taken(m, 0);
-    memory_taken(m, 1);
+    memory_taken(m, 0, 0);
+    memory_taken(m, 1, 0);
     memory_sampled(m, 0, 60 * GIB, TOTAL, 1000);
     memory_left(m, 0, 1000);
     backs_are(m, 1500, "");
@@ -107,7 +168,7 @@ static void test_a_set_waits_for_all_of_its_devices(void **state)
     struct memory *m = memory_new(1, 2);
     memory_seat_uses(m, 0, 0);
     memory_seat_uses(m, 0, 1);
-    memory_taken(m, 0);
+    memory_taken(m, 0, 0);
     memory_sampled(m, 0, 9 * GIB, TOTAL, 1000);
     memory_sampled(m, 1, 9 * GIB, TOTAL, 1000);
     memory_left(m, 0, 1200);
@@ -122,12 +183,12 @@ static void test_patience_ends_and_the_next_death_does_not_wait_again(void **sta
 {
     (void)state;
     struct memory *m = one_each(1);
-    memory_taken(m, 0);
+    memory_taken(m, 0, 0);
     memory_sampled(m, 0, 40 * GIB, TOTAL, 1000);
     memory_left(m, 0, 1000);
     backs_are(m, 999 + MEMORY_PATIENCE_MS, "");
     backs_are(m, 1000 + MEMORY_PATIENCE_MS, "0!");
-    memory_taken(m, 0);
+    memory_taken(m, 0, 0);
     memory_left(m, 0, 200000);
     backs_are(m, 200000, "0");
     memory_free(m);
@@ -140,6 +201,9 @@ int main(void)
         cmocka_unit_test(test_a_seat_waits_until_its_device_holds_what_others_held_before),
         cmocka_unit_test(test_the_first_sample_is_no_baseline_while_a_worker_is_there),
         cmocka_unit_test(test_what_others_take_between_two_lives_is_theirs),
+        cmocka_unit_test(test_a_sample_from_before_a_life_says_nothing_of_what_it_leaves),
+        cmocka_unit_test(test_who_lived_too_short_for_a_context_is_not_waited_for),
+        cmocka_unit_test(test_workers_that_use_no_memory_are_not_waited_for),
         cmocka_unit_test(test_beside_a_neighbour_a_sample_of_after_the_death_must_do),
         cmocka_unit_test(test_a_set_waits_for_all_of_its_devices),
         cmocka_unit_test(test_patience_ends_and_the_next_death_does_not_wait_again),
