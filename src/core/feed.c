@@ -510,7 +510,8 @@ uint64_t feed_hash(const struct feed *f)
     for (uint64_t item = low; item < f->next; item++) {
         struct slot slot = slot_peek(f, item);
         uint64_t word = (uint64_t)slot.state << 56 | (uint64_t)slot.failures << 48 |
-                        (uint64_t)slot.flags << 40 | (uint64_t)slot.owner[0] << 16 | slot.owner[1];
+                        (uint64_t)slot.flags << 40 | (uint64_t)slot.copy_failed << 32 |
+                        (uint64_t)slot.owner[0] << 16 | slot.owner[1];
         hash = mix64(hash ^ word ^ item);
     }
     for (uint32_t w = 0; w < f->config.n_workers; w++) {

@@ -47,7 +47,8 @@ struct slot {
     struct links links;  /* of the first owner */
     uint32_t sent_order; /* which send it went with, counted up; may wrap */
     uint16_t owner[2];
-    uint8_t state, flags, failures, unused;
+    uint8_t state, flags, failures;
+    uint8_t copy_failed; /* one of its copies: there is no further one while the other is at work */
 };
 
 /* The slots of adjacent items, or, folded, what is true of all of them. */
@@ -280,6 +281,8 @@ bool item_win(struct feed *f, uint32_t worker, uint64_t item);
 bool item_withdraw(struct feed *f, uint32_t worker, uint64_t item);
 /* One more failure of its own: try again later, or set aside. */
 void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause, bool retry);
+/* One of two copies failed. Were it copied again, two workers could hand an item that always fails to and fro for ever. */
+void item_copy_failed(struct feed *f, uint64_t item, bool retry);
 void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
 void items_committed(struct feed *f, uint64_t first, uint64_t count);
 /* What it owns waits again, nobody is charged; what another copy is left of does not. */

@@ -96,7 +96,7 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
         f->workers[worker].copy = item;
         return;
     }
-    slot->flags = 0;
+    slot->flags = slot->copy_failed = 0;
     slot->sent_order = f->sent_order;
     owned_link(f, worker, item);
 }
@@ -268,6 +268,14 @@ void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause
         suspects_add(f, &alone, 1, device, at_ms);
     else
         pool_add(f, alone, at_ms, device);
+}
+
+void item_copy_failed(struct feed *f, uint64_t item, bool retry)
+{
+    struct slot *slot = slot_of(f, item);
+    uint32_t failures = retry ? slot->failures + 1u : f->config.retries;
+    slot->failures = (uint8_t)MIN(failures, f->config.retries); /* the last word is the other's */
+    slot->copy_failed = true;
 }
 
 static void item_done(struct feed *f, uint64_t item)

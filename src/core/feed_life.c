@@ -405,6 +405,8 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
         w->deaths_in_row = 0;
         if (item_disown(f, worker, item))
             item_charge(f, worker, item, CAUSE_FAILED, retry);
+        else
+            item_copy_failed(f, item, retry);
         batch_settle(f, worker);
     }
     if (is_named)

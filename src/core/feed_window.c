@@ -157,7 +157,7 @@ uint64_t owned_last_alone(const struct feed *f, uint32_t worker)
         struct sent_range items = ref_items(f, ref);
         uint64_t last = items.first + items.count - 1;
         struct slot slot = slot_peek(f, last);
-        if (slot.owner[1] == 0 && !(slot.flags & ANSWERED_FIRST))
+        if (slot.owner[1] == 0 && !slot.copy_failed && !(slot.flags & ANSWERED_FIRST))
             return last;
     }
     return UINT64_MAX;

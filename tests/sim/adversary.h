@@ -119,7 +119,8 @@ struct world {
     uint64_t now_ms, steps, session_steps;
     struct rates rates;
     struct dist service;
-    uint64_t poison; /* the item that kills, or none */
+    uint64_t poison;   /* the item that kills, or none */
+    uint64_t hopeless; /* the one that fails each time, or none */
     uint32_t oom_above, concurrency;
     bool commits_at_once, is_healed, trace;
     bool shows_rest;                /* EV_RESTS is told */

@@ -7,7 +7,8 @@
 #include "sim/adversary.h"
 
 enum {
-    BLOCK_LINES = 32
+    BLOCK_LINES = 32,
+    HOPELESS_TIMES = 10
 };
 
 static uint32_t below(struct world *w, uint64_t bound)
@@ -87,6 +88,7 @@ static void work_next(struct world *w, uint32_t worker)
     struct actor *a = &w->actors[worker];
     uint64_t item = a->n_in_hand > 0 ? a->in_hand[0] : 0;
     double ms = (double)dist_us(&w->service, w->seed, item) / 1000 * a->speed;
+    ms *= item == w->hopeless ? HOPELESS_TIMES : 1; /* it fails after a limit of its own */
     if (chance(w, w->rates.stall))
         ms += 500 + below(w, 8000);
     plan(w, worker, F_FINISH, (uint64_t)ms);
@@ -258,9 +260,11 @@ static void answer(struct world *w, uint32_t worker, uint64_t item)
         fail_in_order(w, worker, item);
     else if (a->kind < A_KEYED)
         answer_lines(w, worker, 1);
-    else if (a->kind == A_CHANNEL && chance(w, w->rates.fail))
-        step(w, (struct feed_event){
-                    .kind = EV_FAIL, .worker = worker, .item = item, .flag = chance(w, 0.9)});
+    else if (a->kind == A_CHANNEL && (item == w->hopeless || chance(w, w->rates.fail)))
+        step(w, (struct feed_event){.kind = EV_FAIL,
+                                    .worker = worker,
+                                    .item = item,
+                                    .flag = item == w->hopeless || chance(w, 0.9)});
     else
         step(w, (struct feed_event){.kind = EV_DONE, .worker = worker, .item = item});
     if (a->kind == A_CHANNEL && a->alive && a->life == life)

@@ -55,6 +55,7 @@ static void service_draw(struct world *w)
 
 enum {
     SHARD_SALT = 0x5368,
+    HOPELESS_SALT = 0x486f,
     STAGGER_SALT = 0x5747,
     STAGGER_MAX_MS = 2000
 };
@@ -111,7 +112,7 @@ static void steady_draw(struct world *w)
     w->service = (struct dist){.kind = DIST_UNIFORM, .spread = 0.5, .mean_ms = 50 + below(w, 100)};
     w->n_items = DONE_MAX;
     w->items = xcalloc(w->n_items + 1, sizeof(*w->items));
-    w->poison = UINT64_MAX;
+    w->poison = w->hopeless = UINT64_MAX;
 }
 
 void world_draw(struct world *w, uint64_t seed)
@@ -153,6 +154,10 @@ void world_draw(struct world *w, uint64_t seed)
             w->items[i].is_unfit = chance(w, unfit);
     }
     w->poison = is_calm || chance(w, 0.6) ? UINT64_MAX : below(w, w->n_items + 1);
+    uint64_t hopeless = mix64(seed ^ HOPELESS_SALT); /* nor this */
+    w->hopeless = is_calm || kind != A_CHANNEL || hopeless % 3 > 0
+                      ? UINT64_MAX
+                      : (hopeless >> 8) % (w->n_items + 1);
     if (chance(w, 0.3))
         past_draw(w);
     if (!w->config.fixed_batches && chance(w, 0.2))
