@@ -73,6 +73,8 @@ void life_answered(struct life *life, uint64_t count)
 {
     item_times_note(life, count);
     life->n_items_answered = MIN(life->n_items_answered + count, life->n_items_sent);
+    if (life->input_must_close) /* its end was said perhaps long ago, with its last items */
+        life->deadline_ms = life->session->shell.now_ms + life_ending_limit_ms(life);
     if (!life_is_busy(life))
         busy_end(life);
     else

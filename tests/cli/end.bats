@@ -185,6 +185,18 @@ long_merge_ended() {
     rm all.npy
 }
 
+# It holds its answers back, so its lives are short, and the end of each is said with its last items.
+@test "the time to end counts from the last result, however long ago the end was said" {
+    seq 200 >in.txt
+    map -g cpu:1 --grace 1s in.txt -o out.txt -- \
+        mawk '{ system("sleep 0.05"); print } END { fflush(); system("sleep 0.15; echo tidied >>ends") }'
+    ended_with 0
+    same in.txt out.txt
+    says_not "has not ended"
+    [ "$(wc -l <ends)" -gt 1 ]
+    [ "$(wc -l <ends)" -eq "$(query "SELECT count(*) FROM attempts")" ]
+}
+
 @test "a signal during the merge ends it: nothing is put in place, and a resume merges" {
     long_merge_begin --explain
     kill -TERM "$PID"
