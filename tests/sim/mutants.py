@@ -1,24 +1,32 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants bugs into copies of the feeder, one at a time, and sees whether the simulator finds each.
+"""Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
-    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT CC [FLAG...]
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|shell
 
-A mutant is a file of src/core, a text that occurs in it once, and another in its place. The copy is compiled
-and linked before the real core, so that it takes the place of that one object. Each must be caught within
-SEEDS seeds; the status is 1 if one is not, or if a text no longer occurs (then mend the table below).
+A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
+folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
+be caught within the simulator's number of seeds; the status is 1 if one is not, or if a text no longer occurs (then
+mend the table below).
 """
+import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-SEEDS = 1000
+# name: (target, seeds, how it says what it found)
+SIMULATORS = {
+    "feed": ("tests/sim/sim_feed", 1000, r"FAIL seed=(\d+) commit=\S+ ([^\n]*)"),
+    "shell": ("tests/sim/sim_shell", 8000, r"seed (\d+): ([^\n]*)"),
+}
 
-# what it breaks: (file, text, replacement)
-MUTANTS = {
+
+# what it breaks: (file of src/core, text, replacement)
+FEED = {
     "a late copy is committed as well": (
         "feed_life.c", "emit(f, ACT_DROP, worker, item, 1, 0);", "emit(f, ACT_COMMIT, worker, item, 1, 0);"),
     "an item that waits for its retry wakes nobody": (
@@ -79,7 +87,9 @@ MUTANTS = {
     "revoked answers are forgotten altogether": (
         "feed_items.c", "    owned_return(f, worker, true);\n", ""),
     "a copy goes to a third worker": (
-        "feed_window.c", "slot.owner[1] == 0 && !(slot.flags & ANSWERED_FIRST)", "!(slot.flags & ANSWERED_FIRST)"),
+        "feed_window.c", "slot.owner[1] == 0 && !slot.copy_failed", "!slot.copy_failed"),
+    "an item that fails is copied to and fro": (
+        "feed_window.c", "slot.owner[1] == 0 && !slot.copy_failed", "slot.owner[1] == 0"),
     "a filter is not drained before the end": (
         "feed_life.c", "    return w->provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
     "the lives of a filter that buffers have no end": (
@@ -90,47 +100,97 @@ MUTANTS = {
 }
 
 
-def build(folder, name, root, build_root, compiler, flags):
-    file, text, replacement = MUTANTS[name]
-    source = (root / "src/core" / file).read_text(encoding="utf-8")
-    if source.count(text) != 1:
-        return None, f"its text occurs {source.count(text)} times in src/core/{file}"
-    mutant = folder / file
-    mutant.write_text(source.replace(text, replacement), encoding="utf-8")
-    program = folder / "mutant"
-    archives = [build_root / path for path in ("tests/sim/libadversary.a", "src/core/libcore.a", "src/sim/libsim.a",
-                                               "src/base/libbase.a")]
-    run = subprocess.run([*compiler.split(), *flags, "-O1", "-w", "-std=gnu17", "-D_GNU_SOURCE", f"-I{root}/src",
-                          f"-I{root}/tests", str(mutant), str(root / "tests/sim/sim_feed.c"), "-Wl,--start-group", *map(str, archives), "-Wl,--end-group", "-lm", "-o",
-                          str(program)], capture_output=True, text=True)
-    return (program, None) if run.returncode == 0 else (None, "does not compile: " + run.stderr[-400:])
+# what it breaks: (file of src, text, replacement)
+SHELL = {
+    "filters that read in blocks keep nothing": (
+        "core/feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
+    "a second device that nobody benches": (
+        "core/feed.c", "        f->n_sets += first == d;\n", "        f->n_sets++;\n"),
+    "one bad message ends the run": (
+        "run/channel.c", "        on_flawed(life, &m, line, item);\n",
+        '        shell_abort(&life->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
+    "guards do not hold the devices' locks": (
+        "run/life.c", ".n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),",
+        ".n_held_fds = 0,"),
+    "the memory of our own worker is taken for others'": (
+        "core/memory.c", "    if (!is_ours)\n", ""),
+    "a sample from before a death is believed": (
+        "core/memory.c", "d->sampled_ms > m->seats[seat].since_ms;\n    if", "d->sampled_ms > 0;\n    if"),
+    "a session does not know what the one before it did": (
+        "run/prepare.c", ".n_done = s->n_done,", ".n_done = 0,"),
+    "what did not fit into a pipe is dropped": (
+        "run/life.c", "        buf_consume(&life->to_worker, (size_t)put);\n", "        buf_reset(&life->to_worker);\n"),
+    "a message that comes in pieces is cut": (
+        "run/channel.c", "        buf_add_str(&life->channel_in, piece);\n", "        (void)0;\n"),
+    "an answer that comes in pieces is cut": (
+        "run/filter.c", "    buf_add_str(&life->from_worker, bytes);\n", "    (void)0;\n"),
+    "a worker that is to be ended is left alone": (
+        "run/life_end.c", "        node_end(life->process, END_POLITELY);\n", "        (void)0;\n"),
+    "a signal is taken for an order to finish": (
+        "shell/signals.c", "    shell->verb->stop(shell->context, true);\n}\n\n/* What is sent",
+        "    shell->verb->stop(shell->context, false);\n}\n\n/* What is sent"),
+    "a limit on the whole run ends nothing": (
+        "shell/loop.c", "    shell->verb->stop(shell->context, true);\n}\n\nstatic void on_tick", "}\n\nstatic void on_tick"),
+}
 
 
-def judge(name, root, build_root, compiler, flags):
+def commands_of(build_root, target):
+    """The words that link the simulator, and those that compile each source."""
+    lines = subprocess.run(["ninja", "-C", str(build_root), "-t", "commands", target], capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    link = shlex.split(lines[-1])
+    sources = {}
+    for entry in json.loads((build_root / "compile_commands.json").read_text(encoding="utf-8")):
+        sources.setdefault((pathlib.Path(entry["directory"]) / entry["file"]).resolve(), shlex.split(entry["command"]))
+    return link, sources
+
+
+def build(folder, source, text, replacement, build_root, commands):
+    link, sources = commands
+    original = source.read_text(encoding="utf-8")
+    if original.count(text) != 1:
+        return None, f"its text occurs {original.count(text)} times in {source}"
+    mutant, program = folder / source.name, folder / "mutant"
+    mutant.write_text(original.replace(text, replacement), encoding="utf-8")
+    words = sources[source]
+    compile_words = [*words[:words.index("-MD")], "-w", f"-I{source.parent}", "-c", str(mutant), "-o", f"{mutant}.o"]
+    at = link.index("-o")
+    link_words = [*link[:at], "-o", str(program), f"{mutant}.o", *link[at + 2:]]
+    for command in (compile_words, link_words):
+        run = subprocess.run(command, cwd=build_root, capture_output=True, text=True)
+        if run.returncode:
+            return None, "does not compile: " + run.stderr[-400:]
+    return program, None
+
+
+def judge(source, change, build_root, commands, simulator):
     """(is caught, what to say)"""
+    _, seeds, finding = simulator
     with tempfile.TemporaryDirectory() as folder:
-        program, trouble = build(pathlib.Path(folder), name, root, build_root, compiler, flags)
+        program, trouble = build(pathlib.Path(folder), source, *change, build_root, commands)
         if trouble:
             return False, trouble
         try:
-            run = subprocess.run([str(program), "--seeds", str(SEEDS)], capture_output=True, text=True, timeout=120)
+            run = subprocess.run([str(program), "--seeds", str(seeds)], capture_output=True, text=True, timeout=240)
         except subprocess.TimeoutExpired:
             return False, "the simulator did not come to an end"
         if run.returncode == 0:
-            return False, f"not found within {SEEDS} seeds"
-        found = re.search(r"FAIL seed=(\d+) commit=\S+ ([^\n]*)", run.stdout)
+            return False, f"not found within {seeds} seeds"
+        found = re.search(finding, run.stdout)
         return bool(found), f"seed {found.group(1)}: {found.group(2)}" if found else run.stdout + run.stderr
 
 
 def main():
-    root, build_root, compiler, flags = (pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3],
-                                         sys.argv[4:])
-    print(f"1..{len(MUTANTS)}")
+    root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+    mutants, below = (FEED, "src/core") if name == "feed" else (SHELL, "src")
+    commands = commands_of(build_root, SIMULATORS[name][0])
+    print(f"1..{len(mutants)}")
     all_caught = True
     with ThreadPoolExecutor(2) as pool:
-        verdicts = pool.map(lambda name: judge(name, root, build_root, compiler, flags), MUTANTS)
-        for number, (name, (caught, words)) in enumerate(zip(MUTANTS, verdicts), 1):
-            print(f"{'ok' if caught else 'not ok'} {number} - {name}: {words}".replace("\n", " "))
+        verdicts = pool.map(lambda mutant: judge(root / below / mutant[0], mutant[1:], build_root, commands,
+                                                 SIMULATORS[name]), mutants.values())
+        for number, (what, (caught, words)) in enumerate(zip(mutants, verdicts), 1):
+            print(f"{'ok' if caught else 'not ok'} {number} - {what}: {words}".replace("\n", " "), flush=True)
             all_caught = all_caught and caught
     return 0 if all_caught else 1
 

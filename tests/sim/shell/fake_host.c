@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What else muster asks of a machine. Each function stands in for the one of its name (ld --wrap).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/thread.h"
+#include "base/xalloc.h"
+#include "core/feed.h"
+#include "device/driver_probe.h"
+#include "device/probe.h"
+#include "proc/keeper.h"
+#include "shell/background.h"
+#include "shell/shell.h"
+#include "sim/shell/world.h"
+
+#define WALL_BEGIN_MS 1780000000000
+
+/* ---- clocks ---- */
+
+uint64_t __wrap_clock_now_ms(void);
+uint64_t __wrap_clock_now_ns(void);
+int64_t __wrap_clock_wall_ms(void);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
+
+/* To ask takes a moment: whoever waits by asking comes to an end. */
+uint64_t __wrap_clock_now_ns(void)
+{
+    world.now_ns += 500;
+    return world.now_ns;
+}
+
+uint64_t __wrap_clock_now_ms(void)
+{
+    return __wrap_clock_now_ns() / 1000000;
+}
+
+int64_t __wrap_clock_wall_ms(void)
+{
+    return WALL_BEGIN_MS + (int64_t)(__wrap_clock_now_ns() / 1000000);
+}
+
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
+{
+    (void)left;
+    world.now_ns += (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
+    return 0;
+}
+
+/* ---- devices ---- */
+
+int __real_probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
+                          struct device_list *out, struct buf *notes, struct err *err);
+int __wrap_probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
+                          struct device_list *out, struct buf *notes, struct err *err);
+
+int __wrap_probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
+                          struct device_list *out, struct buf *notes, struct err *err)
+{
+    if (!world.scene.has_gpus)
+        return __real_probe_universe(opts, spec, out, notes, err);
+    *out = (struct device_list){xcalloc(world.scene.n_devices, sizeof(struct device)),
+                                world.scene.n_devices, NULL};
+    for (uint32_t i = 0; i < world.scene.n_devices; i++) {
+        struct device *device = &out->at[i];
+        device_reset(device, DEVICE_CUDA, (int)i);
+        device->index = (int)i;
+        snprintf(device->uuid, sizeof(device->uuid), "GPU-%d-%u", (int)getpid(), i);
+        snprintf(device->name, sizeof(device->name), "invented");
+        device->mem_total_bytes = device->mem_free_bytes = (uint64_t)16 << 30;
+    }
+    return 0;
+}
+
+struct monitor {
+    size_t n_devices, next;
+};
+static struct monitor the_monitor;
+
+int __wrap_monitor_open(struct monitor **out, const struct probe_opts *opts,
+                        const struct device_list *devices, uint64_t period_ms, struct err *err);
+int __wrap_monitor_fd(const struct monitor *monitor);
+pid_t __wrap_monitor_pid(const struct monitor *monitor);
+size_t __wrap_monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
+void __wrap_monitor_close(struct monitor *monitor);
+
+int __wrap_monitor_open(struct monitor **out, const struct probe_opts *opts,
+                        const struct device_list *devices, uint64_t period_ms, struct err *err)
+{
+    (void)opts, (void)period_ms, (void)err;
+    the_monitor = (struct monitor){.n_devices = world.scene.has_gpus ? devices->len : 0};
+    *out = &the_monitor;
+    return 0;
+}
+
+int __wrap_monitor_fd(const struct monitor *monitor)
+{
+    return monitor->n_devices > 0 ? 1000000 : -1;
+}
+
+pid_t __wrap_monitor_pid(const struct monitor *monitor)
+{
+    (void)monitor;
+    return -1;
+}
+
+/* One round of samples at each poll: all that are there, then none. */
+size_t __wrap_monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap)
+{
+    size_t n = 0;
+    for (; monitor->next < monitor->n_devices && n < cap; monitor->next++) {
+        size_t d = monitor->next;
+        bool is_lost = world.scene.lost_device == (int)d && world_ms() >= world.scene.lost_at_ms;
+        if (chance(world.scene.rates.no_sample))
+            continue;
+        out[n++] = (struct device_sample){.device = d,
+                                          .mem_used_bytes = device_used_bytes((uint32_t)d),
+                                          .mem_total_bytes = (uint64_t)16 << 30,
+                                          .is_lost = is_lost};
+    }
+    if (n == 0)
+        monitor->next = 0;
+    return n;
+}
+
+void __wrap_monitor_close(struct monitor *monitor)
+{
+    (void)monitor;
+}
+
+/* ---- processes ---- */
+
+struct reaper;
+void __wrap_reaper_spare(struct reaper *reaper, pid_t pid);
+size_t __wrap_reaper_finish(struct reaper *reaper, uint64_t limit_ms);
+int __wrap_keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
+                        const int *held, size_t n_held, struct err *err);
+int __wrap_front_begin(int *signals_fd, struct err *err);
+int __wrap_shell_guard_find(struct shell *shell, struct err *err);
+void __wrap_background_start(struct background *background, void (*work)(void *context),
+                             void (*done)(void *context));
+
+void __wrap_reaper_spare(struct reaper *reaper, pid_t pid)
+{
+    (void)reaper, (void)pid;
+}
+
+size_t __wrap_reaper_finish(struct reaper *reaper, uint64_t limit_ms)
+{
+    (void)reaper, (void)limit_ms;
+    return 0;
+}
+
+int __wrap_keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
+                        const int *held, size_t n_held, struct err *err)
+{
+    (void)entry, (void)limit_ms, (void)held, (void)n_held, (void)err;
+    *keeper = (struct keeper){.fd = -1};
+    return 0;
+}
+
+int __wrap_front_begin(int *signals_fd, struct err *err)
+{
+    (void)err;
+    *signals_fd = -1;
+    return 0;
+}
+
+int __wrap_shell_guard_find(struct shell *shell, struct err *err)
+{
+    (void)err;
+    shell->guard_path = xstrdup("/invented/muster-guard");
+    return 0;
+}
+
+struct beside {
+    struct background *background;
+    void (*work)(void *), (*done)(void *);
+    void *context;
+};
+
+static void beside_end(void *context, uint64_t argument)
+{
+    struct beside *beside = context;
+    (void)argument;
+    beside->done(beside->context);
+    free(beside);
+}
+
+static void beside_run(void *context, uint64_t argument)
+{
+    struct beside *beside = context;
+    (void)argument;
+    beside->work(beside->context);
+    after_us(below(300), beside_end, beside, 0);
+}
+
+void __wrap_background_start(struct background *background, void (*work)(void *context),
+                             void (*done)(void *context))
+{
+    struct beside *beside = xcalloc(1, sizeof(*beside));
+    *beside = (struct beside){background, work, done, background->ended.data};
+    background->has_thread = false;
+    after_ms(chance(100) ? below(3000) : below(3), beside_run, beside, 0);
+}
+
+/* ---- the feeder, which is real, is listened to ---- */
+
+static const char *const event_names[] = {
+#define X(kind) #kind,
+    FEED_EVENTS(X)
+#undef X
+};
+static const char *const action_names[] = {
+#define X(kind) #kind,
+    FEED_ACTIONS(X)
+#undef X
+};
+
+size_t __real_feed_step(struct feed *feed, const struct feed_event *event,
+                        const struct feed_action **actions);
+size_t __wrap_feed_step(struct feed *feed, const struct feed_event *event,
+                        const struct feed_action **actions);
+
+size_t __wrap_feed_step(struct feed *feed, const struct feed_event *event,
+                        const struct feed_action **actions)
+{
+    size_t n = __real_feed_step(feed, event, actions);
+    if (event->kind != EV_TICK || n > 0)
+        trace("  > %s %u %lu+%lu %s%d", event_names[event->kind], event->worker, event->item,
+              event->count, event->flag ? "flag " : "", (int)event->death);
+    for (size_t i = 0; i < n; i++)
+        trace("  <   %s %d %lu+%lu %u", action_names[(*actions)[i].kind],
+              (int)(*actions)[i].worker, (*actions)[i].item, (*actions)[i].count,
+              (*actions)[i].detail);
+    return n;
+}

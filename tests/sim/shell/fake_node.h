@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Invented workers behind node.h: fake_node.c has their streams and their ends, fake_actor.c what they do.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "node/node.h"
+#include "sim/shell/world.h"
+
+enum actor_state {
+    ACTOR_LOADS,
+    ACTOR_WAITS, /* for input */
+    ACTOR_WORKS,
+    ACTOR_HANGS,
+    ACTOR_ENDS, /* it is through, and tears itself down */
+    ACTOR_DEAD
+};
+
+struct fake_worker {
+    struct node_worker base;
+    struct fake_worker *next;
+    uint32_t number, seat_share;
+    uint32_t devices[DEVICES_MAX_SIM], n_devices;
+    uint64_t grace_ms, born_ns, died_ns;
+    bool is_started, is_gone, is_released, is_told_to_end, is_deaf, is_refused, has_device_memory;
+    struct worker_exit exit;
+
+    /* its input, or its channel: what is in the pipe, and what it has read and not worked on */
+    struct buf pipe, own, line; /* line: the unfinished last one that it was given */
+    bool is_open[WORKER_STREAMS]; /* by muster: STREAM_IN and STREAM_CHANNEL */
+    bool input_is_lost, waits_for_room, has_read;
+    size_t n_ignored; /* bytes in the pipe of a channel worker's standard input, which it does not read */
+    struct buf out[WORKER_STREAMS];
+    bool delivers[WORKER_STREAMS];
+
+    bool asks_read, asks_wait;
+    uint64_t rest_pause_max_ms, rest_pause_ms, rest_look_ms, last_output_ms, wait_look_ms;
+
+    enum actor_state state;
+    struct buf held; /* answers that it has not written out */
+    uint32_t n_held, item, n_answered;
+    uint64_t first, count; /* of a shard */
+    char path[256];
+    bool has[ITEMS_MAX], has_answered[ITEMS_MAX];
+};
+
+/* Forgotten by itself when the world ends. */
+struct fake_worker *fake_of(struct node_worker *worker);
+
+/* Output, to be delivered in pieces. */
+void fake_print(struct fake_worker *w, enum worker_stream stream, struct str bytes);
+/* It ends now; what it printed is delivered, then it is told. */
+void fake_die(struct fake_worker *w, int exit_code, int exit_signal);
+/* It closes its end of its input, and lives on for a while. */
+void fake_input_lose(struct fake_worker *w);
+/* The stream that it takes its work from. */
+enum worker_stream fake_input(void);
+/* It takes what is in its pipe. */
+void fake_read(struct fake_worker *w);
+
+/* "item N" in a line, or "item":N in a record or a message. */
+bool item_in(struct str line, uint32_t *item);
+
+/* fake_actor.c */
+void actor_born(struct fake_worker *w, const struct spawn_request *request);
+/* There is something to read, or nothing more will come. */
+void actor_go(struct fake_worker *w);
+/* Does it wait for input, with nothing left that it could do? */
+bool actor_waits(const struct fake_worker *w);

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run that is asked for, and what befalls it. Most runs have a fault or two: where everything fails at once,
+ * nothing is seen of how one fault is met.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "run/request.h"
+#include "sim/shell/world.h"
+#include "store/runs.h"
+
+static uint64_t one_of(const uint64_t *values, size_t n)
+{
+    return values[below(n)];
+}
+#define ONE_OF(...) \
+    one_of((const uint64_t[]){__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+static bool is_filter(enum worker_kind kind)
+{
+    return kind == KIND_LINES || kind == KIND_BLOCKS;
+}
+
+static void rates_draw(struct rates *rates, enum worker_kind kind)
+{
+    unsigned *const all[] = {&rates->refused,    &rates->no_room, &rates->dies,   &rates->guard_lost,
+                             &rates->deaf,       &rates->unseen,  &rates->no_sample,
+                             &rates->early_close, &rates->babbles};
+    static const unsigned most[] = {200, 30, 30, 500, 500, 1000, 300, 30, 20};
+    /* The last is of filters that flush: a surplus line and an answer held back make the count right. */
+    size_t n = countof(all) - (kind == KIND_LINES ? 0 : kind == KIND_BLOCKS ? 1 : 2);
+    for (uint64_t i = below(3); i > 0; i--) {
+        size_t which = below(n);
+        *all[which] = (unsigned)between(1, most[which]);
+    }
+    if (rates->babbles > 0) /* a line too many for an answer that never comes: nobody can see it */
+        rates->early_close = 0;
+}
+
+static void fates_draw(struct scenario *scene)
+{
+    bool is_channel = scene->kind == KIND_CHANNEL;
+    for (uint64_t i = chance(500) ? between(1, 3) : 0; i > 0; i--) {
+        enum item_fate fate =
+            (enum item_fate)between(FATE_KILLS, is_channel ? FATE_HANGS : FATE_KILLS_ONCE);
+        if (fate == FATE_HANGS)
+            scene->item_limit_ms = 4 * scene->item_ms + scene->load_ms + 1000;
+        scene->fates[below(scene->n_items)] = fate;
+    }
+}
+
+static void devices_draw(struct scenario *scene)
+{
+    scene->has_gpus = chance(400);
+    scene->devices_per_worker = scene->has_gpus && chance(300) ? 2 : 1;
+    scene->workers_per_device = scene->devices_per_worker == 1 && chance(200) ? 2 : 1;
+    scene->n_devices = (uint32_t)between(1, 4) * scene->devices_per_worker;
+    scene->n_devices = MIN(scene->n_devices, (uint32_t)DEVICES_MAX_SIM);
+    scene->n_seats = scene->n_devices / scene->devices_per_worker * scene->workers_per_device;
+    scene->memory_lag_ms = ONE_OF(0, 100, 2500, 20000);
+    scene->lost_device = scene->has_gpus && chance(200) ? (int)below(scene->n_devices) : -1;
+    scene->lost_at_ms = below(4000);
+}
+
+static void orders_draw(struct scenario *scene)
+{
+    scene->order_at_ms = 1 + below(chance(500) ? 500 : 6000);
+    if (chance(150))
+        scene->signal = (int)ONE_OF(SIGINT, SIGTERM, SIGHUP);
+    else if (chance(120))
+        scene->stop_how = (int)between(1, 2);
+    else if (chance(60))
+        scene->run_limit_ms = scene->order_at_ms;
+    if (chance(250))
+        scene->crash_at_ms = 1 + below(ONE_OF(1000, 1000, 12000, 25000));
+}
+
+/* Nothing fails but muster, which is killed after a while: what is kept then? */
+static void quiet_draw(struct scenario *scene)
+{
+    *scene = (struct scenario){.kind = chance(500) ? KIND_BLOCKS : KIND_LINES,
+                               .n_items = ITEMS_MAX,
+                               .n_seats = 2,
+                               .n_devices = 2,
+                               .devices_per_worker = 1,
+                               .workers_per_device = 1,
+                               .lost_device = -1,
+                               .retries = 2,
+                               .block = (uint32_t)ONE_OF(7, 32, 100000),
+                               .load_ms = ONE_OF(1, 20),
+                               .item_ms = ONE_OF(100, 400),
+                               .grace_ms = 1000,
+                               .disk_ms = 5,
+                               .pipe_bytes = ONE_OF(4096, 65536),
+                               .cut_bytes = 100000,
+                               .crash_at_ms = between(10000, 25000)};
+}
+
+void scenario_draw(uint64_t seed, struct scenario *scene)
+{
+    *scene = (struct scenario){.lost_device = -1};
+    world.rng = (struct rng){mix64(seed ^ 0x5ce9a7105ce9a710u)};
+    scene->kind = (enum worker_kind)below(WORKER_KINDS);
+    scene->n_items = (uint32_t)between(1, chance(200) ? 200 : 24);
+    devices_draw(scene);
+    scene->any_order = chance(150) && scene->kind != KIND_SHARD;
+    scene->no_reissue = chance(300);
+    scene->always_fails = chance(30);
+    scene->retries = (uint32_t)ONE_OF(0, 1, 2, 2, 2, 5);
+    scene->batch = chance(150) ? (uint32_t)between(1, 5) : 0;
+    scene->block = (uint32_t)ONE_OF(2, 7, 32, 100000);
+    scene->credits = (uint32_t)ONE_OF(1, 1, 2, 8, 100);
+    scene->n_shards = (uint32_t)between(1, MIN(scene->n_items, 9u));
+    scene->load_ms = ONE_OF(1, 20, 300, 2000);
+    scene->item_ms = ONE_OF(0, 1, 10, 100, 400);
+    scene->teardown_ms = ONE_OF(0, 0, 50, 1500);
+    scene->grace_ms = ONE_OF(200, 1000, 5000);
+    scene->stagger_ms = chance(100) ? between(1, 500) : 0;
+    scene->loading_max = chance(150) ? (uint32_t)between(1, 2) : 0;
+    scene->disk_ms = ONE_OF(5, 5, 300, 8000);
+    scene->pipe_bytes = ONE_OF(40, 200, 4096, 65536);
+    scene->cut_bytes = ONE_OF(1, 5, 100, 100000);
+    scene->is_json = scene->kind == KIND_CHANNEL || (is_filter(scene->kind) && chance(300));
+    rates_draw(&scene->rates, scene->kind);
+    fates_draw(scene);
+    orders_draw(scene);
+    if (chance(10))
+        quiet_draw(scene);
+}
+
+void scenario_print(const struct scenario *s, FILE *out)
+{
+    static const char *const kinds[] = {"lines", "blocks", "channel", "shards"};
+    static const char *const fates[] = {"well",       "kills",       "kills once", "fails",
+                                        "fails once", "bad message", "hangs"};
+    fprintf(out, "%s, %u items on %u seats (%u devices%s, %u a worker, %u workers a device)\n",
+            kinds[s->kind], s->n_items, s->n_seats, s->n_devices, s->has_gpus ? ", GPUs" : "",
+            s->devices_per_worker, s->workers_per_device);
+    fprintf(out,
+            "retries %u, batch %u, block %u, credits %u, shards %u, load %lu ms, item %lu ms, "
+            "teardown %lu ms, grace %lu ms, disk %lu ms, pipe %zu, cut %zu, memory lag %lu ms\n",
+            s->retries, s->batch, s->block, s->credits, s->n_shards, s->load_ms, s->item_ms,
+            s->teardown_ms, s->grace_ms, s->disk_ms, s->pipe_bytes, s->cut_bytes, s->memory_lag_ms);
+    fprintf(out,
+            "rates: refused %u, no room %u, dies %u, guard lost %u, deaf %u, unseen %u, no sample "
+            "%u, early close %u, babbles %u\n",
+            s->rates.refused, s->rates.no_room, s->rates.dies, s->rates.guard_lost, s->rates.deaf,
+            s->rates.unseen, s->rates.no_sample, s->rates.early_close, s->rates.babbles);
+    fprintf(out, "signal %d, stop %d, run limit %lu, order at %lu, crash at %lu, device %d lost at %lu%s%s%s\n",
+            s->signal, s->stop_how, s->run_limit_ms, s->order_at_ms, s->crash_at_ms,
+            s->lost_device, s->lost_at_ms, s->always_fails ? ", always fails" : "",
+            s->any_order ? ", any order" : "", s->no_reissue ? ", no reissue" : "");
+    for (uint32_t item = 0; item < s->n_items; item++)
+        if (s->fates[item] != FATE_WELL)
+            fprintf(out, "item %u: %s\n", item, fates[s->fates[item]]);
+}
+
+/* ---- a session ---- */
+
+static void order_give(void *context, uint64_t argument)
+{
+    (void)context, (void)argument;
+    if (world.scene.signal) {
+        trace("signal %d", world.scene.signal);
+        uv_raise(world.scene.signal);
+        return;
+    }
+    FILE *file = fopen("run/stop", "w");
+    if (!file)
+        return;
+    trace("an order to stop");
+    fputs(world.scene.stop_how == 2 ? "now\n" : "drain\n", file);
+    fclose(file);
+}
+
+static void crash(void *context, uint64_t argument)
+{
+    (void)context, (void)argument;
+    trace("muster is killed");
+    fflush(world.said);
+    _exit(9);
+}
+
+static void orders_set(void)
+{
+    const struct scenario *scene = &world.scene;
+    if (world.session == 0 && (scene->signal || scene->stop_how))
+        after_ms(scene->order_at_ms, order_give, NULL, 0);
+    if (world.session < 2 && scene->crash_at_ms > 0)
+        after_ms(scene->crash_at_ms, crash, NULL, 0);
+}
+
+static struct map_request request_make(char gpus[32])
+{
+    static const char *const lines[] = {"in.txt"}, *const records[] = {"in.jsonl"};
+    static const char *const filter[] = {"/bin/true", NULL};
+    static const char *const shard[] = {"/bin/true", "{start}", "{count}", "{output}", "{shard}",
+                                        NULL};
+    static const char *const words[] = {"muster", "map", "in.txt", NULL};
+    const struct scenario *scene = &world.scene;
+    bool is_shard = scene->kind == KIND_SHARD;
+    bool takes_records = scene->is_json && is_filter(scene->kind);
+    bool goes_on = access("run/manifest.json", F_OK) == 0;
+    if (scene->has_gpus)
+        snprintf(gpus, 32, "all");
+    else
+        snprintf(gpus, 32, "cpu:%u", scene->n_devices);
+    return (struct map_request){
+        .inputs = takes_records ? records : lines,
+        .n_inputs = is_shard ? 0 : 1,
+        .command = is_shard ? shard : filter,
+        .out_path = scene->is_json ? "out.jsonl" : "out.txt",
+        .any_order = scene->any_order,
+        .n_items = is_shard ? scene->n_items : 0,
+        .n_shards = is_shard ? scene->n_shards : 0,
+        .allocation = {.gpus = gpus,
+                       .gpus_per_worker = scene->devices_per_worker,
+                       .workers_per_gpu = scene->workers_per_device},
+        .batch = is_shard ? 0 : scene->batch,
+        .retries = scene->retries,
+        .no_reissue = scene->no_reissue,
+        .loading_max = is_shard ? 0 : scene->loading_max,
+        .stagger_ms = scene->stagger_ms,
+        .item_limit_ms = scene->item_limit_ms,
+        .run_limit_ms = world.session == 0 ? scene->run_limit_ms : 0,
+        .grace_ms = scene->grace_ms,
+        .seed = 42,
+        .words = words,
+        .run_dir = goes_on ? NULL : "run",
+        .resume_dir = goes_on ? "run" : NULL,
+        .line_max_bytes = (uint64_t)1 << 20,
+        .log_level = world.is_traced ? LOG_DEBUG : LOG_INFO,
+    };
+}
+
+/* `muster resume` says so, and does nothing. */
+static bool is_finished(void)
+{
+    struct run_summary summary = {0};
+    bool is = run_inspect("run", &summary, NULL) == 0 && summary.state == RUN_FINISHED;
+    run_summary_release(&summary);
+    return is;
+}
+
+int session_play(void)
+{
+    static char name[] = "muster", verb[] = "map", input[] = "in.txt";
+    char *argv[] = {name, verb, input, NULL};
+    char gpus[32];
+    struct log log = LOG_INIT;
+    struct err err = {0};
+    node_world_begin();
+    uv_forget();
+    if (world.session > 0 && is_finished())
+        return 0;
+    orders_set();
+    struct map_request request = request_make(gpus);
+    int status = map_run(&log, "/invented/muster", 3, argv, true, false, &request, &err);
+    if (status < 0) {
+        trace("muster: %s", err.text);
+        status = err_exit_status(status);
+    }
+    trace("session %u ends with status %d", world.session, status);
+    return status;
+}
