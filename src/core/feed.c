@@ -286,6 +286,11 @@ static void on_stray(struct feed *f, const struct feed_event *ev)
         worker_out_of_step(f, ev->worker);
 }
 
+static void on_works(struct feed *f, const struct feed_event *ev)
+{
+    worker_works(f, ev->worker);
+}
+
 static void on_ended(struct feed *f, const struct feed_event *ev)
 {
     struct worker *w = &f->workers[ev->worker];
@@ -329,29 +334,18 @@ static const struct handler {
     void (*handle)(struct feed *f, const struct feed_event *ev);
     bool about_worker;
 } handlers[] = {
-    [EV_TICK] = {on_tick, false},
-    [EV_INPUT] = {on_input, false},
-    [EV_STARTED] = {on_started, true},
-    [EV_READY] = {on_ready, true},
-    [EV_KEYED] = {on_keyed, true},
-    [EV_LOADED] = {on_loaded, true},
-    [EV_ROOM] = {on_room, true},
-    [EV_READS] = {on_reads, true},
-    [EV_ANSWERS] = {on_answers, true},
-    [EV_DONE] = {on_done, true},
-    [EV_FAIL] = {on_fail, true},
-    [EV_UNFIT] = {on_unfit, true},
-    [EV_PASSED] = {on_passed, true},
-    [EV_OOM] = {on_oom, true},
-    [EV_HUNGRY] = {on_hungry, true},
-    [EV_RESTS] = {on_rests, true},
-    [EV_FULL] = {on_full, true},
-    [EV_STRAY] = {on_stray, true},
-    [EV_ENDED] = {on_ended, true},
-    [EV_EXIT] = {on_gone, true},
-    [EV_COMMITTED] = {on_committed, false},
-    [EV_MEM_BACK] = {on_mem_back, false},
-    [EV_DEVICE_LOST] = {on_device_lost, false},
+    [EV_TICK] = {on_tick, false},         [EV_INPUT] = {on_input, false},
+    [EV_STARTED] = {on_started, true},    [EV_READY] = {on_ready, true},
+    [EV_KEYED] = {on_keyed, true},        [EV_LOADED] = {on_loaded, true},
+    [EV_ROOM] = {on_room, true},          [EV_READS] = {on_reads, true},
+    [EV_ANSWERS] = {on_answers, true},    [EV_DONE] = {on_done, true},
+    [EV_FAIL] = {on_fail, true},          [EV_UNFIT] = {on_unfit, true},
+    [EV_PASSED] = {on_passed, true},      [EV_OOM] = {on_oom, true},
+    [EV_HUNGRY] = {on_hungry, true},      [EV_RESTS] = {on_rests, true},
+    [EV_WORKS] = {on_works, true},        [EV_FULL] = {on_full, true},
+    [EV_STRAY] = {on_stray, true},        [EV_ENDED] = {on_ended, true},
+    [EV_EXIT] = {on_gone, true},          [EV_COMMITTED] = {on_committed, false},
+    [EV_MEM_BACK] = {on_mem_back, false}, [EV_DEVICE_LOST] = {on_device_lost, false},
     [EV_STOP] = {on_stop, false},
 };
 

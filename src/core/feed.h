@@ -42,6 +42,7 @@
     X(OOM)       /* out of memory at batch `count`; it keeps its items, or dies of it */          \
     X(HUNGRY)    /* filter: silent, has read all it was given; flag: waits for more */            \
     X(RESTS)     /* filter: all is answered and it waits for more: nothing else can come */       \
+    X(WORKS)     /* filter: it is at work, or gone: an answer more may come */                    \
     X(FULL)      /* the same at the byte limit: let it have the end of its input */               \
     X(STRAY)     /* it broke its rule, and is not believed any more; flag: over `item` */         \
     X(ENDED)     /* the process is gone and did well; whether it made its result is being seen */ \

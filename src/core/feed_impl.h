@@ -316,6 +316,8 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
                   uint32_t avoid_device, uint64_t not_before_ms);
 bool suspects_assign(struct feed *f, uint32_t worker);
 struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max);
+/* Of what was sent, this was not read. */
+void suspects_put_back(struct feed *f, uint32_t worker, struct sent_range range);
 /* The worker is dead or done with its group: nothing more of it is to be sent. */
 void suspects_release(struct feed *f, uint32_t worker);
 /* Is there a group that this worker may take now? */
@@ -367,6 +369,8 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count);
 void worker_settle(struct feed *f, uint32_t worker);
 /* Nothing more can come, or nothing came for long enough. */
 void worker_settled(struct feed *f, uint32_t worker);
+/* It is seen at work though it has answered all: one of its lines may be no answer. */
+void worker_works(struct feed *f, uint32_t worker);
 void worker_out_of_step(struct feed *f, uint32_t worker);
 /* It is ended because of this item, which is charged; the others that it has are not. */
 void worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);

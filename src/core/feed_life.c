@@ -214,6 +214,19 @@ void worker_settle(struct feed *f, uint32_t worker)
     look_at(f, worker, w->settle_at_ms);
 }
 
+/* Until it was looked at again, and its pauses double; but some work on without anything to say. */
+void worker_works(struct feed *f, uint32_t worker)
+{
+    struct worker *w = &f->workers[worker];
+    if (w->settle_at_ms == 0 || w->in_flight > 0 || w->state == WORKER_ENDING)
+        return;
+    uint64_t since_ms = w->settle_since_ms;
+    uint64_t patience_ms = MAX((uint64_t)SETTLE_MAX_MS, (uint64_t)(4 * w->gap_max_ms));
+    uint64_t at_ms = f->now_ms + MAX(settle_ms(w), 2 * (f->now_ms - since_ms) + SETTLE_MIN_MS);
+    w->settle_at_ms = MAX(w->settle_at_ms, MIN(at_ms, since_ms + patience_ms));
+    look_at(f, worker, w->settle_at_ms);
+}
+
 void worker_settled(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];

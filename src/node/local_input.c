@@ -24,7 +24,7 @@ void local_ask_read(struct node_worker *worker, bool is_asked)
 void local_ask_rest(struct node_worker *worker, uint64_t pause_max_ms)
 {
     struct input_watch *watch = &local_of(worker)->input;
-    if (pause_max_ms == 0)
+    if (pause_max_ms != watch->rest_pause_max_ms) /* another question: look at once */
         watch->rest_pause_ms = 0;
     watch->rest_pause_max_ms = pause_max_ms;
 }
@@ -89,6 +89,8 @@ static void rest_look(struct local_worker *w, uint64_t now_ms)
             tell(w, INPUT_RESTS);
             return;
         }
+        if (proc_is_at_work(w->guard.worker_pid))
+            tell(w, INPUT_WORKS);
     }
     w->node->look_ms = MIN(w->node->look_ms, watch->rest_look_ms);
 }

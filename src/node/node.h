@@ -30,6 +30,7 @@ enum worker_stream {
 enum input_fact {
     INPUT_READ,  /* it has begun to read */
     INPUT_RESTS, /* it has read all it was given, printed all it had to, and waits for more */
+    INPUT_WORKS, /* it is at work, or has ended: more of its output may come */
     INPUT_WAITS, /* it has read all it was given, says nothing, and all of it is seen to wait */
     INPUT_WAITS_PERHAPS, /* the same, as far as can be seen */
 };
@@ -171,7 +172,8 @@ static inline void node_ask_read(struct node_worker *worker, bool is_asked)
     worker->ops->ask_read(worker, is_asked);
 }
 
-/* Tell when it comes to rest, looking at once and then after pauses that double, up to this one; 0: no more. */
+/* Tell whether it rests or works, looking at once and then after pauses that double, up to this one, or until it rests;
+ * 0: no more. */
 static inline void node_ask_rest(struct node_worker *worker, uint64_t pause_max_ms)
 {
     worker->ops->ask_rest(worker, pause_max_ms);

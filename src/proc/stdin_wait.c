@@ -101,24 +101,54 @@ static bool reads_from(pid_t pid, int pipe_fd)
            theirs.st_ino == ours.st_ino;
 }
 
-/* Each process is looked at before its child: one that waits for a child which is still there when the
- * child is looked at has waited all the time. */
-bool proc_waits_for_stdin(pid_t pid, int pipe_fd)
+/*
+ * The last of a chain in which each process has one thread and waits for its only child; 0: there is no such chain,
+ * or the kernel does not show it. Each is looked at before its child: one that waits for a child which is still
+ * there when the child is looked at has waited all the time.
+ */
+static pid_t chain_end(pid_t pid)
 {
     for (int depth = 0; depth < CHAIN_MAX; depth++) {
         char path[64], children[128];
         int child, another;
         snprintf(path, sizeof(path), "task/%d/children", pid);
         if (!has_one_thread(pid) || !proc_line(pid, path, children))
-            return false;
+            return 0;
         int n_children = sscanf(children, "%d %d", &child, &another);
         if (n_children < 1)
-            return reads_stdin(pid) == 1 && reads_from(pid, pipe_fd);
+            return pid;
         if (n_children > 1 || !waits_for_child(pid))
-            return false;
+            return 0;
         pid = child;
     }
-    return false;
+    return 0;
+}
+
+bool proc_waits_for_stdin(pid_t pid, int pipe_fd)
+{
+    pid_t last = chain_end(pid);
+    return last > 0 && reads_stdin(last) == 1 && reads_from(last, pipe_fd);
+}
+
+/* Where it is blocked otherwise, it may wait for input by other means, as by poll(). */
+static bool computes_or_sleeps(pid_t pid)
+{
+    char text[128];
+    long number = -1;
+    if (!proc_line(pid, "syscall", text))
+        return false;
+    bool is_blocked = sscanf(text, "%ld ", &number) == 1;
+    return strncmp(text, "running", 7) == 0 ||
+           (is_blocked && (number == SYS_clock_nanosleep || number == SYS_nanosleep));
+}
+
+bool proc_is_at_work(pid_t pid)
+{
+    struct proc_stat stat;
+    if (!proc_stat_read(pid, &stat) || proc_is_dead(&stat))
+        return true;
+    pid_t last = chain_end(pid);
+    return last > 0 && computes_or_sleeps(last);
 }
 
 int proc_reads_stdin(pid_t root)

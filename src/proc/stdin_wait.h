@@ -25,6 +25,12 @@ int proc_reads_stdin(pid_t root);
 bool proc_waits_for_stdin(pid_t pid, int pipe_fd);
 
 /*
+ * The process has ended, or it (or the last of such a chain) has one thread, which computes or sleeps: what it was
+ * given may not be all answered yet. False: it waits, or nobody can say.
+ */
+bool proc_is_at_work(pid_t pid);
+
+/*
  * The process and all its descendants are blocked in read() or wait for a child: none of them
  * is at work. A process with several threads counts as at work. Reads the files of every
  * process of the machine.

@@ -105,6 +105,15 @@ static void rest_seen(struct life *life)
                   (struct feed_event){.kind = kind, .worker = life->seat, .flag = true});
 }
 
+/* Only the answers of a filter that was let run dry are about to be believed. */
+static void work_seen(struct life *life)
+{
+    struct feed_worker_view view;
+    feed_worker(life->session->feed, life->seat, &view);
+    if (view.is_settling)
+        session_event(life->session, (struct feed_event){.kind = EV_WORKS, .worker = life->seat});
+}
+
 void life_input_seen(void *context, enum input_fact fact)
 {
     struct life *life = context;
@@ -117,6 +126,9 @@ void life_input_seen(void *context, enum input_fact fact)
         return;
     case INPUT_RESTS:
         rest_seen(life);
+        return;
+    case INPUT_WORKS:
+        work_seen(life);
         return;
     case INPUT_WAITS:
     case INPUT_WAITS_PERHAPS:

@@ -239,6 +239,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_READS:
     case EV_HUNGRY:
     case EV_RESTS:
+    case EV_WORKS:
     case EV_FULL:
     case EV_STRAY:
         if (!can_say(world, kind, worker))

@@ -225,6 +225,14 @@ static void rest_tell(struct world *w, uint32_t worker)
         step(w, (struct feed_event){.kind = EV_RESTS, .worker = worker});
 }
 
+/* Seen at its next item, or at one that it has answered with too many lines. */
+static void work_tell(struct world *w, uint32_t worker)
+{
+    const struct actor *a = &w->actors[worker];
+    if (a->alive && a->kind < A_KEYED && w->shows_rest && w->steps % 3 == 0)
+        step(w, (struct feed_event){.kind = EV_WORKS, .worker = worker});
+}
+
 /* To look at what it made may take longer than the limit on an item. */
 static void end_well(struct world *w, uint32_t worker, uint64_t item)
 {
@@ -277,6 +285,8 @@ static void answer(struct world *w, uint32_t worker, uint64_t item)
         work_next(w, worker);
     else if (a->alive && a->life == life)
         rest_tell(w, worker);
+    if (a->alive && a->life == life && !waits)
+        work_tell(w, worker);
 }
 
 /* What befalls it instead of an answer. */

@@ -122,6 +122,8 @@ SHELL = {
         "run/life.c", "        buf_consume(&life->to_worker, (size_t)put);\n", "        buf_reset(&life->to_worker);\n"),
     "a message that comes in pieces is cut": (
         "run/channel.c", "        buf_add_str(&life->channel_in, piece);\n", "        (void)0;\n"),
+    "a filter that is seen at work is believed": (
+        "core/feed_life.c", "    w->settle_at_ms = MAX(w->settle_at_ms, MIN(at_ms, since_ms + patience_ms));\n", "    (void)patience_ms, (void)at_ms;\n"),
     "an answer that comes in pieces is cut": (
         "run/filter.c", "    buf_add_str(&life->from_worker, bytes);\n", "    (void)0;\n"),
     "a worker that is to be ended is left alone": (

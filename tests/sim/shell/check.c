@@ -134,7 +134,8 @@ static void line_read(const char *line, struct outcome *outcome, long *last)
     char expected[64];
     const char *digits = strpbrk(line, "0123456789");
     uint32_t item = digits ? (uint32_t)strtoul(digits, NULL, 10) : UINT32_MAX;
-    snprintf(expected, sizeof(expected), "%s%u%s", is_json ? "{\"r\":" : "R", item, is_json ? "}" : "");
+    snprintf(expected, sizeof(expected), "%s%u%s", is_json ? "{\"r\":" : "R", item,
+             is_json ? "}" : "");
     if (strcmp(line, expected) != 0 || item >= world.scene.n_items)
         broken("the output has a line that is nobody's answer: %s", line);
     if (outcome->is_there[item])

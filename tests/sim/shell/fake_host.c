@@ -234,8 +234,7 @@ size_t __wrap_feed_step(struct feed *feed, const struct feed_event *event,
         trace("  > %s %u %lu+%lu %s%d", event_names[event->kind], event->worker, event->item,
               event->count, event->flag ? "flag " : "", (int)event->death);
     for (size_t i = 0; i < n; i++)
-        trace("  <   %s %d %lu+%lu %u", action_names[(*actions)[i].kind],
-              (int)(*actions)[i].worker, (*actions)[i].item, (*actions)[i].count,
-              (*actions)[i].detail);
+        trace("  <   %s %d %lu+%lu %u", action_names[(*actions)[i].kind], (int)(*actions)[i].worker,
+              (*actions)[i].item, (*actions)[i].count, (*actions)[i].detail);
     return n;
 }

@@ -23,7 +23,8 @@ struct fake {
 
 static const struct node_ops fake_ops;
 static struct fake node;
-static struct fake_worker *workers; /* of this session, the last first; none is freed before its end */
+static struct fake_worker
+    *workers; /* of this session, the last first; none is freed before its end */
 
 struct fake_worker *fake_of(struct node_worker *worker)
 {
@@ -67,8 +68,7 @@ static bool has_memory(const struct fake_worker *w)
     bool is_dead = w->state == ACTOR_DEAD;
     uint64_t end_ns = is_dead ? w->died_ns : world.now_ns;
     bool has_taken = w->has_device_memory && end_ns - w->born_ns > CONTEXT_MS * 1000000ull;
-    return has_taken &&
-           !(is_dead && world.now_ns >= end_ns + world.scene.memory_lag_ms * 1000000);
+    return has_taken && !(is_dead && world.now_ns >= end_ns + world.scene.memory_lag_ms * 1000000);
 }
 
 uint64_t device_used_bytes(uint32_t device)
@@ -201,7 +201,8 @@ static ssize_t fake_write(struct node_worker *worker, enum worker_stream stream,
     w->waits_for_room = true;
     if (bytes.len > 0) {
         buf_add_str(&w->pipe, bytes);
-        trace("worker %u is sent %.*s", w->number, (int)bytes.len - (bytes.at[bytes.len - 1] == '\n'), bytes.at);
+        trace("worker %u is sent %.*s", w->number,
+              (int)bytes.len - (bytes.at[bytes.len - 1] == '\n'), bytes.at);
         given_note(w, bytes);
         after_us(1 + below(50), go, w, 0);
     }
@@ -277,7 +278,7 @@ static void fake_ask_read(struct node_worker *worker, bool is_asked)
 static void fake_ask_rest(struct node_worker *worker, uint64_t pause_max_ms)
 {
     struct fake_worker *w = fake_of(worker);
-    if (pause_max_ms == 0)
+    if (pause_max_ms != w->rest_pause_max_ms)
         w->rest_pause_ms = 0;
     w->rest_pause_max_ms = pause_max_ms;
 }
@@ -289,7 +290,13 @@ static void fake_ask_wait(struct node_worker *worker, bool is_asked)
 
 static bool rests(const struct fake_worker *w)
 {
-    return fake_input() == STREAM_IN && !chance(world.scene.rates.unseen) && actor_waits(w) && w->out[STREAM_OUT].len == 0;
+    return fake_input() == STREAM_IN && !chance(world.scene.rates.unseen) && actor_waits(w) &&
+           w->out[STREAM_OUT].len == 0;
+}
+
+static bool works(const struct fake_worker *w)
+{
+    return !chance(world.scene.rates.unseen) && (w->state == ACTOR_WORKS || w->state == ACTOR_DEAD);
 }
 
 static uint64_t worker_look(struct fake_worker *w, uint64_t now_ms)
@@ -305,6 +312,8 @@ static uint64_t worker_look(struct fake_worker *w, uint64_t now_ms)
             w->base.handlers->input(w->base.context, INPUT_RESTS);
             return UINT64_MAX;
         }
+        if (works(w))
+            w->base.handlers->input(w->base.context, INPUT_WORKS);
     }
     return w->rest_look_ms;
 }
@@ -502,8 +511,8 @@ static int fake_spawn(struct node *base, const struct spawn_request *request,
         .is_deaf = chance(scene->rates.deaf),
         .is_refused = chance(scene->rates.refused),
         .has_device_memory = scene->has_gpus,
-        .is_open = {[STREAM_IN] = request->has_input,
-                    [STREAM_CHANNEL] = request->channel != CHANNEL_NONE},
+        .is_open =
+            {[STREAM_IN] = request->has_input, [STREAM_CHANNEL] = request->channel != CHANNEL_NONE},
         .last_output_ms = world_ms(),
         .state = ACTOR_LOADS,
         .born_ns = world.now_ns,

@@ -27,10 +27,11 @@ struct fake_worker {
     struct worker_exit exit;
 
     /* its input, or its channel: what is in the pipe, and what it has read and not worked on */
-    struct buf pipe, own, line; /* line: the unfinished last one that it was given */
+    struct buf pipe, own, line;   /* line: the unfinished last one that it was given */
     bool is_open[WORKER_STREAMS]; /* by muster: STREAM_IN and STREAM_CHANNEL */
     bool input_is_lost, waits_for_room, has_read;
-    size_t n_ignored; /* bytes in the pipe of a channel worker's standard input, which it does not read */
+    size_t
+        n_ignored; /* bytes in the pipe of a channel worker's standard input, which it does not read */
     struct buf out[WORKER_STREAMS];
     bool delivers[WORKER_STREAMS];
 

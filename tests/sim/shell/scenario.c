@@ -27,9 +27,9 @@ static bool is_filter(enum worker_kind kind)
 
 static void rates_draw(struct rates *rates, enum worker_kind kind)
 {
-    unsigned *const all[] = {&rates->refused,    &rates->no_room, &rates->dies,   &rates->guard_lost,
-                             &rates->deaf,       &rates->unseen,  &rates->no_sample,
-                             &rates->early_close, &rates->babbles};
+    unsigned *const all[] = {&rates->refused,    &rates->no_room,     &rates->dies,
+                             &rates->guard_lost, &rates->deaf,        &rates->unseen,
+                             &rates->no_sample,  &rates->early_close, &rates->babbles};
     static const unsigned most[] = {200, 30, 30, 500, 500, 1000, 300, 30, 20};
     /* The last is of filters that flush: a surplus line and an answer held back make the count right. */
     size_t n = countof(all) - (kind == KIND_LINES ? 0 : kind == KIND_BLOCKS ? 1 : 2);
@@ -38,13 +38,14 @@ static void rates_draw(struct rates *rates, enum worker_kind kind)
         *all[which] = (unsigned)between(1, most[which]);
     }
     if (rates->babbles > 0) /* a line too many for an answer that never comes: nobody can see it */
-        rates->early_close = 0;
+        rates->early_close = rates->dies = 0;
 }
 
 static void fates_draw(struct scenario *scene)
 {
     bool is_channel = scene->kind == KIND_CHANNEL;
-    for (uint64_t i = chance(500) ? between(1, 3) : 0; i > 0; i--) {
+    bool has_fates = chance(500) && scene->rates.babbles == 0;
+    for (uint64_t i = has_fates ? between(1, 3) : 0; i > 0; i--) {
         enum item_fate fate =
             (enum item_fate)between(FATE_KILLS, is_channel ? FATE_HANGS : FATE_KILLS_ONCE);
         if (fate == FATE_HANGS)
@@ -150,10 +151,12 @@ void scenario_print(const struct scenario *s, FILE *out)
             "%u, early close %u, babbles %u\n",
             s->rates.refused, s->rates.no_room, s->rates.dies, s->rates.guard_lost, s->rates.deaf,
             s->rates.unseen, s->rates.no_sample, s->rates.early_close, s->rates.babbles);
-    fprintf(out, "signal %d, stop %d, run limit %lu, order at %lu, crash at %lu, device %d lost at %lu%s%s%s\n",
-            s->signal, s->stop_how, s->run_limit_ms, s->order_at_ms, s->crash_at_ms,
-            s->lost_device, s->lost_at_ms, s->always_fails ? ", always fails" : "",
-            s->any_order ? ", any order" : "", s->no_reissue ? ", no reissue" : "");
+    fprintf(
+        out,
+        "signal %d, stop %d, run limit %lu, order at %lu, crash at %lu, device %d lost at %lu%s%s%s\n",
+        s->signal, s->stop_how, s->run_limit_ms, s->order_at_ms, s->crash_at_ms, s->lost_device,
+        s->lost_at_ms, s->always_fails ? ", always fails" : "", s->any_order ? ", any order" : "",
+        s->no_reissue ? ", no reissue" : "");
     for (uint32_t item = 0; item < s->n_items; item++)
         if (s->fates[item] != FATE_WELL)
             fprintf(out, "item %u: %s\n", item, fates[s->fates[item]]);
@@ -198,8 +201,8 @@ static struct map_request request_make(char gpus[32])
 {
     static const char *const lines[] = {"in.txt"}, *const records[] = {"in.jsonl"};
     static const char *const filter[] = {"/bin/true", NULL};
-    static const char *const shard[] = {"/bin/true", "{start}", "{count}", "{output}", "{shard}",
-                                        NULL};
+    static const char *const shard[] = {"/bin/true", "{start}", "{count}",
+                                        "{output}",  "{shard}", NULL};
     static const char *const words[] = {"muster", "map", "in.txt", NULL};
     const struct scenario *scene = &world.scene;
     bool is_shard = scene->kind == KIND_SHARD;

@@ -141,8 +141,8 @@ static int seeds_run(const struct options *opts, uint64_t job)
     bool is_well = true;
     cleanup_free char *locks = xasprintf("%s/locks", dir);
     setenv("MUSTER_LOCK_DIR", locks, 1);
-    world.truth = mmap(NULL, sizeof(*world.truth), PROT_READ | PROT_WRITE,
-                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    world.truth =
+        mmap(NULL, sizeof(*world.truth), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (world.truth == MAP_FAILED)
         return 2;
     for (uint64_t i = job; is_well && i < opts->seeds; i += opts->jobs)
@@ -197,7 +197,9 @@ int main(int argc, char **argv)
 {
     struct options opts = {.first = 1, .seeds = 1000, .jobs = 1, .dir = "/dev/shm"};
     if (!options_read(argc, argv, &opts)) {
-        fprintf(stderr, "usage: sim_shell [--first N] [--seeds M] [--jobs J] [--dir DIR] | --seed S [--trace]\n");
+        fprintf(
+            stderr,
+            "usage: sim_shell [--first N] [--seeds M] [--jobs J] [--dir DIR] | --seed S [--trace]\n");
         return 2;
     }
     world.said = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 700), "w");

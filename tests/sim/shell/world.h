@@ -50,15 +50,15 @@ enum item_fate {
 
 /* How likely something is, in thousandths. */
 struct rates {
-    unsigned refused;    /* a worker cannot be executed */
-    unsigned no_room;    /* a worker cannot be started for want of processes */
-    unsigned dies;       /* a worker dies at some item through no fault of it */
-    unsigned guard_lost; /* and its guard was killed with it */
-    unsigned deaf;       /* a worker ignores TERM */
+    unsigned refused;     /* a worker cannot be executed */
+    unsigned no_room;     /* a worker cannot be started for want of processes */
+    unsigned dies;        /* a worker dies at some item through no fault of it */
+    unsigned guard_lost;  /* and its guard was killed with it */
+    unsigned deaf;        /* a worker ignores TERM */
     unsigned early_close; /* a filter closes its input and lives on */
-    unsigned babbles;    /* a line that is no answer */
-    unsigned unseen;     /* the kernel does not show what a worker waits for */
-    unsigned no_sample;  /* a sample of a device is not there */
+    unsigned babbles;     /* a line that is no answer */
+    unsigned unseen;      /* the kernel does not show what a worker waits for */
+    unsigned no_sample;   /* a sample of a device is not there */
 };
 
 struct scenario {
@@ -68,23 +68,25 @@ struct scenario {
     bool is_json; /* what filters read and print */
     uint32_t retries, batch, block, credits, n_shards;
     uint64_t load_ms, item_ms, teardown_ms, grace_ms, item_limit_ms, run_limit_ms, stagger_ms;
-    uint64_t disk_ms;       /* at most, for a commit */
-    uint64_t memory_lag_ms; /* a dead worker's device memory is back after that */
+    uint64_t disk_ms;             /* at most, for a commit */
+    uint64_t memory_lag_ms;       /* a dead worker's device memory is back after that */
     size_t pipe_bytes, cut_bytes; /* room of a pipe; most bytes that are read at once */
     uint32_t loading_max;
     int lost_device; /* -1: none */
     uint64_t lost_at_ms;
     enum item_fate fates[ITEMS_MAX];
     struct rates rates;
-    int signal, stop_how; /* of the first session, at this time; 0: none; stop_how 1: drain, 2: now */
+    int signal,
+        stop_how; /* of the first session, at this time; 0: none; stop_how 1: drain, 2: now */
     uint64_t order_at_ms, crash_at_ms; /* 0: never */
 };
 
 /* What has truly happened, in all sessions of the run. */
 struct truth {
     uint32_t worked[ITEMS_MAX]; /* how often a worker came to its end with it */
-    uint32_t faults[ITEMS_MAX]; /* lives that ended badly with it in hand, and failures that were said */
-    bool is_done[ITEMS_MAX];    /* durable before this session began */
+    uint32_t
+        faults[ITEMS_MAX]; /* lives that ended badly with it in hand, and failures that were said */
+    bool is_done[ITEMS_MAX]; /* durable before this session began */
     uint32_t n_spawns, n_bad_lives;
     uint64_t n_events;
     int status; /* of the last session that ended by itself */
@@ -99,7 +101,7 @@ struct world {
     uint64_t seed, now_ns, begin_ns;
     uint32_t session;
     bool is_traced;
-    FILE *said; /* the simulator's own words: muster's go elsewhere */
+    FILE *said;      /* the simulator's own words: muster's go elsewhere */
     jmp_buf give_up; /* of this session: it does not end, or broke a promise */
 };
 extern struct world world;

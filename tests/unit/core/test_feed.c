@@ -58,6 +58,50 @@ static void equal_counts_are_committed_only_after_a_quiet_while(void **state)
     scene_close(&scene);
 }
 
+/* The first line was a banner: the answer that makes it one too many comes late. */
+static void equal_counts_of_a_filter_at_work_wait_for_it(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    buf_reset(&scene.said);
+    uint64_t begin_ms = scene.now_ms;
+    for (int i = 0; i < 20 && scene.now_ms < begin_ms + 3000; i++) {
+        TELL(&scene, .kind = EV_WORKS);
+        scene.now_ms += 2 * (scene.now_ms - begin_ms) + 1;
+        TELL(&scene, .kind = EV_TICK);
+        expect(&scene, "");
+    }
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    expect(&scene, "REVOKE w0; TERMINATE w0; ");
+    scene_close(&scene);
+}
+
+/* A thread of its own that never rests: the answers are not held back for ever. */
+static void whoever_works_on_in_silence_is_believed_at_last(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    buf_reset(&scene.said);
+    uint64_t begin_ms = scene.now_ms;
+    while (scene.now_ms < begin_ms + 5100) {
+        TELL(&scene, .kind = EV_WORKS);
+        scene.now_ms += 100;
+        TELL(&scene, .kind = EV_TICK);
+    }
+    expect(&scene, "COMMIT w0 0+1; ");
+    scene_close(&scene);
+}
+
 static void a_surplus_line_revokes_what_was_not_committed(void **state)
 {
     (void)state;
@@ -230,6 +274,8 @@ int main(void)
         cmocka_unit_test(an_empty_input_is_complete_at_once),
         cmocka_unit_test(the_first_item_of_a_filter_goes_alone),
         cmocka_unit_test(equal_counts_are_committed_only_after_a_quiet_while),
+        cmocka_unit_test(equal_counts_of_a_filter_at_work_wait_for_it),
+        cmocka_unit_test(whoever_works_on_in_silence_is_believed_at_last),
         cmocka_unit_test(a_surplus_line_revokes_what_was_not_committed),
         cmocka_unit_test(a_failed_item_is_tried_on_another_device_first),
         cmocka_unit_test(a_resumed_run_sends_only_what_is_missing),

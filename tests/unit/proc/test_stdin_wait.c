@@ -116,7 +116,33 @@ static void a_process_that_is_gone_does_not_rest(void **state)
     struct reader reader = reader_start("exec true");
     waitpid(reader.pid, NULL, 0);
     assert_false(proc_waits_for_stdin(reader.pid, reader.input));
+    assert_true(proc_is_at_work(reader.pid));
     close(reader.input);
+}
+
+static void whoever_computes_or_sleeps_is_at_work_and_no_reader_is(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script;
+        bool works;
+    } cases[] = {
+        {"while :; do :; done", true},
+        {"exec sleep 100", true},
+        {"sleep 100; true", true}, /* below one that waits for it */
+    };
+    if (!kernel_shows_it())
+        skip();
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct reader reader = reader_start(cases[i].script);
+        uint64_t end_ms = clock_now_ms() + LONG_MS;
+        usleep(20000);
+        while (proc_is_at_work(reader.pid) != cases[i].works && clock_now_ms() < end_ms)
+            usleep(2000);
+        if (proc_is_at_work(reader.pid) != cases[i].works)
+            fail_msg("seen %s work: %s", cases[i].works ? "not to" : "to", cases[i].script);
+        reader_end(&reader);
+    }
 }
 
 int main(void)
@@ -125,6 +151,7 @@ int main(void)
         cmocka_unit_test(whoever_reads_alone_rests),
         cmocka_unit_test(whoever_may_still_print_does_not_rest),
         cmocka_unit_test(a_process_that_is_gone_does_not_rest),
+        cmocka_unit_test(whoever_computes_or_sleeps_is_at_work_and_no_reader_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
