@@ -167,6 +167,15 @@ struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max)
     return taken;
 }
 
+void suspects_put_back(struct feed *f, uint32_t worker, struct sent_range range)
+{
+    struct group *group = &f->groups[f->workers[worker].group];
+    uint32_t tail = group->head;
+    while (tail != NONE && f->pool[tail].next != NONE)
+        tail = f->pool[tail].next;
+    group_append(f, group, &tail, range);
+}
+
 void suspects_release(struct feed *f, uint32_t worker)
 {
     struct worker *w = &f->workers[worker];

@@ -372,6 +372,15 @@ void provisional_doubt(struct feed *f, uint32_t worker)
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }
 
+/* Suspects stay so: mixed with others they would make these suspects too, life after life. */
+static void run_return(struct feed *f, uint32_t worker, struct sent_range run)
+{
+    if (f->workers[worker].group != NONE)
+        suspects_put_back(f, worker, run);
+    else
+        pool_add(f, run, f->now_ms, NONE);
+}
+
 void owned_return(struct feed *f, uint32_t worker, bool provisional_only)
 {
     struct owned at = owned_begin(f, worker);
@@ -382,14 +391,14 @@ void owned_return(struct feed *f, uint32_t worker, bool provisional_only)
         if (!item_disown(f, worker, item))
             continue;
         if (run.count > 0 && run.first + run.count != item) {
-            pool_add(f, run, f->now_ms, NONE);
+            run_return(f, worker, run);
             run.count = 0;
         }
         if (run.count++ == 0)
             run.first = item;
     }
     if (run.count > 0)
-        pool_add(f, run, f->now_ms, NONE);
+        run_return(f, worker, run);
 }
 
 void provisional_revoke(struct feed *f, uint32_t worker)

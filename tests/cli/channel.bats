@@ -230,3 +230,26 @@ END
     # In hundredths of a second of CPU time; turning round takes all there is.
     [ $((${after% *} + ${after#* } - ${before% *} - ${before#* })) -le 30 ]
 }
+
+@test "an item that kills is found in as few lives as its place in a batch allows, and the rest goes on" {
+    pyworker batches <<'END'
+import os, sys
+
+import muster
+
+muster.loaded()
+for batch in muster.batches(2):
+    if any(item.data == sys.argv[1] for item in batch):
+        os._exit(3)
+    for item in batch:
+        item.done(int(item.data))
+END
+    seq 0 59 >in.txt
+    local poison
+    for poison in 4 5; do
+        map -g cpu:1 -r 0 in.txt -o out$poison.jsonl -- ./batches $poison
+        ended_with 1
+        [ "$(wc -l <out$poison.jsonl)" -eq 59 ]
+        [ "$(query "SELECT count(*) FROM attempts")" -le 4 ]
+    done
+}

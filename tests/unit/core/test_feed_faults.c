@@ -57,6 +57,32 @@ static void the_culprit_alone_is_charged_and_set_aside(void **state)
     scene_close(&scene);
 }
 
+/* What is sent before its first word goes to the stdin of a filter, and comes back when it is none. */
+static void a_suspect_stays_one_when_its_worker_turns_out_to_use_the_channel(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 10, .flag = true);
+    channel_up(&scene, 0, 3);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
+    expect(&scene, "NOTE; ");
+    TELL(&scene, .kind = EV_MEM_BACK);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    expect(&scene, "SPAWN w0; SEND w0 1+1; ");
+    TELL(&scene, .kind = EV_READY, .count = 3);
+    expect(&scene, "SEND w0 2+1; "); /* the other half, alone as well */
+    TELL(&scene, .kind = EV_DONE, .item = 2);
+    TELL(&scene, .kind = EV_READY, .count = 1);
+    expect(&scene, "COMMIT w0 2+1; SEND w0 1+1; ");
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
+    expect(&scene, "SET_ASIDE w0 1 after 1; ");
+    scene_close(&scene);
+}
+
 static void out_of_memory_halves_the_batch_of_that_device_only(void **state)
 {
     (void)state;
@@ -660,6 +686,7 @@ int main(void)
         cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
         cmocka_unit_test(a_crash_with_many_in_flight_charges_nobody_and_halves),
         cmocka_unit_test(the_culprit_alone_is_charged_and_set_aside),
+        cmocka_unit_test(a_suspect_stays_one_when_its_worker_turns_out_to_use_the_channel),
         cmocka_unit_test(out_of_memory_halves_the_batch_of_that_device_only),
         cmocka_unit_test(nothing_ever_succeeding_ends_the_run_early),
         cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),
