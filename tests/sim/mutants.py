@@ -124,6 +124,8 @@ SHELL = {
         "run/channel.c", "        buf_add_str(&life->channel_in, piece);\n", "        (void)0;\n"),
     "a filter that is seen at work is believed": (
         "core/feed_life.c", "    w->settle_at_ms = MAX(w->settle_at_ms, MIN(at_ms, since_ms + patience_ms));\n", "    (void)patience_ms, (void)at_ms;\n"),
+    "what a channel worker did not read is no suspect any more": (
+        "core/feed_items.c", "    if (f->workers[worker].group != NONE)\n        suspects_put_back", "    if (false)\n        suspects_put_back"),
     "an answer that comes in pieces is cut": (
         "run/filter.c", "    buf_add_str(&life->from_worker, bytes);\n", "    (void)0;\n"),
     "a worker that is to be ended is left alone": (

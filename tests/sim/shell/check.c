@@ -17,6 +17,7 @@
 enum {
     SPAWNS_MAX_FAILING = 400,
     END_SLACK_MS = 8000, /* a look for orders each second, a shard's file that is looked at */
+    HALVING_LIVES = 16,
     KEPT_AFTER_MS = 10000,
     KEPT_WORKED = 50,
     KEPT_PERCENT = 60
@@ -222,8 +223,27 @@ static void memory_check(void)
         broken("device memory was back, and muster says that it was not");
 }
 
+/*
+ * Each life may be minutes of loading: where only items kill, one costs the lives of its tries, and of the halving
+ * that finds it among those that its worker had in hand.
+ */
+static void lives_check(void)
+{
+    static const struct rates nothing = {0};
+    const struct scenario *scene = &world.scene;
+    uint32_t n_killers = 0;
+    bool is_plain = memcmp(&scene->rates, &nothing, sizeof(nothing)) == 0 && !scene->always_fails &&
+                    scene->lost_device < 0 && world.session == 0 && scene->kind == KIND_CHANNEL;
+    for (uint32_t item = 0; item < scene->n_items; item++)
+        n_killers += scene->fates[item] == FATE_KILLS || scene->fates[item] == FATE_KILLS_ONCE;
+    uint32_t most = n_killers * (scene->retries + 1 + HALVING_LIVES);
+    if (is_plain && world.truth->n_deaths > most)
+        broken("%u workers died of %u items that kill", world.truth->n_deaths, n_killers);
+}
+
 void run_check_all(int status)
 {
+    lives_check();
     memory_check();
     if (world.truth->n_spawns > SPAWNS_MAX_FAILING && world.scene.always_fails)
         broken("%u workers were started, each of which failed", world.truth->n_spawns);

@@ -96,6 +96,7 @@ static bool meets_its_fate(struct fake_worker *w, uint32_t item)
     if (fate == FATE_KILLS || (fate == FATE_KILLS_ONCE && is_first) ||
         chance(world.scene.rates.dies) || world.scene.always_fails) {
         bool is_signal = chance(500);
+        world.truth->n_deaths++;
         fake_die(w, is_signal ? 0 : 3, is_signal ? SIGSEGV : 0);
         return true;
     }

@@ -86,8 +86,8 @@ struct truth {
     uint32_t worked[ITEMS_MAX]; /* how often a worker came to its end with it */
     uint32_t
         faults[ITEMS_MAX]; /* lives that ended badly with it in hand, and failures that were said */
-    bool is_done[ITEMS_MAX]; /* durable before this session began */
-    uint32_t n_spawns, n_bad_lives;
+    bool is_done[ITEMS_MAX];                  /* durable before this session began */
+    uint32_t n_spawns, n_bad_lives, n_deaths; /* of those, by an item or by chance */
     uint64_t n_events;
     int status; /* of the last session that ended by itself */
     bool is_broken;
