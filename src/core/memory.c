@@ -21,12 +21,13 @@ struct device_memory {
 enum seat_use {
     SEAT_EMPTY,
     SEAT_TAKEN,
+    SEAT_ENDED, /* its worker's process is gone, and what it made is looked at */
     SEAT_WAITS
 };
 
 struct seat_wait {
     enum seat_use use;
-    uint64_t since_ms; /* it is taken, or it waits */
+    uint64_t since_ms; /* it is taken, or its worker's process is gone */
     uint64_t life_ms;  /* of its last worker */
 };
 
@@ -101,7 +102,8 @@ void memory_sampled(struct memory *m, uint32_t device, uint64_t used_bytes, uint
     d->used_bytes = used_bytes;
     d->total_bytes = total_bytes;
     d->sampled_ms = now_ms;
-    bool is_ours = has_seat(m, device, SEAT_TAKEN) || has_seat(m, device, SEAT_WAITS);
+    bool is_ours = has_seat(m, device, SEAT_TAKEN) || has_seat(m, device, SEAT_ENDED) ||
+                   has_seat(m, device, SEAT_WAITS);
     if (!is_ours)
         d->idle_bytes = used_bytes;
     d->was_used |= is_ours && !is_idle(d);
@@ -112,10 +114,18 @@ void memory_taken(struct memory *m, uint32_t seat, uint64_t now_ms)
     m->seats[seat] = (struct seat_wait){.use = SEAT_TAKEN, .since_ms = now_ms};
 }
 
+void memory_ended(struct memory *m, uint32_t seat, uint64_t now_ms)
+{
+    bool was_there = m->seats[seat].use == SEAT_TAKEN;
+    uint64_t life_ms = was_there ? now_ms - m->seats[seat].since_ms : 0;
+    m->seats[seat] = (struct seat_wait){.use = SEAT_ENDED, .since_ms = now_ms, .life_ms = life_ms};
+}
+
 void memory_left(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
-    uint64_t life_ms = now_ms - m->seats[seat].since_ms;
-    m->seats[seat] = (struct seat_wait){.use = SEAT_WAITS, .since_ms = now_ms, .life_ms = life_ms};
+    if (m->seats[seat].use != SEAT_ENDED)
+        memory_ended(m, seat, now_ms);
+    m->seats[seat].use = SEAT_WAITS;
 }
 
 /*

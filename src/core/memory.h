@@ -34,7 +34,9 @@ void memory_sampled(struct memory *memory, uint32_t device, uint64_t used_bytes,
                     uint64_t total_bytes, uint64_t now_ms);
 /* A worker of ours is in the seat. */
 void memory_taken(struct memory *memory, uint32_t seat, uint64_t now_ms);
-/* It is gone; the seat waits until memory_back() names it. */
+/* Its process is gone, and it is not over yet; need not be said. */
+void memory_ended(struct memory *memory, uint32_t seat, uint64_t now_ms);
+/* It is gone, or could not be started; the seat waits until memory_back() names it. */
 void memory_left(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /*
  * One of the seats whose devices have their memory back; false: none, now. To be called until then, after each

@@ -255,6 +255,8 @@ static int process_start(struct life *life, uint64_t batch, struct err *err)
         .context = life};
     int rc = node_spawn(s->shell.node, &request, &life->process, err);
     env_list_release(&env);
+    if (rc == 0)
+        memory_taken(s->memory, life->seat, shell_now(&s->shell));
     return rc;
 }
 
@@ -265,7 +267,6 @@ struct life *life_new(struct session *s, uint32_t worker)
     life->started_ms = life->last_output_ms = shell_now(&s->shell);
     life->started_wall_ms = clock_wall_ms();
     s->places[worker].life = life;
-    memory_taken(s->memory, worker, life->started_ms);
     return life;
 }
 

@@ -350,6 +350,7 @@ void life_gone(void *context, const struct worker_exit *exit)
     struct log *log = life->session->shell.log;
     shell_now(&life->session->shell);
     life->exit = *exit;
+    memory_ended(life->session->memory, life->seat, life->session->shell.now_ms);
     if (exit->n_left_behind > 0)
         log_add(log, LOG_INFO, "worker", "%s left %d process%s behind; ended", life_label(life),
                 exit->n_left_behind, exit->n_left_behind == 1 ? "" : "es");

@@ -111,11 +111,36 @@ static void test_who_lived_too_short_for_a_context_is_not_waited_for(void **stat
     memory_taken(m, 0, 100);
     memory_left(m, 0, 149);
     backs_are(m, 149, "0");
-    memory_taken(m, 0, 200);
-    memory_left(m, 0, 250);
-    backs_are(m, 250, "");
-    memory_sampled(m, 0, 0, TOTAL, 1000);
-    backs_are(m, 1000, "0");
+    memory_left(m, 0, 2000); /* it was not even started */
+    backs_are(m, 2000, "0");
+    memory_taken(m, 0, 2200);
+    memory_left(m, 0, 2250);
+    backs_are(m, 2250, "");
+    memory_sampled(m, 0, 0, TOTAL, 3000);
+    backs_are(m, 3000, "0");
+    memory_free(m);
+}
+
+/* A shard's file may be looked at for long: that is no part of its worker's life, and no wait is owed for it. */
+static void test_what_comes_behind_the_end_of_the_process_is_no_life(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 0, TOTAL);
+    for (uint64_t begin_ms = 1000; begin_ms < 9000; begin_ms += 2000) {
+        memory_taken(m, 0, begin_ms);
+        memory_ended(m, 0, begin_ms + 100);
+        backs_are(m, begin_ms + 200, "");
+        memory_left(m, 0, begin_ms + 900);
+        backs_are(m, begin_ms + 900, "");
+        memory_sampled(m, 0, 0, TOTAL, begin_ms + 1000);
+        backs_are(m, begin_ms + 1000, "0");
+    }
+    memory_taken(m, 0, 9100);
+    memory_ended(m, 0, 9200);
+    memory_sampled(m, 0, 0, TOTAL, 9500);
+    memory_left(m, 0, 9900);
+    backs_are(m, 9900, "0");
     memory_free(m);
 }
 
@@ -203,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_what_others_take_between_two_lives_is_theirs),
         cmocka_unit_test(test_a_sample_from_before_a_life_says_nothing_of_what_it_leaves),
         cmocka_unit_test(test_who_lived_too_short_for_a_context_is_not_waited_for),
+        cmocka_unit_test(test_what_comes_behind_the_end_of_the_process_is_no_life),
         cmocka_unit_test(test_workers_that_use_no_memory_are_not_waited_for),
         cmocka_unit_test(test_beside_a_neighbour_a_sample_of_after_the_death_must_do),
         cmocka_unit_test(test_a_set_waits_for_all_of_its_devices),
