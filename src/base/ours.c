@@ -132,8 +132,10 @@ int plain_file_read(const char *path, uint64_t max_bytes, struct buf *out, struc
     int rc = plain_file_open(path, &fd, err);
     if (rc)
         return rc;
+    if (fstat(fd, &st) != 0)
+        return fail_errno_as(err, ERR_USAGE, "look at %s", path);
     cleanup_free char *folder = path_dirname(path);
-    if (fstat(fd, &st) == 0 && st.st_size > OTHERS_BYTES_MAX && !ours_is(&st, folder))
+    if (st.st_size > OTHERS_BYTES_MAX && !ours_is(&st, folder))
         max_bytes = MIN(max_bytes, (uint64_t)OTHERS_BYTES_MAX);
     if ((uint64_t)st.st_size > max_bytes)
         return fail(err, ERR_DATA, "%s is larger than %lu bytes", path, max_bytes);

@@ -135,10 +135,15 @@ static int like_compare(struct search *search, const char *dir, const struct man
     if ((state != RUN_STOPPED && state != RUN_INTERRUPTED) || search->found ||
         !is_same_work(r, dir, manifest))
         return 0;
-    if (run_check_ours(dir, &why) == 0)
+    rc = run_check_ours(dir, &why);
+    if (rc == 0) {
         search->found = xstrdup(dir);
-    else if (!search->quiet && !r->fresh)
+    } else if (why.sys != 0 && !is_no_matter(&why) && !r->fresh) {
+        *err = why;
+        return rc;
+    } else if (!search->quiet && !r->fresh) {
         talk("%s is not gone on with: %s", path_basename(dir), why.text);
+    }
     return 0;
 }
 
