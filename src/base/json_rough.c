@@ -6,10 +6,15 @@ static struct str rest_from(struct str text, size_t at)
     return (struct str){text.at + at, text.len - at};
 }
 
+static bool is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c);
+}
+
 static size_t space_len(struct str text)
 {
     size_t at = 0;
-    while (at < text.len && memchr(" \t\r\n", text.at[at], 4))
+    while (at < text.len && is_one_of(text.at[at], " \t\r\n"))
         at++;
     return at;
 }
@@ -29,7 +34,7 @@ static size_t text_len(struct str text)
 static size_t word_len(struct str text)
 {
     size_t at = 0;
-    while (at < text.len && !memchr(" \t\r\n\",:[]{}", text.at[at], 11))
+    while (at < text.len && !is_one_of(text.at[at], " \t\r\n\",:[]{}"))
         at++;
     return at;
 }
@@ -121,7 +126,7 @@ static bool has_control(struct str text)
 
 static const char *piece_flaw(struct str piece)
 {
-    if (memchr(",:[]{}", piece.at[0], 6) || json_is_value(piece))
+    if (is_one_of(piece.at[0], ",:[]{}") || json_is_value(piece))
         return NULL;
     if (is_not_finite(piece))
         return "has NaN or infinity, which JSON has no word for (null or a text can stand for it)";

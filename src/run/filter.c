@@ -282,7 +282,7 @@ static bool line_fail(struct life *life, struct str line)
     struct session *s = life->session;
     cleanup_buf struct buf why = BUF_INIT;
     struct str key_value = {0};
-    uint64_t item;
+    uint64_t item = 0;
     if (!line_flaw_add(s, line, &key_value, &why))
         return false;
     if (life->keyed ? !keyed_take_value(life->keyed, key_value, &item) : life->n_sent == 0)

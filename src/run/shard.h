@@ -161,8 +161,8 @@ char **shard_words_read(const char *run_dir, bool *are_taken);
 
 /* ---- a life ---- */
 
-/* How one of its files is to be found; *pattern holds what `ask` names. */
-void shard_ask(const struct session *s, uint64_t shard, size_t kind,
+/* How the shard's file of this kind is to be found; *pattern holds what `ask` names. */
+void shard_ask(const struct session *s, uint64_t number, size_t which,
                const struct template_values *values, struct buf *pattern, struct collect *ask);
 /* The shard whose file it may be as well; UINT64_MAX: none. */
 uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind,

@@ -158,14 +158,22 @@ static unsigned kinds_made(const struct map_request *r)
 
 const char *shard_tensors_option(const struct map_request *r)
 {
-    return r->rules.len > 0      ? "--rule"
-           : r->rules_path       ? "--rules"
-           : r->is_renumbered    ? "--renumber"
-           : r->referred.len > 0 ? "--renumber-path"
-           : r->is_plain         ? "--plain"
-           : r->is_compact       ? "--compact"
-           : r->pass_through     ? "--pass-through"
-                                 : NULL;
+    const struct {
+        const char *option;
+        bool is_set;
+    } options[] = {
+        {"--rule", r->rules.len > 0},
+        {"--rules", r->rules_path},
+        {"--renumber", r->is_renumbered},
+        {"--renumber-path", r->referred.len > 0},
+        {"--plain", r->is_plain},
+        {"--compact", r->is_compact},
+        {"--pass-through", r->pass_through},
+    };
+    for (size_t i = 0; i < countof(options); i++)
+        if (options[i].is_set)
+            return options[i].option;
+    return NULL;
 }
 
 /* Files of one JSON object each take rules too. */

@@ -213,7 +213,7 @@ static void silence_watch(struct sim *s, uint32_t worker)
     if (!buffers(s) || a->is_watched)
         return;
     a->is_watched = true;
-    world_plan(s, SILENCE_MS * 1000,
+    world_plan(s, SILENCE_MS * UINT64_C(1000),
                (struct future){.kind = FUTURE_SILENCE, .worker = worker, .life = a->life});
 }
 
@@ -326,12 +326,12 @@ static void silence(struct sim *s, const struct future *f)
     if (a->is_ending || a->in_work + a->in_hand + a->n_held == 0)
         return;
     bool waits = a->is_loaded && a->in_work == 0;
-    if (waits && s->now_us - a->heard_us >= SILENCE_MS * 1000)
+    if (waits && s->now_us - a->heard_us >= SILENCE_MS * UINT64_C(1000))
         world_step(s, (struct feed_event){.kind = EV_HUNGRY, .worker = f->worker, .flag = true});
     if (!a->is_alive || a->life != f->life || a->is_watched)
         return;
     a->is_watched = true;
-    world_plan(s, LOOK_MS * 1000, *f);
+    world_plan(s, LOOK_MS * UINT64_C(1000), *f);
 }
 
 /* It reads the end of its input. */

@@ -151,6 +151,7 @@ static int open_uri(struct store *store, const char *query, struct err *err)
     int rc = real_path(store, &path, err);
     if (rc)
         return rc;
+    ASSERT(path);
     buf_add_text(&uri, "file:");
     for (const char *at = path; *at; at++) {
         if (strchr("%?#", *at))

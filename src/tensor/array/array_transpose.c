@@ -194,6 +194,7 @@ static void segment_place(const struct tiles *t, const char *from, uint64_t firs
 static int rows_put(const struct tiles *t, const struct array_sink *sink, struct err *err)
 {
     uint64_t row_bytes = array_row_bytes(t->array);
+    ASSERT(row_bytes > 0);
     uint64_t rows_max = MIN(BLOCK_BYTES / row_bytes, t->piece.n_rows);
     cleanup_free char *rows = xmalloc(rows_max * row_bytes);
     cleanup_free char *segment = xmalloc(rows_max * t->per_tile * t->element_bytes);

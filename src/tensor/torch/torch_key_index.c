@@ -136,6 +136,7 @@ static void value_add(struct key_index *index, struct key_entry *entry, struct k
         index->cap_values = MAX(index->cap_values + index->cap_values / 2, (size_t)16);
         index->values = xrealloc(index->values, index->cap_values * sizeof(*index->values));
     }
+    ASSERT(index->values);
     index->values[index->n_values++] = value;
     uint32_t last = (uint32_t)index->n_values;
     if (entry->last)

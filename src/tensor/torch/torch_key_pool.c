@@ -155,7 +155,7 @@ static uint32_t part_number(struct key_pool *pool, struct node_ref ref)
                                              .ref = ref},
                            &scalar, NULL);
     uint32_t number = *node_map_at(&pool->numbers, ref.part, ref.id);
-    if (number == PENDING || number > 0)
+    if (number > 0)
         return number == PENDING ? PENDING : number - 1;
     pool->met_splice |= pickle_node(graph, ref.id)->kind == PICKLE_SPLICE;
     return form_of_itself(pool, ref);
