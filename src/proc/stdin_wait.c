@@ -2,6 +2,8 @@
 #include "proc/stdin_wait.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -142,10 +144,15 @@ static bool computes_or_sleeps(pid_t pid)
            (is_blocked && (number == SYS_clock_nanosleep || number == SYS_nanosleep));
 }
 
-bool proc_is_at_work(pid_t pid)
+static bool has_ended(pid_t pid)
 {
     struct proc_stat stat;
-    if (!proc_stat_read(pid, &stat) || proc_is_dead(&stat))
+    return proc_stat_read(pid, &stat) ? proc_is_dead(&stat) : kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+bool proc_is_at_work(pid_t pid)
+{
+    if (has_ended(pid))
         return true;
     pid_t last = chain_end(pid);
     return last > 0 && computes_or_sleeps(last);

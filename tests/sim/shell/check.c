@@ -108,7 +108,8 @@ void session_check(int status)
     if (workers_alive() > 0)
         broken("muster has ended, and %u workers live on", workers_alive());
     bool is_told = scene->signal || scene->stop_how || scene->run_limit_ms;
-    bool may_stop = (world.session == 0 && is_told) || scene->rates.no_room > 0;
+    bool may_stop =
+        (world.session == 0 && is_told) || scene->rates.no_room > 0 || scene->rates.disk_full > 0;
     bool is_stopped = status == 75 || status == 124 || status > 128;
     if (is_stopped && !may_stop)
         broken("status %d, and nobody stopped the run", status);
@@ -137,6 +138,8 @@ static void line_read(const char *line, struct outcome *outcome, long *last)
     uint32_t item = digits ? (uint32_t)strtoul(digits, NULL, 10) : UINT32_MAX;
     snprintf(expected, sizeof(expected), "%s%u%s", is_json ? "{\"r\":" : "R", item,
              is_json ? "}" : "");
+    if (world.scene.is_keyed)
+        snprintf(expected, sizeof(expected), "{\"item\":%u,\"r\":%u}", item, item);
     if (strcmp(line, expected) != 0 || item >= world.scene.n_items)
         broken("the output has a line that is nobody's answer: %s", line);
     if (outcome->is_there[item])

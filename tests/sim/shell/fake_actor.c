@@ -31,11 +31,27 @@ static void held_print(struct fake_worker *w)
     w->n_held = 0;
 }
 
+/* Before what it holds back, or behind it. */
+static void keyed_answer(struct fake_worker *w, uint32_t item)
+{
+    struct buf line = BUF_INIT;
+    buf_addf(&line, "{\"item\":%u,\"r\":%u}\n", item, item);
+    if (chance(500)) {
+        buf_add(&line, w->held.at, w->held.len);
+        buf_reset(&w->held);
+    }
+    buf_add(&w->held, line.at, line.len);
+    buf_release(&line);
+}
+
 static void line_answer(struct fake_worker *w, uint32_t item)
 {
     if (chance(world.scene.rates.babbles))
         buf_add_text(&w->held, "a banner of a library\n");
-    buf_addf(&w->held, world.scene.is_json ? "{\"r\":%u}\n" : "R%u\n", item);
+    if (world.scene.is_keyed)
+        keyed_answer(w, item);
+    else
+        buf_addf(&w->held, world.scene.is_json ? "{\"r\":%u}\n" : "R%u\n", item);
     w->n_held++;
     if (world.scene.kind == KIND_LINES || w->n_held >= world.scene.block)
         held_print(w);

@@ -177,6 +177,16 @@ int __wrap_shell_guard_find(struct shell *shell, struct err *err)
     return 0;
 }
 
+int __real_store_commit(struct store *store, const struct store_batch *batch, struct err *err);
+int __wrap_store_commit(struct store *store, const struct store_batch *batch, struct err *err);
+
+int __wrap_store_commit(struct store *store, const struct store_batch *batch, struct err *err)
+{
+    if (world.session < 3 && chance(world.scene.rates.disk_full)) /* then somebody makes room */
+        return fail(err, ERR_STOPPED, "no room is left (invented)");
+    return __real_store_commit(store, batch, err);
+}
+
 struct beside {
     struct background *background;
     void (*work)(void *), (*done)(void *);

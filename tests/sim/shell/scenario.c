@@ -27,10 +27,11 @@ static bool is_filter(enum worker_kind kind)
 
 static void rates_draw(struct rates *rates, enum worker_kind kind)
 {
-    unsigned *const all[] = {&rates->refused,    &rates->no_room,     &rates->dies,
-                             &rates->guard_lost, &rates->deaf,        &rates->unseen,
-                             &rates->no_sample,  &rates->early_close, &rates->babbles};
-    static const unsigned most[] = {200, 30, 30, 500, 500, 1000, 300, 30, 20};
+    unsigned *const all[] = {&rates->refused,    &rates->no_room,   &rates->dies,
+                             &rates->guard_lost, &rates->deaf,      &rates->unseen,
+                             &rates->no_sample,  &rates->disk_full, &rates->early_close,
+                             &rates->babbles};
+    static const unsigned most[] = {200, 30, 30, 500, 500, 1000, 300, 100, 30, 20};
     /* The last is of filters that flush: a surplus line and an answer held back make the count right. */
     size_t n = countof(all) - (kind == KIND_LINES ? 0 : kind == KIND_BLOCKS ? 1 : 2);
     for (uint64_t i = below(3); i > 0; i--) {
@@ -126,6 +127,8 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
     scene->pipe_bytes = ONE_OF(40, 200, 4096, 65536);
     scene->cut_bytes = ONE_OF(1, 5, 100, 100000);
     scene->is_json = scene->kind == KIND_CHANNEL || (is_filter(scene->kind) && chance(300));
+    scene->is_keyed = scene->is_json && is_filter(scene->kind) && chance(300);
+    scene->fixed_batches = scene->batch > 0 && chance(400);
     rates_draw(&scene->rates, scene->kind);
     fates_draw(scene);
     orders_draw(scene);
@@ -157,6 +160,8 @@ void scenario_print(const struct scenario *s, FILE *out)
         s->signal, s->stop_how, s->run_limit_ms, s->order_at_ms, s->crash_at_ms, s->lost_device,
         s->lost_at_ms, s->always_fails ? ", always fails" : "", s->any_order ? ", any order" : "",
         s->no_reissue ? ", no reissue" : "");
+    fprintf(out, "disk full %u%s%s%s\n", s->rates.disk_full, s->is_json ? ", JSON" : "",
+            s->is_keyed ? ", keyed" : "", s->fixed_batches ? ", fixed batches" : "");
     for (uint32_t item = 0; item < s->n_items; item++)
         if (s->fates[item] != FATE_WELL)
             fprintf(out, "item %u: %s\n", item, fates[s->fates[item]]);
@@ -224,6 +229,8 @@ static struct map_request request_make(char gpus[32])
                        .gpus_per_worker = scene->devices_per_worker,
                        .workers_per_gpu = scene->workers_per_device},
         .batch = is_shard ? 0 : scene->batch,
+        .fixed_batches = !is_shard && scene->fixed_batches,
+        .key_field = scene->is_keyed ? "item" : NULL,
         .retries = scene->retries,
         .no_reissue = scene->no_reissue,
         .loading_max = is_shard ? 0 : scene->loading_max,

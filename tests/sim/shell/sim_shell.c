@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/attr.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
@@ -24,6 +25,7 @@
 
 enum {
     SESSIONS_MAX = 40,
+    CHUNK_SEEDS = 200,
     CRASHED = 9
 };
 
@@ -134,7 +136,7 @@ static bool seed_run(uint64_t seed, const char *dir)
 }
 
 /* After a broken promise nothing of this process is to be trusted. */
-static int seeds_run(const struct options *opts, uint64_t job)
+static int seeds_run(const struct options *opts, uint64_t first, uint64_t n)
 {
     cleanup_free char *dir = xasprintf("%s/muster-sim-%d", opts->dir, (int)getpid());
     struct err err = {0};
@@ -145,8 +147,8 @@ static int seeds_run(const struct options *opts, uint64_t job)
         mmap(NULL, sizeof(*world.truth), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (world.truth == MAP_FAILED)
         return 2;
-    for (uint64_t i = job; is_well && i < opts->seeds; i += opts->jobs)
-        is_well = seed_run(opts->first + i, dir);
+    for (uint64_t seed = first; is_well && seed < first + n; seed++)
+        is_well = seed_run(seed, dir);
     if (is_well || !opts->one) {
         if (chdir("/") != 0 || remove_tree(dir, &err) != 0)
             fprintf(world.said, "%s: %s\n", dir, err.text);
@@ -154,14 +156,24 @@ static int seeds_run(const struct options *opts, uint64_t job)
     return is_well ? 0 : 1;
 }
 
+/* In processes of their own: what a run leaves in memory makes the forks of later ones slow. */
 static int jobs_run(const struct options *opts)
 {
+    uint64_t done = 0, running = 0;
     int wait_status, status = 0;
-    for (uint64_t job = 0; job < opts->jobs; job++)
+    while (running > 0 || (status == 0 && done < opts->seeds)) {
+        if (status != 0 || done == opts->seeds || running == opts->jobs) {
+            status |= wait(&wait_status) > 0 && wait_status != 0;
+            running--;
+            continue;
+        }
+        uint64_t n = MIN((uint64_t)CHUNK_SEEDS, opts->seeds - done);
+        fflush(world.said);
         if (fork() == 0)
-            exit(seeds_run(opts, job));
-    while (wait(&wait_status) > 0)
-        status |= wait_status != 0;
+            exit(seeds_run(opts, opts->first + done, n));
+        done += n;
+        running++;
+    }
     if (status == 0)
         fprintf(world.said, "%lu seeds from %lu: every promise was kept\n",
                 (unsigned long)opts->seeds, (unsigned long)opts->first);

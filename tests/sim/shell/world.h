@@ -59,13 +59,16 @@ struct rates {
     unsigned babbles;     /* a line that is no answer */
     unsigned unseen;      /* the kernel does not show what a worker waits for */
     unsigned no_sample;   /* a sample of a device is not there */
+    unsigned disk_full;   /* a commit finds no room */
 };
 
 struct scenario {
     enum worker_kind kind;
     uint32_t n_items, n_seats, n_devices, devices_per_worker, workers_per_device;
     bool has_gpus, any_order, no_reissue, always_fails;
-    bool is_json; /* what filters read and print */
+    bool is_json;  /* what filters read and print */
+    bool is_keyed; /* answers say which item they are for, and come in any order */
+    bool fixed_batches;
     uint32_t retries, batch, block, credits, n_shards;
     uint64_t load_ms, item_ms, teardown_ms, grace_ms, item_limit_ms, run_limit_ms, stagger_ms;
     uint64_t disk_ms;             /* at most, for a commit */
