@@ -122,8 +122,6 @@ SHELL = {
         "run/life.c", "        buf_consume(&life->to_worker, (size_t)put);\n", "        buf_reset(&life->to_worker);\n"),
     "a message that comes in pieces is cut": (
         "run/channel.c", "        buf_add_str(&life->channel_in, piece);\n", "        (void)0;\n"),
-    "a filter that is seen at work is believed": (
-        "core/feed_life.c", "    w->settle_at_ms = MAX(w->settle_at_ms, MIN(at_ms, since_ms + patience_ms));\n", "    (void)patience_ms, (void)at_ms;\n"),
     "what a channel worker did not read is no suspect any more": (
         "core/feed_items.c", "    if (f->workers[worker].group != NONE)\n        suspects_put_back", "    if (false)\n        suspects_put_back"),
     "an answer that comes in pieces is cut": (

@@ -102,6 +102,28 @@ static void quiet_draw(struct scenario *scene)
                                .crash_at_ms = between(10000, 25000)};
 }
 
+/* Nothing fails but an item that kills: how many lives does it cost? */
+static void killer_draw(struct scenario *scene)
+{
+    *scene = (struct scenario){.kind = KIND_CHANNEL,
+                               .is_json = true,
+                               .n_items = 100,
+                               .n_seats = 1,
+                               .n_devices = 1,
+                               .devices_per_worker = 1,
+                               .workers_per_device = 1,
+                               .lost_device = -1,
+                               .retries = (uint32_t)below(3),
+                               .credits = (uint32_t)between(2, 8),
+                               .load_ms = 20,
+                               .item_ms = 10,
+                               .grace_ms = 1000,
+                               .disk_ms = 5,
+                               .pipe_bytes = 65536,
+                               .cut_bytes = 100000};
+    scene->fates[below(scene->n_items)] = FATE_KILLS;
+}
+
 void scenario_draw(uint64_t seed, struct scenario *scene)
 {
     *scene = (struct scenario){.lost_device = -1};
@@ -134,6 +156,8 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
     orders_draw(scene);
     if (chance(10))
         quiet_draw(scene);
+    else if (chance(5))
+        killer_draw(scene);
 }
 
 void scenario_print(const struct scenario *s, FILE *out)

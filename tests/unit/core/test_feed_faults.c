@@ -19,70 +19,6 @@ static void a_filter_that_stays_after_its_last_answer_has_answered(void **state)
     scene_close(&scene);
 }
 
-static void a_crash_with_many_in_flight_charges_nobody_and_halves(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 9, .flag = true);
-    channel_up(&scene, 0, 9);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
-    TELL(&scene, .kind = EV_MEM_BACK);
-    expect(&scene, "NOTE; SPAWN w0; ");
-    channel_up(&scene, 0, 9);
-    expect(&scene, "SEND w0 1+4; ");
-    for (uint64_t item = 1; item <= 8; item++)
-        assert_int_equal(feed_item_failures(scene.feed, item), 0);
-    scene_close(&scene);
-}
-
-static void the_culprit_alone_is_charged_and_set_aside(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){
-                           .n_workers = 1, .n_devices = 1, .retries = 0, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
-    channel_up(&scene, 0, 1);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    TELL(&scene, .kind = EV_READY, .count = 1);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
-    expect(&scene, "SET_ASIDE w0 1 after 1; ");
-    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
-    TELL(&scene, .kind = EV_COMMITTED, .item = 1, .count = 1);
-    expect(&scene, "COMPLETE; OVER; ");
-    scene_close(&scene);
-}
-
-/* What is sent before its first word goes to the stdin of a filter, and comes back when it is none. */
-static void a_suspect_stays_one_when_its_worker_turns_out_to_use_the_channel(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 10, .flag = true);
-    channel_up(&scene, 0, 3);
-    TELL(&scene, .kind = EV_DONE, .item = 0);
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
-    expect(&scene, "NOTE; ");
-    TELL(&scene, .kind = EV_MEM_BACK);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 100);
-    expect(&scene, "SPAWN w0; SEND w0 1+1; ");
-    TELL(&scene, .kind = EV_READY, .count = 3);
-    expect(&scene, "SEND w0 2+1; "); /* the other half, alone as well */
-    TELL(&scene, .kind = EV_DONE, .item = 2);
-    TELL(&scene, .kind = EV_READY, .count = 1);
-    expect(&scene, "COMMIT w0 2+1; SEND w0 1+1; ");
-    TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
-    expect(&scene, "SET_ASIDE w0 1 after 1; ");
-    scene_close(&scene);
-}
-
 static void out_of_memory_halves_the_batch_of_that_device_only(void **state)
 {
     (void)state;
@@ -586,33 +522,6 @@ static void a_worker_that_only_lost_races_is_given_what_comes_back(void **state)
     scene_close(&scene);
 }
 
-static void suspects_are_not_held_by_a_worker_that_has_no_room(void **state)
-{
-    (void)state;
-    struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 3, .n_devices = 3, .retries = 3});
-    TELL(&scene, .kind = EV_INPUT, .count = 5, .flag = true);
-    channel_up(&scene, 0, 1); /* its one credit is used up by item 0, on which it hangs */
-    channel_up(&scene, 1, 1);
-    channel_up(&scene, 2, 1);
-    scene.now_ms += 100;
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 1);
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 3);
-    TELL(&scene, .kind = EV_DONE, .worker = 2, .item = 2);
-    TELL(&scene, .kind = EV_READY, .worker = 2, .count = 1);
-    scene.now_ms += 300;
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-    TELL(&scene, .kind = EV_DONE, .worker = 1, .item = 0);
-    TELL(&scene, .kind = EV_EXIT, .worker = 2, .death = GONE_CRASH);
-    scene.now_ms += 5000;
-    TELL(&scene, .kind = EV_LOADED, .worker = 0); /* it speaks, but asks for nothing */
-    buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 1);
-    expect(&scene, "SEND w1 4+1; ");
-    scene_close(&scene);
-}
-
 static void a_copy_that_came_too_late_is_held_to_the_limit_as_well(void **state)
 {
     (void)state;
@@ -684,9 +593,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
-        cmocka_unit_test(a_crash_with_many_in_flight_charges_nobody_and_halves),
-        cmocka_unit_test(the_culprit_alone_is_charged_and_set_aside),
-        cmocka_unit_test(a_suspect_stays_one_when_its_worker_turns_out_to_use_the_channel),
         cmocka_unit_test(out_of_memory_halves_the_batch_of_that_device_only),
         cmocka_unit_test(nothing_ever_succeeding_ends_the_run_early),
         cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),
@@ -711,7 +617,6 @@ int main(void)
         cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
         cmocka_unit_test(a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too),
         cmocka_unit_test(a_worker_that_only_lost_races_is_given_what_comes_back),
-        cmocka_unit_test(suspects_are_not_held_by_a_worker_that_has_no_room),
         cmocka_unit_test(a_copy_that_came_too_late_is_held_to_the_limit_as_well),
         cmocka_unit_test(an_item_blamed_for_a_timeout_may_be_settled_before_its_worker_is_gone),
     };
