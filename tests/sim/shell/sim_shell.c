@@ -5,7 +5,7 @@
  *   sim_shell [--first N] [--seeds M] [--jobs J] [--dir DIR]      seeds N … N+M-1
  *   sim_shell --seed S [--trace]                                  one of them, told step by step
  *
- * DIR is best in memory: /dev/shm, the default. Status 1: a promise was not kept; the seed is printed.
+ * DIR is best in memory: /dev/shm, the default where it can be written to, else /tmp. Status 1: a promise was not kept; the seed is printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -207,7 +207,8 @@ static bool options_read(int argc, char **argv, struct options *opts)
 
 int main(int argc, char **argv)
 {
-    struct options opts = {.first = 1, .seeds = 1000, .jobs = 1, .dir = "/dev/shm"};
+    struct options opts = {.first = 1, .seeds = 1000, .jobs = 1};
+    opts.dir = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     if (!options_read(argc, argv, &opts)) {
         fprintf(
             stderr,
