@@ -201,6 +201,7 @@ static void time_follows_the_number_of_members(void **state)
 {
     (void)state;
     SKIP_UNDER_VALGRIND();
+    SKIP_UNDER_ASAN();
     enum {
         N_MEMBERS = 200000
     };
