@@ -99,9 +99,10 @@ static void piece_deliver(struct fake_worker *w, enum worker_stream stream, size
     w->base.handlers->output(w->base.context, stream, (struct str){piece, len});
 }
 
-static void deliver(void *context, uint64_t stream)
+static void deliver(void *context, uint64_t number)
 {
     struct fake_worker *w = context;
+    enum worker_stream stream = (enum worker_stream)number;
     w->delivers[stream] = false;
     if (w->is_gone || w->is_released || w->out[stream].len == 0 || is_left_there(w, stream))
         return;
