@@ -10,17 +10,7 @@
 
 #include "commit.h"
 #include "sim/adversary.h"
-
-static const char *const event_names[] = {
-#define X(kind) #kind,
-    FEED_EVENTS(X)
-#undef X
-};
-static const char *const action_names[] = {
-#define X(kind) #kind,
-    FEED_ACTIONS(X)
-#undef X
-};
+#include "sim/feed_names.h"
 
 /* ---- saying so ---- */
 

@@ -16,6 +16,7 @@
 #include "proc/keeper.h"
 #include "shell/background.h"
 #include "shell/shell.h"
+#include "sim/feed_names.h"
 #include "sim/shell/world.h"
 
 #define WALL_BEGIN_MS 1780000000000
@@ -219,17 +220,6 @@ void __wrap_background_start(struct background *background, void (*work)(void *c
 }
 
 /* ---- the feeder, which is real, is listened to ---- */
-
-static const char *const event_names[] = {
-#define X(kind) #kind,
-    FEED_EVENTS(X)
-#undef X
-};
-static const char *const action_names[] = {
-#define X(kind) #kind,
-    FEED_ACTIONS(X)
-#undef X
-};
 
 size_t __real_feed_step(struct feed *feed, const struct feed_event *event,
                         const struct feed_action **actions);

@@ -42,16 +42,22 @@ static void the_first_item_of_a_filter_goes_alone(void **state)
     scene_close(&scene);
 }
 
+/* It was given one item and has printed one line. */
+static void drained_filter(struct scene *scene)
+{
+    scene_open(scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
+    TELL(scene, .kind = EV_INPUT, .count = 1, .flag = false);
+    TELL(scene, .kind = EV_STARTED);
+    TELL(scene, .kind = EV_ROOM, .count = 100);
+    TELL(scene, .kind = EV_ANSWERS, .count = 1);
+    expect(scene, "SPAWN w0; SEND w0 0+1; ");
+}
+
 static void equal_counts_are_committed_only_after_a_quiet_while(void **state)
 {
     (void)state;
     struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 100);
-    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
-    expect(&scene, "SPAWN w0; SEND w0 0+1; ");
+    drained_filter(&scene);
     scene.now_ms = feed_next_ms(scene.feed);
     TELL(&scene, .kind = EV_TICK);
     expect(&scene, "COMMIT w0 0+1; ");
@@ -63,12 +69,7 @@ static void equal_counts_of_a_filter_at_work_wait_for_it(void **state)
 {
     (void)state;
     struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 100);
-    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
-    buf_reset(&scene.said);
+    drained_filter(&scene);
     uint64_t begin_ms = scene.now_ms;
     for (int i = 0; i < 20 && scene.now_ms < begin_ms + 3000; i++) {
         TELL(&scene, .kind = EV_WORKS);
@@ -86,12 +87,7 @@ static void whoever_works_on_in_silence_is_believed_at_last(void **state)
 {
     (void)state;
     struct scene scene;
-    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
-    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
-    TELL(&scene, .kind = EV_STARTED);
-    TELL(&scene, .kind = EV_ROOM, .count = 100);
-    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
-    buf_reset(&scene.said);
+    drained_filter(&scene);
     uint64_t begin_ms = scene.now_ms;
     while (scene.now_ms < begin_ms + 5100) {
         TELL(&scene, .kind = EV_WORKS);
