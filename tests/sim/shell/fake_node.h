@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Invented workers behind node.h: fake_node.c has their streams and their ends, fake_actor.c what they do.
+ * Invented workers behind node.h: fake_node.c has their streams and their ends, fake_look.c what is seen of them,
+ * fake_actor.c what they do.
  */
 #pragma once
 
@@ -62,6 +63,17 @@ void fake_read(struct fake_worker *w);
 
 /* "item N" in a line, or "item":N in a record or a message. */
 bool item_in(struct str line, uint32_t *item);
+
+/* Of this session, the last first; and are answers left where they are? */
+struct fake_worker *fake_workers(void);
+bool fake_is_held(void);
+
+/* fake_look.c: of struct node_ops */
+void fake_ask_read(struct node_worker *worker, bool is_asked);
+void fake_ask_rest(struct node_worker *worker, uint64_t pause_max_ms);
+void fake_ask_wait(struct node_worker *worker, bool is_asked);
+uint64_t fake_look(struct node *base);
+void fake_tick(struct node *base);
 
 /* fake_actor.c */
 void actor_born(struct fake_worker *w, const struct spawn_request *request);

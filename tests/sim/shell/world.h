@@ -6,6 +6,7 @@
  *   world.c       time, and what is to happen
  *   fake_uv.c     the event loop, in that time: the functions of libuv that muster calls
  *   fake_node.c   a node with invented workers (node/node.h)
+ *   fake_look.c   what is seen of a worker that reads its input
  *   fake_actor.c  what a worker does
  *   fake_host.c   what else of a machine muster asks: clocks, devices, its children
  *   scenario.c    the run that is asked for, drawn from the seed
