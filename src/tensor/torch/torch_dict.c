@@ -42,6 +42,13 @@ static void member_push(struct dict_merge *d, struct member member)
 
 /* ---- paths ---- */
 
+/* Paths are texts that end with a NUL: one within a key would hide what comes behind it from the rules. */
+static void key_text_add(struct str key, struct buf *path)
+{
+    for (size_t i = 0; i < key.len; i++)
+        buf_add_char(path, key.at[i] ? key.at[i] : ' ');
+}
+
 static size_t path_push(struct merge_state *merge, const struct pickle *graph,
                         const struct pickle_node *key)
 {
@@ -51,7 +58,7 @@ static size_t path_push(struct merge_state *merge, const struct pickle *graph,
     else
         buf_add_char(&merge->path, '.');
     if (key->kind == PICKLE_TEXT)
-        buf_add_str(&merge->path, pickle_bytes(graph, key));
+        key_text_add(pickle_bytes(graph, key), &merge->path);
     else if (key->kind == PICKLE_INT)
         buf_addf(&merge->path, "%ld", key->integer);
     else
