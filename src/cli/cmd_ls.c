@@ -26,8 +26,8 @@ static void progress_format(struct buf *out, const struct run_summary *run)
         buf_addf(out, "%s/%s", done, total);
     else
         buf_add_text(out, done);
-    if (run->items_aside)
-        buf_addf(out, " (%llu aside)", (unsigned long long)run->items_aside);
+    if (run->items_failed)
+        buf_addf(out, " (%llu aside)", (unsigned long long)run->items_failed);
 }
 
 static void row_add(struct buf *out, const struct run_summary *run, int64_t now_ms)
@@ -66,7 +66,7 @@ static void object_add(struct buf *line, const struct run_summary *run)
     else
         text_add(out, "items", NULL);
     buf_addf(out, ",\"done\":%llu,\"aside\":%llu,\"started_ms\":%lld,\"updated_ms\":%lld",
-             (unsigned long long)run->items_done, (unsigned long long)run->items_aside,
+             (unsigned long long)run->items_done, (unsigned long long)run->items_failed,
              (long long)run->started_wall_ms, (long long)run->updated_wall_ms);
     text_add(out, "output", run->output);
     buf_add_char(out, '}');

@@ -51,7 +51,7 @@ static int stream(const struct results_request *ask, struct store *store,
         .overwrite = ask->force,
         .partial_ok = true,
         .next_range = merge_rows_range,
-        .next_aside = merge_rows_aside,
+        .next_failed_item = merge_rows_failed_item,
         .context = &rows,
     };
     int rc = facts_read(store, &opts, err);
@@ -77,7 +77,7 @@ static int shards_stream(struct app *app, const struct results_request *ask, str
     char records[32];
     count_format(records, stats.n_results);
     say(app, "%s records so far; %llu shards are missing", records,
-        (unsigned long long)stats.n_asides);
+        (unsigned long long)stats.n_failed_items);
     return 0;
 }
 
@@ -160,7 +160,7 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
     char results[32];
     count_format(results, stats.n_results);
     say(app, "%s results so far, %llu items set aside", results,
-        (unsigned long long)stats.n_asides);
+        (unsigned long long)stats.n_failed_items);
     return 0;
 }
 

@@ -44,7 +44,7 @@ static int view_read(struct view *view, const char *dir, struct err *err)
     snapshot->verb = run->verb ? run->verb : snapshot->verb;
     snapshot->state = run_state_name(run->state);
     snapshot->done = run->items_done;
-    snapshot->aside = run->items_aside;
+    snapshot->aside = run->items_failed;
     snapshot->items_total = run->items_total;
     snapshot->is_total_known = run->is_total_known;
     snapshot->message = run->message ? run->message : snapshot->message;
@@ -160,7 +160,8 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "message", status->message);
     line_add(out, "not read", run->oddity);
     /* Nothing is left of such a run but what was set aside. */
-    bool is_settled = run->is_total_known && run->items_done + run->items_aside >= run->items_total;
+    bool is_settled =
+        run->is_total_known && run->items_done + run->items_failed >= run->items_total;
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
     cleanup_free char *resume =
         xasprintf("muster resume %s%s", typed,

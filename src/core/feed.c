@@ -66,7 +66,7 @@ static void seats_init(struct feed *f)
         f->n_sets += first == d;
     }
     for (uint32_t i = f->config.n_workers; i-- > 0;) {
-        struct worker *w = &f->workers[i];
+        struct feed_worker *w = &f->workers[i];
         w->device = f->config.device_of ? f->config.device_of[i] : i;
         ASSERT(f->devices[w->device].first == w->device);
         w->next_on_device = f->devices[w->device].first_worker;
@@ -173,20 +173,20 @@ static void on_input(struct feed *f, const struct feed_event *ev)
 
 static void on_started(struct feed *f, const struct feed_event *ev)
 {
-    worker_started(f, ev->worker);
+    feed_worker_started(f, ev->worker);
 }
 
 static void on_ready(struct feed *f, const struct feed_event *ev)
 {
-    worker_becomes_channel(f, ev->worker);
+    feed_worker_becomes_channel(f, ev->worker);
     if (f->workers[ev->worker].mode != MODE_CHANNEL)
         return;
-    struct worker *w = &f->workers[ev->worker];
+    struct feed_worker *w = &f->workers[ev->worker];
     w->credits += ev->count;
     w->credits_peak = MAX(w->credits_peak, w->credits);
     if (ev->count > 0) {
-        worker_is_live(f, ev->worker);
-        worker_feed(f, ev->worker);
+        feed_worker_is_live(f, ev->worker);
+        feed_worker_dispatch(f, ev->worker);
     }
 }
 
@@ -198,15 +198,15 @@ static void on_keyed(struct feed *f, const struct feed_event *ev)
 
 static void on_loaded(struct feed *f, const struct feed_event *ev)
 {
-    worker_is_live(f, ev->worker);
-    worker_feed(f, ev->worker);
+    feed_worker_is_live(f, ev->worker);
+    feed_worker_dispatch(f, ev->worker);
 }
 
 static void on_room(struct feed *f, const struct feed_event *ev)
 {
     f->workers[ev->worker].room = ev->count;
     if (f->workers[ev->worker].mode != MODE_CHANNEL)
-        worker_feed(f, ev->worker);
+        feed_worker_dispatch(f, ev->worker);
 }
 
 static void on_reads(struct feed *f, const struct feed_event *ev)
@@ -216,35 +216,35 @@ static void on_reads(struct feed *f, const struct feed_event *ev)
 
 static void on_answers(struct feed *f, const struct feed_event *ev)
 {
-    worker_answered(f, ev->worker, ev->count);
+    feed_worker_answered(f, ev->worker, ev->count);
 }
 
 static void on_done(struct feed *f, const struct feed_event *ev)
 {
-    worker_result(f, ev->worker, ev->item);
+    feed_worker_result(f, ev->worker, ev->item);
 }
 
 static void on_fail(struct feed *f, const struct feed_event *ev)
 {
-    worker_failure(f, ev->worker, ev->item, ev->flag);
+    feed_worker_failure(f, ev->worker, ev->item, ev->flag);
 }
 
 static void on_unfit(struct feed *f, const struct feed_event *ev)
 {
-    worker_unfit(f, ev->worker, ev->item);
+    feed_worker_unfit(f, ev->worker, ev->item);
 }
 
 static void on_passed(struct feed *f, const struct feed_event *ev)
 {
-    worker_passed(f, ev->worker, ev->count);
+    feed_worker_passed(f, ev->worker, ev->count);
 }
 
 static void on_oom(struct feed *f, const struct feed_event *ev)
 {
-    struct worker *w = &f->workers[ev->worker];
+    struct feed_worker *w = &f->workers[ev->worker];
     uint32_t before = f->devices[w->device].batch;
     f->n_ooms++;
-    worker_is_live(f, ev->worker);
+    feed_worker_is_live(f, ev->worker);
     device_shrink(f, w->device, MAX(ev->count, (uint64_t)1));
     uint32_t after = f->devices[w->device].batch;
     w->has_shrunk |= ev->count > 1 && (before == 0 || after < before);
@@ -252,7 +252,7 @@ static void on_oom(struct feed *f, const struct feed_event *ev)
 
 static void on_hungry(struct feed *f, const struct feed_event *ev)
 {
-    struct worker *w = &f->workers[ev->worker];
+    struct feed_worker *w = &f->workers[ev->worker];
     if (w->mode == MODE_CHANNEL || w->in_flight == 0)
         return;
     uint32_t had = w->in_flight;
@@ -260,47 +260,47 @@ static void on_hungry(struct feed *f, const struct feed_event *ev)
     if (ev->flag && buffered_found(f, ev->worker))
         return;
     w->window = 2 * MAX(w->window, (uint64_t)w->in_flight);
-    worker_feed(f, ev->worker);
+    feed_worker_dispatch(f, ev->worker);
     if (w->in_flight == had && !input_may_come)
-        worker_end(f, ev->worker); /* the end of its input makes it flush */
+        feed_worker_end(f, ev->worker); /* the end of its input makes it flush */
 }
 
 static void on_rests(struct feed *f, const struct feed_event *ev)
 {
-    struct worker *w = &f->workers[ev->worker];
+    struct feed_worker *w = &f->workers[ev->worker];
     if (w->settle_at_ms > 0 && w->in_flight == 0)
-        worker_settled(f, ev->worker);
+        feed_worker_settled(f, ev->worker);
 }
 
 static void on_full(struct feed *f, const struct feed_event *ev)
 {
     if (f->workers[ev->worker].mode != MODE_CHANNEL)
-        worker_end(f, ev->worker);
+        feed_worker_end(f, ev->worker);
 }
 
 static void on_stray(struct feed *f, const struct feed_event *ev)
 {
     if (ev->flag)
-        worker_blame(f, ev->worker, ev->item, CAUSE_PROTOCOL);
+        feed_worker_blame(f, ev->worker, ev->item, CAUSE_PROTOCOL);
     else
-        worker_out_of_step(f, ev->worker);
+        feed_worker_out_of_step(f, ev->worker);
 }
 
 static void on_works(struct feed *f, const struct feed_event *ev)
 {
-    worker_works(f, ev->worker);
+    feed_worker_works(f, ev->worker);
 }
 
 static void on_ended(struct feed *f, const struct feed_event *ev)
 {
-    struct worker *w = &f->workers[ev->worker];
+    struct feed_worker *w = &f->workers[ev->worker];
     w->has_ended = true;
-    worker_state_set(f, w, WORKER_ENDING);
+    feed_worker_state_set(f, w, WORKER_ENDING);
 }
 
 static void on_gone(struct feed *f, const struct feed_event *ev)
 {
-    worker_exited(f, ev->worker, ev->death);
+    feed_worker_exited(f, ev->worker, ev->death);
 }
 
 static void on_committed(struct feed *f, const struct feed_event *ev)
@@ -353,9 +353,9 @@ static bool is_heard(const struct feed *f, const struct feed_event *ev)
 {
     if (!handlers[ev->kind].about_worker)
         return true;
-    const struct worker *w = &f->workers[ev->worker];
+    const struct feed_worker *w = &f->workers[ev->worker];
     /* One that was written off may still talk until it is dead; only its exit counts. */
-    return worker_is_running(w) && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
+    return feed_worker_is_running(w) && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
 }
 
 static void finish_if_done(struct feed *f)
@@ -407,8 +407,8 @@ void feed_counts(const struct feed *f, struct feed_counts *out)
 {
     *out = (struct feed_counts){
         .known = f->known,
-        .done = f->done_before + f->committed - MIN(f->config.asides_before, f->done_before),
-        .aside = f->asides + f->config.asides_before,
+        .done = f->done_before + f->committed - MIN(f->config.failed_before, f->done_before),
+        .aside = f->failed_items + f->config.failed_before,
         .in_flight = f->n_in_flight,
         .waiting = f->ready_items + f->delayed_items + f->group_items,
         .answered = f->n_provisional,
@@ -427,7 +427,7 @@ void feed_counts(const struct feed *f, struct feed_counts *out)
 
 void feed_worker(const struct feed *f, uint32_t worker, struct feed_worker_view *out)
 {
-    const struct worker *w = &f->workers[worker];
+    const struct feed_worker *w = &f->workers[worker];
     *out = (struct feed_worker_view){.state = w->state,
                                      .mode = w->mode,
                                      .in_flight = w->in_flight,
@@ -447,7 +447,7 @@ static void lists_check(const struct feed *f)
 {
     uint32_t hands = 0, idle = 0, looks = 0;
     for (uint32_t i = 0; i < f->config.n_workers; i++) {
-        const struct worker *w = &f->workers[i];
+        const struct feed_worker *w = &f->workers[i];
         struct owned at = owned_begin(f, i);
         for (uint64_t item; (item = owned_next(f, i, &at)) != UINT64_MAX;) {
             struct slot slot = slot_peek(f, item);
@@ -509,7 +509,7 @@ uint64_t feed_hash(const struct feed *f)
         hash = mix64(hash ^ word ^ item);
     }
     for (uint32_t w = 0; w < f->config.n_workers; w++) {
-        const struct worker *worker = &f->workers[w];
+        const struct feed_worker *worker = &f->workers[w];
         hash =
             mix64(hash ^ ((uint64_t)worker->state << 32 | worker->in_flight) ^ worker->items_done);
     }

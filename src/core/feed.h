@@ -160,7 +160,7 @@ struct feed_config {
     uint64_t failures_max;     /* items set aside before the run is given up; 0 = no limit */
     uint32_t failures_percent; /* of the items settled so far (from 100 on); 0 = no limit */
     uint64_t seed;
-    uint64_t asides_before; /* set aside by earlier sessions of this run */
+    uint64_t failed_before; /* set aside by earlier sessions of this run */
 
     /* What earlier sessions settled: ascending, disjoint, not adjacent. Borrowed until feed_free. */
     const struct item_interval *done;

@@ -29,7 +29,7 @@ enum {
  * What a start costs: the time until it begins to read (EV_READS; until its first sign, where nobody saw
  * that), what its seat was empty before, and what it needs to end. No more than its shortest life took.
  */
-static double restart_ms(const struct feed *f, const struct worker *w)
+static double restart_ms(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t ready_ms = w->answered_in_life > 0 ? w->first_answer_ms : f->now_ms;
     uint64_t load_ms = w->load_ms > 0 ? w->load_ms : ready_ms - w->started_ms;
@@ -50,13 +50,13 @@ static double life_limited(const struct feed *f, double ms)
 
 void buffered_reads(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->load_ms == 0)
         w->load_ms = MAX(f->now_ms - w->started_ms, (uint64_t)1);
 }
 
 /* How long a life should last. */
-static double life_ms(const struct feed *f, const struct worker *w)
+static double life_ms(const struct feed *f, const struct feed_worker *w)
 {
     double so_far_ms = (double)(f->now_ms - w->seat_since_ms);
     double ms = MIN(so_far_ms / LOSS_SHARE, (double)LIFE_MAX_MS);
@@ -65,23 +65,23 @@ static double life_ms(const struct feed *f, const struct worker *w)
     return life_limited(f, ms);
 }
 
-bool buffered_is_due(const struct feed *f, const struct worker *w)
+bool buffered_is_due(const struct feed *f, const struct feed_worker *w)
 {
     return (double)(f->now_ms - w->started_ms) >= life_ms(f, w);
 }
 
-uint64_t buffered_window(const struct feed *f, const struct worker *w)
+uint64_t buffered_window(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t ring_share = f->spread / (4ull * MAX(f->n_alive, 1u));
     return MIN(w->quota, MAX(ring_share, (uint64_t)1));
 }
 
-uint64_t buffered_left(const struct worker *w)
+uint64_t buffered_left(const struct feed_worker *w)
 {
     return w->quota - MIN(w->quota, w->sent_in_life);
 }
 
-static uint64_t whole_batches(const struct feed *f, const struct worker *w, uint64_t items)
+static uint64_t whole_batches(const struct feed *f, const struct feed_worker *w, uint64_t items)
 {
     uint64_t batch = f->config.batch > 0 ? batch_now(f, w) : 1;
     return MAX((items + batch - 1) / batch, (uint64_t)1) * batch;
@@ -93,43 +93,43 @@ static uint64_t whole_batches(const struct feed *f, const struct worker *w, uint
  */
 bool buffered_found(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     w->is_buffering = true;
     if (w->quota == 0 && restart_ms(f, w) <= PROBE_MAX_MS) {
         w->quota = whole_batches(f, w, 1);
         w->is_probe = true;
-        worker_end(f, worker);
+        feed_worker_end(f, worker);
         return true;
     }
     if (!buffered_is_due(f, w))
         return false;
-    worker_end(f, worker);
+    feed_worker_end(f, worker);
     return true;
 }
 
 void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     /* Those that may load are counted until they answer. */
     if (w->sent_in_life == 0 || (f->config.loading_max > 0 && w->state != WORKER_LIVE))
         return;
     bool has_all = w->quota > 0 && buffered_left(w) == 0;
     if (has_all || w->in_flight >= share || buffered_is_due(f, w))
-        worker_end(f, worker);
+        feed_worker_end(f, worker);
 }
 
 /*
  * A life of many more items took about as long: it is not the items that take the time. So the filter
  * reads first and loads then, or the one that reads is not the one that loads.
  */
-static bool load_is_hidden(const struct worker *w, uint64_t items, uint64_t ms)
+static bool load_is_hidden(const struct feed_worker *w, uint64_t items, uint64_t ms)
 {
     return w->life_items > 0 && items >= LOAD_TEST * w->life_items && 2 * ms < 3 * w->life_ms;
 }
 
 void buffered_learn(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (!w->is_buffering || w->is_probe || w->answered_in_life == 0)
         return;
     uint64_t refill_ms = w->refill_ms == UINT64_MAX ? 0 : w->refill_ms;

@@ -13,7 +13,7 @@ enum {
 static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs,
                                    size_t cap, size_t *n_runs)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct owned at = owned_begin(f, worker);
     uint64_t total = 0;
     *n_runs = 0;
@@ -47,8 +47,8 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
     uint32_t limit = (uint32_t)MAX(batch_failed / 2, (uint64_t)1);
     d->batch = d->batch == 0 ? limit : MIN(d->batch, limit);
     for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
-        struct worker *w = &f->workers[i];
-        if (!worker_is_running(w))
+        struct feed_worker *w = &f->workers[i];
+        if (!feed_worker_is_running(w))
             continue;
         w->window = MIN(w->window, 2ull * d->batch);
         if (w->mode == MODE_CHANNEL)
@@ -60,7 +60,7 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
 static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
                              bool start_failure)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct sent_range runs[1024];
     size_t n_runs;
     uint64_t in_hand = w->in_flight;
@@ -87,7 +87,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
 /* The item over its time limit, or over which it broke its rule, is charged; its neighbours are not. */
 static void blamed_charge(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     /* In the meantime another worker may have answered it, and its slot be another item's. */
     bool is_open = w->blame != UINT64_MAX && is_in_window(f, w->blame);
     if (!is_open || !item_disown(f, worker, w->blame))
@@ -105,17 +105,17 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
     f->n_sets_alive--;
     emit(f, ACT_BENCH, device, 0, 0, cause);
     for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
-        struct worker *w = &f->workers[i];
-        if (worker_is_running(w))
-            worker_terminate(f, i, CAUSE_LOST);
+        struct feed_worker *w = &f->workers[i];
+        if (feed_worker_is_running(w))
+            feed_worker_terminate(f, i, CAUSE_LOST);
         else
-            worker_state_set(f, w, WORKER_BENCHED);
+            feed_worker_state_set(f, w, WORKER_BENCHED);
     }
     if (f->n_sets_alive == 0 && !f->is_complete)
         halt(f, HALT_NO_DEVICES);
 }
 
-static void start_failed(struct feed *f, struct worker *w, enum feed_death death)
+static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death death)
 {
     struct feed_device *device = &f->devices[w->device];
     uint32_t tries = f->n_sets > 1 || death == GONE_NOT_STARTED ? 1 : 2;
@@ -132,10 +132,10 @@ static void start_failed(struct feed *f, struct worker *w, enum feed_death death
 
 static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     uint32_t deaths = w->deaths_in_row;
     bool is_benched = f->devices[w->device].is_benched;
-    worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
+    feed_worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
     if (!is_benched)
         f->cooling[f->n_cooling++] = worker;
     w->memory_is_back = false;
@@ -149,7 +149,7 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
 /* Filters: is what was answered in step with what was sent? */
 static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->mode != MODE_FILTER) {
         provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
@@ -172,15 +172,15 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
  * A channel worker sent a message that names no item: its items are run again in groups, as after a crash.
  * If it had items, its model was loaded, so this is no failure to start.
  */
-static bool has_babbled(const struct worker *w)
+static bool has_babbled(const struct feed_worker *w)
 {
     return w->ended_for == CAUSE_PROTOCOL && w->mode == MODE_CHANNEL && w->blame == UINT64_MAX;
 }
 
-void worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
+void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
 {
-    struct worker *w = &f->workers[worker];
-    if (!worker_is_running(w))
+    struct feed_worker *w = &f->workers[worker];
+    if (!feed_worker_is_running(w))
         return;
     bool babbled = has_babbled(w);
     if (w->ended_for != CAUSE_NONE && death != GONE_DEVICE_LOST)

@@ -178,7 +178,7 @@ void suspects_put_back(struct feed *f, uint32_t worker, struct sent_range range)
 
 void suspects_release(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->group == NONE)
         return;
     uint32_t index = w->group;

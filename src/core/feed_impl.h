@@ -2,7 +2,7 @@
  *
  * The feeder's state, shared by its files: feed.c (events), feed_window.c (slots), feed_items.c (owners,
  * commits), feed_pool.c (what waits to be tried again), feed_groups.c (suspects), feed_send.c (who gets what), feed_reissue.c
- * (second copies), feed_buffered.c (filters that hold answers back), feed_life.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
+ * (second copies), feed_buffered.c (filters that hold answers back), feed_worker.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
  * brings about), feed_unfit.c (records that are none).
  *
  * With ten thousand workers a step must not look at all of them. What has to be found is kept where it
@@ -92,7 +92,7 @@ struct victim {
     uint32_t worker;
 };
 
-struct worker {
+struct feed_worker {
     enum worker_state state;
     enum worker_mode mode;
     uint32_t device, next_on_device;
@@ -170,7 +170,7 @@ struct feed {
     bool input_is_final;
     size_t done_cursor;
     uint64_t order_cursor;
-    uint64_t settled, done_before, committed, asides, unfit;
+    uint64_t settled, done_before, committed, failed_items, unfit;
     uint32_t sent_order;
 
     struct chunk *pool; /* [spread]: at worst each item waits alone */
@@ -185,7 +185,7 @@ struct feed {
     uint32_t ripe_head, ripe_tail;
     uint32_t quarantine; /* the worker that runs empty in order to take a group, NONE */
 
-    struct worker *workers;
+    struct feed_worker *workers;
     struct sent_range *fifos;
     struct feed_device *devices;
     uint32_t idle_head, idle_tail,
@@ -268,7 +268,7 @@ bool fresh_is_there(struct feed *f);
 uint64_t batch_left(const struct feed *f, uint64_t item);
 uint64_t unsettled(const struct feed *f);
 /* Its answers are matched by their order: what it was sent stands in its fifo. */
-bool answers_in_order(const struct worker *w);
+bool answers_in_order(const struct feed_worker *w);
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range);
 /* Which of the item's owners is it? -1: none. */
 int owner_index(const struct slot *slot, uint32_t worker);
@@ -324,12 +324,12 @@ void suspects_release(struct feed *f, uint32_t worker);
 bool suspects_are_waiting(struct feed *f, uint32_t worker);
 
 /* feed_send.c */
-void worker_feed(struct feed *f, uint32_t worker);
+void feed_worker_dispatch(struct feed *f, uint32_t worker);
 void idle_feed(struct feed *f);
 void idle_push(struct feed *f, uint32_t worker);
 bool work_is_there(struct feed *f);
 /* The limit on items at once: --batch, or less after running out of memory; 0 none. */
-uint32_t batch_now(const struct feed *f, const struct worker *w);
+uint32_t batch_now(const struct feed *f, const struct feed_worker *w);
 void window_learn(struct feed *f, uint32_t worker, uint64_t count);
 void send_to(struct feed *f, uint32_t worker, struct sent_range range);
 /* A worker without work looks again. */
@@ -341,10 +341,10 @@ void buffered_reads(struct feed *f, uint32_t worker);
 /* A filter waits for input with items unanswered. True: its input was ended for it. */
 bool buffered_found(struct feed *f, uint32_t worker);
 /* Has its life lasted long enough? */
-bool buffered_is_due(const struct feed *f, const struct worker *w);
+bool buffered_is_due(const struct feed *f, const struct feed_worker *w);
 /* Of a life with a quota: how many items at one time, and how many it may still be sent. */
-uint64_t buffered_window(const struct feed *f, const struct worker *w);
-uint64_t buffered_left(const struct worker *w);
+uint64_t buffered_window(const struct feed *f, const struct feed_worker *w);
+uint64_t buffered_left(const struct feed_worker *w);
 /* End its input if it has got what it should; `share`: nobody gets more at the end of the data. */
 void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share);
 /* After a life that ended well. */
@@ -354,41 +354,41 @@ void buffered_learn(struct feed *f, uint32_t worker);
 /* A second copy of what will be finished last, if that is worth it. */
 bool reissue(struct feed *f, uint32_t worker);
 
-/* feed_life.c */
-bool worker_is_running(const struct worker *w);
-void worker_state_set(struct feed *f, struct worker *w, enum worker_state state);
+/* feed_worker.c */
+bool feed_worker_is_running(const struct feed_worker *w);
+void feed_worker_state_set(struct feed *f, struct feed_worker *w, enum worker_state state);
 /* After any change to what n_hands counts. */
-void hand_touch(struct feed *f, struct worker *w);
+void hand_touch(struct feed *f, struct feed_worker *w);
 void seats_fill(struct feed *f);
-void worker_started(struct feed *f, uint32_t worker);
+void feed_worker_started(struct feed *f, uint32_t worker);
 /* It gave a sign of being ready for work. */
-void worker_is_live(struct feed *f, uint32_t worker);
-void worker_becomes_channel(struct feed *f, uint32_t worker);
-void worker_answered(struct feed *f, uint32_t worker, uint64_t count);
+void feed_worker_is_live(struct feed *f, uint32_t worker);
+void feed_worker_becomes_channel(struct feed *f, uint32_t worker);
+void feed_worker_answered(struct feed *f, uint32_t worker, uint64_t count);
 /* A filter whose answers are all in: confirm when nothing more came for a while. */
-void worker_settle(struct feed *f, uint32_t worker);
+void feed_worker_settle(struct feed *f, uint32_t worker);
 /* Nothing more can come, or nothing came for long enough. */
-void worker_settled(struct feed *f, uint32_t worker);
+void feed_worker_settled(struct feed *f, uint32_t worker);
 /* It is seen at work though it has answered all: one of its lines may be no answer. */
-void worker_works(struct feed *f, uint32_t worker);
-void worker_out_of_step(struct feed *f, uint32_t worker);
+void feed_worker_works(struct feed *f, uint32_t worker);
+void feed_worker_out_of_step(struct feed *f, uint32_t worker);
 /* It is ended because of this item, which is charged; the others that it has are not. */
-void worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
-void worker_result(struct feed *f, uint32_t worker, uint64_t item);
-void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry);
+void feed_worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
+void feed_worker_result(struct feed *f, uint32_t worker, uint64_t item);
+void feed_worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry);
 void batch_settle(struct feed *f, uint32_t worker);
 /* Off the head of what a filter was sent: a run of at most `max` items. */
-struct sent_range fifo_take(struct worker *w, uint64_t max);
-void worker_end(struct feed *f, uint32_t worker);
-void worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause);
+struct sent_range fifo_take(struct feed_worker *w, uint64_t max);
+void feed_worker_end(struct feed *f, uint32_t worker);
+void feed_worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause);
 void everybody_end(struct feed *f);
 
 /* feed_unfit.c */
-void worker_unfit(struct feed *f, uint32_t worker, uint64_t item);
-void worker_passed(struct feed *f, uint32_t worker, uint64_t count);
+void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item);
+void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count);
 
 /* feed_death.c */
-void worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
+void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
 void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
 

@@ -80,7 +80,7 @@ struct sent_range fresh_take(struct feed *f, uint64_t max)
 
 /* ---- who has what ---- */
 
-bool answers_in_order(const struct worker *w)
+bool answers_in_order(const struct feed_worker *w)
 {
     return w->mode == MODE_FILTER || w->mode == MODE_UNKNOWN;
 }
@@ -102,7 +102,7 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
 }
 
 /* What stands before it in the fifo is one run with it. */
-static void fifo_add(struct worker *w, struct sent_range range)
+static void fifo_add(struct feed_worker *w, struct sent_range range)
 {
     struct sent_range *last = &w->fifo[(w->fifo_head + w->fifo_len + FIFO_CAP - 1) % FIFO_CAP];
     if (w->fifo_len > 0 && last->first + last->count == range.first) {
@@ -115,7 +115,7 @@ static void fifo_add(struct worker *w, struct sent_range range)
 
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct sent_range left = range;
     f->sent_order++;
     for (uint32_t step; left.count > 0; left.first += step, left.count -= step) {
@@ -181,7 +181,7 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
     uint32_t other = slot->owner[!winner];
     if (other == 0)
         return;
-    struct worker *w = &f->workers[other - 1];
+    struct feed_worker *w = &f->workers[other - 1];
     bool answered = slot->flags & (winner == 0 ? ANSWERED_SECOND : ANSWERED_FIRST);
     if (answered) {
         w->provisional--;
@@ -237,15 +237,15 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
     struct slot *slot = slot_of(f, item);
     slot->state = SLOT_ASIDE;
     slot->owner[0] = slot->owner[1] = 0;
-    f->asides++;
+    f->failed_items++;
     f->n_committing++;
     emit(f, ACT_SET_ASIDE, worker, item, slot->failures, cause);
-    uint64_t seen = f->committed + f->asides;
-    uint64_t asides = f->asides + f->config.asides_before;
-    if (f->config.failures_max > 0 && asides >= f->config.failures_max)
+    uint64_t seen = f->committed + f->failed_items;
+    uint64_t failed_items = f->failed_items + f->config.failed_before;
+    if (f->config.failures_max > 0 && failed_items >= f->config.failures_max)
         halt(f, HALT_FAILURES);
     if (f->config.failures_percent > 0 && seen >= 100 &&
-        f->asides * 100 > seen * f->config.failures_percent)
+        f->failed_items * 100 > seen * f->config.failures_percent)
         halt(f, HALT_FAILURES);
 }
 
@@ -342,7 +342,7 @@ static uint32_t provisional_win(struct feed *f, uint32_t worker, struct sent_ran
 
 void provisional_confirm(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct owned at = owned_begin(f, worker);
     struct sent_range run = {0, 0}, items;
     while ((items = owned_run(f, worker, &at)).count > 0) {
@@ -357,7 +357,7 @@ void provisional_confirm(struct feed *f, uint32_t worker)
 
 void provisional_doubt(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct owned at = owned_begin(f, worker);
     for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
         struct slot *slot = slot_of(f, item);
@@ -403,7 +403,7 @@ void owned_return(struct feed *f, uint32_t worker, bool provisional_only)
 
 void provisional_revoke(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->provisional == 0)
         return;
     owned_return(f, worker, true);

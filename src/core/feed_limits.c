@@ -32,7 +32,7 @@ static void look_rise(struct feed *f, uint32_t index, uint32_t worker)
 
 void look_at(struct feed *f, uint32_t worker, uint64_t at_ms)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     at_ms = MAX(at_ms, f->now_ms + 1);
     if (at_ms >= w->look_ms)
         return;
@@ -69,7 +69,7 @@ static uint32_t look_pop(struct feed *f)
 /* The item that this worker was sent first and has not answered, UINT64_MAX if there is none. */
 static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
-    const struct worker *w = &f->workers[worker];
+    const struct feed_worker *w = &f->workers[worker];
     if (answers_in_order(w)) {
         ASSERT(w->fifo_len > 0); /* it owes an answer */
         return w->fifo[w->fifo_head].first;
@@ -87,7 +87,7 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker)
  * another worker it is known no better than by the last answer before the item was seen to be the
  * oldest.
  */
-static uint64_t oldest_since_ms(struct feed *f, struct worker *w, uint64_t item)
+static uint64_t oldest_since_ms(struct feed *f, struct feed_worker *w, uint64_t item)
 {
     if (answers_in_order(w))
         return MAX(w->last_progress_ms, w->in_flight == 1 ? w->last_send_ms : 0);
@@ -101,7 +101,7 @@ static uint64_t oldest_since_ms(struct feed *f, struct worker *w, uint64_t item)
 
 static void item_limit_check(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     uint64_t limit_ms = f->config.item_limit_ms, item = oldest_item(f, worker);
     /* A copy that came too late may hang as well, and takes the worker from the work. */
     uint64_t since_ms = item == UINT64_MAX ? w->last_progress_ms : oldest_since_ms(f, w, item);
@@ -116,41 +116,41 @@ static void item_limit_check(struct feed *f, uint32_t worker)
         return;
     }
     w->blame = item;
-    worker_terminate(f, worker, CAUSE_TIMEOUT);
+    feed_worker_terminate(f, worker, CAUSE_TIMEOUT);
 }
 
 /* How long a silence is worth a word, and how often to look for one. */
-static uint64_t usual_ms(const struct worker *w)
+static uint64_t usual_ms(const struct feed_worker *w)
 {
     return (uint64_t)MAX(10 * w->gap_max_ms, (double)SILENCE_MIN_MS);
 }
 
-static uint64_t silence_look_ms(const struct feed *f, const struct worker *w)
+static uint64_t silence_look_ms(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t limit_ms = f->config.silence_limit_ms, look_ms = usual_ms(w) / 4;
     return limit_ms > 0 ? MIN(limit_ms / 4 + 1, look_ms) : look_ms;
 }
 
-static bool owes_answer(const struct worker *w)
+static bool owes_answer(const struct feed_worker *w)
 {
     return w->in_flight + w->losers > 0;
 }
 
 /* Of one that has answered everything: it asks for nothing, and may be stuck between two items. */
-static bool owes_request(const struct worker *w)
+static bool owes_request(const struct feed_worker *w)
 {
     return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0;
 }
 
 static void silence_check(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     uint64_t silent_ms = f->now_ms - w->last_progress_ms, limit_ms = f->config.silence_limit_ms;
     bool may_end = limit_ms > 0 && w->state != WORKER_LOADING;
     bool is_awaited = owes_answer(w) || work_is_there(f);
     if (may_end && is_awaited && silent_ms >= limit_ms) {
         w->blame = oldest_item(f, worker);
-        worker_terminate(f, worker, CAUSE_TIMEOUT);
+        feed_worker_terminate(f, worker, CAUSE_TIMEOUT);
         return;
     }
     uint64_t word_ms = MAX(usual_ms(w), 2 * w->silence_noted_ms);
@@ -172,27 +172,27 @@ void limits_arm(struct feed *f, uint32_t worker)
 
 static void settle_check(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->settle_at_ms > f->now_ms || w->in_flight > 0) {
         look_at(f, worker, w->settle_at_ms);
         return;
     }
-    worker_settled(f, worker);
+    feed_worker_settled(f, worker);
 }
 
 static void start_check(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     uint64_t limit_at_ms = w->started_ms + f->config.start_limit_ms;
     if (f->now_ms >= limit_at_ms)
-        worker_terminate(f, worker, CAUSE_START);
+        feed_worker_terminate(f, worker, CAUSE_START);
     else
         look_at(f, worker, limit_at_ms);
 }
 
-static void worker_look(struct feed *f, uint32_t worker)
+static void feed_worker_look(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->is_idle)
         idle_look(f, worker);
     if (w->settle_at_ms > 0)
@@ -213,5 +213,5 @@ static void worker_look(struct feed *f, uint32_t worker)
 void limits_check(struct feed *f)
 {
     while (looks_next_ms(f) <= f->now_ms)
-        worker_look(f, look_pop(f));
+        feed_worker_look(f, look_pop(f));
 }

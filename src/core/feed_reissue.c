@@ -14,7 +14,7 @@ enum {
 };
 
 /* How much of a victim's work is still to come, in ms, if it goes on as before. */
-static double left_ms(const struct feed *f, const struct worker *v, double fallback_ms)
+static double left_ms(const struct feed *f, const struct feed_worker *v, double fallback_ms)
 {
     double mean_ms = v->mean_ms > 0 ? v->mean_ms : fallback_ms;
     double age_ms = (double)(f->now_ms - MIN(f->now_ms, v->last_progress_ms));
@@ -25,14 +25,14 @@ static double left_ms(const struct feed *f, const struct worker *v, double fallb
 /* The last item of `victim` that nobody else has: the one that it will come to last. */
 static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *out)
 {
-    const struct worker *v = &f->workers[victim];
+    const struct feed_worker *v = &f->workers[victim];
     if (v->in_flight == 0 || v->group != NONE)
         return false;
     *out = owned_last_alone(f, victim);
     return *out != UINT64_MAX;
 }
 
-static bool may_reissue(const struct feed *f, const struct worker *w)
+static bool may_reissue(const struct feed *f, const struct feed_worker *w)
 {
     return f->input_is_final && !f->config.no_reissue && w->in_flight == 0 &&
            w->answered_in_life > 0;
@@ -65,7 +65,7 @@ static void victims_find(struct feed *f, double fallback_ms)
     f->n_victims = 0;
     f->victims_oldest_ms = f->now_ms;
     for (uint32_t v = 0; v < f->config.n_workers; v++) {
-        const struct worker *w = &f->workers[v];
+        const struct feed_worker *w = &f->workers[v];
         if (!reissue_candidate(f, v, &item))
             continue;
         f->victims[f->n_victims++] = (struct victim){left_ms(f, w, fallback_ms), v};
@@ -92,7 +92,7 @@ static bool victim_top(struct feed *f, uint64_t *item)
 
 bool reissue(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (!may_reissue(f, w))
         return false;
     /* Should nothing tell it, it looks by itself, the more seldom the longer it has waited. */

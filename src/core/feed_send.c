@@ -11,7 +11,7 @@ enum {
     CREDITS_WAIT_MS = 100
 };
 
-uint32_t batch_now(const struct feed *f, const struct worker *w)
+uint32_t batch_now(const struct feed *f, const struct feed_worker *w)
 {
     uint32_t limit = f->config.fixed_batches ? 0 : f->devices[w->device].batch;
     if (f->config.batch == 0 || limit == 0)
@@ -29,7 +29,7 @@ static uint64_t fair_share(const struct feed *f)
 }
 
 /* Blocks stay folded if they are sent in one piece. One that has plenty can wait for the next. */
-static uint64_t whole_blocks(const struct feed *f, const struct worker *w, uint64_t count)
+static uint64_t whole_blocks(const struct feed *f, const struct feed_worker *w, uint64_t count)
 {
     uint64_t over = (f->next + count) & (f->block_size - 1);
     if (f->config.order || over == 0)
@@ -39,7 +39,7 @@ static uint64_t whole_blocks(const struct feed *f, const struct worker *w, uint6
     return w->in_flight >= 4 * f->block_size ? 0 : count;
 }
 
-static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
+static uint64_t filter_capacity(const struct feed *f, const struct feed_worker *w)
 {
     if (w->is_draining || w->room == 0 || w->fifo_len == FIFO_CAP)
         return 0;
@@ -57,7 +57,7 @@ static uint64_t filter_capacity(const struct feed *f, const struct worker *w)
     return count == left ? count : whole_blocks(f, w, count);
 }
 
-static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
+static uint64_t channel_capacity(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t limit = MAX(fair_share(f), (uint64_t)1);
     uint32_t batch = batch_now(f, w);
@@ -69,7 +69,7 @@ static uint64_t channel_capacity(const struct feed *f, const struct worker *w)
     return w->in_flight < limit ? MIN(limit - w->in_flight, w->credits) : 0;
 }
 
-static uint64_t capacity(const struct feed *f, const struct worker *w)
+static uint64_t capacity(const struct feed *f, const struct feed_worker *w)
 {
     return w->mode == MODE_CHANNEL ? channel_capacity(f, w) : filter_capacity(f, w);
 }
@@ -81,7 +81,7 @@ static uint64_t capacity(const struct feed *f, const struct worker *w)
  */
 void window_learn(struct feed *f, uint32_t worker, uint64_t count)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     uint64_t since_ms = MAX(w->last_progress_ms, w->in_flight == count ? w->last_send_ms : 0);
     double each_ms = (double)(f->now_ms - MIN(f->now_ms, since_ms)) / (double)count;
     if (w->answered_in_life > 0 || w->mode == MODE_CHANNEL) {
@@ -102,7 +102,7 @@ void window_learn(struct feed *f, uint32_t worker, uint64_t count)
 
 void idle_push(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->is_idle)
         return;
     w->is_idle = true;
@@ -119,7 +119,7 @@ void idle_push(struct feed *f, uint32_t worker)
 
 static void idle_remove(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->idle_prev == NONE)
         f->idle_head = w->idle_next;
     else
@@ -138,7 +138,7 @@ bool work_is_there(struct feed *f)
     return f->ready_items > 0 || f->groups_ripe > 0 || fresh_is_there(f);
 }
 
-static struct sent_range next_work(struct feed *f, const struct worker *w, uint64_t max)
+static struct sent_range next_work(struct feed *f, const struct feed_worker *w, uint64_t max)
 {
     struct sent_range range = {0, 0};
     /* A device that has not given anything yet is not tried on the very item that it died with. */
@@ -153,7 +153,7 @@ static struct sent_range next_work(struct feed *f, const struct worker *w, uint6
 
 void send_to(struct feed *f, uint32_t worker, struct sent_range range)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->in_flight == 0)
         w->last_progress_ms = MAX(w->last_progress_ms, f->now_ms);
     items_sent(f, worker, range);
@@ -179,22 +179,22 @@ static bool nothing_comes(struct feed *f)
 /* Nothing to give. What should a filter do that has given all its answers, or waits in vain? */
 static void starved(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->group !=
         NONE) { /* its suspects are all sent: it gets nothing else before they are settled */
         if (w->mode == MODE_FILTER && w->in_flight == 0)
-            worker_settle(f, worker);
+            feed_worker_settle(f, worker);
         return;
     }
     if (nothing_comes(f) && w->mode == MODE_FILTER) {
         bool all_answered = f->n_in_flight == 0;
         if (w->last_was_short || (w->in_flight == 0 && all_answered)) {
-            worker_end(f, worker);
+            feed_worker_end(f, worker);
             return;
         }
     }
     if (w->mode == MODE_FILTER && w->in_flight == 0 && w->provisional > 0) {
-        worker_settle(f, worker); /* which asks again when it is through */
+        feed_worker_settle(f, worker); /* which asks again when it is through */
         return;
     }
     if (reissue(f, worker))
@@ -205,7 +205,7 @@ static void starved(struct feed *f, uint32_t worker)
 /* Suspects run alone. False: this worker gets nothing else now. */
 static bool suspects_allow(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     bool is_empty = w->in_flight == 0 && w->provisional == 0;
     if (w->group != NONE && f->groups[w->group].head == NONE && is_empty)
         suspects_release(f, worker);
@@ -222,11 +222,11 @@ static bool suspects_allow(struct feed *f, uint32_t worker)
     if (f->quarantine == NONE)
         f->quarantine = worker;
     if (f->quarantine == worker && w->mode == MODE_FILTER && w->in_flight == 0)
-        worker_settle(f, worker);
+        feed_worker_settle(f, worker);
     return f->quarantine != worker;
 }
 
-static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t want)
+static bool batch_must_wait(struct feed *f, const struct feed_worker *w, uint64_t want)
 {
     if (f->config.batch == 0 || w->group != NONE || f->input_is_final || w->mode == MODE_CHANNEL)
         return false;
@@ -237,7 +237,7 @@ static bool batch_must_wait(struct feed *f, const struct worker *w, uint64_t wan
  * --fixed-batches: credits may come one by one, while a batch goes out in one piece. So a worker that
  * has asked for a whole batch before is waited for, until it asks for one again.
  */
-static bool credits_must_wait(struct feed *f, const struct worker *w)
+static bool credits_must_wait(struct feed *f, const struct feed_worker *w)
 {
     uint64_t until_ms = MAX(w->last_progress_ms, w->last_send_ms) + CREDITS_WAIT_MS;
     if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->credits >= f->config.batch ||
@@ -250,7 +250,7 @@ static bool credits_must_wait(struct feed *f, const struct worker *w)
 /* One run of work into the worker; the count sent, 0 if there is none. */
 static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct sent_range range =
         w->group != NONE ? suspects_take(f, worker, max) : next_work(f, w, max);
     if (range.count > 0)
@@ -260,7 +260,7 @@ static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
 
 static void work_send(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     while (!f->is_stopping && suspects_allow(f, worker)) {
         uint64_t want = capacity(f, w), left = want;
         if (want == 0)
@@ -285,9 +285,9 @@ static void work_send(struct feed *f, uint32_t worker)
     }
 }
 
-void worker_feed(struct feed *f, uint32_t worker)
+void feed_worker_dispatch(struct feed *f, uint32_t worker)
 {
-    const struct worker *w = &f->workers[worker];
+    const struct feed_worker *w = &f->workers[worker];
     if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
         return;
     work_send(f, worker);
@@ -304,5 +304,5 @@ void idle_feed(struct feed *f)
 void idle_look(struct feed *f, uint32_t worker)
 {
     idle_remove(f, worker);
-    worker_feed(f, worker);
+    feed_worker_dispatch(f, worker);
 }

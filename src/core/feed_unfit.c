@@ -15,18 +15,18 @@ static bool nothing_fits(const struct feed *f)
     uint64_t seen =
         f->settled - f->done_before + f->n_committing + f->n_in_flight + f->n_provisional;
     return f->unfit >= UNFIT_MAX && f->unfit * 10 >= seen * 9 && f->results == 0 &&
-           f->done_before == f->config.asides_before;
+           f->done_before == f->config.failed_before;
 }
 
 /*
  * A filter's answers are matched by their order, so an unfit item keeps its place among what it was
- * sent until all before it is answered (worker_passed). A worker that names its items just has one
+ * sent until all before it is answered (feed_worker_passed). A worker that names its items just has one
  * less. Where there are two copies, both are settled by the first: the other may not have been written
  * yet, and an idle worker would take a copy of it again and again.
  */
-void worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
+void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     bool mine = item_withdraw(f, worker, item); /* else its other copy was found unfit first */
     bool was_loser = !mine && w->losers > 0;
     if (!mine && !was_loser)
@@ -45,12 +45,12 @@ void worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
     if (nothing_fits(f))
         halt(f, HALT_UNFIT);
     batch_settle(f, worker);
-    worker_feed(f, worker);
+    feed_worker_dispatch(f, worker);
 }
 
-void worker_passed(struct feed *f, uint32_t worker, uint64_t count)
+void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (!answers_in_order(w) || count > w->in_flight)
         return;
     w->in_flight -= (uint32_t)count;
@@ -64,6 +64,6 @@ void worker_passed(struct feed *f, uint32_t worker, uint64_t count)
         count -= passed.count;
     }
     if (w->is_draining)
-        worker_settle(f, worker);
-    worker_feed(f, worker);
+        feed_worker_settle(f, worker);
+    feed_worker_dispatch(f, worker);
 }

@@ -74,7 +74,7 @@ static struct links *links_of(const struct feed *f, uint32_t ref)
     return is_block_ref(ref) ? &f->blocks[ref & ~BLOCK_REF].links : &slot_at(f, ref)->links;
 }
 
-static void link_after(struct feed *f, struct worker *w, uint32_t ref, uint32_t other)
+static void link_after(struct feed *f, struct feed_worker *w, uint32_t ref, uint32_t other)
 {
     if (ref == NONE)
         w->head = other;
@@ -82,7 +82,7 @@ static void link_after(struct feed *f, struct worker *w, uint32_t ref, uint32_t 
         links_of(f, ref)->next = other;
 }
 
-static void link_before(struct feed *f, struct worker *w, uint32_t ref, uint32_t other)
+static void link_before(struct feed *f, struct feed_worker *w, uint32_t ref, uint32_t other)
 {
     if (ref == NONE)
         w->tail = other;
@@ -92,7 +92,7 @@ static void link_before(struct feed *f, struct worker *w, uint32_t ref, uint32_t
 
 static void list_append(struct feed *f, uint32_t worker, uint32_t ref)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     *links_of(f, ref) = (struct links){NONE, w->tail};
     link_after(f, w, w->tail, ref);
     w->tail = ref;
@@ -100,7 +100,7 @@ static void list_append(struct feed *f, uint32_t worker, uint32_t ref)
 
 static void list_remove(struct feed *f, uint32_t worker, uint32_t ref)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     struct links links = *links_of(f, ref);
     link_after(f, w, links.prev, links.next);
     link_before(f, w, links.next, links.prev);
@@ -210,7 +210,7 @@ static void unfold(struct feed *f, struct block *block)
     block->slots = first;
     if (!is_listed)
         return;
-    struct worker *w = &f->workers[block->owner - 1];
+    struct feed_worker *w = &f->workers[block->owner - 1];
     slot_at(f, ring)->links.prev = around.prev;
     slot_at(f, end - 1)->links.next = around.next;
     link_after(f, w, around.prev, ring);

@@ -310,7 +310,7 @@ static int item_fail(struct source *source, uint64_t item, struct err *err, int 
                      const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
-    source_place(source, item, &place);
+    source_position(source, item, &place);
     return fail(err, code, "%s: %s", buf_text(&place), what);
 }
 
@@ -364,7 +364,7 @@ void source_header(const struct source *source, struct buf *out)
         buf_add_char(out, '\n');
 }
 
-void source_place(struct source *source, uint64_t item, struct buf *out)
+void source_position(struct source *source, uint64_t item, struct buf *out)
 {
     struct cursor *c;
     struct str record;

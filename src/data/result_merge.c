@@ -27,19 +27,19 @@ struct result_merge {
     size_t n_spans, spans_cap;
 };
 
-static int aside_read(struct result_merge *merge, struct err *err)
+static int failed_item_read(struct result_merge *merge, struct err *err)
 {
     uint64_t last = merge->aside;
-    bool is_first = merge->stats->n_asides == 0;
-    int got = merge->opts->next_aside
-                  ? merge->opts->next_aside(merge->opts->context, &merge->aside, err)
+    bool is_first = merge->stats->n_failed_items == 0;
+    int got = merge->opts->next_failed_item
+                  ? merge->opts->next_failed_item(merge->opts->context, &merge->aside, err)
                   : 0;
     if (got < 0)
         return got;
     merge->has_aside = got == 1;
     if (got && !is_first && merge->aside <= last)
         return fail(err, ERR_DATA, "item %lu is among those set aside twice", merge->aside);
-    merge->stats->n_asides += got == 1;
+    merge->stats->n_failed_items += got == 1;
     return 0;
 }
 
@@ -65,7 +65,7 @@ static int gap_prove(struct result_merge *merge, uint64_t end, struct err *err)
         rc = missing(merge, merge->next_item, merge->aside, err);
         merge->next_item = merge->aside + 1;
         if (rc == 0)
-            rc = aside_read(merge, err);
+            rc = failed_item_read(merge, err);
     }
     if (rc == 0 && merge->next_item < end)
         rc = missing(merge, merge->next_item, end, err);
@@ -210,7 +210,7 @@ static int range_write(struct result_merge *merge, const struct result_range *ro
 static int ranges_write(struct result_merge *merge, struct err *err)
 {
     struct result_range row = {0};
-    int rc = aside_read(merge, err);
+    int rc = failed_item_read(merge, err);
     record_out_begin(&merge->out);
     while (rc == 0) {
         int got = merge->opts->next_range(merge->opts->context, &row, err);

@@ -47,14 +47,14 @@ struct result_merge_opts {
     /* 1 and a row, 0 at the end, negative on error. */
     int (*next_range)(void *context, struct result_range *row, struct err *err);
     /* The items set aside, ascending: 1 and the item, 0 at the end. NULL: none. */
-    int (*next_aside)(void *context, uint64_t *item, struct err *err);
+    int (*next_failed_item)(void *context, uint64_t *item, struct err *err);
     /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
     int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
 
 struct result_merge_stats {
-    uint64_t n_results, n_asides, n_missing;
+    uint64_t n_results, n_failed_items, n_missing;
     uint64_t bytes_out;
 };
 

@@ -109,7 +109,7 @@ MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *o
 /* CSV, TSV: the columns' names as a line, added to out; nothing for others. */
 void source_header(const struct source *source, struct buf *out);
 /* "train.jsonl line 812" / "a.json element 4": where an item stands, for messages. */
-void source_place(struct source *source, uint64_t item, struct buf *out);
+void source_position(struct source *source, uint64_t item, struct buf *out);
 /*
  * Size of an item known in advance: its bytes, or the number in weight_field (missing: ERR_DATA).
  */

@@ -9,10 +9,10 @@
 /* The folder with muster.py: beside the sources in a build tree, under share/ when installed. */
 static char *python_dir_new(const char *self_path)
 {
-    static const char *const places[] = {"../python", "../share/muster/python"};
+    static const char *const python_dirs[] = {"../python", "../share/muster/python"};
     cleanup_free char *folder = path_dirname(self_path);
-    for (size_t i = 0; i < countof(places); i++) {
-        char *found = path_join(folder, places[i]);
+    for (size_t i = 0; i < countof(python_dirs); i++) {
+        char *found = path_join(folder, python_dirs[i]);
         cleanup_free char *module = path_join(found, "muster.py");
         if (path_exists(module))
             return found;
@@ -30,21 +30,21 @@ static void python_path_add(const struct session *s, struct env_list *env)
                                inherited && *inherited ? ":" : "", folder));
 }
 
-void worker_environment(const struct life *life, uint64_t batch, struct env_list *env)
+void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env)
 {
-    const struct session *s = life->session;
-    allocation_environment(&s->allocation, life->seat, s->request->visible, env);
+    const struct session *s = worker->session;
+    allocation_environment(&s->allocation, worker->seat, s->request->visible, env);
     env_unset(env, "MUSTER_CHANNEL"); /* of a muster around us */
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", s->shell.run_id));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir));
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
-    env_set(env, xasprintf("MUSTER_ATTEMPT=%u", life->number));
+    env_set(env, xasprintf("MUSTER_ATTEMPT=%u", worker->number));
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->batch));
-    if (life->shard)
-        shard_environment(life, env);
+    if (worker->shard)
+        shard_environment(worker, env);
     else
-        env_set(env, life->channel_path ? xasprintf("MUSTER_CHANNEL=%s", life->channel_path)
-                                        : xstrdup("MUSTER_CHANNEL=3"));
+        env_set(env, worker->channel_path ? xasprintf("MUSTER_CHANNEL=%s", worker->channel_path)
+                                          : xstrdup("MUSTER_CHANNEL=3"));
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     python_path_add(s, env);

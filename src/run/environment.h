@@ -7,4 +7,4 @@
 #include "run/session.h"
 
 /* Strings are malloc'ed, the list ends with NULL (not counted in len). */
-void worker_environment(const struct life *life, uint64_t batch, struct env_list *env);
+void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env);

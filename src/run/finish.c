@@ -85,7 +85,7 @@ static int session_merge(struct session *s, struct result_merge_stats *stats, st
         .source = s->source,
         .n_items = source_known(s->source),
         .next_range = session_range,
-        .next_aside = merge_rows_aside,
+        .next_failed_item = merge_rows_failed_item,
         .placing = session_placing,
         .context = &rows};
     rc = result_merge_write(&opts, stats, err);
@@ -113,7 +113,7 @@ static const char *signal_verb(int signal)
     return signal == SIGINT ? "interrupted" : signal == SIGTERM ? "terminated" : "hung up";
 }
 
-static int status_of(const struct session *s, uint64_t n_asides)
+static int status_of(const struct session *s, uint64_t n_failed_items)
 {
     if (s->shell.end.signal)
         return 128 + s->shell.end.signal;
@@ -121,7 +121,7 @@ static int status_of(const struct session *s, uint64_t n_asides)
         return s->shell.end.status ? s->shell.end.status : err_exit_status(s->shell.end.err.code);
     if (s->shell.end.status)
         return s->shell.end.status;
-    return s->was_halted || n_asides > 0 ? 1 : 0;
+    return s->was_halted || n_failed_items > 0 ? 1 : 0;
 }
 
 static void state_record(struct session *s, const char *state, int status)
@@ -232,18 +232,18 @@ static int merge_ended(struct session *s)
 /* Is one of the outputs a pipe, a terminal, /dev/null? */
 static bool writes_directly(const struct session *s)
 {
-    cleanup_free char *asides = asides_path(s);
-    bool is_direct = output_is_direct(s->request->out_path) || output_is_direct(asides);
+    cleanup_free char *failed_items = failed_items_path(s);
+    bool is_direct = output_is_direct(s->request->out_path) || output_is_direct(failed_items);
     for (size_t i = 1; s->shards && i < s->shards->n_kinds; i++)
         is_direct = is_direct || output_is_direct(s->shards->kinds[i].out_path);
     return is_direct;
 }
 
-static int outputs_write(struct session *s, struct result_merge_stats *stats, uint64_t *n_asides,
-                         struct err *err)
+static int outputs_write(struct session *s, struct result_merge_stats *stats,
+                         uint64_t *n_failed_items, struct err *err)
 {
     int rc = s->shards ? shards_join(s, stats, err) : session_merge(s, stats, err);
-    return rc ? rc : asides_write(s, n_asides, err);
+    return rc ? rc : failed_items_write(s, n_failed_items, err);
 }
 
 static int complete(struct session *s, bool is_direct, struct result_merge_stats *stats,
@@ -251,14 +251,14 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
 {
     struct turning turning = {s, clock_now_ms()};
     struct sigaction before[END_SIGNALS];
-    uint64_t n_asides = 0;
+    uint64_t n_failed_items = 0;
     log_add(s->shell.log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = inputs_check(s->inputs, err);
     if (is_direct)
         shell_signals_end(&s->shell, before);
     s->shell.merge_stop = (struct stop){turn, &turning};
     if (rc == 0)
-        rc = outputs_write(s, stats, &n_asides, err);
+        rc = outputs_write(s, stats, &n_failed_items, err);
     s->shell.merge_stop = (struct stop){0};
     if (is_direct)
         shell_signals_restore(&s->shell, before);
@@ -266,15 +266,15 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
         return merge_ended(s);
     if (rc)
         return merge_failed(s, rc, err);
-    int status = n_asides > 0 ? 1 : 0;
+    int status = n_failed_items > 0 ? 1 : 0;
     s->shell.is_settled = true;
     session_progress(s, true);
-    state_record(s, n_asides > 0 ? "failed" : "finished", status);
-    rc = ledger_settle(s->ledger, n_asides > 0 || s->request->keep_parts, err);
+    state_record(s, n_failed_items > 0 ? "failed" : "finished", status);
+    rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->keep_parts, err);
     if (rc)
         return wrap(err, rc, "the results are complete in %s, but this could not be recorded",
                     s->request->out_path);
-    if (n_asides == 0 && strcmp(s->request->out_path, "-") != 0)
+    if (n_failed_items == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
     s->is_merged = true;
     return status;

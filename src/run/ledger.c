@@ -28,13 +28,13 @@ struct fact {
 struct batch {
     struct range_row *ranges;
     struct metrics **metrics; /* beside ranges; NULL for none */
-    struct aside_row *asides;
+    struct failed_item_row *failed_items;
     struct attempt_row *attempts;
     struct event_row *events;
     struct sample_row *samples;
     struct fact *facts;
-    size_t n_ranges, n_asides, n_attempts, n_events, n_samples, n_facts;
-    size_t cap_ranges, cap_asides, cap_attempts, cap_events, cap_samples, cap_facts;
+    size_t n_ranges, n_failed_items, n_attempts, n_events, n_samples, n_facts;
+    size_t cap_ranges, cap_failed_items, cap_attempts, cap_events, cap_samples, cap_facts;
     struct part **parts; /* to be synced first */
     size_t n_parts, cap_parts;
 };
@@ -253,17 +253,17 @@ static size_t text_bytes(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
-void ledger_aside(struct ledger *ledger, const struct aside_row *row)
+void ledger_failed_item(struct ledger *ledger, const struct failed_item_row *row)
 {
     struct batch *batch = &ledger->open;
-    GROW(batch->asides, batch->n_asides, batch->cap_asides);
-    struct aside_row *kept = &batch->asides[batch->n_asides++];
+    GROW(batch->failed_items, batch->n_failed_items, batch->cap_failed_items);
+    struct failed_item_row *kept = &batch->failed_items[batch->n_failed_items++];
     *kept = *row;
     kept->reason = dup_or_null(row->reason);
     kept->stderr_tail = dup_or_null(row->stderr_tail);
-    kept->place = dup_or_null(row->place);
+    kept->position = dup_or_null(row->position);
     waits(ledger, sizeof(*row) + text_bytes(row->reason) + text_bytes(row->stderr_tail) +
-                      text_bytes(row->place));
+                      text_bytes(row->position));
     commit_soon(ledger);
 }
 
@@ -325,7 +325,7 @@ const struct metrics *ledger_metrics(const struct ledger *ledger)
 
 static bool batch_is_empty(const struct batch *batch)
 {
-    return batch->n_ranges + batch->n_asides + batch->n_attempts + batch->n_events +
+    return batch->n_ranges + batch->n_failed_items + batch->n_attempts + batch->n_events +
                batch->n_samples + batch->n_facts ==
            0;
 }
@@ -336,10 +336,10 @@ static void batch_clear(struct batch *batch)
         free(batch->metrics[i]);
         free((void *)(uintptr_t)batch->ranges[i].metrics);
     }
-    for (size_t i = 0; i < batch->n_asides; i++) {
-        free((void *)(uintptr_t)batch->asides[i].reason);
-        free((void *)(uintptr_t)batch->asides[i].stderr_tail);
-        free((void *)(uintptr_t)batch->asides[i].place);
+    for (size_t i = 0; i < batch->n_failed_items; i++) {
+        free((void *)(uintptr_t)batch->failed_items[i].reason);
+        free((void *)(uintptr_t)batch->failed_items[i].stderr_tail);
+        free((void *)(uintptr_t)batch->failed_items[i].position);
     }
     for (size_t i = 0; i < batch->n_attempts; i++) {
         free((void *)(uintptr_t)batch->attempts[i].label);
@@ -354,7 +354,8 @@ static void batch_clear(struct batch *batch)
     }
     for (size_t i = 0; i < batch->n_parts; i++)
         part_unref(batch->parts[i]);
-    batch->n_ranges = batch->n_asides = batch->n_attempts = batch->n_events = batch->n_samples = 0;
+    batch->n_ranges = batch->n_failed_items = batch->n_attempts = batch->n_events =
+        batch->n_samples = 0;
     batch->n_parts = batch->n_facts = 0;
 }
 
@@ -363,7 +364,7 @@ static void batch_release(struct batch *batch)
     batch_clear(batch);
     free(batch->ranges);
     free(batch->metrics);
-    free(batch->asides);
+    free(batch->failed_items);
     free(batch->attempts);
     free(batch->events);
     free(batch->samples);
@@ -405,8 +406,8 @@ static int batch_commit(struct ledger *ledger, bool held, struct err *err)
                         &(struct store_batch){
                             .ranges = batch->ranges,
                             .n_ranges = batch->n_ranges,
-                            .asides = batch->asides,
-                            .n_asides = batch->n_asides,
+                            .failed_items = batch->failed_items,
+                            .n_failed_items = batch->n_failed_items,
                             .attempts = batch->attempts,
                             .n_attempts = batch->n_attempts,
                             .events = batch->events,
@@ -515,7 +516,7 @@ static uint64_t delay_ms(const struct ledger *ledger, bool is_prompt)
 static void commit_soon(struct ledger *ledger)
 {
     const struct batch *open = &ledger->open;
-    bool is_prompt = ledger->opts.is_prompt && open->n_ranges + open->n_asides > 0;
+    bool is_prompt = ledger->opts.is_prompt && open->n_ranges + open->n_failed_items > 0;
     if (ledger->job_runs || ledger->has_failed || batch_is_empty(open) ||
         (ledger->timer_runs && !is_prompt))
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where results become durable. Bytes go into part files (one a life of a worker), rows wait in
+ * Where results become durable. Bytes go into part files (one for each worker process), rows wait in
  * memory and are committed in groups, off the loop's thread: first the parts' bytes are synced, then
  * the rows that name them are committed.
  */
@@ -21,7 +21,7 @@ struct part {
     struct buf pending; /* not yet written */
     uint64_t offset;    /* of the next byte, pending ones included */
     bool is_dirty;      /* bytes that a row may soon name are not synced */
-    uint32_t users;     /* life + jobs that hold it */
+    uint32_t users;     /* the worker, and jobs that hold it */
     struct ledger *ledger;
 };
 
@@ -69,7 +69,7 @@ void part_close(struct part *part);
 
 void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
                   const struct metrics *metrics);
-void ledger_aside(struct ledger *ledger, const struct aside_row *row);
+void ledger_failed_item(struct ledger *ledger, const struct failed_item_row *row);
 void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);
 void ledger_event(struct ledger *ledger, const char *kind, const char *json);
 void ledger_sample(struct ledger *ledger, const struct sample_row *row);

@@ -12,7 +12,7 @@
 #include "proc/front.h"
 #include "run/again.h"
 #include "run/outname.h"
-#include "run/placed.h"
+#include "run/output_identity.h"
 #include "run/prepare.h"
 #include "run/session.h"
 #include "run/shard.h"
@@ -36,8 +36,8 @@ static bool reads_stdin(const struct map_request *r)
 
 static int plan_print(struct session *s)
 {
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        const struct seat *seat = &s->places[p].seat;
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        const struct seat *seat = &s->seats[p].seat;
         printf("worker %u: %s", p, seat->label);
         for (size_t d = 0; d < seat->n_devices; d++)
             printf(" %s", s->allocation.devices.at[seat->devices[d]].uuid);
@@ -67,7 +67,7 @@ static int dry_run(struct session *s, struct err *err)
 /* What a run of this input can come to need; files of shards pass us by. */
 static void memory_take(const struct session *s)
 {
-    size_t bytes = RESERVED_BYTES + (size_t)s->n_places * RESERVED_BYTES_PER_PLACE;
+    size_t bytes = RESERVED_BYTES + (size_t)s->n_seats * RESERVED_BYTES_PER_PLACE;
     uint64_t input_bytes = s->shards ? 0 : source_bytes_total(s->source);
     xalloc_trim(); /* of what the start needed */
     if (!s->shards)
@@ -96,7 +96,8 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
     if (rc == 0 && r->resume_dir && r->out_path)
         rc = outname_settle(r, r->resume_dir, named, err);
     if (rc == 0 && r->resume_dir && r->out_path &&
-        (placed_is(r->resume_dir, 0, r->out_path) || shard_folder_is_begun(r->resume_dir, 0)))
+        (output_identity_is(r->resume_dir, 0, r->out_path) ||
+         shard_folder_is_begun(r->resume_dir, 0)))
         r->overwrite =
             true; /* put there by the run itself, which was killed before it could say so */
     if (rc == 0)

@@ -205,7 +205,7 @@ static void ledger_failed(void *context, const struct err *why)
 
 static void ledger_crowded(void *context, bool is_crowded)
 {
-    session_hold(context, is_crowded);
+    session_backpressure(context, is_crowded);
 }
 
 static int by_first(const void *a, const void *b)
@@ -215,17 +215,17 @@ static int by_first(const void *a, const void *b)
 }
 
 /* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
-static int asides_are_done(struct session *s, struct err *err)
+static int failed_items_are_done(struct session *s, struct err *err)
 {
     struct row_reader *reader = NULL;
-    struct aside_row row;
-    if (s->aside_before == 0)
+    struct failed_item_row row;
+    if (s->failed_before == 0)
         return 0;
-    s->done = xrealloc(s->done, (s->n_done + s->aside_before) * sizeof(*s->done));
+    s->done = xrealloc(s->done, (s->n_done + s->failed_before) * sizeof(*s->done));
     size_t n = s->n_done, kept = 0;
-    int rc = aside_reader_open(&reader, s->shell.store, err);
-    while (rc == 0 && n < s->n_done + s->aside_before &&
-           (rc = aside_reader_next(reader, &row, err)) > 0) {
+    int rc = failed_item_reader_open(&reader, s->shell.store, err);
+    while (rc == 0 && n < s->n_done + s->failed_before &&
+           (rc = failed_item_reader_next(reader, &row, err)) > 0) {
         s->done[n++] = (struct item_span){row.item, 1};
         rc = 0;
     }
@@ -247,19 +247,19 @@ static int done_read(struct session *s, struct err *err)
     uint64_t cleared = 0;
     int rc = 0;
     if (s->request->retry_failed)
-        rc = store_clear_asides(s->shell.store, &cleared, err);
+        rc = store_clear_failed_items(s->shell.store, &cleared, err);
     if (rc == 0)
         rc = store_done(s->shell.store, &s->done, &s->n_done, err);
     if (rc == 0)
         rc = store_totals(s->shell.store, &totals, err);
     if (rc)
         return rc;
-    s->aside_before = totals.items_aside;
-    rc = asides_are_done(s, err);
+    s->failed_before = totals.items_failed;
+    rc = failed_items_are_done(s, err);
     if (rc)
         return rc;
     log_add(s->shell.log, LOG_INFO, "map", "going on: %lu %s are done, %lu set aside%s",
-            totals.items_done, shard_is_asked(s->request) ? "shards" : "items", totals.items_aside,
+            totals.items_done, shard_is_asked(s->request) ? "shards" : "items", totals.items_failed,
             cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
 }
@@ -414,7 +414,7 @@ static int feed_make(struct session *s, struct err *err)
         rc = store_check_parts(s->shell.store, err);
     if (rc)
         return rc;
-    struct feed_config config = {.n_workers = s->n_places,
+    struct feed_config config = {.n_workers = s->n_seats,
                                  .n_devices = (uint32_t)s->allocation.n_chosen,
                                  .first_of = s->allocation.first_of,
                                  .device_of = s->allocation.device_of,
@@ -430,7 +430,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .failures_max = r->failures_max,
                                  .failures_percent = r->failures_percent,
                                  .seed = s->base_seed,
-                                 .asides_before = s->aside_before,
+                                 .failed_before = s->failed_before,
                                  .done = (const struct item_interval *)s->done,
                                  .n_done = s->n_done,
                                  .order = s->order,
@@ -461,11 +461,11 @@ static int places_take(struct session *s, struct err *err)
     int rc = allocation_take(&s->allocation, &s->request->allocation, &holder, err);
     if (rc)
         return rc;
-    s->n_places = s->allocation.n_seats;
-    s->places = xcalloc(s->n_places, sizeof(*s->places));
-    for (uint32_t p = 0; p < s->n_places; p++)
-        s->places[p].seat = s->allocation.seats[p];
-    shell_files_allow(&s->shell, s->n_places);
+    s->n_seats = s->allocation.n_seats;
+    s->seats = xcalloc(s->n_seats, sizeof(*s->seats));
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        s->seats[p].seat = s->allocation.seats[p];
+    shell_files_allow(&s->shell, s->n_seats);
     watched_begin(s);
     return 0;
 }
@@ -524,8 +524,8 @@ static int left_read(struct session *s, const char **what, uint64_t *n_all, stru
         rc = store_totals(s->shell.store, &totals, err);
     if (rc == 0)
         rc = store_done(s->shell.store, &s->done, &s->n_done, err);
-    s->aside_before = rc == 0 && !s->request->retry_failed ? totals.items_aside : 0;
-    return rc ? rc : asides_are_done(s, err);
+    s->failed_before = rc == 0 && !s->request->retry_failed ? totals.items_failed : 0;
+    return rc ? rc : failed_items_are_done(s, err);
 }
 
 int session_plan_left(struct session *s, struct err *err)
@@ -558,7 +558,7 @@ void session_plan_release(struct session *s)
     free(s->shell.run_id);
     free(s->output_name);
     allocation_release(&s->allocation);
-    free(s->places);
+    free(s->seats);
     free(s->watched);
     memory_free(s->memory);
     free(s->shell.guard_path);

@@ -36,10 +36,10 @@ struct snapshot {
 static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     struct feed_worker_view view;
-    const struct place *place = &s->places[p];
-    struct seat_memory memory = seat_memory(s, &place->seat);
+    const struct seat_state *seat_state = &s->seats[p];
+    struct seat_memory memory = seat_memory(s, &seat_state->seat);
     feed_worker(s->feed, p, &view);
-    snprintf(out->labels[p], sizeof(out->labels[p]), "%s", place->seat.label);
+    snprintf(out->labels[p], sizeof(out->labels[p]), "%s", seat_state->seat.label);
     for (char *c = out->labels[p]; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
@@ -56,22 +56,23 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
         .mem_total_bytes = memory.total_bytes,
         .last_word = console_last(s->shell.console, p * 2),
     };
-    uint64_t age_ms = place->life && view.in_flight > 0
-                          ? s->shell.now_ms - MIN(s->shell.now_ms, place->life->last_output_ms)
-                          : 0;
+    uint64_t age_ms =
+        seat_state->worker && view.in_flight > 0
+            ? s->shell.now_ms - MIN(s->shell.now_ms, seat_state->worker->last_output_ms)
+            : 0;
     out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
 }
 
 /* The program's own word about its shard, where it has one. */
 static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
 {
-    const struct life *life = s->places[p].life;
+    const struct worker *worker = s->seats[p].worker;
     struct progress_worker *w = &out->workers[p];
     w->done = s->shards->seat_items[p];
-    if (!life || w->in_flight == 0)
+    if (!worker || w->in_flight == 0)
         return;
-    struct shard_progress now = shard_progress_of(life);
-    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, life->started_ms);
+    struct shard_progress now = shard_progress_of(worker);
+    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->started_ms);
     w->items_per_s =
         age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;
@@ -89,10 +90,10 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
 static void shards_take(struct session *s, struct snapshot *out)
 {
     out->total.done = s->shards->n_items_done;
-    out->total.aside = s->shards->n_items_aside;
+    out->total.aside = s->shards->n_items_failed;
     out->total.known = s->shards->n_items;
     out->total.input_is_final = true;
-    for (uint32_t p = 0; p < s->n_places; p++)
+    for (uint32_t p = 0; p < s->n_seats; p++)
         shard_take(s, p, out);
 }
 
@@ -112,9 +113,9 @@ static void snapshot_take(struct session *s, struct snapshot *out)
 {
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
-    out->workers = xcalloc(s->n_places, sizeof(*out->workers));
-    out->labels = xcalloc(s->n_places, sizeof(*out->labels));
-    out->words = xcalloc(s->n_places, sizeof(*out->words));
+    out->workers = xcalloc(s->n_seats, sizeof(*out->workers));
+    out->labels = xcalloc(s->n_seats, sizeof(*out->labels));
+    out->words = xcalloc(s->n_seats, sizeof(*out->words));
     out->total = (struct progress_total){.done = counts.done + counts.answered,
                                          .aside = counts.aside,
                                          .known = counts.known,
@@ -122,9 +123,9 @@ static void snapshot_take(struct session *s, struct snapshot *out)
                                          .in_flight = counts.in_flight,
                                          .retries = counts.retries,
                                          .elapsed_ms = s->shell.now_ms - s->shell.begin_ms,
-                                         .n_workers = s->n_places,
+                                         .n_workers = s->n_seats,
                                          .workers = out->workers};
-    for (uint32_t p = 0; p < s->n_places; p++)
+    for (uint32_t p = 0; p < s->n_seats; p++)
         worker_take(s, p, out);
     metrics_take(s, &out->total);
     if (s->shards)
@@ -133,11 +134,11 @@ static void snapshot_take(struct session *s, struct snapshot *out)
 
 static void status_snapshot(struct session *s, const struct snapshot *shot)
 {
-    struct worker_status *workers = xcalloc(s->n_places, sizeof(*workers));
+    struct worker_status *workers = xcalloc(s->n_seats, sizeof(*workers));
     char host[256] = "";
     double rate = 0;
     gethostname(host, sizeof(host) - 1);
-    for (uint32_t p = 0; p < s->n_places; p++) {
+    for (uint32_t p = 0; p < s->n_seats; p++) {
         const struct progress_worker *w = &shot->workers[p];
         workers[p] = (struct worker_status){w->label,       w->state,          w->done,
                                             w->items_per_s, w->mem_used_bytes, w->last_word};
@@ -161,7 +162,7 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
                                     clock_wall_ms() - (int64_t)shot->total.elapsed_ms,
                                 .updated_wall_ms = clock_wall_ms(),
                                 .workers = workers,
-                                .n_workers = s->n_places};
+                                .n_workers = s->n_seats};
     struct err err = {0};
     if (status_write(s->shell.run_dir, &status, &err) != 0)
         log_add(s->shell.log, LOG_DEBUG, "map", "%s", err.text);

@@ -15,7 +15,7 @@
 #include "data/container.h"
 #include "data/unpack.h"
 #include "run/outname.h"
-#include "run/placed.h"
+#include "run/output_identity.h"
 #include "run/prepare.h"
 #include "run/shard.h"
 
@@ -232,7 +232,7 @@ static int also_outputs_check(const struct map_request *r, struct err *err)
         const char *path = named ? named : shard_also_path(r, i);
         bool to_folder = shard_output_is_folder(path);
         bool is_own = r->resume_dir && (to_folder ? shard_folder_is_begun(r->resume_dir, i + 1)
-                                                  : placed_is(r->resume_dir, i + 1, path));
+                                                  : output_identity_is(r->resume_dir, i + 1, path));
         rc = (to_folder ? folder_check : place_check)(path, r->overwrite || is_own, err);
     }
     return rc;

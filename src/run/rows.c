@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/rows.h"
 
-#include "run/placed.h"
+#include "run/output_identity.h"
 
 int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order, struct err *err)
 {
@@ -9,14 +9,14 @@ int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order,
     int rc = range_reader_open(&rows->ranges, store,
                                in_order ? RANGES_BY_ITEM : RANGES_AS_COMMITTED, err);
     if (rc == 0)
-        rc = aside_reader_open(&rows->asides, store, err);
+        rc = failed_item_reader_open(&rows->failed_items, store, err);
     return rc;
 }
 
 void merge_rows_close(struct merge_rows *rows)
 {
     row_reader_close(rows->ranges);
-    row_reader_close(rows->asides);
+    row_reader_close(rows->failed_items);
 }
 
 int merge_rows_range(void *context, struct result_range *range, struct err *err)
@@ -32,11 +32,11 @@ int merge_rows_range(void *context, struct result_range *range, struct err *err)
     return 1;
 }
 
-int merge_rows_aside(void *context, uint64_t *item, struct err *err)
+int merge_rows_failed_item(void *context, uint64_t *item, struct err *err)
 {
     struct merge_rows *rows = context;
-    struct aside_row row;
-    int rc = aside_reader_next(rows->asides, &row, err);
+    struct failed_item_row row;
+    int rc = failed_item_reader_next(rows->failed_items, &row, err);
     if (rc > 0)
         *item = row.item;
     return rc;
@@ -45,5 +45,5 @@ int merge_rows_aside(void *context, uint64_t *item, struct err *err)
 int merge_rows_placing(void *context, int fd, struct err *err)
 {
     const struct merge_rows *rows = context;
-    return placed_note(store_dir(rows->store), 0, fd, err);
+    return output_identity_note(store_dir(rows->store), 0, fd, err);
 }

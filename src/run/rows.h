@@ -10,7 +10,7 @@
 struct merge_rows {
     struct store *store;
     struct row_reader *ranges;
-    struct row_reader *asides;
+    struct row_reader *failed_items;
     char part_path[4200];
 };
 
@@ -19,5 +19,5 @@ MUST_CHECK int merge_rows_open(struct merge_rows *rows, struct store *store, boo
 void merge_rows_close(struct merge_rows *rows);
 /* For struct result_merge_opts; the context is a struct merge_rows. */
 int merge_rows_range(void *context, struct result_range *range, struct err *err);
-int merge_rows_aside(void *context, uint64_t *item, struct err *err);
+int merge_rows_failed_item(void *context, uint64_t *item, struct err *err);
 int merge_rows_placing(void *context, int fd, struct err *err);

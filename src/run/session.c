@@ -21,9 +21,9 @@ enum {
     SCAN_BYTES = 4 << 20
 };
 
-struct life *life_of(struct session *s, uint32_t worker)
+struct worker *worker_at(struct session *s, uint32_t seat)
 {
-    return worker < s->n_places ? s->places[worker].life : NULL;
+    return seat < s->n_seats ? s->seats[seat].worker : NULL;
 }
 
 /* ---- actions ---- */
@@ -43,13 +43,13 @@ static const char *const cause_texts[] = {
     [CAUSE_STOP] = "stopped",
 };
 
-void session_record(struct session *s, const char *kind, uint32_t worker, const char *text)
+void session_record(struct session *s, const char *kind, uint32_t seat, const char *text)
 {
     cleanup_buf struct buf json = BUF_INIT;
     buf_add_char(&json, '{');
-    if (worker < s->n_places) {
+    if (seat < s->n_seats) {
         buf_add_text(&json, "\"worker\":");
-        buf_add_json(&json, str_of(s->places[worker].seat.label));
+        buf_add_json(&json, str_of(s->seats[seat].seat.label));
         buf_add_char(&json, ',');
     }
     buf_add_text(&json, "\"text\":");
@@ -63,44 +63,44 @@ static void do_spawn(struct session *s, const struct feed_action *a)
     if (s->shards)
         shard_spawn(s, a->worker, a->count);
     else
-        life_spawn(s, a->worker, a->count);
+        worker_spawn(s, a->worker, a->count);
 }
 
 static void do_send(struct session *s, const struct feed_action *a)
 {
-    struct life *life = life_of(s, a->worker);
-    if (!life)
+    struct worker *worker = worker_at(s, a->worker);
+    if (!worker)
         return;
-    if (life->shard)
-        shard_send(life, a->item, a->detail);
-    else if (life->is_channel)
-        channel_send(life, a->item, a->count, a->detail);
+    if (worker->shard)
+        shard_send(worker, a->item, a->detail);
+    else if (worker->is_channel)
+        channel_send(worker, a->item, a->count, a->detail);
     else
-        filter_send(life, a->item, a->count);
+        filter_send(worker, a->item, a->count);
 }
 
 static void do_end(struct session *s, const struct feed_action *a)
 {
-    if (life_of(s, a->worker))
-        life_end(life_of(s, a->worker));
+    if (worker_at(s, a->worker))
+        worker_retire(worker_at(s, a->worker));
 }
 
 static void do_terminate(struct session *s, const struct feed_action *a)
 {
-    if (life_of(s, a->worker))
-        life_terminate(life_of(s, a->worker), a->detail);
+    if (worker_at(s, a->worker))
+        worker_terminate(worker_at(s, a->worker), a->detail);
 }
 
 static void do_batch(struct session *s, const struct feed_action *a)
 {
-    struct life *life = life_of(s, a->worker);
-    if (life && life->shard)
-        shard_batch(life, a->count);
-    else if (life && life->is_channel)
-        channel_batch(life, a->count);
+    struct worker *worker = worker_at(s, a->worker);
+    if (worker && worker->shard)
+        shard_batch(worker, a->count);
+    else if (worker && worker->is_channel)
+        channel_batch(worker, a->count);
     log_add(s->shell.log, LOG_WARN, "map",
             "%s: out of memory; at most %lu items at once from now on",
-            s->places[a->worker].seat.label, a->count);
+            s->seats[a->worker].seat.label, a->count);
     session_record(s, "oom", a->worker, "batch halved");
 }
 
@@ -116,25 +116,26 @@ static void settled_event(struct session *s, uint64_t item, uint64_t count)
 
 static void do_commit(struct session *s, const struct feed_action *a)
 {
-    struct life *life = life_of(s, a->worker);
-    ASSERT(life);
-    bool was_noted = life->is_channel ? s->request->fixed_batches : !life->keyed;
+    struct worker *worker = worker_at(s, a->worker);
+    ASSERT(worker);
+    bool was_noted = worker->is_channel ? s->request->fixed_batches : !worker->key_index;
     if (was_noted)
-        answers_commit(life, a->item, a->count);
+        answers_commit(worker, a->item, a->count);
     else
-        channel_commit(life, a->item);
-    life->items_done += a->count;
+        channel_commit(worker, a->item);
+    worker->items_done += a->count;
     settled_event(s, a->item, a->count);
 }
 
 static void do_revoke(struct session *s, const struct feed_action *a)
 {
-    if (life_of(s, a->worker))
-        answers_forget(life_of(s, a->worker));
+    if (worker_at(s, a->worker))
+        answers_forget(worker_at(s, a->worker));
 }
 
 /* What is wrong with a record; its place stands beside it. */
-static void unfit_reason_add(struct session *s, uint64_t item, struct str place, struct buf *reason)
+static void unfit_reason_add(struct session *s, uint64_t item, struct str position,
+                             struct buf *reason)
 {
     cleanup_buf struct buf data = BUF_INIT;
     struct err err = {0};
@@ -144,17 +145,17 @@ static void unfit_reason_add(struct session *s, uint64_t item, struct str place,
                  s->request->key_field ? s->request->key_field : "");
         return;
     }
-    bool says_where = strncmp(err.text, place.at, place.len) == 0;
-    buf_add_text(reason, err.text + (says_where ? place.len + strlen(": ") : 0));
+    bool says_where = strncmp(err.text, position.at, position.len) == 0;
+    buf_add_text(reason, err.text + (says_where ? position.len + strlen(": ") : 0));
 }
 
 /* Why an item is given up: its worker's word, or what its record is not, or how its worker died. */
-static void reason_add(struct session *s, const struct feed_action *a, struct str place,
+static void reason_add(struct session *s, const struct feed_action *a, struct str position,
                        struct buf *reason)
 {
-    const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "no worker";
+    const char *label = a->worker < s->n_seats ? s->seats[a->worker].seat.label : "no worker";
     if (a->detail == CAUSE_UNFIT) {
-        unfit_reason_add(s, a->item, place, reason);
+        unfit_reason_add(s, a->item, position, reason);
         return;
     }
     bool is_said = a->detail == CAUSE_FAILED || a->detail == CAUSE_PROTOCOL ||
@@ -173,21 +174,21 @@ static void reason_add(struct session *s, const struct feed_action *a, struct st
 
 static void do_set_aside(struct session *s, const struct feed_action *a)
 {
-    cleanup_buf struct buf place = BUF_INIT, reason = BUF_INIT;
+    cleanup_buf struct buf position = BUF_INIT, reason = BUF_INIT;
     if (s->shards)
-        shard_name(s->shards, a->item, &place);
+        shard_name(s->shards, a->item, &position);
     else
-        source_place(s->source, a->item, &place);
-    reason_add(s, a, buf_str(&place), &reason);
+        source_position(s->source, a->item, &position);
+    reason_add(s, a, buf_str(&position), &reason);
     if (s->shards)
         shard_set_aside(s->shards, a->item);
-    ledger_aside(s->ledger, &(struct aside_row){.item = a->item,
-                                                .attempts = (uint32_t)a->count,
-                                                .reason = buf_text(&reason),
-                                                .stderr_tail = s->hand.stderr_tail,
-                                                .place = buf_text(&place)});
+    ledger_failed_item(s->ledger, &(struct failed_item_row){.item = a->item,
+                                                            .attempts = (uint32_t)a->count,
+                                                            .reason = buf_text(&reason),
+                                                            .stderr_tail = s->hand.stderr_tail,
+                                                            .position = buf_text(&position)});
     if (s->failed_items_noted++ < 10)
-        log_add(s->shell.log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&place),
+        log_add(s->shell.log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&position),
                 buf_text(&reason));
     settled_event(s, a->item, 1);
 }
@@ -199,8 +200,8 @@ static void do_bench(struct session *s, const struct feed_action *a)
 
 static void do_note(struct session *s, const struct feed_action *a)
 {
-    const char *label = a->worker < s->n_places ? s->places[a->worker].seat.label : "";
-    struct life *life = life_of(s, a->worker);
+    const char *label = a->worker < s->n_seats ? s->seats[a->worker].seat.label : "";
+    struct worker *worker = worker_at(s, a->worker);
     char age[24];
     switch ((enum feed_note)a->detail) {
     case NOTE_SILENT:
@@ -209,15 +210,15 @@ static void do_note(struct session *s, const struct feed_action *a)
         duration_format(age, a->count);
         log_add(s->shell.log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
                 a->item, a->item == 1 ? "" : "s", age,
-                life && !life->is_channel ? ": does the worker flush its output?" : "");
+                worker && !worker->is_channel ? ": does the worker flush its output?" : "");
         return;
     case NOTE_REISSUED:
         log_add(s->shell.log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
         session_record(s, "reissue", a->worker, "a straggler was given to it as well");
         return;
     case NOTE_FOREIGN:
-        if (life)
-            channel_foreign(life, a->item);
+        if (worker)
+            channel_foreign(worker, a->item);
         return;
     case NOTE_HALVED:
         log_add(s->shell.log, LOG_INFO, "map",
@@ -257,7 +258,7 @@ static void do_nothing(struct session *s, const struct feed_action *a)
     (void)s, (void)a;
 }
 
-static void (*const deeds[])(struct session *s, const struct feed_action *a) = {
+static void (*const action_handlers[])(struct session *s, const struct feed_action *a) = {
     [ACT_SPAWN] = do_spawn,         [ACT_SEND] = do_send,     [ACT_END] = do_end,
     [ACT_TERMINATE] = do_terminate, [ACT_BATCH] = do_batch,   [ACT_COMMIT] = do_commit,
     [ACT_DROP] = do_nothing,        [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
@@ -288,13 +289,13 @@ static void feed_timer_set(struct session *s)
 static void step(struct session *s, struct feed_event *event)
 {
     const struct feed_action *actions;
-    struct life *life = event->kind == EV_ROOM ? life_of(s, event->worker) : NULL;
-    if (life && !life_room_is_there(life))
+    struct worker *worker = event->kind == EV_ROOM ? worker_at(s, event->worker) : NULL;
+    if (worker && !worker_room_is_there(worker))
         return;
     event->now_ms = feed_now(s);
     size_t n_actions = feed_step(s->feed, event, &actions);
     for (size_t i = 0; i < n_actions; i++)
-        deeds[actions[i].kind](s, &actions[i]);
+        action_handlers[actions[i].kind](s, &actions[i]);
 }
 
 void session_event(struct session *s, struct feed_event event)
@@ -310,7 +311,7 @@ void session_event(struct session *s, struct feed_event event)
     s->in_step = true;
     step(s, &event);
     /* What was at hand belonged to this event alone. */
-    s->hand = (struct at_hand){0};
+    s->hand = (struct step_context){0};
     for (size_t i = 0; i < s->n_queue;) {
         struct feed_event next = s->queue[i++];
         if (i == s->n_queue) /* a chain of events needs no longer queue than its longest link */
@@ -425,17 +426,17 @@ static void on_stop(void *context, bool now)
 static void on_kill(void *context)
 {
     struct session *s = context;
-    for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->places[p].life && s->places[p].life->process)
-            node_end(s->places[p].life->process, END_AT_ONCE);
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        if (s->seats[p].worker && s->seats[p].worker->process)
+            node_end(s->seats[p].worker->process, END_AT_ONCE);
 }
 
 static void on_tick(void *context)
 {
     struct session *s = context;
-    for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->places[p].life && !s->is_held)
-            life_tick(s->places[p].life);
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        if (s->seats[p].worker && !s->is_held)
+            worker_tick(s->seats[p].worker);
     memory_check(s);
     if (!s->shell.is_settled) /* what becomes of the input then is no matter any more */
         inputs_watch(s);
@@ -450,14 +451,14 @@ static void on_second(void *context)
 static void on_before_sleep(void *context)
 {
     struct session *s = context;
-    for (uint32_t p = 0; p < s->n_places; p++)
-        if (s->places[p].life)
-            life_input_ask(s->places[p].life);
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        if (s->seats[p].worker)
+            worker_input_ask(s->seats[p].worker);
     s->look_ms = node_look(s->shell.node);
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        struct life *life = s->places[p].life;
-        if (life && life->to_worker.len > 0)
-            life_flush(life);
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        struct worker *worker = s->seats[p].worker;
+        if (worker && worker->to_worker.len > 0)
+            worker_flush(worker);
     }
     feed_timer_set(s);
 }

@@ -3,14 +3,14 @@
  * A `muster map` in progress, on the shell (shell/shell.h). What workers, files and timers show becomes feed
  * events (session_event); the feeder's actions are carried out here. No policy.
  *
- *   map.c      request → session → exit status        prepare.c  devices, input, run folder
- *   session.c  events, actions, timers                life*.c    one life of one worker
- *   filter.c   lines in, lines out                    channel.c  JSON messages
- *   answers.c  answers that wait for their commit     keyed.c    --key
- *   ledger.c   bytes and rows made durable            finish.c   merge, summary
- *   asides.c   what failed                            inputs.c   do the files stay as they are?
- *   watch.c    devices while the run lasts            hold.c     a disk that cannot keep up
- *   shard.h    programs that work through a range of items by themselves
+ *   map.c       request → session → exit status     prepare.c    devices, input, run folder
+ *   session.c   events, actions, timers             worker*.c    one process of one worker
+ *   filter.c    lines in, lines out                 channel.c    JSON messages
+ *   answers.c   answers that wait for their commit  key_index.c  --key
+ *   ledger.c    bytes and rows made durable         finish.c     merge, summary
+ *   inputs.c    do the files stay as they are?      watch.c      devices while the run lasts
+ *   failed_items.c  the list of what failed         backpressure.c  a disk that cannot keep up
+ *   shard.h     programs that work through a range of items by themselves
  */
 #pragma once
 
@@ -31,7 +31,7 @@
 struct inputs;
 struct session;
 struct shards;
-struct shard_life;
+struct shard_worker;
 struct watched;
 
 /* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
@@ -55,8 +55,8 @@ enum ignored_kind {
     IGNORED_EARLY
 };
 
-/* One process from spawn to its last byte. Outlives its seat's interest until libuv let go of it. */
-struct life {
+/* One process of a worker, from spawn to its last byte. It outlives its seat's interest until libuv let go of it. */
+struct worker {
     struct session *session;
     uint32_t seat;
     uint32_t number;             /* of the attempt and its part, unique in the run */
@@ -91,9 +91,9 @@ struct life {
     uint64_t n_unsaid;    /* answers that were matched and not yet told to the feeder */
     char first_line[120]; /* that it printed: often a banner */
     char stray[320];      /* what gave it away: why, and the line */
-    struct keyed *keyed;
+    struct key_index *key_index;
 
-    struct shard_life *shard; /* NULL: a warm worker */
+    struct shard_worker *shard; /* NULL: a warm worker */
 
     struct part *part;
     struct logfile *stdout_log, *stderr_log;
@@ -113,16 +113,16 @@ struct life {
 };
 
 /* A seat, and who sits in it. */
-struct place {
+struct seat_state {
     struct seat seat;
-    struct life *life;
-    uint64_t reads_after_ms; /* of its first life that was seen to begin to read; 0: none */
+    struct worker *worker;
+    uint64_t reads_after_ms; /* of its first worker that was seen to begin to read; 0: none */
     uint64_t busy_ms, load_ms, items_done;
     struct hist item_times;
 };
 
 /* What is known about the item or message at hand, for the actions of this very step. */
-struct at_hand {
+struct step_context {
     struct str result;
     struct metrics metrics;
     const char *error; /* why an item failed, from its worker or from its worker's death */
@@ -143,14 +143,14 @@ struct session {
     struct inputs *inputs; /* its files, as they were */
     bool input_is_changed; /* one was written to: no resume may go on with this run */
     struct allocation allocation;
-    struct place *places;
-    uint32_t n_places;
+    struct seat_state *seats;
+    uint32_t n_seats;
     struct feed *feed;
     struct item_span *done;
     size_t n_done;
     uint32_t *order;
     uint64_t base_seed;
-    uint64_t aside_before;
+    uint64_t failed_before;
     bool is_resumed, results_are_json;
     bool results_need_utf8; /* they are text that becomes JSON or CSV */
     struct shards *shards;  /* NULL: items are sent to warm workers; source is NULL with --items */
@@ -163,11 +163,11 @@ struct session {
     struct watched *watched; /* [devices.len] */
     struct memory *memory;   /* of those */
 
-    struct at_hand hand;
+    struct step_context hand;
     struct feed_event *queue; /* events that actions gave rise to */
     size_t n_queue, cap_queue;
     bool in_step;
-    bool is_held; /* answers are not read, and the feeder's time stands still (hold.c) */
+    bool is_held; /* answers are not read, and the feeder's time stands still (backpressure.c) */
     uint64_t held_since_ms, held_ms; /* now; and in all, before */
     uint64_t look_ms; /* a drained filter is to be looked at then; UINT64_MAX: none */
     uint32_t next_number;
@@ -187,78 +187,78 @@ struct session {
 extern const struct shell_verb map_shell;
 void session_event(struct session *s, struct feed_event event);
 /* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
-void session_record(struct session *s, const char *kind, uint32_t worker, const char *text);
+void session_record(struct session *s, const char *kind, uint32_t seat, const char *text);
 /* Until every item is settled, or the run is given up and its workers have ended. */
 MUST_CHECK int session_loop(struct session *s, struct err *err);
 /* Until the workers have ended. */
 void session_loop_end(struct session *s);
-struct life *life_of(struct session *s, uint32_t worker);
+struct worker *worker_at(struct session *s, uint32_t seat);
 
-/* life.c, life_end.c, life_silence.c */
-void life_spawn(struct session *s, uint32_t worker, uint64_t batch);
+/* worker.c, worker_end.c, worker_silence.c */
+void worker_spawn(struct session *s, uint32_t seat, uint64_t batch);
 /* The two halves of it: the seat is taken; the process is started. */
-struct life *life_new(struct session *s, uint32_t worker);
-void life_start(struct life *life, uint64_t batch);
-void life_start_failed(struct life *life, int rc, const struct err *why);
-void life_end(struct life *life);
-void life_terminate(struct life *life, enum feed_cause cause);
+struct worker *worker_new(struct session *s, uint32_t seat);
+void worker_start(struct worker *worker, uint64_t batch);
+void worker_start_failed(struct worker *worker, int rc, const struct err *why);
+void worker_retire(struct worker *worker);
+void worker_terminate(struct worker *worker, enum feed_cause cause);
 /* Write what is pending to its stdin or channel; asks for room when it is through. */
-void life_flush(struct life *life);
+void worker_flush(struct worker *worker);
 /* Ten times a second. */
-void life_tick(struct life *life);
+void worker_tick(struct worker *worker);
 /* How long a worker that gets nothing more may take to end. */
-uint64_t life_ending_limit_ms(const struct life *life);
+uint64_t worker_ending_limit_ms(const struct worker *worker);
 /* Before the loop sleeps: what is to be seen of a filter. */
-void life_input_ask(struct life *life);
-void life_input_seen(void *context, enum input_fact fact);
-void life_ask_for_room(struct life *life);
+void worker_input_ask(struct worker *worker);
+void worker_input_seen(void *context, enum input_fact fact);
+void worker_ask_for_room(struct worker *worker);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
-bool life_room_is_there(struct life *life);
+bool worker_room_is_there(struct worker *worker);
 /* It does not read any more; what that means shows within BROKEN_GRACE_MS. */
-void life_input_broken(struct life *life, enum worker_stream stream);
-void life_started(void *context);
-void life_gone(void *context, const struct worker_exit *exit);
+void worker_input_broken(struct worker *worker, enum worker_stream stream);
+void worker_started(void *context);
+void worker_gone(void *context, const struct worker_exit *exit);
 /* Of what a shard printed, what was held back is shown. */
-void life_words_end(struct life *life);
+void worker_words_end(struct worker *worker);
 /* The process and all that was its own are gone, and what it said is read: tell the feeder. */
-void life_over(struct life *life);
+void worker_over(struct worker *worker);
 /* One of its handles is closed, and one reference to it less. */
-void life_handle_closed(uv_handle_t *handle);
-void life_first_result(struct life *life);
+void worker_handle_closed(uv_handle_t *handle);
+void worker_first_result(struct worker *worker);
 /* Items were sent to it, or came back: keeps its counts and its busy time. */
-void life_sent(struct life *life, uint64_t count);
-void life_answered(struct life *life, uint64_t count);
-bool life_is_busy(const struct life *life);
+void worker_sent(struct worker *worker, uint64_t count);
+void worker_answered(struct worker *worker, uint64_t count);
+bool worker_is_busy(const struct worker *worker);
 /* Its part file is open; made when the first byte comes. False: the run is being given up. */
-bool life_part_ready(struct life *life);
-const char *life_label(const struct life *life);
+bool worker_part_ready(struct worker *worker);
+const char *worker_label(const struct worker *worker);
 
 /* Why a line cannot be an answer, and its beginning, for the messages. */
-void life_stray_note(struct life *life, const char *why, struct str line);
+void worker_stray_note(struct worker *worker, const char *why, struct str line);
 
 /* filter.c */
-void filter_send(struct life *life, uint64_t first, uint64_t count);
+void filter_send(struct worker *worker, uint64_t first, uint64_t count);
 /* The next lines into to_worker, which is empty. False: there are none now. */
-bool filter_load(struct life *life);
-void filter_read(struct life *life, struct str bytes);
-void filter_eof(struct life *life);
+bool filter_load(struct worker *worker);
+void filter_read(struct worker *worker, struct str bytes);
+void filter_eof(struct worker *worker);
 /* Remember where answers stand in the part, and record those that are committed. */
-void answers_note(struct life *life, struct answered_items items);
-void answers_commit(struct life *life, uint64_t first, uint64_t count);
-void answers_forget(struct life *life);
-void filter_to_channel(struct life *life);
+void answers_note(struct worker *worker, struct answered_items items);
+void answers_commit(struct worker *worker, uint64_t first, uint64_t count);
+void answers_forget(struct worker *worker);
+void filter_to_channel(struct worker *worker);
 
 /* channel.c */
-void channel_send(struct life *life, uint64_t first, uint64_t count, uint32_t attempt);
-void channel_read(struct life *life, struct str bytes);
-void channel_batch(struct life *life, uint64_t batch);
-void channel_stop(struct life *life);
-void channel_commit(struct life *life, uint64_t item);
+void channel_send(struct worker *worker, uint64_t first, uint64_t count, uint32_t attempt);
+void channel_read(struct worker *worker, struct str bytes);
+void channel_batch(struct worker *worker, uint64_t batch);
+void channel_stop(struct worker *worker);
+void channel_commit(struct worker *worker, uint64_t item);
 /* It gave a result for an item that it does not have. */
-void channel_foreign(struct life *life, uint64_t item);
+void channel_foreign(struct worker *worker, uint64_t item);
 
-/* hold.c */
-void session_hold(struct session *s, bool is_held);
+/* backpressure.c */
+void session_backpressure(struct session *s, bool is_held);
 /* The feeder's time: what workers wait for the disk counts against nobody's limit. */
 uint64_t feed_now(struct session *s);
 
@@ -272,11 +272,11 @@ MUST_CHECK int session_plan_left(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
-/* asides.c */
+/* failed_items.c */
 /* Where the items set aside are listed; free() it. */
-char *asides_path(const struct session *s);
+char *failed_items_path(const struct session *s);
 /* One object for each item set aside; the file is removed when there is none. */
-MUST_CHECK int asides_write(struct session *s, uint64_t *n_out, struct err *err);
+MUST_CHECK int failed_items_write(struct session *s, uint64_t *n_out, struct err *err);
 /* finish.c */
 int session_finish(struct session *s, struct err *err);
 /* progress, with the session's figures */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One life of one shard. What may take long (writing its input, looking at its file) is done on
+ * One attempt at one shard. What may take long (writing its input, looking at its file) is done on
  * another thread, while the loop goes on; nothing but its own fields is touched there.
  */
 #include "run/shard.h"
@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "run/environment.h"
-#include "run/marker.h"
+#include "run/progress_parser.h"
 #include "shell/background.h"
 
 static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each file */
@@ -36,7 +36,7 @@ struct shard_taking {
     struct collected found;
 };
 
-struct shard_life {
+struct shard_worker {
     enum shard_phase phase;
     uint64_t shard, batch;
     uint32_t attempt;
@@ -50,25 +50,25 @@ struct shard_life {
     int rc; /* of what was done there */
     struct err err;
     uint64_t started_ms;
-    int64_t since_ns;         /* what it writes is newer (clock_file_ns) */
-    struct marker markers[2]; /* of stdout and stderr */
+    int64_t since_ns;                  /* what it writes is newer (clock_file_ns) */
+    struct progress_parser parsers[2]; /* of stdout and stderr */
 };
 
-void shard_input_drop(struct life *life)
+void shard_input_drop(struct worker *worker)
 {
-    struct shard_life *shard = life->shard;
+    struct shard_worker *shard = worker->shard;
     if (shard->has_input)
         unlink(shard->values.of[PLACE_INPUT].at);
     shard->has_input = false;
 }
 
-void shard_close(struct life *life)
+void shard_close(struct worker *worker)
 {
-    if (life->shard->phase != SHARD_IDLE)
-        background_close(&life->shard->background, life_handle_closed);
+    if (worker->shard->phase != SHARD_IDLE)
+        background_close(&worker->shard->background, worker_handle_closed);
 }
 
-void shard_life_free(struct shard_life *shard)
+void shard_worker_free(struct shard_worker *shard)
 {
     if (!shard)
         return;
@@ -85,9 +85,9 @@ void shard_life_free(struct shard_life *shard)
     free(shard);
 }
 
-const char *const *shard_command(const struct life *life)
+const char *const *shard_command(const struct worker *worker)
 {
-    return (const char *const *)life->shard->command;
+    return (const char *const *)worker->shard->command;
 }
 
 const char *shard_cause_text(enum feed_cause cause)
@@ -97,33 +97,33 @@ const char *shard_cause_text(enum feed_cause cause)
                                   : NULL;
 }
 
-void shard_work_add(const struct life *life, struct buf *out)
+void shard_work_add(const struct worker *worker, struct buf *out)
 {
-    if (life->shard->phase == SHARD_IDLE)
+    if (worker->shard->phase == SHARD_IDLE)
         return;
     buf_add_text(out, " at ");
-    shard_name(life->session->shards, life->shard->shard, out);
+    shard_name(worker->session->shards, worker->shard->shard, out);
 }
 
 /* ---- birth ---- */
 
-void shard_spawn(struct session *s, uint32_t worker, uint64_t batch)
+void shard_spawn(struct session *s, uint32_t seat, uint64_t batch)
 {
-    struct life *life = life_new(s, worker);
-    life->shard = xcalloc(1, sizeof(*life->shard));
-    life->shard->batch = batch > 0 ? batch : s->request->batch;
-    life->is_channel = true; /* one result an item, in any order */
-    session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = worker});
-    session_event(s, (struct feed_event){.kind = EV_READY, .worker = worker, .count = 1});
+    struct worker *worker = worker_new(s, seat);
+    worker->shard = xcalloc(1, sizeof(*worker->shard));
+    worker->shard->batch = batch > 0 ? batch : s->request->batch;
+    worker->is_channel = true; /* one result an item, in any order */
+    session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = seat});
+    session_event(s, (struct feed_event){.kind = EV_READY, .worker = seat, .count = 1});
 }
 
-void shard_batch(struct life *life, uint64_t batch)
+void shard_batch(struct worker *worker, uint64_t batch)
 {
-    if (life->shard->phase == SHARD_IDLE)
-        life->shard->batch = batch;
+    if (worker->shard->phase == SHARD_IDLE)
+        worker->shard->batch = batch;
 }
 
-static const char *value(const struct shard_life *shard, enum placeholder which)
+static const char *value(const struct shard_worker *shard, enum placeholder which)
 {
     return shard->values.of[which].at;
 }
@@ -149,7 +149,7 @@ void shard_ask(const struct session *s, uint64_t number, size_t which,
     ask->pattern = buf_text(pattern);
 }
 
-static void collect_plan(const struct session *s, struct shard_life *shard)
+static void collect_plan(const struct session *s, struct shard_worker *shard)
 {
     shard->n_takings = s->shards->n_kinds;
     shard->takings = xcalloc(shard->n_takings, sizeof(*shard->takings));
@@ -158,7 +158,7 @@ static void collect_plan(const struct session *s, struct shard_life *shard)
                   &shard->takings[i].collect);
 }
 
-static int output_clear(const struct shards *shards, struct shard_life *shard)
+static int output_clear(const struct shards *shards, struct shard_worker *shard)
 {
     const char *path = value(shard, PLACE_OUTPUT);
     int rc = mkdir_parents(shards->output_dir, 0775, &shard->err);
@@ -169,76 +169,76 @@ static int output_clear(const struct shards *shards, struct shard_life *shard)
 
 static void prepare_run(void *context)
 {
-    struct life *life = context;
-    struct shard_life *shard = life->shard;
-    const struct shards *shards = life->session->shards;
+    struct worker *worker = context;
+    struct shard_worker *shard = worker->shard;
+    const struct shards *shards = worker->session->shards;
     shard->rc = shards->uses & 1u << PLACE_OUTPUT ? output_clear(shards, shard) : 0;
     if (shard->rc == 0 && shards->uses & 1u << PLACE_INPUT)
-        shard->rc =
-            shard_input_write(life->session, shard->shard, value(shard, PLACE_INPUT), &shard->err);
+        shard->rc = shard_input_write(worker->session, shard->shard, value(shard, PLACE_INPUT),
+                                      &shard->err);
     for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++)
         shard->rc =
             collect_before(&shard->takings[i].collect, &shard->takings[i].before, &shard->err);
 }
 
-static void start(struct life *life)
+static void start(struct worker *worker)
 {
     cleanup_buf struct buf command = BUF_INIT;
-    shard_command_format(shard_command(life), &command);
-    log_add(life->session->shell.log, LOG_DEBUG, "worker", "%s: shard %lu runs %s",
-            life_label(life), life->shard->shard, buf_text(&command));
-    life_start(life, life->shard->batch);
+    shard_command_format(shard_command(worker), &command);
+    log_add(worker->session->shell.log, LOG_DEBUG, "worker", "%s: shard %lu runs %s",
+            worker_label(worker), worker->shard->shard, buf_text(&command));
+    worker_start(worker, worker->shard->batch);
 }
 
 static void on_prepared(void *context)
 {
-    struct life *life = context;
-    struct shard_life *shard = life->shard;
-    shell_now(&life->session->shell);
+    struct worker *worker = context;
+    struct shard_worker *shard = worker->shard;
+    shell_now(&worker->session->shell);
     shard->phase = SHARD_RUNNING;
-    shard->started_ms = life->session->shell.now_ms;
+    shard->started_ms = worker->session->shell.now_ms;
     shard->since_ns = clock_file_ns();
-    if (life->was_ended)
-        life_over(life);
+    if (worker->was_ended)
+        worker_over(worker);
     else if (shard->rc)
-        life_start_failed(life, shard->rc, &shard->err);
+        worker_start_failed(worker, shard->rc, &shard->err);
     else
-        start(life);
+        start(worker);
 }
 
-static void markers_set(struct shard_life *shard, uint64_t n_items)
+static void parsers_set(struct shard_worker *shard, uint64_t n_items)
 {
     uint64_t batch = shard->batch;
-    for (size_t i = 0; i < countof(shard->markers); i++) {
-        shard->markers[i].n_items = n_items;
-        shard->markers[i].n_batches = batch > 0 ? (n_items - 1) / batch + 1 : 0;
+    for (size_t i = 0; i < countof(shard->parsers); i++) {
+        shard->parsers[i].n_items = n_items;
+        shard->parsers[i].n_batches = batch > 0 ? (n_items - 1) / batch + 1 : 0;
     }
 }
 
-void shard_send(struct life *life, uint64_t number, uint32_t attempt)
+void shard_send(struct worker *worker, uint64_t number, uint32_t attempt)
 {
-    struct session *s = life->session;
-    struct shard_life *shard = life->shard;
+    struct session *s = worker->session;
+    struct shard_worker *shard = worker->shard;
     ASSERT(shard->phase == SHARD_IDLE);
     shard->phase = SHARD_PREPARING;
     shard->shard = number;
     shard->attempt = attempt;
-    markers_set(shard, shard_share(s->shards, number).count);
+    parsers_set(shard, shard_share(s->shards, number).count);
     shard->has_input = s->shards->uses & 1u << PLACE_INPUT;
-    life->number = s->next_number++;
-    struct shard_at at = {number, life->seat, life->number, shard->batch};
+    worker->number = s->next_number++;
+    struct shard_at at = {number, worker->seat, worker->number, shard->batch};
     shard_values(s, &at, &shard->values, &shard->text);
     shard->command = shard_command_new(s, &shard->values);
     collect_plan(s, shard);
-    life->started_ms = shell_now(&s->shell);
-    life_first_result(life); /* when its model is loaded cannot be seen */
-    life_sent(life, 1);
-    background_open(&shard->background, &s->shell.loop, life);
-    life->open_handles++;
+    worker->started_ms = shell_now(&s->shell);
+    worker_first_result(worker); /* when its model is loaded cannot be seen */
+    worker_sent(worker, 1);
+    background_open(&shard->background, &s->shell.loop, worker);
+    worker->open_handles++;
     background_start(&shard->background, prepare_run, on_prepared);
 }
 
-void shard_environment(const struct life *life, struct env_list *env)
+void shard_environment(const struct worker *worker, struct env_list *env)
 {
     static const struct {
         const char *name;
@@ -248,46 +248,48 @@ void shard_environment(const struct life *life, struct env_list *env)
                      {"MUSTER_START", PLACE_START},
                      {"MUSTER_COUNT", PLACE_COUNT}};
     for (size_t i = 0; i < countof(variables); i++)
-        env_set(env, xasprintf("%s=%s", variables[i].name, value(life->shard, variables[i].which)));
+        env_set(env,
+                xasprintf("%s=%s", variables[i].name, value(worker->shard, variables[i].which)));
 }
 
 /* ---- what it says ---- */
 
-void shard_printed(struct life *life, bool to_stderr, struct str bytes, struct buf *shown)
+void shard_printed(struct worker *worker, bool to_stderr, struct str bytes, struct buf *shown)
 {
-    struct marker *marker = &life->shard->markers[to_stderr];
+    struct progress_parser *progress_parser = &worker->shard->parsers[to_stderr];
     if (bytes.len > 0)
-        marker_feed(marker, bytes, shown);
+        progress_parser_feed(progress_parser, bytes, shown);
     else
-        marker_end(marker, shown);
+        progress_parser_end(progress_parser, shown);
 }
 
 /* A program speaks of its progress in one place; a marker is worth more than a bar. */
-struct shard_progress shard_progress_of(const struct life *life)
+struct shard_progress shard_progress_of(const struct worker *worker)
 {
-    const struct marker *best = &life->shard->markers[0], *other = &life->shard->markers[1];
+    const struct progress_parser *best = &worker->shard->parsers[0],
+                                 *other = &worker->shard->parsers[1];
     bool is_other =
         other->is_marked != best->is_marked ? other->is_marked : other->total > best->total;
     if (is_other)
         best = other;
-    return (struct shard_progress){marker_items_done(best), best->correct, best->seen};
+    return (struct shard_progress){progress_parser_items_done(best), best->correct, best->seen};
 }
 
 /* ---- the end ---- */
 
 /* One that has no shard yet goes at once; any other ends by itself, or is being ended. */
-void shard_retire(struct life *life)
+void shard_retire(struct worker *worker)
 {
-    if (life->shard->phase != SHARD_IDLE)
+    if (worker->shard->phase != SHARD_IDLE)
         return;
-    life->was_ended = true;
-    life_over(life);
+    worker->was_ended = true;
+    worker_over(worker);
 }
 
 static void collect_run(void *context)
 {
-    struct life *life = context;
-    struct shard_life *shard = life->shard;
+    struct worker *worker = context;
+    struct shard_worker *shard = worker->shard;
     shard->rc = 0;
     for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++) {
         struct shard_taking *taking = &shard->takings[i];
@@ -297,71 +299,72 @@ static void collect_run(void *context)
 
 static void on_collected(void *context)
 {
-    struct life *life = context;
-    shell_now(&life->session->shell);
-    life->shard->phase = SHARD_SETTLED;
-    life_over(life);
+    struct worker *worker = context;
+    shell_now(&worker->session->shell);
+    worker->shard->phase = SHARD_SETTLED;
+    worker_over(worker);
 }
 
 /* Who did it, in which attempt, in what time, and how well. */
-static void work_describe(const struct life *life, struct buf *out)
+static void work_describe(const struct worker *worker, struct buf *out)
 {
-    const struct shard_life *shard = life->shard;
-    struct shard_progress progress = shard_progress_of(life);
+    const struct shard_worker *shard = worker->shard;
+    struct shard_progress progress = shard_progress_of(worker);
     buf_add_text(out, "\"device\":");
-    buf_add_json(out, str_of(life_label(life)));
+    buf_add_json(out, str_of(worker_label(worker)));
     buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
-             (double)(life->session->shell.now_ms - shard->started_ms) / 1000.0);
+             (double)(worker->session->shell.now_ms - shard->started_ms) / 1000.0);
     if (progress.seen > 0)
         buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
                  progress.seen);
 }
 
-static void result_describe(struct life *life, const struct shard_result *result, struct buf *out)
+static void result_describe(struct worker *worker, const struct shard_result *result,
+                            struct buf *out)
 {
-    const struct shards *shards = life->session->shards;
+    const struct shards *shards = worker->session->shards;
     buf_add_char(out, '{');
-    shard_members_add(shards, life->shard->shard, out);
+    shard_members_add(shards, worker->shard->shard, out);
     buf_add_char(out, ',');
     shard_files_add(shards, result, out);
     buf_add_char(out, ',');
-    work_describe(life, out);
+    work_describe(worker, out);
     buf_add_char(out, '}');
 }
 
-static void end_note(struct life *life)
+static void end_note(struct worker *worker)
 {
-    const struct shard_life *shard = life->shard;
+    const struct shard_worker *shard = worker->shard;
     cleanup_buf struct buf work = BUF_INIT;
-    work_describe(life, &work);
-    shard_end_note(life->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
+    work_describe(worker, &work);
+    shard_end_note(worker->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
 }
 
-bool shard_has_ended_well(const struct life *life)
+bool shard_has_ended_well(const struct worker *worker)
 {
-    return life->shard->phase == SHARD_SETTLED;
+    return worker->shard->phase == SHARD_SETTLED;
 }
 
-bool shard_is_settled(struct life *life, bool ended_well)
+bool shard_is_settled(struct worker *worker, bool ended_well)
 {
-    struct shard_life *shard = life->shard;
+    struct shard_worker *shard = worker->shard;
     if (shard->phase == SHARD_COLLECTING)
         return false;
     if (shard->phase != SHARD_RUNNING || !ended_well)
         return true;
     shard->phase = SHARD_COLLECTING;
-    session_event(life->session, (struct feed_event){.kind = EV_ENDED, .worker = life->seat});
-    end_note(life);
+    session_event(worker->session, (struct feed_event){.kind = EV_ENDED, .worker = worker->seat});
+    end_note(worker);
     background_start(&shard->background, collect_run, on_collected);
     return false;
 }
 
-void shard_oom_tell(struct life *life)
+void shard_oom_tell(struct worker *worker)
 {
-    if (life->shard->batch > 1)
-        session_event(
-            life->session,
-            (struct feed_event){.kind = EV_OOM, .worker = life->seat, .count = life->shard->batch});
+    if (worker->shard->batch > 1)
+        session_event(worker->session, (struct feed_event){.kind = EV_OOM,
+                                                           .worker = worker->seat,
+                                                           .count = worker->shard->batch});
 }
 
 /* What a pattern names for the first shards, whoever works on them: as many as are compared with. */
@@ -396,20 +399,20 @@ uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind
     return UINT64_MAX;
 }
 
-static bool is_refused(struct life *life, char *how, size_t how_size)
+static bool is_refused(struct worker *worker, char *how, size_t how_size)
 {
-    struct shard_life *shard = life->shard;
+    struct shard_worker *shard = worker->shard;
     if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
-        shell_abort(&life->session->shell, &shard->err);
+        shell_abort(&worker->session->shell, &shard->err);
     for (size_t i = 0; i < shard->n_takings; i++)
-        life->session->shards->n_unnamed += shard->takings[i].found.is_absent;
+        worker->session->shards->n_unnamed += shard->takings[i].found.is_absent;
     if (shard->rc) {
         snprintf(how, how_size, "%s", shard->err.text);
         return true;
     }
     for (size_t i = 0; i < shard->n_takings; i++) {
         const struct shard_taking *taking = &shard->takings[i];
-        uint64_t owner = shard_other_owner(life->session, shard->shard, i, &taking->found);
+        uint64_t owner = shard_other_owner(worker->session, shard->shard, i, &taking->found);
         if (owner == UINT64_MAX)
             continue;
         snprintf(
@@ -422,7 +425,7 @@ static bool is_refused(struct life *life, char *how, size_t how_size)
 }
 
 /* The result's own from now on. */
-static struct shard_result result_take(struct shard_life *shard)
+static struct shard_result result_take(struct shard_worker *shard)
 {
     struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
     for (size_t i = 0; i < shard->n_takings; i++) {
@@ -450,21 +453,21 @@ static void metrics_give(struct session *s, struct shard_progress progress)
     metrics_add(&s->hand.metrics, buf_str(&json));
 }
 
-bool shard_result_give(struct life *life, char *how, size_t how_size)
+bool shard_result_give(struct worker *worker, char *how, size_t how_size)
 {
-    struct session *s = life->session;
-    struct shard_life *shard = life->shard;
+    struct session *s = worker->session;
+    struct shard_worker *shard = worker->shard;
     cleanup_buf struct buf line = BUF_INIT;
-    if (is_refused(life, how, how_size) || !life_part_ready(life))
+    if (is_refused(worker, how, how_size) || !worker_part_ready(worker))
         return false;
     struct shard_result *result = &s->shards->results[shard->shard];
     *result = result_take(shard);
-    result_describe(life, result, &line);
-    items_count(s, life->seat, shard_share(s->shards, shard->shard).count);
-    metrics_give(s, shard_progress_of(life));
-    life_answered(life, 1);
+    result_describe(worker, result, &line);
+    items_count(s, worker->seat, shard_share(s->shards, shard->shard).count);
+    metrics_give(s, shard_progress_of(worker));
+    worker_answered(worker, 1);
     s->hand.result = buf_str(&line);
-    session_event(s,
-                  (struct feed_event){.kind = EV_DONE, .worker = life->seat, .item = shard->shard});
+    session_event(
+        s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = shard->shard});
     return true;
 }

@@ -7,7 +7,7 @@
  *
  *   template.c     {start}, {count} …           shard_plan.c   how many shards, what is filled in
  *   shard_check.c  what is refused              shard_input.c  the file at {input}
- *   shard.c        one life of one shard        collect.c      the files that it leaves behind
+ *   shard.c        one attempt at a shard       collect.c      the files that it leaves behind
  *   shard_kind.c   which files those are        shard_rows.c   what is kept about them
  *   shard_join.c   the files of all, in one       shard_claim.c  whose a file is
  *   shard_retake.c  what is there already, by other names
@@ -54,9 +54,9 @@ struct shard_result {
 /* What is known of the shards of a run. */
 struct shards {
     uint64_t n_items, n_shards;
-    uint64_t n_items_done, n_items_aside; /* of shards that are committed, or given up */
-    uint64_t n_items_here;                /* the former, by this session */
-    uint64_t *seat_items;                 /* the same for each seat */
+    uint64_t n_items_done, n_items_failed; /* of shards that are committed, or given up */
+    uint64_t n_items_here;                 /* the former, by this session */
+    uint64_t *seat_items;                  /* the same for each seat */
     uint64_t n_unnamed; /* programs that ended well and left no file that a pattern names */
     uint32_t uses;      /* of the command's placeholders: template_uses_all() */
     char stamp[RUN_STAMP_BYTES];  /* {run} */
@@ -159,7 +159,7 @@ MUST_CHECK int shards_retake(struct session *s, struct err *err);
  * killed before all files were taken. */
 char **shard_words_read(const char *run_dir, bool *are_taken);
 
-/* ---- a life ---- */
+/* ---- a worker ---- */
 
 /* How the shard's file of this kind is to be found; *pattern holds what `ask` names. */
 void shard_ask(const struct session *s, uint64_t number, size_t which,
@@ -170,18 +170,18 @@ uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind
 
 /* Why a shard is set aside, where a warm worker's words do not fit; else NULL. */
 const char *shard_cause_text(enum feed_cause cause);
-void shard_life_free(struct shard_life *shard);
+void shard_worker_free(struct shard_worker *shard);
 /* After its end. */
-void shard_close(struct life *life);
+void shard_close(struct worker *worker);
 /* Before its end is told: the shard's next attempt makes a file of that name at once. */
-void shard_input_drop(struct life *life);
+void shard_input_drop(struct worker *worker);
 /* Fill a seat: it asks for a shard, and no process is there yet. */
-void shard_spawn(struct session *s, uint32_t worker, uint64_t batch);
-void shard_send(struct life *life, uint64_t number, uint32_t attempt);
+void shard_spawn(struct session *s, uint32_t seat, uint64_t batch);
+void shard_send(struct worker *worker, uint64_t number, uint32_t attempt);
 /* From now on at most so many at once: for one that has not begun. */
-void shard_batch(struct life *life, uint64_t batch);
+void shard_batch(struct worker *worker, uint64_t batch);
 /* It gets no shard any more: one that has none goes. */
-void shard_retire(struct life *life);
+void shard_retire(struct worker *worker);
 /* The shard's records, into a file at `path`. On any thread. */
 MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *path,
                                  struct err *err);
@@ -189,24 +189,24 @@ MUST_CHECK int shard_input_write(struct session *s, uint64_t shard, const char *
  * What it printed: progress is taken out of it, the rest is to be shown. Without bytes: the end of
  * what was held back.
  */
-void shard_printed(struct life *life, bool to_stderr, struct str bytes, struct buf *shown);
+void shard_printed(struct worker *worker, bool to_stderr, struct str bytes, struct buf *shown);
 /* How far it is; all 0 without a word about it. */
 struct shard_progress {
     uint64_t items_done, correct, seen;
 };
-struct shard_progress shard_progress_of(const struct life *life);
-/* Its process is gone. False: its file is looked at first, then life_over is called again. */
-bool shard_is_settled(struct life *life, bool ended_well);
+struct shard_progress shard_progress_of(const struct worker *worker);
+/* Its process is gone. False: its file is looked at first, then worker_over is called again. */
+bool shard_is_settled(struct worker *worker, bool ended_well);
 /* And so it has been called again. */
-bool shard_has_ended_well(const struct life *life);
+bool shard_has_ended_well(const struct worker *worker);
 /* Out of memory: at which batch, so that it can be smaller the next time. */
-void shard_oom_tell(struct life *life);
+void shard_oom_tell(struct worker *worker);
 /* It ended well: hand the result over. False: there is none, and `how` says why. */
-bool shard_result_give(struct life *life, char *how, size_t how_size);
-const char *const *shard_command(const struct life *life);
-void shard_environment(const struct life *life, struct env_list *env);
+bool shard_result_give(struct worker *worker, char *how, size_t how_size);
+const char *const *shard_command(const struct worker *worker);
+void shard_environment(const struct worker *worker, struct env_list *env);
 /* What it is or was at work on, for messages: " at shard 3 (items 30 to 39)". */
-void shard_work_add(const struct life *life, struct buf *out);
+void shard_work_add(const struct worker *worker, struct buf *out);
 
 /* ---- what is kept (shard_rows.c) ---- */
 
@@ -231,7 +231,7 @@ bool shard_file_is_intact(const struct shard_file *file, struct buf *why);
 MUST_CHECK int shards_join(struct session *s, struct result_merge_stats *stats, struct err *err);
 /*
  * For `muster results`: what the shards that are committed have left, joined into request->out_path.
- * *are_there false: it is no run of shards. stats->n_asides: shards that are missing.
+ * *are_there false: it is no run of shards. stats->n_failed_items: shards that are missing.
  */
 MUST_CHECK int shards_so_far(struct store *store, const struct map_request *request,
                              bool *are_there, struct result_merge_stats *stats, struct err *err);

@@ -12,7 +12,7 @@
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "data/file_merge/file_merge.h"
-#include "run/placed.h"
+#include "run/output_identity.h"
 #include "run/shard.h"
 #include "store/runs.h"
 #include "tensor/array/array_merge.h"
@@ -43,7 +43,7 @@ static int shards_prove(struct session *s, struct err *err)
     cleanup_free uint8_t *seen = xcalloc(s->shards->n_shards, 1);
     struct row_reader *reader;
     struct range_row row;
-    struct aside_row aside;
+    struct failed_item_row aside;
     int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
     if (rc)
         return rc;
@@ -52,10 +52,10 @@ static int shards_prove(struct session *s, struct err *err)
             break;
     row_reader_close(reader);
     if (rc == 0)
-        rc = aside_reader_open(&reader, s->shell.store, err);
+        rc = failed_item_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;
-    while ((rc = aside_reader_next(reader, &aside, err)) > 0)
+    while ((rc = failed_item_reader_next(reader, &aside, err)) > 0)
         if ((rc = mark(s, seen, aside.item, 1, err)) != 0)
             break;
     row_reader_close(reader);
@@ -130,7 +130,8 @@ static int join_placing(void *context, int fd, struct err *err)
     next.kind++;
     if (joining->takes_next)
         rc = others_join(&next, &stats, err);
-    return rc || !s->shell.log ? rc : placed_note(s->shell.run_dir, joining->kind, fd, err);
+    return rc || !s->shell.log ? rc
+                               : output_identity_note(s->shell.run_dir, joining->kind, fd, err);
 }
 
 /* What this run put there itself, and was killed before it could say so, is its own. */
@@ -139,7 +140,7 @@ static bool may_replace(const struct joining *joining)
     const struct session *s = joining->s;
     const char *out_path = s->shards->kinds[joining->kind].out_path;
     return s->request->overwrite ||
-           (s->shell.log && placed_is(s->shell.run_dir, joining->kind, out_path));
+           (s->shell.log && output_identity_is(s->shell.run_dir, joining->kind, out_path));
 }
 
 static int records_join(const struct joining *joining, const struct shard_paths *paths,
@@ -422,7 +423,7 @@ int shards_join(struct session *s, struct result_merge_stats *stats, struct err 
     int rc = shards_prove(s, err);
     if (rc == 0 && n_results > 0)
         rc = kinds_join(s, true, stats, err);
-    stats->n_asides = s->shards->n_shards - n_results;
+    stats->n_failed_items = s->shards->n_shards - n_results;
     return rc;
 }
 
@@ -477,7 +478,7 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
     if (n_results > 0)
         rc = kinds_join(&s, false, stats, err);
     if (*are_there)
-        stats->n_asides = s.shards->n_shards - n_results;
+        stats->n_failed_items = s.shards->n_shards - n_results;
     shards_free(s.shards);
     return rc;
 }

@@ -67,7 +67,7 @@ static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 /* One shard a device: then it is called as its device is. */
 static bool is_one_a_device(const struct session *s, uint64_t n_shards)
 {
-    return n_shards == s->n_places && s->request->allocation.gpus_per_worker <= 1 &&
+    return n_shards == s->n_seats && s->request->allocation.gpus_per_worker <= 1 &&
            s->request->allocation.workers_per_gpu <= 1;
 }
 
@@ -77,7 +77,7 @@ static void suffixes_make(const struct session *s, struct shards *shards)
         return;
     shards->suffixes = xcalloc(shards->n_shards, sizeof(*shards->suffixes));
     for (uint64_t k = 0; k < shards->n_shards; k++)
-        shards->suffixes[k] = xstrdup(s->places[k].seat.label);
+        shards->suffixes[k] = xstrdup(s->seats[k].seat.label);
 }
 
 static int shards_size(struct session *s, struct shards *shards, struct err *err)
@@ -85,7 +85,7 @@ static int shards_size(struct session *s, struct shards *shards, struct err *err
     int rc = items_count(s, &shards->n_items, err);
     if (rc)
         return rc;
-    uint64_t wanted = s->request->n_shards > 0 ? s->request->n_shards : s->n_places;
+    uint64_t wanted = s->request->n_shards > 0 ? s->request->n_shards : s->n_seats;
     shards->n_shards = MIN(wanted, shards->n_items);
     if (shards->n_shards < wanted)
         log_add(s->shell.log, LOG_WARN, "map",
@@ -234,7 +234,7 @@ int shards_match(struct session *s, struct err *err)
         rc = fail(err, ERR_USAGE,
                   "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
                   "{input} or {output}");
-    if (rc == 0 && !count && is_asked && totals.items_done + totals.items_aside > 0)
+    if (rc == 0 && !count && is_asked && totals.items_done + totals.items_failed > 0)
         rc = fail(err, ERR_USAGE,
                   "this run was begun without shards, and its command now is a shard command");
     return rc;
@@ -303,7 +303,7 @@ int shards_begin(struct session *s, struct err *err)
         rc = reading_write(s, shards, err);
     if (rc == 0)
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
-    shards->seat_items = xcalloc(s->n_places, sizeof(*shards->seat_items));
+    shards->seat_items = xcalloc(s->n_seats, sizeof(*shards->seat_items));
     return rc;
 }
 
@@ -325,14 +325,14 @@ void shards_free(struct shards *shards)
 
 void shard_set_aside(struct shards *shards, uint64_t shard)
 {
-    shards->n_items_aside += shard_share(shards, shard).count;
+    shards->n_items_failed += shard_share(shards, shard).count;
 }
 
 /* ---- what is filled in ---- */
 
 static void devices_add(const struct session *s, uint32_t seat, bool wants_uuid, struct buf *out)
 {
-    const struct seat *at = &s->places[seat].seat;
+    const struct seat *at = &s->seats[seat].seat;
     for (size_t d = 0; d < at->n_devices; d++) {
         const struct device *device = &s->allocation.devices.at[at->devices[d]];
         if (d > 0)
@@ -503,13 +503,13 @@ void shards_print(const struct session *s)
         struct template_values values;
         /* The first ones go to the workers in their order; the others to whoever is done. */
         uint64_t turn = n_printed++;
-        struct shard_at at = {k, (uint32_t)(turn % s->n_places), (uint32_t)turn + 1,
+        struct shard_at at = {k, (uint32_t)(turn % s->n_seats), (uint32_t)turn + 1,
                               s->request->batch};
         shard_values(s, &at, &values, &text);
         char **command = shard_command_new(s, &values);
         shard_name(shards, k, &line);
-        buf_addf(&line, "%s %s: ", turn < s->n_places ? " on" : " when a worker is free, say",
-                 s->places[at.seat].seat.label);
+        buf_addf(&line, "%s %s: ", turn < s->n_seats ? " on" : " when a worker is free, say",
+                 s->seats[at.seat].seat.label);
         shard_command_format((const char *const *)command, &line);
         buf_add_char(&line, '\n');
         leaves_add(s, &values, &line);

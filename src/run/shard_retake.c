@@ -248,7 +248,7 @@ static int result_commit(struct session *s, uint64_t shard, const struct past *p
     if (rc == 0 && past->is_committed)
         rc = store_forget(s->shell.store, shard, err);
     if (rc == 0)
-        rc = store_forget_aside(s->shell.store, shard, err);
+        rc = store_forget_failed_item(s->shell.store, shard, err);
     if (rc == 0)
         rc =
             store_commit(s->shell.store, &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);

@@ -171,13 +171,13 @@ bool shard_file_is_intact(const struct shard_file *file, struct buf *why)
 static int asides_read(struct session *s, struct err *err)
 {
     struct row_reader *reader;
-    struct aside_row row;
+    struct failed_item_row row;
     if (s->request->retry_failed)
         return 0;
-    int rc = aside_reader_open(&reader, s->shell.store, err);
+    int rc = failed_item_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;
-    while ((rc = aside_reader_next(reader, &row, err)) > 0)
+    while ((rc = failed_item_reader_next(reader, &row, err)) > 0)
         if (row.item < s->shards->n_shards)
             shard_set_aside(s->shards, row.item);
     row_reader_close(reader);

@@ -27,19 +27,19 @@ static struct figures figures_take(struct session *s)
     struct figures f = {0};
     feed_counts(s->feed, &f.counts);
     f.wall_ms = shell_now(&s->shell) - s->shell.begin_ms;
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        f.busy_ms += s->places[p].busy_ms;
-        f.load_ms += s->places[p].load_ms;
-        hist_merge(&f.item_times, &s->places[p].item_times);
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        f.busy_ms += s->seats[p].busy_ms;
+        f.load_ms += s->seats[p].load_ms;
+        hist_merge(&f.item_times, &s->seats[p].item_times);
     }
     f.are_shards = s->shards != NULL;
     f.is_load_known = !s->shards && s->first_result_ms > 0;
-    f.seat_ms = f.wall_ms * s->n_places;
+    f.seat_ms = f.wall_ms * s->n_seats;
     uint64_t end_ms = s->is_complete ? s->complete_ms : shell_now(&s->shell);
     uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
     uint64_t here = 0;
-    for (uint32_t p = 0; p < s->n_places; p++)
-        here += s->places[p].items_done;
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        here += s->seats[p].items_done;
     if (s->shards)
         here = s->shards->n_items_here;
     f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
@@ -80,7 +80,7 @@ static void wall_line(const struct session *s, const struct figures *f, struct b
     if (f->items_per_s > 0)
         buf_addf(out, ", %.*f items/s", f->items_per_s < 100 ? 1 : 0, f->items_per_s);
     buf_addf(out, "%s%s, over %u worker%s\n", f->is_load_known ? "; loading " : "",
-             f->is_load_known ? load : "", s->n_places, s->n_places == 1 ? "" : "s");
+             f->is_load_known ? load : "", s->n_seats, s->n_seats == 1 ? "" : "s");
 }
 
 /* A shard's process holds its device from its start to its end, whatever it does there. */
@@ -159,15 +159,16 @@ static void result_line(struct session *s, const struct result_merge_stats *stat
 }
 
 /* The status is 1, and who asked for errors alone is to hear why. */
-static void asides_say(struct session *s, uint64_t n_asides, const char *noun, const char *failed)
+static void failed_items_say(struct session *s, uint64_t n_failed_items, const char *noun,
+                             const char *failed)
 {
     cleanup_buf struct buf next = BUF_INIT;
-    if (n_asides > s->n_malformed) {
+    if (n_failed_items > s->n_malformed) {
         buf_add_text(&next, "; go on with: ");
         summary_go_on(s, "--retry-failed", &next);
     }
-    talk("%lu %s%s set aside, with reasons in %s%s", n_asides, noun,
-         n_asides == 1 ? " was" : "s were", failed, buf_text(&next));
+    talk("%lu %s%s set aside, with reasons in %s%s", n_failed_items, noun,
+         n_failed_items == 1 ? " was" : "s were", failed, buf_text(&next));
 }
 
 /* The write may block if nobody reads stderr; until it is done a signal ends the process. */
@@ -188,7 +189,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     struct figures f = figures_take(s);
     cleanup_buf struct buf out = BUF_INIT;
     const char *noun = s->shards ? "shard" : "item";
-    cleanup_free char *failed = asides_path(s), *run = summary_run_new(s);
+    cleanup_free char *failed = failed_items_path(s), *run = summary_run_new(s);
     result_line(s, stats, &f.counts, &out);
     if (f.counts.aside > 0)
         buf_addf(&out, "  failed     %lu %s%s, with reasons in %s\n", f.counts.aside, noun,
@@ -219,7 +220,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
                      "  next       mend these records, and run them as an input of their own\n");
     log_add(s->shell.log, LOG_INFO, "map", "%s", buf_text(&out));
     if (s->shell.is_quiet && stats && f.counts.aside > 0)
-        asides_say(s, f.counts.aside, noun, failed);
+        failed_items_say(s, f.counts.aside, noun, failed);
     cleanup_buf struct buf shown = BUF_INIT;
     console_lines_add(&shown, buf_str(&out));
     if (!s->shell.is_quiet)
@@ -244,7 +245,7 @@ void summary_json(struct session *s, int status, struct buf *out)
         "\"wall_ms\":%lu,\"load_ms\":%s,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
         "\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
         status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
-        f.wall_ms, load, f.busy_ms, s->n_places, f.items_per_s, efficiency,
+        f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, efficiency,
         hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
     buf_add_text(out, "}\n");

@@ -18,11 +18,11 @@ enum {
 void watched_begin(struct session *s)
 {
     s->watched = xcalloc(s->allocation.devices.len, sizeof(*s->watched));
-    s->memory = memory_new(s->n_places, (uint32_t)s->allocation.devices.len);
+    s->memory = memory_new(s->n_seats, (uint32_t)s->allocation.devices.len);
     ASSERT(s->memory);
-    for (uint32_t p = 0; p < s->n_places; p++)
-        for (size_t i = 0; i < s->places[p].seat.n_devices; i++)
-            memory_seat_uses(s->memory, p, (uint32_t)s->places[p].seat.devices[i]);
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        for (size_t i = 0; i < s->seats[p].seat.n_devices; i++)
+            memory_seat_uses(s->memory, p, (uint32_t)s->seats[p].seat.devices[i]);
 }
 
 static bool seat_uses(const struct seat *seat, size_t d)
@@ -74,7 +74,7 @@ void bench_log(struct session *s, uint32_t first, const char *why)
     uint32_t p = 0;
     while (s->allocation.device_of[p] != first)
         p++;
-    const struct seat *seat = &s->places[p].seat;
+    const struct seat *seat = &s->seats[p].seat;
     device_label(&s->allocation.devices.at[seat->devices[0]], label);
     buf_add_text(&name, label);
     for (size_t i = 1; i < seat->n_devices; i++)
@@ -90,11 +90,11 @@ void bench_log(struct session *s, uint32_t first, const char *why)
 
 static void peaks_note(struct session *s, size_t d)
 {
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        struct life *life = s->places[p].life;
-        const struct seat *seat = &s->places[p].seat;
-        if (life && seat_uses(seat, d))
-            life->mem_peak_bytes = MAX(life->mem_peak_bytes, seat_memory(s, seat).used_bytes);
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        struct worker *worker = s->seats[p].worker;
+        const struct seat *seat = &s->seats[p].seat;
+        if (worker && seat_uses(seat, d))
+            worker->mem_peak_bytes = MAX(worker->mem_peak_bytes, seat_memory(s, seat).used_bytes);
     }
 }
 
@@ -187,7 +187,7 @@ void memory_check(struct session *s)
             log_add(s->shell.log, LOG_WARN, "device",
                     "%s: the dead worker's device memory was not freed within %d s; starting the "
                     "next worker anyway",
-                    s->places[seat].seat.label, MEMORY_PATIENCE_MS / 1000);
+                    s->seats[seat].seat.label, MEMORY_PATIENCE_MS / 1000);
         session_event(s, (struct feed_event){.kind = EV_MEM_BACK, .worker = seat});
     }
 }
@@ -214,8 +214,8 @@ void locks_check(struct session *s)
 
 void seats_log(struct session *s)
 {
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        const struct seat *seat = &s->places[p].seat;
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        const struct seat *seat = &s->seats[p].seat;
         for (size_t i = 0; i < seat->n_devices; i++) {
             const struct device *device = &s->allocation.devices.at[seat->devices[i]];
             bool has_memory = device->mem_total_bytes > 0;

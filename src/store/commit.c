@@ -155,7 +155,7 @@ static int ranges_add(struct store *store, const struct store_batch *batch, stru
     return rc || batch->n_ranges == 0 ? rc : progress_write(store, err);
 }
 
-static int aside_add(struct store *store, const struct aside_row *row, struct err *err)
+static int failed_item_add(struct store *store, const struct failed_item_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
     int rc = refuse_overlap(store, row->item, 1, err);
@@ -167,7 +167,7 @@ static int aside_add(struct store *store, const struct aside_row *row, struct er
     sqlite3_bind_int64(statement, 2, row->attempts);
     db_bind_text(statement, 3, row->reason);
     db_bind_text(statement, 4, row->stderr_tail);
-    db_bind_text(statement, 5, row->place);
+    db_bind_text(statement, 5, row->position);
     return db_finish(store, statement, err);
 }
 
@@ -222,8 +222,8 @@ static int sample_add(struct store *store, const struct sample_row *row, struct 
 static int rows_add(struct store *store, const struct store_batch *batch, struct err *err)
 {
     int rc = ranges_add(store, batch, err);
-    for (size_t i = 0; rc == 0 && i < batch->n_asides; i++)
-        rc = aside_add(store, &batch->asides[i], err);
+    for (size_t i = 0; rc == 0 && i < batch->n_failed_items; i++)
+        rc = failed_item_add(store, &batch->failed_items[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_attempts; i++)
         rc = attempt_add(store, &batch->attempts[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_events; i++)
@@ -246,7 +246,7 @@ int store_commit(struct store *store, const struct store_batch *batch, struct er
     ASSERT(store->mode < STORE_READ);
     struct progress before = store->progress;
     ASSERT(!store->is_holding);
-    bool has_results = batch->n_ranges + batch->n_asides > 0;
+    bool has_results = batch->n_ranges + batch->n_failed_items > 0;
     int rc = durability_set(store, batch->is_held ? store->is_settled : has_results, err);
     if (rc == 0)
         rc = db_run(store, SQL_BEGIN, NULL, 0, err);
@@ -285,7 +285,7 @@ int store_commit_held(struct store *store, bool results_are_here, struct err *er
     return rc == 0 && results_are_here && !store->is_full_sync ? wal_sync(store, err) : rc;
 }
 
-int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)
+int store_clear_failed_items(struct store *store, uint64_t *n_out, struct err *err)
 {
     int rc = durability_set(store, true, err);
     if (rc == 0)
@@ -295,7 +295,7 @@ int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err)
     return rc;
 }
 
-int store_forget_aside(struct store *store, uint64_t item, struct err *err)
+int store_forget_failed_item(struct store *store, uint64_t item, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
     int rc = durability_set(store, true, err);

@@ -59,14 +59,14 @@ static void read_manifest(struct run_summary *out)
     manifest_release(&manifest);
 }
 
-static uint64_t asides_count(struct store *store, uint64_t n_items, uint64_t n_shards)
+static uint64_t failed_items_count(struct store *store, uint64_t n_items, uint64_t n_shards)
 {
     struct row_reader *reader;
-    struct aside_row row;
+    struct failed_item_row row;
     uint64_t total = 0;
-    if (aside_reader_open(&reader, store, NULL) != 0)
+    if (failed_item_reader_open(&reader, store, NULL) != 0)
         return 0;
-    while (aside_reader_next(reader, &row, NULL) > 0)
+    while (failed_item_reader_next(reader, &row, NULL) > 0)
         total += row.item < n_shards ? share_of(n_items, n_shards, row.item).count : 0;
     row_reader_close(reader);
     return total;
@@ -94,7 +94,7 @@ static void shards_count(struct store *store, struct run_summary *out)
         out->items_done +=
             end.start + end.count - share_of(n_items, n_shards, spans[i].first).start;
     }
-    out->items_aside = asides_count(store, n_items, n_shards);
+    out->items_failed = failed_items_count(store, n_items, n_shards);
     out->items_total = n_items;
     free(spans);
 }
@@ -114,7 +114,7 @@ static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
     if (is_read) {
         out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
         out->items_done = totals.items_done;
-        out->items_aside = totals.items_aside;
+        out->items_failed = totals.items_failed;
         shards_count(store, out);
     }
     store_close(store);
@@ -130,7 +130,7 @@ static void read_snapshot(struct run_summary *out, char **state)
     out->items_total = status.items_total;
     out->is_total_known = status.is_total_known;
     out->items_done = status.done;
-    out->items_aside = status.aside;
+    out->items_failed = status.aside;
     out->message = dup_or_null(status.message);
     *state = dup_or_null(status.state);
     status_release(&status);

@@ -107,24 +107,24 @@ int range_reader_next(struct row_reader *reader, struct range_row *row, struct e
     return rc;
 }
 
-int aside_reader_open(struct row_reader **out, struct store *store, struct err *err)
+int failed_item_reader_open(struct row_reader **out, struct store *store, struct err *err)
 {
     return reader_open(
         out, store, "SELECT item, attempts, reason, stderr_tail, place FROM asides ORDER BY item",
         err);
 }
 
-int aside_reader_next(struct row_reader *reader, struct aside_row *row, struct err *err)
+int failed_item_reader_next(struct row_reader *reader, struct failed_item_row *row, struct err *err)
 {
     int rc = reader_step(reader, err);
     if (rc <= 0)
         return rc;
-    *row = (struct aside_row){
+    *row = (struct failed_item_row){
         .item = column_u64(reader->statement, 0),
         .attempts = (uint32_t)sqlite3_column_int64(reader->statement, 1),
         .reason = column_text(reader->statement, 2),
         .stderr_tail = column_text(reader->statement, 3),
-        .place = column_text(reader->statement, 4),
+        .position = column_text(reader->statement, 4),
     };
     return rc;
 }
@@ -310,7 +310,7 @@ int store_totals(struct store *store, struct store_totals *out, struct err *err)
             .ranges = column_u64(statement, 0),
             .items_done = column_u64(statement, 1),
             .result_bytes = column_u64(statement, 2),
-            .items_aside = column_u64(statement, 3),
+            .items_failed = column_u64(statement, 3),
             .attempts = column_u64(statement, 4),
         };
     else

@@ -91,7 +91,7 @@ struct run_summary {
     int64_t started_wall_ms, updated_wall_ms;
     uint64_t items_total; /* 0 with !is_total_known */
     bool is_total_known;
-    uint64_t items_done, items_aside;
+    uint64_t items_done, items_failed;
 };
 
 /*

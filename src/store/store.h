@@ -26,12 +26,12 @@ struct range_row {
 };
 
 /* An item that was set aside. Strings are borrowed during the call. */
-struct aside_row {
+struct failed_item_row {
     uint64_t item;
     uint32_t attempts;
     const char *reason;      /* "killed its worker (SIGSEGV) on gpu 0 and gpu 1" */
     const char *stderr_tail; /* may be NULL */
-    const char *place;       /* "train.jsonl line 812" */
+    const char *position;    /* "train.jsonl line 812" */
 };
 
 /* One life of one worker. */
@@ -94,8 +94,8 @@ bool store_is_networked(const struct store *store);
 struct store_batch {
     const struct range_row *ranges;
     size_t n_ranges;
-    const struct aside_row *asides;
-    size_t n_asides;
+    const struct failed_item_row *failed_items;
+    size_t n_failed_items;
     const struct attempt_row *attempts; /* inserted, or replaced by id */
     size_t n_attempts;
     const struct event_row *events;
@@ -121,18 +121,18 @@ MUST_CHECK int store_set(struct store *store, const char *key, const char *value
 /* *out is a new string, or NULL where there is no such fact. */
 MUST_CHECK int store_get(struct store *store, const char *key, char **out, struct err *err);
 /* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
-MUST_CHECK int store_clear_asides(struct store *store, uint64_t *n_out, struct err *err);
+MUST_CHECK int store_clear_failed_items(struct store *store, uint64_t *n_out, struct err *err);
 /* Forget the result of an item, if there is one: it is to be done again. ERR_DATA, and nothing is
  * forgotten, where its row holds others as well. */
 MUST_CHECK int store_forget(struct store *store, uint64_t item, struct err *err);
 /* The same for an item that was set aside. */
-MUST_CHECK int store_forget_aside(struct store *store, uint64_t item, struct err *err);
+MUST_CHECK int store_forget_failed_item(struct store *store, uint64_t item, struct err *err);
 /* The next free part number, another one at each call, from 1: parts of earlier incarnations are
  * never appended to. */
 uint64_t store_next_part(struct store *store);
 
 /* All that has a result, as disjoint intervals in ascending order, adjacent ones joined. What
- * was set aside is not in it: see aside_reader. */
+ * was set aside is not in it: see failed_item_reader. */
 struct item_span {
     uint64_t first, count;
 };
@@ -153,8 +153,10 @@ MUST_CHECK int range_reader_open(struct row_reader **out, struct store *store,
                                  enum range_order order, struct err *err);
 int range_reader_next(struct row_reader *reader, struct range_row *row, struct err *err);
 
-MUST_CHECK int aside_reader_open(struct row_reader **out, struct store *store, struct err *err);
-int aside_reader_next(struct row_reader *reader, struct aside_row *row, struct err *err);
+MUST_CHECK int failed_item_reader_open(struct row_reader **out, struct store *store,
+                                       struct err *err);
+int failed_item_reader_next(struct row_reader *reader, struct failed_item_row *row,
+                            struct err *err);
 
 MUST_CHECK int attempt_reader_open(struct row_reader **out, struct store *store, struct err *err);
 /* Of the row, what a forecast needs is filled: id, seat, items_done, load_ms, busy_ms, times. */
@@ -173,7 +175,7 @@ MUST_CHECK int store_event_count(struct store *store, const char *kind, uint64_t
 MUST_CHECK int store_check_parts(struct store *store, struct err *err);
 
 struct store_totals {
-    uint64_t items_done, items_aside, ranges, attempts;
+    uint64_t items_done, items_failed, ranges, attempts;
     uint64_t result_bytes;
 };
 MUST_CHECK int store_totals(struct store *store, struct store_totals *out, struct err *err);

@@ -12,7 +12,7 @@
 #include "channel.h"
 #include "fuzz.h"
 #include "message.h"
-#include "run/keyed.h"
+#include "run/key_index.h"
 #include "run/ledger.h"
 #include "run/message.h"
 
@@ -82,22 +82,22 @@ static void check_from_worker(struct str line)
 /* Every item that was noted is found once by its own line, and no more. */
 static void check_keyed(struct str text)
 {
-    struct keyed *keyed = NULL;
+    struct key_index *key_index = NULL;
     struct str rest = text, line, value;
     uint64_t n_lines = 0, n_found = 0, item;
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
         size_t bytes = 0;
         bool has_key = line.len > 0 && json_get(line, "k", &value);
-        ASSERT(keyed_add(&keyed, "k", n_lines, line, &bytes) == has_key);
+        ASSERT(key_index_add(&key_index, "k", n_lines, line, &bytes) == has_key);
         ASSERT(bytes == (has_key ? line.len + 1 : 0));
         n_lines += has_key;
     }
     for (rest = text; rest.len > 0 && str_next(&rest, '\n', &line);)
-        n_found += keyed_take(keyed, "k", line, &item) && item < n_lines;
+        n_found += key_index_take(key_index, "k", line, &item) && item < n_lines;
     ASSERT(n_found == n_lines);
     for (rest = text; rest.len > 0 && str_next(&rest, '\n', &line);)
-        ASSERT(!keyed_take(keyed, "k", line, &item));
-    keyed_free(keyed);
+        ASSERT(!key_index_take(key_index, "k", line, &item));
+    key_index_free(key_index);
 }
 
 static void check_from_muster(const struct muster_text *line, struct str expected, bool by_hand,

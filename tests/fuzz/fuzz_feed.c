@@ -295,7 +295,7 @@ static struct feed_config config_of(struct str *input, struct world *world)
         .seed = failures,
         .done = done_before,
         .n_done = modes & 4 ? countof(done_before) : 0,
-        .asides_before = modes & 4 && modes & 8 ? 1 : 0,
+        .failed_before = modes & 4 && modes & 8 ? 1 : 0,
         .order = modes & 16 ? order : NULL,
         .n_order = modes & 16 ? countof(order) : 0,
     };

@@ -41,7 +41,7 @@ static void check_item(struct source *source, uint64_t item)
     struct err err = {0};
     int rc = source_item(source, item, &plain, &err);
     int rc_json = source_item_json(source, item, &json, &key, &err);
-    source_place(source, item, &place);
+    source_position(source, item, &place);
     ASSERT(place.len > 0);
     if (rc)
         ASSERT(rc_json && (err.code == ERR_DATA || err.code == ERR_RECORD));

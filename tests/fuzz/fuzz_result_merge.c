@@ -23,8 +23,8 @@ enum {
 
 struct rows {
     struct result_range ranges[ROWS_MAX];
-    uint64_t asides[ROWS_MAX];
-    size_t n_ranges, n_asides, next_range, next_aside;
+    uint64_t failed_items[ROWS_MAX];
+    size_t n_ranges, n_failed_items, next_range, next_failed_item;
 };
 
 static int next_range(void *context, struct result_range *row, struct err *err)
@@ -37,13 +37,13 @@ static int next_range(void *context, struct result_range *row, struct err *err)
     return 1;
 }
 
-static int next_aside(void *context, uint64_t *item, struct err *err)
+static int next_failed_item(void *context, uint64_t *item, struct err *err)
 {
     struct rows *rows = context;
     (void)err;
-    if (rows->next_aside == rows->n_asides)
+    if (rows->next_failed_item == rows->n_failed_items)
         return 0;
-    *item = rows->asides[rows->next_aside++];
+    *item = rows->failed_items[rows->next_failed_item++];
     return 1;
 }
 
@@ -57,8 +57,8 @@ static void rows_read(struct rows *rows, struct str *input, const char *part_pat
 {
     unsigned kind;
     while ((kind = fuzz_choice(input)) != 0) {
-        if (kind == 1 && rows->n_asides < ROWS_MAX) {
-            rows->asides[rows->n_asides++] = number(input, false);
+        if (kind == 1 && rows->n_failed_items < ROWS_MAX) {
+            rows->failed_items[rows->n_failed_items++] = number(input, false);
         } else if (kind > 1 && rows->n_ranges < ROWS_MAX) {
             struct result_range *row = &rows->ranges[rows->n_ranges++];
             row->part_path = part_path;
@@ -78,7 +78,7 @@ static void check_output(const struct result_merge_opts *opts,
     if (file_read(opts->out_path, 64 << 20, &text, &err))
         BUG("%s", err.text);
     ASSERT(text.len == stats->bytes_out);
-    ASSERT(stats->n_results + stats->n_asides + stats->n_missing == opts->n_items);
+    ASSERT(stats->n_results + stats->n_failed_items + stats->n_missing == opts->n_items);
     ASSERT(opts->partial_ok || stats->n_missing == 0);
     if (opts->results_are_json) /* who says so has seen to it */
         return;
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .join = choice / 5 % 4 == 3,
         .n_items = n_items,
         .next_range = next_range,
-        .next_aside = rows.n_asides > 0 ? next_aside : NULL,
+        .next_failed_item = rows.n_failed_items > 0 ? next_failed_item : NULL,
         .context = &rows,
     };
     if (opts.join) {

@@ -38,14 +38,15 @@ static void good_rows(struct store *store)
         {.first = 0, .count = 3, .part = 1, .bytes = 6, .metrics = "{\"seen\":3}"},
         {.first = 3, .count = 1, .part = 1, .offset = 6, .bytes = 2},
     };
-    const struct aside_row aside = {.item = 4, .attempts = 2, .reason = "why", .place = "a line 5"};
+    const struct failed_item_row aside = {
+        .item = 4, .attempts = 2, .reason = "why", .position = "a line 5"};
     const struct attempt_row attempt = {.id = 1, .label = "cpu 0", .pid = 1, .end = "status 7"};
     const struct event_row event = {.wall_ms = 1, .kind = "spawn", .json = "{}"};
     const struct sample_row sample = {.wall_ms = 1, .busy_percent = 50};
     const struct store_batch batch = {.ranges = ranges,
                                       .n_ranges = countof(ranges),
-                                      .asides = &aside,
-                                      .n_asides = 1,
+                                      .failed_items = &aside,
+                                      .n_failed_items = 1,
                                       .attempts = &attempt,
                                       .n_attempts = 1,
                                       .events = &event,
@@ -170,7 +171,7 @@ static void merge_rows_all(struct store *store, bool in_order)
                                                .overwrite = true,
                                                .n_items = 5,
                                                .next_range = merge_rows_range,
-                                               .next_aside = merge_rows_aside,
+                                               .next_failed_item = merge_rows_failed_item,
                                                .context = &rows};
         rc = result_merge_write(&opts, NULL, &err);
     }

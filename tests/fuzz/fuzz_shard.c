@@ -3,7 +3,7 @@
  * What a user writes with placeholders, and what a program prints about its progress.
  */
 #include "fuzz.h"
-#include "run/marker.h"
+#include "run/progress_parser.h"
 #include "run/template.h"
 
 /* Each placeholder stands for itself in braces, so that filling in changes nothing but doubled ones. */
@@ -47,18 +47,19 @@ static void check_template(struct str text)
 /* However it is cut: the same is known, and the same is shown. */
 static void check_marker(struct str text, size_t step)
 {
-    struct marker whole = {.n_items = 100}, cut = {.n_items = 100};
+    struct progress_parser whole = {.n_items = 100}, cut = {.n_items = 100};
     cleanup_buf struct buf shown = BUF_INIT, shown_cut = BUF_INIT;
-    marker_feed(&whole, text, &shown);
-    marker_end(&whole, &shown);
+    progress_parser_feed(&whole, text, &shown);
+    progress_parser_end(&whole, &shown);
     for (size_t at = 0; at < text.len; at += step)
-        marker_feed(&cut, (struct str){text.at + at, MIN(step, text.len - at)}, &shown_cut);
-    marker_end(&cut, &shown_cut);
+        progress_parser_feed(&cut, (struct str){text.at + at, MIN(step, text.len - at)},
+                             &shown_cut);
+    progress_parser_end(&cut, &shown_cut);
     ASSERT(str_equal(buf_str(&shown), buf_str(&shown_cut)));
     ASSERT(whole.done == cut.done && whole.total == cut.total);
     ASSERT(whole.correct == cut.correct && whole.seen == cut.seen);
     ASSERT(whole.done <= whole.total && whole.correct <= whole.seen);
-    ASSERT(marker_items_done(&whole) <= whole.n_items && shown.len <= text.len);
+    ASSERT(progress_parser_items_done(&whole) <= whole.n_items && shown.len <= text.len);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

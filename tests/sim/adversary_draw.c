@@ -170,7 +170,7 @@ static void done_collect(struct world *w)
 {
     w->config.done = w->done;
     w->config.n_done = 0;
-    w->config.asides_before = 0;
+    w->config.failed_before = 0;
     for (uint64_t i = 0; i < w->n_items; i++) {
         struct item *item = &w->items[i];
         item->is_lost = item->no_retry = false;
@@ -178,7 +178,7 @@ static void done_collect(struct world *w)
         if (!item->is_durable)
             item->outcome = 0;
         item->holders[0] = item->holders[1] = 0;
-        w->config.asides_before += item->outcome == 2;
+        w->config.failed_before += item->outcome == 2;
         if (!item->is_durable)
             continue;
         struct item_interval *last = w->config.n_done > 0 ? &w->done[w->config.n_done - 1] : NULL;

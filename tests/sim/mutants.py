@@ -28,7 +28,7 @@ SIMULATORS = {
 # what it breaks: (file of src/core, text, replacement)
 FEED = {
     "a late copy is committed as well": (
-        "feed_life.c", "emit(f, ACT_DROP, worker, item, 1, 0);", "emit(f, ACT_COMMIT, worker, item, 1, 0);"),
+        "feed_worker.c", "emit(f, ACT_DROP, worker, item, 1, 0);", "emit(f, ACT_COMMIT, worker, item, 1, 0);"),
     "an item that waits for its retry wakes nobody": (
         "feed.c", "return MIN(f->wake_ms, looks_next_ms(f));", "return looks_next_ms(f);"),
     "one try too many": (
@@ -52,7 +52,7 @@ FEED = {
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
     "one that has ended well meets a limit while its file is looked at": (
-        "feed_life.c", "!worker_is_running(w) || w->has_ended || ", "!worker_is_running(w) || "),
+        "feed_worker.c", "!worker_is_running(w) || w->has_ended || ", "!worker_is_running(w) || "),
     "credits are never used up": (
         "feed_send.c", "    w->credits -= MIN(w->credits, (uint64_t)range.count);\n", ""),
     "the window has no end": (
@@ -70,16 +70,16 @@ FEED = {
     "an unfolded block is lost to its owner's list": (
         "feed_window.c", "    link_after(f, w, around.prev, ring);\n", ""),
     "workers are started after a stop": (
-        "feed_life.c", "    if (f->is_stopping || f->is_complete)\n        return;\n    cooling_end(f);\n",
+        "feed_worker.c", "    if (f->is_stopping || f->is_complete)\n        return;\n    cooling_end(f);\n",
         "    cooling_end(f);\n"),
     "a device that ran out of memory gets as much again": (
         "feed_send.c", "        limit = MIN(limit, (uint64_t)batch);\n", "        limit = MAX(limit, (uint64_t)batch);\n"),
     "one worker too many loads": (
-        "feed_life.c", "f->n_loading >= f->config.loading_max", "f->n_loading > f->config.loading_max"),
+        "feed_worker.c", "f->n_loading >= f->config.loading_max", "f->n_loading > f->config.loading_max"),
     "a failed line of a filter is counted twice": (
-        "feed_life.c", "        w->in_flight -= is_named;\n", "        w->in_flight--;\n"),
+        "feed_worker.c", "        w->in_flight -= is_named;\n", "        w->in_flight--;\n"),
     "a worker starts too soon after another": (
-        "feed_life.c", "f->now_ms < f->start_at_ms", "f->now_ms + 1 < f->start_at_ms"),
+        "feed_worker.c", "f->now_ms < f->start_at_ms", "f->now_ms + 1 < f->start_at_ms"),
     "nobody looks whether a worker hangs": (
         "feed_send.c", "    limits_arm(f, worker);\n", ""),
     "batches of one run are mixed": (
@@ -91,7 +91,7 @@ FEED = {
     "an item that fails is copied to and fro": (
         "feed_window.c", "slot.owner[1] == 0 && !slot.copy_failed", "slot.owner[1] == 0"),
     "a filter is not drained before the end": (
-        "feed_life.c", "    return w->provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
+        "feed_worker.c", "    return w->provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
     "the lives of a filter that buffers have no end": (
         "feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
     "a group that nobody takes is dropped": (
@@ -107,10 +107,10 @@ SHELL = {
     "a second device that nobody benches": (
         "core/feed.c", "        f->n_sets += first == d;\n", "        f->n_sets++;\n"),
     "one bad message ends the run": (
-        "run/channel.c", "        on_flawed(life, &m, line, item);\n",
-        '        shell_abort(&life->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
+        "run/channel.c", "        on_flawed(worker, &m, line, item);\n",
+        '        shell_abort(&worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
     "guards do not hold the devices' locks": (
-        "run/life.c", ".n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),",
+        "run/worker.c", ".n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),",
         ".n_held_fds = 0,"),
     "the memory of our own worker is taken for others'": (
         "core/memory.c", "    if (!is_ours)\n", ""),
@@ -119,15 +119,15 @@ SHELL = {
     "a session does not know what the one before it did": (
         "run/prepare.c", ".n_done = s->n_done,", ".n_done = 0,"),
     "what did not fit into a pipe is dropped": (
-        "run/life.c", "        buf_consume(&life->to_worker, (size_t)put);\n", "        buf_reset(&life->to_worker);\n"),
+        "run/worker.c", "        buf_consume(&worker->to_worker, (size_t)put);\n", "        buf_reset(&worker->to_worker);\n"),
     "a message that comes in pieces is cut": (
-        "run/channel.c", "        buf_add_str(&life->channel_in, piece);\n", "        (void)0;\n"),
+        "run/channel.c", "        buf_add_str(&worker->channel_in, piece);\n", "        (void)0;\n"),
     "what a channel worker did not read is no suspect any more": (
         "core/feed_items.c", "    if (f->workers[worker].group != NONE)\n        suspects_put_back", "    if (false)\n        suspects_put_back"),
     "an answer that comes in pieces is cut": (
-        "run/filter.c", "    buf_add_str(&life->from_worker, bytes);\n", "    (void)0;\n"),
+        "run/filter.c", "    buf_add_str(&worker->from_worker, bytes);\n", "    (void)0;\n"),
     "a worker that is to be ended is left alone": (
-        "run/life_end.c", "        node_end(life->process, END_POLITELY);\n", "        (void)0;\n"),
+        "run/worker_end.c", "        node_end(worker->process, END_POLITELY);\n", "        (void)0;\n"),
     "a signal is taken for an order to finish": (
         "shell/signals.c", "    shell->verb->stop(shell->context, true);\n}\n\n/* What is sent",
         "    shell->verb->stop(shell->context, false);\n}\n\n/* What is sent"),

@@ -29,7 +29,7 @@ static int lines_take(const struct walk *walk, struct source *source, struct str
         rc = walk->take(walk->context, item, line, err);
         if (rc) {
             cleanup_buf struct buf place = BUF_INIT;
-            source_place(source, item, &place);
+            source_position(source, item, &place);
             return wrap(err, rc, "%s", buf_text(&place));
         }
         item++;

@@ -12,32 +12,32 @@
 
 struct said {
     const struct pickle *pickle;
-    struct key_index *keys;
+    struct torch_key_index *keys;
 };
 
 static bool count_of(const void *object, struct str name, uint64_t *count)
 {
     const struct said *said = object;
-    uint32_t number = key_index_find_text(said->keys, name);
+    uint32_t number = torch_key_index_find_text(said->keys, name);
     return number != UINT32_MAX &&
-           pickle_to_u64(said->pickle, key_index_value(said->keys, number, 0), count);
+           pickle_to_u64(said->pickle, torch_key_index_value(said->keys, number, 0), count);
 }
 
 static int records_count(struct merge_state *merge, uint64_t *n_records)
 {
     const struct pickle *pickle = torch_merge_graph(merge, 0);
     const struct pickle_node *root = pickle_node(pickle, pickle->root);
-    struct key_index keys;
+    struct torch_key_index keys;
     *n_records = root->kind == PICKLE_LIST || root->kind == PICKLE_TUPLE ? root->count : UINT64_MAX;
     if (!dict_pairs(pickle, pickle->root))
         return 0;
-    key_index_init(&keys, &merge->pool);
+    torch_key_index_init(&keys, &merge->pool);
     int rc = torch_merge_keys_take(merge, 0, pickle->root, &keys);
     if (rc == 0)
         *n_records = record_count_said(count_of, &(struct said){pickle, &keys});
     if (rc == 0)
         rc = counts_check(merge, &keys);
-    key_index_release(&keys);
+    torch_key_index_release(&keys);
     return rc;
 }
 

@@ -22,8 +22,8 @@ struct member {
 struct dict_merge {
     struct merge_state *merge;
     value_ids ids;
-    struct key_index keys; /* of all files; a side is a file */
-    pickle_id *values;     /* of the key at hand, by file; 0 where a file lacks it */
+    struct torch_key_index keys; /* of all files; a side is a file */
+    pickle_id *values;           /* of the key at hand, by file; 0 where a file lacks it */
     struct member *members;
     size_t n_members, cap_members;
     bool is_union;
@@ -412,10 +412,10 @@ static int dicts_go_through(struct merge_state *merge, value_ids ids, bool is_un
     if (++merge->depth > DEPTH_MAX)
         return too_deep(merge);
     merge->innermost = &d;
-    key_index_init(&d.keys, &merge->pool);
+    torch_key_index_init(&d.keys, &merge->pool);
     d.values = xcalloc(merge->n_parts, sizeof(*d.values));
     int rc = dict_merge(&d, out);
-    key_index_release(&d.keys);
+    torch_key_index_release(&d.keys);
     free(d.values);
     free(d.members);
     merge->innermost = d.outer;

@@ -226,22 +226,23 @@ static bool items_add_pairs(struct comparer *c, struct pair at, const struct pic
 }
 
 /* The next key of a side that equals nothing of the other one. */
-static uint32_t lone_next(struct key_index *keys, uint32_t from, uint32_t side)
+static uint32_t lone_next(struct torch_key_index *keys, uint32_t from, uint32_t side)
 {
     for (; from < keys->n_entries; from++)
-        if (key_index_value(keys, from, side) && key_index_is_itself(keys, from))
+        if (torch_key_index_value(keys, from, side) && torch_key_index_is_itself(keys, from))
             break;
     return from;
 }
 
 /* NaN and tensors as keys are the first's to the first's, the second's to the second's. */
-static bool lone_add(struct comparer *c, struct pair at, struct key_index *keys)
+static bool lone_add(struct comparer *c, struct pair at, struct torch_key_index *keys)
 {
     uint32_t a = lone_next(keys, 0, 0), b = lone_next(keys, 0, 1), n = 0;
     bool are_same = true;
     for (; are_same && a < keys->n_entries && b < keys->n_entries; n++) {
-        are_same = ids_add(c, at, keys->entries[a].ref.id, keys->entries[b].ref.id) &&
-                   ids_add(c, at, key_index_value(keys, a, 0), key_index_value(keys, b, 1));
+        are_same =
+            ids_add(c, at, keys->entries[a].ref.id, keys->entries[b].ref.id) &&
+            ids_add(c, at, torch_key_index_value(keys, a, 0), torch_key_index_value(keys, b, 1));
         a = lone_next(keys, a + 1, 0);
         b = lone_next(keys, b + 1, 1);
         c->is_in_order |= n > 0;
@@ -249,12 +250,13 @@ static bool lone_add(struct comparer *c, struct pair at, struct key_index *keys)
     return are_same && (a < keys->n_entries) == (b < keys->n_entries);
 }
 
-static bool keys_add(struct comparer *c, struct pair at, struct key_index *keys, bool has_pairs)
+static bool keys_add(struct comparer *c, struct pair at, struct torch_key_index *keys,
+                     bool has_pairs)
 {
     bool are_same = true, has_lone = false;
     for (uint32_t i = 0; are_same && i < keys->n_entries; i++) {
-        pickle_id a = key_index_value(keys, i, 0), b = key_index_value(keys, i, 1);
-        bool is_lone = (!a || !b) && key_index_is_itself(keys, i);
+        pickle_id a = torch_key_index_value(keys, i, 0), b = torch_key_index_value(keys, i, 1);
+        bool is_lone = (!a || !b) && torch_key_index_is_itself(keys, i);
         has_lone = has_lone || is_lone;
         are_same = is_lone || (a && b && (!has_pairs || ids_add(c, at, a, b)));
     }
@@ -265,9 +267,9 @@ static bool keys_add(struct comparer *c, struct pair at, struct key_index *keys,
 static bool members_add_pairs(struct comparer *c, struct pair at, const struct pickle_node *a,
                               const struct pickle_node *b)
 {
-    struct key_index keys;
+    struct torch_key_index keys;
     bool are_same;
-    key_index_init(&keys, &c->merge->pool);
+    torch_key_index_init(&keys, &c->merge->pool);
     if (torch_merge_members_take(c->merge, 0, at.a.part, a, &keys) &&
         torch_merge_members_take(c->merge, 1, at.b.part, b, &keys)) {
         are_same = keys_add(c, at, &keys, a->kind == PICKLE_DICT);
@@ -276,7 +278,7 @@ static bool members_add_pairs(struct comparer *c, struct pair at, const struct p
         are_same = items_add_pairs(c, at, a, b);
     }
     *c->merge->met_splice |= c->merge->pool.met_splice;
-    key_index_release(&keys);
+    torch_key_index_release(&keys);
     return are_same;
 }
 

@@ -73,8 +73,8 @@ static int count_check(struct merge_state *merge, size_t part, struct str name, 
 }
 
 /* Is the value of some part a list, and its length another than the count? */
-static int lists_check(struct merge_state *merge, const struct key_index *keys, uint32_t number,
-                       uint32_t listed, struct str name, struct str list_name)
+static int lists_check(struct merge_state *merge, const struct torch_key_index *keys,
+                       uint32_t number, uint32_t listed, struct str name, struct str list_name)
 {
     const struct key_value *count = key_value_first(keys, number);
     const struct key_value *list = key_value_first(keys, listed);
@@ -98,7 +98,7 @@ static int lists_check(struct merge_state *merge, const struct key_index *keys, 
     return rc;
 }
 
-int counts_check(struct merge_state *merge, struct key_index *keys)
+int counts_check(struct merge_state *merge, struct torch_key_index *keys)
 {
     int rc = 0;
     for (uint32_t i = 0; i < keys->n_entries && rc == 0; i++) {
@@ -108,7 +108,7 @@ int counts_check(struct merge_state *merge, struct key_index *keys)
         if (key->kind != PICKLE_TEXT)
             continue;
         struct str name = pickle_bytes(graph, key), list_name = counted_by(name);
-        uint32_t listed = list_name.at ? key_index_find_text(keys, list_name) : UINT32_MAX;
+        uint32_t listed = list_name.at ? torch_key_index_find_text(keys, list_name) : UINT32_MAX;
         if (listed != UINT32_MAX)
             rc = lists_check(merge, keys, i, listed, name, list_name);
     }

@@ -105,7 +105,7 @@ struct key_entry {
     uint32_t first, last; /* values, as `next` */
 };
 
-struct key_index {
+struct torch_key_index {
     struct key_pool *pool;
     struct key_entry *entries;
     struct key_value *values;
@@ -113,34 +113,35 @@ struct key_index {
     size_t n_entries, cap_entries, n_values, cap_values, cap_slots;
 };
 
-void key_index_init(struct key_index *index, struct key_pool *pool);
-void key_index_release(struct key_index *index);
+void torch_key_index_init(struct torch_key_index *index, struct key_pool *pool);
+void torch_key_index_release(struct torch_key_index *index);
 /* The number of this key, which may be new. */
-uint32_t key_index_add(struct key_index *index, struct node_ref key);
+uint32_t torch_key_index_add(struct torch_key_index *index, struct node_ref key);
 /*
  * Pairs of a dictionary, or items of a set; sides in ascending order. Of a key that is set twice the last value
  * counts. False if two objects of one file are such keys and look alike, so that only their class knows which
  * of another file's they are.
  */
-bool key_index_take(struct key_index *index, uint32_t side, uint32_t part,
-                    const struct pickle_node *members);
+bool torch_key_index_take(struct torch_key_index *index, uint32_t side, uint32_t part,
+                          const struct pickle_node *members);
 /* The number of the key with this text, UINT32_MAX if there is none. */
-uint32_t key_index_find_text(struct key_index *index, struct str text);
+uint32_t torch_key_index_find_text(struct torch_key_index *index, struct str text);
 /* The value of a key on a side, 0 if it has none. */
-pickle_id key_index_value(const struct key_index *index, uint32_t number, uint32_t side);
+pickle_id torch_key_index_value(const struct torch_key_index *index, uint32_t number,
+                                uint32_t side);
 /* Is this key equal to nothing but the same object? */
-bool key_index_is_itself(struct key_index *index, uint32_t number);
+bool torch_key_index_is_itself(struct torch_key_index *index, uint32_t number);
 /* Is what it equals known to a class alone that is not known here? */
-bool key_index_is_opaque(struct key_index *index, uint32_t number);
+bool torch_key_index_is_opaque(struct torch_key_index *index, uint32_t number);
 
-static inline const struct key_value *key_value_first(const struct key_index *index,
+static inline const struct key_value *key_value_first(const struct torch_key_index *index,
                                                       uint32_t number)
 {
     uint32_t first = index->entries[number].first;
     return first ? &index->values[first - 1] : NULL;
 }
 
-static inline const struct key_value *key_value_next(const struct key_index *index,
+static inline const struct key_value *key_value_next(const struct torch_key_index *index,
                                                      const struct key_value *value)
 {
     return value->next ? &index->values[value->next - 1] : NULL;

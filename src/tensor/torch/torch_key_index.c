@@ -6,25 +6,25 @@
 
 static const uint32_t NO_KEY = UINT32_MAX;
 
-void key_index_init(struct key_index *index, struct key_pool *pool)
+void torch_key_index_init(struct torch_key_index *index, struct key_pool *pool)
 {
-    *index = (struct key_index){.pool = pool};
+    *index = (struct torch_key_index){.pool = pool};
 }
 
-void key_index_release(struct key_index *index)
+void torch_key_index_release(struct torch_key_index *index)
 {
     free(index->entries);
     free(index->values);
     free(index->slots);
-    *index = (struct key_index){0};
+    *index = (struct torch_key_index){0};
 }
 
-static const struct pickle *graph_of(const struct key_index *index, struct node_ref ref)
+static const struct pickle *graph_of(const struct torch_key_index *index, struct node_ref ref)
 {
     return torch_merge_graph(index->pool->merge, ref.part);
 }
 
-static void slots_grow(struct key_index *index)
+static void slots_grow(struct torch_key_index *index)
 {
     if (index->n_entries * 2 < index->cap_slots)
         return;
@@ -46,7 +46,7 @@ struct wanted {
     uint32_t hash;
 };
 
-static struct wanted wanted_of(struct key_index *index, struct node_ref ref)
+static struct wanted wanted_of(struct torch_key_index *index, struct node_ref ref)
 {
     struct key_pool *pool = index->pool;
     struct wanted wanted = {.pool_number = NO_KEY};
@@ -62,7 +62,7 @@ static struct wanted wanted_of(struct key_index *index, struct node_ref ref)
     return wanted;
 }
 
-static bool is_wanted(struct key_index *index, const struct key_entry *entry,
+static bool is_wanted(struct torch_key_index *index, const struct key_entry *entry,
                       const struct wanted *wanted)
 {
     struct key_scalar other;
@@ -76,7 +76,7 @@ static bool is_wanted(struct key_index *index, const struct key_entry *entry,
 }
 
 /* Where it stands, or would stand. */
-static uint32_t *slot_find(struct key_index *index, const struct wanted *wanted)
+static uint32_t *slot_find(struct torch_key_index *index, const struct wanted *wanted)
 {
     size_t mask = index->cap_slots - 1, at = wanted->hash & mask;
     while (index->slots[at] != 0 &&
@@ -85,7 +85,7 @@ static uint32_t *slot_find(struct key_index *index, const struct wanted *wanted)
     return &index->slots[at];
 }
 
-uint32_t key_index_add(struct key_index *index, struct node_ref key)
+uint32_t torch_key_index_add(struct torch_key_index *index, struct node_ref key)
 {
     slots_grow(index);
     struct wanted wanted = wanted_of(index, key);
@@ -101,7 +101,7 @@ uint32_t key_index_add(struct key_index *index, struct node_ref key)
     return *slot - 1;
 }
 
-uint32_t key_index_find_text(struct key_index *index, struct str text)
+uint32_t torch_key_index_find_text(struct torch_key_index *index, struct str text)
 {
     struct wanted wanted = {.scalar = {.kind = KEY_TEXT, .bytes = text}, .pool_number = NO_KEY};
     uint64_t hash = key_scalar_hash(&wanted.scalar, index->pool->seed);
@@ -109,7 +109,7 @@ uint32_t key_index_find_text(struct key_index *index, struct str text)
     return index->cap_slots > 0 ? *slot_find(index, &wanted) - 1 : NO_KEY;
 }
 
-static const struct key_form *form_of(struct key_index *index, uint32_t number)
+static const struct key_form *form_of(struct torch_key_index *index, uint32_t number)
 {
     struct node_ref ref = index->entries[number].ref;
     struct key_scalar scalar;
@@ -118,19 +118,20 @@ static const struct key_form *form_of(struct key_index *index, uint32_t number)
                                       : &index->pool->forms[key_pool_number(index->pool, ref)];
 }
 
-bool key_index_is_itself(struct key_index *index, uint32_t number)
+bool torch_key_index_is_itself(struct torch_key_index *index, uint32_t number)
 {
     const struct key_form *form = form_of(index, number);
     return form && form->is_itself;
 }
 
-bool key_index_is_opaque(struct key_index *index, uint32_t number)
+bool torch_key_index_is_opaque(struct torch_key_index *index, uint32_t number)
 {
     const struct key_form *form = form_of(index, number);
     return form && form->is_opaque;
 }
 
-static void value_add(struct key_index *index, struct key_entry *entry, struct key_value value)
+static void value_add(struct torch_key_index *index, struct key_entry *entry,
+                      struct key_value value)
 {
     if (index->n_values == index->cap_values) {
         index->cap_values = MAX(index->cap_values + index->cap_values / 2, (size_t)16);
@@ -146,19 +147,19 @@ static void value_add(struct key_index *index, struct key_entry *entry, struct k
     entry->last = last;
 }
 
-bool key_index_take(struct key_index *index, uint32_t side, uint32_t part,
-                    const struct pickle_node *members)
+bool torch_key_index_take(struct torch_key_index *index, uint32_t side, uint32_t part,
+                          const struct pickle_node *members)
 {
     const struct pickle *graph = torch_merge_graph(index->pool->merge, part);
     struct pickle_walk walk = pickle_items(members);
     for (pickle_id key; (key = pickle_next(graph, &walk)) != 0;) {
         pickle_id id = members->kind == PICKLE_DICT ? pickle_next(graph, &walk) : key;
-        uint32_t number = key_index_add(index, (struct node_ref){part, key});
+        uint32_t number = torch_key_index_add(index, (struct node_ref){part, key});
         struct key_entry *entry = &index->entries[number];
         struct key_value *last = entry->last ? &index->values[entry->last - 1] : NULL;
         if (!last || last->side != side)
             value_add(index, entry, (struct key_value){.side = side, .value = id});
-        else if (key_index_is_opaque(index, number))
+        else if (torch_key_index_is_opaque(index, number))
             return false;
         else
             last->value = id;
@@ -166,7 +167,7 @@ bool key_index_take(struct key_index *index, uint32_t side, uint32_t part,
     return true;
 }
 
-pickle_id key_index_value(const struct key_index *index, uint32_t number, uint32_t side)
+pickle_id torch_key_index_value(const struct torch_key_index *index, uint32_t number, uint32_t side)
 {
     const struct key_value *value = key_value_first(index, number);
     while (value && value->side < side)

@@ -46,26 +46,26 @@ static bool members_thin(struct merge_state *merge, size_t part, const struct pi
 {
     struct pickle *graph = torch_merge_graph_mutable(merge, part);
     struct pickle_node thin = {.kind = members->kind};
-    struct key_index own;
-    key_index_init(&own, &merge->pool);
-    bool is_known = key_index_take(&own, 0, (uint32_t)part, members);
+    struct torch_key_index own;
+    torch_key_index_init(&own, &merge->pool);
+    bool is_known = torch_key_index_take(&own, 0, (uint32_t)part, members);
     for (uint32_t i = 0; is_known && i < own.n_entries; i++) {
-        pickle_id pair[2] = {own.entries[i].ref.id, key_index_value(&own, i, 0)};
+        pickle_id pair[2] = {own.entries[i].ref.id, torch_key_index_value(&own, i, 0)};
         bool has_pairs = members->kind == PICKLE_DICT;
         items_add(graph, &thin, pair, has_pairs ? 2 : 1);
         thin.count++;
     }
-    key_index_release(&own);
+    torch_key_index_release(&own);
     if (is_known)
         *node_change(graph, members) = thin;
     return is_known;
 }
 
 bool torch_merge_members_take(struct merge_state *merge, uint32_t side, size_t part,
-                              const struct pickle_node *members, struct key_index *keys)
+                              const struct pickle_node *members, struct torch_key_index *keys)
 {
     size_t before = keys->n_values;
-    bool is_known = key_index_take(keys, side, (uint32_t)part, members);
+    bool is_known = torch_key_index_take(keys, side, (uint32_t)part, members);
     if (is_known && keys->n_values - before < members->count)
         is_known = members_thin(merge, part, members);
     return is_known;
@@ -81,7 +81,7 @@ int keys_untold(struct merge_state *merge, size_t part)
 }
 
 int torch_merge_keys_take(struct merge_state *merge, size_t part, pickle_id id,
-                          struct key_index *keys)
+                          struct torch_key_index *keys)
 {
     const struct pickle_node *pairs = dict_pairs(torch_merge_graph(merge, part), id);
     if (!pairs)

@@ -160,9 +160,9 @@ const struct pickle_node *set_items(const struct pickle *graph, const struct pic
  * ERR_DATA, with the path, if its keys cannot be told from one another.
  */
 int torch_merge_keys_take(struct merge_state *merge, size_t part, pickle_id id,
-                          struct key_index *keys);
+                          struct torch_key_index *keys);
 /* ERR_DATA: two keys of a part look alike, and are equal or not as only their class knows. */
 int keys_untold(struct merge_state *merge, size_t part);
 /* The same of any members, without words: false if they cannot be told. */
 bool torch_merge_members_take(struct merge_state *merge, uint32_t side, size_t part,
-                              const struct pickle_node *members, struct key_index *keys);
+                              const struct pickle_node *members, struct torch_key_index *keys);

@@ -37,7 +37,7 @@ int plain_check(struct merge_state *merge, pickle_id root);
 int compact_make(struct merge_state *merge, pickle_id root);
 int ids_look(struct merge_state *merge, pickle_id root);
 /* ERR_DATA where a count without a rule is another than the length of the list beside it; sides are the parts. */
-int counts_check(struct merge_state *merge, struct key_index *keys);
+int counts_check(struct merge_state *merge, struct torch_key_index *keys);
 /* ERR_FAILED if there are not so many records as *opts->expect says. */
 int expect_check(struct merge_state *merge);
 void torch_merge_note(const struct merge_state *merge, const char *fmt, ...) PRINTF(2, 3);

@@ -269,7 +269,7 @@ struct counter {
 
 struct counters {
     struct merge_state *merge;
-    struct key_index keys;
+    struct torch_key_index keys;
     struct counter *at; /* by key */
     size_t cap;
 };
@@ -286,7 +286,7 @@ static int counter_settle(struct merge_state *merge, struct counter *counter)
 static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_id value)
 {
     size_t n_known = c->keys.n_entries;
-    uint32_t number = key_index_add(&c->keys, (struct node_ref){part, key});
+    uint32_t number = torch_key_index_add(&c->keys, (struct node_ref){part, key});
     if (number >= c->cap) {
         c->cap = MAX(c->cap + c->cap / 2, (size_t)16);
         c->at = xrealloc(c->at, c->cap * sizeof(*c->at));
@@ -295,7 +295,7 @@ static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_
     if (number == n_known)
         *counter = (struct counter){.part = part};
     bool is_again = counter->value && counter->part == part;
-    if (is_again && key_index_is_opaque(&c->keys, number))
+    if (is_again && torch_key_index_is_opaque(&c->keys, number))
         return keys_untold(c->merge, part);
     int rc = is_again ? 0 : counter_settle(c->merge, counter);
     counter->part = part;
@@ -347,7 +347,7 @@ int torch_merge_sum_by_key(struct merge_state *merge, value_ids ids, pickle_id *
 {
     struct counters counters = {.merge = merge};
     int rc = 0;
-    key_index_init(&counters.keys, &merge->pool);
+    torch_key_index_init(&counters.keys, &merge->pool);
     for (size_t i = 0; i < merge->n_parts && rc == 0; i++)
         if ((rc = stop_check(merge->opts->stop, merge->err)) == 0)
             rc = counters_add(&counters, (uint32_t)i, ids[i]);
@@ -357,7 +357,7 @@ int torch_merge_sum_by_key(struct merge_state *merge, value_ids ids, pickle_id *
     *merge->met_splice |= merge->pool.met_splice;
     if (rc == 0)
         *out = counters_node(&counters, ids);
-    key_index_release(&counters.keys);
+    torch_key_index_release(&counters.keys);
     free(counters.at);
     return rc;
 }

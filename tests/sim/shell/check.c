@@ -193,7 +193,7 @@ static void asides_read(struct outcome *outcome)
 static void outcome_check(int status)
 {
     struct outcome outcome = {0};
-    bool any_is_aside = false;
+    bool any_has_failed = false;
     output_read(&outcome);
     asides_read(&outcome);
     for (uint32_t item = 0; item < world.scene.n_items; item++) {
@@ -203,10 +203,10 @@ static void outcome_check(int status)
             broken("item %u has no answer, and is not listed as failed", item);
         if (outcome.is_there[item] && world.scene.fates[item] == FATE_KILLS)
             broken("item %u has an answer, and each of its workers died", item);
-        any_is_aside |= outcome.is_aside[item];
+        any_has_failed |= outcome.is_aside[item];
     }
-    if (status != (any_is_aside ? 1 : 0))
-        broken("status %d, and %s item failed", status, any_is_aside ? "an" : "no");
+    if (status != (any_has_failed ? 1 : 0))
+        broken("status %d, and %s item failed", status, any_has_failed ? "an" : "no");
 }
 
 static bool log_says(const char *text)

@@ -12,8 +12,8 @@
 struct feed {
     const struct result_range *ranges;
     size_t n_ranges, next_range;
-    const uint64_t *asides;
-    size_t n_asides, next_aside;
+    const uint64_t *failed_items;
+    size_t n_failed_items, next_failed_item;
 };
 
 static int feed_range(void *context, struct result_range *row, struct err *err)
@@ -31,9 +31,9 @@ static int feed_aside(void *context, uint64_t *item, struct err *err)
 {
     struct feed *feed = context;
     (void)err;
-    if (feed->next_aside == feed->n_asides)
+    if (feed->next_failed_item == feed->n_failed_items)
         return 0;
-    *item = feed->asides[feed->next_aside++];
+    *item = feed->failed_items[feed->next_failed_item++];
     return 1;
 }
 
@@ -41,7 +41,7 @@ static int merge(struct feed feed, struct result_merge_opts opts, struct result_
                  struct err *err)
 {
     opts.next_range = feed_range;
-    opts.next_aside = feed_aside;
+    opts.next_failed_item = feed_aside;
     opts.context = &feed;
     return result_merge_write(&opts, stats, err);
 }
@@ -72,10 +72,10 @@ static void ranges_of_several_parts_come_out_in_order(void **state)
     scratch_file("p1", STR("xtwo\n\n"));
     static const struct result_range ranges[] = {
         {0, 2, "p0", 0, 9}, {2, 2, "p1", 1, 5}, {4, 1, "p0", 9, 5}};
-    static const uint64_t asides[] = {5};
+    static const uint64_t failed_items[] = {5};
     struct result_merge_stats stats;
     struct err err = {0};
-    int rc = merge((struct feed){ranges, 3, 0, asides, 1, 0},
+    int rc = merge((struct feed){ranges, 3, 0, failed_items, 1, 0},
                    (struct result_merge_opts){
                        .out_path = scratch_path("ordered.txt"), .in_order = true, .n_items = 6},
                    &stats, &err);
@@ -83,7 +83,7 @@ static void ranges_of_several_parts_come_out_in_order(void **state)
         fail_msg("%s", err.text);
     expect_file("ordered.txt", "zero\none\ntwo\n\nfour\n");
     assert_int_equal(stats.n_results, 5);
-    assert_int_equal(stats.n_asides, 1);
+    assert_int_equal(stats.n_failed_items, 1);
     assert_int_equal(stats.bytes_out, 19);
 }
 
@@ -93,8 +93,8 @@ static void what_is_not_there_exactly_once_is_named_and_nothing_is_written(void 
     scratch_file("q", STR("a\nb\nc\nd\n"));
     static const struct {
         struct result_range ranges[3];
-        uint64_t asides[2];
-        size_t n_asides;
+        uint64_t failed_items[2];
+        size_t n_failed_items;
         bool in_order;
         const char *sentence;
     } cases[] = {
@@ -119,8 +119,8 @@ static void what_is_not_there_exactly_once_is_named_and_nothing_is_written(void 
         size_t n_ranges = 0;
         while (n_ranges < 3 && cases[i / 2].ranges[n_ranges].count > 0)
             n_ranges++;
-        int rc = merge((struct feed){cases[i / 2].ranges, n_ranges, 0, cases[i / 2].asides,
-                                     cases[i / 2].n_asides, 0},
+        int rc = merge((struct feed){cases[i / 2].ranges, n_ranges, 0, cases[i / 2].failed_items,
+                                     cases[i / 2].n_failed_items, 0},
                        (struct result_merge_opts){.out_path = scratch_path("never"),
                                                   .format = formats[i % 2],
                                                   .in_order = cases[i / 2].in_order,

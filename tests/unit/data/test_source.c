@@ -197,12 +197,12 @@ static void several_files_are_one_sequence_and_places_name_the_file(void **state
                      0);
     assert_int_equal(source_known(source), 4);
     expect_lines(source, "a\nb\nc\nd\n");
-    static const char *const places[] = {"one.txt line 1", "one.txt line 2", "three.txt line 1",
-                                         "three.txt line 2"};
-    for (size_t i = 0; i < countof(places); i++) {
+    static const char *const seats[] = {"one.txt line 1", "one.txt line 2", "three.txt line 1",
+                                        "three.txt line 2"};
+    for (size_t i = 0; i < countof(seats); i++) {
         struct buf place = BUF_INIT;
-        source_place(source, 3 - i, &place);
-        assert_non_null(strstr(buf_text(&place), places[3 - i]));
+        source_position(source, 3 - i, &place);
+        assert_non_null(strstr(buf_text(&place), seats[3 - i]));
         buf_release(&place);
     }
     source_close(source);

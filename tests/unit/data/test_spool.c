@@ -198,7 +198,7 @@ static void stdin_can_be_resumed_from_its_spool(void **state)
             fail_msg("%s", err.text);
         expect_text(source, STR("{\"a\":\"1\",\"b\":\"2\"}\n{\"a\":\"3\",\"b\":\"4\"}\n"));
         struct buf place = BUF_INIT;
-        source_place(source, 1, &place);
+        source_position(source, 1, &place);
         assert_string_equal(buf_text(&place), "stdin line 3");
         buf_release(&place);
         source_close(source);

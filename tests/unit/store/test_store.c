@@ -59,7 +59,7 @@ static void what_was_committed_is_there_after_reopening(void **state)
         {.first = 0, .count = 10, .part = 4, .bytes = 100},
         {.first = 20, .count = 1, .part = 3, .offset = 57, .bytes = 9},
     };
-    const struct aside_row aside = {15, 3, "killed its worker", NULL, "a.jsonl line 16"};
+    const struct failed_item_row aside = {15, 3, "killed its worker", NULL, "a.jsonl line 16"};
     const struct attempt_row attempt = {.id = 3, .seat = 2, .label = "gpu 2", .pid = 77};
     const struct event_row event = {1, "spawn", "{}"};
     const struct sample_row sample = {1, 0, 1 << 30, 97, 61, 412.5};
@@ -73,7 +73,7 @@ static void what_was_committed_is_there_after_reopening(void **state)
     struct store_totals totals;
     assert_int_equal(store_totals(store, &totals, NULL), 0);
     assert_int_equal(totals.items_done, 16);
-    assert_int_equal(totals.items_aside, 1);
+    assert_int_equal(totals.items_failed, 1);
     assert_int_equal(totals.ranges, 3);
     assert_int_equal(totals.attempts, 1);
     assert_int_equal(totals.result_bytes, 159);
@@ -120,23 +120,26 @@ static void asides_are_read_in_order_and_can_be_forgotten(void **state)
 {
     cleanup_free char *dir = path_join(*state, "run");
     struct store *store = open_or_fail(dir, STORE_CREATE);
-    const struct aside_row asides[] = {{9, 2, "b", "tail", "x line 10"}, {3, 1, "a", NULL, NULL}};
+    const struct failed_item_row failed_items[] = {{9, 2, "b", "tail", "x line 10"},
+                                                   {3, 1, "a", NULL, NULL}};
     assert_int_equal(
-        store_commit(store, &(struct store_batch){.asides = asides, .n_asides = 2}, NULL), 0);
+        store_commit(
+            store, &(struct store_batch){.failed_items = failed_items, .n_failed_items = 2}, NULL),
+        0);
     struct row_reader *reader = NULL;
-    struct aside_row row;
-    assert_int_equal(aside_reader_open(&reader, store, NULL), 0);
-    assert_int_equal(aside_reader_next(reader, &row, NULL), 1);
+    struct failed_item_row row;
+    assert_int_equal(failed_item_reader_open(&reader, store, NULL), 0);
+    assert_int_equal(failed_item_reader_next(reader, &row, NULL), 1);
     assert_int_equal(row.item, 3);
     assert_null(row.stderr_tail);
-    assert_int_equal(aside_reader_next(reader, &row, NULL), 1);
+    assert_int_equal(failed_item_reader_next(reader, &row, NULL), 1);
     assert_int_equal(row.item, 9);
     assert_string_equal(row.stderr_tail, "tail");
-    assert_int_equal(aside_reader_next(reader, &row, NULL), 0);
+    assert_int_equal(failed_item_reader_next(reader, &row, NULL), 0);
     row_reader_close(reader);
     uint64_t n_cleared = 0;
     assert_int_equal(commit_range(store, 0, 10, NULL), ERR_DATA);
-    assert_int_equal(store_clear_asides(store, &n_cleared, NULL), 0);
+    assert_int_equal(store_clear_failed_items(store, &n_cleared, NULL), 0);
     assert_int_equal(n_cleared, 2);
     assert_int_equal(commit_range(store, 0, 10, NULL), 0);
     store_close(store);
@@ -162,9 +165,10 @@ static void an_item_is_never_committed_twice(void **state)
             fail_msg("%lu+%lu: expected %d, found %d %s", cases[i].first, cases[i].count,
                      cases[i].rc, err.code, err.text);
     }
-    const struct aside_row aside = {.item = 12, .reason = "no"};
+    const struct failed_item_row aside = {.item = 12, .reason = "no"};
     assert_int_equal(
-        store_commit(store, &(struct store_batch){.asides = &aside, .n_asides = 1}, NULL),
+        store_commit(store, &(struct store_batch){.failed_items = &aside, .n_failed_items = 1},
+                     NULL),
         ERR_DATA);
     store_close(store);
 }

@@ -81,7 +81,7 @@ int result_merge_write(const struct result_merge_opts *opts, struct result_merge
                row.offset, row.bytes);
     if (got < 0)
         return got;
-    while ((got = opts->next_aside(opts->context, &aside, err)) > 0)
+    while ((got = opts->next_failed_item(opts->context, &aside, err)) > 0)
         printf("aside %lu\n", aside);
     return got;
 }
@@ -171,9 +171,9 @@ static char *make_run(const char *root, const char *name, const char *fact)
                                       .started_wall_ms = 1769846887123};
     const struct range_row rows[] = {{.first = 4, .count = 3, .part = 2, .offset = 5, .bytes = 30},
                                      {.first = 0, .count = 4, .part = 1, .bytes = 40}};
-    const struct aside_row aside = {.item = 9, .reason = "bad"};
+    const struct failed_item_row aside = {.item = 9, .reason = "bad"};
     const struct store_batch batch = {
-        .ranges = rows, .n_ranges = 2, .asides = &aside, .n_asides = 1};
+        .ranges = rows, .n_ranges = 2, .failed_items = &aside, .n_failed_items = 1};
     const struct worker_status worker = {"gpu 0", "busy", 7, 2.5, 1ull << 30, "thinking"};
     const struct run_status status = {.verb = "map",
                                       .state = "running",

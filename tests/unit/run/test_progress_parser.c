@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/test.h"
 
-#include "run/marker.h"
+#include "run/progress_parser.h"
 
-static struct marker fed(uint64_t n_items, const char *text)
+static struct progress_parser fed(uint64_t n_items, const char *text)
 {
-    struct marker marker = {.n_items = n_items};
+    struct progress_parser progress_parser = {.n_items = n_items};
     cleanup_buf struct buf rest = BUF_INIT;
-    marker_feed(&marker, str_of(text), &rest);
-    marker_end(&marker, &rest);
-    return marker;
+    progress_parser_feed(&progress_parser, str_of(text), &rest);
+    progress_parser_end(&progress_parser, &rest);
+    return progress_parser;
 }
 
 static void progress_is_read_wherever_it_stands(void **state)
@@ -50,25 +50,26 @@ static void progress_is_read_wherever_it_stands(void **state)
         {100, "see page 45/100 [of it]\n", 0, 0, 0},
     };
     for (size_t i = 0; i < countof(cases); i++) {
-        struct marker marker = fed(cases[i].n_items, cases[i].text);
-        if (marker_items_done(&marker) != cases[i].items_done ||
-            marker.correct != cases[i].correct || marker.seen != cases[i].seen)
+        struct progress_parser progress_parser = fed(cases[i].n_items, cases[i].text);
+        if (progress_parser_items_done(&progress_parser) != cases[i].items_done ||
+            progress_parser.correct != cases[i].correct || progress_parser.seen != cases[i].seen)
             fail_msg("'%s': %lu done, %lu of %lu correct", cases[i].text,
-                     marker_items_done(&marker), marker.correct, marker.seen);
+                     progress_parser_items_done(&progress_parser), progress_parser.correct,
+                     progress_parser.seen);
     }
 }
 
 static void batches_count_where_their_size_is_known(void **state)
 {
     (void)state;
-    struct marker marker = {.n_items = 99, .n_batches = 25};
+    struct progress_parser progress_parser = {.n_items = 99, .n_batches = 25};
     cleanup_buf struct buf rest = BUF_INIT;
-    marker_feed(&marker, STR("100%|#####| 47/47 [00:01<00:00]\r"), &rest);
-    assert_int_equal(marker_items_done(&marker), 0);
-    marker_feed(&marker, STR(" 20%|##   | 5/25 [00:01<00:04, 4it/s]\r"), &rest);
-    assert_int_equal(marker_items_done(&marker), 19);
-    marker_feed(&marker, STR("100%|#####| 25/25 [00:05<00:00, 4it/s]\r"), &rest);
-    assert_int_equal(marker_items_done(&marker), 99);
+    progress_parser_feed(&progress_parser, STR("100%|#####| 47/47 [00:01<00:00]\r"), &rest);
+    assert_int_equal(progress_parser_items_done(&progress_parser), 0);
+    progress_parser_feed(&progress_parser, STR(" 20%|##   | 5/25 [00:01<00:04, 4it/s]\r"), &rest);
+    assert_int_equal(progress_parser_items_done(&progress_parser), 19);
+    progress_parser_feed(&progress_parser, STR("100%|#####| 25/25 [00:05<00:00, 4it/s]\r"), &rest);
+    assert_int_equal(progress_parser_items_done(&progress_parser), 99);
 }
 
 static void all_but_markers_is_shown_however_it_is_cut(void **state)
@@ -78,29 +79,31 @@ static void all_but_markers_is_shown_however_it_is_cut(void **state)
                                " 45%|####5| 4/9 [00:10<00:12]\r\n\n[PROGRESS:2/9]\nthree";
     static const char shown[] = "one\ntwo\r 45%|####5| 4/9 [00:10<00:12]\r\n\nthree";
     for (size_t cut = 1; cut < sizeof(text); cut++) {
-        struct marker marker = {.n_items = 9};
+        struct progress_parser progress_parser = {.n_items = 9};
         cleanup_buf struct buf rest = BUF_INIT;
         for (size_t at = 0; at < sizeof(text) - 1; at += cut)
-            marker_feed(&marker, (struct str){text + at, MIN(cut, sizeof(text) - 1 - at)}, &rest);
-        marker_end(&marker, &rest);
+            progress_parser_feed(&progress_parser,
+                                 (struct str){text + at, MIN(cut, sizeof(text) - 1 - at)}, &rest);
+        progress_parser_end(&progress_parser, &rest);
         assert_string_equal(buf_text(&rest), shown);
-        assert_int_equal(marker.done, 2);
-        assert_int_equal(marker.correct, 1);
+        assert_int_equal(progress_parser.done, 2);
+        assert_int_equal(progress_parser.correct, 1);
     }
 }
 
 static void a_line_that_is_too_long_passes_through(void **state)
 {
     (void)state;
-    struct marker marker = {.n_items = 9};
+    struct progress_parser progress_parser = {.n_items = 9};
     cleanup_buf struct buf text = BUF_INIT, rest = BUF_INIT;
     for (int i = 0; i < 500; i++)
         buf_add_text(&text, "0123456789");
     buf_add_text(&text, "[PROGRESS:1/9]\n[PROGRESS:2/9]\n");
     for (size_t at = 0; at < text.len; at += 7)
-        marker_feed(&marker, (struct str){text.at + at, MIN((size_t)7, text.len - at)}, &rest);
+        progress_parser_feed(&progress_parser,
+                             (struct str){text.at + at, MIN((size_t)7, text.len - at)}, &rest);
     assert_int_equal(rest.len, 5000 + strlen("[PROGRESS:1/9]\n"));
-    assert_int_equal(marker.done, 2);
+    assert_int_equal(progress_parser.done, 2);
 }
 
 int main(void)

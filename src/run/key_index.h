@@ -9,16 +9,17 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct keyed;
+struct key_index;
 
 /*
  * Remember the items first, first+1 … whose lines these are, up to the first that has no such field.
  * Returns how many, and in *bytes_out how long their lines are. Makes *keyed when it is NULL.
  */
-uint64_t keyed_add(struct keyed **keyed, const char *field, uint64_t first, struct str lines,
-                   size_t *bytes_out);
+uint64_t key_index_add(struct key_index **key_index, const char *field, uint64_t first,
+                       struct str lines, size_t *bytes_out);
 /* The item that an answer belongs to; it is forgotten. False: the field is missing or unknown. */
-bool keyed_take(struct keyed *keyed, const char *field, struct str answer, uint64_t *item);
+bool key_index_take(struct key_index *key_index, const char *field, struct str answer,
+                    uint64_t *item);
 /* The same for the value of the field. */
-bool keyed_take_value(struct keyed *keyed, struct str value, uint64_t *item);
-void keyed_free(struct keyed *keyed);
+bool key_index_take_value(struct key_index *key_index, struct str value, uint64_t *item);
+void key_index_free(struct key_index *key_index);

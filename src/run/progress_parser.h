@@ -17,7 +17,7 @@ enum {
     MARKER_LINE_MAX = 1024 /* bytes; what is longer holds no marker */
 };
 
-struct marker {
+struct progress_parser {
     uint64_t n_items;       /* to do */
     uint64_t n_batches;     /* they come in; 0: not known */
     uint64_t done, total;   /* total 0: nothing was seen yet */
@@ -32,8 +32,9 @@ struct marker {
  * More of what it prints. *rest gets what is worth showing: everything but lines with a marker. An
  * unfinished line may be held back until its end comes.
  */
-void marker_feed(struct marker *marker, struct str bytes, struct buf *rest);
+void progress_parser_feed(struct progress_parser *progress_parser, struct str bytes,
+                          struct buf *rest);
 /* The stream has ended. */
-void marker_end(struct marker *marker, struct buf *rest);
+void progress_parser_end(struct progress_parser *progress_parser, struct buf *rest);
 /* Of n_items, how many are done, as far as is known. */
-uint64_t marker_items_done(const struct marker *marker);
+uint64_t progress_parser_items_done(const struct progress_parser *progress_parser);

@@ -6,7 +6,7 @@
  */
 #include "run/session.h"
 
-void session_hold(struct session *s, bool is_held)
+void session_backpressure(struct session *s, bool is_held)
 {
     uint64_t now_ms = shell_now(&s->shell);
     if (s->is_held == is_held)
@@ -16,9 +16,9 @@ void session_hold(struct session *s, bool is_held)
         s->held_since_ms = now_ms;
     else
         s->held_ms += now_ms - s->held_since_ms;
-    for (uint32_t p = 0; p < s->n_places; p++) {
-        if (s->places[p].life)
-            s->places[p].life->last_output_ms = now_ms;
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        if (s->seats[p].worker)
+            s->seats[p].worker->last_output_ms = now_ms;
     }
     node_hold(s->shell.node, is_held);
     log_add(s->shell.log, LOG_INFO, "map",

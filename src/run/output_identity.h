@@ -13,6 +13,6 @@
 
 /* Note the file behind fd, whole and on disk, as output number `output` of the run in run_dir: 0 is that
  * of -o. */
-MUST_CHECK int placed_note(const char *run_dir, size_t output, int fd, struct err *err);
+MUST_CHECK int output_identity_note(const char *run_dir, size_t output, int fd, struct err *err);
 /* Is `path` the very file that was noted, and unchanged since? */
-bool placed_is(const char *run_dir, size_t output, const char *path);
+bool output_identity_is(const char *run_dir, size_t output, const char *path);

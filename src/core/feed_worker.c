@@ -13,15 +13,15 @@ enum {
     SETTLE_SHARE = 40 /* a drain comes after so many times what the last one cost */
 };
 
-bool worker_is_running(const struct worker *w)
+bool feed_worker_is_running(const struct feed_worker *w)
 {
     return w->state == WORKER_STARTING || w->state == WORKER_LOADING || w->state == WORKER_LIVE ||
            w->state == WORKER_ENDING;
 }
 
-void worker_state_set(struct feed *f, struct worker *w, enum worker_state state)
+void feed_worker_state_set(struct feed *f, struct feed_worker *w, enum worker_state state)
 {
-    bool was_running = worker_is_running(w);
+    bool was_running = feed_worker_is_running(w);
     f->n_loading -= w->state == WORKER_STARTING || w->state == WORKER_LOADING;
     f->n_absent -= w->state == WORKER_ABSENT;
     w->state = state;
@@ -29,13 +29,13 @@ void worker_state_set(struct feed *f, struct worker *w, enum worker_state state)
         f->absent_from = MIN(f->absent_from, (uint32_t)(w - f->workers));
     f->n_loading += state == WORKER_STARTING || state == WORKER_LOADING;
     f->n_absent += state == WORKER_ABSENT;
-    f->n_alive += worker_is_running(w);
+    f->n_alive += feed_worker_is_running(w);
     f->n_alive -= was_running;
     hand_touch(f, w);
 }
 
 /* Workers that have room and will take items soon; there is no need to start one more for those. */
-void hand_touch(struct feed *f, struct worker *w)
+void hand_touch(struct feed *f, struct feed_worker *w)
 {
     bool is_hand = (w->state == WORKER_STARTING || w->state == WORKER_LOADING) &&
                    w->in_flight == 0 && !w->is_idle;
@@ -44,7 +44,7 @@ void hand_touch(struct feed *f, struct worker *w)
     w->is_hand = is_hand;
 }
 
-static void life_reset(struct worker *w)
+static void life_reset(struct feed_worker *w)
 {
     w->mode = MODE_UNKNOWN;
     w->memory_is_back = w->input_closed = w->is_draining = w->last_was_short = false;
@@ -82,11 +82,11 @@ static void cooling_look(struct feed *f)
     uint32_t kept = 0;
     f->cooling_at_ms = UINT64_MAX;
     for (uint32_t i = 0; i < f->n_cooling; i++) {
-        struct worker *w = &f->workers[f->cooling[i]];
+        struct feed_worker *w = &f->workers[f->cooling[i]];
         if (w->state != WORKER_COOLING)
             continue;
         if (w->memory_is_back && w->not_before_ms <= f->now_ms) {
-            worker_state_set(f, w, WORKER_ABSENT);
+            feed_worker_state_set(f, w, WORKER_ABSENT);
             continue;
         }
         if (w->memory_is_back)
@@ -105,7 +105,7 @@ static void cooling_end(struct feed *f)
 }
 
 /* A seat may stay empty for want of work: the shortest time is what a start had to wait for. */
-static void seat_time_note(const struct feed *f, struct worker *w)
+static void seat_time_note(const struct feed *f, struct feed_worker *w)
 {
     uint64_t empty_ms = f->now_ms - w->gone_ms;
     if (w->seat_since_ms == UINT64_MAX)
@@ -123,7 +123,7 @@ void seats_fill(struct feed *f)
         return;
     uint64_t waiting = work_waiting(f), free_hands = f->idle_len + f->n_hands;
     for (uint32_t i = f->absent_from; i < f->config.n_workers && free_hands < waiting; i++) {
-        struct worker *w = &f->workers[i];
+        struct feed_worker *w = &f->workers[i];
         if (w->state != WORKER_ABSENT)
             continue;
         f->absent_from = i;
@@ -134,7 +134,7 @@ void seats_fill(struct feed *f)
             return;
         }
         life_reset(w);
-        worker_state_set(f, w, WORKER_STARTING);
+        feed_worker_state_set(f, w, WORKER_STARTING);
         seat_time_note(f, w);
         w->started_ms = w->last_progress_ms = f->now_ms;
         f->start_at_ms = f->now_ms + f->config.stagger_ms;
@@ -145,18 +145,18 @@ void seats_fill(struct feed *f)
     }
 }
 
-void worker_started(struct feed *f, uint32_t worker)
+void feed_worker_started(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->state == WORKER_STARTING)
-        worker_state_set(f, w, WORKER_LOADING);
+        feed_worker_state_set(f, w, WORKER_LOADING);
 }
 
-void worker_is_live(struct feed *f, uint32_t worker)
+void feed_worker_is_live(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->state == WORKER_STARTING || w->state == WORKER_LOADING)
-        worker_state_set(f, w, WORKER_LIVE);
+        feed_worker_state_set(f, w, WORKER_LIVE);
 }
 
 /* ---- what a worker says ---- */
@@ -164,7 +164,7 @@ void worker_is_live(struct feed *f, uint32_t worker)
 /* Hand back everything it has in flight. */
 static void unanswered_return(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     owned_return(f, worker, false);
     f->n_in_flight -= w->in_flight;
     w->in_flight = w->losers = 0;
@@ -172,13 +172,13 @@ static void unanswered_return(struct feed *f, uint32_t worker)
     hand_touch(f, w);
 }
 
-void worker_becomes_channel(struct feed *f, uint32_t worker)
+void feed_worker_becomes_channel(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->mode == MODE_CHANNEL)
         return;
     if (w->items_done > 0 && w->mode == MODE_FILTER && w->answered_in_life > w->provisional) {
-        worker_out_of_step(f, worker); /* committed answers of a filter that was none */
+        feed_worker_out_of_step(f, worker); /* committed answers of a filter that was none */
         return;
     }
     /* What it printed so far was talk, and the item in its stdin is not considered taken. */
@@ -190,7 +190,7 @@ void worker_becomes_channel(struct feed *f, uint32_t worker)
     w->is_draining = false;
 }
 
-static uint64_t settle_ms(const struct worker *w)
+static uint64_t settle_ms(const struct feed_worker *w)
 {
     double ms = 2 * w->gap_max_ms;
     return (uint64_t)MIN(MAX(ms, (double)SETTLE_MIN_MS), (double)SETTLE_MAX_MS);
@@ -202,9 +202,9 @@ static uint64_t settle_ms(const struct worker *w)
  * been quiet for twice its longest gap. The first costs a moment, the second two items' time: how often
  * it is drained depends on what the last drain cost.
  */
-void worker_settle(struct feed *f, uint32_t worker)
+void feed_worker_settle(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     w->is_draining = true;
     if (w->in_flight > 0 || w->settle_at_ms > 0)
         return;
@@ -215,9 +215,9 @@ void worker_settle(struct feed *f, uint32_t worker)
 }
 
 /* Until it was looked at again, and its pauses double; but some work on without anything to say. */
-void worker_works(struct feed *f, uint32_t worker)
+void feed_worker_works(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->settle_at_ms == 0 || w->in_flight > 0 || w->state == WORKER_ENDING)
         return;
     uint64_t since_ms = w->settle_since_ms;
@@ -227,17 +227,17 @@ void worker_works(struct feed *f, uint32_t worker)
     look_at(f, worker, w->settle_at_ms);
 }
 
-void worker_settled(struct feed *f, uint32_t worker)
+void feed_worker_settled(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     w->settle_cost_ms = f->now_ms - w->settle_since_ms;
     w->settle_at_ms = 0;
     w->is_draining = false;
     provisional_confirm(f, worker);
-    worker_feed(f, worker);
+    feed_worker_dispatch(f, worker);
 }
 
-static bool drain_is_due(const struct feed *f, const struct worker *w)
+static bool drain_is_due(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t ring_share = f->spread / (4ull * MAX(f->n_alive, 1u));
     uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * w->settle_cost_ms);
@@ -247,15 +247,15 @@ static bool drain_is_due(const struct feed *f, const struct worker *w)
 }
 
 /* Make a filter give all that it holds back, so that its answers can be confirmed. */
-static void worker_drain(struct feed *f, uint32_t worker)
+static void feed_worker_drain(struct feed *f, uint32_t worker)
 {
     if (f->workers[worker].is_buffering)
-        worker_end(f, worker);
+        feed_worker_end(f, worker);
     else
-        worker_settle(f, worker);
+        feed_worker_settle(f, worker);
 }
 
-static void device_works(struct feed *f, struct worker *w, uint64_t count)
+static void device_works(struct feed *f, struct feed_worker *w, uint64_t count)
 {
     struct feed_device *device = &f->devices[w->device];
     device->results += count;
@@ -270,7 +270,7 @@ static void device_works(struct feed *f, struct worker *w, uint64_t count)
     w->items_done += count;
 }
 
-struct sent_range fifo_take(struct worker *w, uint64_t max)
+struct sent_range fifo_take(struct feed_worker *w, uint64_t max)
 {
     ASSERT(w->fifo_len > 0);
     struct sent_range *head = &w->fifo[w->fifo_head];
@@ -297,7 +297,7 @@ static uint32_t answer_mark(struct feed *f, uint32_t worker, uint64_t item)
 
 static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     while (count > 0) {
         struct sent_range left = fifo_take(w, count);
         count -= left.count;
@@ -313,19 +313,19 @@ static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
     }
 }
 
-void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
+void feed_worker_answered(struct feed *f, uint32_t worker, uint64_t count)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->mode == MODE_UNKNOWN)
         w->mode = MODE_FILTER;
     if (w->mode != MODE_FILTER || count == 0)
         return;
     if (count > w->in_flight) {
-        worker_out_of_step(f, worker);
+        feed_worker_out_of_step(f, worker);
         return;
     }
     if (w->state == WORKER_STARTING || w->state == WORKER_LOADING)
-        worker_is_live(f, worker);
+        feed_worker_is_live(f, worker);
     if (count > 1)
         w->burst_ms = MAX(w->burst_ms, f->now_ms - w->last_progress_ms);
     window_learn(f, worker, count);
@@ -336,10 +336,10 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
     f->n_in_flight -= count;
     device_works(f, w, count);
     if (w->state == WORKER_ENDING)
-        worker_settle(f, worker);
+        feed_worker_settle(f, worker);
     else if (w->is_draining || drain_is_due(f, w))
-        worker_drain(f, worker);
-    worker_feed(f, worker);
+        feed_worker_drain(f, worker);
+    feed_worker_dispatch(f, worker);
 }
 
 /*
@@ -348,7 +348,7 @@ void worker_answered(struct feed *f, uint32_t worker, uint64_t count)
  */
 void batch_settle(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (f->config.fixed_batches && w->mode == MODE_CHANNEL && w->in_flight == 0)
         provisional_confirm(f, worker);
 }
@@ -356,7 +356,7 @@ void batch_settle(struct feed *f, uint32_t worker)
 /* The result counts: at once, or with the rest of its batch. False if another copy was first. */
 static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (!f->config.fixed_batches || w->mode != MODE_CHANNEL) {
         if (!item_win(f, worker, item))
             return false;
@@ -374,10 +374,10 @@ static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
     return true;
 }
 
-void worker_result(struct feed *f, uint32_t worker, uint64_t item)
+void feed_worker_result(struct feed *f, uint32_t worker, uint64_t item)
 {
-    struct worker *w = &f->workers[worker];
-    worker_is_live(f, worker);
+    struct feed_worker *w = &f->workers[worker];
+    feed_worker_is_live(f, worker);
     if (!result_take(f, worker, item)) {
         bool was_loser = w->losers > 0;
         w->losers -= was_loser;
@@ -392,15 +392,15 @@ void worker_result(struct feed *f, uint32_t worker, uint64_t item)
         device_works(f, w, 1);
         batch_settle(f, worker);
     }
-    worker_feed(f, worker);
+    feed_worker_dispatch(f, worker);
 }
 
-/* A filter's failed item keeps its place in its order until it is passed over (worker_passed). */
-void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
+/* A filter's failed item keeps its place in its order until it is passed over (feed_worker_passed). */
+void feed_worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     bool is_named = !answers_in_order(w);
-    worker_is_live(f, worker);
+    feed_worker_is_live(f, worker);
     if (w->mode == MODE_UNKNOWN) /* a channel worker would have asked for the item */
         w->mode = MODE_FILTER;
     /* An item with a provisional result cannot fail any more. */
@@ -423,66 +423,66 @@ void worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool retry)
         batch_settle(f, worker);
     }
     if (is_named)
-        worker_feed(f, worker);
+        feed_worker_dispatch(f, worker);
 }
 
 /* ---- ending ---- */
 
-void worker_end(struct feed *f, uint32_t worker)
+void feed_worker_end(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
-    if (!worker_is_running(w) || w->state == WORKER_ENDING)
+    struct feed_worker *w = &f->workers[worker];
+    if (!feed_worker_is_running(w) || w->state == WORKER_ENDING)
         return;
     w->input_closed = true;
-    worker_state_set(f, w, WORKER_ENDING);
+    feed_worker_state_set(f, w, WORKER_ENDING);
     emit(f, ACT_END, worker, 0, 0, 0);
     if (w->mode == MODE_FILTER && w->provisional > 0) /* its end may take long */
-        worker_settle(f, worker);
+        feed_worker_settle(f, worker);
 }
 
-void worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause)
+void feed_worker_terminate(struct feed *f, uint32_t worker, enum feed_cause cause)
 {
-    struct worker *w = &f->workers[worker];
-    if (!worker_is_running(w) || w->has_ended || w->ended_for != CAUSE_NONE)
+    struct feed_worker *w = &f->workers[worker];
+    if (!feed_worker_is_running(w) || w->has_ended || w->ended_for != CAUSE_NONE)
         return;
     w->ended_for = cause;
     w->input_closed = true;
-    worker_state_set(f, w, WORKER_ENDING);
+    feed_worker_state_set(f, w, WORKER_ENDING);
     emit(f, ACT_TERMINATE, worker, 0, 0, cause);
 }
 
-void worker_out_of_step(struct feed *f, uint32_t worker)
+void feed_worker_out_of_step(struct feed *f, uint32_t worker)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->ended_for != CAUSE_NONE)
         return;
     provisional_revoke(f, worker);
-    worker_terminate(f, worker, CAUSE_PROTOCOL);
+    feed_worker_terminate(f, worker, CAUSE_PROTOCOL);
     /* One that names its items has put nothing out of step: its end counts as a crash. */
     if (w->mode != MODE_CHANNEL && ++f->mismatches >= MISMATCHES_MAX)
         halt(f, HALT_MISMATCH);
 }
 
-void worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause)
+void feed_worker_blame(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause)
 {
-    struct worker *w = &f->workers[worker];
+    struct feed_worker *w = &f->workers[worker];
     if (w->ended_for != CAUSE_NONE)
         return;
     w->blame = item_is_owned(f, worker, item) ? item : UINT64_MAX;
     provisional_revoke(f, worker);
-    worker_terminate(f, worker, cause);
+    feed_worker_terminate(f, worker, cause);
 }
 
 void everybody_end(struct feed *f)
 {
     for (uint32_t i = 0; i < f->config.n_workers; i++) {
-        struct worker *w = &f->workers[i];
+        struct feed_worker *w = &f->workers[i];
         bool only_losers = f->is_complete && (w->losers > 0 || w->in_flight > 0);
         if (f->is_stopping_now)
-            worker_terminate(f, i, CAUSE_STOP);
+            feed_worker_terminate(f, i, CAUSE_STOP);
         else if (only_losers)
-            worker_terminate(f, i, CAUSE_LOSER);
+            feed_worker_terminate(f, i, CAUSE_LOSER);
         else
-            worker_end(f, i);
+            feed_worker_end(f, i);
     }
 }

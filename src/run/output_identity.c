@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/placed.h"
+#include "run/output_identity.h"
 
 #include <sys/stat.h>
 
@@ -27,7 +27,7 @@ static char *note_path_new(const char *run_dir, size_t output)
                        : xasprintf("%s/output-%zu.id", run_dir, output);
 }
 
-int placed_note(const char *run_dir, size_t output, int fd, struct err *err)
+int output_identity_note(const char *run_dir, size_t output, int fd, struct err *err)
 {
     cleanup_free char *path = note_path_new(run_dir, output);
     cleanup_buf struct buf text = BUF_INIT;
@@ -38,7 +38,7 @@ int placed_note(const char *run_dir, size_t output, int fd, struct err *err)
     return file_replace_fast(path, buf_str(&text), err);
 }
 
-bool placed_is(const char *run_dir, size_t output, const char *path)
+bool output_identity_is(const char *run_dir, size_t output, const char *path)
 {
     cleanup_free char *note = note_path_new(run_dir, output);
     cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;

@@ -14,7 +14,7 @@
 #include "run/shard.h"
 #include "store/store.h"
 
-char *asides_path(const struct session *s)
+char *failed_items_path(const struct session *s)
 {
     if (output_is_direct(s->request->out_path))
         return path_join(s->shell.run_dir, "failed.jsonl");
@@ -38,12 +38,12 @@ static void malformed_add(struct session *s, uint64_t item, struct buf *text)
     }
 }
 
-static void aside_add(struct session *s, const struct aside_row *row, struct buf *text)
+static void failed_item_add(struct session *s, const struct failed_item_row *row, struct buf *text)
 {
     const char *key = "data";
     cleanup_buf struct buf data = BUF_INIT;
     buf_addf(text, "{\"item\":%lu,\"place\":", row->item);
-    buf_add_json(text, str_of(row->place ? row->place : ""));
+    buf_add_json(text, str_of(row->position ? row->position : ""));
     buf_addf(text, ",\"attempts\":%u,\"reason\":", row->attempts);
     buf_add_json(text, str_of(row->reason));
     if (row->stderr_tail) {
@@ -63,13 +63,13 @@ static void aside_add(struct session *s, const struct aside_row *row, struct buf
 }
 
 /* As many as there are may have failed, so they are not kept in memory. */
-static int asides_stream(struct session *s, struct row_reader *reader, struct outfile *file,
-                         uint64_t *n_out, struct err *err)
+static int failed_items_stream(struct session *s, struct row_reader *reader, struct outfile *file,
+                               uint64_t *n_out, struct err *err)
 {
-    struct aside_row row;
+    struct failed_item_row row;
     int rc;
-    while ((rc = aside_reader_next(reader, &row, err)) > 0) {
-        aside_add(s, &row, &file->pending);
+    while ((rc = failed_item_reader_next(reader, &row, err)) > 0) {
+        failed_item_add(s, &row, &file->pending);
         ++*n_out;
         rc = outfile_pump(file, err);
         if (rc)
@@ -78,18 +78,18 @@ static int asides_stream(struct session *s, struct row_reader *reader, struct ou
     return rc;
 }
 
-int asides_write(struct session *s, uint64_t *n_out, struct err *err)
+int failed_items_write(struct session *s, uint64_t *n_out, struct err *err)
 {
-    cleanup_free char *path = asides_path(s);
+    cleanup_free char *path = failed_items_path(s);
     struct outfile file = OUTFILE_INIT;
     struct row_reader *reader;
     *n_out = s->n_malformed = 0;
-    int rc = aside_reader_open(&reader, s->shell.store, err);
+    int rc = failed_item_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;
     rc = outfile_open(&file, path, true, err);
     if (rc == 0)
-        rc = asides_stream(s, reader, &file, n_out, err);
+        rc = failed_items_stream(s, reader, &file, n_out, err);
     row_reader_close(reader);
     if (rc == 0 && *n_out > 0)
         rc = outfile_commit(&file, err);
