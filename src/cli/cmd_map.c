@@ -11,8 +11,8 @@
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
 #include "cli/verbs.h"
-#include "run/request.h"
-#include "run/shard.h"
+#include "map/request.h"
+#include "shard/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 
@@ -212,6 +212,14 @@ static void map_words(const struct app *app, const struct map_options *options,
     env_end(out);
 }
 
+static int request_run(struct app *app, struct map_options *options, struct err *err)
+{
+    int rc = work_choose(&options->request, err);
+    return rc ? rc
+              : map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
+                        &options->request, err);
+}
+
 static int map_verb(struct app *app, void *request, int argc, char **argv, char **command,
                     struct err *err)
 {
@@ -222,8 +230,7 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     options->request.command = (const char *const *)command;
     map_words(app, options, &words);
     options->request.words = (const char *const *)words.at;
-    int rc = map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
-                     &options->request, err);
+    int rc = request_run(app, options, err);
     env_list_release(&words);
     return rc;
 }
@@ -441,8 +448,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
         options.request.overwrite = true; /* the output that lacks the failed ones is its own */
     options.request.dry_run = false;
     if (rc == 0)
-        rc = map_run(&app->log, app->self_path, app->argc, app->argv, options.quiet, app->color,
-                     &options.request, err);
+        rc = request_run(app, &options, err);
     cmd_release(&cmd_map, &options);
     words_free(&since);
     return rc;

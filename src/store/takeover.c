@@ -20,7 +20,7 @@ static const char *const own_folders[] = {
     "parts", "logs", "input", "shard-input", "shard-output",
 };
 
-/* What a worker's shard left in shard-output is looked at when it is joined (run/collect.c). */
+/* What a worker's shard left in shard-output is looked at when it is joined (shard/collect.c). */
 static bool holds_own_files(const char *name)
 {
     return strcmp(name, "shard-output") != 0;

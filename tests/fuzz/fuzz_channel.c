@@ -11,10 +11,10 @@
 #include "base/json.h"
 #include "channel.h"
 #include "fuzz.h"
+#include "map/key_index.h"
+#include "map/ledger.h"
+#include "map/message.h"
 #include "message.h"
-#include "run/key_index.h"
-#include "run/ledger.h"
-#include "run/message.h"
 
 static void check_metrics(struct str object)
 {

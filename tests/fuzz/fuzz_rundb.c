@@ -14,7 +14,7 @@
 #include "base/xalloc.h"
 #include "data/result_merge.h"
 #include "fuzz.h"
-#include "run/rows.h"
+#include "map/rows.h"
 #include "store/db.h"
 #include "store/runs.h"
 

@@ -3,8 +3,8 @@
  * What a user writes with placeholders, and what a program prints about its progress.
  */
 #include "fuzz.h"
-#include "run/progress_parser.h"
-#include "run/template.h"
+#include "map/template.h"
+#include "shard/progress_parser.h"
 
 /* Each placeholder stands for itself in braces, so that filling in changes nothing but doubled ones. */
 static void values_make(struct template_values *values)

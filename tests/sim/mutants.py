@@ -107,27 +107,27 @@ SHELL = {
     "a second device that nobody benches": (
         "core/feed.c", "        f->n_sets += first == d;\n", "        f->n_sets++;\n"),
     "one bad message ends the run": (
-        "run/channel.c", "        on_flawed(worker, &m, line, item);\n",
+        "map/channel.c", "        on_flawed(worker, &m, line, item);\n",
         '        shell_abort(&worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
     "guards do not hold the devices' locks": (
-        "run/worker.c", ".n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),",
+        "map/worker.c", ".n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),",
         ".n_held_fds = 0,"),
     "the memory of our own worker is taken for others'": (
         "core/memory.c", "    if (!is_ours)\n", ""),
     "a sample from before a death is believed": (
         "core/memory.c", "d->sampled_ms > m->seats[seat].since_ms;\n    if", "d->sampled_ms > 0;\n    if"),
     "a session does not know what the one before it did": (
-        "run/prepare.c", ".n_done = s->n_done,", ".n_done = 0,"),
+        "map/prepare.c", ".n_done = s->n_done,", ".n_done = 0,"),
     "what did not fit into a pipe is dropped": (
-        "run/worker.c", "        buf_consume(&worker->to_worker, (size_t)put);\n", "        buf_reset(&worker->to_worker);\n"),
+        "map/worker.c", "        buf_consume(&worker->to_worker, (size_t)put);\n", "        buf_reset(&worker->to_worker);\n"),
     "a message that comes in pieces is cut": (
-        "run/channel.c", "        buf_add_str(&worker->channel_in, piece);\n", "        (void)0;\n"),
+        "map/channel.c", "        buf_add_str(&worker->channel_in, piece);\n", "        (void)0;\n"),
     "what a channel worker did not read is no suspect any more": (
         "core/feed_items.c", "    if (f->workers[worker].group != NONE)\n        suspects_put_back", "    if (false)\n        suspects_put_back"),
     "an answer that comes in pieces is cut": (
-        "run/filter.c", "    buf_add_str(&worker->from_worker, bytes);\n", "    (void)0;\n"),
+        "map/filter.c", "    buf_add_str(&worker->from_worker, bytes);\n", "    (void)0;\n"),
     "a worker that is to be ended is left alone": (
-        "run/worker_end.c", "        node_end(worker->process, END_POLITELY);\n", "        (void)0;\n"),
+        "map/worker_end.c", "        node_end(worker->process, END_POLITELY);\n", "        (void)0;\n"),
     "a signal is taken for an order to finish": (
         "shell/signals.c", "    shell->verb->stop(shell->context, true);\n}\n\n/* What is sent",
         "    shell->verb->stop(shell->context, false);\n}\n\n/* What is sent"),

@@ -24,8 +24,8 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
-# Who may include whom, beside itself: cli -> {run, ui, sim, doctor} -> shell -> {node, store} ->
-# {device, proc} -> base; run and ui use core, data and tensor as well; data and tensor -> rule.
+# Who may include whom, beside itself: cli -> shard -> map -> {shell, ui} -> {node, store} -> {device, proc} -> base;
+# map and ui use core and data as well, shard tensor and rule too; data and tensor -> rule.
 ROOMS = {
     "base": set(),
     "opt": {"base"},
@@ -40,9 +40,10 @@ ROOMS = {
     "node": {"device", "proc", "base"},
     "shell": {"node", "store", "device", "proc", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
-    "run": {"core", "shell", "node", "device", "data", "tensor", "rule", "proc", "store", "ui", "base"},
+    "map": {"core", "shell", "node", "device", "data", "proc", "store", "ui", "base"},
+    "shard": {"map", "core", "shell", "device", "data", "tensor", "rule", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"opt", "run", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "map", "shard", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

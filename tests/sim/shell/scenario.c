@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/attr.h"
-#include "run/request.h"
+#include "shard/shard.h"
 #include "sim/shell/world.h"
 #include "store/runs.h"
 
@@ -293,7 +293,9 @@ int session_play(void)
         return 0;
     orders_set();
     struct map_request request = request_make(gpus);
-    int status = map_run(&log, "/invented/muster", 3, argv, true, false, &request, &err);
+    int status = work_choose(&request, &err);
+    if (status == 0)
+        status = map_run(&log, "/invented/muster", 3, argv, true, false, &request, &err);
     if (status < 0) {
         trace("muster: %s", err.text);
         status = err_exit_status(status);

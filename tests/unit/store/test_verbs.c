@@ -18,7 +18,7 @@
 #include "data/source.h"
 #include "data/unpack.h"
 #include "opt/cmd.h"
-#include "run/shard.h"
+#include "shard/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "store/status.h"

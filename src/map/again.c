@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "map/again.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/ours.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "map/outputs.h"
+#include "map/prepare.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+
+/* A look through the runs that there are. */
+struct search {
+    const struct map_request *request;
+    bool quiet;
+    char *found;       /* the folder of the run to go on with */
+    size_t n_others;   /* runs of other users that were looked at */
+    size_t n_unread;   /* runs whose manifest could not be read */
+    struct err unread; /* why the first of these could not */
+};
+
+enum {
+    MANIFEST_LOOK_BYTES = 1 << 20,
+    OTHERS_LOOKED_AT = 50 /* bounds the time spent on other users' run folders */
+};
+
+static bool lists_equal(const char *const *a, const char *const *b)
+{
+    while (a && b && *a && *b && strcmp(*a, *b) == 0) {
+        a++;
+        b++;
+    }
+    return a && b && !*a && !*b;
+}
+
+static bool are_same_inputs(const struct map_request *r, const char *const *inputs)
+{
+    for (size_t i = 0; i < r->n_inputs; i++) {
+        cleanup_free char *input =
+            strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+        if (!inputs || !inputs[i] || strcmp(inputs[i], input) != 0)
+            return false;
+    }
+    return inputs && !inputs[r->n_inputs];
+}
+
+/* As the run in `dir` would call it. */
+static char *output_of_run_new(const struct map_request *r, const char *dir)
+{
+    cleanup_free char *name = outputs_have_run(r) ? output_path_new(r->out_path, dir) : NULL;
+    return output_name_new(name ? name : r->out_path);
+}
+
+static bool is_same_work(const struct map_request *r, const char *dir, const struct manifest *m)
+{
+    cleanup_free char *output = output_of_run_new(r, dir);
+    cleanup_buf struct buf options = BUF_INIT;
+    request_work(r, &options);
+    return m->output && m->options_json && strcmp(m->output, output) == 0 &&
+           lists_equal(m->command, r->command) && m->seed == r->seed &&
+           strcmp(m->options_json, buf_text(&options)) == 0 && are_same_inputs(r, m->inputs);
+}
+
+static bool has_output(const struct map_request *r, const struct manifest *m)
+{
+    cleanup_free char *output = path_absolute(r->out_path);
+    return strcmp(r->out_path, "-") != 0 && m->output && strcmp(m->output, output) == 0;
+}
+
+/* Is it somebody else's, broken, or gone meanwhile? Then it is none of ours; any other error is one. */
+static bool is_no_matter(const struct err *err)
+{
+    static const int errnos[] = {ENOENT, ENOTDIR, EACCES, EPERM};
+    bool is_one = err->code == ERR_DATA;
+    for (size_t i = 0; i < countof(errnos); i++)
+        is_one = is_one || err->sys == errnos[i];
+    return is_one;
+}
+
+/* The name of the output as it stands in a manifest; NULL where it may stand there in other words. */
+static const char *plain_name(const struct map_request *r)
+{
+    const char *name = path_basename(r->out_path);
+    for (const char *at = name; *at; at++)
+        if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\')
+            return NULL;
+    return outputs_have_run(r) ? NULL : name;
+}
+
+/* Most runs have other outputs. To see that costs a tenth of what it costs to understand a manifest. */
+static bool may_be_like(const struct map_request *r, const char *dir)
+{
+    const char *name = plain_name(r);
+    cleanup_free char *path = path_join(dir, "manifest.json");
+    cleanup_buf struct buf text = BUF_INIT;
+    return !name || plain_file_read(path, MANIFEST_LOOK_BYTES, &text, NULL) != 0 ||
+           memmem(buf_text(&text), text.len, name, strlen(name)) != NULL;
+}
+
+static bool is_others(const char *dir)
+{
+    struct stat st;
+    return stat(dir, &st) == 0 && !ours_is(&st, dir);
+}
+
+static int state_read(const char *dir, enum run_state *state, struct err *err)
+{
+    struct run_summary summary = {0};
+    int rc = run_inspect(dir, &summary, err);
+    *state = summary.state;
+    run_summary_release(&summary);
+    return rc;
+}
+
+/* One with the same output or of the same work. Is it at work, or can it be gone on with? */
+static int like_compare(struct search *search, const char *dir, const struct manifest *manifest,
+                        struct err *err)
+{
+    const struct map_request *r = search->request;
+    enum run_state state;
+    struct err why = {0};
+    int rc = state_read(dir, &state, err);
+    if (rc)
+        return rc;
+    cleanup_free char *typed = run_typed_new(dir, r->usual_root);
+    if (state == RUN_RUNNING && has_output(r, manifest))
+        return fail(err, ERR_UNAVAILABLE,
+                    "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
+                    "or name another output",
+                    path_basename(dir), r->out_path, typed);
+    if ((state != RUN_STOPPED && state != RUN_INTERRUPTED) || search->found ||
+        !is_same_work(r, dir, manifest))
+        return 0;
+    rc = run_check_ours(dir, &why);
+    if (rc == 0) {
+        search->found = xstrdup(dir);
+    } else if (why.sys != 0 && !is_no_matter(&why) && !r->fresh) {
+        *err = why;
+        return rc;
+    } else if (!search->quiet && !r->fresh) {
+        talk("%s is not gone on with: %s", path_basename(dir), why.text);
+    }
+    return 0;
+}
+
+/* Another user's run is never gone on with; that it would be the same work is worth a line. */
+static void others_compare(struct search *search, const char *dir, const struct manifest *manifest)
+{
+    const struct map_request *r = search->request;
+    enum run_state state;
+    if (search->quiet || r->fresh || !is_same_work(r, dir, manifest) ||
+        state_read(dir, &state, NULL) != 0 || state == RUN_FINISHED)
+        return;
+    struct stat st;
+    char owner[80];
+    if (stat(dir, &st) != 0)
+        return;
+    owner_name(owner, st.st_uid);
+    talk("run %s of %s does the same work; it is not yours to go on with, so a new run begins",
+         path_basename(dir), owner);
+}
+
+static void unread_note(struct search *search, const struct err *why)
+{
+    if (search->n_unread++ == 0)
+        search->unread = *why;
+}
+
+/* One run folder. An unreadable folder of our own is an error: ignoring it could repeat the whole work. */
+static int run_compare(struct search *search, const char *dir, struct err *err)
+{
+    const struct map_request *r = search->request;
+    bool is_theirs = is_others(dir);
+    struct manifest manifest;
+    struct err why = {0};
+    if (is_theirs && search->n_others++ >= OTHERS_LOOKED_AT)
+        return 0;
+    if (!may_be_like(r, dir))
+        return 0;
+    int rc = manifest_read(dir, &manifest, &why);
+    if (rc && !is_theirs && !is_no_matter(&why)) {
+        *err = why;
+        return rc;
+    }
+    if (rc == ERR_DATA)
+        unread_note(search, &why);
+    if (rc)
+        return 0;
+    if (is_theirs)
+        others_compare(search, dir, &manifest);
+    else if (has_output(r, &manifest) || is_same_work(r, dir, &manifest))
+        rc = like_compare(search, dir, &manifest, err);
+    manifest_release(&manifest);
+    return rc;
+}
+
+static int runs_look(struct search *search, struct err *err)
+{
+    cleanup_free char *root = runs_root(search->request->runs_dir);
+    struct run_names names = {0};
+    int rc = runs_list(root, &names, err);
+    if (rc && is_no_matter(err))
+        return 0; /* where no runs can be, the folder of this one will not be made either */
+    if (rc)
+        return wrap(err, rc, "look for an unfinished run");
+    for (size_t i = 0; rc == 0 && i < names.len; i++) {
+        cleanup_free char *dir = path_join(root, names.at[i]);
+        rc = run_compare(search, dir, err);
+    }
+    run_names_release(&names);
+    if (search->n_unread > 0 && !search->quiet)
+        talk("%zu of the runs in %s could not be looked at: %s", search->n_unread, root,
+             search->unread.text);
+    return rc;
+}
+
+/* With --run-dir it is that folder or none. */
+static int own_folder_look(struct search *search, struct err *err)
+{
+    cleanup_free char *dir = path_absolute(search->request->run_dir);
+    free(steal_ptr(&search->found));
+    if (!path_exists(dir))
+        return 0;
+    int rc = run_check_ours(dir, err);
+    return rc ? rc : run_compare(search, dir, err);
+}
+
+int run_again_find(struct map_request *r, bool quiet, char **again, struct err *err)
+{
+    struct search search = {.request = r, .quiet = quiet};
+    if (r->resume_dir || !r->out_path || !r->command)
+        return 0;
+    int rc = runs_look(&search, err);
+    if (rc == 0 && r->run_dir)
+        rc = own_folder_look(&search, err);
+    if (r->fresh || rc)
+        free(steal_ptr(&search.found));
+    r->resume_dir = *again = search.found;
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When rows wait for a disk that stalls, workers' answers are left in their pipes until it is back:
+ * memory stays bounded, and the workers wait in write(2), as for any reader that is slower than they
+ * are. Their silence is then of our making, so the feeder's clock, which knows their limits, stands.
+ */
+#include "map/session.h"
+
+void session_backpressure(struct session *s, bool is_held)
+{
+    uint64_t now_ms = shell_now(&s->shell);
+    if (s->is_held == is_held)
+        return;
+    s->is_held = is_held;
+    if (is_held)
+        s->held_since_ms = now_ms;
+    else
+        s->held_ms += now_ms - s->held_since_ms;
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        if (s->seats[p].worker)
+            s->seats[p].worker->last_output_ms = now_ms;
+    }
+    node_hold(s->shell.node, is_held);
+    log_add(s->shell.log, LOG_INFO, "map",
+            is_held ? "the disk does not keep up: workers' answers wait until it has taken those "
+                      "that are there"
+                    : "the disk has taken them: answers are read again");
+}
+
+uint64_t feed_now(struct session *s)
+{
+    uint64_t now_ms = shell_now(&s->shell);
+    return (s->is_held ? s->held_since_ms : now_ms) - s->held_ms;
+}

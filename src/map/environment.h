@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The environment of a worker: what muster was started with, the seat's devices, and MUSTER_*.
+ */
+#pragma once
+
+#include "map/session.h"
+
+/* Strings are malloc'ed, the list ends with NULL (not counted in len). */
+void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env);

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Filters: item lines into stdin, result lines out of stdout, in the same order. Answers are bytes
+ * in the worker's part; where the line of which item stands is known for runs, not for single lines.
+ */
+#include "map/session.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "map/key_index.h"
+#include "map/lines.h"
+#include "map/message.h"
+
+enum {
+    LOAD_BYTES = 64 * 1024, /* of lines, on their way into the pipe */
+    BLOCK_BYTES = 4096      /* by which they may be more */
+};
+
+/* ---- to the worker ----
+ *
+ * What a filter is given is a range of items. Their lines are fetched when its pipe takes them, so that
+ * ranges may be long, and rows few, while memory holds one load of lines for each worker.
+ */
+
+static void sent_push(struct worker *worker, struct sent_items items)
+{
+    struct sent_items *last = worker->n_sent > 0 ? &worker->sent[worker->n_sent - 1] : NULL;
+    if (worker->session->request->key_field || items.count == 0)
+        return; /* matched by their keys */
+    if (last && last->first + last->count == items.first && last->is_unfit == items.is_unfit) {
+        last->count += items.count;
+        return;
+    }
+    if (worker->n_sent == worker->cap_sent) {
+        worker->cap_sent = worker->cap_sent ? worker->cap_sent * 2 : 16;
+        worker->sent = xrealloc(worker->sent, worker->cap_sent * sizeof(*worker->sent));
+    }
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
+    worker->sent[worker->n_sent++] = items;
+}
+
+static void sent_pop(struct worker *worker, uint64_t count)
+{
+    worker->sent[0].first += count;
+    worker->sent[0].count -= count;
+    if (worker->sent[0].count > 0)
+        return;
+    memmove(worker->sent, worker->sent + 1, --worker->n_sent * sizeof(*worker->sent));
+}
+
+static void answers_say(struct worker *worker);
+
+/* All before them is answered, and they never will be. */
+static void unfit_pass(struct worker *worker)
+{
+    while (worker->n_sent > 0 && worker->sent[0].is_unfit) {
+        uint64_t count = worker->sent[0].count;
+        sent_pop(worker, count);
+        answers_say(worker); /* which may send more, and come back here */
+        session_event(
+            worker->session,
+            (struct feed_event){.kind = EV_PASSED, .worker = worker->seat, .count = count});
+    }
+}
+
+static void item_refuse(struct worker *worker, uint64_t item)
+{
+    session_event(worker->session,
+                  (struct feed_event){.kind = EV_UNFIT, .worker = worker->seat, .item = item});
+    sent_push(worker, (struct sent_items){.first = item, .count = 1, .is_unfit = true});
+    unfit_pass(worker);
+}
+
+/* What fits of the lines of these items, which is at least one. *is_cut: the item behind them is unfit. */
+static int lines_load(struct worker *worker, struct item_span items, uint64_t *n_out, bool *is_cut,
+                      struct err *err)
+{
+    struct session *s = worker->session;
+    struct buf *out = &worker->to_worker;
+    buf_reserve(out, LOAD_BYTES + BLOCK_BYTES); /* at once: growing would leave holes */
+    int rc = source_lines(s->source, items.first, items.count, LOAD_BYTES, out, n_out, err);
+    *is_cut = rc == ERR_RECORD;
+    if (rc && !*is_cut)
+        return rc;
+    if (s->request->key_field && *n_out > 0) {
+        uint64_t n_keyed = key_index_add(&worker->key_index, s->request->key_field, items.first,
+                                         buf_str(out), &out->len);
+        *is_cut |= n_keyed < *n_out;
+        *n_out = n_keyed;
+    }
+    return 0;
+}
+
+static void unwritten_pop(struct worker *worker, uint64_t count)
+{
+    struct item_span *next = &worker->unwritten[0];
+    next->first += count;
+    next->count -= count;
+    if (next->count == 0)
+        memmove(next, next + 1, --worker->n_unwritten * sizeof(*next));
+}
+
+/* False if the run is given up. */
+static bool load_some(struct worker *worker)
+{
+    struct item_span items = worker->unwritten[0];
+    struct err err = {0};
+    uint64_t n_items = 0;
+    bool is_cut = false;
+    if (lines_load(worker, items, &n_items, &is_cut, &err) != 0) {
+        buf_reset(&worker->to_worker);
+        worker->n_unwritten = 0;
+        shell_abort(&worker->session->shell, &err);
+        return false;
+    }
+    ASSERT(n_items + is_cut > 0);
+    unwritten_pop(worker, n_items + is_cut);
+    worker->bytes_in_flight += worker->to_worker.len;
+    worker_sent(worker, n_items);
+    sent_push(worker, (struct sent_items){.first = items.first, .count = n_items});
+    if (is_cut)
+        item_refuse(worker, items.first + n_items);
+    return true;
+}
+
+bool filter_load(struct worker *worker)
+{
+    if (worker->is_loading) /* an unfit item's event has led here */
+        return false;
+    worker->is_loading = true;
+    while (worker->to_worker.len == 0 && worker->n_unwritten > 0 && load_some(worker))
+        continue;
+    worker->is_loading = false;
+    return worker->to_worker.len > 0;
+}
+
+void filter_send(struct worker *worker, uint64_t first, uint64_t count)
+{
+    struct item_span *last =
+        worker->n_unwritten > 0 ? &worker->unwritten[worker->n_unwritten - 1] : NULL;
+    if (last && last->first + last->count == first) {
+        last->count += count;
+    } else {
+        if (worker->n_unwritten == worker->cap_unwritten) {
+            worker->cap_unwritten = worker->cap_unwritten ? worker->cap_unwritten * 2 : 4;
+            worker->unwritten =
+                xrealloc(worker->unwritten, worker->cap_unwritten * sizeof(*worker->unwritten));
+        }
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
+        worker->unwritten[worker->n_unwritten++] = (struct item_span){first, count};
+    }
+    worker_flush(worker);
+}
+
+/* ---- from the worker ---- */
+
+/*
+ * Match whole lines in `bytes`, which stand in the part at `offset`, with the items sent. Lines beyond
+ * the items sent are counted as answers too, for the feeder to judge.
+ */
+static void lines_match(struct worker *worker, struct str bytes, uint64_t offset)
+{
+    while (bytes.len > 0) {
+        uint64_t found, want = worker->n_sent > 0 ? worker->sent[0].count : UINT64_MAX;
+        size_t used = lines_skip(bytes, want, &found);
+        if (found == 0)
+            break;
+        uint64_t end = offset + used, begin = worker->part_line_begin;
+        worker->part_line_begin = offset = end;
+        worker->n_unsaid += found;
+        if (worker->n_sent > 0) {
+            answers_note(worker, (struct answered_items){.first = worker->sent[0].first,
+                                                         .count = found,
+                                                         .offset = begin,
+                                                         .bytes = end - begin});
+            sent_pop(worker, found);
+            unfit_pass(worker);
+        } else {
+            worker_stray_note(worker, "more lines than items were sent", bytes);
+        }
+        bytes.at += used;
+        bytes.len -= used;
+    }
+}
+
+/* The bytes of single items are not known: each has its share. */
+static void answers_count(struct worker *worker, uint64_t count)
+{
+    uint64_t in_flight = worker->n_items_sent - worker->n_items_answered;
+    worker->bytes_in_flight -=
+        in_flight > 0 ? worker->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
+    worker_answered(worker, count);
+}
+
+static void answers_say(struct worker *worker)
+{
+    uint64_t count = worker->n_unsaid;
+    if (count == 0)
+        return;
+    worker->n_unsaid = 0;
+    worker_first_result(worker);
+    answers_count(worker, count);
+    session_event(worker->session,
+                  (struct feed_event){.kind = EV_ANSWERS, .worker = worker->seat, .count = count});
+}
+
+/* Before a worker is known to be a filter, what it prints may be talk: keep it for the log. */
+static void early_keep(struct worker *worker, struct str bytes)
+{
+    enum {
+        EARLY_MAX = 65536
+    };
+    if (worker->n_items_answered == 0 && worker->early_stdout.len < EARLY_MAX)
+        buf_add(&worker->early_stdout, bytes.at,
+                MIN(bytes.len, (size_t)EARLY_MAX - worker->early_stdout.len));
+    else if (worker->n_items_answered > 0)
+        buf_release(&worker->early_stdout);
+}
+
+/* A line that goes on and on belongs to the item whose turn it is. */
+static void line_too_long(struct worker *worker, struct str beginning)
+{
+    cleanup_buf struct buf why = BUF_INIT;
+    char limit[16];
+    answers_say(worker);
+    size_format(limit, worker->session->request->line_max_bytes);
+    buf_addf(&why, "a line longer than %s (--line-max)", limit);
+    worker_stray_note(worker, buf_text(&why), beginning);
+    buf_release(&worker->from_worker);
+    bool is_known = worker->n_sent > 0 && !worker->key_index;
+    session_event(worker->session, (struct feed_event){.kind = EV_STRAY,
+                                                       .worker = worker->seat,
+                                                       .item = is_known ? worker->sent[0].first : 0,
+                                                       .flag = is_known});
+}
+
+static void plain_read(struct worker *worker, struct str bytes)
+{
+    uint64_t offset = part_append(worker->part, bytes);
+    lines_match(worker, bytes, offset);
+    answers_say(worker);
+    if (worker->part->offset - worker->part_line_begin > worker->session->request->line_max_bytes)
+        line_too_long(worker, STR(""));
+}
+
+/* True if a filter's lines must be JSON objects: with --key, or JSON input without --raw. */
+static bool answers_are_json(const struct session *s)
+{
+    return s->request->key_field || (source_is_json(s->source) && !s->request->is_raw);
+}
+
+static bool is_answer(const struct session *s, struct str line)
+{
+    return answers_are_json(s) ? json_is_object(line) : utf8_is_valid(line);
+}
+
+/*
+ * Why a line fails its item: it is an object but for what stands in it (NaN, no UTF-8), so an answer
+ * and no talk; or text that cannot be written as JSON. False: it may be talk.
+ */
+static bool line_flaw_add(const struct session *s, struct str line, struct str *key_value,
+                          struct buf *why)
+{
+    struct failed_line failed;
+    buf_add_text(why, "its line cannot be taken: ");
+    if (!answers_are_json(s)) {
+        buf_add_text(why, "it is not UTF-8, which JSON and CSV need (--format-out lines writes it "
+                          "as it is)");
+        return true;
+    }
+    if (!failed_line_parse(line, s->request->key_field, &failed))
+        return false;
+    flaw_add(failed.flaw, failed.flaw_at, str_trim(line), why);
+    *key_value = failed.key_value;
+    return true;
+}
+
+static bool line_fail(struct worker *worker, struct str line)
+{
+    struct session *s = worker->session;
+    cleanup_buf struct buf why = BUF_INIT;
+    struct str key_value = {0};
+    uint64_t item = 0;
+    if (!line_flaw_add(s, line, &key_value, &why))
+        return false;
+    if (worker->key_index ? !key_index_take_value(worker->key_index, key_value, &item)
+                          : worker->n_sent == 0)
+        return false;
+    answers_say(worker);
+    if (!worker->key_index) {
+        item = worker->sent[0].first;
+        sent_pop(worker, 1);
+    }
+    answers_count(worker, 1);
+    s->hand.error = buf_text(&why);
+    session_event(s, (struct feed_event){
+                         .kind = EV_FAIL, .worker = worker->seat, .item = item, .flag = true});
+    if (!worker->key_index)
+        session_event(s,
+                      (struct feed_event){.kind = EV_PASSED, .worker = worker->seat, .count = 1});
+    unfit_pass(worker);
+    return true;
+}
+
+static void lines_take(struct worker *worker, struct str lines)
+{
+    lines_match(worker, lines, part_append(worker->part, lines));
+}
+
+/* One whole line of a worker whose answers are looked into. False: it cannot be an answer. */
+static bool line_take(struct worker *worker, struct str line)
+{
+    struct session *s = worker->session;
+    if (!is_answer(s, line))
+        return line_fail(worker, line);
+    if (!worker->key_index) {
+        lines_take(worker, line);
+        return true;
+    }
+    uint64_t item;
+    if (!key_index_take(worker->key_index, s->request->key_field, line, &item))
+        return false;
+    worker_first_result(worker);
+    worker_answered(worker, 1);
+    s->hand.result = str_trim(line);
+    session_event(s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = item});
+    return true;
+}
+
+/* Text is taken many lines at a time, as long as nothing is wrong with it. Returns what is left. */
+static struct str text_take(struct worker *worker, struct str bytes)
+{
+    const char *last = bytes.len > 0 ? memrchr(bytes.at, '\n', bytes.len) : NULL;
+    struct str lines = {bytes.at, last ? (size_t)(last + 1 - bytes.at) : 0};
+    if (answers_are_json(worker->session) || !utf8_is_valid(lines))
+        return bytes;
+    lines_take(worker, lines);
+    return (struct str){bytes.at + lines.len, bytes.len - lines.len};
+}
+
+static const char *stray_reason(const struct worker *worker, struct str line)
+{
+    if (!answers_are_json(worker->session))
+        return "more lines than items were sent";
+    if (!json_is_object(line))
+        return "a line that is no JSON object (JSON in wants JSON out; --raw lifts that)";
+    return worker->session->request->key_field
+               ? "a line whose --key field belongs to no item it has"
+               : "a line that cannot be an answer";
+}
+
+static void checked_read(struct worker *worker, struct str bytes)
+{
+    uint64_t line_max = worker->session->request->line_max_bytes;
+    bool carried = worker->from_worker.len > 0;
+    if (carried) {
+        const char *end = memchr(bytes.at, '\n', bytes.len);
+        size_t len = end ? (size_t)(end + 1 - bytes.at) : bytes.len;
+        buf_add(&worker->from_worker, bytes.at, len);
+        bytes.at += len;
+        bytes.len -= len;
+        if (worker->from_worker.len > line_max + 1) {
+            line_too_long(worker, buf_str(&worker->from_worker));
+            return;
+        }
+        if (!end)
+            return;
+        if (!line_take(worker, buf_str(&worker->from_worker)))
+            goto stray;
+        buf_reset(&worker->from_worker);
+    }
+    bytes = text_take(worker, bytes);
+    while (bytes.len > 0) {
+        const char *end = memchr(bytes.at, '\n', bytes.len);
+        if (!end)
+            break;
+        struct str line = {bytes.at, (size_t)(end + 1 - bytes.at)};
+        if (line.len > line_max + 1) {
+            line_too_long(worker, line);
+            return;
+        }
+        if (!line_take(worker, line)) {
+            buf_reset(&worker->from_worker);
+            buf_add_str(&worker->from_worker, line);
+            goto stray;
+        }
+        bytes.at += line.len;
+        bytes.len -= line.len;
+    }
+    buf_add_str(&worker->from_worker, bytes);
+    answers_say(worker);
+    return;
+stray:
+    worker_stray_note(worker, stray_reason(worker, buf_str(&worker->from_worker)),
+                      buf_str(&worker->from_worker));
+    buf_reset(&worker->from_worker);
+    worker->n_unsaid = 0;
+    session_event(worker->session, (struct feed_event){.kind = EV_STRAY, .worker = worker->seat});
+}
+
+static size_t strcspn_of(struct str bytes, char end)
+{
+    const char *at = memchr(bytes.at, end, bytes.len);
+    return at ? (size_t)(at - bytes.at) : bytes.len;
+}
+
+void filter_read(struct worker *worker, struct str bytes)
+{
+    struct session *s = worker->session;
+    if (!worker_part_ready(worker) || worker->was_ended)
+        return;
+    early_keep(worker, bytes);
+    if (!worker->first_line[0])
+        snprintf(worker->first_line, sizeof(worker->first_line), "%.*s",
+                 (int)MIN(strcspn_of(bytes, '\n'), sizeof(worker->first_line) - 1), bytes.at);
+    if (answers_are_json(s) || s->results_need_utf8)
+        checked_read(worker, bytes);
+    else
+        plain_read(worker, bytes);
+}
+
+/* The last line may lack its newline; that of a worker which did not end by itself lacks more. */
+void filter_eof(struct worker *worker)
+{
+    /* Lines that are looked into are whole in the part; others are written there as they come. */
+    bool is_cut_in_part =
+        worker->part && !worker->key_index && worker->part->offset > worker->part_line_begin;
+    bool unfinished = worker->from_worker.len > 0 || is_cut_in_part;
+    const struct worker_exit *exit = &worker->exit;
+    bool is_whole = exit->has_exited && exit->exit_code == 0 && exit->exit_signal == 0;
+    if (unfinished && is_whole && !worker->was_ended && worker->part)
+        filter_read(worker, STR("\n"));
+}
+
+void filter_to_channel(struct worker *worker)
+{
+    worker->n_sent = worker->n_unwritten = 0;
+    answers_forget(worker);
+    worker->n_items_sent = worker->n_items_answered = worker->n_unsaid = 0;
+    buf_reset(&worker->to_worker);
+    if (worker->early_stdout.len > 0)
+        logfile_add(worker->stdout_log, buf_str(&worker->early_stdout));
+    buf_release(&worker->early_stdout);
+    buf_reset(&worker->from_worker);
+    node_drop(worker->process, STREAM_IN);
+}

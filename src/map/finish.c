@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * After the last result: the merge with its proof and the items set aside, while the workers end; then,
+ * when they are gone, the summary and the status.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/outfile.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "map/inputs.h"
+#include "map/outputs.h"
+#include "map/rows.h"
+#include "map/session.h"
+#include "map/summary.h"
+#include "map/work.h"
+#include "proc/guard.h"
+#include "ui/progress.h"
+
+/* ---- the result ---- */
+
+enum {
+    TURN_MS = 20 /* a merge lets the loop turn so often */
+};
+
+struct turning {
+    struct session *session;
+    uint64_t turned_ms;
+};
+
+/* Ending workers need their output read, and signals, orders to stop and time limits must be seen. */
+static bool turn(void *context)
+{
+    struct turning *turning = context;
+    uint64_t now_ms = clock_now_ms();
+    if (now_ms - turning->turned_ms >= TURN_MS) {
+        uv_run(&turning->session->shell.loop, UV_RUN_NOWAIT);
+        turning->turned_ms = now_ms;
+    }
+    return shell_is_to_end(&turning->session->shell);
+}
+
+/* The rows first: to the callbacks of rows.c this is them. */
+struct session_rows {
+    struct merge_rows rows;
+    struct session *session;
+};
+
+static int session_placing(void *context, int fd, struct err *err)
+{
+    struct session_rows *rows = context;
+    int rc = inputs_check(rows->session->inputs, err);
+    return rc ? rc : merge_rows_placing(&rows->rows, fd, err);
+}
+
+static int session_range(void *context, struct result_range *range, struct err *err)
+{
+    struct session_rows *rows = context;
+    int rc = stop_check(rows->session->shell.merge_stop, err);
+    return rc ? rc : merge_rows_range(&rows->rows, range, err);
+}
+
+int session_merge(struct session *s, struct result_merge_stats *stats, struct err *err)
+{
+    const struct map_request *r = s->request;
+    struct session_rows rows = {.session = s};
+    int rc = merge_rows_open(&rows.rows, s->shell.store, !r->any_order, err);
+    if (rc)
+        return rc;
+    struct result_merge_opts opts = {
+        .out_path = r->out_path,
+        .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
+        .results_are_json = s->results_are_json,
+        .in_order = !r->any_order,
+        .overwrite = r->overwrite,
+        .join = r->join,
+        .source = s->source,
+        .n_items = source_known(s->source),
+        .next_range = session_range,
+        .next_failed_item = merge_rows_failed_item,
+        .placing = session_placing,
+        .context = &rows};
+    rc = result_merge_write(&opts, stats, err);
+    merge_rows_close(&rows.rows);
+    return rc;
+}
+
+/* ---- the end ---- */
+
+static const char *const halt_texts[] = {
+    [HALT_NONE] = "",
+    [HALT_NO_RESULT] = "no worker gave a single result on any device; is the command right?",
+    [HALT_UNFIT] = ("a thousand records are malformed and there is not one result; is the input in "
+                    "another format (--format)?"),
+    [HALT_FAILURES] = "too many items failed (--max-failures)",
+    [HALT_NO_DEVICES] = "no device is left to work on",
+    [HALT_MISMATCH] = ("the worker breaks the rule of one line out for each line in, in order; "
+                       "print other things to stderr, flush each line, or use --key or the "
+                       "channel"),
+    [HALT_STOPPED] = "stopped",
+};
+
+static const char *signal_verb(int signal)
+{
+    return signal == SIGINT ? "interrupted" : signal == SIGTERM ? "terminated" : "hung up";
+}
+
+static int status_of(const struct session *s, uint64_t n_failed_items)
+{
+    if (s->shell.end.signal)
+        return 128 + s->shell.end.signal;
+    if (s->shell.end.err.code)
+        return s->shell.end.status ? s->shell.end.status : err_exit_status(s->shell.end.err.code);
+    if (s->shell.end.status)
+        return s->shell.end.status;
+    return s->was_halted || n_failed_items > 0 ? 1 : 0;
+}
+
+static void state_record(struct session *s, const char *state, int status)
+{
+    char text[24];
+    struct err err = {0};
+    snprintf(text, sizeof(text), "%d", status);
+    if (s->input_is_changed) /* the same command starts over then */
+        state = "failed";
+    if ((s->input_is_changed && store_set(s->shell.store, "input_changed", "1", &err) != 0) ||
+        store_set(s->shell.store, "state", state, &err) != 0 ||
+        store_set(s->shell.store, "exit", text, &err) != 0)
+        log_add(s->shell.log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
+}
+
+static void parts_drop(struct session *s)
+{
+    cleanup_free char *parts = path_join(s->shell.run_dir, "parts"),
+                      *gone = path_join(s->shell.run_dir, "parts.gone");
+    struct err err = {0};
+    if (s->request->keep_parts)
+        return;
+    if (s->request->work->files_drop)
+        s->request->work->files_drop(s);
+    /* In one step: half of the parts must never be taken for all of them. */
+    bool is_away = rename(parts, gone) == 0;
+    if (remove_tree(is_away ? gone : parts, &err) != 0)
+        log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
+}
+
+static int unfinished(struct session *s)
+{
+    int status = status_of(s, 0);
+    /* What cannot be read today cannot be read by a resume either, and mended it is another input. */
+    bool is_hopeless = status == err_exit_status(ERR_DATA);
+    const char *why = s->shell.end.err.code ? s->shell.end.err.text
+                      : s->shell.end.signal ? signal_verb(s->shell.end.signal)
+                                            : halt_texts[s->halt];
+    cleanup_free char *sentence = NULL;
+    bool is_hopeless_worker = s->halt == HALT_NO_RESULT || s->halt == HALT_NO_DEVICES;
+    bool is_breach = is_hopeless_worker && s->stray_is_channel && s->last_stray[0];
+    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !is_breach && !s->shell.end.signal)
+        /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
+        why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
+    cleanup_buf struct buf next = BUF_INIT;
+    cleanup_free char *run = summary_run_new(s);
+    summary_go_on(s, NULL, &next);
+    struct feed_counts counts;
+    feed_counts(s->feed, &counts);
+    bool has_begun = counts.done + counts.aside > 0;
+    bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted || has_begun;
+    if (is_breach && !s->shell.end.signal)
+        why = "the worker breaks the protocol of the channel, see muster-worker(7)";
+    if ((s->halt == HALT_MISMATCH || is_breach) && s->last_stray[0] && !s->shell.end.signal)
+        /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
+        why = sentence = xasprintf("%s (%s)", why, s->last_stray);
+    state_record(s, s->shell.end.signal || status == 75 || has_begun ? "stopped" : "failed",
+                 status);
+    summary_print(s, NULL);
+    if (is_hopeless && has_begun)
+        talk("%s; what is done is printed by: muster results %s", why, run);
+    else if (can_resume && !is_hopeless)
+        talk("%s; go on with: %s", why, buf_text(&next));
+    else
+        talk("%s", why);
+    return status;
+}
+
+/* Nothing of the work is lost, and the last line says what to do. */
+static int merge_failed(struct session *s, int rc, const struct err *why)
+{
+    struct err settle_err = {0};
+    cleanup_free char *run = summary_run_new(s);
+    int status = err_exit_status(rc);
+    log_keep(s->shell.log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
+    talk("%s: the results are not merged: %s", s->shell.argv[1], why->text);
+    s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
+    state_record(s, "stopped", status);
+    if (ledger_settle(s->ledger, true, &settle_err) != 0)
+        log_add(s->shell.log, LOG_ERROR, "map", "%s", settle_err.text);
+    else if (s->input_is_changed)
+        talk("what is done is printed by: muster results %s", run);
+    else
+        s->request->work->safe_say(s, rc);
+    return status;
+}
+
+/* By a signal, an order to stop or a time limit: as if the run had ended before its merge. */
+static int merge_ended(struct session *s)
+{
+    struct err err = {0};
+    if (ledger_settle(s->ledger, true, &err) != 0)
+        log_add(s->shell.log, LOG_ERROR, "map", "%s", err.text);
+    return ERR_STOPPED;
+}
+
+/* Is one of the outputs a pipe, a terminal, /dev/null? */
+static bool writes_directly(const struct session *s)
+{
+    cleanup_free char *failed_items = failed_items_path(s);
+    bool is_direct = output_is_direct(s->request->out_path) || output_is_direct(failed_items);
+    for (size_t i = 0; i < also_len(s->request); i++)
+        is_direct = is_direct || output_is_direct(also_path(s->request, i));
+    return is_direct;
+}
+
+static int outputs_write(struct session *s, struct result_merge_stats *stats,
+                         uint64_t *n_failed_items, struct err *err)
+{
+    int rc = s->request->work->merge(s, stats, err);
+    return rc ? rc : failed_items_write(s, n_failed_items, err);
+}
+
+static int complete(struct session *s, bool is_direct, struct result_merge_stats *stats,
+                    struct err *err)
+{
+    struct turning turning = {s, clock_now_ms()};
+    struct sigaction before[END_SIGNALS];
+    uint64_t n_failed_items = 0;
+    log_add(s->shell.log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
+    int rc = inputs_check(s->inputs, err);
+    if (is_direct)
+        shell_signals_end(&s->shell, before);
+    s->shell.merge_stop = (struct stop){turn, &turning};
+    if (rc == 0)
+        rc = outputs_write(s, stats, &n_failed_items, err);
+    s->shell.merge_stop = (struct stop){0};
+    if (is_direct)
+        shell_signals_restore(&s->shell, before);
+    if (rc == ERR_STOPPED && shell_is_to_end(&s->shell))
+        return merge_ended(s);
+    if (rc)
+        return merge_failed(s, rc, err);
+    int status = n_failed_items > 0 ? 1 : 0;
+    s->shell.is_settled = true;
+    session_progress(s, true);
+    state_record(s, n_failed_items > 0 ? "failed" : "finished", status);
+    rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->keep_parts, err);
+    if (rc)
+        return wrap(err, rc, "the results are complete in %s, but this could not be recorded",
+                    s->request->out_path);
+    if (n_failed_items == 0 && strcmp(s->request->out_path, "-") != 0)
+        parts_drop(s);
+    s->is_merged = true;
+    return status;
+}
+
+/* The display is gone before the last words are said. */
+static void progress_end(struct session *s)
+{
+    session_progress(s, true);
+    s->shell.log->context = s->shell.log->console_begin = s->shell.log->console_end = NULL;
+    progress_free(steal_ptr(&s->shell.progress));
+}
+
+/* The workers have had their results taken; each is given its time to end, and then ended. */
+static void workers_await(struct session *s)
+{
+    struct err err = {0};
+    session_loop_end(s);
+    keeper_dismiss(
+        &s->shell.keeper); /* a child more would have the reaper look through all of /proc */
+    size_t left = reaper_finish(s->shell.reaper, 5000);
+    if (left > 0)
+        log_add(s->shell.log, LOG_ERROR, "map", "%zu processes of this run could not be ended",
+                left);
+    if (ledger_finish(s->ledger, false, &err) != 0 && s->is_merged)
+        log_add(s->shell.log, LOG_WARN, "map", "how the workers ended is not recorded: %s",
+                err.text);
+}
+
+static int score_tell(const struct session *s, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct score *score = NULL;
+    int rc = score_file(&s->request->score, s->request->out_path, &score, err);
+    if (rc)
+        return wrap(err, rc, "%s is in place, but --score failed", s->request->out_path);
+    score_print(score, &out);
+    rc = score_write(score, err);
+    if (rc == 0)
+        rc = write_all(STDOUT_FILENO, out.at, out.len, err);
+    score_free(score);
+    return rc;
+}
+
+int session_finish(struct session *s, struct err *err)
+{
+    struct result_merge_stats stats = {0};
+    int status = 0;
+    progress_end(s);
+    bool merges = s->is_complete && s->shell.end.err.code == 0;
+    bool is_direct = merges && writes_directly(s);
+    int rc = ledger_finish(s->ledger, merges && !is_direct, err);
+    if (rc && s->shell.end.err.code == 0)
+        s->shell.end.err = *err;
+    merges = merges && rc == 0;
+    ledger_hold(s->ledger, merges);
+    if (merges)
+        status = complete(s, is_direct, &stats, err);
+    merges = merges && (s->shell.is_settled || status != ERR_STOPPED);
+    workers_await(s);
+    if (!s->shell.is_settled)
+        session_progress(s, true);
+    if (!merges)
+        status = unfinished(s);
+    else if (s->is_merged)
+        summary_print(s, &stats);
+    int score_rc = s->is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
+    if (score_rc)
+        status = score_rc;
+    if (s->request->on_finish)
+        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->shell.hook_input);
+    return status;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "map/key_index.h"
+
+#include <xxhash.h>
+
+#include "base/json.h"
+#include "base/json_identity.h"
+#include "base/xalloc.h"
+
+/* Open addressing with linear probing; `hash` 0 = free. Two values with one 64-bit hash are told
+ * apart by nobody: among the few thousand items in flight that is a chance of 1 in 10^12. */
+struct entry {
+    uint64_t hash, item;
+};
+
+struct key_index {
+    struct entry *entries;
+    size_t cap, used; /* cap is a power of two */
+    struct buf value; /* the one at hand, in the form that equal values share */
+};
+
+static uint64_t value_hash(struct key_index *key_index, struct str value)
+{
+    buf_reset(&key_index->value);
+    buf_add_json_identity(&key_index->value, value);
+    return XXH3_64bits(key_index->value.at, key_index->value.len) | 1;
+}
+
+static void entry_put(struct key_index *key_index, uint64_t hash, uint64_t item)
+{
+    size_t at = hash & (key_index->cap - 1);
+    while (key_index->entries[at].hash)
+        at = (at + 1) & (key_index->cap - 1);
+    key_index->entries[at] = (struct entry){hash, item};
+    key_index->used++;
+}
+
+static void grow(struct key_index *key_index)
+{
+    struct key_index bigger = {.cap = key_index->cap ? key_index->cap * 2 : 64,
+                               .value = key_index->value};
+    bigger.entries = xcalloc(bigger.cap, sizeof(*bigger.entries));
+    for (size_t i = 0; i < key_index->cap; i++)
+        if (key_index->entries[i].hash)
+            entry_put(&bigger, key_index->entries[i].hash, key_index->entries[i].item);
+    free(key_index->entries);
+    *key_index = bigger;
+}
+
+uint64_t key_index_add(struct key_index **key_index, const char *field, uint64_t first,
+                       struct str lines, size_t *bytes_out)
+{
+    struct str rest = lines, line, value;
+    uint64_t n_items = 0;
+    if (!*key_index)
+        *key_index = xcalloc(1, sizeof(**key_index));
+    *bytes_out = 0;
+    while (rest.len > 0 && str_next(&rest, '\n', &line) && json_get(line, field, &value)) {
+        if (((*key_index)->used + 1) * 2 > (*key_index)->cap)
+            grow(*key_index);
+        entry_put(*key_index, value_hash(*key_index, value), first + n_items);
+        n_items++;
+        *bytes_out = (size_t)(line.at + line.len - lines.at) + 1;
+    }
+    return n_items;
+}
+
+/* Deleting in linear probing: what follows in the run moves up to where it is still found. */
+static void entry_remove(struct key_index *key_index, size_t at)
+{
+    size_t mask = key_index->cap - 1;
+    key_index->used--;
+    key_index->entries[at].hash = 0;
+    for (size_t next = (at + 1) & mask; key_index->entries[next].hash; next = (next + 1) & mask) {
+        struct entry moved = key_index->entries[next];
+        key_index->entries[next].hash = 0;
+        key_index->used--;
+        entry_put(key_index, moved.hash, moved.item);
+    }
+}
+
+bool key_index_take(struct key_index *key_index, const char *field, struct str answer,
+                    uint64_t *item)
+{
+    struct str value;
+    return json_get(answer, field, &value) && key_index_take_value(key_index, value, item);
+}
+
+bool key_index_take_value(struct key_index *key_index, struct str value, uint64_t *item)
+{
+    if (!key_index || key_index->cap == 0)
+        return false;
+    uint64_t hash = value_hash(key_index, value);
+    size_t mask = key_index->cap - 1;
+    for (size_t at = hash & mask; key_index->entries[at].hash; at = (at + 1) & mask) {
+        if (key_index->entries[at].hash != hash)
+            continue;
+        *item = key_index->entries[at].item;
+        entry_remove(key_index, at);
+        return true;
+    }
+    return false;
+}
+
+void key_index_free(struct key_index *key_index)
+{
+    if (!key_index)
+        return;
+    buf_release(&key_index->value);
+    free(key_index->entries);
+    free(key_index);
+}

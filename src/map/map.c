@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `muster map` and `muster resume`: from the request to the exit status.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "map/again.h"
+#include "map/output_identity.h"
+#include "map/outputs.h"
+#include "map/prepare.h"
+#include "map/session.h"
+#include "map/work.h"
+#include "proc/front.h"
+#include "shell/claim.h"
+#include "shell/hook.h"
+#include "store/lock.h"
+#include "store/runs.h"
+
+enum {
+    RESERVED_BYTES = 512 * 1024,
+    RESERVED_BYTES_PER_PLACE = 128 * 1024 /* lines on their way to a worker and back */
+};
+
+static bool reads_stdin(const struct map_request *r)
+{
+    bool found = false;
+    for (size_t i = 0; i < r->n_inputs; i++)
+        found = found || strcmp(r->inputs[i], "-") == 0;
+    return found;
+}
+
+static int dry_run(struct session *s, struct err *err)
+{
+    int rc = session_plan(s, err);
+    if (rc == 0 && !s->request->work->keeps_workers)
+        rc = session_plan_items(s, err);
+    if (rc == 0 && s->request->resume_dir)
+        rc = session_plan_left(s, err);
+    if (rc == 0)
+        s->request->work->print(s);
+    session_plan_release(s);
+    return rc;
+}
+
+/* What a run of this input can come to need; files of shards pass us by. */
+static void memory_take(const struct session *s)
+{
+    size_t bytes = RESERVED_BYTES + (size_t)s->n_seats * RESERVED_BYTES_PER_PLACE;
+    xalloc_trim(); /* of what the start needed */
+    if (!s->request->work->keeps_workers)
+        return;
+    uint64_t input_bytes = source_bytes_total(s->source);
+    xalloc_reserve(input_bytes > 0 ? MIN(bytes, (size_t)(2 * input_bytes)) : bytes);
+}
+
+/* Another muster has the output. Its run has a name, which says more than the process does. */
+static int claim_refused(struct map_request *r, struct err *err)
+{
+    struct err of_run = {0};
+    struct run_lock lock = RUN_LOCK_INIT;
+    cleanup_free char *again = NULL;
+    int rc = r->resume_dir ? run_lock_take(&lock, r->resume_dir, &of_run)
+                           : run_again_find(r, true, &again, &of_run);
+    run_lock_release(&lock);
+    if (rc == ERR_UNAVAILABLE)
+        *err = of_run;
+    return ERR_UNAVAILABLE;
+}
+
+/* What is asked for, as it is after a look at what is there: an earlier run, the output's name. */
+static int request_settle(struct map_request *r, bool quiet, char **again, char **named,
+                          struct err *err)
+{
+    int rc = run_again_find(r, quiet, again, err);
+    if (rc == 0 && r->resume_dir && r->out_path)
+        rc = outputs_settle(r, r->resume_dir, named, err);
+    if (rc == 0 && r->resume_dir && r->out_path &&
+        (output_identity_is(r->resume_dir, 0, r->out_path) ||
+         output_folder_is_begun(r->resume_dir, 0)))
+        r->overwrite =
+            true; /* put there by the run itself, which was killed before it could say so */
+    if (rc == 0)
+        rc = request_check(r, err);
+    if (rc == 0 && *again && !quiet)
+        talk("going on with %s (%s starts over)", path_basename(*again),
+             r->run_dir ? "another --run-dir" : "--fresh");
+    return rc;
+}
+
+/* Of all outputs of the request. Names with {run} are another's in each run, and need no claim. */
+static int outputs_claim(struct output_claim *claim, const struct map_request *r, struct err *err)
+{
+    if (!r->out_path || !r->out_path[0] || (outputs_have_run(r) && !r->resume_dir))
+        return 0;
+    cleanup_free char *settled = r->resume_dir ? output_path_new(r->out_path, r->resume_dir) : NULL;
+    int rc = output_claim_add(claim, settled ? settled : r->out_path, err);
+    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+        const char *path = also_path(r, i);
+        cleanup_free char *named =
+            path && r->resume_dir ? output_path_new(path, r->resume_dir) : NULL;
+        rc = path ? output_claim_add(claim, named ? named : path, err) : 0;
+    }
+    return rc;
+}
+
+static int session_run(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    int ready_fd = -1;
+    int rc =
+        r->detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
+    if (rc == 0) /* a fork may have it now */
+        output_claim_renew(s->shell.claim);
+    if (rc == 0)
+        rc = session_prepare(s, err);
+    cleanup_free char *unmade = rc && s->shell.folder.is_made ? xstrdup(s->shell.run_dir) : NULL;
+    struct folder_traces traces = s->shell.folder;
+    s->shell.folder.stays = NULL;
+    if (rc == 0 && r->detach)
+        shell_detach_end(&s->shell, ready_fd, reads_stdin(r));
+    if (rc == 0)
+        memory_take(s);
+    if (rc == 0)
+        rc = session_loop(s, err);
+    if (rc == 0)
+        rc = session_finish(s, err);
+    session_release(s);
+    log_close(s->shell.log);
+    if (unmade)
+        shell_folder_unmake(unmade, &traces);
+    free(traces.stays);
+    return rc;
+}
+
+int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+            const struct map_request *request, struct err *err)
+{
+    struct map_request r = *request;
+    struct output_claim claim = OUTPUT_CLAIM_INIT;
+    cleanup_free char *again = NULL, *named = NULL, *usual_root = runs_root(NULL);
+    if (!r.usual_root)
+        r.usual_root = usual_root;
+    log->console_quiet = quiet;
+    log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
+    log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
+    xalloc_share_heap();
+    struct session s = {.request = &r,
+                        .shell = {.verb = &map_shell,
+                                  .context = &s,
+                                  .log = log,
+                                  .self_path = self_path,
+                                  .argc = argc,
+                                  .argv = argv,
+                                  .is_quiet = quiet,
+                                  .has_color = color,
+                                  .is_tty = isatty(STDERR_FILENO) && !quiet,
+                                  .claim = &claim,
+                                  .signals = {.front_fd = -1},
+                                  .limit_ms = r.run_limit_ms}};
+    int rc = shell_files_check(err);
+    /* Before the look at what is there: what another muster is about to put there is not seen yet. */
+    if (rc == 0 && !r.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
+        rc = claim_refused(&r, err);
+    if (rc == 0)
+        rc = request_settle(&r, quiet, &again, &named, err);
+    if (rc == 0)
+        rc = r.dry_run ? dry_run(&s, err) : session_run(&s, err);
+    output_claim_release(&claim);
+    if (s.shell.hook_input.len > 0)
+        hook_run(r.on_finish, buf_str(&s.shell.hook_input));
+    buf_release(&s.shell.hook_input);
+    return rc;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "map/output_identity.h"
+
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/ours.h"
+#include "base/xalloc.h"
+
+enum {
+    NOTE_MAX_BYTES = 256
+};
+
+/* A file keeps all of these when it is given a name. */
+static void identity_add(const struct stat *st, struct buf *out)
+{
+    buf_addf(out, "device %lu inode %lu bytes %ld written %ld.%09ld\n", st->st_dev, st->st_ino,
+             st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+}
+
+/* A run may have several outputs. */
+static char *note_path_new(const char *run_dir, size_t output)
+{
+    return output == 0 ? path_join(run_dir, "output.id")
+                       : xasprintf("%s/output-%zu.id", run_dir, output);
+}
+
+int output_identity_note(const char *run_dir, size_t output, int fd, struct err *err)
+{
+    cleanup_free char *path = note_path_new(run_dir, output);
+    cleanup_buf struct buf text = BUF_INIT;
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_errno(err, "look at the output");
+    identity_add(&st, &text);
+    return file_replace_fast(path, buf_str(&text), err);
+}
+
+bool output_identity_is(const char *run_dir, size_t output, const char *path)
+{
+    cleanup_free char *note = note_path_new(run_dir, output);
+    cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
+    struct stat st;
+    if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
+        return false;
+    identity_add(&st, &found);
+    return str_equal(buf_str(&noted), buf_str(&found));
+}
+
+static char *begun_path_new(const char *run_dir, size_t output)
+{
+    return output == 0 ? path_join(run_dir, "folder.begun")
+                       : xasprintf("%s/folder-%zu.begun", run_dir, output);
+}
+
+int output_folder_begin(const char *run_dir, size_t output, struct err *err)
+{
+    cleanup_free char *path = begun_path_new(run_dir, output);
+    return file_replace(path, STR(""), err);
+}
+
+bool output_folder_is_begun(const char *run_dir, size_t output)
+{
+    cleanup_free char *path = begun_path_new(run_dir, output);
+    return path_exists(path);
+}

@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Everything before the first worker, once the request itself holds (request.c): places, input, the
+ * run's folder, what earlier sessions did, the feeder.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/outfile.h"
+#include "base/parse.h"
+#include "base/rng.h"
+#include "base/xalloc.h"
+#include "map/inputs.h"
+#include "map/outputs.h"
+#include "map/prepare.h"
+#include "map/session.h"
+#include "map/summary.h"
+#include "map/watch.h"
+#include "map/work.h"
+#include "proc/guard.h"
+#include "proc/orphans.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+#include "ui/progress.h"
+#include "version.h"
+
+/* ---- input ---- */
+
+/* Somebody may wait for muster while muster waits for him. */
+static void terminal_note(struct session *s)
+{
+    for (size_t i = 0; i < s->request->n_inputs; i++)
+        if (strcmp(s->request->inputs[i], "-") == 0 && isatty(STDIN_FILENO))
+            log_add(s->shell.log, LOG_WARN, "map",
+                    "the items are read from the terminal; Ctrl-D on a line of its own ends them");
+}
+
+static int source_take(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    cleanup_free char *spool_dir = path_join(s->shell.run_dir, "input");
+    s->scratch = xmalloc(SOURCE_SCAN_BYTES);
+    struct source_opts opts = {.paths = r->inputs,
+                               .n_paths = r->n_inputs,
+                               .format = r->format,
+                               .is_raw = r->is_raw,
+                               .limit = r->limit,
+                               .spool_dir = spool_dir,
+                               .reuse_spool = s->is_resumed,
+                               .in_any_order = r->longest_first || r->weight_field,
+                               .weight_field = r->weight_field,
+                               .scratch = s->scratch};
+    s->inputs = inputs_new(r->inputs, r->n_inputs);
+    if (r->n_inputs == 0) /* --items */
+        return 0;
+    if (!s->is_resumed)
+        terminal_note(s);
+    int rc = source_open(&s->source, &opts, err);
+    if (rc == 0 && r->key_field && !source_is_json(s->source))
+        rc = fail(err, ERR_USAGE, "--key needs items with fields: JSONL, JSON or CSV");
+    if (rc == 0 && r->weight_field && !source_is_json(s->source))
+        rc = fail(err, ERR_USAGE, "--weight needs items with fields: JSONL, JSON or CSV");
+    return rc;
+}
+
+/* ---- the run's folder ---- */
+
+static void devices_describe(const struct session *s, struct manifest_device *out)
+{
+    for (size_t i = 0; i < s->allocation.n_chosen; i++) {
+        const struct device *device = &s->allocation.devices.at[s->allocation.chosen[i]];
+        out[i] = (struct manifest_device){device->name, device->uuid,
+                                          (uint32_t)MAX(device->index, 0), device->mem_total_bytes};
+    }
+}
+
+void request_work(const struct map_request *r, struct buf *json_out)
+{
+    buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
+             r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
+    if (r->work->identity_add)
+        r->work->identity_add(r, json_out);
+    if (r->format != FORMAT_AUTO)
+        buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));
+    buf_add_char(json_out, '}');
+}
+
+char *output_name_new(const char *out_path)
+{
+    return strcmp(out_path, "-") == 0 ? xstrdup("-") : path_absolute(out_path);
+}
+
+static int manifest_make(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    cleanup_buf struct buf identity = BUF_INIT, options = BUF_INIT;
+    cleanup_free struct manifest_device *devices =
+        xcalloc(s->allocation.n_chosen + 1, sizeof(*devices));
+    cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
+    cleanup_free char *cwd = getcwd(NULL, 0);
+    cleanup_free char *output = output_name_new(r->out_path);
+    for (size_t i = 0; i < r->n_inputs; i++)
+        inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
+    devices_describe(s, devices);
+    if (s->source)
+        source_identity(s->source, &identity);
+    request_work(r, &options);
+    struct manifest manifest = {.verb = "map",
+                                .argv = r->words,
+                                .command = r->command,
+                                .cwd = cwd,
+                                .inputs = inputs,
+                                .output = output,
+                                .version = MUSTER_VERSION,
+                                .options_json = buf_text(&options),
+                                .input_json = identity.len > 0 ? buf_text(&identity) : NULL,
+                                .seed = s->base_seed,
+                                .started_wall_ms = clock_wall_ms(),
+                                .devices = devices,
+                                .n_devices = s->allocation.n_chosen};
+    int rc = manifest_write(s->shell.run_dir, &manifest, err);
+    for (size_t i = 0; i < r->n_inputs; i++)
+        free((void *)(uintptr_t)inputs[i]);
+    return rc;
+}
+
+static void ledger_failed(void *context, const struct err *why)
+{
+    struct session *s = context;
+    struct err err = *why;
+    if (err.code == ERR_STOPPED)
+        s->shell.end.status = 75;
+    if (errno_means_full(why->sys))
+        fail(&err, ERR_STOPPED, "the run's results in %s: %s", s->shell.run_dir,
+             errno_room(why->sys));
+    shell_abort(&s->shell, &err);
+}
+
+static void ledger_crowded(void *context, bool is_crowded)
+{
+    session_backpressure(context, is_crowded);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct item_span *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
+static int failed_items_are_done(struct session *s, struct err *err)
+{
+    struct row_reader *reader = NULL;
+    struct failed_item_row row;
+    if (s->failed_before == 0)
+        return 0;
+    s->done = xrealloc(s->done, (s->n_done + s->failed_before) * sizeof(*s->done));
+    size_t n = s->n_done, kept = 0;
+    int rc = failed_item_reader_open(&reader, s->shell.store, err);
+    while (rc == 0 && n < s->n_done + s->failed_before &&
+           (rc = failed_item_reader_next(reader, &row, err)) > 0) {
+        s->done[n++] = (struct item_span){row.item, 1};
+        rc = 0;
+    }
+    row_reader_close(reader);
+    qsort(s->done, n, sizeof(*s->done), by_first);
+    for (size_t i = 0; i < n; i++) {
+        if (kept > 0 && s->done[kept - 1].first + s->done[kept - 1].count == s->done[i].first)
+            s->done[kept - 1].count += s->done[i].count;
+        else
+            s->done[kept++] = s->done[i];
+    }
+    s->n_done = kept;
+    return rc < 0 ? rc : 0;
+}
+
+static int done_read(struct session *s, struct err *err)
+{
+    struct store_totals totals;
+    uint64_t cleared = 0;
+    int rc = 0;
+    if (s->request->retry_failed)
+        rc = store_clear_failed_items(s->shell.store, &cleared, err);
+    if (rc == 0)
+        rc = store_done(s->shell.store, &s->done, &s->n_done, err);
+    if (rc == 0)
+        rc = store_totals(s->shell.store, &totals, err);
+    if (rc)
+        return rc;
+    s->failed_before = totals.items_failed;
+    rc = failed_items_are_done(s, err);
+    if (rc)
+        return rc;
+    log_add(s->shell.log, LOG_INFO, "map", "going on: %lu %ss are done, %lu set aside%s",
+            totals.items_done, s->request->work->noun, totals.items_failed,
+            cleared > 0 ? "; failed ones are tried again" : "");
+    return 0;
+}
+
+/* Its results may be of two contents, also when the input is again what it was. */
+static int resume_is_sound(struct session *s, struct err *err)
+{
+    cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
+    int rc = store_get(s->shell.store, "input_changed", &is_changed, err);
+    if (rc == 0 && is_changed)
+        rc = fail(err, ERR_DATA,
+                  "the input was written to while this run read it; start over by muster map, and "
+                  "muster results %s prints what is done",
+                  run);
+    return rc;
+}
+
+static int resume_check(struct session *s, struct err *err)
+{
+    struct manifest manifest;
+    int rc = resume_is_sound(s, err);
+    if (rc == 0)
+        rc = manifest_read(s->shell.run_dir, &manifest, err);
+    if (rc)
+        return rc;
+    s->base_seed = manifest.seed;
+    if (manifest.input_json && s->source)
+        rc = source_verify(s->source, str_of(manifest.input_json), err);
+    manifest_release(&manifest);
+    if (rc == 0 && s->request->work->restore)
+        rc = s->request->work->restore(s, err);
+    return rc ? rc : done_read(s, err);
+}
+
+static uint64_t seed_choose(const struct map_request *r)
+{
+    return r
+        ->seed; /* the default, 42, is a seed like any other: runs repeat unless told otherwise */
+}
+
+enum {
+    LEFTOVER_WAIT_MS = 60000,
+    LEFTOVER_LOOK_MS = 50
+};
+
+/* A muster that was killed leaves its guards a moment to end the workers; two sessions of one run
+ * must not share a device. */
+static int leftovers_await(struct session *s, struct err *err)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
+    uint64_t deadline_ms = clock_now_ms() + LEFTOVER_WAIT_MS;
+    bool said = false;
+    pid_t pid = 0;
+    while (orphans_end(entry, &pid) > 0) {
+        if (clock_now_ms() > deadline_ms)
+            return fail(err, ERR_UNAVAILABLE,
+                        "process %d of this run's last session is still there; end it, then resume",
+                        pid);
+        if (!said)
+            log_add(s->shell.log, LOG_WARN, "map",
+                    "waiting for the last session's processes to end");
+        said = true;
+        struct timespec pause = {.tv_nsec = LEFTOVER_LOOK_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+/* The lock first: before it is ours, nothing in the folder may be touched, its spools least of all. */
+static int store_claim(struct session *s, struct err *err)
+{
+    int rc = store_open(&s->shell.store, s->shell.run_dir,
+                        s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
+    if (rc == 0)
+        s->shell.folder.is_made = !s->is_resumed;
+    else if (s->shell.folder
+                 .was_empty) /* what is there now is ours, unless it is another muster's */
+        s->shell.folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
+    return rc;
+}
+
+static int run_take(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    const struct folder_wish wish = {r->resume_dir, r->run_dir, r->runs_dir};
+    int rc = shell_folder_take(&s->shell, &wish, err);
+    if (rc == 0) {
+        s->named = *r;
+        rc = outputs_settle(&s->named, s->shell.run_dir, &s->output_name, err);
+        s->request = &s->named;
+    }
+    if (rc == 0)
+        rc = store_claim(s, err);
+    return rc == 0 && s->is_resumed ? leftovers_await(s, err) : rc;
+}
+
+/* A run is of records or of shards from its beginning to its end. */
+static int work_match(struct session *s, struct err *err)
+{
+    cleanup_free char *count = NULL;
+    struct store_totals totals = {0};
+    bool is_asked = !s->request->work->keeps_workers;
+    int rc = store_get(s->shell.store, "shards", &count, err);
+    if (rc == 0)
+        rc = store_totals(s->shell.store, &totals, err);
+    if (rc == 0 && count && !is_asked)
+        rc = fail(err, ERR_USAGE,
+                  "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
+                  "{input} or {output}");
+    if (rc == 0 && !count && is_asked && totals.items_done + totals.items_failed > 0)
+        rc = fail(err, ERR_USAGE,
+                  "this run was begun without shards, and its command now is a shard command");
+    return rc;
+}
+
+static int store_begin(struct session *s, struct err *err)
+{
+    const struct work *work = s->request->work;
+    cleanup_free char *log_path = path_join(s->shell.run_dir, "orchestrator.log");
+    int rc = log_open(s->shell.log, log_path, err);
+    if (rc == 0)
+        rc = s->is_resumed ? work_match(s, err) : 0;
+    if (rc == 0 && work->begin)
+        rc = work->begin(s, err);
+    if (rc == 0)
+        rc = s->is_resumed ? resume_check(s, err) : manifest_make(s, err);
+    if (rc)
+        return rc;
+    s->next_number = (uint32_t)store_next_part(s->shell.store);
+    s->ledger = ledger_new(&(struct ledger_opts){.store = s->shell.store,
+                                                 .loop = &s->shell.loop,
+                                                 .is_prompt = !work->keeps_workers,
+                                                 .failed = ledger_failed,
+                                                 .crowded = ledger_crowded,
+                                                 .context = s});
+    s->results_are_json =
+        !work->keeps_workers || (source_is_json(s->source) && !s->request->is_raw);
+    cleanup_free char *json_before = NULL;
+    rc = store_get(s->shell.store, "results_json", &json_before, err);
+    if (rc)
+        return rc;
+    s->results_are_json = s->results_are_json || json_before;
+    if (s->results_are_json && !json_before)
+        ledger_fact(s->ledger, "results_json", "1");
+    enum out_format out = s->request->format_out;
+    out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
+    s->results_need_utf8 = !s->results_are_json && out != OUT_LINES;
+    rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
+    return rc ? rc : store_set(s->shell.store, "state", "running", err);
+}
+
+/* The feeder has one slot an item where there is an order. A ledger that says more is not this run's. */
+static int done_check(const struct session *s, struct err *err)
+{
+    for (size_t i = 0; s->order && i < s->n_done; i++) {
+        const struct item_span *span = &s->done[i];
+        if (span->first >= source_known(s->source) ||
+            span->count > source_known(s->source) - span->first)
+            return fail(err, ERR_DATA,
+                        "%s/run.db is damaged: item %lu is settled, but there are only %lu items",
+                        s->shell.run_dir, span->first + span->count - 1, source_known(s->source));
+    }
+    return 0;
+}
+
+static int feed_make(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    int rc = done_check(s, err);
+    if (rc == 0 && s->is_resumed)
+        rc = store_check_parts(s->shell.store, err);
+    if (rc)
+        return rc;
+    struct feed_config config = {.n_workers = s->n_seats,
+                                 .n_devices = (uint32_t)s->allocation.n_chosen,
+                                 .first_of = s->allocation.first_of,
+                                 .device_of = s->allocation.device_of,
+                                 .retries = (uint32_t)r->retries,
+                                 .batch = (uint32_t)r->batch,
+                                 .fixed_batches = r->fixed_batches,
+                                 .no_reissue = r->no_reissue || !r->work->keeps_workers,
+                                 .loading_max = (uint32_t)r->loading_max,
+                                 .stagger_ms = r->stagger_ms,
+                                 .item_limit_ms = r->item_limit_ms,
+                                 .start_limit_ms = r->start_limit_ms,
+                                 .silence_limit_ms = r->silence_limit_ms,
+                                 .failures_max = r->failures_max,
+                                 .failures_percent = r->failures_percent,
+                                 .seed = s->base_seed,
+                                 .failed_before = s->failed_before,
+                                 .done = (const struct item_interval *)s->done,
+                                 .n_done = s->n_done,
+                                 .order = s->order,
+                                 .n_order = s->order ? source_known(s->source) : 0};
+    static_assert(sizeof(struct item_interval) == sizeof(struct item_span),
+                  "the ledger's spans are the feeder's intervals");
+    s->feed = feed_new(&config);
+    return s->feed ? 0 : fail(err, ERR_STOPPED, "out of memory for the feeder");
+}
+
+static void console_emit(void *context, struct str lines)
+{
+    struct session *s = context;
+    if (s->shell.is_quiet)
+        return;
+    if (s->shell.log->console_begin)
+        s->shell.log->console_begin(s->shell.log->context);
+    if (log_say(s->shell.log, lines) < 0)
+        s->shell.is_quiet = true; /* the terminal went away; the log files have it all */
+    if (s->shell.log->console_end)
+        s->shell.log->console_end(s->shell.log->context);
+}
+
+/* The devices, locked, and a place for each seat. With --wait it may take a while. */
+static int places_take(struct session *s, struct err *err)
+{
+    const struct allocation_holder holder = {s->shell.self_path, s->shell.run_id, s->shell.log};
+    int rc = allocation_take(&s->allocation, &s->request->allocation, &holder, err);
+    if (rc)
+        return rc;
+    s->n_seats = s->allocation.n_seats;
+    s->seats = xcalloc(s->n_seats, sizeof(*s->seats));
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        s->seats[p].seat = s->allocation.seats[p];
+    shell_files_allow(&s->shell, s->n_seats);
+    watched_begin(s);
+    return 0;
+}
+
+int session_plan(struct session *s, struct err *err)
+{
+    int rc = shell_guard_find(&s->shell, err);
+    if (rc == 0)
+        rc = places_take(s, err);
+    return rc;
+}
+
+/*
+ * The items must be counted, and the run's folder, where streams are spooled to, is not to be made: so
+ * that goes to a folder of its own, which is removed when all is counted.
+ */
+int session_plan_items(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    const char *tmp = getenv("TMPDIR");
+    cleanup_free char *spool = xasprintf("%s/muster-dry-run-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char stamp[20];
+    struct err ignored = {0};
+    if (r->n_inputs > 0 && !mkdtemp(spool))
+        return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
+    s->shell.run_dir = xstrdup(spool);
+    s->base_seed = seed_choose(r);
+    int rc = source_take(s, err);
+    free(s->shell.run_dir);
+    clock_stamp(stamp, clock_wall_ms());
+    cleanup_free char *root = runs_root(r->runs_dir);
+    if (r->resume_dir)
+        s->shell.run_dir = path_absolute(r->resume_dir);
+    else
+        s->shell.run_dir =
+            r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+    s->shell.run_id = xstrdup(path_basename(s->shell.run_dir));
+    if (rc == 0)
+        rc = r->work->begin(s, err);
+    if (r->n_inputs > 0 && remove_tree(spool, &ignored) != 0)
+        log_add(s->shell.log, LOG_WARN, "map", "%s", ignored.text);
+    return rc;
+}
+
+/* Of a run that goes on: what is done. */
+static int left_read(struct session *s, uint64_t *n_all, struct err *err)
+{
+    int rc = s->request->work->recall(s, n_all, err);
+    struct store_totals totals = {0};
+    if (rc == 0)
+        rc = store_totals(s->shell.store, &totals, err);
+    if (rc == 0)
+        rc = store_done(s->shell.store, &s->done, &s->n_done, err);
+    s->failed_before = rc == 0 && !s->request->retry_failed ? totals.items_failed : 0;
+    return rc ? rc : failed_items_are_done(s, err);
+}
+
+int session_plan_left(struct session *s, struct err *err)
+{
+    const char *noun = s->request->work->noun;
+    uint64_t n_all = 0, n_done = 0;
+    int rc = store_open(&s->shell.store, s->request->resume_dir, STORE_PEEK, err);
+    if (rc)
+        return rc;
+    rc = left_read(s, &n_all, err);
+    store_close(steal_ptr(&s->shell.store));
+    for (size_t i = 0; rc == 0 && i < s->n_done; i++)
+        n_done += s->done[i].count;
+    if (rc == 0 && n_all >= n_done && n_all > 0)
+        printf("run %s goes on: %lu of %lu %ss are left\n", path_basename(s->request->resume_dir),
+               n_all - n_done, n_all, noun);
+    else if (rc == 0)
+        printf("run %s goes on: %lu %ss are done\n", path_basename(s->request->resume_dir), n_done,
+               noun);
+    return rc;
+}
+
+void session_plan_release(struct session *s)
+{
+    free(s->done);
+    source_close(s->source);
+    inputs_free(s->inputs);
+    if (s->request->work->release)
+        s->request->work->release(s);
+    free(s->shell.run_dir);
+    free(s->shell.run_id);
+    free(s->output_name);
+    allocation_release(&s->allocation);
+    free(s->seats);
+    free(s->watched);
+    memory_free(s->memory);
+    free(s->shell.guard_path);
+    free(s->shell.folder.stays);
+    free(s->scratch);
+}
+
+enum {
+    KEEPER_PATIENCE_MS = 30000 /* beyond the grace that guards give */
+};
+
+/* A run without one is a run with one net less. */
+static void keeper_set(struct session *s)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
+    cleanup_free int *held = xcalloc(2 * s->allocation.n_chosen + 1, sizeof(*held));
+    size_t n_held =
+        device_locks_fds(&s->allocation.locks, s->allocation.chosen, s->allocation.n_chosen, held);
+    struct err err = {0};
+    if (keeper_start(&s->shell.keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, held,
+                     n_held, &err) == 0)
+        reaper_spare(s->shell.reaper, s->shell.keeper.pid);
+    else
+        log_add(s->shell.log, LOG_WARN, "map", "if muster and a guard are killed together: %s",
+                err.text);
+}
+
+int session_prepare(struct session *s, struct err *err)
+{
+    int rc = shell_loop_open(&s->shell, err);
+    if (rc)
+        return rc;
+    s->base_seed = seed_choose(s->request);
+    s->is_resumed = s->request->resume_dir != NULL;
+    s->shell.console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
+    if (!s->shell.is_quiet) {
+        s->shell.progress = progress_new(&(struct progress_opts){.is_terminal = s->shell.is_tty,
+                                                                 .has_color = s->shell.has_color});
+        s->shell.log->console_begin = progress_hide;
+        s->shell.log->console_end = progress_back;
+        s->shell.log->context = s->shell.progress;
+    }
+    /* Before a run that goes on asks for devices, those that its last session's workers are on are free. */
+    rc = s->is_resumed ? run_take(s, err) : 0;
+    if (rc == 0)
+        rc = session_plan(s, err);
+    if (rc == 0 && !s->is_resumed)
+        rc = run_take(s, err);
+    device_locks_sign(&s->allocation.locks, s->shell.run_id);
+    if (rc == 0)
+        rc = source_take(s, err);
+    if (rc == 0)
+        rc = store_begin(s, err);
+    if (rc == 0)
+        rc = feed_make(s, err);
+    if (rc == 0)
+        rc = shell_node_open(&s->shell, (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
+    if (rc == 0)
+        keeper_set(s);
+    if (rc == 0 && !s->request->run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
+        log_add(s->shell.log, LOG_WARN, "map", "%s", err->text);
+    return rc;
+}

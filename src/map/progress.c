@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the progress display and status.json show, taken from the session.
+ */
+#include "ui/progress.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/xalloc.h"
+#include "map/progress.h"
+#include "map/session.h"
+#include "map/watch.h"
+#include "map/work.h"
+#include "store/status.h"
+
+enum {
+    STATUS_EVERY_MS = 1000,
+    PROGRESS_EVERY_MS = 100
+};
+
+static const char *const state_names[] = {
+    [WORKER_ABSENT] = "off",      [WORKER_STARTING] = "starts", [WORKER_LOADING] = "loading",
+    [WORKER_LIVE] = "works",      [WORKER_ENDING] = "ending",   [WORKER_COOLING] = "pauses",
+    [WORKER_BENCHED] = "benched",
+};
+
+static const double COUNT_MAX = 1e15; /* a sum above it is no count */
+
+static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
+{
+    struct feed_worker_view view;
+    const struct seat_state *seat_state = &s->seats[p];
+    struct seat_memory memory = seat_memory(s, &seat_state->seat);
+    feed_worker(s->feed, p, &view);
+    snprintf(out->labels[p], sizeof(out->labels[p]), "%s", seat_state->seat.label);
+    for (char *c = out->labels[p]; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
+    bool works_off = view.state == WORKER_ENDING && view.in_flight > 0; /* its input has ended */
+    out->workers[p] = (struct progress_worker){
+        .label = out->labels[p],
+        .state = waits       ? "waits"
+                 : works_off ? state_names[WORKER_LIVE]
+                             : state_names[view.state],
+        .done = view.items_done,
+        .in_flight = view.in_flight,
+        .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
+        .mem_used_bytes = memory.used_bytes,
+        .mem_total_bytes = memory.total_bytes,
+        .last_word = console_last(s->shell.console, p * 2),
+    };
+    uint64_t age_ms =
+        seat_state->worker && view.in_flight > 0
+            ? s->shell.now_ms - MIN(s->shell.now_ms, seat_state->worker->last_output_ms)
+            : 0;
+    out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
+}
+
+static void metrics_take(struct session *s, struct progress_total *total)
+{
+    const struct metrics *m = ledger_metrics(s->ledger);
+    for (size_t i = 0; i < m->len; i++) {
+        uint64_t value = (uint64_t)MIN(MAX(m->values[i], 0.0), COUNT_MAX);
+        if (strcmp(m->names[i], "correct") == 0)
+            total->correct += value;
+        if (strcmp(m->names[i], "seen") == 0)
+            total->seen += value;
+    }
+}
+
+static void snapshot_take(struct session *s, struct snapshot *out)
+{
+    struct feed_counts counts;
+    feed_counts(s->feed, &counts);
+    out->workers = xcalloc(s->n_seats, sizeof(*out->workers));
+    out->labels = xcalloc(s->n_seats, sizeof(*out->labels));
+    out->words = xcalloc(s->n_seats, sizeof(*out->words));
+    out->total = (struct progress_total){.done = counts.done + counts.answered,
+                                         .aside = counts.aside,
+                                         .known = counts.known,
+                                         .input_is_final = counts.input_is_final,
+                                         .in_flight = counts.in_flight,
+                                         .retries = counts.retries,
+                                         .elapsed_ms = s->shell.now_ms - s->shell.begin_ms,
+                                         .n_workers = s->n_seats,
+                                         .workers = out->workers};
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        worker_take(s, p, out);
+    metrics_take(s, &out->total);
+    if (s->request->work->progress_take)
+        s->request->work->progress_take(s, out);
+}
+
+static void status_snapshot(struct session *s, const struct snapshot *shot)
+{
+    struct worker_status *workers = xcalloc(s->n_seats, sizeof(*workers));
+    char host[256] = "";
+    double rate = 0;
+    gethostname(host, sizeof(host) - 1);
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        const struct progress_worker *w = &shot->workers[p];
+        workers[p] = (struct worker_status){w->label,       w->state,          w->done,
+                                            w->items_per_s, w->mem_used_bytes, w->last_word};
+        rate += w->in_flight > 0 ? w->items_per_s : 0;
+    }
+    uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
+    struct run_status status = {.verb = "map",
+                                .state = s->is_over || s->shell.is_settled ? "ended"
+                                         : s->is_complete                  ? "merging"
+                                                                           : "running",
+                                .host = host,
+                                .pid = getpid(),
+                                .items_total = shot->total.known,
+                                .is_total_known = shot->total.input_is_final,
+                                .done = shot->total.done,
+                                .aside = shot->total.aside,
+                                .running = shot->total.in_flight,
+                                .rate = rate,
+                                .eta_ms = eta_ms == UINT64_MAX ? -1 : (int64_t)eta_ms,
+                                .started_wall_ms =
+                                    clock_wall_ms() - (int64_t)shot->total.elapsed_ms,
+                                .updated_wall_ms = clock_wall_ms(),
+                                .workers = workers,
+                                .n_workers = s->n_seats};
+    struct err err = {0};
+    if (status_write(s->shell.run_dir, &status, &err) != 0)
+        log_add(s->shell.log, LOG_DEBUG, "map", "%s", err.text);
+    free(workers);
+}
+
+void session_progress(struct session *s, bool last)
+{
+    if (s->shell.is_settled &&
+        !last) /* the last status is written: nobody clears up behind a finished run */
+        return;
+    bool status_due = last || s->shell.now_ms - s->status_written_ms >= STATUS_EVERY_MS;
+    bool drawn_due = last || s->shell.now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;
+    if (!status_due && !drawn_due)
+        return;
+    struct snapshot shot = {0};
+    snapshot_take(s, &shot);
+    if (s->shell.progress)
+        progress_show(s->shell.progress, &shot.total, s->shell.now_ms, last);
+    if (status_due)
+        status_snapshot(s, &shot);
+    s->progress_shown_ms = s->shell.now_ms;
+    if (status_due)
+        s->status_written_ms = s->shell.now_ms;
+    free(shot.workers);
+    free(shot.labels);
+    free(shot.words);
+}

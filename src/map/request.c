@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is asked is checked against what is there, cheapest and most likely mistake first, before
+ * anything is made.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/outfile.h"
+#include "base/xalloc.h"
+#include "data/container.h"
+#include "data/unpack.h"
+#include "map/output_identity.h"
+#include "map/outputs.h"
+#include "map/prepare.h"
+#include "map/work.h"
+
+enum {
+    LINE_MAX_LEAST = 4096 /* below that an envelope alone may not fit */
+};
+
+static int command_check(const char *program, struct err *err)
+{
+    if (strchr(program, '/')) {
+        if (path_is_executable(program))
+            return 0;
+        return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
+                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)"
+                                         : "not there");
+    }
+    const char *path = getenv("PATH");
+    if (path_finds(path ? path : "/usr/local/bin:/usr/bin:/bin", program))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
+}
+
+static bool is_one_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* What is written beside the output, and what it is. */
+static const struct {
+    const char *suffix, *what;
+} replaced[] = {
+    {"", "the output as well"},
+    {".new", "where the output is written to before it is put in place"},
+    {".failed.jsonl", "where the failed items are written to"},
+    {".failed.jsonl.new", "where the failed items are written to"},
+};
+
+static int input_check(const char *input, const char *out_path, struct err *err)
+{
+    cleanup_free char *base = output_base_new(out_path);
+    for (size_t i = 0; i < countof(replaced); i++) {
+        cleanup_free char *path = xasprintf("%s%s", base, replaced[i].suffix);
+        if (is_one_file(input, path))
+            return fail(err, ERR_USAGE,
+                        "the input %s is %s (-o %s); rename it, or name another output", input,
+                        replaced[i].what, out_path);
+    }
+    return 0;
+}
+
+static bool folder_holds(const char *folder, const char *path)
+{
+    cleanup_free char *parent = path_dirname(path);
+    struct stat x, y;
+    return stat(folder, &x) == 0 && stat(parent, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* How a shard's file will be called is not known yet. */
+static int input_check_folder(const char *input, const char *folder, struct err *err)
+{
+    cleanup_free char *real = realpath(input, NULL);
+    if (!folder_holds(folder, input) && !(real && folder_holds(folder, real)))
+        return 0;
+    return fail(err, ERR_USAGE,
+                "the input %s lies in the output folder %s, where a shard's file may take its "
+                "place; name another folder",
+                input, folder);
+}
+
+static int input_check_beside(const char *input, const char *path, struct err *err)
+{
+    return (output_is_folder(path) ? input_check_folder : input_check)(input, path, err);
+}
+
+/* What a run has in its own folder, whatever is there already. */
+static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
+                                        "orchestrator.log", "failed.jsonl",  "output.id"};
+
+static int input_check_run_dir(const char *input, const char *run_dir, struct err *err)
+{
+    for (size_t i = 0; i < countof(run_files); i++) {
+        cleanup_free char *path = path_join(run_dir, run_files[i]);
+        if (is_one_file(input, path))
+            return fail(err, ERR_USAGE,
+                        "the input %s is where the run writes its own %s; name another --run-dir",
+                        input, run_files[i]);
+    }
+    return 0;
+}
+
+/* What the run replaces must not be what it reads, now or when it is resumed. */
+static int inputs_differ(const struct map_request *r, struct err *err)
+{
+    bool is_stdout = strcmp(r->out_path, "-") == 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->n_inputs; i++) {
+        if (strcmp(r->inputs[i], "-") == 0)
+            continue;
+        if (!is_stdout)
+            rc = input_check(r->inputs[i], r->out_path, err);
+        for (size_t k = 0; rc == 0 && k < also_len(r); k++)
+            rc = input_check_beside(r->inputs[i], also_path(r, k), err);
+        if (rc == 0 && output_is_folder(r->out_path))
+            rc = input_check_folder(r->inputs[i], r->out_path, err);
+        if (rc == 0 && r->run_dir)
+            rc = input_check_run_dir(r->inputs[i], r->run_dir, err);
+    }
+    return rc;
+}
+
+/* The list of failed items is written when all the work is done: can it be? Of its longer names, those
+ * that it has until it is in place, outfile.h finds shorter ones. */
+static int failed_list_check(const char *out_path, struct err *err)
+{
+    cleanup_free char *base = output_base_new(out_path);
+    cleanup_free char *path = xasprintf("%s.failed.jsonl", base);
+    struct stat st;
+    if (lstat(path, &st) == 0)
+        return S_ISDIR(st.st_mode) ? fail(err, ERR_USAGE,
+                                          "%s is a folder, and failed items are listed in a file "
+                                          "of that name; move it, or name another output",
+                                          path)
+                                   : 0;
+    if (errno != ENAMETOOLONG)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "the output's name is too long: failed items are listed in a file called <name>"
+                ".failed.jsonl, and the name has %zu bytes",
+                strlen(path_basename(base)));
+}
+
+/* A folder for the shards' files: new, or empty, or with --force one that they are put into. */
+static int folder_check(const char *folder, bool overwrite, struct err *err)
+{
+    cleanup_free char *path = output_base_new(folder);
+    cleanup_free char *parent = path_dirname(path);
+    struct stat st;
+    if (stat(folder, &st) != 0 && errno == ENOTDIR)
+        return fail(err, ERR_USAGE, "the output %s is a file, not a folder", path);
+    if (stat(folder, &st) != 0)
+        return access(parent, W_OK) == 0
+                   ? 0
+                   : fail_errno_as(err, ERR_USAGE, "the output's folder %s", parent);
+    if (access(folder, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output %s", folder);
+    if (!overwrite && !folder_is_empty(folder))
+        return fail(err, ERR_USAGE,
+                    "the output folder %s is not empty; --force puts the files beside what is "
+                    "there",
+                    folder);
+    return 0;
+}
+
+/* Can a file be put there? */
+static int place_check(const char *path, bool overwrite, struct err *err)
+{
+    struct stat st;
+    if (packing_of_path(path) != PACK_NONE)
+        return fail(err, ERR_USAGE,
+                    "%s: the output is not packed; name it without %s and pack it afterwards, or "
+                    "from -o -",
+                    path, path_extension(path));
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output %s is a folder", path);
+    if (stat(path, &st) == 0 && (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode)))
+        return fail(err, ERR_USAGE,
+                    "the output %s is a %s; name a file, a pipe, or - for standard output", path,
+                    S_ISSOCK(st.st_mode) ? "socket" : "block device");
+    if (output_is_direct(path)) /* /dev/null, a pipe: nothing is replaced */
+        return 0;
+    if (!overwrite && path_exists(path))
+        return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", path);
+    cleanup_free char *folder = path_dirname(path);
+    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
+        return fail(err, ERR_USAGE, "the output's folder %s is a file", folder);
+    if (access(folder, W_OK) != 0)
+        return fail_errno_as(err, ERR_USAGE, "the output's folder %s", folder);
+    return 0;
+}
+
+static int output_check(const struct map_request *r, struct err *err)
+{
+    if (!r->out_path || !r->out_path[0])
+        return fail(err, ERR_USAGE,
+                    "no output: say where the results go with -o FILE (- is standard output)");
+    bool is_stdout = strcmp(r->out_path, "-") == 0;
+    if (is_stdout && r->detach)
+        return fail(err, ERR_USAGE,
+                    "--detach leaves standard output as well: name the output with -o FILE");
+    int rc = inputs_differ(r, err);
+    if (rc || is_stdout)
+        return rc;
+    if (!output_is_direct(r->out_path))
+        rc = failed_list_check(r->out_path, err);
+    if (rc)
+        return rc;
+    if (output_is_folder(r->out_path))
+        return folder_check(r->out_path, r->overwrite, err);
+    bool is_named_by_format = r->format_out != OUT_AUTO || !r->work->keeps_workers;
+    rc = is_named_by_format ? 0 : container_output_refuse(r->out_path, err);
+    return rc ? rc : place_check(r->out_path, r->overwrite, err);
+}
+
+/* What the run itself put there, before it was killed, is its own to replace. */
+static int also_outputs_check(const struct map_request *r, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < also_len(r); i++) {
+        cleanup_free char *named =
+            r->resume_dir ? output_path_new(also_path(r, i), r->resume_dir) : NULL;
+        const char *path = named ? named : also_path(r, i);
+        bool to_folder = output_is_folder(path);
+        bool is_own = r->resume_dir && (to_folder ? output_folder_is_begun(r->resume_dir, i + 1)
+                                                  : output_identity_is(r->resume_dir, i + 1, path));
+        rc = (to_folder ? folder_check : place_check)(path, r->overwrite || is_own, err);
+    }
+    return rc;
+}
+
+/* The figures are of the records that the output holds, and are said when all the work is done. */
+static int score_check_request(const struct map_request *r, struct err *err)
+{
+    int rc = score_opts_check(&r->score, err);
+    if (rc || !r->score.true_field.at || !r->out_path)
+        return rc;
+    enum out_format out =
+        r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out;
+    if (strcmp(r->out_path, "-") == 0 || output_is_folder(r->out_path) || out == OUT_LINES)
+        return fail(err, ERR_USAGE,
+                    "--score reads two fields of the output's records: name the output .jsonl, "
+                    ".json, .csv or .tsv (--join writes the input's fields into it as well)");
+    return r->score.out_path ? place_check(r->score.out_path, r->overwrite, err) : 0;
+}
+
+int request_check(const struct map_request *r, struct err *err)
+{
+    struct device_spec spec;
+    int rc = spec_parse(r->allocation.gpus, &spec, err);
+    if (rc)
+        return wrap(err, rc, "-g");
+    rc = seats_possible(&spec, (uint32_t)r->allocation.gpus_per_worker, err);
+    if (rc)
+        return rc;
+    if (!r->command || !r->command[0])
+        return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
+    rc = score_check_request(r, err);
+    if (rc)
+        return rc;
+    if (r->n_inputs == 0 && r->work->keeps_workers)
+        return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
+    if (r->line_max_bytes < LINE_MAX_LEAST)
+        return fail(err, ERR_USAGE, "--line-max: at least %d bytes are needed", LINE_MAX_LEAST);
+    if (r->fixed_batches && r->batch == 0)
+        return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");
+    if (r->fixed_batches && (r->longest_first || r->weight_field))
+        return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
+    if (r->join && r->any_order)
+        return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
+    rc = command_check(r->command[0], err);
+    if (rc == 0)
+        rc = output_check(r, err);
+    return rc ? rc : also_outputs_check(r, err);
+}

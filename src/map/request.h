@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the user asked of `muster map`, after the options were read. Zero means default.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/texts.h"
+#include "data/file_merge/score.h"
+#include "data/result_merge.h"
+#include "data/source.h"
+#include "node/allocation.h"
+
+struct map_request {
+    /* what */
+    const struct work *work; /* what its items are (map/work.h) */
+    const char *const *inputs;
+    size_t n_inputs;
+    const char *const *command; /* NULL-terminated */
+    const char *out_path;
+    enum record_format format;
+    enum out_format format_out;
+    bool is_raw, overwrite, join, any_order;
+    uint64_t limit;
+    const char *key_field;
+    struct score_opts score; /* of the output, when it is in place */
+
+    /* shards (shard/shard.h) */
+    uint64_t n_items;    /* 0: the input's records are counted */
+    uint64_t n_shards;   /* 0: one for each worker */
+    const char *collect; /* NULL: {output} */
+    bool is_union;       /* CSV: columns that only some shards have are empty elsewhere */
+    const char
+        *id_field;     /* every record has it, each value once; of tensors a path; NULL: not looked
+                             at */
+    bool any_count;    /* the file that goes to -o need not hold one record an item */
+    struct texts also; /* GLOB=FILE: what else each shard leaves behind, and where that goes */
+    struct texts also_counted; /* the same, with one record an item */
+    struct texts rules;        /* PATH=VERB, of files of tensors */
+    const char *rules_path;
+    struct texts referred;                    /* PATH=REFERENCE,…, as torch_merge_opts has them */
+    bool pass_through;                        /* what is no data in them is carried over unseen */
+    bool is_renumbered, is_plain, is_compact; /* as torch_merge_opts has them */
+
+    /* where */
+    struct allocation_wish allocation;
+    enum visible_mode visible;
+    bool channel_path;
+
+    /* how */
+    uint64_t batch, retries, loading_max, seed;
+    bool fixed_batches, no_reissue, longest_first;
+    const char *weight_field;
+    uint64_t failures_max;
+    uint32_t failures_percent;
+    uint64_t stagger_ms; /* from one worker's start to the next one's, at least */
+    uint64_t item_limit_ms, start_limit_ms, silence_limit_ms, run_limit_ms, grace_ms;
+
+    /* the run */
+    const char *const *words; /* the command line that makes this request; NULL in a resume */
+    const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
+    const char *runs_dir;     /* NULL: muster-runs */
+    const char *on_finish;
+    bool fresh, detach, dry_run, explain, keep_parts, json;
+    uint64_t log_cap_bytes;
+    uint64_t line_max_bytes; /* of one line or message of a worker; never 0 */
+    enum log_level log_level;
+
+    /* resume */
+    const char *resume_dir; /* the run folder to go on with */
+    bool retry_failed;
+    bool retakes; /* --collect or --also was named: files that are there by now are taken */
+    const char *usual_root; /* where `muster resume NAME` looks from here; NULL: not known yet */
+};
+
+/* Returns an exit status, or a negative err_code with err filled. */
+int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+            const struct map_request *request, struct err *err);

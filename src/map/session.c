@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Facts become events, actions become deeds.
+ */
+#include "map/session.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "map/inputs.h"
+#include "map/watch.h"
+#include "map/work.h"
+#include "proc/guard.h"
+#include "ui/progress.h"
+
+struct worker *worker_at(struct session *s, uint32_t seat)
+{
+    return seat < s->n_seats ? s->seats[seat].worker : NULL;
+}
+
+/* ---- actions ---- */
+
+static const char *const cause_texts[] = {
+    [CAUSE_NONE] = "",
+    [CAUSE_FAILED] = "failed",
+    [CAUSE_CRASH] = "killed its worker",
+    [CAUSE_OOM] = "does not fit into memory even alone",
+    [CAUSE_TIMEOUT] = "took longer than the limit for one item",
+    [CAUSE_START] = "the worker was not ready in time",
+    [CAUSE_PROTOCOL] = "answers do not match the items",
+    [CAUSE_UNFIT] = "malformed",
+    [CAUSE_LOST] = "the device is gone",
+    [CAUSE_RESTARTS] = "workers die there again and again without a result",
+    [CAUSE_LOSER] = "its items were answered elsewhere",
+    [CAUSE_STOP] = "stopped",
+};
+
+void session_record(struct session *s, const char *kind, uint32_t seat, const char *text)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    buf_add_char(&json, '{');
+    if (seat < s->n_seats) {
+        buf_add_text(&json, "\"worker\":");
+        buf_add_json(&json, str_of(s->seats[seat].seat.label));
+        buf_add_char(&json, ',');
+    }
+    buf_add_text(&json, "\"text\":");
+    buf_add_json(&json, str_of(text));
+    buf_add_char(&json, '}');
+    ledger_event(s->ledger, kind, buf_text(&json));
+}
+
+static void do_spawn(struct session *s, const struct feed_action *a)
+{
+    s->request->work->worker->spawn(s, a->worker, a->count);
+}
+
+static void do_send(struct session *s, const struct feed_action *a)
+{
+    if (worker_at(s, a->worker))
+        s->request->work->worker->send(worker_at(s, a->worker), a);
+}
+
+static void do_end(struct session *s, const struct feed_action *a)
+{
+    if (worker_at(s, a->worker))
+        s->request->work->worker->retire(worker_at(s, a->worker));
+}
+
+static void do_terminate(struct session *s, const struct feed_action *a)
+{
+    if (worker_at(s, a->worker))
+        worker_terminate(worker_at(s, a->worker), a->detail);
+}
+
+static void do_batch(struct session *s, const struct feed_action *a)
+{
+    if (worker_at(s, a->worker))
+        s->request->work->worker->batch(worker_at(s, a->worker), a->count);
+    log_add(s->shell.log, LOG_WARN, "map",
+            "%s: out of memory; at most %lu items at once from now on",
+            s->seats[a->worker].seat.label, a->count);
+    session_record(s, "oom", a->worker, "batch halved");
+}
+
+static void settled_event(struct session *s, uint64_t item, uint64_t count)
+{
+    /*
+     * Handed to the ledger counts as committed for the feeder: the ledger commits in order or ends
+     * the run, and what a crash finds uncommitted is simply run again. The frontier need not wait
+     * for the disk.
+     */
+    session_event(s, (struct feed_event){.kind = EV_COMMITTED, .item = item, .count = count});
+}
+
+static void do_commit(struct session *s, const struct feed_action *a)
+{
+    struct worker *worker = worker_at(s, a->worker);
+    ASSERT(worker);
+    bool was_noted = worker->is_channel ? s->request->fixed_batches : !worker->key_index;
+    if (was_noted)
+        answers_commit(worker, a->item, a->count);
+    else
+        channel_commit(worker, a->item);
+    worker->items_done += a->count;
+    settled_event(s, a->item, a->count);
+}
+
+static void do_revoke(struct session *s, const struct feed_action *a)
+{
+    if (worker_at(s, a->worker))
+        answers_forget(worker_at(s, a->worker));
+}
+
+/* Why an item is given up: its worker's word, or what its record is not, or how its worker died. */
+static void reason_add(struct session *s, const struct feed_action *a, struct str position,
+                       struct buf *reason)
+{
+    const char *label = a->worker < s->n_seats ? s->seats[a->worker].seat.label : "no worker";
+    if (a->detail == CAUSE_UNFIT) {
+        record_flaw_add(s, a->item, position, reason);
+        return;
+    }
+    const struct work *work = s->request->work;
+    bool is_said = a->detail == CAUSE_FAILED || a->detail == CAUSE_PROTOCOL ||
+                   (!work->keeps_workers && a->detail == CAUSE_CRASH);
+    if (is_said && s->hand.error)
+        buf_addf(reason, "%s%s", a->detail == CAUSE_PROTOCOL ? "its worker was " : "",
+                 s->hand.error);
+    else if (work->cause_text && work->cause_text(a->detail))
+        buf_add_text(reason, work->cause_text(a->detail));
+    else
+        buf_add_text(reason, cause_texts[a->detail]);
+    if (s->hand.error && !is_said)
+        buf_addf(reason, " (%s)", s->hand.error);
+    buf_addf(reason, " on %s", label);
+}
+
+static void do_set_aside(struct session *s, const struct feed_action *a)
+{
+    const struct work *work = s->request->work;
+    cleanup_buf struct buf position = BUF_INIT, reason = BUF_INIT;
+    work->position_add(s, a->item, &position);
+    reason_add(s, a, buf_str(&position), &reason);
+    if (work->given_up)
+        work->given_up(s, a->item);
+    ledger_failed_item(s->ledger, &(struct failed_item_row){.item = a->item,
+                                                            .attempts = (uint32_t)a->count,
+                                                            .reason = buf_text(&reason),
+                                                            .stderr_tail = s->hand.stderr_tail,
+                                                            .position = buf_text(&position)});
+    if (s->failed_items_noted++ < 10)
+        log_add(s->shell.log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&position),
+                buf_text(&reason));
+    settled_event(s, a->item, 1);
+}
+
+static void do_bench(struct session *s, const struct feed_action *a)
+{
+    bench_log(s, a->worker, cause_texts[a->detail]);
+}
+
+static void do_note(struct session *s, const struct feed_action *a)
+{
+    const char *label = a->worker < s->n_seats ? s->seats[a->worker].seat.label : "";
+    struct worker *worker = worker_at(s, a->worker);
+    char age[24];
+    switch ((enum feed_note)a->detail) {
+    case NOTE_SILENT:
+        if (!s->request->work->keeps_workers) /* it owes nothing before its end */
+            return;
+        duration_format(age, a->count);
+        log_add(s->shell.log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
+                a->item, a->item == 1 ? "" : "s", age,
+                worker && !worker->is_channel ? ": does the worker flush its output?" : "");
+        return;
+    case NOTE_REISSUED:
+        log_add(s->shell.log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
+        session_record(s, "reissue", a->worker, "a straggler was given to it as well");
+        return;
+    case NOTE_FOREIGN:
+        if (worker)
+            channel_foreign(worker, a->item);
+        return;
+    case NOTE_HALVED:
+        log_add(s->shell.log, LOG_INFO, "map",
+                "%lu items were in a worker that died; they are halved to find the culprit",
+                a->count);
+        return;
+    case NOTE_NONE:
+        return;
+    }
+}
+
+static void do_complete(struct session *s, const struct feed_action *a)
+{
+    (void)a;
+    s->is_complete = true;
+    s->complete_ms = s->shell.now_ms;
+}
+
+static void do_halt(struct session *s, const struct feed_action *a)
+{
+    s->was_halted = true;
+    s->halt = a->detail;
+    if (s->halt == HALT_UNFIT)
+        s->shell.end.status = err_exit_status(ERR_RECORD);
+    log_add(s->shell.log, LOG_INFO, "map", "ending early");
+    session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
+}
+
+static void do_over(struct session *s, const struct feed_action *a)
+{
+    (void)a;
+    s->is_over = true;
+}
+
+static void do_nothing(struct session *s, const struct feed_action *a)
+{
+    (void)s, (void)a;
+}
+
+static void (*const action_handlers[])(struct session *s, const struct feed_action *a) = {
+    [ACT_SPAWN] = do_spawn,         [ACT_SEND] = do_send,     [ACT_END] = do_end,
+    [ACT_TERMINATE] = do_terminate, [ACT_BATCH] = do_batch,   [ACT_COMMIT] = do_commit,
+    [ACT_DROP] = do_nothing,        [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
+    [ACT_BENCH] = do_bench,         [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
+    [ACT_HALT] = do_halt,           [ACT_OVER] = do_over,
+};
+
+static void on_feed_timer(uv_timer_t *timer)
+{
+    session_event(timer->data, (struct feed_event){.kind = EV_TICK});
+}
+
+static void feed_timer_set(struct session *s)
+{
+    uint64_t next_ms = feed_next_ms(s->feed);
+    bool is_needed = next_ms != UINT64_MAX || s->look_ms != UINT64_MAX;
+    if (!is_needed || s->is_held ||
+        s->is_over) { /* a feeder that is through wants nothing any more */
+        uv_timer_stop(&s->feed_timer);
+        return;
+    }
+    uv_update_time(&s->shell.loop);
+    uint64_t at_ms = MIN(next_ms == UINT64_MAX ? next_ms : next_ms + s->held_ms, s->look_ms);
+    uint64_t delay_ms = at_ms > s->shell.now_ms ? at_ms - s->shell.now_ms : 0;
+    uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
+}
+
+static void step(struct session *s, struct feed_event *event)
+{
+    const struct feed_action *actions;
+    struct worker *worker = event->kind == EV_ROOM ? worker_at(s, event->worker) : NULL;
+    if (worker && !worker_room_is_there(worker))
+        return;
+    event->now_ms = feed_now(s);
+    size_t n_actions = feed_step(s->feed, event, &actions);
+    for (size_t i = 0; i < n_actions; i++)
+        action_handlers[actions[i].kind](s, &actions[i]);
+}
+
+void session_event(struct session *s, struct feed_event event)
+{
+    if (s->in_step) { /* an action's outcome: it waits for its turn */
+        if (s->n_queue == s->cap_queue) {
+            s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
+            s->queue = xrealloc(s->queue, s->cap_queue * sizeof(*s->queue));
+        }
+        s->queue[s->n_queue++] = event;
+        return;
+    }
+    s->in_step = true;
+    step(s, &event);
+    /* What was at hand belonged to this event alone. */
+    s->hand = (struct step_context){0};
+    for (size_t i = 0; i < s->n_queue;) {
+        struct feed_event next = s->queue[i++];
+        if (i == s->n_queue) /* a chain of events needs no longer queue than its longest link */
+            i = s->n_queue = 0;
+        step(s, &next);
+    }
+    s->in_step = false;
+}
+
+void seat_print(const struct session *s, uint32_t p)
+{
+    const struct seat *seat = &s->seats[p].seat;
+    printf("worker %u: %s", p, seat->label);
+    for (size_t d = 0; d < seat->n_devices; d++)
+        printf(" %s", s->allocation.devices.at[seat->devices[d]].uuid);
+    printf(", %u threads", seat->threads);
+}
+
+/* ---- time ---- */
+
+static void on_stop(void *context, bool now)
+{
+    session_event(context, (struct feed_event){.kind = EV_STOP, .flag = now});
+}
+
+static void on_kill(void *context)
+{
+    struct session *s = context;
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        if (s->seats[p].worker && s->seats[p].worker->process)
+            node_end(s->seats[p].worker->process, END_AT_ONCE);
+}
+
+static void input_changed(struct session *s, const struct err *why)
+{
+    s->input_is_changed = true;
+    shell_abort(&s->shell, why);
+}
+
+/* Nobody wants to learn it only in the morning. */
+static void inputs_watch(struct session *s)
+{
+    struct err err = {0};
+    if (s->shell.end.err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
+        input_changed(s, &err);
+}
+
+void session_input_copied(struct session *s)
+{
+    struct err err = {0};
+    if (inputs_copied(s->inputs, &err) != 0)
+        input_changed(s, &err);
+}
+
+static void on_tick(void *context)
+{
+    struct session *s = context;
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        if (s->seats[p].worker && !s->is_held)
+            worker_tick(s->seats[p].worker);
+    memory_check(s);
+    if (!s->shell.is_settled) /* what becomes of the input then is no matter any more */
+        inputs_watch(s);
+    session_progress(s, false);
+}
+
+static void on_second(void *context)
+{
+    locks_check(context);
+}
+
+static void on_before_sleep(void *context)
+{
+    struct session *s = context;
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        if (s->seats[p].worker)
+            worker_input_ask(s->seats[p].worker);
+    s->look_ms = node_look(s->shell.node);
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        struct worker *worker = s->seats[p].worker;
+        if (worker && worker->to_worker.len > 0)
+            worker_flush(worker);
+    }
+    feed_timer_set(s);
+}
+
+const struct shell_verb map_shell = {.name = "map",
+                                     .stop = on_stop,
+                                     .kill = on_kill,
+                                     .tick = on_tick,
+                                     .each_second = on_second,
+                                     .before_sleep = on_before_sleep};
+
+int session_loop(struct session *s, struct err *err)
+{
+    int rc = shell_loop_begin(&s->shell, err);
+    if (rc)
+        return rc;
+    uv_timer_init(&s->shell.loop, &s->feed_timer);
+    s->feed_timer.data = s;
+    seats_log(s);
+    devices_watch(s);
+    s->request->work->input_begin(s);
+    while (!s->is_over && !s->is_complete)
+        shell_turn(&s->shell);
+    return 0;
+}
+
+void session_loop_end(struct session *s)
+{
+    while (!s->is_over)
+        shell_turn(&s->shell);
+    console_flush(s->shell.console, shell_now(&s->shell), true);
+}
+
+void session_release(struct session *s)
+{
+    monitor_close(s->monitor);
+    ledger_free(s->ledger);
+    shell_close(&s->shell);
+    feed_free(s->feed);
+    console_free(s->shell.console);
+    progress_free(s->shell.progress);
+    s->shell.log->context = s->shell.log->console_begin = s->shell.log->console_end = NULL;
+    free(s->order);
+    free(s->queue);
+    session_plan_release(s);
+}

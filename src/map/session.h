@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A `muster map` in progress, on the shell (shell/shell.h). What workers, files and timers show becomes feed
+ * events (session_event); the feeder's actions are carried out here. No policy.
+ *
+ *   map.c       request → session → exit status     prepare.c    devices, input, run folder
+ *   session.c   events, actions, timers             worker*.c    one process of one worker
+ *   filter.c    lines in, lines out                 channel.c    JSON messages
+ *   answers.c   answers that wait for their commit  key_index.c  --key
+ *   ledger.c    bytes and rows made durable         finish.c     merge, summary
+ *   inputs.c    do the files stay as they are?      watch.c      devices while the run lasts
+ *   failed_items.c  the list of what failed         backpressure.c  a disk that cannot keep up
+ *   work.h      what items are                      records.c    records of the input, for warm workers
+ */
+#pragma once
+
+#include <uv.h>
+
+#include "base/hist.h"
+#include "base/log.h"
+#include "core/feed.h"
+#include "core/memory.h"
+#include "core/verdict.h"
+#include "data/source.h"
+#include "map/ledger.h"
+#include "map/request.h"
+#include "node/allocation.h"
+#include "proc/logfile.h"
+#include "shell/shell.h"
+
+struct inputs;
+struct session;
+struct watched;
+
+/* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
+ * Unfit ones were not written, and keep their place in the order until it comes to them. */
+struct sent_items {
+    uint64_t first, count;
+    bool is_unfit;
+};
+struct answered_items {
+    uint64_t first, count, offset, bytes;
+    struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
+};
+
+/* What channel workers say that is of no use to anybody, and is said once in a run. */
+enum ignored_kind {
+    IGNORED_MEMBER,
+    IGNORED_ITEM,
+    IGNORED_METRIC,
+    IGNORED_RETRY,
+    IGNORED_DENIAL,
+    IGNORED_EARLY
+};
+
+/* One process of a worker, from spawn to its last byte. It outlives its seat's interest until libuv let go of it. */
+struct worker {
+    struct session *session;
+    uint32_t seat;
+    uint32_t number;             /* of the attempt and its part, unique in the run */
+    struct node_worker *process; /* NULL: it was not started, or is forgotten */
+    struct worker_exit exit;
+    bool is_over; /* EV_EXIT was given */
+    bool was_ended, is_channel;
+    char start_error[160]; /* why it was not even started */
+    unsigned open_handles;
+    char *channel_path;
+
+    bool broke_its_rule;     /* and was ended for that; `stray` says how */
+    bool is_unreadable;      /* what it says cannot be taken, and is not read any more */
+    struct buf to_worker;    /* stdin of a filter, or the channel */
+    struct buf from_worker;  /* of stdout, an unfinished line */
+    struct buf channel_in;   /* an unfinished message */
+    struct buf early_stdout; /* printed before it was known to be an answer */
+    bool input_must_close;
+    bool room_is_due;   /* to be asked for, when all that it was given is in its pipe */
+    bool room_is_asked; /* of the feeder, which has not come to it yet */
+
+    /* filters */
+    struct item_span *unwritten; /* given to it; their lines are not in to_worker yet */
+    size_t n_unwritten, cap_unwritten;
+    bool is_loading;
+    struct sent_items *sent;
+    size_t n_sent, cap_sent;
+    struct answered_items *answered;
+    size_t n_answered, cap_answered;
+    uint64_t part_line_begin; /* offset in the part after the last whole line */
+    uint64_t n_items_sent, n_items_answered;
+    uint64_t n_unsaid;    /* answers that were matched and not yet told to the feeder */
+    char first_line[120]; /* that it printed: often a banner */
+    char stray[320];      /* what gave it away: why, and the line */
+    struct key_index *key_index;
+
+    void *work_data; /* the work's own (work.h) */
+
+    struct part *part;
+    struct logfile *stdout_log, *stderr_log;
+
+    uint64_t busy_since_ms, busy_ms; /* time with items in hand */
+    struct hist item_times;          /* between answers, while it had items in hand */
+    uint64_t item_since_us;          /* the last answer, or the first item after a pause */
+    struct {
+        uint64_t first_us, span_us, count;
+    } burst; /* answers that came together share the time */
+    uint64_t started_ms, live_ms, last_output_ms;
+    uint64_t deadline_ms; /* to be gone by then, since it reads or gets no more; 0: none */
+    bool has_read;        /* something of its stdin */
+    uint64_t bytes_in_flight;
+    uint64_t items_done, mem_peak_bytes;
+    int64_t started_wall_ms;
+};
+
+/* A seat, and who sits in it. */
+struct seat_state {
+    struct seat seat;
+    struct worker *worker;
+    uint64_t reads_after_ms; /* of its first worker that was seen to begin to read; 0: none */
+    uint64_t busy_ms, load_ms, items_done;
+    struct hist item_times;
+};
+
+/* What is known about the item or message at hand, for the actions of this very step. */
+struct step_context {
+    struct str result;
+    struct metrics metrics;
+    const char *error; /* why an item failed, from its worker or from its worker's death */
+    const char *stderr_tail;
+};
+
+struct session {
+    const struct map_request *request;
+    struct map_request
+        named;         /* the same when the run's folder is there, and so the output's name */
+    char *output_name; /* that name, where it was filled in */
+    struct shell shell;
+
+    struct ledger *ledger;
+    struct source *source; /* NULL with --items */
+    char
+        *scratch; /* [SOURCE_SCAN_BYTES], for one scan or one read at a time: nobody keeps a view */
+    struct inputs *inputs; /* its files, as they were */
+    bool input_is_changed; /* one was written to: no resume may go on with this run */
+    struct allocation allocation;
+    struct seat_state *seats;
+    uint32_t n_seats;
+    struct feed *feed;
+    struct item_span *done;
+    size_t n_done;
+    uint32_t *order;
+    uint64_t base_seed;
+    uint64_t failed_before;
+    bool is_resumed, results_are_json;
+    bool results_need_utf8; /* they are text that becomes JSON or CSV */
+    void *work_data;        /* the work's own (work.h) */
+
+    uv_timer_t feed_timer;
+    uv_poll_t monitor_poll;
+    bool monitor_polled;
+    struct monitor *monitor;
+    struct watched *watched; /* [devices.len] */
+    struct memory *memory;   /* of those */
+
+    struct step_context hand;
+    struct feed_event *queue; /* events that actions gave rise to */
+    size_t n_queue, cap_queue;
+    bool in_step;
+    bool is_held; /* answers are not read, and the feeder's time stands still (backpressure.c) */
+    uint64_t held_since_ms, held_ms; /* now; and in all, before */
+    uint64_t look_ms; /* a drained filter is to be looked at then; UINT64_MAX: none */
+    uint32_t next_number;
+    bool is_complete, is_over, was_halted;
+    bool is_merged; /* the output is in place, and that is recorded */
+    enum feed_halt halt;
+    char last_words[512]; /* of the last worker that died */
+    char last_stray[320]; /* of the last worker out of step */
+    bool stray_is_channel;
+    unsigned ignored_said; /* a bit for each ignored_kind */
+    uint64_t failed_items_noted;
+    uint64_t n_malformed; /* of those set aside: trying again will not help */
+    uint64_t first_result_ms, complete_ms, status_written_ms, progress_shown_ms;
+};
+
+/* session.c */
+extern const struct shell_verb map_shell;
+void session_event(struct session *s, struct feed_event event);
+/* The input is read to its end: what was a stream is a file of ours. */
+void session_input_copied(struct session *s);
+/* One line of --dry-run, without its end. */
+void seat_print(const struct session *s, uint32_t seat);
+/* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
+void session_record(struct session *s, const char *kind, uint32_t seat, const char *text);
+/* Until every item is settled, or the run is given up and its workers have ended. */
+MUST_CHECK int session_loop(struct session *s, struct err *err);
+/* Until the workers have ended. */
+void session_loop_end(struct session *s);
+struct worker *worker_at(struct session *s, uint32_t seat);
+
+/* worker.c, worker_end.c, worker_silence.c */
+void worker_spawn(struct session *s, uint32_t seat, uint64_t batch);
+/* The two halves of it: the seat is taken; the process is started. */
+struct worker *worker_new(struct session *s, uint32_t seat);
+void worker_start(struct worker *worker, uint64_t batch);
+void worker_start_failed(struct worker *worker, int rc, const struct err *why);
+void worker_finish(struct worker *worker);
+void worker_terminate(struct worker *worker, enum feed_cause cause);
+/* Write what is pending to its stdin or channel; asks for room when it is through. */
+void worker_flush(struct worker *worker);
+/* Ten times a second. */
+void worker_tick(struct worker *worker);
+/* How long a worker that gets nothing more may take to end. */
+uint64_t worker_ending_limit_ms(const struct worker *worker);
+/* Before the loop sleeps: what is to be seen of a filter. */
+void worker_input_ask(struct worker *worker);
+void worker_input_seen(void *context, enum input_fact fact);
+void worker_ask_for_room(struct worker *worker);
+/* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
+bool worker_room_is_there(struct worker *worker);
+/* It does not read any more; what that means shows within BROKEN_GRACE_MS. */
+void worker_input_broken(struct worker *worker, enum worker_stream stream);
+void worker_started(void *context);
+void worker_gone(void *context, const struct worker_exit *exit);
+/* Of what a shard printed, what was held back is shown. */
+void worker_words_end(struct worker *worker);
+/* The process and all that was its own are gone, and what it said is read: tell the feeder. */
+void worker_over(struct worker *worker);
+/* One of its handles is closed, and one reference to it less. */
+void worker_handle_closed(uv_handle_t *handle);
+void worker_first_result(struct worker *worker);
+/* Items were sent to it, or came back: keeps its counts and its busy time. */
+void worker_sent(struct worker *worker, uint64_t count);
+void worker_answered(struct worker *worker, uint64_t count);
+bool worker_is_busy(const struct worker *worker);
+/* Its part file is open; made when the first byte comes. False: the run is being given up. */
+bool worker_part_ready(struct worker *worker);
+const char *worker_label(const struct worker *worker);
+
+/* Why a line cannot be an answer, and its beginning, for the messages. */
+void worker_stray_note(struct worker *worker, const char *why, struct str line);
+
+/* filter.c */
+void filter_send(struct worker *worker, uint64_t first, uint64_t count);
+/* The next lines into to_worker, which is empty. False: there are none now. */
+bool filter_load(struct worker *worker);
+void filter_read(struct worker *worker, struct str bytes);
+void filter_eof(struct worker *worker);
+/* Remember where answers stand in the part, and record those that are committed. */
+void answers_note(struct worker *worker, struct answered_items items);
+void answers_commit(struct worker *worker, uint64_t first, uint64_t count);
+void answers_forget(struct worker *worker);
+void filter_to_channel(struct worker *worker);
+
+/* channel.c */
+void channel_send(struct worker *worker, uint64_t first, uint64_t count, uint32_t attempt);
+void channel_read(struct worker *worker, struct str bytes);
+void channel_batch(struct worker *worker, uint64_t batch);
+void channel_stop(struct worker *worker);
+void channel_commit(struct worker *worker, uint64_t item);
+/* It gave a result for an item that it does not have. */
+void channel_foreign(struct worker *worker, uint64_t item);
+
+/* backpressure.c */
+void session_backpressure(struct session *s, bool is_held);
+/* The feeder's time: what workers wait for the disk counts against nobody's limit. */
+uint64_t feed_now(struct session *s);
+
+/* prepare.c */
+/* Devices and seats only: what --dry-run shows. */
+MUST_CHECK int session_plan(struct session *s, struct err *err);
+/* The items as well, where they have to be counted before it is known what would run. */
+MUST_CHECK int session_plan_items(struct session *s, struct err *err);
+/* Of a run that goes on, what is left; said on stdout. */
+MUST_CHECK int session_plan_left(struct session *s, struct err *err);
+void session_plan_release(struct session *s);
+MUST_CHECK int session_prepare(struct session *s, struct err *err);
+void session_release(struct session *s);
+/* failed_items.c */
+/* Where the items set aside are listed; free() it. */
+char *failed_items_path(const struct session *s);
+/* One object for each item set aside; the file is removed when there is none. */
+MUST_CHECK int failed_items_write(struct session *s, uint64_t *n_out, struct err *err);
+/* records.c: what is wrong with one; its position stands beside it */
+void record_flaw_add(const struct session *s, uint64_t item, struct str position,
+                     struct buf *reason);
+/* finish.c */
+/* The results of records, in their order, into the output. */
+MUST_CHECK int session_merge(struct session *s, struct result_merge_stats *stats, struct err *err);
+int session_finish(struct session *s, struct err *err);
+/* progress, with the session's figures */
+void session_progress(struct session *s, bool last);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "map/summary.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/console_text.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "map/watch.h"
+#include "map/work.h"
+#include "store/runs.h"
+
+struct figures {
+    struct feed_counts counts;
+    uint64_t wall_ms, busy_ms, load_ms, seat_ms;
+    double items_per_s; /* 0: nothing was done */
+    double efficiency;
+    bool is_load_known; /* some worker got as far as a result, and it can be seen from outside */
+    struct hist item_times;
+};
+
+static struct figures figures_take(struct session *s)
+{
+    struct figures f = {0};
+    feed_counts(s->feed, &f.counts);
+    f.wall_ms = shell_now(&s->shell) - s->shell.begin_ms;
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        f.busy_ms += s->seats[p].busy_ms;
+        f.load_ms += s->seats[p].load_ms;
+        hist_merge(&f.item_times, &s->seats[p].item_times);
+    }
+    f.is_load_known = s->request->work->keeps_workers && s->first_result_ms > 0;
+    f.seat_ms = f.wall_ms * s->n_seats;
+    uint64_t end_ms = s->is_complete ? s->complete_ms : shell_now(&s->shell);
+    uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
+    uint64_t here = s->request->work->n_done_here(s);
+    f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
+    f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
+    return f;
+}
+
+/* "0.8 ms", "2.35 s", "1 m 40 s": an item's time to three figures. */
+static void item_time_format(char out[24], uint64_t us)
+{
+    if (us < 1000)
+        snprintf(out, 24, "%lu us", us);
+    else if (us < 1000000)
+        snprintf(out, 24, "%.3g ms", (double)us / 1e3);
+    else if (us < 100000000)
+        snprintf(out, 24, "%.3g s", (double)us / 1e6);
+    else
+        duration_format(out, us / 1000);
+}
+
+static void items_line(const struct figures *f, const char *noun, struct buf *out)
+{
+    char median[24], slow[24], slowest[24];
+    if (f->item_times.n == 0)
+        return;
+    item_time_format(median, hist_quantile_us(&f->item_times, 0.5));
+    item_time_format(slow, hist_quantile_us(&f->item_times, 0.99));
+    item_time_format(slowest, f->item_times.max_us);
+    buf_addf(out, "  %-10s %s; 99 %% within %s, the slowest %s\n", noun, median, slow, slowest);
+}
+
+static void wall_line(const struct session *s, const struct figures *f, struct buf *out)
+{
+    char wall[24], load[24];
+    duration_format(wall, f->wall_ms);
+    duration_format(load, f->load_ms);
+    buf_addf(out, "  wall       %s", wall);
+    if (f->items_per_s > 0)
+        buf_addf(out, ", %.*f items/s", f->items_per_s < 100 ? 1 : 0, f->items_per_s);
+    buf_addf(out, "%s%s, over %u worker%s\n", f->is_load_known ? "; loading " : "",
+             f->is_load_known ? load : "", s->n_seats, s->n_seats == 1 ? "" : "s");
+}
+
+/* A process for each item holds its device from its start to its end, whatever it does there. */
+static void devices_line(const struct session *s, const struct figures *f, struct buf *out)
+{
+    bool is_efficiency_known = s->request->work->keeps_workers;
+    char busy[24];
+    duration_format(busy, f->busy_ms);
+    buf_addf(out, "  devices    %s %s of %.1f device-seconds",
+             is_efficiency_known ? "busy" : "held", busy, (double)f->seat_ms / 1000.0);
+    if (is_efficiency_known)
+        buf_addf(out, ": efficiency %.0f %%", f->efficiency * 100);
+    buf_add_char(out, '\n');
+}
+
+char *summary_run_new(const struct session *s)
+{
+    return run_typed_new(s->shell.run_dir, s->request->usual_root);
+}
+
+void summary_go_on(const struct session *s, const char *option, struct buf *out)
+{
+    const char *whole = getenv("MUSTER_GO_ON");
+    cleanup_free char *run = summary_run_new(s);
+    if (whole && *whole)
+        buf_add_text(out, whole);
+    else
+        buf_addf(out, "muster resume %s%s%s", run, option ? " " : "", option ? option : "");
+}
+
+static void metrics_line(struct session *s, struct buf *out)
+{
+    const struct metrics *m = ledger_metrics(s->ledger);
+    double correct = -1, seen = -1;
+    if (m->len == 0)
+        return;
+    buf_add_text(out, "  metrics    ");
+    for (size_t i = 0; i < m->len; i++) {
+        buf_addf(out, "%s%s %.10g", i > 0 ? ", " : "", m->names[i], m->values[i]);
+        if (strcmp(m->names[i], "correct") == 0)
+            correct = m->values[i];
+        if (strcmp(m->names[i], "seen") == 0)
+            seen = m->values[i];
+    }
+    if (correct >= 0 && seen > 0)
+        buf_addf(out, "  (accuracy %.4f)", correct / seen);
+    buf_add_char(out, '\n');
+}
+
+static void memory_lines(struct session *s, struct buf *out)
+{
+    for (size_t d = 0; d < s->allocation.n_chosen; d++) {
+        const struct device_sample *sample = &s->watched[s->allocation.chosen[d]].sample;
+        char label[24], used[16], total[16];
+        if (sample->mem_total_bytes == 0)
+            continue;
+        device_label(&s->allocation.devices.at[s->allocation.chosen[d]], label);
+        size_format(used, sample->mem_used_bytes);
+        size_format(total, sample->mem_total_bytes);
+        buf_addf(out, "  memory     %s: %s of %s\n", label, used, total);
+    }
+}
+
+/* The status is 1, and who asked for errors alone is to hear why. */
+static void failed_items_say(struct session *s, uint64_t n_failed_items, const char *noun,
+                             const char *failed)
+{
+    cleanup_buf struct buf next = BUF_INIT;
+    if (n_failed_items > s->n_malformed) {
+        buf_add_text(&next, "; go on with: ");
+        summary_go_on(s, "--retry-failed", &next);
+    }
+    talk("%lu %s%s set aside, with reasons in %s%s", n_failed_items, noun,
+         n_failed_items == 1 ? " was" : "s were", failed, buf_text(&next));
+}
+
+/* The write may block if nobody reads stderr; until it is done a signal ends the process. */
+static void last_words_write(struct session *s, struct str words)
+{
+    struct sigaction before[END_SIGNALS];
+    cleanup_buf struct buf out = BUF_INIT;
+    log_unread_add(s->shell.log, &out);
+    buf_add_str(&out, words);
+    shell_signals_end(&s->shell, before);
+    if (write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
+        s->shell.is_quiet = true;
+    shell_signals_restore(&s->shell, before);
+}
+
+void summary_print(struct session *s, const struct result_merge_stats *stats)
+{
+    struct figures f = figures_take(s);
+    cleanup_buf struct buf out = BUF_INIT;
+    const struct work *work = s->request->work;
+    cleanup_free char *failed = failed_items_path(s);
+    work->result_line(s, stats, &out);
+    if (f.counts.aside > 0)
+        buf_addf(&out, "  failed     %lu %s%s, with reasons in %s\n", f.counts.aside, work->noun,
+                 f.counts.aside == 1 ? "" : "s", failed);
+    wall_line(s, &f, &out);
+    items_line(&f, work->a_noun, &out);
+    devices_line(s, &f, &out);
+    if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
+        buf_addf(
+            &out,
+            "  trouble    %lu retries, %lu crashes, %lu out of memory, %lu items given twice\n",
+            f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
+    metrics_line(s, &out);
+    memory_lines(s, &out);
+    if (work->advice_add)
+        work->advice_add(s, !stats || f.counts.aside > 0, &out);
+    if (stats && f.counts.aside > s->n_malformed) {
+        buf_add_text(&out, "  next       ");
+        summary_go_on(s, "--retry-failed", &out);
+        buf_add_char(&out, '\n');
+    } else if (stats && f.counts.aside > 0)
+        buf_add_text(&out,
+                     "  next       mend these records, and run them as an input of their own\n");
+    log_add(s->shell.log, LOG_INFO, "map", "%s", buf_text(&out));
+    if (s->shell.is_quiet && stats && f.counts.aside > 0)
+        failed_items_say(s, f.counts.aside, work->noun, failed);
+    cleanup_buf struct buf shown = BUF_INIT;
+    console_lines_add(&shown, buf_str(&out));
+    if (!s->shell.is_quiet)
+        last_words_write(s, buf_str(&shown));
+}
+
+void summary_json(struct session *s, int status, struct buf *out)
+{
+    struct figures f = figures_take(s);
+    char load[24] = "null", efficiency[24] = "null";
+    if (f.is_load_known)
+        snprintf(load, sizeof(load), "%lu", f.load_ms);
+    if (s->request->work->keeps_workers)
+        snprintf(efficiency, sizeof(efficiency), "%.4f", f.efficiency);
+    buf_add_text(out, "{\"run\":");
+    buf_add_json(out, str_of(s->shell.run_dir));
+    buf_add_text(out, ",\"output\":");
+    buf_add_json(out, str_of(s->request->out_path));
+    buf_addf(
+        out,
+        ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
+        "\"wall_ms\":%lu,\"load_ms\":%s,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
+        "\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
+        status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
+        f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, efficiency,
+        hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
+    metrics_format(ledger_metrics(s->ledger), out);
+    buf_add_text(out, "}\n");
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One worker process: its start, its logs, what goes to it and what comes from it.
+ */
+#include "map/session.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "map/environment.h"
+#include "map/key_index.h"
+#include "map/work.h"
+
+enum {
+    ROOM_BYTES = 256 * 1024, /* of lines, asked of the feeder at a time: a row in the ledger */
+    BROKEN_GRACE_MS = 2000,
+};
+
+const char *worker_label(const struct worker *worker)
+{
+    return worker->session->seats[worker->seat].seat.label;
+}
+
+void worker_handle_closed(uv_handle_t *handle)
+{
+    struct worker *worker = handle->data;
+    if (--worker->open_handles > 0 || !worker->is_over)
+        return;
+    buf_release(&worker->to_worker);
+    buf_release(&worker->from_worker);
+    buf_release(&worker->channel_in);
+    key_index_free(worker->key_index);
+    buf_release(&worker->early_stdout);
+    free(worker->unwritten);
+    free(worker->sent);
+    answers_forget(worker);
+    free(worker->answered);
+    free(worker->channel_path);
+    if (worker->session->request->work->worker->release)
+        worker->session->request->work->worker->release(worker);
+    free(worker);
+}
+
+/* ---- to the worker ---- */
+
+static uint64_t room_items(const struct session *s)
+{
+    uint64_t known = MAX(source_known(s->source), (uint64_t)1);
+    uint64_t each = MAX(source_bytes_scanned(s->source) / known, (uint64_t)1);
+    return MAX(ROOM_BYTES / each, (uint64_t)1);
+}
+
+void worker_ask_for_room(struct worker *worker)
+{
+    if (worker->is_channel || worker->input_must_close || worker->room_is_asked ||
+        !node_is_open(worker->process, STREAM_IN))
+        return;
+    worker->room_is_asked = true;
+    worker->room_is_due = false;
+    session_event(worker->session, (struct feed_event){.kind = EV_ROOM,
+                                                       .worker = worker->seat,
+                                                       .count = room_items(worker->session)});
+}
+
+bool worker_room_is_there(struct worker *worker)
+{
+    bool is_empty = worker->to_worker.len == 0 && worker->n_unwritten == 0;
+    worker->room_is_asked = false;
+    worker->room_is_due |= !is_empty;
+    return is_empty;
+}
+
+void worker_input_broken(struct worker *worker, enum worker_stream stream)
+{
+    worker->to_worker.len = 0;
+    worker->n_unwritten = 0;
+    node_drop(worker->process, stream);
+    if (worker->session->is_complete || worker->was_ended)
+        return;
+    worker->deadline_ms = worker->session->shell.now_ms + BROKEN_GRACE_MS;
+    worker_stray_note(worker, "it closed its input with items in hand", STR(""));
+    log_add(worker->session->shell.log, LOG_INFO, "worker", "%s closed its input early",
+            worker_label(worker));
+}
+
+/* What is in to_worker, as far as it goes in. False: nobody reads it any more. */
+static bool put_some(struct worker *worker, enum worker_stream stream)
+{
+    ssize_t put = node_write(worker->process, stream, buf_str(&worker->to_worker));
+    if (put > 0)
+        buf_consume(&worker->to_worker, (size_t)put);
+    return put >= 0;
+}
+
+void worker_flush(struct worker *worker)
+{
+    enum worker_stream stream = worker->is_channel ? STREAM_CHANNEL : STREAM_IN;
+    if (!node_is_open(worker->process, stream)) {
+        buf_reset(&worker->to_worker);
+        worker->n_unwritten = 0;
+        return;
+    }
+    do {
+        worker->room_is_due |= worker->to_worker.len > 0;
+        if (!put_some(worker, stream)) {
+            worker_input_broken(worker, stream);
+            return;
+        }
+    } while (worker->to_worker.len == 0 && !worker->is_channel && filter_load(worker));
+    if (worker->to_worker.len > 0 || worker->n_unwritten > 0)
+        return;
+    if (worker->input_must_close)
+        node_finish(worker->process, stream);
+    else if (worker->room_is_due)
+        worker_ask_for_room(worker);
+}
+
+/* ---- from the worker ---- */
+
+static void words_note(struct worker *worker, enum worker_stream stream, struct str bytes)
+{
+    struct session *s = worker->session;
+    const struct worker_ops *ops = s->request->work->worker;
+    cleanup_buf struct buf shown = BUF_INIT;
+    char prefix[80];
+    if (ops->printed) {
+        ops->printed(worker, stream == STREAM_ERR, bytes, &shown);
+        bytes = buf_str(&shown);
+    }
+    snprintf(prefix, sizeof(prefix), "[%s] ", worker_label(worker));
+    for (char *c = prefix; *c; c++)
+        *c = *c == '_' ? ' ' : *c;
+    console_add(s->shell.console, worker->seat * 2, prefix, bytes, s->shell.now_ms);
+}
+
+void worker_words_end(struct worker *worker)
+{
+    words_note(worker, STREAM_OUT, (struct str){NULL, 0});
+    words_note(worker, STREAM_ERR, (struct str){NULL, 0});
+}
+
+static void stdout_read(struct worker *worker, struct str bytes)
+{
+    if (worker->is_channel) {
+        logfile_add(worker->stdout_log, bytes);
+        words_note(worker, STREAM_OUT, bytes);
+    } else {
+        filter_read(worker, bytes);
+    }
+}
+
+static void stderr_read(struct worker *worker, struct str bytes)
+{
+    logfile_add(worker->stderr_log, bytes);
+    words_note(worker, STREAM_ERR, bytes);
+}
+
+static void on_output(void *context, enum worker_stream stream, struct str bytes)
+{
+    static void (*const readers[WORKER_STREAMS])(struct worker * worker, struct str bytes) = {
+        [STREAM_OUT] = stdout_read,
+        [STREAM_ERR] = stderr_read,
+        [STREAM_CHANNEL] = channel_read,
+    };
+    struct worker *worker = context;
+    shell_now(&worker->session->shell);
+    if (stream != STREAM_ERR)
+        worker->last_output_ms = worker->session->shell.now_ms;
+    readers[stream](worker, bytes);
+}
+
+static void on_writable(void *context, enum worker_stream stream)
+{
+    struct worker *worker = context;
+    (void)stream;
+    shell_now(&worker->session->shell);
+    worker_flush(worker);
+}
+
+static void on_closed(void *context, enum worker_stream stream)
+{
+    struct worker *worker = context;
+    shell_now(&worker->session->shell);
+    if (stream == STREAM_IN || worker->is_channel)
+        worker_input_broken(worker, stream);
+}
+
+static void on_warned(void *context, const char *text)
+{
+    const struct worker *worker = context;
+    log_add(worker->session->shell.log, LOG_WARN, "worker", "%s: %s", worker_label(worker), text);
+}
+
+static void on_failed(void *context, const struct err *why)
+{
+    const struct worker *worker = context;
+    struct err err = *why;
+    wrap(&err, why->code, "%s", worker_label(worker));
+    shell_abort(&worker->session->shell, &err);
+}
+
+static const struct worker_handlers handlers = {.started = worker_started,
+                                                .output = on_output,
+                                                .writable = on_writable,
+                                                .closed = on_closed,
+                                                .input = worker_input_seen,
+                                                .gone = worker_gone,
+                                                .warned = on_warned,
+                                                .failed = on_failed};
+
+/* ---- birth ---- */
+
+static int logs_open(struct worker *worker, struct err *err)
+{
+    struct session *s = worker->session;
+    char headline[160];
+    snprintf(headline, sizeof(headline), "attempt %u of %s", worker->number, worker_label(worker));
+    cleanup_free char *out =
+        xasprintf("%s/logs/%s_stdout.log", s->shell.run_dir, worker_label(worker));
+    cleanup_free char *errors =
+        xasprintf("%s/logs/%s_stderr.log", s->shell.run_dir, worker_label(worker));
+    struct logfile_opts opts = {
+        .path = out, .cap_bytes = s->request->log_cap_bytes, .headline = headline};
+    int rc = logfile_open(&worker->stdout_log, &opts, err);
+    opts.path = errors;
+    return rc ? rc : logfile_open(&worker->stderr_log, &opts, err);
+}
+
+static enum worker_channel channel_of(const struct worker *worker)
+{
+    return !worker->session->request->work->keeps_workers ? CHANNEL_NONE
+           : worker->channel_path                         ? CHANNEL_PATH
+                                                          : CHANNEL_DESCRIPTOR;
+}
+
+static int process_start(struct worker *worker, uint64_t batch, struct err *err)
+{
+    struct session *s = worker->session;
+    struct env_list env = {0};
+    int held[LOCK_FDS_MAX];
+    const struct work *work = s->request->work;
+    const struct seat *seat = &s->seats[worker->seat].seat;
+    if (work->keeps_workers && s->request->channel_path)
+        worker->channel_path = xasprintf("%s/w%u.sock", s->shell.run_dir, worker->number);
+    worker_environment(worker, batch, &env);
+    const struct spawn_request request = {
+        .argv = work->worker->command(worker),
+        .envp = (const char *const *)env.at,
+        .seat = seat,
+        .grace_ms = s->request->grace_ms,
+        .has_input = work->keeps_workers,
+        .answers = work->keeps_workers,
+        .channel = channel_of(worker),
+        .channel_path = worker->channel_path,
+        .held_fds = held,
+        .n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),
+        .handlers = &handlers,
+        .context = worker};
+    int rc = node_spawn(s->shell.node, &request, &worker->process, err);
+    env_list_release(&env);
+    if (rc == 0)
+        memory_taken(s->memory, worker->seat, shell_now(&s->shell));
+    return rc;
+}
+
+struct worker *worker_new(struct session *s, uint32_t seat)
+{
+    struct worker *worker = xcalloc(1, sizeof(*worker));
+    *worker = (struct worker){.session = s, .seat = seat};
+    worker->started_ms = worker->last_output_ms = shell_now(&s->shell);
+    worker->started_wall_ms = clock_wall_ms();
+    s->seats[seat].worker = worker;
+    return worker;
+}
+
+void worker_start_failed(struct worker *worker, int rc, const struct err *why)
+{
+    struct session *s = worker->session;
+    log_add(s->shell.log, LOG_ERROR, "worker", "%s could not be started: %s", worker_label(worker),
+            why->text);
+    snprintf(worker->start_error, sizeof(worker->start_error), "%.*s",
+             (int)sizeof(worker->start_error) - 1, why->text);
+    worker->exit = (struct worker_exit){.was_refused = true, .exec_errno = why->sys};
+    if (rc == ERR_STOPPED) /* a full disk is full for the next one too */
+        shell_abort(&s->shell, why);
+    worker_over(worker);
+}
+
+void worker_start(struct worker *worker, uint64_t batch)
+{
+    struct session *s = worker->session;
+    struct err err = {0};
+    cleanup_buf struct buf what = BUF_INIT;
+    int rc = logs_open(worker, &err);
+    if (rc == 0)
+        rc = process_start(worker, batch, &err);
+    if (rc) {
+        worker_start_failed(worker, rc, &err);
+        return;
+    }
+    if (!s->request->work->keeps_workers)
+        s->request->work->worker->describe(worker, &what);
+    log_add(s->shell.log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d%s",
+            worker_label(worker), worker->number, worker->process->guard_pid, buf_text(&what));
+}
+
+void worker_spawn(struct session *s, uint32_t seat, uint64_t batch)
+{
+    struct worker *worker = worker_new(s, seat);
+    worker->number = s->next_number++;
+    worker_start(worker, batch);
+}
+
+bool worker_part_ready(struct worker *worker)
+{
+    struct err err = {0};
+    if (worker->part)
+        return true;
+    if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0)
+        return true;
+    shell_abort(&worker->session->shell, &err);
+    return false;
+}
+
+void worker_first_result(struct worker *worker)
+{
+    if (worker->live_ms != 0)
+        return;
+    struct session *s = worker->session;
+    struct seat_state *seat_state = &s->seats[worker->seat];
+    /* A filter may give its first answer at its end, and be at work since it began to read. */
+    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->started_ms);
+    uint64_t load_ms =
+        seat_state->reads_after_ms > 0 ? MIN(seat_state->reads_after_ms, age_ms) : age_ms;
+    worker->live_ms = worker->started_ms + load_ms;
+    seat_state->load_ms += load_ms;
+    if (load_ms < age_ms && worker_is_busy(worker)) {
+        worker->busy_since_ms = worker->live_ms;
+        worker->item_since_us = clock_now_ns() / 1000 - (age_ms - load_ms) * 1000;
+    }
+    if (s->first_result_ms == 0)
+        s->first_result_ms = s->shell.now_ms;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a worker: what its guard reports, why it died, what remains to be read.
+ */
+#include <signal.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "map/session.h"
+#include "map/watch.h"
+#include "map/work.h"
+
+enum {
+    TAIL_BYTES = 4096,
+    TOGETHER_US = 20
+};
+
+bool worker_is_busy(const struct worker *worker)
+{
+    return worker->n_items_sent > worker->n_items_answered;
+}
+
+static void burst_end(struct worker *worker)
+{
+    if (worker->burst.count > 0)
+        hist_add(&worker->item_times, worker->burst.span_us / worker->burst.count,
+                 worker->burst.count);
+    worker->burst.first_us = worker->burst.span_us = worker->burst.count = 0;
+}
+
+/* Busy is counted from the first sign of readiness: what was sent before waited for the model. */
+static void busy_begin(struct worker *worker)
+{
+    if (worker->live_ms == 0 || worker->busy_since_ms > 0 || !worker_is_busy(worker))
+        return;
+    worker->busy_since_ms = worker->session->shell.now_ms;
+    worker->item_since_us = clock_now_ns() / 1000;
+    burst_end(worker);
+}
+
+static void busy_end(struct worker *worker)
+{
+    if (worker->busy_since_ms > 0)
+        worker->busy_ms += worker->session->shell.now_ms - worker->busy_since_ms;
+    worker->busy_since_ms = 0;
+}
+
+/*
+ * The time an item takes is seen in the spacing of the answers. The answers of a batch come at one
+ * moment, so what follows within a fiftieth of the wait for the first belongs to the same burst.
+ */
+static void item_times_note(struct worker *worker, uint64_t count)
+{
+    uint64_t now_us = clock_now_ns() / 1000, gap_us = now_us - worker->item_since_us;
+    if (worker->item_since_us == 0)
+        return; /* its first answer came before it was known to be ready: it has loaded meanwhile */
+    if (gap_us > worker->burst.first_us / 50 + TOGETHER_US)
+        burst_end(worker);
+    if (worker->burst.count == 0)
+        worker->burst.first_us = gap_us;
+    worker->burst.span_us += gap_us;
+    worker->burst.count += count;
+    worker->item_since_us = now_us;
+}
+
+void worker_sent(struct worker *worker, uint64_t count)
+{
+    worker->n_items_sent += count;
+    busy_begin(worker);
+}
+
+void worker_answered(struct worker *worker, uint64_t count)
+{
+    item_times_note(worker, count);
+    worker->n_items_answered = MIN(worker->n_items_answered + count, worker->n_items_sent);
+    if (worker->input_must_close) /* its end was said perhaps long ago, with its last items */
+        worker->deadline_ms = worker->session->shell.now_ms + worker_ending_limit_ms(worker);
+    if (!worker_is_busy(worker))
+        busy_end(worker);
+    else
+        busy_begin(worker);
+}
+
+void worker_finish(struct worker *worker)
+{
+    worker->input_must_close = true;
+    worker->deadline_ms = worker->session->shell.now_ms + worker_ending_limit_ms(worker);
+    if (worker->is_channel)
+        channel_stop(worker);
+    worker_flush(worker);
+}
+
+void worker_stray_note(struct worker *worker, const char *why, struct str line)
+{
+    struct session *s = worker->session;
+    struct str first = line;
+    const char *end = memchr(first.at, '\n', first.len);
+    first.len = end ? (size_t)(end - first.at) : first.len;
+    snprintf(worker->stray, sizeof(worker->stray), "%s%s%.*s%s%s", why, first.len > 0 ? ": " : "",
+             (int)MIN(first.len, (size_t)120), first.at,
+             worker->first_line[0] ? "; its first line was: " : "", worker->first_line);
+    snprintf(s->last_stray, sizeof(s->last_stray), "%s", worker->stray);
+    s->stray_is_channel = worker->is_channel;
+}
+
+void worker_terminate(struct worker *worker, enum feed_cause cause)
+{
+    static const char *const why[] = {
+        [CAUSE_TIMEOUT] = "an item took longer than its limit",
+        [CAUSE_START] = "it was not ready within the time limit for starting",
+        [CAUSE_PROTOCOL] = "its answers do not match the items it was given",
+        [CAUSE_LOST] = "its device is gone",
+    };
+    struct session *s = worker->session;
+    const char *reason = cause < countof(why) ? why[cause] : NULL;
+    if (cause == CAUSE_PROTOCOL && worker->is_channel)
+        reason = "it breaks the protocol of the channel, see muster-worker(7)";
+    if (reason)
+        log_add(s->shell.log, LOG_WARN, "worker", "%s is ended: %s%s%s", worker_label(worker),
+                reason, worker->stray[0] ? "; " : "", worker->stray);
+    worker->broke_its_rule = cause == CAUSE_PROTOCOL && worker->stray[0];
+    worker->was_ended = true;
+    if (worker->process)
+        node_end(worker->process, END_POLITELY);
+    if (!s->request->work->keeps_workers)
+        s->request->work->worker->retire(worker);
+}
+
+static const enum feed_death death_of[] = {
+    [DEATH_CLEAN] = GONE_CLEAN,
+    [DEATH_FAILED] = GONE_CRASH,
+    [DEATH_CRASHED] = GONE_CRASH,
+    [DEATH_OOM] = GONE_OOM,
+    [DEATH_HOST_OOM] = GONE_OOM,
+    [DEATH_KILLED] = GONE_CRASH,
+    [DEATH_DEVICE_LOST] = GONE_DEVICE_LOST,
+    [DEATH_NOT_STARTED] = GONE_NOT_STARTED,
+    [DEATH_ENDED_BY_US] = GONE_ENDED,
+};
+
+static enum death verdict(struct worker *worker, struct buf *tail)
+{
+    cleanup_buf struct buf out_tail = BUF_INIT;
+    struct session *s = worker->session;
+    if (worker->stderr_log)
+        logfile_tail(worker->stderr_log, TAIL_BYTES, tail);
+    if (worker->stdout_log)
+        logfile_tail(worker->stdout_log, TAIL_BYTES, &out_tail);
+    const struct worker_exit *exit = &worker->exit;
+    const struct oom_counts *kills = &exit->oom_kills;
+    return verdict_of(&(struct death_facts){
+        .exit_code = exit->exit_code,
+        .exit_signal = exit->exit_signal,
+        .exec_failed = exit->was_refused,
+        .we_ended_it = worker->was_ended,
+        .oom_kills_near = kills->knows_own ? kills->own : kills->host,
+        .oom_kills_host = MAX(kills->host, kills->own),
+        .rss_peak_bytes = exit->rss_peak_bytes,
+        .memory_bytes = exit->memory_bytes,
+        .device_lost = seat_has_lost_device(s, &s->seats[worker->seat].seat),
+        .stderr_tail = buf_str(tail),
+        .stdout_tail = buf_str(&out_tail),
+    });
+}
+
+static void death_describe(struct worker *worker, enum death death, char out[END_TEXT_BYTES])
+{
+    char end[24];
+    exit_format(end, worker->exit.exit_code, worker->exit.exit_signal);
+    if (worker->broke_its_rule)
+        snprintf(out, END_TEXT_BYTES, "ended for %s", worker->stray);
+    else if (death == DEATH_NOT_STARTED && worker->start_error[0])
+        snprintf(out, END_TEXT_BYTES, "could not be started: %s", worker->start_error);
+    else if (death == DEATH_NOT_STARTED)
+        snprintf(out, END_TEXT_BYTES, "could not be executed: %s",
+                 errno_text(worker->exit.exec_errno));
+    else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_CLEAN ||
+             death == DEATH_ENDED_BY_US)
+        snprintf(out, END_TEXT_BYTES, "%s", end);
+    else
+        snprintf(out, END_TEXT_BYTES, "%s, %s", end, death_text(death));
+}
+
+static void attempt_record(struct worker *worker, const char *end)
+{
+    struct session *s = worker->session;
+    bool is_over = end != NULL;
+    if (worker->number == 0) /* it never had anything to do */
+        return;
+    cleanup_buf struct buf times = BUF_INIT;
+    hist_format(&worker->item_times, &times);
+    ledger_attempt(s->ledger,
+                   &(struct attempt_row){
+                       .id = worker->number,
+                       .seat = worker->seat,
+                       .label = worker_label(worker),
+                       .pid = node_pid(worker->process),
+                       .started_wall_ms = worker->started_wall_ms,
+                       .ended_wall_ms = is_over ? clock_wall_ms() : 0,
+                       .end = end,
+                       .items_done = worker->items_done,
+                       .load_ms = worker->live_ms ? worker->live_ms - worker->started_ms : 0,
+                       .busy_ms = worker->busy_ms,
+                       .times = buf_text(&times),
+                       .mem_peak_bytes = MAX(worker->mem_peak_bytes, worker->exit.rss_peak_bytes),
+                   });
+}
+
+static struct str last_line(struct str tail)
+{
+    struct str last = str_trim(tail);
+    const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
+    line = line ? line + 1 : last.at;
+    size_t len = last.len > 0 ? (size_t)(last.at + last.len - line) : 0;
+    return (struct str){line, MIN(len, (size_t)160)};
+}
+
+static void death_log(struct worker *worker, enum death death, const char *how, struct str tail)
+{
+    struct session *s = worker->session;
+    cleanup_buf struct buf work = BUF_INIT;
+    s->request->work->worker->describe(worker, &work);
+    if (death == DEATH_CLEAN && worker->n_items_answered == 0)
+        snprintf(s->last_words, sizeof(s->last_words),
+                 "%.300s without an answer: does it print one line for each item?", how);
+    if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
+        if (worker->number > 0)
+            log_add(s->shell.log, LOG_INFO, "worker", "%s ended (%s)%s", worker_label(worker), how,
+                    buf_text(&work));
+        return;
+    }
+    struct str line = last_line(tail);
+    snprintf(s->last_words, sizeof(s->last_words), "%.*s%s%.*s", 300, how, line.len > 0 ? ": " : "",
+             (int)line.len, line.at);
+    session_record(s, "died", worker->seat, s->last_words);
+    log_add(s->shell.log, LOG_WARN, "worker", "%s died (%s)%s%s%.*s", worker_label(worker), how,
+            buf_text(&work), line.len > 0 ? "; its last words: " : "", (int)line.len, line.at);
+}
+
+static void resources_close(struct worker *worker)
+{
+    if (worker->process)
+        node_release(steal_ptr(&worker->process));
+    if (worker->session->request->work->worker->close)
+        worker->session->request->work->worker->close(worker);
+    part_close(worker->part);
+    worker->part = NULL;
+    logfile_close(worker->stdout_log);
+    logfile_close(worker->stderr_log);
+    worker->stdout_log = worker->stderr_log = NULL;
+}
+
+/* The process and all that was its own are gone, and what it said is read: tell the feeder. */
+void worker_over(struct worker *worker)
+{
+    struct session *s = worker->session;
+    const struct worker_ops *ops = s->request->work->worker;
+    struct seat_state *seat_state = &s->seats[worker->seat];
+    cleanup_buf struct buf tail = BUF_INIT;
+    char how[END_TEXT_BYTES];
+    if (worker->is_over)
+        return;
+    if (!worker->is_channel)
+        filter_eof(worker);
+    if (ops->printed)
+        worker_words_end(worker);
+    enum death death = verdict(worker, &tail);
+    if (ops->settle && !ops->settle(worker, &death))
+        return;
+    death_describe(worker, death, how);
+    if (death == DEATH_HOST_OOM && worker->exit.exit_signal == SIGKILL)
+        node_oom_explained(s->shell.node);
+    if (ops->judge && death == DEATH_CLEAN)
+        ops->judge(worker, how);
+    else
+        death_log(worker, death, how, buf_str(&tail));
+    if (ops->ended)
+        ops->ended(worker, death_of[death] == GONE_OOM);
+    worker->is_over = true;
+    busy_end(worker);
+    burst_end(worker);
+    struct str printed = buf_str(&tail);
+    if (!s->in_step) {
+        s->hand.error = how;
+        s->hand.stderr_tail = printed.len > 0 ? printed.at : NULL;
+    }
+    session_event(
+        s, (struct feed_event){.kind = EV_EXIT, .worker = worker->seat, .death = death_of[death]});
+    attempt_record(worker, how); /* now it is known how many of its answers count */
+    seat_state->busy_ms += worker->busy_ms;
+    hist_merge(&seat_state->item_times, &worker->item_times);
+    seat_state->items_done += worker->items_done;
+    seat_state->worker = NULL;
+    worker->open_handles++; /* keeps it alive while the streams close */
+    resources_close(worker);
+    uint32_t seat = worker->seat;
+    uv_handle_t last = {.data = worker};
+    worker_handle_closed(&last);
+    memory_left(s->memory, seat, s->shell.now_ms);
+    memory_check(s);
+}
+
+void worker_started(void *context)
+{
+    struct worker *worker = context;
+    struct session *s = worker->session;
+    shell_now(&s->shell);
+    attempt_record(worker, NULL);
+    session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = worker->seat});
+    if (s->request->key_field)
+        session_event(s, (struct feed_event){.kind = EV_KEYED, .worker = worker->seat});
+    worker_ask_for_room(worker);
+}
+
+void worker_gone(void *context, const struct worker_exit *exit)
+{
+    struct worker *worker = context;
+    struct log *log = worker->session->shell.log;
+    shell_now(&worker->session->shell);
+    worker->exit = *exit;
+    memory_ended(worker->session->memory, worker->seat, worker->session->shell.now_ms);
+    if (exit->n_left_behind > 0)
+        log_add(log, LOG_INFO, "worker", "%s left %d process%s behind; ended", worker_label(worker),
+                exit->n_left_behind, exit->n_left_behind == 1 ? "" : "es");
+    if (exit->stuck_pid)
+        log_add(log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
+                worker_label(worker), exit->stuck_pid);
+    /* Its guard was killed, and it went along through no fault of its own. */
+    worker->was_ended = worker->was_ended || !(exit->has_exited || exit->was_refused);
+    worker_over(worker);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers that say nothing: does a filter wait for more input before it flushes, did it lose its
+ * input, does it not end though it was told to?
+ */
+#include "base/parse.h"
+#include "map/session.h"
+#include "map/work.h"
+
+enum {
+    FIRST_LOOKS_MS = 200, /* so long are a filter's first answers looked for */
+    ENDING_MIN_MS = 1000,
+    SILENT_BYTES_MAX = 4 << 20
+};
+
+uint64_t worker_ending_limit_ms(const struct worker *worker)
+{
+    return MAX(worker->session->request->grace_ms, (uint64_t)ENDING_MIN_MS);
+}
+
+/* It was told that nothing more comes, and has its time to end behind it. */
+static void overdue_end(struct worker *worker)
+{
+    char limit[24];
+    duration_format(limit, worker_ending_limit_ms(worker));
+    log_add(worker->session->shell.log, LOG_WARN, "worker",
+            "%s has not ended %s after its last result (--grace); ending it", worker_label(worker),
+            limit);
+    worker_terminate(worker, CAUSE_NONE);
+}
+
+static void overdue_check(struct worker *worker)
+{
+    struct session *s = worker->session;
+    if (s->shell.now_ms < worker->deadline_ms || worker->was_ended)
+        return;
+    bool has_nothing = !worker_is_busy(worker) || s->is_complete;
+    if (!worker->input_must_close)
+        session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = worker->seat});
+    else if (has_nothing)
+        overdue_end(worker);
+}
+
+void worker_tick(struct worker *worker)
+{
+    if (!worker->session->request->work->keeps_workers || !worker->process)
+        return;
+    bool lost_input =
+        !node_is_open(worker->process, worker->is_channel ? STREAM_CHANNEL : STREAM_IN);
+    bool is_ending = worker->input_must_close || lost_input;
+    if (is_ending && node_pid(worker->process) > 0 && worker->deadline_ms > 0)
+        overdue_check(worker);
+    if (worker->process)
+        node_ask_wait(worker->process, !is_ending && !worker->is_channel && worker_is_busy(worker));
+}
+
+static void has_read(struct worker *worker)
+{
+    struct session *s = worker->session;
+    if (worker->has_read)
+        return;
+    worker->has_read = true;
+    s->seats[worker->seat].reads_after_ms = MAX(s->shell.now_ms - worker->started_ms, (uint64_t)1);
+    session_event(s, (struct feed_event){.kind = EV_READS, .worker = worker->seat});
+}
+
+/*
+ * A drained filter's answers are believed as soon as it is seen to wait for input. A filter that waits for
+ * input before it has answered anything buffers; this is found here without waiting for its silence.
+ */
+static uint64_t rest_looks_ms(const struct worker *worker)
+{
+    struct feed_worker_view view;
+    feed_worker(worker->session->feed, worker->seat, &view);
+    bool is_first = worker->has_read && worker->n_items_answered == 0 && worker_is_busy(worker);
+    if (view.is_settling)
+        return UINT64_MAX;
+    return is_first && !worker->input_must_close ? FIRST_LOOKS_MS : 0;
+}
+
+void worker_input_ask(struct worker *worker)
+{
+    if (worker->is_channel || !worker->process)
+        return;
+    bool is_open = node_is_open(worker->process, STREAM_IN) && worker->n_items_sent > 0;
+    if (is_open && !worker->has_read && worker->n_items_answered > 0)
+        has_read(worker);
+    node_ask_read(worker->process, is_open && !worker->has_read);
+    node_ask_rest(worker->process, rest_looks_ms(worker));
+}
+
+/* It is silent, and has read all that it was given. */
+static void waits_seen(struct worker *worker, bool is_certain)
+{
+    bool is_full = worker->bytes_in_flight > SILENT_BYTES_MAX;
+    session_event(worker->session, (struct feed_event){.kind = is_full ? EV_FULL : EV_HUNGRY,
+                                                       .worker = worker->seat,
+                                                       .flag = is_certain});
+}
+
+static void rest_seen(struct worker *worker)
+{
+    struct feed_worker_view view;
+    feed_worker(worker->session->feed, worker->seat, &view);
+    enum feed_event_kind kind = view.is_settling ? EV_RESTS : EV_HUNGRY;
+    session_event(worker->session,
+                  (struct feed_event){.kind = kind, .worker = worker->seat, .flag = true});
+}
+
+/* Only the answers of a filter that was let run dry are about to be believed. */
+static void work_seen(struct worker *worker)
+{
+    struct feed_worker_view view;
+    feed_worker(worker->session->feed, worker->seat, &view);
+    if (view.is_settling)
+        session_event(worker->session,
+                      (struct feed_event){.kind = EV_WORKS, .worker = worker->seat});
+}
+
+void worker_input_seen(void *context, enum input_fact fact)
+{
+    struct worker *worker = context;
+    shell_now(&worker->session->shell);
+    if (worker->is_channel)
+        return;
+    switch (fact) {
+    case INPUT_READ:
+        has_read(worker);
+        return;
+    case INPUT_RESTS:
+        rest_seen(worker);
+        return;
+    case INPUT_WORKS:
+        work_seen(worker);
+        return;
+    case INPUT_WAITS:
+    case INPUT_WAITS_PERHAPS:
+        waits_seen(worker, fact == INPUT_WAITS);
+        return;
+    }
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose a file is, among the results of a million shards: an open hash table of shards by the paths of their files. The
+ * paths are those of the results, so an entry whose shard has lost its result stands for nothing.
+ */
+#include <xxhash.h>
+
+#include "base/xalloc.h"
+#include "shard/shard.h"
+
+enum {
+    SLOTS_MIN = 64
+};
+
+static bool is_file_of(const struct shards *shards, uint64_t shard, size_t of_kind,
+                       const char *path)
+{
+    const struct shard_file *files = shards->results[shard].files;
+    return files && strcmp(files[of_kind].path, path) == 0;
+}
+
+static size_t slot_of(const struct shard_claims *claims, const char *path)
+{
+    return XXH3_64bits(path, strlen(path)) & (claims->n_slots - 1);
+}
+
+static size_t slot_after(const struct shard_claims *claims, size_t slot)
+{
+    return (slot + 1) & (claims->n_slots - 1);
+}
+
+static void claim_put(struct shard_claims *claims, size_t slot, uint64_t shard)
+{
+    claims->slots[slot] = (uint32_t)shard + 1;
+    claims->n_used++;
+}
+
+/* With room for as many again as have a result. */
+static void claims_build(const struct shards *shards, size_t of_kind, struct shard_claims *claims)
+{
+    uint64_t n_results = 0;
+    for (uint64_t k = 0; k < shards->n_shards; k++)
+        n_results += shards->results[k].files != NULL;
+    free(claims->slots);
+    *claims = (struct shard_claims){.n_slots = SLOTS_MIN};
+    while (claims->n_slots < 4 * (n_results + 1))
+        claims->n_slots *= 2;
+    claims->slots = xcalloc(claims->n_slots, sizeof(*claims->slots));
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        if (!shards->results[k].files)
+            continue;
+        size_t slot = slot_of(claims, shards->results[k].files[of_kind].path);
+        while (claims->slots[slot] != 0)
+            slot = slot_after(claims, slot);
+        claim_put(claims, slot, k);
+    }
+}
+
+uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *path, uint64_t shard)
+{
+    struct shard_claims *claims = &shards->kinds[of_kind].claims;
+    bool is_there = false;
+    if (2 * (claims->n_used + 1) > claims->n_slots)
+        claims_build(shards, of_kind, claims);
+    size_t slot = slot_of(claims, path);
+    for (; claims->slots[slot] != 0; slot = slot_after(claims, slot)) {
+        uint64_t owner = claims->slots[slot] - 1;
+        if (owner != shard && is_file_of(shards, owner, of_kind, path))
+            return owner;
+        is_there = is_there || owner == shard;
+    }
+    if (!is_there)
+        claim_put(claims, slot, shard);
+    return UINT64_MAX;
+}

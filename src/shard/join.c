@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files of the shards: found again by a resume, and at the end made one, or put into one folder.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/outfile.h"
+#include "base/xalloc.h"
+#include "data/file_merge/file_merge.h"
+#include "map/output_identity.h"
+#include "shard/shard.h"
+#include "store/runs.h"
+#include "tensor/array/array_merge.h"
+#include "tensor/torch/torch_merge.h"
+
+enum {
+    COPY_BYTES = 1 << 20
+};
+
+/* ---- the proof ---- */
+
+static int mark(const struct session *s, uint8_t *seen, uint64_t first, uint64_t count,
+                struct err *err)
+{
+    for (uint64_t k = first; k < first + count; k++) {
+        if (k >= shards_of(s)->n_shards)
+            return fail(err, ERR_DATA, "shard %lu has a result, but there are only %lu", k,
+                        shards_of(s)->n_shards);
+        if (seen[k]++)
+            return fail(err, ERR_DATA, "shard %lu has two results", k);
+    }
+    return 0;
+}
+
+/* By the ledger, not by what is remembered: each shard once, as a file or as set aside. */
+static int shards_prove(struct session *s, struct err *err)
+{
+    cleanup_free uint8_t *seen = xcalloc(shards_of(s)->n_shards, 1);
+    struct row_reader *reader;
+    struct range_row row;
+    struct failed_item_row aside;
+    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
+    if (rc)
+        return rc;
+    while ((rc = range_reader_next(reader, &row, err)) > 0)
+        if ((rc = mark(s, seen, row.first, row.count, err)) != 0)
+            break;
+    row_reader_close(reader);
+    if (rc == 0)
+        rc = failed_item_reader_open(&reader, s->shell.store, err);
+    if (rc)
+        return rc;
+    while ((rc = failed_item_reader_next(reader, &aside, err)) > 0)
+        if ((rc = mark(s, seen, aside.item, 1, err)) != 0)
+            break;
+    row_reader_close(reader);
+    for (uint64_t k = 0; rc == 0 && k < shards_of(s)->n_shards; k++)
+        if (!seen[k])
+            rc = fail(err, ERR_DATA, "shard %lu is missing: it has no file and was not set aside",
+                      k);
+    return rc;
+}
+
+/* ---- one file ---- */
+
+/* What the shards left of a kind, in their order; the strings are borrowed, the array is the caller's. */
+struct shard_paths {
+    const char **at;
+    size_t len;
+    uint64_t n_records; /* UINT64_MAX: not all were counted */
+};
+
+static int paths_gather(struct session *s, size_t kind, struct shard_paths *out, struct err *err)
+{
+    const struct shards *shards = shards_of(s);
+    *out = (struct shard_paths){.at = xcalloc(shards->n_shards + 1, sizeof(*out->at))};
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        cleanup_buf struct buf name = BUF_INIT, why = BUF_INIT;
+        if (!shards->results[k].files)
+            continue;
+        const struct shard_file *file = &shards->results[k].files[kind];
+        if (!shard_file_is_intact(file, &why)) {
+            shard_name(shards, k, &name);
+            return fail(err, ERR_FAILED, "the file of %s, %s; the shard is run again by a resume",
+                        buf_text(&name), buf_text(&why));
+        }
+        out->at[out->len++] = file->path;
+        bool is_counted = file->records != UINT64_MAX && out->n_records != UINT64_MAX;
+        out->n_records = is_counted ? out->n_records + file->records : UINT64_MAX;
+    }
+    return 0;
+}
+
+/* One kind's files on their way to become one, and those kinds that are put in place before it. */
+struct joining {
+    struct session *s;
+    struct merge_rules *rules; /* of all kinds: what one uses need not fit another */
+    size_t kind;
+    bool takes_next; /* the kinds behind it too */
+    bool is_dry;     /* looked through, and nothing written */
+};
+
+static int others_join(const struct joining *from, struct result_merge_stats *stats,
+                       struct err *err);
+
+static void join_note(void *context, const char *text)
+{
+    const struct joining *joining = context;
+    if (joining->s->shell.log) /* muster results has none */
+        log_add(joining->s->shell.log, LOG_WARN, "map", "%s", text);
+}
+
+/*
+ * This output is whole and on disk, but has no name yet. The next ones are made first: only when all
+ * are there are they put in place, the last one first and that of -o last, by renames alone.
+ */
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as there are --also */
+static int join_placing(void *context, int fd, struct err *err)
+{
+    const struct joining *joining = context;
+    struct session *s = joining->s;
+    struct joining next = *joining;
+    struct result_merge_stats stats = {0};
+    int rc = 0;
+    next.kind++;
+    if (joining->takes_next)
+        rc = others_join(&next, &stats, err);
+    return rc || !s->shell.log ? rc
+                               : output_identity_note(s->shell.run_dir, joining->kind, fd, err);
+}
+
+/* What this run put there itself, and was killed before it could say so, is its own. */
+static bool may_replace(const struct joining *joining)
+{
+    const struct session *s = joining->s;
+    const char *out_path = shards_of(s)->kinds[joining->kind].out_path;
+    return s->request->overwrite ||
+           (s->shell.log && output_identity_is(s->shell.run_dir, joining->kind, out_path));
+}
+
+static int records_join(const struct joining *joining, const struct shard_paths *paths,
+                        struct result_merge_stats *stats, struct err *err)
+{
+    struct session *s = joining->s;
+    const struct shard_kind *kind = &shards_of(s)->kinds[joining->kind];
+    bool is_first = joining->kind == 0;
+    struct file_merge_opts opts = {.format = kind->format,
+                                   .out_format = kind->out_format,
+                                   .rules = joining->rules,
+                                   .id_field = is_first ? s->request->id_field : NULL,
+                                   .is_union = shards_of(s)->is_union,
+                                   .expect = paths->n_records,
+                                   .force = may_replace(joining),
+                                   .note = joining->is_dry ? NULL : join_note,
+                                   .stop = s->shell.merge_stop,
+                                   .placing = join_placing,
+                                   .context = (void *)(uintptr_t)joining};
+    struct file_merge_stats joined = {0};
+    int rc = (joining->is_dry ? file_merge_check : file_merge_write)(&opts, paths->at, paths->len,
+                                                                     kind->out_path, &joined, err);
+    stats->n_results = joined.is_metadata ? joined.n_told : joined.n_records;
+    stats->bytes_out = joined.n_bytes;
+    return rc;
+}
+
+static int torch_join(const struct joining *joining, const struct shard_paths *paths,
+                      uint64_t *n_bytes, struct err *err)
+{
+    struct session *s = joining->s;
+    struct torch_merge_stats merged = {0};
+    bool is_first = joining->kind == 0;
+    const struct torch_merge_opts opts = {.rules = joining->rules,
+                                          .force = may_replace(joining),
+                                          .dry_run = joining->is_dry,
+                                          .pass_through = s->request->pass_through,
+                                          .id_path = is_first ? s->request->id_field : NULL,
+                                          .is_renumbered = is_first && s->request->is_renumbered,
+                                          .referred = is_first ? &s->request->referred : NULL,
+                                          .is_plain = s->request->is_plain,
+                                          .is_compact = s->request->is_compact,
+                                          .is_of_shares = true,
+                                          .note = joining->is_dry ? NULL : join_note,
+                                          .stop = s->shell.merge_stop,
+                                          .placing = join_placing,
+                                          .context = (void *)(uintptr_t)joining};
+    int rc = torch_merge(&opts, paths->at, paths->len, shards_of(s)->kinds[joining->kind].out_path,
+                         &merged, err);
+    *n_bytes = merged.n_bytes;
+    return rc;
+}
+
+static int arrays_join(const struct joining *joining, const struct shard_paths *paths,
+                       uint64_t *n_bytes, struct err *err)
+{
+    const struct shard_kind *kind = &shards_of(joining->s)->kinds[joining->kind];
+    const struct array_merge_opts opts = {.rules = joining->rules,
+                                          .force = may_replace(joining),
+                                          .dry_run = joining->is_dry,
+                                          .stop = joining->s->shell.merge_stop,
+                                          .placing = join_placing,
+                                          .context = (void *)(uintptr_t)joining};
+    return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
+}
+
+static int tensors_join(const struct joining *joining, const struct shard_paths *paths,
+                        struct result_merge_stats *stats, struct err *err)
+{
+    bool is_torch = shards_of(joining->s)->kinds[joining->kind].tensors == TENSOR_TORCH;
+    stats->n_results = paths->n_records;
+    return (is_torch ? torch_join : arrays_join)(joining, paths, &stats->bytes_out, err);
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
+static int kind_join(const struct joining *joining, struct result_merge_stats *stats,
+                     struct err *err)
+{
+    struct shard_paths paths = {0};
+    bool are_tensors = shards_of(joining->s)->kinds[joining->kind].tensors != TENSOR_NONE;
+    int rc = paths_gather(joining->s, joining->kind, &paths, err);
+    if (joining->rules->n_more > 0)
+        joining->rules->n_more--;
+    if (rc == 0)
+        rc = (are_tensors ? tensors_join : records_join)(joining, &paths, stats, err);
+    free(paths.at);
+    return rc;
+}
+
+/* ---- one folder ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(path_basename(*(const char *const *)a), path_basename(*(const char *const *)b));
+}
+
+static int names_differ(const struct shard_paths *paths, struct err *err)
+{
+    cleanup_free const char **sorted = xcalloc(paths->len + 1, sizeof(*sorted));
+    memcpy(sorted, paths->at, paths->len * sizeof(*sorted));
+    qsort(sorted, paths->len, sizeof(*sorted), by_name);
+    for (size_t i = 1; i < paths->len; i++)
+        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
+            return fail(err, ERR_FAILED,
+                        "%s and %s have the same name, and cannot both be put into one folder; let "
+                        "the program put {suffix} into it",
+                        sorted[i - 1], sorted[i]);
+    return 0;
+}
+
+static int bytes_copy(int fd, const char *name, struct stop stop, struct outfile *file,
+                      struct err *err)
+{
+    cleanup_free char *piece = xmalloc(COPY_BYTES);
+    ssize_t got;
+    while ((got = read(fd, piece, COPY_BYTES)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(err, "read %s", name);
+        buf_add(&file->pending, piece, (size_t)got);
+        int rc = stop_check(stop, err);
+        if (rc == 0)
+            rc = outfile_pump(file, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int file_put(const char *from, const char *folder, bool overwrite, struct stop stop,
+                    uint64_t *bytes, struct err *err)
+{
+    cleanup_free char *to = path_join(folder, path_basename(from));
+    struct outfile file = OUTFILE_INIT;
+    struct stat source, target;
+    cleanup_fd int fd = open(from, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &source) != 0)
+        return fail_errno(err, "open %s", from);
+    *bytes += (uint64_t)source.st_size;
+    if (stat(to, &target) == 0 && target.st_dev == source.st_dev && target.st_ino == source.st_ino)
+        return 0; /* its program has put it there */
+    int rc = outfile_open(&file, to, overwrite, err);
+    if (rc == 0)
+        rc = bytes_copy(fd, from, stop, &file, err);
+    if (rc == 0)
+        rc = outfile_commit(&file, err);
+    outfile_close(&file);
+    return rc;
+}
+
+static int files_put(struct session *s, size_t kind, struct result_merge_stats *stats,
+                     struct err *err)
+{
+    const char *run_dir = s->shell.run_dir;
+    const char *folder = shards_of(s)->kinds[kind].out_path;
+    struct shard_paths paths = {0};
+    bool overwrite = s->request->overwrite || output_folder_is_begun(run_dir, kind);
+    int rc = paths_gather(s, kind, &paths, err);
+    if (rc == 0)
+        rc = names_differ(&paths, err);
+    if (rc == 0)
+        rc = mkdir_parents(folder, 0777, err);
+    if (rc == 0)
+        rc = output_folder_begin(run_dir, kind, err);
+    for (size_t i = 0; rc == 0 && i < paths.len; i++)
+        rc = file_put(paths.at[i], folder, overwrite, s->shell.merge_stop, &stats->bytes_out, err);
+    stats->n_results = paths.n_records;
+    free(paths.at);
+    return rc;
+}
+
+/*
+ * The kinds from from->kind on. Each file is written while those before it wait for their names; the
+ * folders come when all files are written: what is put into them cannot be taken back.
+ */
+/* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
+static int others_join(const struct joining *from, struct result_merge_stats *stats,
+                       struct err *err)
+{
+    const struct shards *shards = shards_of(from->s);
+    struct joining next = *from;
+    while (next.kind < shards->n_kinds && output_is_folder(shards->kinds[next.kind].out_path))
+        next.kind++;
+    if (next.kind < shards->n_kinds)
+        return kind_join(&next, stats, err);
+    int rc = 0;
+    for (size_t kind = 1; rc == 0 && kind < shards->n_kinds; kind++)
+        if (output_is_folder(shards->kinds[kind].out_path))
+            rc = files_put(from->s, kind, stats, err);
+    return rc;
+}
+
+/*
+ * What cannot be taken back, a folder's files or what a pipe has got, comes last. So it is looked
+ * through before any other output is put in place.
+ */
+static int folder_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
+{
+    struct joining others = *joining;
+    struct result_merge_stats of_others = {0};
+    struct shard_paths paths = {0};
+    others.kind = 1;
+    int rc = paths_gather(joining->s, 0, &paths, err);
+    if (rc == 0)
+        rc = names_differ(&paths, err);
+    free(paths.at);
+    if (rc == 0)
+        rc = others_join(&others, &of_others, err);
+    return rc ? rc : files_put(joining->s, 0, stats, err);
+}
+
+static int pipe_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
+{
+    struct joining others = *joining, look = *joining;
+    struct result_merge_stats of_others = {0};
+    others.kind = 1;
+    look.is_dry = true;
+    joining->takes_next = false;
+    int rc = 0;
+    if (shards_of(joining->s)->n_kinds > 1) {
+        rc = kind_join(&look, &of_others, err);
+        if (rc == 0)
+            rc = others_join(&others, &of_others, err);
+    }
+    return rc ? rc : kind_join(joining, stats, err);
+}
+
+/* The outputs that rules can be about. */
+static size_t files_made(const struct shards *shards)
+{
+    size_t n = 0;
+    for (size_t kind = 0; kind < shards->n_kinds; kind++)
+        n += !output_is_folder(shards->kinds[kind].out_path);
+    return n;
+}
+
+static int kinds_join(struct session *s, bool takes_next, struct result_merge_stats *stats,
+                      struct err *err)
+{
+    const char *out_path = s->request->out_path;
+    bool to_folder = output_is_folder(out_path);
+    struct merge_rules rules = {.is_shared = true, .n_more = files_made(shards_of(s))};
+    struct joining joining = {.s = s, .rules = &rules, .takes_next = takes_next};
+    int rc = merge_rules_take(&rules, &s->request->rules, s->request->rules_path, err);
+    if (rc == 0 && takes_next && to_folder)
+        rc = folder_join(&joining, stats, err);
+    else if (rc == 0 && takes_next && output_is_direct(out_path))
+        rc = pipe_join(&joining, stats, err);
+    else if (rc == 0)
+        rc = kind_join(&joining, stats, err);
+    merge_rules_release(&rules);
+    return rc;
+}
+
+uint64_t shards_committed(const struct shards *shards)
+{
+    uint64_t n = 0;
+    for (uint64_t k = 0; k < shards->n_shards; k++)
+        n += shards->results[k].files != NULL;
+    return n;
+}
+
+int shards_join(struct session *s, struct result_merge_stats *stats, struct err *err)
+{
+    uint64_t n_results = shards_committed(shards_of(s));
+    int rc = shards_prove(s, err);
+    if (rc == 0 && n_results > 0)
+        rc = kinds_join(s, true, stats, err);
+    stats->n_failed_items = shards_of(s)->n_shards - n_results;
+    return rc;
+}
+
+/* Files of any kind are put into a folder, and only some can become one. */
+static int joinable_check(struct shards *shards, struct err *err)
+{
+    const char *first = NULL;
+    for (uint64_t k = 0; !first && k < shards->n_shards; k++)
+        if (shards->results[k].files)
+            first = shards->results[k].files[0].path;
+    const char *joinless = first ? shard_joinless(first) : NULL;
+    struct shard_kind *kind = &shards->kinds[0];
+    kind->tensors = first ? shard_tensors(first) : TENSOR_NONE;
+    if (!joinless && kind->tensors != TENSOR_NONE && kind->tensors != shard_tensors(kind->out_path))
+        return fail(err, ERR_USAGE,
+                    "files of tensors become one such file: -o so_far%s; those of the shards that "
+                    "are done lie where %s does",
+                    path_extension(first), first);
+    if (!joinless)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "%s files cannot be joined into one; those of the shards that are done lie where "
+                "%s does",
+                joinless, first);
+}
+
+/* The run may be another user's, and so its word about where the files lie. */
+static int files_check(const struct session *s, struct err *err)
+{
+    int rc = 0;
+    for (uint64_t k = 0; k < shards_of(s)->n_shards; k++)
+        for (size_t i = 0; rc == 0 && shards_of(s)->results[k].files && i < shards_of(s)->n_kinds;
+             i++)
+            rc = run_check_named(s->shell.run_dir, shards_of(s)->results[k].files[i].path, err);
+    return rc;
+}
+
+int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
+                  struct result_merge_stats *stats, struct err *err)
+{
+    struct session s = {.request = request,
+                        .shell = {.store = store, .run_dir = (char *)(uintptr_t)store_dir(store)}};
+    uint64_t n_results = 0;
+    int rc = shards_reopen(&s, are_there, err);
+    if (rc == 0 && *are_there)
+        rc = shard_rows_read(&s, err);
+    if (rc == 0 && *are_there)
+        rc = files_check(&s, err);
+    if (rc == 0 && *are_there)
+        rc = joinable_check(shards_of(&s), err);
+    if (rc == 0 && *are_there)
+        n_results = shards_committed(shards_of(&s));
+    if (n_results > 0)
+        rc = kinds_join(&s, false, stats, err);
+    if (*are_there)
+        stats->n_failed_items = shards_of(&s)->n_shards - n_results;
+    shards_free(shards_of(&s));
+    return rc;
+}

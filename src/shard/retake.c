@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files of shards whose programs ended well, under names that were not the right ones: a resume with
+ * another --collect or --also takes those that are there, and runs no shard for it.
+ *
+ * That a program ended well is an event of the run, with what it was told and when it began; a file that is
+ * older is not its own. What is found is committed as results are: a line in a part, and a row that names it.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "shard/shard.h"
+
+/* ---- how a program ended ---- */
+
+/* What is not the same for each attempt at a shard. */
+static const struct {
+    const char *name;
+    enum placeholder which;
+} told[] = {
+    {"gpu", PLACE_GPU},
+    {"gpu_uuid", PLACE_GPU_UUID},
+    {"batch", PLACE_BATCH},
+    {"number", PLACE_ATTEMPT},
+};
+
+void shard_end_note(struct session *s, uint64_t shard, const struct template_values *values,
+                    int64_t since_ns, struct str work_json)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    buf_add_char(&json, '{');
+    shard_members_add(shards_of(s), shard, &json);
+    buf_addf(&json, ",\"since_ns\":%ld", since_ns);
+    for (size_t i = 0; i < countof(told); i++) {
+        buf_addf(&json, ",\"%s\":", told[i].name);
+        buf_add_json(&json, values->of[told[i].which]);
+    }
+    buf_addf(&json, ",\"work\":{%.*s}}", (int)work_json.len, work_json.at);
+    ledger_event(s->ledger, "shard", buf_text(&json));
+}
+
+/* One shard, and what became of it so far. */
+struct past {
+    char *end; /* the latest event of it; NULL: no program has ended well */
+    bool is_committed;
+    char *metrics; /* of its row */
+    char *why;     /* its files were not found */
+    struct shard_result result;
+};
+
+static int ends_read(struct session *s, struct past *pasts, struct err *err)
+{
+    struct row_reader *reader;
+    struct event_row row;
+    struct str value;
+    uint64_t shard;
+    int rc = event_reader_open(&reader, s->shell.store, "shard", err);
+    if (rc)
+        return rc;
+    while ((rc = event_reader_next(reader, &row, err)) > 0) {
+        struct str json = str_of(row.json ? row.json : "");
+        if (!json_get(json, "shard", &value) || !json_to_u64(value, &shard) ||
+            shard >= shards_of(s)->n_shards)
+            continue;
+        free(pasts[shard].end);
+        pasts[shard].end = xstrdup(row.json);
+    }
+    row_reader_close(reader);
+    return rc;
+}
+
+static int committed_read(struct session *s, struct past *pasts, struct err *err)
+{
+    struct row_reader *reader;
+    struct range_row row;
+    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
+    if (rc)
+        return rc;
+    while ((rc = range_reader_next(reader, &row, err)) > 0) {
+        if (row.first >= shards_of(s)->n_shards)
+            continue; /* shard_rows_read says what is wrong */
+        pasts[row.first].is_committed = true;
+        pasts[row.first].metrics = row.metrics ? xstrdup(row.metrics) : NULL;
+    }
+    row_reader_close(reader);
+    return rc;
+}
+
+static void pasts_free(struct session *s, struct past *pasts)
+{
+    for (uint64_t k = 0; k < shards_of(s)->n_shards; k++) {
+        free(pasts[k].end);
+        free(pasts[k].metrics);
+        free(pasts[k].why);
+        shard_result_free(shards_of(s), &pasts[k].result);
+    }
+    free(pasts);
+}
+
+/* ---- its files ---- */
+
+/* False: no muster wrote that. */
+static bool values_recall(const struct session *s, uint64_t shard, const char *end,
+                          struct template_values *values, struct buf texts[countof(told)],
+                          struct buf *text)
+{
+    struct str value;
+    shard_values(s, &(struct shard_at){.shard = shard}, values, text);
+    for (size_t i = 0; i < countof(told); i++) {
+        if (!json_get(str_of(end), told[i].name, &value) || !json_to_text(value, &texts[i]))
+            return false;
+        values->of[told[i].which] = (struct str){buf_text(&texts[i]), texts[i].len};
+    }
+    return true;
+}
+
+static int file_take(struct session *s, uint64_t shard, size_t kind,
+                     const struct template_values *values, int64_t since_ns, struct shard_file *out,
+                     struct err *err)
+{
+    const struct file_traces none = {0};
+    cleanup_buf struct buf pattern = BUF_INIT;
+    struct collect ask;
+    struct collected found;
+    shard_ask(s, shard, kind, values, &pattern, &ask);
+    ask.since_ns = since_ns;
+    int rc = collect_find(&ask, &none, &found, err);
+    if (rc)
+        return rc;
+    uint64_t owner = shard_other_owner(s, shard, kind, &found);
+    if (owner != UINT64_MAX)
+        rc = fail(err, ERR_DATA, "%s matches %s, but it may be the file of shard %lu", found.name,
+                  ask.option, owner);
+    char *path = steal_ptr(&found.path);
+    *out = (struct shard_file){.path = path, .bytes = found.bytes, .records = found.records};
+    free(found.name);
+    return rc;
+}
+
+static int files_take(struct session *s, uint64_t shard, const struct past *past,
+                      struct shard_result *out, struct err *err)
+{
+    struct template_values values;
+    struct buf texts[countof(told)] = {BUF_INIT};
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str value;
+    uint64_t since_ns = 0;
+    int rc = 0;
+    out->files = xcalloc(shards_of(s)->n_kinds, sizeof(*out->files));
+    bool is_read = json_get(str_of(past->end), "since_ns", &value) &&
+                   json_to_u64(value, &since_ns) &&
+                   values_recall(s, shard, past->end, &values, texts, &text);
+    if (!is_read)
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: the end of shard %lu", s->shell.run_dir,
+                  shard);
+    for (size_t kind = 0; rc == 0 && kind < shards_of(s)->n_kinds; kind++)
+        rc = file_take(s, shard, kind, &values, (int64_t)since_ns, &out->files[kind], err);
+    for (size_t i = 0; i < countof(texts); i++)
+        buf_release(&texts[i]);
+    if (rc)
+        shard_result_free(shards_of(s), out);
+    return rc;
+}
+
+/* ---- all of them ---- */
+
+static int refuse(const struct session *s, uint64_t shard, const char *why, struct err *err)
+{
+    cleanup_buf struct buf name = BUF_INIT;
+    shard_name(shards_of(s), shard, &name);
+    return fail(err, ERR_USAGE,
+                "%s: %s; nothing was changed; to continue with the old names, resume without "
+                "--collect, --also and --also-counted",
+                buf_text(&name), why);
+}
+
+/* Those that have a result need all of their files again; of the others those that have them are taken. */
+static int results_find(struct session *s, struct past *pasts, uint64_t *n_found, struct err *err)
+{
+    uint64_t first_lacking = UINT64_MAX, n_ended = 0;
+    for (uint64_t k = 0; k < shards_of(s)->n_shards; k++) {
+        struct past *past = &pasts[k];
+        struct err why = {0};
+        if (!past->end && !past->is_committed)
+            continue;
+        n_ended++;
+        int rc = past->end ? files_take(s, k, past, &past->result, &why)
+                           : fail(&why, ERR_DATA, "when its program began is not known");
+        /* Where it belongs as soon as it is known: the next ones are compared with it. */
+        shards_of(s)->results[k].files = past->result.files;
+        if (rc == 0) {
+            ++*n_found;
+            continue;
+        }
+        if (rc == ERR_STOPPED)
+            return wrap(err, fail(err, rc, "%s", why.text), "take the shards' files");
+        if (past->is_committed)
+            return refuse(s, k, why.text, err);
+        past->why = xstrdup(why.text);
+        first_lacking = MIN(first_lacking, k);
+    }
+    if (n_ended == 0)
+        return fail(err, ERR_USAGE,
+                    "no shard's program has ended well, so there are no files to take; leave "
+                    "--collect and --also out");
+    return *n_found == 0 ? refuse(s, first_lacking, pasts[first_lacking].why, err) : 0;
+}
+
+static void line_make(const struct session *s, uint64_t shard, const struct past *past,
+                      struct buf *out)
+{
+    struct str work;
+    buf_add_char(out, '{');
+    shard_members_add(shards_of(s), shard, out);
+    buf_add_char(out, ',');
+    shard_files_add(shards_of(s), &past->result, out);
+    if (json_get(str_of(past->end), "work", &work) && json_is_object(work) && work.len > 2) {
+        buf_add_char(out, ',');
+        buf_add(out, work.at + 1, work.len - 2);
+    }
+    buf_add_text(out, "}\n");
+}
+
+/* Of a shard that had no result its program's words are the only ones about how well it did. */
+static char *metrics_recall(const struct past *past)
+{
+    struct str work, metrics;
+    if (past->is_committed)
+        return past->metrics ? xstrdup(past->metrics) : NULL;
+    if (!json_get(str_of(past->end), "work", &work) || !json_get(work, "metrics", &metrics))
+        return NULL;
+    return xstrndup(metrics.at, metrics.len);
+}
+
+static int result_commit(struct session *s, uint64_t shard, const struct past *past,
+                         struct err *err)
+{
+    cleanup_buf struct buf line = BUF_INIT;
+    cleanup_free char *metrics = metrics_recall(past);
+    struct range_row row = {.first = shard, .count = 1, .metrics = metrics, .attempt = 1};
+    row.part = (uint32_t)store_next_part(s->shell.store);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->shell.run_dir, row.part);
+    line_make(s, shard, past, &line);
+    row.bytes = line.len;
+    int rc = file_replace(path, buf_str(&line), err);
+    if (rc == 0 && past->is_committed)
+        rc = store_forget(s->shell.store, shard, err);
+    if (rc == 0)
+        rc = store_forget_failed_item(s->shell.store, shard, err);
+    if (rc == 0)
+        rc =
+            store_commit(s->shell.store, &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);
+    return rc;
+}
+
+/* What a later resume is to know. */
+static int words_write(struct session *s, struct err *err)
+{
+    const struct map_request *r = s->request;
+    const struct {
+        const char *option;
+        const struct texts *texts;
+    } lists[] = {{"--also", &r->also}, {"--also-counted", &r->also_counted}};
+    cleanup_buf struct buf json = BUF_INIT;
+    buf_add_text(&json, "[\"resume\"");
+    if (r->collect) {
+        buf_add_text(&json, ",\"--collect\",");
+        shard_text_add(r->collect, &json);
+    }
+    for (size_t i = 0; i < countof(lists); i++)
+        for (size_t k = 0; k < lists[i].texts->len; k++) {
+            buf_addf(&json, ",\"%s\",", lists[i].option);
+            shard_text_add(lists[i].texts->at[k], &json);
+        }
+    buf_add_char(&json, ']');
+    return store_set(s->shell.store, "shard_words", buf_text(&json), err);
+}
+
+static int results_commit(struct session *s, struct past *pasts, struct err *err)
+{
+    int rc = store_set(s->shell.store, "shard_words_taken", "0", err);
+    if (rc == 0)
+        rc = words_write(s, err);
+    for (uint64_t k = 0; rc == 0 && k < shards_of(s)->n_shards; k++) {
+        cleanup_buf struct buf name = BUF_INIT;
+        shard_name(shards_of(s), k, &name);
+        if (pasts[k].result.files)
+            rc = result_commit(s, k, &pasts[k], err);
+        else if (pasts[k].why)
+            log_add(s->shell.log, LOG_WARN, "map", "%s was not taken: %s", buf_text(&name),
+                    pasts[k].why);
+    }
+    return rc ? rc : store_set(s->shell.store, "shard_words_taken", "1", err);
+}
+
+int shards_retake(struct session *s, struct err *err)
+{
+    struct past *pasts = xcalloc(shards_of(s)->n_shards, sizeof(*pasts));
+    uint64_t n_found = 0;
+    int rc = ends_read(s, pasts, err);
+    if (rc == 0)
+        rc = committed_read(s, pasts, err);
+    if (rc == 0)
+        rc = results_find(s, pasts, &n_found, err);
+    memset(shards_of(s)->results, 0, shards_of(s)->n_shards * sizeof(*shards_of(s)->results));
+    if (rc == 0)
+        rc = results_commit(s, pasts, err);
+    if (rc == 0)
+        log_add(s->shell.log, LOG_INFO, "map",
+                "the files of %lu of %lu shards are taken as they are", n_found,
+                shards_of(s)->n_shards);
+    pasts_free(s, pasts);
+    return rc;
+}
+
+/* ---- what the run is told from now on ---- */
+
+char **shard_words_read(const char *run_dir, bool *are_taken)
+{
+    struct store *store;
+    cleanup_free char *json = NULL, *taken = NULL;
+    char **words = NULL;
+    size_t n_words = 0;
+    bool is_begun = false;
+    if (store_open(&store, run_dir, STORE_PEEK, NULL) != 0)
+        return NULL; /* what is wrong with it is said when it is opened to go on */
+    int rc = store_get(store, "shard_words", &json, NULL);
+    if (rc == 0)
+        rc = store_get(store, "shard_words_taken", &taken, NULL);
+    store_close(store);
+    *are_taken = taken && strcmp(taken, "1") == 0;
+    struct str rest = str_of(rc == 0 && json ? json : "[]"), element;
+    while (json_element(&rest, &is_begun, &element)) {
+        struct buf word = BUF_INIT;
+        words = xrealloc(words, (n_words + 2) * sizeof(*words));
+        words[n_words++] = shard_text_read(element, &word) ? buf_steal(&word) : xstrdup("");
+        words[n_words] = NULL;
+        buf_release(&word);
+    }
+    return words;
+}

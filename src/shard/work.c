@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shards as the items of a run: what map/work.h asks for, and what is said about them.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/talk.h"
+#include "map/progress.h"
+#include "map/summary.h"
+#include "shard/shard.h"
+
+/* ---- the run ---- */
+
+static void texts_describe(const char *name, const struct texts *texts, struct buf *json_out)
+{
+    for (size_t i = 0; i < texts->len; i++) {
+        if (i == 0)
+            buf_addf(json_out, ",\"%s\":[", name);
+        buf_add_json(json_out, str_of(texts->at[i]));
+        buf_add_char(json_out, i + 1 == texts->len ? ']' : ',');
+    }
+}
+
+static void identity_add(const struct map_request *r, struct buf *json_out)
+{
+    buf_addf(json_out,
+             ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
+             r->n_shards, r->any_count ? "true" : "false");
+    buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
+    texts_describe("also", &r->also, json_out);
+    texts_describe("also_counted", &r->also_counted, json_out);
+}
+
+static int restore(struct session *s, struct err *err)
+{
+    int rc = s->request->retakes ? shards_retake(s, err) : 0;
+    return rc ? rc : shards_restore(s, err);
+}
+
+static int recall(struct session *s, uint64_t *n_items, struct err *err)
+{
+    int rc = shards_recall(s, err);
+    *n_items = shards_of(s)->n_shards;
+    return rc;
+}
+
+static void print(const struct session *s)
+{
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        seat_print(s, p);
+        printf("\n");
+    }
+    shards_print(s);
+}
+
+/* All is known. */
+static void input_begin(struct session *s)
+{
+    session_input_copied(s);
+    session_event(
+        s, (struct feed_event){.kind = EV_INPUT, .count = shards_of(s)->n_shards, .flag = true});
+}
+
+static void release(struct session *s)
+{
+    shards_free(shards_of(s));
+}
+
+/* ---- a shard ---- */
+
+static void position_add(const struct session *s, uint64_t shard, struct buf *out)
+{
+    shard_name(shards_of(s), shard, out);
+}
+
+static const char *cause_text(enum feed_cause cause)
+{
+    return cause == CAUSE_TIMEOUT ? "took longer than the limit for a shard"
+           : cause == CAUSE_OOM   ? "does not fit into memory"
+                                  : NULL;
+}
+
+static void given_up(struct session *s, uint64_t shard)
+{
+    shard_give_up(shards_of(s), shard);
+}
+
+static void retry_add(struct session *s, uint64_t shard, struct buf *json_out)
+{
+    buf_add_char(json_out, ',');
+    shard_members_add(shards_of(s), shard, json_out);
+}
+
+/* ---- what is said ---- */
+
+enum {
+    MISSING_NAMED = 5
+};
+
+static void missing_add(const struct shards *shards, struct buf *out)
+{
+    uint64_t n_missing = 0;
+    for (uint64_t k = 0; k < shards->n_shards; k++) {
+        if (shards->results[k].files || n_missing++ >= MISSING_NAMED)
+            continue;
+        buf_add_text(out, n_missing == 1 ? "  missing    " : ", ");
+        shard_name(shards, k, out);
+    }
+    if (n_missing > MISSING_NAMED)
+        buf_addf(out, " and %lu more", n_missing - MISSING_NAMED);
+    if (n_missing > 0)
+        buf_add_char(out, '\n');
+}
+
+static void result_line(struct session *s, const struct result_merge_stats *stats, struct buf *out)
+{
+    const struct shards *shards = shards_of(s);
+    uint64_t n_items = shards->n_items_done, n_done = shards_committed(shards);
+    uint64_t n_missing = shards->n_shards - n_done;
+    if (stats && n_done == 0)
+        buf_addf(out, "nothing was collected: none of the %lu shards left its file\n",
+                 shards->n_shards);
+    else if (stats && n_missing == 0)
+        buf_addf(out, "%s: %lu items in %lu shard%s, complete\n", s->request->out_path, n_items,
+                 n_done, n_done == 1 ? "" : "s");
+    else
+        buf_addf(out, "%s%s%lu of %lu items, %lu of %lu shards\n",
+                 stats ? s->request->out_path : "", stats ? ": " : "", n_items, shards->n_items,
+                 n_done, shards->n_shards);
+    for (size_t i = 1; stats && n_done > 0 && i < shards->n_kinds; i++)
+        buf_addf(out, "  also       %s\n", shards->kinds[i].out_path);
+    if (n_done > 0)
+        missing_add(shards, out);
+}
+
+static void advice_add(struct session *s, bool are_left, struct buf *out)
+{
+    cleanup_free char *run = summary_run_new(s);
+    if (shards_of(s)->n_unnamed > 0 && are_left)
+        buf_addf(
+            out,
+            "  files      if the shards left files under other names, take them without running "
+            "these shards again: muster resume %s %s\n",
+            run, s->request->collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
+}
+
+static void safe_say(struct session *s, int rc)
+{
+    cleanup_free char *run = summary_run_new(s);
+    (void)rc;
+    talk("every shard's file is safe; muster resume %s joins them again, also with "
+         "another --rule, --union or --id; muster merge joins any files",
+         run);
+}
+
+/* ---- the display ---- */
+
+/* The program's own word about its shard, where it has one. */
+static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
+{
+    const struct worker *worker = s->seats[p].worker;
+    struct progress_worker *w = &out->workers[p];
+    w->done = shards_of(s)->seat_items[p];
+    if (!worker || w->in_flight == 0)
+        return;
+    struct shard_progress now = shard_progress_of(worker);
+    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->started_ms);
+    w->items_per_s =
+        age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
+    w->done += now.items_done;
+    out->total.done += now.items_done;
+    out->total.correct += now.correct;
+    out->total.seen += now.seen;
+    if (now.seen == 0)
+        return;
+    snprintf(out->words[p], sizeof(out->words[p]), "accuracy %.4f",
+             (double)now.correct / (double)now.seen);
+    w->last_word = out->words[p];
+}
+
+/* Items are counted, though the ledger's are shards. */
+static void progress_take(struct session *s, struct snapshot *out)
+{
+    out->total.done = shards_of(s)->n_items_done;
+    out->total.aside = shards_of(s)->n_items_failed;
+    out->total.known = shards_of(s)->n_items;
+    out->total.input_is_final = true;
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        shard_take(s, p, out);
+}
+
+static uint64_t n_done_here(const struct session *s)
+{
+    return shards_of(s)->n_items_here;
+}
+
+/* ---- the end ---- */
+
+static void files_drop(struct session *s)
+{
+    struct err err = {0};
+    const char *const folders[] = {shards_of(s)->input_dir, shards_of(s)->output_dir};
+    for (size_t i = 0; i < countof(folders); i++)
+        if (remove_tree(folders[i], &err) != 0)
+            log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
+}
+
+const struct work shard_work = {
+    .noun = "shard",
+    .a_noun = "a shard",
+    .worker = &shard_worker_ops,
+    .identity_add = identity_add,
+    .begin = shards_begin,
+    .restore = restore,
+    .recall = recall,
+    .print = print,
+    .input_begin = input_begin,
+    .release = release,
+    .position_add = position_add,
+    .cause_text = cause_text,
+    .given_up = given_up,
+    .retry_add = retry_add,
+    .merge = shards_join,
+    .files_drop = files_drop,
+    .safe_say = safe_say,
+    .progress_take = progress_take,
+    .n_done_here = n_done_here,
+    .result_line = result_line,
+    .advice_add = advice_add,
+};

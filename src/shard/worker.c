@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One attempt at one shard. What may take long (writing its input, looking at its file) is done on
+ * another thread, while the loop goes on; nothing but its own fields is touched there.
+ */
+#include "shard/shard.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "map/environment.h"
+#include "shard/progress_parser.h"
+#include "shell/background.h"
+
+static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each file */
+
+enum shard_phase {
+    SHARD_IDLE,      /* a seat is taken, no shard is known */
+    SHARD_PREPARING, /* in the background, before the start */
+    SHARD_RUNNING,
+    SHARD_COLLECTING, /* in the background, after the end */
+    SHARD_SETTLED
+};
+
+/* A file that is to be there at the end. */
+struct shard_taking {
+    struct buf pattern;
+    struct collect collect;
+    struct file_traces before;
+    struct collected found;
+};
+
+struct shard_worker {
+    enum shard_phase phase;
+    uint64_t shard, batch;
+    uint32_t attempt;
+    bool has_input; /* a file of ours, until its end */
+    struct template_values values;
+    struct buf text; /* holds them */
+    char **command;
+    struct shard_taking *takings; /* by kind */
+    size_t n_takings;
+    struct background background;
+    int rc; /* of what was done there */
+    struct err err;
+    uint64_t started_ms;
+    int64_t since_ns;                  /* what it writes is newer (clock_file_ns) */
+    struct progress_parser parsers[2]; /* of stdout and stderr */
+};
+
+static struct shard_worker *shard_worker_of(const struct worker *worker)
+{
+    return worker->work_data;
+}
+
+static void input_drop(struct worker *worker)
+{
+    struct shard_worker *shard = shard_worker_of(worker);
+    if (shard->has_input)
+        unlink(shard->values.of[PLACE_INPUT].at);
+    shard->has_input = false;
+}
+
+static void close_handles(struct worker *worker)
+{
+    if (shard_worker_of(worker)->phase != SHARD_IDLE)
+        background_close(&shard_worker_of(worker)->background, worker_handle_closed);
+}
+
+static void release(struct worker *worker)
+{
+    struct shard_worker *shard = shard_worker_of(worker);
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        struct shard_taking *taking = &shard->takings[i];
+        buf_release(&taking->pattern);
+        file_traces_release(&taking->before);
+        free(taking->found.path);
+        free(taking->found.name);
+    }
+    free(shard->takings);
+    buf_release(&shard->text);
+    shard_command_free(shard->command);
+    free(shard);
+}
+
+static const char *const *command_of(const struct worker *worker)
+{
+    return (const char *const *)shard_worker_of(worker)->command;
+}
+
+static void describe(const struct worker *worker, struct buf *out)
+{
+    if (shard_worker_of(worker)->phase == SHARD_IDLE)
+        return;
+    buf_add_text(out, " at ");
+    shard_name(shards_of(worker->session), shard_worker_of(worker)->shard, out);
+}
+
+/* ---- birth ---- */
+
+static void spawn(struct session *s, uint32_t seat, uint64_t batch)
+{
+    struct worker *worker = worker_new(s, seat);
+    struct shard_worker *shard = worker->work_data = xcalloc(1, sizeof(*shard));
+    shard->batch = batch > 0 ? batch : s->request->batch;
+    worker->is_channel = true; /* one result an item, in any order */
+    session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = seat});
+    session_event(s, (struct feed_event){.kind = EV_READY, .worker = seat, .count = 1});
+}
+
+static void batch(struct worker *worker, uint64_t size)
+{
+    if (shard_worker_of(worker)->phase == SHARD_IDLE)
+        shard_worker_of(worker)->batch = size;
+}
+
+static const char *value(const struct shard_worker *shard, enum placeholder which)
+{
+    return shard->values.of[which].at;
+}
+
+void shard_ask(const struct session *s, uint64_t number, size_t which,
+               const struct template_values *values, struct buf *pattern, struct collect *ask)
+{
+    const struct shard_kind *kind = &shards_of(s)->kinds[which];
+    *ask = (struct collect){.option = shard_kind_option(which),
+                            .path = values->of[PLACE_OUTPUT].at,
+                            .is_counted = kind->is_counted,
+                            .takes_any = kind->takes_any,
+                            .uncounted = shard_kind_uncounted(which),
+                            .tensors = kind->tensors,
+                            .is_as_it_is = output_is_folder(kind->out_path),
+                            .rules = &s->request->rules,
+                            .rules_path = s->request->rules_path,
+                            .format = kind->format,
+                            .expect = shard_share(shards_of(s), number).count};
+    if (!kind->glob)
+        return;
+    template_fill_glob(str_of(kind->glob), values, pattern);
+    ask->pattern = buf_text(pattern);
+}
+
+static void collect_plan(const struct session *s, struct shard_worker *shard)
+{
+    shard->n_takings = shards_of(s)->n_kinds;
+    shard->takings = xcalloc(shard->n_takings, sizeof(*shard->takings));
+    for (size_t i = 0; i < shard->n_takings; i++)
+        shard_ask(s, shard->shard, i, &shard->values, &shard->takings[i].pattern,
+                  &shard->takings[i].collect);
+}
+
+static int output_clear(const struct shards *shards, struct shard_worker *shard)
+{
+    const char *path = value(shard, PLACE_OUTPUT);
+    int rc = mkdir_parents(shards->output_dir, 0775, &shard->err);
+    if (rc == 0 && unlink(path) != 0 && errno != ENOENT)
+        rc = fail_errno(&shard->err, "remove %s", path);
+    return rc;
+}
+
+static void prepare_run(void *context)
+{
+    struct worker *worker = context;
+    struct shard_worker *shard = shard_worker_of(worker);
+    const struct shards *shards = shards_of(worker->session);
+    shard->rc = shards->uses & 1u << PLACE_OUTPUT ? output_clear(shards, shard) : 0;
+    if (shard->rc == 0 && shards->uses & 1u << PLACE_INPUT)
+        shard->rc = shard_input_write(worker->session, shard->shard, value(shard, PLACE_INPUT),
+                                      &shard->err);
+    for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++)
+        shard->rc =
+            collect_before(&shard->takings[i].collect, &shard->takings[i].before, &shard->err);
+}
+
+static void start(struct worker *worker)
+{
+    cleanup_buf struct buf command = BUF_INIT;
+    shard_command_format(command_of(worker), &command);
+    log_add(worker->session->shell.log, LOG_DEBUG, "worker", "%s: shard %lu runs %s",
+            worker_label(worker), shard_worker_of(worker)->shard, buf_text(&command));
+    worker_start(worker, shard_worker_of(worker)->batch);
+}
+
+static void on_prepared(void *context)
+{
+    struct worker *worker = context;
+    struct shard_worker *shard = shard_worker_of(worker);
+    shell_now(&worker->session->shell);
+    shard->phase = SHARD_RUNNING;
+    shard->started_ms = worker->session->shell.now_ms;
+    shard->since_ns = clock_file_ns();
+    if (worker->was_ended)
+        worker_over(worker);
+    else if (shard->rc)
+        worker_start_failed(worker, shard->rc, &shard->err);
+    else
+        start(worker);
+}
+
+static void parsers_set(struct shard_worker *shard, uint64_t n_items)
+{
+    uint64_t batch = shard->batch;
+    for (size_t i = 0; i < countof(shard->parsers); i++) {
+        shard->parsers[i].n_items = n_items;
+        shard->parsers[i].n_batches = batch > 0 ? (n_items - 1) / batch + 1 : 0;
+    }
+}
+
+static void give(struct worker *worker, const struct feed_action *a)
+{
+    struct session *s = worker->session;
+    struct shard_worker *shard = shard_worker_of(worker);
+    ASSERT(shard->phase == SHARD_IDLE);
+    shard->phase = SHARD_PREPARING;
+    shard->shard = a->item;
+    shard->attempt = a->detail;
+    parsers_set(shard, shard_share(shards_of(s), a->item).count);
+    shard->has_input = shards_of(s)->uses & 1u << PLACE_INPUT;
+    worker->number = s->next_number++;
+    struct shard_at at = {a->item, worker->seat, worker->number, shard->batch};
+    shard_values(s, &at, &shard->values, &shard->text);
+    shard->command = shard_command_new(s, &shard->values);
+    collect_plan(s, shard);
+    worker->started_ms = shell_now(&s->shell);
+    worker_first_result(worker); /* when its model is loaded cannot be seen */
+    worker_sent(worker, 1);
+    background_open(&shard->background, &s->shell.loop, worker);
+    worker->open_handles++;
+    background_start(&shard->background, prepare_run, on_prepared);
+}
+
+static void environment(const struct worker *worker, struct env_list *env)
+{
+    static const struct {
+        const char *name;
+        enum placeholder which;
+    } variables[] = {{"MUSTER_SHARD", PLACE_SHARD},
+                     {"MUSTER_SHARDS", PLACE_SHARDS},
+                     {"MUSTER_START", PLACE_START},
+                     {"MUSTER_COUNT", PLACE_COUNT}};
+    for (size_t i = 0; i < countof(variables); i++)
+        env_set(env, xasprintf("%s=%s", variables[i].name,
+                               value(shard_worker_of(worker), variables[i].which)));
+}
+
+/* ---- what it says ---- */
+
+static void printed(struct worker *worker, bool to_stderr, struct str bytes, struct buf *shown)
+{
+    struct progress_parser *progress_parser = &shard_worker_of(worker)->parsers[to_stderr];
+    if (bytes.len > 0)
+        progress_parser_feed(progress_parser, bytes, shown);
+    else
+        progress_parser_end(progress_parser, shown);
+}
+
+/* A program speaks of its progress in one place; a marker is worth more than a bar. */
+struct shard_progress shard_progress_of(const struct worker *worker)
+{
+    const struct progress_parser *best = &shard_worker_of(worker)->parsers[0],
+                                 *other = &shard_worker_of(worker)->parsers[1];
+    bool is_other =
+        other->is_marked != best->is_marked ? other->is_marked : other->total > best->total;
+    if (is_other)
+        best = other;
+    return (struct shard_progress){progress_parser_items_done(best), best->correct, best->seen};
+}
+
+/* ---- the end ---- */
+
+/* One that has no shard yet goes at once; any other ends by itself, or is being ended. */
+static void retire(struct worker *worker)
+{
+    if (shard_worker_of(worker)->phase != SHARD_IDLE)
+        return;
+    worker->was_ended = true;
+    worker_over(worker);
+}
+
+static void collect_run(void *context)
+{
+    struct worker *worker = context;
+    struct shard_worker *shard = shard_worker_of(worker);
+    shard->rc = 0;
+    for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++) {
+        struct shard_taking *taking = &shard->takings[i];
+        shard->rc = collect_find(&taking->collect, &taking->before, &taking->found, &shard->err);
+    }
+}
+
+static void on_collected(void *context)
+{
+    struct worker *worker = context;
+    shell_now(&worker->session->shell);
+    shard_worker_of(worker)->phase = SHARD_SETTLED;
+    worker_over(worker);
+}
+
+/* Who did it, in which attempt, in what time, and how well. */
+static void work_describe(const struct worker *worker, struct buf *out)
+{
+    const struct shard_worker *shard = shard_worker_of(worker);
+    struct shard_progress progress = shard_progress_of(worker);
+    buf_add_text(out, "\"device\":");
+    buf_add_json(out, str_of(worker_label(worker)));
+    buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
+             (double)(worker->session->shell.now_ms - shard->started_ms) / 1000.0);
+    if (progress.seen > 0)
+        buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
+                 progress.seen);
+}
+
+static void result_describe(struct worker *worker, const struct shard_result *result,
+                            struct buf *out)
+{
+    const struct shards *shards = shards_of(worker->session);
+    buf_add_char(out, '{');
+    shard_members_add(shards, shard_worker_of(worker)->shard, out);
+    buf_add_char(out, ',');
+    shard_files_add(shards, result, out);
+    buf_add_char(out, ',');
+    work_describe(worker, out);
+    buf_add_char(out, '}');
+}
+
+static void end_note(struct worker *worker)
+{
+    const struct shard_worker *shard = shard_worker_of(worker);
+    cleanup_buf struct buf work = BUF_INIT;
+    work_describe(worker, &work);
+    shard_end_note(worker->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
+}
+
+/* Its files are looked at when its program has ended well; its device may be lost since. */
+static bool settle(struct worker *worker, enum death *death)
+{
+    struct shard_worker *shard = shard_worker_of(worker);
+    if (shard->phase == SHARD_SETTLED)
+        *death = DEATH_CLEAN;
+    if (shard->phase == SHARD_COLLECTING)
+        return false;
+    if (shard->phase != SHARD_RUNNING || *death != DEATH_CLEAN)
+        return true;
+    shard->phase = SHARD_COLLECTING;
+    session_event(worker->session, (struct feed_event){.kind = EV_ENDED, .worker = worker->seat});
+    end_note(worker);
+    background_start(&shard->background, collect_run, on_collected);
+    return false;
+}
+
+/* Out of memory: at which batch, so that it can be smaller the next time. */
+static void ended(struct worker *worker, bool was_out_of_memory)
+{
+    uint64_t size = shard_worker_of(worker)->batch;
+    if (was_out_of_memory && size > 1)
+        session_event(worker->session,
+                      (struct feed_event){.kind = EV_OOM, .worker = worker->seat, .count = size});
+    input_drop(worker); /* the shard's next attempt makes a file of that name at once */
+}
+
+/* What a pattern names for the first shards, whoever works on them: as many as are compared with. */
+static void patterns_fill(const struct session *s, struct shard_kind *kind)
+{
+    kind->n_patterns = MIN(shards_of(s)->n_shards, COMPARED_MAX);
+    kind->patterns = xcalloc(kind->n_patterns, sizeof(*kind->patterns));
+    for (uint64_t k = 0; k < kind->n_patterns; k++) {
+        cleanup_buf struct buf text = BUF_INIT;
+        struct buf pattern = BUF_INIT;
+        struct template_values values;
+        shard_values(s, &(struct shard_at){.shard = k}, &values, &text);
+        template_fill_glob(str_of(kind->glob), &values, &pattern);
+        kind->patterns[k] = buf_steal(&pattern);
+    }
+}
+
+uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind,
+                           const struct collected *found)
+{
+    struct shard_kind *kind = &shards_of(s)->kinds[of_kind];
+    if (!kind->glob)
+        return UINT64_MAX;
+    uint64_t owner = shard_claim(shards_of(s), of_kind, found->path, own);
+    if (owner != UINT64_MAX)
+        return owner;
+    if (!kind->patterns)
+        patterns_fill(s, kind);
+    for (uint64_t k = 0; k < kind->n_patterns; k++)
+        if (k != own && fnmatch(kind->patterns[k], found->name, FNM_PATHNAME | FNM_PERIOD) == 0)
+            return k;
+    return UINT64_MAX;
+}
+
+static bool is_refused(struct worker *worker, char how[END_TEXT_BYTES])
+{
+    struct shard_worker *shard = shard_worker_of(worker);
+    if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
+        shell_abort(&worker->session->shell, &shard->err);
+    for (size_t i = 0; i < shard->n_takings; i++)
+        shards_of(worker->session)->n_unnamed += shard->takings[i].found.is_absent;
+    if (shard->rc) {
+        snprintf(how, END_TEXT_BYTES, "%s", shard->err.text);
+        return true;
+    }
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        const struct shard_taking *taking = &shard->takings[i];
+        uint64_t owner = shard_other_owner(worker->session, shard->shard, i, &taking->found);
+        if (owner == UINT64_MAX)
+            continue;
+        snprintf(
+            how, END_TEXT_BYTES,
+            "%s matches %s, but it may be the file of shard %lu; let the pattern tell them apart",
+            taking->found.name, shard_kind_option(i), owner);
+        return true;
+    }
+    return false;
+}
+
+/* The result's own from now on. */
+static struct shard_result result_take(struct shard_worker *shard)
+{
+    struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
+    for (size_t i = 0; i < shard->n_takings; i++) {
+        struct collected *found = &shard->takings[i].found;
+        char *path = steal_ptr(&found->path);
+        result.files[i] =
+            (struct shard_file){.path = path, .bytes = found->bytes, .records = found->records};
+    }
+    return result;
+}
+
+static void items_count(struct session *s, uint32_t seat, uint64_t n_items)
+{
+    shards_of(s)->n_items_done += n_items;
+    shards_of(s)->n_items_here += n_items;
+    shards_of(s)->seat_items[seat] += n_items;
+}
+
+static void metrics_give(struct session *s, struct shard_progress progress)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    if (progress.seen == 0)
+        return;
+    buf_addf(&json, "{\"correct\":%lu,\"seen\":%lu}", progress.correct, progress.seen);
+    metrics_add(&s->hand.metrics, buf_str(&json));
+}
+
+/* Hand the result over. False: there is none, and `how` says why. */
+static bool result_give(struct worker *worker, char how[END_TEXT_BYTES])
+{
+    struct session *s = worker->session;
+    struct shard_worker *shard = shard_worker_of(worker);
+    cleanup_buf struct buf line = BUF_INIT;
+    if (is_refused(worker, how) || !worker_part_ready(worker))
+        return false;
+    struct shard_result *result = &shards_of(s)->results[shard->shard];
+    *result = result_take(shard);
+    result_describe(worker, result, &line);
+    items_count(s, worker->seat, shard_share(shards_of(s), shard->shard).count);
+    metrics_give(s, shard_progress_of(worker));
+    worker_answered(worker, 1);
+    s->hand.result = buf_str(&line);
+    session_event(
+        s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = shard->shard});
+    return true;
+}
+
+/* It ended well, as it seems. Did it leave what it was to leave? */
+static void judge(struct worker *worker, char how[END_TEXT_BYTES])
+{
+    struct session *s = worker->session;
+    cleanup_buf struct buf work = BUF_INIT;
+    describe(worker, &work);
+    if (result_give(worker, how)) {
+        log_add(s->shell.log, LOG_INFO, "worker", "%s is done%s", worker_label(worker),
+                buf_text(&work));
+        return;
+    }
+    snprintf(s->last_words, sizeof(s->last_words), "%.*s", (int)sizeof(s->last_words) - 1, how);
+    session_record(s, "died", worker->seat, s->last_words);
+    log_add(s->shell.log, LOG_WARN, "worker", "%s failed%s: %s", worker_label(worker),
+            buf_text(&work), how);
+}
+
+const struct worker_ops shard_worker_ops = {.spawn = spawn,
+                                            .send = give,
+                                            .batch = batch,
+                                            .retire = retire,
+                                            .command = command_of,
+                                            .environment = environment,
+                                            .printed = printed,
+                                            .describe = describe,
+                                            .settle = settle,
+                                            .judge = judge,
+                                            .ended = ended,
+                                            .close = close_handles,
+                                            .release = release};
