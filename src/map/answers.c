@@ -1,7 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Answers that wait for their commit: which items' results stand where in the worker's part.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/xalloc.h"
 #include "map/lines.h"
 #include "map/session.h"
@@ -9,20 +6,20 @@
 void answers_note(struct worker *worker, struct answered_items items)
 {
     struct answered_items *last =
-        worker->n_answered > 0 ? &worker->answered[worker->n_answered - 1] : NULL;
+        worker->answers.len > 0 ? &worker->answers.at[worker->answers.len - 1] : NULL;
     if (last && !last->metrics && !items.metrics && last->first + last->count == items.first &&
         last->offset + last->bytes == items.offset) {
         last->count += items.count;
         last->bytes += items.bytes;
         return;
     }
-    if (worker->n_answered == worker->cap_answered) {
-        worker->cap_answered = worker->cap_answered ? worker->cap_answered * 2 : 16;
-        worker->answered =
-            xrealloc(worker->answered, worker->cap_answered * sizeof(*worker->answered));
+    if (worker->answers.len == worker->answers.cap) {
+        worker->answers.cap = worker->answers.cap ? worker->answers.cap * 2 : 16;
+        worker->answers.at =
+            xrealloc(worker->answers.at, worker->answers.cap * sizeof(*worker->answers.at));
     }
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
-    worker->answered[worker->n_answered++] = items;
+    worker->answers.at[worker->answers.len++] = items;
 }
 
 static void range_record(struct worker *worker, uint64_t first, uint64_t count, uint64_t offset,
@@ -60,26 +57,26 @@ static void range_cut(struct worker *worker, const struct answered_items *run, u
 void answers_commit(struct worker *worker, uint64_t first, uint64_t count)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < worker->n_answered; i++) {
-        struct answered_items run = worker->answered[i];
+    for (size_t i = 0; i < worker->answers.len; i++) {
+        struct answered_items run = worker->answers.at[i];
         uint64_t from = MAX(first, run.first), to = MIN(first + count, run.first + run.count);
         if (from >= to) {
             /* Losers, answered elsewhere, stay until nothing is provisional any more. */
-            worker->answered[kept++] = run;
+            worker->answers.at[kept++] = run;
         } else if (from == run.first && to == run.first + run.count) {
             range_record(worker, run.first, run.count, run.offset, run.bytes, run.metrics);
             free(run.metrics);
         } else {
             range_cut(worker, &run, from, to - from);
-            worker->answered[kept++] = run;
+            worker->answers.at[kept++] = run;
         }
     }
-    worker->n_answered = kept;
+    worker->answers.len = kept;
 }
 
 void answers_forget(struct worker *worker)
 {
-    for (size_t i = 0; i < worker->n_answered; i++)
-        free(worker->answered[i].metrics);
-    worker->n_answered = 0;
+    for (size_t i = 0; i < worker->answers.len; i++)
+        free(worker->answers.at[i].metrics);
+    worker->answers.len = 0;
 }

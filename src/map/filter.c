@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filters: item lines into stdin, result lines out of stdout, in the same order. Answers are bytes
- * in the worker's part; where the line of which item stands is known for runs, not for single lines.
+ * Answers are bytes in the worker's part; where the line of which item stands is known for runs, not for
+ * single lines.
  */
 #include "map/session.h"
 
@@ -20,36 +20,32 @@ enum {
     BLOCK_BYTES = 4096      /* by which they may be more */
 };
 
-/* ---- to the worker ----
- *
- * What a filter is given is a range of items. Their lines are fetched when its pipe takes them, so that
- * ranges may be long, and rows few, while memory holds one load of lines for each worker.
- */
+/* ---- to the worker ---- */
 
-static void sent_push(struct worker *worker, struct sent_items items)
+static void sent_push(struct filter *filter, struct sent_items items)
 {
-    struct sent_items *last = worker->n_sent > 0 ? &worker->sent[worker->n_sent - 1] : NULL;
-    if (worker->session->request->key_field || items.count == 0)
-        return; /* matched by their keys */
+    struct sent_items *last = filter->n_sent > 0 ? &filter->sent[filter->n_sent - 1] : NULL;
+    if (items.count == 0)
+        return;
     if (last && last->first + last->count == items.first && last->is_unfit == items.is_unfit) {
         last->count += items.count;
         return;
     }
-    if (worker->n_sent == worker->cap_sent) {
-        worker->cap_sent = worker->cap_sent ? worker->cap_sent * 2 : 16;
-        worker->sent = xrealloc(worker->sent, worker->cap_sent * sizeof(*worker->sent));
+    if (filter->n_sent == filter->cap_sent) {
+        filter->cap_sent = filter->cap_sent ? filter->cap_sent * 2 : 16;
+        filter->sent = xrealloc(filter->sent, filter->cap_sent * sizeof(*filter->sent));
     }
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
-    worker->sent[worker->n_sent++] = items;
+    filter->sent[filter->n_sent++] = items;
 }
 
-static void sent_pop(struct worker *worker, uint64_t count)
+static void sent_pop(struct filter *filter, uint64_t count)
 {
-    worker->sent[0].first += count;
-    worker->sent[0].count -= count;
-    if (worker->sent[0].count > 0)
+    filter->sent[0].first += count;
+    filter->sent[0].count -= count;
+    if (filter->sent[0].count > 0)
         return;
-    memmove(worker->sent, worker->sent + 1, --worker->n_sent * sizeof(*worker->sent));
+    memmove(filter->sent, filter->sent + 1, --filter->n_sent * sizeof(*filter->sent));
 }
 
 static void answers_say(struct worker *worker);
@@ -57,9 +53,9 @@ static void answers_say(struct worker *worker);
 /* All before them is answered, and they never will be. */
 static void unfit_pass(struct worker *worker)
 {
-    while (worker->n_sent > 0 && worker->sent[0].is_unfit) {
-        uint64_t count = worker->sent[0].count;
-        sent_pop(worker, count);
+    while (worker->filter.n_sent > 0 && worker->filter.sent[0].is_unfit) {
+        uint64_t count = worker->filter.sent[0].count;
+        sent_pop(&worker->filter, count);
         answers_say(worker); /* which may send more, and come back here */
         session_event(
             worker->session,
@@ -71,7 +67,9 @@ static void item_refuse(struct worker *worker, uint64_t item)
 {
     session_event(worker->session,
                   (struct feed_event){.kind = EV_UNFIT, .worker = worker->seat, .item = item});
-    sent_push(worker, (struct sent_items){.first = item, .count = 1, .is_unfit = true});
+    if (!worker->session->request->key_field) /* else matched by their keys */
+        sent_push(&worker->filter,
+                  (struct sent_items){.first = item, .count = 1, .is_unfit = true});
     unfit_pass(worker);
 }
 
@@ -87,8 +85,8 @@ static int lines_load(struct worker *worker, struct item_span items, uint64_t *n
     if (rc && !*is_cut)
         return rc;
     if (s->request->key_field && *n_out > 0) {
-        uint64_t n_keyed = key_index_add(&worker->key_index, s->request->key_field, items.first,
-                                         buf_str(out), &out->len);
+        uint64_t n_keyed = key_index_add(&worker->filter.key_index, s->request->key_field,
+                                         items.first, buf_str(out), &out->len);
         *is_cut |= n_keyed < *n_out;
         *n_out = n_keyed;
     }
@@ -97,31 +95,32 @@ static int lines_load(struct worker *worker, struct item_span items, uint64_t *n
 
 static void unwritten_pop(struct worker *worker, uint64_t count)
 {
-    struct item_span *next = &worker->unwritten[0];
+    struct item_span *next = &worker->filter.unwritten[0];
     next->first += count;
     next->count -= count;
     if (next->count == 0)
-        memmove(next, next + 1, --worker->n_unwritten * sizeof(*next));
+        memmove(next, next + 1, --worker->filter.n_unwritten * sizeof(*next));
 }
 
 /* False if the run is given up. */
 static bool load_some(struct worker *worker)
 {
-    struct item_span items = worker->unwritten[0];
+    struct item_span items = worker->filter.unwritten[0];
     struct err err = {0};
     uint64_t n_items = 0;
     bool is_cut = false;
     if (lines_load(worker, items, &n_items, &is_cut, &err) != 0) {
         buf_reset(&worker->to_worker);
-        worker->n_unwritten = 0;
+        worker->filter.n_unwritten = 0;
         shell_abort(&worker->session->shell, &err);
         return false;
     }
     ASSERT(n_items + is_cut > 0);
     unwritten_pop(worker, n_items + is_cut);
-    worker->bytes_in_flight += worker->to_worker.len;
+    worker->filter.bytes_in_flight += worker->to_worker.len;
     worker_sent(worker, n_items);
-    sent_push(worker, (struct sent_items){.first = items.first, .count = n_items});
+    if (!worker->session->request->key_field) /* else matched by their keys */
+        sent_push(&worker->filter, (struct sent_items){.first = items.first, .count = n_items});
     if (is_cut)
         item_refuse(worker, items.first + n_items);
     return true;
@@ -129,29 +128,32 @@ static bool load_some(struct worker *worker)
 
 bool filter_load(struct worker *worker)
 {
-    if (worker->is_loading) /* an unfit item's event has led here */
+    if (worker->filter.is_loading) /* an unfit item's event has led here */
         return false;
-    worker->is_loading = true;
-    while (worker->to_worker.len == 0 && worker->n_unwritten > 0 && load_some(worker))
+    worker->filter.is_loading = true;
+    while (worker->to_worker.len == 0 && worker->filter.n_unwritten > 0 && load_some(worker))
         continue;
-    worker->is_loading = false;
+    worker->filter.is_loading = false;
     return worker->to_worker.len > 0;
 }
 
 void filter_send(struct worker *worker, uint64_t first, uint64_t count)
 {
-    struct item_span *last =
-        worker->n_unwritten > 0 ? &worker->unwritten[worker->n_unwritten - 1] : NULL;
+    struct item_span *last = worker->filter.n_unwritten > 0
+                                 ? &worker->filter.unwritten[worker->filter.n_unwritten - 1]
+                                 : NULL;
     if (last && last->first + last->count == first) {
         last->count += count;
     } else {
-        if (worker->n_unwritten == worker->cap_unwritten) {
-            worker->cap_unwritten = worker->cap_unwritten ? worker->cap_unwritten * 2 : 4;
-            worker->unwritten =
-                xrealloc(worker->unwritten, worker->cap_unwritten * sizeof(*worker->unwritten));
+        if (worker->filter.n_unwritten == worker->filter.cap_unwritten) {
+            worker->filter.cap_unwritten =
+                worker->filter.cap_unwritten ? worker->filter.cap_unwritten * 2 : 4;
+            worker->filter.unwritten =
+                xrealloc(worker->filter.unwritten,
+                         worker->filter.cap_unwritten * sizeof(*worker->filter.unwritten));
         }
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): room beyond len means an array */
-        worker->unwritten[worker->n_unwritten++] = (struct item_span){first, count};
+        worker->filter.unwritten[worker->filter.n_unwritten++] = (struct item_span){first, count};
     }
     worker_flush(worker);
 }
@@ -165,19 +167,20 @@ void filter_send(struct worker *worker, uint64_t first, uint64_t count)
 static void lines_match(struct worker *worker, struct str bytes, uint64_t offset)
 {
     while (bytes.len > 0) {
-        uint64_t found, want = worker->n_sent > 0 ? worker->sent[0].count : UINT64_MAX;
+        uint64_t found,
+            want = worker->filter.n_sent > 0 ? worker->filter.sent[0].count : UINT64_MAX;
         size_t used = lines_skip(bytes, want, &found);
         if (found == 0)
             break;
-        uint64_t end = offset + used, begin = worker->part_line_begin;
-        worker->part_line_begin = offset = end;
-        worker->n_unsaid += found;
-        if (worker->n_sent > 0) {
-            answers_note(worker, (struct answered_items){.first = worker->sent[0].first,
+        uint64_t end = offset + used, begin = worker->filter.part_line_begin;
+        worker->filter.part_line_begin = offset = end;
+        worker->filter.n_unsaid += found;
+        if (worker->filter.n_sent > 0) {
+            answers_note(worker, (struct answered_items){.first = worker->filter.sent[0].first,
                                                          .count = found,
                                                          .offset = begin,
                                                          .bytes = end - begin});
-            sent_pop(worker, found);
+            sent_pop(&worker->filter, found);
             unfit_pass(worker);
         } else {
             worker_stray_note(worker, "more lines than items were sent", bytes);
@@ -190,18 +193,18 @@ static void lines_match(struct worker *worker, struct str bytes, uint64_t offset
 /* The bytes of single items are not known: each has its share. */
 static void answers_count(struct worker *worker, uint64_t count)
 {
-    uint64_t in_flight = worker->n_items_sent - worker->n_items_answered;
-    worker->bytes_in_flight -=
-        in_flight > 0 ? worker->bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
+    uint64_t in_flight = worker->busy.n_sent - worker->busy.n_answered;
+    worker->filter.bytes_in_flight -=
+        in_flight > 0 ? worker->filter.bytes_in_flight * MIN(count, in_flight) / in_flight : 0;
     worker_answered(worker, count);
 }
 
 static void answers_say(struct worker *worker)
 {
-    uint64_t count = worker->n_unsaid;
+    uint64_t count = worker->filter.n_unsaid;
     if (count == 0)
         return;
-    worker->n_unsaid = 0;
+    worker->filter.n_unsaid = 0;
     worker_first_result(worker);
     answers_count(worker, count);
     session_event(worker->session,
@@ -214,11 +217,11 @@ static void early_keep(struct worker *worker, struct str bytes)
     enum {
         EARLY_MAX = 65536
     };
-    if (worker->n_items_answered == 0 && worker->early_stdout.len < EARLY_MAX)
-        buf_add(&worker->early_stdout, bytes.at,
-                MIN(bytes.len, (size_t)EARLY_MAX - worker->early_stdout.len));
-    else if (worker->n_items_answered > 0)
-        buf_release(&worker->early_stdout);
+    if (worker->busy.n_answered == 0 && worker->filter.early_stdout.len < EARLY_MAX)
+        buf_add(&worker->filter.early_stdout, bytes.at,
+                MIN(bytes.len, (size_t)EARLY_MAX - worker->filter.early_stdout.len));
+    else if (worker->busy.n_answered > 0)
+        buf_release(&worker->filter.early_stdout);
 }
 
 /* A line that goes on and on belongs to the item whose turn it is. */
@@ -230,12 +233,13 @@ static void line_too_long(struct worker *worker, struct str beginning)
     size_format(limit, worker->session->request->line_max_bytes);
     buf_addf(&why, "a line longer than %s (--line-max)", limit);
     worker_stray_note(worker, buf_text(&why), beginning);
-    buf_release(&worker->from_worker);
-    bool is_known = worker->n_sent > 0 && !worker->key_index;
-    session_event(worker->session, (struct feed_event){.kind = EV_STRAY,
-                                                       .worker = worker->seat,
-                                                       .item = is_known ? worker->sent[0].first : 0,
-                                                       .flag = is_known});
+    buf_release(&worker->filter.from_worker);
+    bool is_known = worker->filter.n_sent > 0 && !worker->filter.key_index;
+    session_event(worker->session,
+                  (struct feed_event){.kind = EV_STRAY,
+                                      .worker = worker->seat,
+                                      .item = is_known ? worker->filter.sent[0].first : 0,
+                                      .flag = is_known});
 }
 
 static void plain_read(struct worker *worker, struct str bytes)
@@ -243,7 +247,8 @@ static void plain_read(struct worker *worker, struct str bytes)
     uint64_t offset = part_append(worker->part, bytes);
     lines_match(worker, bytes, offset);
     answers_say(worker);
-    if (worker->part->offset - worker->part_line_begin > worker->session->request->line_max_bytes)
+    if (worker->part->offset - worker->filter.part_line_begin >
+        worker->session->request->line_max_bytes)
         line_too_long(worker, STR(""));
 }
 
@@ -287,19 +292,19 @@ static bool line_fail(struct worker *worker, struct str line)
     uint64_t item = 0;
     if (!line_flaw_add(s, line, &key_value, &why))
         return false;
-    if (worker->key_index ? !key_index_take_value(worker->key_index, key_value, &item)
-                          : worker->n_sent == 0)
+    if (worker->filter.key_index ? !key_index_take_value(worker->filter.key_index, key_value, &item)
+                                 : worker->filter.n_sent == 0)
         return false;
     answers_say(worker);
-    if (!worker->key_index) {
-        item = worker->sent[0].first;
-        sent_pop(worker, 1);
+    if (!worker->filter.key_index) {
+        item = worker->filter.sent[0].first;
+        sent_pop(&worker->filter, 1);
     }
     answers_count(worker, 1);
     s->hand.error = buf_text(&why);
     session_event(s, (struct feed_event){
                          .kind = EV_FAIL, .worker = worker->seat, .item = item, .flag = true});
-    if (!worker->key_index)
+    if (!worker->filter.key_index)
         session_event(s,
                       (struct feed_event){.kind = EV_PASSED, .worker = worker->seat, .count = 1});
     unfit_pass(worker);
@@ -317,12 +322,12 @@ static bool line_take(struct worker *worker, struct str line)
     struct session *s = worker->session;
     if (!is_answer(s, line))
         return line_fail(worker, line);
-    if (!worker->key_index) {
+    if (!worker->filter.key_index) {
         lines_take(worker, line);
         return true;
     }
     uint64_t item;
-    if (!key_index_take(worker->key_index, s->request->key_field, line, &item))
+    if (!key_index_take(worker->filter.key_index, s->request->key_field, line, &item))
         return false;
     worker_first_result(worker);
     worker_answered(worker, 1);
@@ -356,22 +361,22 @@ static const char *stray_reason(const struct worker *worker, struct str line)
 static void checked_read(struct worker *worker, struct str bytes)
 {
     uint64_t line_max = worker->session->request->line_max_bytes;
-    bool carried = worker->from_worker.len > 0;
+    bool carried = worker->filter.from_worker.len > 0;
     if (carried) {
         const char *end = memchr(bytes.at, '\n', bytes.len);
         size_t len = end ? (size_t)(end + 1 - bytes.at) : bytes.len;
-        buf_add(&worker->from_worker, bytes.at, len);
+        buf_add(&worker->filter.from_worker, bytes.at, len);
         bytes.at += len;
         bytes.len -= len;
-        if (worker->from_worker.len > line_max + 1) {
-            line_too_long(worker, buf_str(&worker->from_worker));
+        if (worker->filter.from_worker.len > line_max + 1) {
+            line_too_long(worker, buf_str(&worker->filter.from_worker));
             return;
         }
         if (!end)
             return;
-        if (!line_take(worker, buf_str(&worker->from_worker)))
+        if (!line_take(worker, buf_str(&worker->filter.from_worker)))
             goto stray;
-        buf_reset(&worker->from_worker);
+        buf_reset(&worker->filter.from_worker);
     }
     bytes = text_take(worker, bytes);
     while (bytes.len > 0) {
@@ -384,21 +389,21 @@ static void checked_read(struct worker *worker, struct str bytes)
             return;
         }
         if (!line_take(worker, line)) {
-            buf_reset(&worker->from_worker);
-            buf_add_str(&worker->from_worker, line);
+            buf_reset(&worker->filter.from_worker);
+            buf_add_str(&worker->filter.from_worker, line);
             goto stray;
         }
         bytes.at += line.len;
         bytes.len -= line.len;
     }
-    buf_add_str(&worker->from_worker, bytes);
+    buf_add_str(&worker->filter.from_worker, bytes);
     answers_say(worker);
     return;
 stray:
-    worker_stray_note(worker, stray_reason(worker, buf_str(&worker->from_worker)),
-                      buf_str(&worker->from_worker));
-    buf_reset(&worker->from_worker);
-    worker->n_unsaid = 0;
+    worker_stray_note(worker, stray_reason(worker, buf_str(&worker->filter.from_worker)),
+                      buf_str(&worker->filter.from_worker));
+    buf_reset(&worker->filter.from_worker);
+    worker->filter.n_unsaid = 0;
     session_event(worker->session, (struct feed_event){.kind = EV_STRAY, .worker = worker->seat});
 }
 
@@ -414,9 +419,10 @@ void filter_read(struct worker *worker, struct str bytes)
     if (!worker_part_ready(worker) || worker->was_ended)
         return;
     early_keep(worker, bytes);
-    if (!worker->first_line[0])
-        snprintf(worker->first_line, sizeof(worker->first_line), "%.*s",
-                 (int)MIN(strcspn_of(bytes, '\n'), sizeof(worker->first_line) - 1), bytes.at);
+    if (!worker->filter.first_line[0])
+        snprintf(worker->filter.first_line, sizeof(worker->filter.first_line), "%.*s",
+                 (int)MIN(strcspn_of(bytes, '\n'), sizeof(worker->filter.first_line) - 1),
+                 bytes.at);
     if (answers_are_json(s) || s->results_need_utf8)
         checked_read(worker, bytes);
     else
@@ -427,9 +433,9 @@ void filter_read(struct worker *worker, struct str bytes)
 void filter_eof(struct worker *worker)
 {
     /* Lines that are looked into are whole in the part; others are written there as they come. */
-    bool is_cut_in_part =
-        worker->part && !worker->key_index && worker->part->offset > worker->part_line_begin;
-    bool unfinished = worker->from_worker.len > 0 || is_cut_in_part;
+    bool is_cut_in_part = worker->part && !worker->filter.key_index &&
+                          worker->part->offset > worker->filter.part_line_begin;
+    bool unfinished = worker->filter.from_worker.len > 0 || is_cut_in_part;
     const struct worker_exit *exit = &worker->exit;
     bool is_whole = exit->has_exited && exit->exit_code == 0 && exit->exit_signal == 0;
     if (unfinished && is_whole && !worker->was_ended && worker->part)
@@ -438,13 +444,22 @@ void filter_eof(struct worker *worker)
 
 void filter_to_channel(struct worker *worker)
 {
-    worker->n_sent = worker->n_unwritten = 0;
+    worker->filter.n_sent = worker->filter.n_unwritten = 0;
     answers_forget(worker);
-    worker->n_items_sent = worker->n_items_answered = worker->n_unsaid = 0;
+    worker->busy.n_sent = worker->busy.n_answered = worker->filter.n_unsaid = 0;
     buf_reset(&worker->to_worker);
-    if (worker->early_stdout.len > 0)
-        logfile_add(worker->stdout_log, buf_str(&worker->early_stdout));
-    buf_release(&worker->early_stdout);
-    buf_reset(&worker->from_worker);
+    if (worker->filter.early_stdout.len > 0)
+        logfile_add(worker->stdout_log, buf_str(&worker->filter.early_stdout));
+    buf_release(&worker->filter.early_stdout);
+    buf_reset(&worker->filter.from_worker);
     node_drop(worker->process, STREAM_IN);
+}
+
+void filter_release(struct filter *filter)
+{
+    buf_release(&filter->from_worker);
+    buf_release(&filter->early_stdout);
+    key_index_free(filter->key_index);
+    free(filter->unwritten);
+    free(filter->sent);
 }

@@ -22,7 +22,6 @@
 #include "map/prepare.h"
 #include "map/session.h"
 #include "map/summary.h"
-#include "map/watch.h"
 #include "map/work.h"
 #include "proc/guard.h"
 #include "proc/orphans.h"
@@ -425,7 +424,7 @@ static int places_take(struct session *s, struct err *err)
     for (uint32_t p = 0; p < s->n_seats; p++)
         s->seats[p].seat = s->allocation.seats[p];
     shell_files_allow(&s->shell, s->n_seats);
-    watched_begin(s);
+    devices_watch(s);
     return 0;
 }
 
@@ -514,8 +513,7 @@ void session_plan_release(struct session *s)
     free(s->output_name);
     allocation_release(&s->allocation);
     free(s->seats);
-    free(s->watched);
-    memory_free(s->memory);
+    device_watch_free(s->devices);
     free(s->shell.guard_path);
     free(s->shell.folder.stays);
     free(s->scratch);

@@ -10,7 +10,6 @@
 #include "base/xalloc.h"
 #include "map/progress.h"
 #include "map/session.h"
-#include "map/watch.h"
 #include "map/work.h"
 #include "store/status.h"
 
@@ -31,7 +30,7 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     struct feed_worker_view view;
     const struct seat_state *seat_state = &s->seats[p];
-    struct seat_memory memory = seat_memory(s, &seat_state->seat);
+    struct seat_memory memory = device_watch_memory(s->devices, p);
     feed_worker(s->feed, p, &view);
     snprintf(out->labels[p], sizeof(out->labels[p]), "%s", seat_state->seat.label);
     for (char *c = out->labels[p]; *c; c++)

@@ -181,7 +181,7 @@ static void position_add(const struct session *s, uint64_t item, struct buf *out
 
 /* What is wrong with a record; its place stands beside it. */
 void record_flaw_add(const struct session *s, uint64_t item, struct str position,
-                             struct buf *reason)
+                     struct buf *reason)
 {
     cleanup_buf struct buf data = BUF_INIT;
     struct err err = {0};
@@ -252,7 +252,7 @@ static void environment(const struct worker *worker, struct env_list *env)
 
 static void describe(const struct worker *worker, struct buf *out)
 {
-    buf_addf(out, " after %lu items", worker->n_items_answered);
+    buf_addf(out, " after %lu items", worker->busy.n_answered);
 }
 
 static const struct worker_ops worker_ops = {.spawn = worker_spawn,

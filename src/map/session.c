@@ -12,7 +12,6 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "map/inputs.h"
-#include "map/watch.h"
 #include "map/work.h"
 #include "proc/guard.h"
 #include "ui/progress.h"
@@ -101,7 +100,7 @@ static void do_commit(struct session *s, const struct feed_action *a)
 {
     struct worker *worker = worker_at(s, a->worker);
     ASSERT(worker);
-    bool was_noted = worker->is_channel ? s->request->fixed_batches : !worker->key_index;
+    bool was_noted = worker->is_channel ? s->request->fixed_batches : !worker->filter.key_index;
     if (was_noted)
         answers_commit(worker, a->item, a->count);
     else
@@ -161,7 +160,7 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
 
 static void do_bench(struct session *s, const struct feed_action *a)
 {
-    bench_log(s, a->worker, cause_texts[a->detail]);
+    device_set_benched(s, a->worker, cause_texts[a->detail]);
 }
 
 static void do_note(struct session *s, const struct feed_action *a)
@@ -338,7 +337,7 @@ static void on_tick(void *context)
     for (uint32_t p = 0; p < s->n_seats; p++)
         if (s->seats[p].worker && !s->is_held)
             worker_tick(s->seats[p].worker);
-    memory_check(s);
+    device_watch_check(s->devices);
     if (!s->shell.is_settled) /* what becomes of the input then is no matter any more */
         inputs_watch(s);
     session_progress(s, false);
@@ -346,7 +345,8 @@ static void on_tick(void *context)
 
 static void on_second(void *context)
 {
-    locks_check(context);
+    struct session *s = context;
+    device_watch_renew(s->devices);
 }
 
 static void on_before_sleep(void *context)
@@ -378,8 +378,8 @@ int session_loop(struct session *s, struct err *err)
         return rc;
     uv_timer_init(&s->shell.loop, &s->feed_timer);
     s->feed_timer.data = s;
-    seats_log(s);
-    devices_watch(s);
+    device_watch_log(s->devices);
+    device_watch_begin(s->devices);
     s->request->work->input_begin(s);
     while (!s->is_over && !s->is_complete)
         shell_turn(&s->shell);
@@ -395,7 +395,7 @@ void session_loop_end(struct session *s)
 
 void session_release(struct session *s)
 {
-    monitor_close(s->monitor);
+    device_watch_end(s->devices);
     ledger_free(s->ledger);
     shell_close(&s->shell);
     feed_free(s->feed);

@@ -8,7 +8,7 @@
  *   filter.c    lines in, lines out                 channel.c    JSON messages
  *   answers.c   answers that wait for their commit  key_index.c  --key
  *   ledger.c    bytes and rows made durable         finish.c     merge, summary
- *   inputs.c    do the files stay as they are?      watch.c      devices while the run lasts
+ *   inputs.c    do the files stay as they are?      devices.c    what is seen of the devices
  *   failed_items.c  the list of what failed         backpressure.c  a disk that cannot keep up
  *   work.h      what items are                      records.c    records of the input, for warm workers
  */
@@ -19,29 +19,20 @@
 #include "base/hist.h"
 #include "base/log.h"
 #include "core/feed.h"
-#include "core/memory.h"
 #include "core/verdict.h"
 #include "data/source.h"
+#include "map/answers.h"
+#include "map/busy.h"
+#include "map/filter.h"
 #include "map/ledger.h"
 #include "map/request.h"
 #include "node/allocation.h"
 #include "proc/logfile.h"
+#include "shell/device_watch.h"
 #include "shell/shell.h"
 
 struct inputs;
 struct session;
-struct watched;
-
-/* A run of items that a filter was sent and has not answered, or has answered at a place in its part.
- * Unfit ones were not written, and keep their place in the order until it comes to them. */
-struct sent_items {
-    uint64_t first, count;
-    bool is_unfit;
-};
-struct answered_items {
-    uint64_t first, count, offset, bytes;
-    struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
-};
 
 /* What channel workers say that is of no use to anybody, and is said once in a run. */
 enum ignored_kind {
@@ -66,46 +57,23 @@ struct worker {
     unsigned open_handles;
     char *channel_path;
 
-    bool broke_its_rule;     /* and was ended for that; `stray` says how */
-    bool is_unreadable;      /* what it says cannot be taken, and is not read any more */
-    struct buf to_worker;    /* stdin of a filter, or the channel */
-    struct buf from_worker;  /* of stdout, an unfinished line */
-    struct buf channel_in;   /* an unfinished message */
-    struct buf early_stdout; /* printed before it was known to be an answer */
+    bool broke_its_rule;   /* and was ended for that; `stray` says how */
+    bool is_unreadable;    /* what it says cannot be taken, and is not read any more */
+    struct buf to_worker;  /* stdin of a filter, or the channel */
+    struct buf channel_in; /* an unfinished message */
     bool input_must_close;
-    bool room_is_due;   /* to be asked for, when all that it was given is in its pipe */
-    bool room_is_asked; /* of the feeder, which has not come to it yet */
 
-    /* filters */
-    struct item_span *unwritten; /* given to it; their lines are not in to_worker yet */
-    size_t n_unwritten, cap_unwritten;
-    bool is_loading;
-    struct sent_items *sent;
-    size_t n_sent, cap_sent;
-    struct answered_items *answered;
-    size_t n_answered, cap_answered;
-    uint64_t part_line_begin; /* offset in the part after the last whole line */
-    uint64_t n_items_sent, n_items_answered;
-    uint64_t n_unsaid;    /* answers that were matched and not yet told to the feeder */
-    char first_line[120]; /* that it printed: often a banner */
-    char stray[320];      /* what gave it away: why, and the line */
-    struct key_index *key_index;
-
+    struct filter filter;
+    struct answers answers;
+    char stray[320]; /* what gave it away: why, and the line */
     void *work_data; /* the work's own (work.h) */
 
     struct part *part;
     struct logfile *stdout_log, *stderr_log;
 
-    uint64_t busy_since_ms, busy_ms; /* time with items in hand */
-    struct hist item_times;          /* between answers, while it had items in hand */
-    uint64_t item_since_us;          /* the last answer, or the first item after a pause */
-    struct {
-        uint64_t first_us, span_us, count;
-    } burst; /* answers that came together share the time */
-    uint64_t started_ms, live_ms, last_output_ms;
+    struct busy busy;
+    uint64_t last_output_ms;
     uint64_t deadline_ms; /* to be gone by then, since it reads or gets no more; 0: none */
-    bool has_read;        /* something of its stdin */
-    uint64_t bytes_in_flight;
     uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
 };
@@ -154,11 +122,7 @@ struct session {
     void *work_data;        /* the work's own (work.h) */
 
     uv_timer_t feed_timer;
-    uv_poll_t monitor_poll;
-    bool monitor_polled;
-    struct monitor *monitor;
-    struct watched *watched; /* [devices.len] */
-    struct memory *memory;   /* of those */
+    struct device_watch *devices;
 
     struct step_context hand;
     struct feed_event *queue; /* events that actions gave rise to */
@@ -229,25 +193,12 @@ void worker_first_result(struct worker *worker);
 /* Items were sent to it, or came back: keeps its counts and its busy time. */
 void worker_sent(struct worker *worker, uint64_t count);
 void worker_answered(struct worker *worker, uint64_t count);
-bool worker_is_busy(const struct worker *worker);
 /* Its part file is open; made when the first byte comes. False: the run is being given up. */
 bool worker_part_ready(struct worker *worker);
 const char *worker_label(const struct worker *worker);
 
 /* Why a line cannot be an answer, and its beginning, for the messages. */
 void worker_stray_note(struct worker *worker, const char *why, struct str line);
-
-/* filter.c */
-void filter_send(struct worker *worker, uint64_t first, uint64_t count);
-/* The next lines into to_worker, which is empty. False: there are none now. */
-bool filter_load(struct worker *worker);
-void filter_read(struct worker *worker, struct str bytes);
-void filter_eof(struct worker *worker);
-/* Remember where answers stand in the part, and record those that are committed. */
-void answers_note(struct worker *worker, struct answered_items items);
-void answers_commit(struct worker *worker, uint64_t first, uint64_t count);
-void answers_forget(struct worker *worker);
-void filter_to_channel(struct worker *worker);
 
 /* channel.c */
 void channel_send(struct worker *worker, uint64_t first, uint64_t count, uint32_t attempt);
@@ -262,6 +213,11 @@ void channel_foreign(struct worker *worker, uint64_t item);
 void session_backpressure(struct session *s, bool is_held);
 /* The feeder's time: what workers wait for the disk counts against nobody's limit. */
 uint64_t feed_now(struct session *s);
+
+/* devices.c: s->devices, and what is seen there */
+void devices_watch(struct session *s);
+/* The set of devices whose first is that one of those chosen is given up. */
+void device_set_benched(struct session *s, uint32_t first, const char *why);
 
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */

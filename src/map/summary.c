@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/talk.h"
-#include "map/watch.h"
 #include "map/work.h"
 #include "store/runs.h"
 
@@ -127,7 +126,8 @@ static void metrics_line(struct session *s, struct buf *out)
 static void memory_lines(struct session *s, struct buf *out)
 {
     for (size_t d = 0; d < s->allocation.n_chosen; d++) {
-        const struct device_sample *sample = &s->watched[s->allocation.chosen[d]].sample;
+        const struct device_sample *sample =
+            device_watch_sample(s->devices, s->allocation.chosen[d]);
         char label[24], used[16], total[16];
         if (sample->mem_total_bytes == 0)
             continue;

@@ -9,7 +9,6 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "map/environment.h"
-#include "map/key_index.h"
 #include "map/work.h"
 
 enum {
@@ -28,14 +27,10 @@ void worker_handle_closed(uv_handle_t *handle)
     if (--worker->open_handles > 0 || !worker->is_over)
         return;
     buf_release(&worker->to_worker);
-    buf_release(&worker->from_worker);
     buf_release(&worker->channel_in);
-    key_index_free(worker->key_index);
-    buf_release(&worker->early_stdout);
-    free(worker->unwritten);
-    free(worker->sent);
+    filter_release(&worker->filter);
     answers_forget(worker);
-    free(worker->answered);
+    free(worker->answers.at);
     free(worker->channel_path);
     if (worker->session->request->work->worker->release)
         worker->session->request->work->worker->release(worker);
@@ -53,11 +48,11 @@ static uint64_t room_items(const struct session *s)
 
 void worker_ask_for_room(struct worker *worker)
 {
-    if (worker->is_channel || worker->input_must_close || worker->room_is_asked ||
+    if (worker->is_channel || worker->input_must_close || worker->filter.room_is_asked ||
         !node_is_open(worker->process, STREAM_IN))
         return;
-    worker->room_is_asked = true;
-    worker->room_is_due = false;
+    worker->filter.room_is_asked = true;
+    worker->filter.room_is_due = false;
     session_event(worker->session, (struct feed_event){.kind = EV_ROOM,
                                                        .worker = worker->seat,
                                                        .count = room_items(worker->session)});
@@ -65,16 +60,16 @@ void worker_ask_for_room(struct worker *worker)
 
 bool worker_room_is_there(struct worker *worker)
 {
-    bool is_empty = worker->to_worker.len == 0 && worker->n_unwritten == 0;
-    worker->room_is_asked = false;
-    worker->room_is_due |= !is_empty;
+    bool is_empty = worker->to_worker.len == 0 && worker->filter.n_unwritten == 0;
+    worker->filter.room_is_asked = false;
+    worker->filter.room_is_due |= !is_empty;
     return is_empty;
 }
 
 void worker_input_broken(struct worker *worker, enum worker_stream stream)
 {
     worker->to_worker.len = 0;
-    worker->n_unwritten = 0;
+    worker->filter.n_unwritten = 0;
     node_drop(worker->process, stream);
     if (worker->session->is_complete || worker->was_ended)
         return;
@@ -98,21 +93,21 @@ void worker_flush(struct worker *worker)
     enum worker_stream stream = worker->is_channel ? STREAM_CHANNEL : STREAM_IN;
     if (!node_is_open(worker->process, stream)) {
         buf_reset(&worker->to_worker);
-        worker->n_unwritten = 0;
+        worker->filter.n_unwritten = 0;
         return;
     }
     do {
-        worker->room_is_due |= worker->to_worker.len > 0;
+        worker->filter.room_is_due |= worker->to_worker.len > 0;
         if (!put_some(worker, stream)) {
             worker_input_broken(worker, stream);
             return;
         }
     } while (worker->to_worker.len == 0 && !worker->is_channel && filter_load(worker));
-    if (worker->to_worker.len > 0 || worker->n_unwritten > 0)
+    if (worker->to_worker.len > 0 || worker->filter.n_unwritten > 0)
         return;
     if (worker->input_must_close)
         node_finish(worker->process, stream);
-    else if (worker->room_is_due)
+    else if (worker->filter.room_is_due)
         worker_ask_for_room(worker);
 }
 
@@ -260,7 +255,7 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
     int rc = node_spawn(s->shell.node, &request, &worker->process, err);
     env_list_release(&env);
     if (rc == 0)
-        memory_taken(s->memory, worker->seat, shell_now(&s->shell));
+        device_watch_started(s->devices, worker->seat);
     return rc;
 }
 
@@ -268,7 +263,8 @@ struct worker *worker_new(struct session *s, uint32_t seat)
 {
     struct worker *worker = xcalloc(1, sizeof(*worker));
     *worker = (struct worker){.session = s, .seat = seat};
-    worker->started_ms = worker->last_output_ms = shell_now(&s->shell);
+    worker->busy.started_us = clock_now_ns() / 1000;
+    worker->last_output_ms = shell_now(&s->shell);
     worker->started_wall_ms = clock_wall_ms();
     s->seats[seat].worker = worker;
     return worker;
@@ -325,20 +321,16 @@ bool worker_part_ready(struct worker *worker)
 
 void worker_first_result(struct worker *worker)
 {
-    if (worker->live_ms != 0)
-        return;
     struct session *s = worker->session;
     struct seat_state *seat_state = &s->seats[worker->seat];
+    if (worker->busy.live_us != 0)
+        return;
+    uint64_t now_us = clock_now_ns() / 1000, age_us = now_us - worker->busy.started_us;
     /* A filter may give its first answer at its end, and be at work since it began to read. */
-    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->started_ms);
-    uint64_t load_ms =
-        seat_state->reads_after_ms > 0 ? MIN(seat_state->reads_after_ms, age_ms) : age_ms;
-    worker->live_ms = worker->started_ms + load_ms;
-    seat_state->load_ms += load_ms;
-    if (load_ms < age_ms && worker_is_busy(worker)) {
-        worker->busy_since_ms = worker->live_ms;
-        worker->item_since_us = clock_now_ns() / 1000 - (age_ms - load_ms) * 1000;
-    }
+    uint64_t reads_after_us = seat_state->reads_after_ms * 1000;
+    uint64_t load_us = reads_after_us > 0 ? MIN(reads_after_us, age_us) : age_us;
+    busy_is_live(&worker->busy, worker->busy.started_us + load_us, now_us);
+    seat_state->load_ms += load_us / 1000;
     if (s->first_result_ms == 0)
         s->first_result_ms = s->shell.now_ms;
 }

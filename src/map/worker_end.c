@@ -7,78 +7,27 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "map/session.h"
-#include "map/watch.h"
 #include "map/work.h"
 
 enum {
     TAIL_BYTES = 4096,
-    TOGETHER_US = 20
 };
 
-bool worker_is_busy(const struct worker *worker)
+static uint64_t now_us(void)
 {
-    return worker->n_items_sent > worker->n_items_answered;
-}
-
-static void burst_end(struct worker *worker)
-{
-    if (worker->burst.count > 0)
-        hist_add(&worker->item_times, worker->burst.span_us / worker->burst.count,
-                 worker->burst.count);
-    worker->burst.first_us = worker->burst.span_us = worker->burst.count = 0;
-}
-
-/* Busy is counted from the first sign of readiness: what was sent before waited for the model. */
-static void busy_begin(struct worker *worker)
-{
-    if (worker->live_ms == 0 || worker->busy_since_ms > 0 || !worker_is_busy(worker))
-        return;
-    worker->busy_since_ms = worker->session->shell.now_ms;
-    worker->item_since_us = clock_now_ns() / 1000;
-    burst_end(worker);
-}
-
-static void busy_end(struct worker *worker)
-{
-    if (worker->busy_since_ms > 0)
-        worker->busy_ms += worker->session->shell.now_ms - worker->busy_since_ms;
-    worker->busy_since_ms = 0;
-}
-
-/*
- * The time an item takes is seen in the spacing of the answers. The answers of a batch come at one
- * moment, so what follows within a fiftieth of the wait for the first belongs to the same burst.
- */
-static void item_times_note(struct worker *worker, uint64_t count)
-{
-    uint64_t now_us = clock_now_ns() / 1000, gap_us = now_us - worker->item_since_us;
-    if (worker->item_since_us == 0)
-        return; /* its first answer came before it was known to be ready: it has loaded meanwhile */
-    if (gap_us > worker->burst.first_us / 50 + TOGETHER_US)
-        burst_end(worker);
-    if (worker->burst.count == 0)
-        worker->burst.first_us = gap_us;
-    worker->burst.span_us += gap_us;
-    worker->burst.count += count;
-    worker->item_since_us = now_us;
+    return clock_now_ns() / 1000;
 }
 
 void worker_sent(struct worker *worker, uint64_t count)
 {
-    worker->n_items_sent += count;
-    busy_begin(worker);
+    busy_sent(&worker->busy, count, now_us());
 }
 
 void worker_answered(struct worker *worker, uint64_t count)
 {
-    item_times_note(worker, count);
-    worker->n_items_answered = MIN(worker->n_items_answered + count, worker->n_items_sent);
+    busy_answered(&worker->busy, count, now_us());
     if (worker->input_must_close) /* its end was said perhaps long ago, with its last items */
         worker->deadline_ms = worker->session->shell.now_ms + worker_ending_limit_ms(worker);
-    if (!worker_is_busy(worker))
-        busy_end(worker);
-    else
-        busy_begin(worker);
 }
 
 void worker_finish(struct worker *worker)
@@ -98,7 +47,8 @@ void worker_stray_note(struct worker *worker, const char *why, struct str line)
     first.len = end ? (size_t)(end - first.at) : first.len;
     snprintf(worker->stray, sizeof(worker->stray), "%s%s%.*s%s%s", why, first.len > 0 ? ": " : "",
              (int)MIN(first.len, (size_t)120), first.at,
-             worker->first_line[0] ? "; its first line was: " : "", worker->first_line);
+             worker->filter.first_line[0] ? "; its first line was: " : "",
+             worker->filter.first_line);
     snprintf(s->last_stray, sizeof(s->last_stray), "%s", worker->stray);
     s->stray_is_channel = worker->is_channel;
 }
@@ -157,7 +107,7 @@ static enum death verdict(struct worker *worker, struct buf *tail)
         .oom_kills_host = MAX(kills->host, kills->own),
         .rss_peak_bytes = exit->rss_peak_bytes,
         .memory_bytes = exit->memory_bytes,
-        .device_lost = seat_has_lost_device(s, &s->seats[worker->seat].seat),
+        .device_lost = device_watch_seat_has_lost(s->devices, worker->seat),
         .stderr_tail = buf_str(tail),
         .stdout_tail = buf_str(&out_tail),
     });
@@ -187,8 +137,9 @@ static void attempt_record(struct worker *worker, const char *end)
     bool is_over = end != NULL;
     if (worker->number == 0) /* it never had anything to do */
         return;
+    const struct busy *busy = &worker->busy;
     cleanup_buf struct buf times = BUF_INIT;
-    hist_format(&worker->item_times, &times);
+    hist_format(&busy->item_times, &times);
     ledger_attempt(s->ledger,
                    &(struct attempt_row){
                        .id = worker->number,
@@ -199,8 +150,8 @@ static void attempt_record(struct worker *worker, const char *end)
                        .ended_wall_ms = is_over ? clock_wall_ms() : 0,
                        .end = end,
                        .items_done = worker->items_done,
-                       .load_ms = worker->live_ms ? worker->live_ms - worker->started_ms : 0,
-                       .busy_ms = worker->busy_ms,
+                       .load_ms = busy->live_us ? (busy->live_us - busy->started_us) / 1000 : 0,
+                       .busy_ms = busy->total_us / 1000,
                        .times = buf_text(&times),
                        .mem_peak_bytes = MAX(worker->mem_peak_bytes, worker->exit.rss_peak_bytes),
                    });
@@ -220,7 +171,7 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
     struct session *s = worker->session;
     cleanup_buf struct buf work = BUF_INIT;
     s->request->work->worker->describe(worker, &work);
-    if (death == DEATH_CLEAN && worker->n_items_answered == 0)
+    if (death == DEATH_CLEAN && worker->busy.n_answered == 0)
         snprintf(s->last_words, sizeof(s->last_words),
                  "%.300s without an answer: does it print one line for each item?", how);
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
@@ -277,8 +228,7 @@ void worker_over(struct worker *worker)
     if (ops->ended)
         ops->ended(worker, death_of[death] == GONE_OOM);
     worker->is_over = true;
-    busy_end(worker);
-    burst_end(worker);
+    busy_end(&worker->busy, now_us());
     struct str printed = buf_str(&tail);
     if (!s->in_step) {
         s->hand.error = how;
@@ -287,8 +237,8 @@ void worker_over(struct worker *worker)
     session_event(
         s, (struct feed_event){.kind = EV_EXIT, .worker = worker->seat, .death = death_of[death]});
     attempt_record(worker, how); /* now it is known how many of its answers count */
-    seat_state->busy_ms += worker->busy_ms;
-    hist_merge(&seat_state->item_times, &worker->item_times);
+    seat_state->busy_ms += worker->busy.total_us / 1000;
+    hist_merge(&seat_state->item_times, &worker->busy.item_times);
     seat_state->items_done += worker->items_done;
     seat_state->worker = NULL;
     worker->open_handles++; /* keeps it alive while the streams close */
@@ -296,8 +246,8 @@ void worker_over(struct worker *worker)
     uint32_t seat = worker->seat;
     uv_handle_t last = {.data = worker};
     worker_handle_closed(&last);
-    memory_left(s->memory, seat, s->shell.now_ms);
-    memory_check(s);
+    device_watch_left(s->devices, seat);
+    device_watch_check(s->devices);
 }
 
 void worker_started(void *context)
@@ -318,7 +268,7 @@ void worker_gone(void *context, const struct worker_exit *exit)
     struct log *log = worker->session->shell.log;
     shell_now(&worker->session->shell);
     worker->exit = *exit;
-    memory_ended(worker->session->memory, worker->seat, worker->session->shell.now_ms);
+    device_watch_ended(worker->session->devices, worker->seat);
     if (exit->n_left_behind > 0)
         log_add(log, LOG_INFO, "worker", "%s left %d process%s behind; ended", worker_label(worker),
                 exit->n_left_behind, exit->n_left_behind == 1 ? "" : "es");

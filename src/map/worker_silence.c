@@ -3,6 +3,7 @@
  * Workers that say nothing: does a filter wait for more input before it flushes, did it lose its
  * input, does it not end though it was told to?
  */
+#include "base/clock.h"
 #include "base/parse.h"
 #include "map/session.h"
 #include "map/work.h"
@@ -34,7 +35,7 @@ static void overdue_check(struct worker *worker)
     struct session *s = worker->session;
     if (s->shell.now_ms < worker->deadline_ms || worker->was_ended)
         return;
-    bool has_nothing = !worker_is_busy(worker) || s->is_complete;
+    bool has_nothing = !busy_is(&worker->busy) || s->is_complete;
     if (!worker->input_must_close)
         session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = worker->seat});
     else if (has_nothing)
@@ -51,16 +52,17 @@ void worker_tick(struct worker *worker)
     if (is_ending && node_pid(worker->process) > 0 && worker->deadline_ms > 0)
         overdue_check(worker);
     if (worker->process)
-        node_ask_wait(worker->process, !is_ending && !worker->is_channel && worker_is_busy(worker));
+        node_ask_wait(worker->process, !is_ending && !worker->is_channel && busy_is(&worker->busy));
 }
 
 static void has_read(struct worker *worker)
 {
     struct session *s = worker->session;
-    if (worker->has_read)
+    if (worker->filter.has_read)
         return;
-    worker->has_read = true;
-    s->seats[worker->seat].reads_after_ms = MAX(s->shell.now_ms - worker->started_ms, (uint64_t)1);
+    worker->filter.has_read = true;
+    uint64_t age_ms = (clock_now_ns() / 1000 - worker->busy.started_us) / 1000;
+    s->seats[worker->seat].reads_after_ms = MAX(age_ms, (uint64_t)1);
     session_event(s, (struct feed_event){.kind = EV_READS, .worker = worker->seat});
 }
 
@@ -72,7 +74,8 @@ static uint64_t rest_looks_ms(const struct worker *worker)
 {
     struct feed_worker_view view;
     feed_worker(worker->session->feed, worker->seat, &view);
-    bool is_first = worker->has_read && worker->n_items_answered == 0 && worker_is_busy(worker);
+    bool is_first =
+        worker->filter.has_read && worker->busy.n_answered == 0 && busy_is(&worker->busy);
     if (view.is_settling)
         return UINT64_MAX;
     return is_first && !worker->input_must_close ? FIRST_LOOKS_MS : 0;
@@ -82,17 +85,17 @@ void worker_input_ask(struct worker *worker)
 {
     if (worker->is_channel || !worker->process)
         return;
-    bool is_open = node_is_open(worker->process, STREAM_IN) && worker->n_items_sent > 0;
-    if (is_open && !worker->has_read && worker->n_items_answered > 0)
+    bool is_open = node_is_open(worker->process, STREAM_IN) && worker->busy.n_sent > 0;
+    if (is_open && !worker->filter.has_read && worker->busy.n_answered > 0)
         has_read(worker);
-    node_ask_read(worker->process, is_open && !worker->has_read);
+    node_ask_read(worker->process, is_open && !worker->filter.has_read);
     node_ask_rest(worker->process, rest_looks_ms(worker));
 }
 
 /* It is silent, and has read all that it was given. */
 static void waits_seen(struct worker *worker, bool is_certain)
 {
-    bool is_full = worker->bytes_in_flight > SILENT_BYTES_MAX;
+    bool is_full = worker->filter.bytes_in_flight > SILENT_BYTES_MAX;
     session_event(worker->session, (struct feed_event){.kind = is_full ? EV_FULL : EV_HUNGRY,
                                                        .worker = worker->seat,
                                                        .flag = is_certain});

@@ -24,8 +24,7 @@ static void texts_describe(const char *name, const struct texts *texts, struct b
 
 static void identity_add(const struct map_request *r, struct buf *json_out)
 {
-    buf_addf(json_out,
-             ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
+    buf_addf(json_out, ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
              r->n_shards, r->any_count ? "true" : "false");
     buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
     texts_describe("also", &r->also, json_out);
@@ -165,7 +164,7 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
     if (!worker || w->in_flight == 0)
         return;
     struct shard_progress now = shard_progress_of(worker);
-    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->started_ms);
+    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->busy.started_us / 1000);
     w->items_per_s =
         age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;

@@ -227,7 +227,8 @@ static void give(struct worker *worker, const struct feed_action *a)
     shard_values(s, &at, &shard->values, &shard->text);
     shard->command = shard_command_new(s, &shard->values);
     collect_plan(s, shard);
-    worker->started_ms = shell_now(&s->shell);
+    shell_now(&s->shell);
+    worker->busy.started_us = clock_now_ns() / 1000;
     worker_first_result(worker); /* when its model is loaded cannot be seen */
     worker_sent(worker, 1);
     background_open(&shard->background, &s->shell.loop, worker);

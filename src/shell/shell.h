@@ -7,7 +7,7 @@
  *   folder.c   the run's folder                claim.c    one muster for an output
  *   hook.c     --on-finish                     background.c  work beside the loop
  *   detach.c   without the terminal          files.c    the limit on open files
- *   workers.c  the node
+ *   workers.c  the node                      device_watch.h  devices while the run lasts
  */
 #pragma once
 

@@ -38,7 +38,7 @@ ROOMS = {
     "proc": {"base"},
     "store": {"base"},
     "node": {"device", "proc", "base"},
-    "shell": {"node", "store", "device", "proc", "base"},
+    "shell": {"node", "store", "core", "device", "proc", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "map": {"core", "shell", "node", "device", "data", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "device", "data", "tensor", "rule", "store", "base"},

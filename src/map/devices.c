@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is seen of the run's devices (shell/device_watch.h), for the ledger and the feeder.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "map/session.h"
+
+static bool seat_uses(const struct seat *seat, size_t device)
+{
+    bool uses = false;
+    for (size_t i = 0; i < seat->n_devices; i++)
+        uses = uses || seat->devices[i] == device;
+    return uses;
+}
+
+static void peaks_note(struct session *s, size_t device)
+{
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        struct worker *worker = s->seats[p].worker;
+        if (!worker || !seat_uses(&s->seats[p].seat, device))
+            continue;
+        uint64_t used_bytes = device_watch_memory(s->devices, p).used_bytes;
+        worker->mem_peak_bytes = MAX(worker->mem_peak_bytes, used_bytes);
+    }
+}
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    struct session *s = context;
+    ledger_sample(s->ledger, &(struct sample_row){.wall_ms = clock_wall_ms(),
+                                                  .device = (uint32_t)sample->device,
+                                                  .mem_used_bytes = sample->mem_used_bytes,
+                                                  .busy_percent = sample->busy_percent,
+                                                  .temperature_c = sample->temperature_c,
+                                                  .power_w = sample->power_w});
+    peaks_note(s, s->allocation.chosen[sample->device]);
+}
+
+static void on_lost(void *context, uint32_t chosen)
+{
+    session_event(context, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = chosen});
+}
+
+static void on_memory_back(void *context, uint32_t seat)
+{
+    session_event(context, (struct feed_event){.kind = EV_MEM_BACK, .worker = seat});
+}
+
+void devices_watch(struct session *s)
+{
+    static const struct device_handlers handlers = {
+        .sampled = on_sampled, .lost = on_lost, .memory_back = on_memory_back};
+    s->devices = device_watch_new(&s->shell, &s->allocation, &handlers, s);
+}
+
+void device_set_benched(struct session *s, uint32_t first, const char *why)
+{
+    cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
+    device_watch_name_set(s->devices, first, &name, &lost);
+    log_add(s->shell.log, LOG_WARN, "device", "%s gets no more work: %s%s", buf_text(&name), why,
+            buf_text(&lost));
+    session_record(s, "bench", UINT32_MAX, buf_text(&name));
+}

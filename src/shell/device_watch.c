@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shell/device_watch.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "core/memory.h"
+#include "proc/guard.h"
+#include "shell/shell.h"
+
+enum {
+    SAMPLE_EVERY_MS = 1000
+};
+
+/* One of the machine's devices, as it is now. */
+struct watched {
+    struct device_sample sample; /* the latest */
+    bool is_lost;
+};
+
+struct device_watch {
+    struct shell *shell;
+    struct allocation *allocation;
+    const struct device_handlers *handlers;
+    void *context;
+    struct monitor *monitor;
+    uv_poll_t poll;
+    struct watched *devices; /* [allocation->devices.len] */
+    struct memory *memory;   /* of those */
+};
+
+struct device_watch *device_watch_new(struct shell *shell, struct allocation *allocation,
+                                      const struct device_handlers *handlers, void *context)
+{
+    struct device_watch *watch = xcalloc(1, sizeof(*watch));
+    size_t n_devices = allocation->devices.len;
+    *watch = (struct device_watch){.shell = shell,
+                                   .allocation = allocation,
+                                   .handlers = handlers,
+                                   .context = context,
+                                   .devices = xcalloc(n_devices, sizeof(*watch->devices)),
+                                   .memory = memory_new(allocation->n_seats, (uint32_t)n_devices)};
+    ASSERT(watch->memory);
+    for (uint32_t p = 0; p < allocation->n_seats; p++)
+        for (size_t i = 0; i < allocation->seats[p].n_devices; i++)
+            memory_seat_uses(watch->memory, p, (uint32_t)allocation->seats[p].devices[i]);
+    return watch;
+}
+
+void device_watch_end(struct device_watch *watch)
+{
+    if (watch)
+        monitor_close(steal_ptr(&watch->monitor));
+}
+
+void device_watch_free(struct device_watch *watch)
+{
+    if (!watch)
+        return;
+    free(watch->devices);
+    memory_free(watch->memory);
+    free(watch);
+}
+
+/* ---- what is known ---- */
+
+bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t p)
+{
+    const struct seat *seat = &watch->allocation->seats[p];
+    bool is_lost = false;
+    for (size_t i = 0; i < seat->n_devices; i++)
+        is_lost = is_lost || watch->devices[seat->devices[i]].is_lost;
+    return is_lost;
+}
+
+struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t p)
+{
+    const struct seat *seat = &watch->allocation->seats[p];
+    struct seat_memory sum = {0};
+    for (size_t i = 0; i < seat->n_devices; i++) {
+        const struct device_sample *sample = &watch->devices[seat->devices[i]].sample;
+        sum.used_bytes += sample->mem_used_bytes;
+        sum.total_bytes += sample->mem_total_bytes;
+    }
+    return sum;
+}
+
+const struct device_sample *device_watch_sample(const struct device_watch *watch, size_t device)
+{
+    return &watch->devices[device].sample;
+}
+
+/* Those of a set that are lost: " (gpu 4)". */
+static void lost_add(const struct device_watch *watch, const struct seat *seat, struct buf *out)
+{
+    const char *before = " (";
+    for (size_t i = 0; i < seat->n_devices; i++) {
+        char label[24];
+        if (!watch->devices[seat->devices[i]].is_lost)
+            continue;
+        device_label(&watch->allocation->devices.at[seat->devices[i]], label);
+        buf_addf(out, "%s%s", before, label);
+        before = ", ";
+    }
+    buf_add_text(out, before[0] == ',' ? ")" : "");
+}
+
+void device_watch_name_set(const struct device_watch *watch, uint32_t first, struct buf *name,
+                           struct buf *lost)
+{
+    const struct allocation *allocation = watch->allocation;
+    char label[24];
+    uint32_t p = 0;
+    while (allocation->device_of[p] != first)
+        p++;
+    const struct seat *seat = &allocation->seats[p];
+    device_label(&allocation->devices.at[seat->devices[0]], label);
+    buf_add_text(name, label);
+    for (size_t i = 1; i < seat->n_devices; i++)
+        buf_addf(name, "+%d", allocation->devices.at[seat->devices[i]].index);
+    if (seat->n_devices > 1)
+        lost_add(watch, seat, lost);
+}
+
+void device_watch_log(const struct device_watch *watch)
+{
+    const struct allocation *allocation = watch->allocation;
+    for (uint32_t p = 0; p < allocation->n_seats; p++) {
+        const struct seat *seat = &allocation->seats[p];
+        for (size_t i = 0; i < seat->n_devices; i++) {
+            const struct device *device = &allocation->devices.at[seat->devices[i]];
+            bool has_memory = device->mem_total_bytes > 0;
+            char total[16], available[16];
+            size_format(total, device->mem_total_bytes);
+            size_format(available, device->mem_free_bytes);
+            log_add(watch->shell->log, LOG_INFO, "device", "%s: %s, %s%s%s%s%s", seat->label,
+                    device->name, device->uuid, has_memory ? ", " : "", has_memory ? available : "",
+                    has_memory ? " free of " : "", has_memory ? total : "");
+        }
+    }
+}
+
+/* ---- samples ---- */
+
+static void sample_take(struct device_watch *watch, const struct device_sample *sample)
+{
+    size_t d = watch->allocation->chosen[sample->device];
+    struct watched *device = &watch->devices[d];
+    bool is_news = sample->is_lost && !device->is_lost;
+    device->sample = *sample;
+    device->is_lost = device->is_lost || sample->is_lost;
+    memory_sampled(watch->memory, (uint32_t)d, sample->mem_used_bytes, sample->mem_total_bytes,
+                   shell_now(watch->shell));
+    watch->handlers->sampled(watch->context, sample);
+    if (is_news)
+        watch->handlers->lost(watch->context, (uint32_t)sample->device);
+}
+
+/* The monitor starts its helper again when it hangs or dies. */
+static void monitor_spare(struct device_watch *watch)
+{
+    if (monitor_pid(watch->monitor) > 0)
+        reaper_spare(watch->shell->reaper, monitor_pid(watch->monitor));
+}
+
+static void on_monitor(uv_poll_t *poll, int status, int events)
+{
+    struct device_watch *watch = poll->data;
+    struct device_sample samples[16];
+    size_t n;
+    (void)status, (void)events;
+    while ((n = monitor_read(watch->monitor, samples, countof(samples))) > 0)
+        for (size_t i = 0; i < n; i++)
+            sample_take(watch, &samples[i]);
+    monitor_spare(watch);
+}
+
+/* Samples will come, so memory that is not given back will show. */
+static void memory_begin(struct device_watch *watch)
+{
+    for (size_t d = 0; d < watch->allocation->devices.len; d++) {
+        const struct device *device = &watch->allocation->devices.at[d];
+        uint64_t total_bytes = device->mem_total_bytes;
+        memory_idle(watch->memory, (uint32_t)d,
+                    total_bytes - MIN(device->mem_free_bytes, total_bytes), total_bytes);
+    }
+}
+
+static int monitor_begin(struct device_watch *watch, struct err *err)
+{
+    const struct allocation *allocation = watch->allocation;
+    struct device_list chosen = {xcalloc(allocation->n_chosen, sizeof(struct device)),
+                                 allocation->n_chosen};
+    for (size_t i = 0; i < allocation->n_chosen; i++)
+        chosen.at[i] = allocation->devices.at[allocation->chosen[i]];
+    int rc = monitor_open(&watch->monitor, &(struct probe_opts){.self_path = watch->shell->self_path},
+                          &chosen, SAMPLE_EVERY_MS, err);
+    free(chosen.at);
+    return rc;
+}
+
+void device_watch_begin(struct device_watch *watch)
+{
+    struct err err = {0};
+    if (monitor_begin(watch, &err) != 0)
+        log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
+    if (!watch->monitor)
+        return;
+    monitor_spare(watch);
+    if (monitor_fd(watch->monitor) < 0)
+        return;
+    int sys = -uv_poll_init(&watch->shell->loop, &watch->poll, monitor_fd(watch->monitor));
+    if (sys) {
+        log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s",
+                errno_text(sys));
+        return;
+    }
+    watch->poll.data = watch;
+    uv_poll_start(&watch->poll, UV_READABLE, on_monitor);
+    memory_begin(watch);
+}
+
+/* ---- memory of the dead ---- */
+
+void device_watch_started(struct device_watch *watch, uint32_t seat)
+{
+    memory_taken(watch->memory, seat, shell_now(watch->shell));
+}
+
+void device_watch_ended(struct device_watch *watch, uint32_t seat)
+{
+    memory_ended(watch->memory, seat, watch->shell->now_ms);
+}
+
+void device_watch_left(struct device_watch *watch, uint32_t seat)
+{
+    memory_left(watch->memory, seat, watch->shell->now_ms);
+}
+
+void device_watch_check(struct device_watch *watch)
+{
+    uint32_t seat;
+    bool is_overdue;
+    while (memory_back(watch->memory, watch->shell->now_ms, &seat, &is_overdue)) {
+        if (is_overdue)
+            log_add(watch->shell->log, LOG_WARN, "device",
+                    "%s: the dead worker's device memory was not freed within %d s; starting the "
+                    "next worker anyway",
+                    watch->allocation->seats[seat].label, MEMORY_PATIENCE_MS / 1000);
+        watch->handlers->memory_back(watch->context, seat);
+    }
+}
+
+/* ---- locks ---- */
+
+void device_watch_renew(struct device_watch *watch)
+{
+    struct allocation *allocation = watch->allocation;
+    cleanup_buf struct buf holder = BUF_INIT;
+    char label[24];
+    const struct device_lock *lock =
+        device_locks_renew(&allocation->locks, watch->shell->run_id, &holder);
+    if (!lock)
+        return;
+    device_label(&allocation->devices.at[lock->device], label);
+    log_add(watch->shell->log, LOG_ERROR, "device",
+            "%s: the lock file was deleted and the device was taken by %s; this run gives the "
+            "device up",
+            label, buf_text(&holder));
+    watch->devices[lock->device].is_lost = true;
+    watch->handlers->lost(watch->context, allocation_position(allocation, lock->device));
+}
