@@ -9,7 +9,6 @@
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "map/outputs.h"
-#include "map/prepare.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 

@@ -9,13 +9,13 @@
 void session_backpressure(struct session *s, bool is_held)
 {
     uint64_t now_ms = shell_now(&s->shell);
-    if (s->is_held == is_held)
+    if (s->backpressure.is_held == is_held)
         return;
-    s->is_held = is_held;
+    s->backpressure.is_held = is_held;
     if (is_held)
-        s->held_since_ms = now_ms;
+        s->backpressure.since_ms = now_ms;
     else
-        s->held_ms += now_ms - s->held_since_ms;
+        s->backpressure.total_ms += now_ms - s->backpressure.since_ms;
     for (uint32_t p = 0; p < s->n_seats; p++) {
         if (s->seats[p].worker)
             s->seats[p].worker->last_output_ms = now_ms;
@@ -30,5 +30,5 @@ void session_backpressure(struct session *s, bool is_held)
 uint64_t feed_now(struct session *s)
 {
     uint64_t now_ms = shell_now(&s->shell);
-    return (s->is_held ? s->held_since_ms : now_ms) - s->held_ms;
+    return (s->backpressure.is_held ? s->backpressure.since_ms : now_ms) - s->backpressure.total_ms;
 }

@@ -106,9 +106,9 @@ static void channel_begin(struct worker *worker)
     if (worker->is_channel)
         return;
     worker->is_channel = true;
-    if (!worker->session->results_are_json)
+    if (!worker->session->results.are_json)
         ledger_fact(worker->session->ledger, "results_json", "1");
-    worker->session->results_are_json = true;
+    worker->session->results.are_json = true;
     filter_to_channel(worker);
 }
 
@@ -160,7 +160,7 @@ static void item_failed(struct worker *worker, uint64_t item, const char *why, b
 {
     struct session *s = worker->session;
     worker_answered(worker, 1);
-    s->hand.error = why;
+    s->step.error = why;
     log_add(s->shell.log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, worker_label(worker),
             why);
     session_event(s, (struct feed_event){
@@ -179,8 +179,8 @@ static void on_done(struct worker *worker, const struct message *m)
         return;
     worker_first_result(worker);
     worker_answered(worker, 1);
-    s->hand.result = m->result.at ? m->result : STR("null");
-    if (m->metrics.at && !metrics_add(&s->hand.metrics, m->metrics))
+    s->step.result = m->result.at ? m->result : STR("null");
+    if (m->metrics.at && !metrics_add(&s->step.metrics, m->metrics))
         ignored(worker, IGNORED_METRIC,
                 "a metric of item %lu that is no finite number, or has too long a name, or is the "
                 "%dth, is not summed",
@@ -371,7 +371,7 @@ void channel_read(struct worker *worker, struct str bytes)
 /* The result at hand, as one line in the part; *bytes long. Returns where it begins. */
 static uint64_t result_append(struct worker *worker, uint64_t *bytes)
 {
-    struct str result = worker->session->hand.result;
+    struct str result = worker->session->step.result;
     cleanup_buf struct buf compact = BUF_INIT;
     if (memchr(result.at, '\n', result.len)) {
         buf_add_json_compact(&compact, result);
@@ -394,7 +394,7 @@ void channel_commit(struct worker *worker, uint64_t item)
     if (!worker_part_ready(worker))
         return;
     row.offset = result_append(worker, &row.bytes);
-    ledger_range(s->ledger, worker->part, &row, &s->hand.metrics);
+    ledger_range(s->ledger, worker->part, &row, &s->step.metrics);
 }
 
 /* --fixed-batches: the result waits in the part until its batch is whole. */
@@ -403,9 +403,9 @@ static void result_hold(struct worker *worker, uint64_t item)
     struct session *s = worker->session;
     struct answered_items held = {.first = item, .count = 1};
     held.offset = result_append(worker, &held.bytes);
-    if (s->hand.metrics.len > 0) {
+    if (s->step.metrics.len > 0) {
         held.metrics = xmalloc(sizeof(*held.metrics));
-        *held.metrics = s->hand.metrics;
+        *held.metrics = s->step.metrics;
     }
     answers_note(worker, held);
 }

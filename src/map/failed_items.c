@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "map/prepare.h"
 #include "map/session.h"
 #include "map/work.h"
 #include "store/store.h"
@@ -57,7 +56,7 @@ int failed_items_write(struct session *s, uint64_t *n_out, struct err *err)
     cleanup_free char *path = failed_items_path(s);
     struct outfile file = OUTFILE_INIT;
     struct row_reader *reader;
-    *n_out = s->n_malformed = 0;
+    *n_out = s->failed.n_malformed = 0;
     int rc = failed_item_reader_open(&reader, s->shell.store, err);
     if (rc)
         return rc;

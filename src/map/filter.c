@@ -301,7 +301,7 @@ static bool line_fail(struct worker *worker, struct str line)
         sent_pop(&worker->filter, 1);
     }
     answers_count(worker, 1);
-    s->hand.error = buf_text(&why);
+    s->step.error = buf_text(&why);
     session_event(s, (struct feed_event){
                          .kind = EV_FAIL, .worker = worker->seat, .item = item, .flag = true});
     if (!worker->filter.key_index)
@@ -331,7 +331,7 @@ static bool line_take(struct worker *worker, struct str line)
         return false;
     worker_first_result(worker);
     worker_answered(worker, 1);
-    s->hand.result = str_trim(line);
+    s->step.result = str_trim(line);
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = item});
     return true;
 }
@@ -423,7 +423,7 @@ void filter_read(struct worker *worker, struct str bytes)
         snprintf(worker->filter.first_line, sizeof(worker->filter.first_line), "%.*s",
                  (int)MIN(strcspn_of(bytes, '\n'), sizeof(worker->filter.first_line) - 1),
                  bytes.at);
-    if (answers_are_json(s) || s->results_need_utf8)
+    if (answers_are_json(s) || s->results.need_utf8)
         checked_read(worker, bytes);
     else
         plain_read(worker, bytes);

@@ -4,10 +4,6 @@
  * when they are gone, the summary and the status.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -23,8 +19,6 @@
 #include "map/session.h"
 #include "map/summary.h"
 #include "map/work.h"
-#include "proc/guard.h"
-#include "ui/progress.h"
 
 /* ---- the result ---- */
 
@@ -79,7 +73,7 @@ int session_merge(struct session *s, struct result_merge_stats *stats, struct er
     struct result_merge_opts opts = {
         .out_path = r->out_path,
         .format = r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out,
-        .results_are_json = s->results_are_json,
+        .results_are_json = s->results.are_json,
         .in_order = !r->any_order,
         .overwrite = r->overwrite,
         .join = r->join,
@@ -122,7 +116,7 @@ static int status_of(const struct session *s, uint64_t n_failed_items)
         return s->shell.end.status ? s->shell.end.status : err_exit_status(s->shell.end.err.code);
     if (s->shell.end.status)
         return s->shell.end.status;
-    return s->was_halted || n_failed_items > 0 ? 1 : 0;
+    return s->outcome.was_halted || n_failed_items > 0 ? 1 : 0;
 }
 
 static void state_record(struct session *s, const char *state, int status)
@@ -160,25 +154,29 @@ static int unfinished(struct session *s)
     bool is_hopeless = status == err_exit_status(ERR_DATA);
     const char *why = s->shell.end.err.code ? s->shell.end.err.text
                       : s->shell.end.signal ? signal_verb(s->shell.end.signal)
-                                            : halt_texts[s->halt];
+                                            : halt_texts[s->outcome.halt];
     cleanup_free char *sentence = NULL;
-    bool is_hopeless_worker = s->halt == HALT_NO_RESULT || s->halt == HALT_NO_DEVICES;
-    bool is_breach = is_hopeless_worker && s->stray_is_channel && s->last_stray[0];
-    if (s->halt == HALT_NO_RESULT && s->last_words[0] && !is_breach && !s->shell.end.signal)
+    bool is_hopeless_worker =
+        s->outcome.halt == HALT_NO_RESULT || s->outcome.halt == HALT_NO_DEVICES;
+    bool is_breach = is_hopeless_worker && s->outcome.stray_is_channel && s->outcome.last_stray[0];
+    if (s->outcome.halt == HALT_NO_RESULT && s->outcome.last_words[0] && !is_breach &&
+        !s->shell.end.signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
-        why = sentence = xasprintf("%s (its worker's end: %s)", why, s->last_words);
+        why = sentence = xasprintf("%s (its worker's end: %s)", why, s->outcome.last_words);
     cleanup_buf struct buf next = BUF_INIT;
     cleanup_free char *run = summary_run_new(s);
     summary_go_on(s, NULL, &next);
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
-    bool can_resume = status == 75 || status > 128 || status == 124 || s->was_halted || has_begun;
+    bool can_resume =
+        status == 75 || status > 128 || status == 124 || s->outcome.was_halted || has_begun;
     if (is_breach && !s->shell.end.signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
-    if ((s->halt == HALT_MISMATCH || is_breach) && s->last_stray[0] && !s->shell.end.signal)
+    if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] &&
+        !s->shell.end.signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
-        why = sentence = xasprintf("%s (%s)", why, s->last_stray);
+        why = sentence = xasprintf("%s (%s)", why, s->outcome.last_stray);
     state_record(s, s->shell.end.signal || status == 75 || has_begun ? "stopped" : "failed",
                  status);
     summary_print(s, NULL);
@@ -266,16 +264,8 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
                     s->request->out_path);
     if (n_failed_items == 0 && strcmp(s->request->out_path, "-") != 0)
         parts_drop(s);
-    s->is_merged = true;
+    s->outcome.is_merged = true;
     return status;
-}
-
-/* The display is gone before the last words are said. */
-static void progress_end(struct session *s)
-{
-    session_progress(s, true);
-    s->shell.log->context = s->shell.log->console_begin = s->shell.log->console_end = NULL;
-    progress_free(steal_ptr(&s->shell.progress));
 }
 
 /* The workers have had their results taken; each is given its time to end, and then ended. */
@@ -283,13 +273,8 @@ static void workers_await(struct session *s)
 {
     struct err err = {0};
     session_loop_end(s);
-    keeper_dismiss(
-        &s->shell.keeper); /* a child more would have the reaper look through all of /proc */
-    size_t left = reaper_finish(s->shell.reaper, 5000);
-    if (left > 0)
-        log_add(s->shell.log, LOG_ERROR, "map", "%zu processes of this run could not be ended",
-                left);
-    if (ledger_finish(s->ledger, false, &err) != 0 && s->is_merged)
+    shell_reap(&s->shell);
+    if (ledger_finish(s->ledger, false, &err) != 0 && s->outcome.is_merged)
         log_add(s->shell.log, LOG_WARN, "map", "how the workers ended is not recorded: %s",
                 err.text);
 }
@@ -313,8 +298,9 @@ int session_finish(struct session *s, struct err *err)
 {
     struct result_merge_stats stats = {0};
     int status = 0;
-    progress_end(s);
-    bool merges = s->is_complete && s->shell.end.err.code == 0;
+    session_progress(s, true);
+    shell_progress_end(&s->shell);
+    bool merges = s->outcome.is_complete && s->shell.end.err.code == 0;
     bool is_direct = merges && writes_directly(s);
     int rc = ledger_finish(s->ledger, merges && !is_direct, err);
     if (rc && s->shell.end.err.code == 0)
@@ -329,9 +315,9 @@ int session_finish(struct session *s, struct err *err)
         session_progress(s, true);
     if (!merges)
         status = unfinished(s);
-    else if (s->is_merged)
+    else if (s->outcome.is_merged)
         summary_print(s, &stats);
-    int score_rc = s->is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
+    int score_rc = s->outcome.is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
     if (score_rc)
         status = score_rc;
     if (s->request->on_finish)

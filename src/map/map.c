@@ -12,7 +12,6 @@
 #include "map/again.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
-#include "map/prepare.h"
 #include "map/session.h"
 #include "map/work.h"
 #include "proc/front.h"

@@ -4,9 +4,6 @@
  * run's folder, what earlier sessions did, the feeder.
  */
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,15 +16,11 @@
 #include "base/xalloc.h"
 #include "map/inputs.h"
 #include "map/outputs.h"
-#include "map/prepare.h"
 #include "map/session.h"
 #include "map/summary.h"
 #include "map/work.h"
-#include "proc/guard.h"
-#include "proc/orphans.h"
 #include "store/manifest.h"
 #include "store/runs.h"
-#include "ui/progress.h"
 #include "version.h"
 
 /* ---- input ---- */
@@ -78,22 +71,6 @@ static void devices_describe(const struct session *s, struct manifest_device *ou
         out[i] = (struct manifest_device){device->name, device->uuid,
                                           (uint32_t)MAX(device->index, 0), device->mem_total_bytes};
     }
-}
-
-void request_work(const struct map_request *r, struct buf *json_out)
-{
-    buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
-             r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
-    if (r->work->identity_add)
-        r->work->identity_add(r, json_out);
-    if (r->format != FORMAT_AUTO)
-        buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));
-    buf_add_char(json_out, '}');
-}
-
-char *output_name_new(const char *out_path)
-{
-    return strcmp(out_path, "-") == 0 ? xstrdup("-") : path_absolute(out_path);
 }
 
 static int manifest_make(struct session *s, struct err *err)
@@ -147,126 +124,6 @@ static void ledger_crowded(void *context, bool is_crowded)
     session_backpressure(context, is_crowded);
 }
 
-static int by_first(const void *a, const void *b)
-{
-    const struct item_span *x = a, *y = b;
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
-/* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
-static int failed_items_are_done(struct session *s, struct err *err)
-{
-    struct row_reader *reader = NULL;
-    struct failed_item_row row;
-    if (s->failed_before == 0)
-        return 0;
-    s->done = xrealloc(s->done, (s->n_done + s->failed_before) * sizeof(*s->done));
-    size_t n = s->n_done, kept = 0;
-    int rc = failed_item_reader_open(&reader, s->shell.store, err);
-    while (rc == 0 && n < s->n_done + s->failed_before &&
-           (rc = failed_item_reader_next(reader, &row, err)) > 0) {
-        s->done[n++] = (struct item_span){row.item, 1};
-        rc = 0;
-    }
-    row_reader_close(reader);
-    qsort(s->done, n, sizeof(*s->done), by_first);
-    for (size_t i = 0; i < n; i++) {
-        if (kept > 0 && s->done[kept - 1].first + s->done[kept - 1].count == s->done[i].first)
-            s->done[kept - 1].count += s->done[i].count;
-        else
-            s->done[kept++] = s->done[i];
-    }
-    s->n_done = kept;
-    return rc < 0 ? rc : 0;
-}
-
-static int done_read(struct session *s, struct err *err)
-{
-    struct store_totals totals;
-    uint64_t cleared = 0;
-    int rc = 0;
-    if (s->request->retry_failed)
-        rc = store_clear_failed_items(s->shell.store, &cleared, err);
-    if (rc == 0)
-        rc = store_done(s->shell.store, &s->done, &s->n_done, err);
-    if (rc == 0)
-        rc = store_totals(s->shell.store, &totals, err);
-    if (rc)
-        return rc;
-    s->failed_before = totals.items_failed;
-    rc = failed_items_are_done(s, err);
-    if (rc)
-        return rc;
-    log_add(s->shell.log, LOG_INFO, "map", "going on: %lu %ss are done, %lu set aside%s",
-            totals.items_done, s->request->work->noun, totals.items_failed,
-            cleared > 0 ? "; failed ones are tried again" : "");
-    return 0;
-}
-
-/* Its results may be of two contents, also when the input is again what it was. */
-static int resume_is_sound(struct session *s, struct err *err)
-{
-    cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
-    int rc = store_get(s->shell.store, "input_changed", &is_changed, err);
-    if (rc == 0 && is_changed)
-        rc = fail(err, ERR_DATA,
-                  "the input was written to while this run read it; start over by muster map, and "
-                  "muster results %s prints what is done",
-                  run);
-    return rc;
-}
-
-static int resume_check(struct session *s, struct err *err)
-{
-    struct manifest manifest;
-    int rc = resume_is_sound(s, err);
-    if (rc == 0)
-        rc = manifest_read(s->shell.run_dir, &manifest, err);
-    if (rc)
-        return rc;
-    s->base_seed = manifest.seed;
-    if (manifest.input_json && s->source)
-        rc = source_verify(s->source, str_of(manifest.input_json), err);
-    manifest_release(&manifest);
-    if (rc == 0 && s->request->work->restore)
-        rc = s->request->work->restore(s, err);
-    return rc ? rc : done_read(s, err);
-}
-
-static uint64_t seed_choose(const struct map_request *r)
-{
-    return r
-        ->seed; /* the default, 42, is a seed like any other: runs repeat unless told otherwise */
-}
-
-enum {
-    LEFTOVER_WAIT_MS = 60000,
-    LEFTOVER_LOOK_MS = 50
-};
-
-/* A muster that was killed leaves its guards a moment to end the workers; two sessions of one run
- * must not share a device. */
-static int leftovers_await(struct session *s, struct err *err)
-{
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
-    uint64_t deadline_ms = clock_now_ms() + LEFTOVER_WAIT_MS;
-    bool said = false;
-    pid_t pid = 0;
-    while (orphans_end(entry, &pid) > 0) {
-        if (clock_now_ms() > deadline_ms)
-            return fail(err, ERR_UNAVAILABLE,
-                        "process %d of this run's last session is still there; end it, then resume",
-                        pid);
-        if (!said)
-            log_add(s->shell.log, LOG_WARN, "map",
-                    "waiting for the last session's processes to end");
-        said = true;
-        struct timespec pause = {.tv_nsec = LEFTOVER_LOOK_MS * 1000000L};
-        nanosleep(&pause, NULL);
-    }
-    return 0;
-}
-
 /* The lock first: before it is ours, nothing in the folder may be touched, its spools least of all. */
 static int store_claim(struct session *s, struct err *err)
 {
@@ -292,26 +149,7 @@ static int run_take(struct session *s, struct err *err)
     }
     if (rc == 0)
         rc = store_claim(s, err);
-    return rc == 0 && s->is_resumed ? leftovers_await(s, err) : rc;
-}
-
-/* A run is of records or of shards from its beginning to its end. */
-static int work_match(struct session *s, struct err *err)
-{
-    cleanup_free char *count = NULL;
-    struct store_totals totals = {0};
-    bool is_asked = !s->request->work->keeps_workers;
-    int rc = store_get(s->shell.store, "shards", &count, err);
-    if (rc == 0)
-        rc = store_totals(s->shell.store, &totals, err);
-    if (rc == 0 && count && !is_asked)
-        rc = fail(err, ERR_USAGE,
-                  "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
-                  "{input} or {output}");
-    if (rc == 0 && !count && is_asked && totals.items_done + totals.items_failed > 0)
-        rc = fail(err, ERR_USAGE,
-                  "this run was begun without shards, and its command now is a shard command");
-    return rc;
+    return rc == 0 && s->is_resumed ? shell_orphans_await(&s->shell, err) : rc;
 }
 
 static int store_begin(struct session *s, struct err *err)
@@ -320,11 +158,11 @@ static int store_begin(struct session *s, struct err *err)
     cleanup_free char *log_path = path_join(s->shell.run_dir, "orchestrator.log");
     int rc = log_open(s->shell.log, log_path, err);
     if (rc == 0)
-        rc = s->is_resumed ? work_match(s, err) : 0;
+        rc = s->is_resumed ? earlier_work_match(s, err) : 0;
     if (rc == 0 && work->begin)
         rc = work->begin(s, err);
     if (rc == 0)
-        rc = s->is_resumed ? resume_check(s, err) : manifest_make(s, err);
+        rc = s->is_resumed ? earlier_take(s, err) : manifest_make(s, err);
     if (rc)
         return rc;
     s->next_number = (uint32_t)store_next_part(s->shell.store);
@@ -334,40 +172,26 @@ static int store_begin(struct session *s, struct err *err)
                                                  .failed = ledger_failed,
                                                  .crowded = ledger_crowded,
                                                  .context = s});
-    s->results_are_json =
+    s->results.are_json =
         !work->keeps_workers || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
     rc = store_get(s->shell.store, "results_json", &json_before, err);
     if (rc)
         return rc;
-    s->results_are_json = s->results_are_json || json_before;
-    if (s->results_are_json && !json_before)
+    s->results.are_json = s->results.are_json || json_before;
+    if (s->results.are_json && !json_before)
         ledger_fact(s->ledger, "results_json", "1");
     enum out_format out = s->request->format_out;
     out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
-    s->results_need_utf8 = !s->results_are_json && out != OUT_LINES;
+    s->results.need_utf8 = !s->results.are_json && out != OUT_LINES;
     rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
     return rc ? rc : store_set(s->shell.store, "state", "running", err);
-}
-
-/* The feeder has one slot an item where there is an order. A ledger that says more is not this run's. */
-static int done_check(const struct session *s, struct err *err)
-{
-    for (size_t i = 0; s->order && i < s->n_done; i++) {
-        const struct item_span *span = &s->done[i];
-        if (span->first >= source_known(s->source) ||
-            span->count > source_known(s->source) - span->first)
-            return fail(err, ERR_DATA,
-                        "%s/run.db is damaged: item %lu is settled, but there are only %lu items",
-                        s->shell.run_dir, span->first + span->count - 1, source_known(s->source));
-    }
-    return 0;
 }
 
 static int feed_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
-    int rc = done_check(s, err);
+    int rc = earlier_check(s, err);
     if (rc == 0 && s->is_resumed)
         rc = store_check_parts(s->shell.store, err);
     if (rc)
@@ -388,9 +212,9 @@ static int feed_make(struct session *s, struct err *err)
                                  .failures_max = r->failures_max,
                                  .failures_percent = r->failures_percent,
                                  .seed = s->base_seed,
-                                 .failed_before = s->failed_before,
-                                 .done = (const struct item_interval *)s->done,
-                                 .n_done = s->n_done,
+                                 .failed_before = s->earlier.n_failed,
+                                 .done = (const struct item_interval *)s->earlier.done,
+                                 .n_done = s->earlier.n_done,
                                  .order = s->order,
                                  .n_order = s->order ? source_known(s->source) : 0};
     static_assert(sizeof(struct item_interval) == sizeof(struct item_span),
@@ -399,21 +223,8 @@ static int feed_make(struct session *s, struct err *err)
     return s->feed ? 0 : fail(err, ERR_STOPPED, "out of memory for the feeder");
 }
 
-static void console_emit(void *context, struct str lines)
-{
-    struct session *s = context;
-    if (s->shell.is_quiet)
-        return;
-    if (s->shell.log->console_begin)
-        s->shell.log->console_begin(s->shell.log->context);
-    if (log_say(s->shell.log, lines) < 0)
-        s->shell.is_quiet = true; /* the terminal went away; the log files have it all */
-    if (s->shell.log->console_end)
-        s->shell.log->console_end(s->shell.log->context);
-}
-
-/* The devices, locked, and a place for each seat. With --wait it may take a while. */
-static int places_take(struct session *s, struct err *err)
+/* The devices, locked, and a state for each seat. With --wait it may take a while. */
+static int seats_take(struct session *s, struct err *err)
 {
     const struct allocation_holder holder = {s->shell.self_path, s->shell.run_id, s->shell.log};
     int rc = allocation_take(&s->allocation, &s->request->allocation, &holder, err);
@@ -432,7 +243,7 @@ int session_plan(struct session *s, struct err *err)
 {
     int rc = shell_guard_find(&s->shell, err);
     if (rc == 0)
-        rc = places_take(s, err);
+        rc = seats_take(s, err);
     return rc;
 }
 
@@ -450,7 +261,7 @@ int session_plan_items(struct session *s, struct err *err)
     if (r->n_inputs > 0 && !mkdtemp(spool))
         return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
     s->shell.run_dir = xstrdup(spool);
-    s->base_seed = seed_choose(r);
+    s->base_seed = r->seed;
     int rc = source_take(s, err);
     free(s->shell.run_dir);
     clock_stamp(stamp, clock_wall_ms());
@@ -468,42 +279,9 @@ int session_plan_items(struct session *s, struct err *err)
     return rc;
 }
 
-/* Of a run that goes on: what is done. */
-static int left_read(struct session *s, uint64_t *n_all, struct err *err)
-{
-    int rc = s->request->work->recall(s, n_all, err);
-    struct store_totals totals = {0};
-    if (rc == 0)
-        rc = store_totals(s->shell.store, &totals, err);
-    if (rc == 0)
-        rc = store_done(s->shell.store, &s->done, &s->n_done, err);
-    s->failed_before = rc == 0 && !s->request->retry_failed ? totals.items_failed : 0;
-    return rc ? rc : failed_items_are_done(s, err);
-}
-
-int session_plan_left(struct session *s, struct err *err)
-{
-    const char *noun = s->request->work->noun;
-    uint64_t n_all = 0, n_done = 0;
-    int rc = store_open(&s->shell.store, s->request->resume_dir, STORE_PEEK, err);
-    if (rc)
-        return rc;
-    rc = left_read(s, &n_all, err);
-    store_close(steal_ptr(&s->shell.store));
-    for (size_t i = 0; rc == 0 && i < s->n_done; i++)
-        n_done += s->done[i].count;
-    if (rc == 0 && n_all >= n_done && n_all > 0)
-        printf("run %s goes on: %lu of %lu %ss are left\n", path_basename(s->request->resume_dir),
-               n_all - n_done, n_all, noun);
-    else if (rc == 0)
-        printf("run %s goes on: %lu %ss are done\n", path_basename(s->request->resume_dir), n_done,
-               noun);
-    return rc;
-}
-
 void session_plan_release(struct session *s)
 {
-    free(s->done);
+    free(s->earlier.done);
     source_close(s->source);
     inputs_free(s->inputs);
     if (s->request->work->release)
@@ -519,41 +297,14 @@ void session_plan_release(struct session *s)
     free(s->scratch);
 }
 
-enum {
-    KEEPER_PATIENCE_MS = 30000 /* beyond the grace that guards give */
-};
-
-/* A run without one is a run with one net less. */
-static void keeper_set(struct session *s)
-{
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
-    cleanup_free int *held = xcalloc(2 * s->allocation.n_chosen + 1, sizeof(*held));
-    size_t n_held =
-        device_locks_fds(&s->allocation.locks, s->allocation.chosen, s->allocation.n_chosen, held);
-    struct err err = {0};
-    if (keeper_start(&s->shell.keeper, entry, s->request->grace_ms + KEEPER_PATIENCE_MS, held,
-                     n_held, &err) == 0)
-        reaper_spare(s->shell.reaper, s->shell.keeper.pid);
-    else
-        log_add(s->shell.log, LOG_WARN, "map", "if muster and a guard are killed together: %s",
-                err.text);
-}
-
 int session_prepare(struct session *s, struct err *err)
 {
     int rc = shell_loop_open(&s->shell, err);
     if (rc)
         return rc;
-    s->base_seed = seed_choose(s->request);
+    s->base_seed = s->request->seed;
     s->is_resumed = s->request->resume_dir != NULL;
-    s->shell.console = console_new(&(struct console_opts){.emit = console_emit, .context = s});
-    if (!s->shell.is_quiet) {
-        s->shell.progress = progress_new(&(struct progress_opts){.is_terminal = s->shell.is_tty,
-                                                                 .has_color = s->shell.has_color});
-        s->shell.log->console_begin = progress_hide;
-        s->shell.log->console_end = progress_back;
-        s->shell.log->context = s->shell.progress;
-    }
+    shell_display_open(&s->shell);
     /* Before a run that goes on asks for devices, those that its last session's workers are on are free. */
     rc = s->is_resumed ? run_take(s, err) : 0;
     if (rc == 0)
@@ -570,7 +321,7 @@ int session_prepare(struct session *s, struct err *err)
     if (rc == 0)
         rc = shell_node_open(&s->shell, (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc == 0)
-        keeper_set(s);
+        shell_keeper_start(&s->shell, &s->allocation, s->request->grace_ms);
     if (rc == 0 && !s->request->run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
         log_add(s->shell.log, LOG_WARN, "map", "%s", err->text);
     return rc;

@@ -105,9 +105,9 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
     }
     uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
     struct run_status status = {.verb = "map",
-                                .state = s->is_over || s->shell.is_settled ? "ended"
-                                         : s->is_complete                  ? "merging"
-                                                                           : "running",
+                                .state = s->outcome.is_over || s->shell.is_settled ? "ended"
+                                         : s->outcome.is_complete                  ? "merging"
+                                                                                   : "running",
                                 .host = host,
                                 .pid = getpid(),
                                 .items_total = shot->total.known,
@@ -133,8 +133,8 @@ void session_progress(struct session *s, bool last)
     if (s->shell.is_settled &&
         !last) /* the last status is written: nobody clears up behind a finished run */
         return;
-    bool status_due = last || s->shell.now_ms - s->status_written_ms >= STATUS_EVERY_MS;
-    bool drawn_due = last || s->shell.now_ms - s->progress_shown_ms >= PROGRESS_EVERY_MS;
+    bool status_due = last || s->shell.now_ms - s->shown.status_ms >= STATUS_EVERY_MS;
+    bool drawn_due = last || s->shell.now_ms - s->shown.progress_ms >= PROGRESS_EVERY_MS;
     if (!status_due && !drawn_due)
         return;
     struct snapshot shot = {0};
@@ -143,9 +143,9 @@ void session_progress(struct session *s, bool last)
         progress_show(s->shell.progress, &shot.total, s->shell.now_ms, last);
     if (status_due)
         status_snapshot(s, &shot);
-    s->progress_shown_ms = s->shell.now_ms;
+    s->shown.progress_ms = s->shell.now_ms;
     if (status_due)
-        s->status_written_ms = s->shell.now_ms;
+        s->shown.status_ms = s->shell.now_ms;
     free(shot.workers);
     free(shot.labels);
     free(shot.words);

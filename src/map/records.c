@@ -220,7 +220,7 @@ static void retry_add(struct session *s, uint64_t item, struct buf *json_out)
         return;
     }
     malformed_add(s, item, json_out);
-    s->n_malformed++;
+    s->failed.n_malformed++;
 }
 
 /* ---- a worker ---- */

@@ -16,7 +16,6 @@
 #include "data/unpack.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
-#include "map/prepare.h"
 #include "map/work.h"
 
 enum {
@@ -281,4 +280,20 @@ int request_check(const struct map_request *r, struct err *err)
     if (rc == 0)
         rc = output_check(r, err);
     return rc ? rc : also_outputs_check(r, err);
+}
+
+void request_work(const struct map_request *r, struct buf *json_out)
+{
+    buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
+             r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
+    if (r->work->identity_add)
+        r->work->identity_add(r, json_out);
+    if (r->format != FORMAT_AUTO)
+        buf_addf(json_out, ",\"format\":\"%s\"", record_format_name(r->format));
+    buf_add_char(json_out, '}');
+}
+
+char *output_name_new(const char *out_path)
+{
+    return strcmp(out_path, "-") == 0 ? xstrdup("-") : path_absolute(out_path);
 }

@@ -79,3 +79,10 @@ struct map_request {
 /* Returns an exit status, or a negative err_code with err filled. */
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err);
+
+/* What can be refused before anything is touched. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
+MUST_CHECK int request_check(const struct map_request *request, struct err *err);
+/* The output as the manifest names it: its absolute path, or "-". A new string. */
+char *output_name_new(const char *out_path);
+/* What of the request decides about the results, beside inputs, command and seed: a JSON object. */
+void request_work(const struct map_request *request, struct buf *json_out);

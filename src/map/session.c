@@ -14,7 +14,6 @@
 #include "map/inputs.h"
 #include "map/work.h"
 #include "proc/guard.h"
-#include "ui/progress.h"
 
 struct worker *worker_at(struct session *s, uint32_t seat)
 {
@@ -127,15 +126,15 @@ static void reason_add(struct session *s, const struct feed_action *a, struct st
     const struct work *work = s->request->work;
     bool is_said = a->detail == CAUSE_FAILED || a->detail == CAUSE_PROTOCOL ||
                    (!work->keeps_workers && a->detail == CAUSE_CRASH);
-    if (is_said && s->hand.error)
+    if (is_said && s->step.error)
         buf_addf(reason, "%s%s", a->detail == CAUSE_PROTOCOL ? "its worker was " : "",
-                 s->hand.error);
+                 s->step.error);
     else if (work->cause_text && work->cause_text(a->detail))
         buf_add_text(reason, work->cause_text(a->detail));
     else
         buf_add_text(reason, cause_texts[a->detail]);
-    if (s->hand.error && !is_said)
-        buf_addf(reason, " (%s)", s->hand.error);
+    if (s->step.error && !is_said)
+        buf_addf(reason, " (%s)", s->step.error);
     buf_addf(reason, " on %s", label);
 }
 
@@ -150,9 +149,9 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
     ledger_failed_item(s->ledger, &(struct failed_item_row){.item = a->item,
                                                             .attempts = (uint32_t)a->count,
                                                             .reason = buf_text(&reason),
-                                                            .stderr_tail = s->hand.stderr_tail,
+                                                            .stderr_tail = s->step.stderr_tail,
                                                             .position = buf_text(&position)});
-    if (s->failed_items_noted++ < 10)
+    if (s->failed.n_noted++ < 10)
         log_add(s->shell.log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&position),
                 buf_text(&reason));
     settled_event(s, a->item, 1);
@@ -198,15 +197,15 @@ static void do_note(struct session *s, const struct feed_action *a)
 static void do_complete(struct session *s, const struct feed_action *a)
 {
     (void)a;
-    s->is_complete = true;
-    s->complete_ms = s->shell.now_ms;
+    s->outcome.is_complete = true;
+    s->outcome.complete_ms = s->shell.now_ms;
 }
 
 static void do_halt(struct session *s, const struct feed_action *a)
 {
-    s->was_halted = true;
-    s->halt = a->detail;
-    if (s->halt == HALT_UNFIT)
+    s->outcome.was_halted = true;
+    s->outcome.halt = a->detail;
+    if (s->outcome.halt == HALT_UNFIT)
         s->shell.end.status = err_exit_status(ERR_RECORD);
     log_add(s->shell.log, LOG_INFO, "map", "ending early");
     session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
@@ -215,7 +214,7 @@ static void do_halt(struct session *s, const struct feed_action *a)
 static void do_over(struct session *s, const struct feed_action *a)
 {
     (void)a;
-    s->is_over = true;
+    s->outcome.is_over = true;
 }
 
 static void do_nothing(struct session *s, const struct feed_action *a)
@@ -240,13 +239,14 @@ static void feed_timer_set(struct session *s)
 {
     uint64_t next_ms = feed_next_ms(s->feed);
     bool is_needed = next_ms != UINT64_MAX || s->look_ms != UINT64_MAX;
-    if (!is_needed || s->is_held ||
-        s->is_over) { /* a feeder that is through wants nothing any more */
+    if (!is_needed || s->backpressure.is_held ||
+        s->outcome.is_over) { /* a feeder that is through wants nothing any more */
         uv_timer_stop(&s->feed_timer);
         return;
     }
     uv_update_time(&s->shell.loop);
-    uint64_t at_ms = MIN(next_ms == UINT64_MAX ? next_ms : next_ms + s->held_ms, s->look_ms);
+    uint64_t at_ms =
+        MIN(next_ms == UINT64_MAX ? next_ms : next_ms + s->backpressure.total_ms, s->look_ms);
     uint64_t delay_ms = at_ms > s->shell.now_ms ? at_ms - s->shell.now_ms : 0;
     uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
 }
@@ -265,25 +265,25 @@ static void step(struct session *s, struct feed_event *event)
 
 void session_event(struct session *s, struct feed_event event)
 {
-    if (s->in_step) { /* an action's outcome: it waits for its turn */
-        if (s->n_queue == s->cap_queue) {
-            s->cap_queue = s->cap_queue ? s->cap_queue * 2 : 64;
-            s->queue = xrealloc(s->queue, s->cap_queue * sizeof(*s->queue));
+    if (s->queue.is_drained) { /* an action's outcome: it waits for its turn */
+        if (s->queue.len == s->queue.cap) {
+            s->queue.cap = s->queue.cap ? s->queue.cap * 2 : 64;
+            s->queue.at = xrealloc(s->queue.at, s->queue.cap * sizeof(*s->queue.at));
         }
-        s->queue[s->n_queue++] = event;
+        s->queue.at[s->queue.len++] = event;
         return;
     }
-    s->in_step = true;
+    s->queue.is_drained = true;
     step(s, &event);
     /* What was at hand belonged to this event alone. */
-    s->hand = (struct step_context){0};
-    for (size_t i = 0; i < s->n_queue;) {
-        struct feed_event next = s->queue[i++];
-        if (i == s->n_queue) /* a chain of events needs no longer queue than its longest link */
-            i = s->n_queue = 0;
+    s->step = (struct step_context){0};
+    for (size_t i = 0; i < s->queue.len;) {
+        struct feed_event next = s->queue.at[i++];
+        if (i == s->queue.len) /* a chain of events needs no longer queue than its longest link */
+            i = s->queue.len = 0;
         step(s, &next);
     }
-    s->in_step = false;
+    s->queue.is_drained = false;
 }
 
 void seat_print(const struct session *s, uint32_t p)
@@ -335,7 +335,7 @@ static void on_tick(void *context)
 {
     struct session *s = context;
     for (uint32_t p = 0; p < s->n_seats; p++)
-        if (s->seats[p].worker && !s->is_held)
+        if (s->seats[p].worker && !s->backpressure.is_held)
             worker_tick(s->seats[p].worker);
     device_watch_check(s->devices);
     if (!s->shell.is_settled) /* what becomes of the input then is no matter any more */
@@ -381,14 +381,14 @@ int session_loop(struct session *s, struct err *err)
     device_watch_log(s->devices);
     device_watch_begin(s->devices);
     s->request->work->input_begin(s);
-    while (!s->is_over && !s->is_complete)
+    while (!s->outcome.is_over && !s->outcome.is_complete)
         shell_turn(&s->shell);
     return 0;
 }
 
 void session_loop_end(struct session *s)
 {
-    while (!s->is_over)
+    while (!s->outcome.is_over)
         shell_turn(&s->shell);
     console_flush(s->shell.console, shell_now(&s->shell), true);
 }
@@ -399,10 +399,8 @@ void session_release(struct session *s)
     ledger_free(s->ledger);
     shell_close(&s->shell);
     feed_free(s->feed);
-    console_free(s->shell.console);
-    progress_free(s->shell.progress);
-    s->shell.log->context = s->shell.log->console_begin = s->shell.log->console_end = NULL;
+    shell_display_close(&s->shell);
     free(s->order);
-    free(s->queue);
+    free(s->queue.at);
     session_plan_release(s);
 }

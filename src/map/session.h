@@ -4,6 +4,7 @@
  * events (session_event); the feeder's actions are carried out here. No policy.
  *
  *   map.c       request → session → exit status     prepare.c    devices, input, run folder
+ *   earlier.c   what earlier sessions have done     request.c    what is refused before the start
  *   session.c   events, actions, timers             worker*.c    one process of one worker
  *   filter.c    lines in, lines out                 channel.c    JSON messages
  *   answers.c   answers that wait for their commit  key_index.c  --key
@@ -23,6 +24,7 @@
 #include "data/source.h"
 #include "map/answers.h"
 #include "map/busy.h"
+#include "map/earlier.h"
 #include "map/filter.h"
 #include "map/ledger.h"
 #include "map/request.h"
@@ -95,6 +97,30 @@ struct step_context {
     const char *stderr_tail;
 };
 
+/* Events that actions give rise to, while one is carried out. */
+struct event_queue {
+    struct feed_event *at;
+    size_t len, cap;
+    bool is_drained; /* at this moment */
+};
+
+/* Answers are not read, and the feeder's time stands still (backpressure.c). */
+struct backpressure {
+    bool is_held;
+    uint64_t since_ms, total_ms; /* now; and in all, before */
+};
+
+/* What has become of the run so far. */
+struct outcome {
+    bool is_complete, is_over, was_halted;
+    bool is_merged; /* the output is in place, and that is recorded */
+    enum feed_halt halt;
+    char last_words[512]; /* of the last worker that died */
+    char last_stray[320]; /* of the last worker out of step */
+    bool stray_is_channel;
+    uint64_t first_result_ms, complete_ms; /* 0: not yet */
+};
+
 struct session {
     const struct map_request *request;
     struct map_request
@@ -112,36 +138,33 @@ struct session {
     struct seat_state *seats;
     uint32_t n_seats;
     struct feed *feed;
-    struct item_span *done;
-    size_t n_done;
+    struct earlier earlier;
     uint32_t *order;
     uint64_t base_seed;
-    uint64_t failed_before;
-    bool is_resumed, results_are_json;
-    bool results_need_utf8; /* they are text that becomes JSON or CSV */
-    void *work_data;        /* the work's own (work.h) */
+    bool is_resumed;
+    struct {
+        bool are_json;
+        bool need_utf8; /* they are text that becomes JSON or CSV */
+    } results;
+    void *work_data; /* the work's own (work.h) */
 
     uv_timer_t feed_timer;
     struct device_watch *devices;
 
-    struct step_context hand;
-    struct feed_event *queue; /* events that actions gave rise to */
-    size_t n_queue, cap_queue;
-    bool in_step;
-    bool is_held; /* answers are not read, and the feeder's time stands still (backpressure.c) */
-    uint64_t held_since_ms, held_ms; /* now; and in all, before */
+    struct step_context step;
+    struct event_queue queue;
+    struct backpressure backpressure;
     uint64_t look_ms; /* a drained filter is to be looked at then; UINT64_MAX: none */
     uint32_t next_number;
-    bool is_complete, is_over, was_halted;
-    bool is_merged; /* the output is in place, and that is recorded */
-    enum feed_halt halt;
-    char last_words[512]; /* of the last worker that died */
-    char last_stray[320]; /* of the last worker out of step */
-    bool stray_is_channel;
+    struct outcome outcome;
     unsigned ignored_said; /* a bit for each ignored_kind */
-    uint64_t failed_items_noted;
-    uint64_t n_malformed; /* of those set aside: trying again will not help */
-    uint64_t first_result_ms, complete_ms, status_written_ms, progress_shown_ms;
+    struct {
+        uint64_t n_noted;     /* in the log */
+        uint64_t n_malformed; /* trying again will not help */
+    } failed;
+    struct {
+        uint64_t status_ms, progress_ms;
+    } shown; /* last, and when */
 };
 
 /* session.c */
@@ -224,8 +247,6 @@ void device_set_benched(struct session *s, uint32_t first, const char *why);
 MUST_CHECK int session_plan(struct session *s, struct err *err);
 /* The items as well, where they have to be counted before it is known what would run. */
 MUST_CHECK int session_plan_items(struct session *s, struct err *err);
-/* Of a run that goes on, what is left; said on stdout. */
-MUST_CHECK int session_plan_left(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);

@@ -30,10 +30,10 @@ static struct figures figures_take(struct session *s)
         f.load_ms += s->seats[p].load_ms;
         hist_merge(&f.item_times, &s->seats[p].item_times);
     }
-    f.is_load_known = s->request->work->keeps_workers && s->first_result_ms > 0;
+    f.is_load_known = s->request->work->keeps_workers && s->outcome.first_result_ms > 0;
     f.seat_ms = f.wall_ms * s->n_seats;
-    uint64_t end_ms = s->is_complete ? s->complete_ms : shell_now(&s->shell);
-    uint64_t working_ms = s->first_result_ms > 0 ? end_ms - s->first_result_ms : 0;
+    uint64_t end_ms = s->outcome.is_complete ? s->outcome.complete_ms : shell_now(&s->shell);
+    uint64_t working_ms = s->outcome.first_result_ms > 0 ? end_ms - s->outcome.first_result_ms : 0;
     uint64_t here = s->request->work->n_done_here(s);
     f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
@@ -143,7 +143,7 @@ static void failed_items_say(struct session *s, uint64_t n_failed_items, const c
                              const char *failed)
 {
     cleanup_buf struct buf next = BUF_INIT;
-    if (n_failed_items > s->n_malformed) {
+    if (n_failed_items > s->failed.n_malformed) {
         buf_add_text(&next, "; go on with: ");
         summary_go_on(s, "--retry-failed", &next);
     }
@@ -186,7 +186,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     memory_lines(s, &out);
     if (work->advice_add)
         work->advice_add(s, !stats || f.counts.aside > 0, &out);
-    if (stats && f.counts.aside > s->n_malformed) {
+    if (stats && f.counts.aside > s->failed.n_malformed) {
         buf_add_text(&out, "  next       ");
         summary_go_on(s, "--retry-failed", &out);
         buf_add_char(&out, '\n');

@@ -71,7 +71,7 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
     worker->to_worker.len = 0;
     worker->filter.n_unwritten = 0;
     node_drop(worker->process, stream);
-    if (worker->session->is_complete || worker->was_ended)
+    if (worker->session->outcome.is_complete || worker->was_ended)
         return;
     worker->deadline_ms = worker->session->shell.now_ms + BROKEN_GRACE_MS;
     worker_stray_note(worker, "it closed its input with items in hand", STR(""));
@@ -331,6 +331,6 @@ void worker_first_result(struct worker *worker)
     uint64_t load_us = reads_after_us > 0 ? MIN(reads_after_us, age_us) : age_us;
     busy_is_live(&worker->busy, worker->busy.started_us + load_us, now_us);
     seat_state->load_ms += load_us / 1000;
-    if (s->first_result_ms == 0)
-        s->first_result_ms = s->shell.now_ms;
+    if (s->outcome.first_result_ms == 0)
+        s->outcome.first_result_ms = s->shell.now_ms;
 }

@@ -49,8 +49,8 @@ void worker_stray_note(struct worker *worker, const char *why, struct str line)
              (int)MIN(first.len, (size_t)120), first.at,
              worker->filter.first_line[0] ? "; its first line was: " : "",
              worker->filter.first_line);
-    snprintf(s->last_stray, sizeof(s->last_stray), "%s", worker->stray);
-    s->stray_is_channel = worker->is_channel;
+    snprintf(s->outcome.last_stray, sizeof(s->outcome.last_stray), "%s", worker->stray);
+    s->outcome.stray_is_channel = worker->is_channel;
 }
 
 void worker_terminate(struct worker *worker, enum feed_cause cause)
@@ -172,7 +172,7 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
     cleanup_buf struct buf work = BUF_INIT;
     s->request->work->worker->describe(worker, &work);
     if (death == DEATH_CLEAN && worker->busy.n_answered == 0)
-        snprintf(s->last_words, sizeof(s->last_words),
+        snprintf(s->outcome.last_words, sizeof(s->outcome.last_words),
                  "%.300s without an answer: does it print one line for each item?", how);
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
         if (worker->number > 0)
@@ -181,9 +181,9 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
         return;
     }
     struct str line = last_line(tail);
-    snprintf(s->last_words, sizeof(s->last_words), "%.*s%s%.*s", 300, how, line.len > 0 ? ": " : "",
-             (int)line.len, line.at);
-    session_record(s, "died", worker->seat, s->last_words);
+    snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s%s%.*s", 300, how,
+             line.len > 0 ? ": " : "", (int)line.len, line.at);
+    session_record(s, "died", worker->seat, s->outcome.last_words);
     log_add(s->shell.log, LOG_WARN, "worker", "%s died (%s)%s%s%.*s", worker_label(worker), how,
             buf_text(&work), line.len > 0 ? "; its last words: " : "", (int)line.len, line.at);
 }
@@ -230,9 +230,9 @@ void worker_over(struct worker *worker)
     worker->is_over = true;
     busy_end(&worker->busy, now_us());
     struct str printed = buf_str(&tail);
-    if (!s->in_step) {
-        s->hand.error = how;
-        s->hand.stderr_tail = printed.len > 0 ? printed.at : NULL;
+    if (!s->queue.is_drained) {
+        s->step.error = how;
+        s->step.stderr_tail = printed.len > 0 ? printed.at : NULL;
     }
     session_event(
         s, (struct feed_event){.kind = EV_EXIT, .worker = worker->seat, .death = death_of[death]});

@@ -35,7 +35,7 @@ static void overdue_check(struct worker *worker)
     struct session *s = worker->session;
     if (s->shell.now_ms < worker->deadline_ms || worker->was_ended)
         return;
-    bool has_nothing = !busy_is(&worker->busy) || s->is_complete;
+    bool has_nothing = !busy_is(&worker->busy) || s->outcome.is_complete;
     if (!worker->input_must_close)
         session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = worker->seat});
     else if (has_nothing)

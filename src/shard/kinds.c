@@ -11,7 +11,6 @@
 #include "base/xalloc.h"
 #include "data/unpack.h"
 #include "map/outputs.h"
-#include "map/prepare.h"
 #include "rule/rule.h"
 #include "shard/shard.h"
 #include "tensor/torch/torch_merge.h"

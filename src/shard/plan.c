@@ -450,9 +450,9 @@ void shard_command_format(const char *const *command, struct buf *out)
 static bool *settled_new(const struct session *s)
 {
     bool *settled = xcalloc(shards_of(s)->n_shards, sizeof(*settled));
-    for (size_t i = 0; i < s->n_done; i++) {
-        uint64_t first = s->done[i].first,
-                 end = MIN(first + s->done[i].count, shards_of(s)->n_shards);
+    for (size_t i = 0; i < s->earlier.n_done; i++) {
+        uint64_t first = s->earlier.done[i].first,
+                 end = MIN(first + s->earlier.done[i].count, shards_of(s)->n_shards);
         for (uint64_t k = first; k < end; k++)
             settled[k] = true;
     }

@@ -448,7 +448,7 @@ static void metrics_give(struct session *s, struct shard_progress progress)
     if (progress.seen == 0)
         return;
     buf_addf(&json, "{\"correct\":%lu,\"seen\":%lu}", progress.correct, progress.seen);
-    metrics_add(&s->hand.metrics, buf_str(&json));
+    metrics_add(&s->step.metrics, buf_str(&json));
 }
 
 /* Hand the result over. False: there is none, and `how` says why. */
@@ -465,7 +465,7 @@ static bool result_give(struct worker *worker, char how[END_TEXT_BYTES])
     items_count(s, worker->seat, shard_share(shards_of(s), shard->shard).count);
     metrics_give(s, shard_progress_of(worker));
     worker_answered(worker, 1);
-    s->hand.result = buf_str(&line);
+    s->step.result = buf_str(&line);
     session_event(
         s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = shard->shard});
     return true;
@@ -482,8 +482,9 @@ static void judge(struct worker *worker, char how[END_TEXT_BYTES])
                 buf_text(&work));
         return;
     }
-    snprintf(s->last_words, sizeof(s->last_words), "%.*s", (int)sizeof(s->last_words) - 1, how);
-    session_record(s, "died", worker->seat, s->last_words);
+    snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s",
+             (int)sizeof(s->outcome.last_words) - 1, how);
+    session_record(s, "died", worker->seat, s->outcome.last_words);
     log_add(s->shell.log, LOG_WARN, "worker", "%s failed%s: %s", worker_label(worker),
             buf_text(&work), how);
 }

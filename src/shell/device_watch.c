@@ -194,8 +194,9 @@ static int monitor_begin(struct device_watch *watch, struct err *err)
                                  allocation->n_chosen};
     for (size_t i = 0; i < allocation->n_chosen; i++)
         chosen.at[i] = allocation->devices.at[allocation->chosen[i]];
-    int rc = monitor_open(&watch->monitor, &(struct probe_opts){.self_path = watch->shell->self_path},
-                          &chosen, SAMPLE_EVERY_MS, err);
+    int rc =
+        monitor_open(&watch->monitor, &(struct probe_opts){.self_path = watch->shell->self_path},
+                     &chosen, SAMPLE_EVERY_MS, err);
     free(chosen.at);
     return rc;
 }

@@ -6,8 +6,9 @@
  *   loop.c     time, the loop, limits          signals.c  signals and orders to stop
  *   folder.c   the run's folder                claim.c    one muster for an output
  *   hook.c     --on-finish                     background.c  work beside the loop
- *   detach.c   without the terminal          files.c    the limit on open files
- *   workers.c  the node                      device_watch.h  devices while the run lasts
+ *   detach.c   without the terminal            files.c    the limit on open files
+ *   workers.c  the node, and what ends with it display.c  the terminal
+ *   device_watch.h  devices while the run lasts
  */
 #pragma once
 
@@ -126,8 +127,25 @@ MUST_CHECK int shell_node_open(struct shell *shell, struct str scratch, struct e
 /* All of it for a run that has no folder: devices, node and loop. */
 MUST_CHECK int shell_begin(struct shell *shell, const struct allocation_wish *wish,
                            struct allocation *allocation, struct str scratch, struct err *err);
+/*
+ * A muster that was killed leaves its guards a moment to end the workers; two sessions of one run must not share a
+ * device. ERR_UNAVAILABLE if one does not end.
+ */
+MUST_CHECK int shell_orphans_await(struct shell *shell, struct err *err);
+/* For when muster and a guard are killed together. A run without a keeper is a run with one net less. */
+void shell_keeper_start(struct shell *shell, struct allocation *allocation, uint64_t grace_ms);
+/* The workers have ended: so has everything that they started. */
+void shell_reap(struct shell *shell);
 /* All but the names of the run's folder; harmless on what was never opened. */
 void shell_close(struct shell *shell);
+
+/* ---- display.c ---- */
+
+/* shell->console and, unless quiet, shell->progress. */
+void shell_display_open(struct shell *shell);
+/* The progress is gone before the last words are said. */
+void shell_progress_end(struct shell *shell);
+void shell_display_close(struct shell *shell);
 
 /* ---- files.c ---- */
 

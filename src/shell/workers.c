@@ -2,11 +2,16 @@
  *
  * The node of a run: this machine, and what looks after its processes.
  */
+#include <time.h>
+
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
+#include "base/xalloc.h"
 #include "node/local.h"
 #include "proc/front.h"
 #include "proc/guard.h"
+#include "proc/orphans.h"
 #include "shell/shell.h"
 
 int shell_guard_find(struct shell *shell, struct err *err)
@@ -64,4 +69,56 @@ void shell_close(struct shell *shell)
     fd_close(&shell->signals.front_fd);
     free(shell->guard_path);
     shell->guard_path = NULL;
+}
+
+enum {
+    ORPHANS_WAIT_MS = 60000,
+    ORPHANS_LOOK_MS = 50,
+    KEEPER_PATIENCE_MS = 30000, /* beyond the grace that guards give */
+    REAP_MS = 5000
+};
+
+int shell_orphans_await(struct shell *shell, struct err *err)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell->run_dir);
+    uint64_t deadline_ms = clock_now_ms() + ORPHANS_WAIT_MS;
+    bool said = false;
+    pid_t pid = 0;
+    while (orphans_end(entry, &pid) > 0) {
+        if (clock_now_ms() > deadline_ms)
+            return fail(err, ERR_UNAVAILABLE,
+                        "process %d of this run's last session is still there; end it, then resume",
+                        pid);
+        if (!said)
+            log_add(shell->log, LOG_WARN, shell->verb->name,
+                    "waiting for the last session's processes to end");
+        said = true;
+        struct timespec pause = {.tv_nsec = ORPHANS_LOOK_MS * 1000000L};
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+void shell_keeper_start(struct shell *shell, struct allocation *allocation, uint64_t grace_ms)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell->run_dir);
+    cleanup_free int *held = xcalloc(2 * allocation->n_chosen + 1, sizeof(*held));
+    size_t n_held =
+        device_locks_fds(&allocation->locks, allocation->chosen, allocation->n_chosen, held);
+    struct err err = {0};
+    if (keeper_start(&shell->keeper, entry, grace_ms + KEEPER_PATIENCE_MS, held, n_held, &err) == 0)
+        reaper_spare(shell->reaper, shell->keeper.pid);
+    else
+        log_add(shell->log, LOG_WARN, shell->verb->name,
+                "if muster and a guard are killed together: %s", err.text);
+}
+
+void shell_reap(struct shell *shell)
+{
+    keeper_dismiss(
+        &shell->keeper); /* a child more would have the reaper look through all of /proc */
+    size_t left = reaper_finish(shell->reaper, REAP_MS);
+    if (left > 0)
+        log_add(shell->log, LOG_ERROR, shell->verb->name,
+                "%zu processes of this run could not be ended", left);
 }

@@ -117,7 +117,7 @@ SHELL = {
     "a sample from before a death is believed": (
         "core/memory.c", "d->sampled_ms > m->seats[seat].since_ms;\n    if", "d->sampled_ms > 0;\n    if"),
     "a session does not know what the one before it did": (
-        "map/prepare.c", ".n_done = s->n_done,", ".n_done = 0,"),
+        "map/prepare.c", ".n_done = s->earlier.n_done,", ".n_done = 0,"),
     "what did not fit into a pipe is dropped": (
         "map/worker.c", "        buf_consume(&worker->to_worker, (size_t)put);\n", "        buf_reset(&worker->to_worker);\n"),
     "a message that comes in pieces is cut": (
@@ -125,7 +125,7 @@ SHELL = {
     "what a channel worker did not read is no suspect any more": (
         "core/feed_items.c", "    if (f->workers[worker].group != NONE)\n        suspects_put_back", "    if (false)\n        suspects_put_back"),
     "an answer that comes in pieces is cut": (
-        "map/filter.c", "    buf_add_str(&worker->from_worker, bytes);\n", "    (void)0;\n"),
+        "map/filter.c", "    buf_add_str(&worker->filter.from_worker, bytes);\n", "    (void)0;\n"),
     "a worker that is to be ended is left alone": (
         "map/worker_end.c", "        node_end(worker->process, END_POLITELY);\n", "        (void)0;\n"),
     "a signal is taken for an order to finish": (

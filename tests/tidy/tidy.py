@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 
-# Who may include whom, beside itself: cli -> shard -> map -> {shell, ui} -> {node, store} -> {device, proc} -> base;
+# Who may include whom, beside itself: cli -> shard -> map -> shell -> {node, store, ui} -> {device, proc} -> base;
 # map and ui use core and data as well, shard tensor and rule too; data and tensor -> rule.
 ROOMS = {
     "base": set(),
@@ -38,7 +38,7 @@ ROOMS = {
     "proc": {"base"},
     "store": {"base"},
     "node": {"device", "proc", "base"},
-    "shell": {"node", "store", "core", "device", "proc", "base"},
+    "shell": {"node", "store", "ui", "core", "device", "proc", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "map": {"core", "shell", "node", "device", "data", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "device", "data", "tensor", "rule", "store", "base"},

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "map/session.h"
+#include "map/summary.h"
+#include "map/work.h"
+#include "store/manifest.h"
+
+int earlier_work_match(struct session *s, struct err *err)
+{
+    cleanup_free char *count = NULL;
+    struct store_totals totals = {0};
+    bool is_asked = !s->request->work->keeps_workers;
+    int rc = store_get(s->shell.store, "shards", &count, err);
+    if (rc == 0)
+        rc = store_totals(s->shell.store, &totals, err);
+    if (rc == 0 && count && !is_asked)
+        rc = fail(err, ERR_USAGE,
+                  "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
+                  "{input} or {output}");
+    if (rc == 0 && !count && is_asked && totals.items_done + totals.items_failed > 0)
+        rc = fail(err, ERR_USAGE,
+                  "this run was begun without shards, and its command now is a shard command");
+    return rc;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct item_span *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
+static int failed_items_are_done(struct session *s, struct err *err)
+{
+    struct row_reader *reader = NULL;
+    struct failed_item_row row;
+    if (s->earlier.n_failed == 0)
+        return 0;
+    s->earlier.done = xrealloc(s->earlier.done, (s->earlier.n_done + s->earlier.n_failed) *
+                                                    sizeof(*s->earlier.done));
+    size_t n = s->earlier.n_done, kept = 0;
+    int rc = failed_item_reader_open(&reader, s->shell.store, err);
+    while (rc == 0 && n < s->earlier.n_done + s->earlier.n_failed &&
+           (rc = failed_item_reader_next(reader, &row, err)) > 0) {
+        s->earlier.done[n++] = (struct item_span){row.item, 1};
+        rc = 0;
+    }
+    row_reader_close(reader);
+    qsort(s->earlier.done, n, sizeof(*s->earlier.done), by_first);
+    for (size_t i = 0; i < n; i++) {
+        if (kept > 0 && s->earlier.done[kept - 1].first + s->earlier.done[kept - 1].count ==
+                            s->earlier.done[i].first)
+            s->earlier.done[kept - 1].count += s->earlier.done[i].count;
+        else
+            s->earlier.done[kept++] = s->earlier.done[i];
+    }
+    s->earlier.n_done = kept;
+    return rc < 0 ? rc : 0;
+}
+
+static int done_read(struct session *s, struct err *err)
+{
+    struct store_totals totals;
+    uint64_t cleared = 0;
+    int rc = 0;
+    if (s->request->retry_failed)
+        rc = store_clear_failed_items(s->shell.store, &cleared, err);
+    if (rc == 0)
+        rc = store_done(s->shell.store, &s->earlier.done, &s->earlier.n_done, err);
+    if (rc == 0)
+        rc = store_totals(s->shell.store, &totals, err);
+    if (rc)
+        return rc;
+    s->earlier.n_failed = totals.items_failed;
+    rc = failed_items_are_done(s, err);
+    if (rc)
+        return rc;
+    log_add(s->shell.log, LOG_INFO, "map", "going on: %lu %ss are done, %lu set aside%s",
+            totals.items_done, s->request->work->noun, totals.items_failed,
+            cleared > 0 ? "; failed ones are tried again" : "");
+    return 0;
+}
+
+/* Its results may be of two contents, also when the input is again what it was. */
+static int resume_is_sound(struct session *s, struct err *err)
+{
+    cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
+    int rc = store_get(s->shell.store, "input_changed", &is_changed, err);
+    if (rc == 0 && is_changed)
+        rc = fail(err, ERR_DATA,
+                  "the input was written to while this run read it; start over by muster map, and "
+                  "muster results %s prints what is done",
+                  run);
+    return rc;
+}
+
+int earlier_take(struct session *s, struct err *err)
+{
+    struct manifest manifest;
+    int rc = resume_is_sound(s, err);
+    if (rc == 0)
+        rc = manifest_read(s->shell.run_dir, &manifest, err);
+    if (rc)
+        return rc;
+    s->base_seed = manifest.seed;
+    if (manifest.input_json && s->source)
+        rc = source_verify(s->source, str_of(manifest.input_json), err);
+    manifest_release(&manifest);
+    if (rc == 0 && s->request->work->restore)
+        rc = s->request->work->restore(s, err);
+    return rc ? rc : done_read(s, err);
+}
+
+int earlier_check(const struct session *s, struct err *err)
+{
+    for (size_t i = 0; s->order && i < s->earlier.n_done; i++) {
+        const struct item_span *span = &s->earlier.done[i];
+        if (span->first >= source_known(s->source) ||
+            span->count > source_known(s->source) - span->first)
+            return fail(err, ERR_DATA,
+                        "%s/run.db is damaged: item %lu is settled, but there are only %lu items",
+                        s->shell.run_dir, span->first + span->count - 1, source_known(s->source));
+    }
+    return 0;
+}
+
+/* Of a run that goes on: what is done. */
+static int left_read(struct session *s, uint64_t *n_all, struct err *err)
+{
+    int rc = s->request->work->recall(s, n_all, err);
+    struct store_totals totals = {0};
+    if (rc == 0)
+        rc = store_totals(s->shell.store, &totals, err);
+    if (rc == 0)
+        rc = store_done(s->shell.store, &s->earlier.done, &s->earlier.n_done, err);
+    s->earlier.n_failed = rc == 0 && !s->request->retry_failed ? totals.items_failed : 0;
+    return rc ? rc : failed_items_are_done(s, err);
+}
+
+int session_plan_left(struct session *s, struct err *err)
+{
+    const char *noun = s->request->work->noun;
+    uint64_t n_all = 0, n_done = 0;
+    int rc = store_open(&s->shell.store, s->request->resume_dir, STORE_PEEK, err);
+    if (rc)
+        return rc;
+    rc = left_read(s, &n_all, err);
+    store_close(steal_ptr(&s->shell.store));
+    for (size_t i = 0; rc == 0 && i < s->earlier.n_done; i++)
+        n_done += s->earlier.done[i].count;
+    if (rc == 0 && n_all >= n_done && n_all > 0)
+        printf("run %s goes on: %lu of %lu %ss are left\n", path_basename(s->request->resume_dir),
+               n_all - n_done, n_all, noun);
+    else if (rc == 0)
+        printf("run %s goes on: %lu %ss are done\n", path_basename(s->request->resume_dir), n_done,
+               noun);
+    return rc;
+}
+

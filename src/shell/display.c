@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run shows on the terminal while it lasts: its workers' lines, and the progress, which steps aside for
+ * them and for the log's.
+ */
+#include "proc/logfile.h"
+#include "shell/shell.h"
+#include "ui/progress.h"
+
+static void lines_show(void *context, struct str lines)
+{
+    struct shell *shell = context;
+    struct log *log = shell->log;
+    if (shell->is_quiet)
+        return;
+    if (log->console_begin)
+        log->console_begin(log->context);
+    if (log_say(log, lines) < 0)
+        shell->is_quiet = true; /* the terminal went away; the log files have it all */
+    if (log->console_end)
+        log->console_end(log->context);
+}
+
+void shell_display_open(struct shell *shell)
+{
+    shell->console = console_new(&(struct console_opts){.emit = lines_show, .context = shell});
+    if (shell->is_quiet)
+        return;
+    shell->progress = progress_new(
+        &(struct progress_opts){.is_terminal = shell->is_tty, .has_color = shell->has_color});
+    shell->log->console_begin = progress_hide;
+    shell->log->console_end = progress_back;
+    shell->log->context = shell->progress;
+}
+
+void shell_progress_end(struct shell *shell)
+{
+    shell->log->context = shell->log->console_begin = shell->log->console_end = NULL;
+    progress_free(shell->progress);
+    shell->progress = NULL;
+}
+
+void shell_display_close(struct shell *shell)
+{
+    console_free(shell->console);
+    shell->console = NULL;
+    shell_progress_end(shell);
+}
