@@ -15,8 +15,8 @@ enum {
 void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item,
           uint64_t count, uint32_t detail)
 {
-    ASSERT(f->n_actions < f->actions_cap);
-    f->actions[f->n_actions++] = (struct feed_action){kind, worker, item, count, detail};
+    ASSERT(f->out.len < f->out.cap);
+    f->out.at[f->out.len++] = (struct feed_action){kind, worker, item, count, detail};
 }
 
 void wake_at(struct feed *f, uint64_t at_ms)
@@ -26,10 +26,10 @@ void wake_at(struct feed *f, uint64_t at_ms)
 
 void halt(struct feed *f, enum feed_halt why)
 {
-    if (f->halt != HALT_NONE || f->is_complete)
+    if (f->end.why != HALT_NONE || f->end.is_complete)
         return;
-    f->halt = why;
-    f->is_stopping = f->is_stopping_now = true;
+    f->end.why = why;
+    f->end.is_stopping = f->end.is_at_once = true;
     emit(f, ACT_HALT, NONE, 0, 0, why);
 }
 
@@ -63,7 +63,7 @@ static void seats_init(struct feed *f)
     for (uint32_t d = 0; d < f->config.n_devices; d++) {
         uint32_t first = f->config.first_of ? f->config.first_of[d] : d;
         f->devices[d] = (struct feed_device){.first = first, .first_worker = NONE};
-        f->n_sets += first == d;
+        f->seats.n_sets += first == d;
     }
     for (uint32_t i = f->config.n_workers; i-- > 0;) {
         struct feed_worker *w = &f->workers[i];
@@ -71,21 +71,21 @@ static void seats_init(struct feed *f)
         ASSERT(f->devices[w->device].first == w->device);
         w->next_on_device = f->devices[w->device].first_worker;
         f->devices[w->device].first_worker = i;
-        w->fifo = f->fifos + (size_t)i * FIFO_CAP;
-        w->group = w->head = w->tail = NONE;
-        w->blame = w->copy = w->look_ms = UINT64_MAX;
-        w->seat_since_ms = w->refill_ms = w->shortest_ms = UINT64_MAX;
+        w->items.fifo = f->fifos + (size_t)i * FIFO_CAP;
+        w->group = w->items.head = w->items.tail = NONE;
+        w->blame = w->items.copy = w->look.at_ms = UINT64_MAX;
+        w->buffering.seat_since_ms = w->buffering.refill_ms = w->buffering.shortest_ms = UINT64_MAX;
         w->window = 1;
     }
-    f->n_absent = f->config.n_workers;
-    f->n_sets_alive = f->n_sets;
+    f->seats.n_absent = f->config.n_workers;
+    f->seats.n_sets_alive = f->seats.n_sets;
 }
 
 static void blocks_init(struct feed *f)
 {
-    f->slots_free = NONE;
-    for (uint64_t i = 0; i < f->spread >> f->block_log2; i++)
-        f->blocks[i] = (struct block){.slots = NONE};
+    f->window.slots_free = NONE;
+    for (uint64_t i = 0; i < f->window.spread >> f->window.block_log2; i++)
+        f->window.blocks[i] = (struct block){.slots = NONE};
 }
 
 /* With an order, slots stand for all items at once; those that are done say so from the start. */
@@ -94,7 +94,7 @@ static void ordered_init(struct feed *f)
     for (size_t i = 0; f->config.order && i < f->config.n_done; i++)
         items_skip(f, f->config.done[i].first, f->config.done[i].first + f->config.done[i].count);
     if (f->config.order)
-        f->next = f->config.n_order;
+        f->window.next = f->config.n_order;
 }
 
 struct feed *feed_new(const struct feed_config *config)
@@ -105,33 +105,37 @@ struct feed *feed_new(const struct feed_config *config)
     f->config = *config;
     f->config.no_reissue |= config->fixed_batches; /* a copy would be computed in other company */
     f->rng.state = config->seed;
-    f->spread = spread_of(config);
-    f->mask = f->spread - 1;
-    f->pool_free = f->ready_head = f->ready_tail = f->quarantine = NONE;
-    f->groups_free = f->ripe_head = f->ripe_tail = f->idle_head = f->idle_tail = NONE;
-    f->groups_cap = 64 + 4 * config->n_workers;
-    f->actions_cap = f->spread + 16ull * config->n_workers + 64; /* an item has one fate a step */
-    f->block_log2 = block_log2(f->spread);
-    f->block_size = 1u << f->block_log2;
-    f->blocks = malloc((f->spread >> f->block_log2) * sizeof(*f->blocks));
-    f->slots = malloc(f->spread * sizeof(*f->slots));
-    f->pool = malloc(f->spread * sizeof(*f->pool));
-    f->heap = malloc(f->spread * sizeof(*f->heap));
-    f->groups = calloc(f->groups_cap, sizeof(*f->groups));
+    f->window.spread = spread_of(config);
+    f->window.mask = f->window.spread - 1;
+    f->pool.free = f->pool.ready_head = f->pool.ready_tail = f->suspects.quarantine = NONE;
+    f->suspects.free = f->suspects.ripe_head = f->suspects.ripe_tail = f->idle.head = f->idle.tail =
+        NONE;
+    f->suspects.cap = 64 + 4 * config->n_workers;
+    f->out.cap =
+        f->window.spread + 16ull * config->n_workers + 64; /* an item has one fate a step */
+    f->window.block_log2 = block_log2(f->window.spread);
+    f->window.block_size = 1u << f->window.block_log2;
+    f->window.blocks =
+        malloc((f->window.spread >> f->window.block_log2) * sizeof(*f->window.blocks));
+    f->window.slots = malloc(f->window.spread * sizeof(*f->window.slots));
+    f->pool.chunks = malloc(f->window.spread * sizeof(*f->pool.chunks));
+    f->pool.heap = malloc(f->window.spread * sizeof(*f->pool.heap));
+    f->suspects.groups = calloc(f->suspects.cap, sizeof(*f->suspects.groups));
     f->workers = calloc(config->n_workers, sizeof(*f->workers));
     f->fifos = calloc((size_t)config->n_workers * FIFO_CAP, sizeof(*f->fifos));
     f->devices = calloc(config->n_devices, sizeof(*f->devices));
-    f->looks = calloc(config->n_workers, sizeof(*f->looks));
-    f->cooling = calloc(config->n_workers, sizeof(*f->cooling));
-    f->victims = calloc(config->n_workers, sizeof(*f->victims));
-    f->actions = malloc(f->actions_cap * sizeof(*f->actions));
-    if (!f->blocks || !f->slots || !f->pool || !f->heap || !f->groups || !f->workers || !f->fifos ||
-        !f->devices || !f->looks || !f->cooling || !f->victims || !f->actions) {
+    f->looks.heap = calloc(config->n_workers, sizeof(*f->looks.heap));
+    f->cooling.at = calloc(config->n_workers, sizeof(*f->cooling.at));
+    f->victims.heap = calloc(config->n_workers, sizeof(*f->victims.heap));
+    f->out.at = malloc(f->out.cap * sizeof(*f->out.at));
+    if (!f->window.blocks || !f->window.slots || !f->pool.chunks || !f->pool.heap ||
+        !f->suspects.groups || !f->workers || !f->fifos || !f->devices || !f->looks.heap ||
+        !f->cooling.at || !f->victims.heap || !f->out.at) {
         feed_free(f);
         return NULL;
     }
-    f->settled = f->done_before = done_total(config);
-    f->wake_ms = f->cooling_at_ms = UINT64_MAX;
+    f->counts.settled = f->counts.done_before = done_total(config);
+    f->wake_ms = f->cooling.look_ms = UINT64_MAX;
     blocks_init(f);
     seats_init(f);
     ordered_init(f);
@@ -142,18 +146,18 @@ void feed_free(struct feed *f)
 {
     if (!f)
         return;
-    free(f->blocks);
-    free(f->slots);
-    free(f->pool);
-    free(f->heap);
-    free(f->groups);
+    free(f->window.blocks);
+    free(f->window.slots);
+    free(f->pool.chunks);
+    free(f->pool.heap);
+    free(f->suspects.groups);
     free(f->workers);
     free(f->fifos);
     free(f->devices);
-    free(f->looks);
-    free(f->cooling);
-    free(f->victims);
-    free(f->actions);
+    free(f->looks.heap);
+    free(f->cooling.at);
+    free(f->victims.heap);
+    free(f->out.at);
     free(f);
 }
 
@@ -167,8 +171,8 @@ static void on_tick(struct feed *f, const struct feed_event *ev)
 
 static void on_input(struct feed *f, const struct feed_event *ev)
 {
-    f->known = MAX(f->known, ev->count);
-    f->input_is_final = f->input_is_final || ev->flag;
+    f->window.known = MAX(f->window.known, ev->count);
+    f->window.input_is_final = f->window.input_is_final || ev->flag;
 }
 
 static void on_started(struct feed *f, const struct feed_event *ev)
@@ -243,7 +247,7 @@ static void on_oom(struct feed *f, const struct feed_event *ev)
 {
     struct feed_worker *w = &f->workers[ev->worker];
     uint32_t before = f->devices[w->device].batch;
-    f->n_ooms++;
+    f->counts.ooms++;
     feed_worker_is_live(f, ev->worker);
     device_shrink(f, w->device, MAX(ev->count, (uint64_t)1));
     uint32_t after = f->devices[w->device].batch;
@@ -253,22 +257,22 @@ static void on_oom(struct feed *f, const struct feed_event *ev)
 static void on_hungry(struct feed *f, const struct feed_event *ev)
 {
     struct feed_worker *w = &f->workers[ev->worker];
-    if (w->mode == MODE_CHANNEL || w->in_flight == 0)
+    if (w->mode == MODE_CHANNEL || w->items.in_flight == 0)
         return;
-    uint32_t had = w->in_flight;
-    bool input_may_come = !f->input_is_final && f->next == f->known;
+    uint32_t had = w->items.in_flight;
+    bool input_may_come = !f->window.input_is_final && f->window.next == f->window.known;
     if (ev->flag && buffered_found(f, ev->worker))
         return;
-    w->window = 2 * MAX(w->window, (uint64_t)w->in_flight);
+    w->window = 2 * MAX(w->window, (uint64_t)w->items.in_flight);
     feed_worker_dispatch(f, ev->worker);
-    if (w->in_flight == had && !input_may_come)
+    if (w->items.in_flight == had && !input_may_come)
         feed_worker_end(f, ev->worker); /* the end of its input makes it flush */
 }
 
 static void on_rests(struct feed *f, const struct feed_event *ev)
 {
     struct feed_worker *w = &f->workers[ev->worker];
-    if (w->settle_at_ms > 0 && w->in_flight == 0)
+    if (w->drain.settle_at_ms > 0 && w->items.in_flight == 0)
         feed_worker_settled(f, ev->worker);
 }
 
@@ -311,7 +315,7 @@ static void on_committed(struct feed *f, const struct feed_event *ev)
 static void on_mem_back(struct feed *f, const struct feed_event *ev)
 {
     f->workers[ev->worker].memory_is_back = true;
-    f->cooling_at_ms = f->now_ms;
+    f->cooling.look_ms = f->now_ms;
 }
 
 static void on_device_lost(struct feed *f, const struct feed_event *ev)
@@ -321,10 +325,10 @@ static void on_device_lost(struct feed *f, const struct feed_event *ev)
 
 static void on_stop(struct feed *f, const struct feed_event *ev)
 {
-    f->is_stopping_now = f->is_stopping_now || ev->flag;
-    if (!f->is_stopping && !f->is_complete) {
-        f->is_stopping = true;
-        f->halt = HALT_STOPPED;
+    f->end.is_at_once = f->end.is_at_once || ev->flag;
+    if (!f->end.is_stopping && !f->end.is_complete) {
+        f->end.is_stopping = true;
+        f->end.why = HALT_STOPPED;
         emit(f, ACT_HALT, NONE, 0, 0, HALT_STOPPED);
     }
 }
@@ -360,27 +364,29 @@ static bool is_heard(const struct feed *f, const struct feed_event *ev)
 
 static void finish_if_done(struct feed *f)
 {
-    uint8_t level = (uint8_t)(f->is_stopping + f->is_stopping_now);
-    bool ends = level > f->ended_level; /* nobody is started after that */
-    f->ended_level = level;
-    if (!f->is_complete && f->input_is_final && f->settled >= f->known && f->n_committing == 0) {
-        f->is_complete = true;
+    uint8_t level = (uint8_t)(f->end.is_stopping + f->end.is_at_once);
+    bool ends = level > f->end.level; /* nobody is started after that */
+    f->end.level = level;
+    if (!f->end.is_complete && f->window.input_is_final && f->counts.settled >= f->window.known &&
+        f->counts.committing == 0) {
+        f->end.is_complete = true;
         emit(f, ACT_COMPLETE, NONE, 0, 0, 0);
         ends = true;
     }
     if (ends)
         everybody_end(f);
-    if (f->n_alive == 0 && f->n_committing == 0 && (f->is_complete || f->is_stopping)) {
-        f->is_over = true;
+    if (f->seats.n_alive == 0 && f->counts.committing == 0 &&
+        (f->end.is_complete || f->end.is_stopping)) {
+        f->end.is_over = true;
         emit(f, ACT_OVER, NONE, 0, 0, 0);
     }
 }
 
 size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_action **out)
 {
-    f->n_actions = 0;
-    *out = f->actions;
-    if (f->is_over)
+    f->out.len = 0;
+    *out = f->out.at;
+    if (f->end.is_over)
         return 0;
     ASSERT(ev->now_ms >= f->now_ms);
     f->now_ms = ev->now_ms;
@@ -393,7 +399,7 @@ size_t feed_step(struct feed *f, const struct feed_event *ev, const struct feed_
     idle_feed(f);
     seats_fill(f);
     finish_if_done(f);
-    return f->n_actions;
+    return f->out.len;
 }
 
 uint64_t feed_next_ms(const struct feed *f)
@@ -406,22 +412,23 @@ uint64_t feed_next_ms(const struct feed *f)
 void feed_counts(const struct feed *f, struct feed_counts *out)
 {
     *out = (struct feed_counts){
-        .known = f->known,
-        .done = f->done_before + f->committed - MIN(f->config.failed_before, f->done_before),
-        .aside = f->failed_items + f->config.failed_before,
-        .in_flight = f->n_in_flight,
-        .waiting = f->ready_items + f->delayed_items + f->group_items,
-        .answered = f->n_provisional,
-        .retries = f->n_retries,
-        .reissued = f->n_reissued,
-        .revoked = f->n_revoked,
-        .crashes = f->n_crashes,
-        .ooms = f->n_ooms,
-        .items_frontier = f->frontier,
-        .items_next = f->next,
-        .input_is_final = f->input_is_final,
-        .is_complete = f->is_complete,
-        .is_over = f->is_over,
+        .known = f->window.known,
+        .done = f->counts.done_before + f->counts.committed -
+                MIN(f->config.failed_before, f->counts.done_before),
+        .aside = f->counts.failed_items + f->config.failed_before,
+        .in_flight = f->counts.in_flight,
+        .waiting = f->pool.ready_items + f->pool.delayed_items + f->suspects.items,
+        .answered = f->counts.provisional,
+        .retries = f->counts.retries,
+        .reissued = f->counts.reissued,
+        .revoked = f->counts.revoked,
+        .crashes = f->counts.crashes,
+        .ooms = f->counts.ooms,
+        .items_frontier = f->window.frontier,
+        .items_next = f->window.next,
+        .input_is_final = f->window.input_is_final,
+        .is_complete = f->end.is_complete,
+        .is_over = f->end.is_over,
     };
 }
 
@@ -430,11 +437,12 @@ void feed_worker(const struct feed *f, uint32_t worker, struct feed_worker_view 
     const struct feed_worker *w = &f->workers[worker];
     *out = (struct feed_worker_view){.state = w->state,
                                      .mode = w->mode,
-                                     .in_flight = w->in_flight,
+                                     .in_flight = w->items.in_flight,
                                      .items_done = w->items_done,
-                                     .mean_ms = w->mean_ms,
+                                     .mean_ms = w->time.mean_ms,
                                      .batch = f->devices[w->device].batch,
-                                     .is_settling = w->settle_at_ms > 0 && w->in_flight == 0};
+                                     .is_settling =
+                                         w->drain.settle_at_ms > 0 && w->items.in_flight == 0};
 }
 
 uint32_t feed_item_failures(const struct feed *f, uint64_t item)
@@ -452,24 +460,25 @@ static void lists_check(const struct feed *f)
         for (uint64_t item; (item = owned_next(f, i, &at)) != UINT64_MAX;) {
             struct slot slot = slot_peek(f, item);
             ASSERT(slot.state == SLOT_SENT);
-            ASSERT(slot.owner[item == w->copy] == i + 1);
+            ASSERT(slot.owner[item == w->items.copy] == i + 1);
         }
         bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING;
-        hands += is_loading && w->in_flight == 0 && !w->is_idle;
-        idle += w->is_idle;
-        looks += w->look_ms != UINT64_MAX;
-        ASSERT(w->look_ms == UINT64_MAX || f->looks[w->look_index] == i);
-        ASSERT(w->state != WORKER_ABSENT || f->absent_from <= i);
+        hands += is_loading && w->items.in_flight == 0 && !w->idle.is_in;
+        idle += w->idle.is_in;
+        looks += w->look.at_ms != UINT64_MAX;
+        ASSERT(w->look.at_ms == UINT64_MAX || f->looks.heap[w->look.index] == i);
+        ASSERT(w->state != WORKER_ABSENT || f->seats.absent_from <= i);
     }
-    ASSERT(hands == f->n_hands && idle == f->idle_len && looks == f->looks_len);
+    ASSERT(hands == f->seats.n_hands && idle == f->idle.len && looks == f->looks.len);
 }
 
 void feed_check(const struct feed *f)
 {
-    uint64_t low = f->config.order ? 0 : f->frontier, committing = 0;
-    ASSERT(f->config.order || (f->frontier <= f->next && f->next <= f->frontier + f->spread));
+    uint64_t low = f->config.order ? 0 : f->window.frontier, committing = 0;
+    ASSERT(f->config.order || (f->window.frontier <= f->window.next &&
+                               f->window.next <= f->window.frontier + f->window.spread));
     uint64_t answered = 0;
-    for (uint64_t item = low; item < f->next; item++) {
+    for (uint64_t item = low; item < f->window.next; item++) {
         struct slot slot = slot_peek(f, item);
         ASSERT(slot.state != SLOT_SENT || slot.owner[0] != 0);
         ASSERT(slot.state == SLOT_SENT || (slot.owner[0] == 0 && slot.owner[1] == 0));
@@ -483,25 +492,25 @@ void feed_check(const struct feed *f)
         committing += slot.state == SLOT_COMMITTING || slot.state == SLOT_ASIDE;
         answered += ((slot.flags & ANSWERED_FIRST) != 0) + ((slot.flags & ANSWERED_SECOND) != 0);
     }
-    ASSERT(committing == f->n_committing);
-    ASSERT(answered == f->n_provisional);
+    ASSERT(committing == f->counts.committing);
+    ASSERT(answered == f->counts.provisional);
     uint64_t in_flight = 0, provisional = 0;
     for (uint32_t w = 0; w < f->config.n_workers; w++) {
-        in_flight += f->workers[w].in_flight;
-        provisional += f->workers[w].provisional;
+        in_flight += f->workers[w].items.in_flight;
+        provisional += f->workers[w].items.provisional;
     }
-    ASSERT(in_flight == f->n_in_flight);
-    ASSERT(provisional == f->n_provisional);
-    ASSERT(f->settled <= f->known || !f->input_is_final);
+    ASSERT(in_flight == f->counts.in_flight);
+    ASSERT(provisional == f->counts.provisional);
+    ASSERT(f->counts.settled <= f->window.known || !f->window.input_is_final);
     lists_check(f);
 }
 
 uint64_t feed_hash(const struct feed *f)
 {
-    uint64_t hash =
-        mix64(f->frontier + 1) ^ mix64(f->next + 2) ^ mix64(f->settled + 3) ^ mix64(f->known + 4);
-    uint64_t low = f->config.order ? 0 : f->frontier;
-    for (uint64_t item = low; item < f->next; item++) {
+    uint64_t hash = mix64(f->window.frontier + 1) ^ mix64(f->window.next + 2) ^
+                    mix64(f->counts.settled + 3) ^ mix64(f->window.known + 4);
+    uint64_t low = f->config.order ? 0 : f->window.frontier;
+    for (uint64_t item = low; item < f->window.next; item++) {
         struct slot slot = slot_peek(f, item);
         uint64_t word = (uint64_t)slot.state << 56 | (uint64_t)slot.failures << 48 |
                         (uint64_t)slot.flags << 40 | (uint64_t)slot.copy_failed << 32 |
@@ -510,8 +519,8 @@ uint64_t feed_hash(const struct feed *f)
     }
     for (uint32_t w = 0; w < f->config.n_workers; w++) {
         const struct feed_worker *worker = &f->workers[w];
-        hash =
-            mix64(hash ^ ((uint64_t)worker->state << 32 | worker->in_flight) ^ worker->items_done);
+        hash = mix64(hash ^ ((uint64_t)worker->state << 32 | worker->items.in_flight) ^
+                     worker->items_done);
     }
     return hash;
 }

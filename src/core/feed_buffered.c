@@ -31,10 +31,11 @@ enum {
  */
 static double restart_ms(const struct feed *f, const struct feed_worker *w)
 {
-    uint64_t ready_ms = w->answered_in_life > 0 ? w->first_answer_ms : f->now_ms;
-    uint64_t load_ms = w->load_ms > 0 ? w->load_ms : ready_ms - w->started_ms;
-    uint64_t refill_ms = w->refill_ms == UINT64_MAX ? 0 : w->refill_ms;
-    return (double)MIN(load_ms + w->end_ms + refill_ms, w->shortest_ms);
+    uint64_t ready_ms = w->answered_in_life > 0 ? w->time.first_answer_ms : f->now_ms;
+    uint64_t load_ms =
+        w->buffering.load_ms > 0 ? w->buffering.load_ms : ready_ms - w->time.started_ms;
+    uint64_t refill_ms = w->buffering.refill_ms == UINT64_MAX ? 0 : w->buffering.refill_ms;
+    return (double)MIN(load_ms + w->buffering.end_ms + refill_ms, w->buffering.shortest_ms);
 }
 
 static double limit_lower(double limit_ms, uint64_t config_ms)
@@ -51,14 +52,14 @@ static double life_limited(const struct feed *f, double ms)
 void buffered_reads(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->load_ms == 0)
-        w->load_ms = MAX(f->now_ms - w->started_ms, (uint64_t)1);
+    if (w->buffering.load_ms == 0)
+        w->buffering.load_ms = MAX(f->now_ms - w->time.started_ms, (uint64_t)1);
 }
 
 /* How long a life should last. */
 static double life_ms(const struct feed *f, const struct feed_worker *w)
 {
-    double so_far_ms = (double)(f->now_ms - w->seat_since_ms);
+    double so_far_ms = (double)(f->now_ms - w->buffering.seat_since_ms);
     double ms = MIN(so_far_ms / LOSS_SHARE, (double)LIFE_MAX_MS);
     ms = MAX(ms, RESTART_SHARE * restart_ms(f, w));
     ms = MAX(ms, (double)LIFE_MIN_MS);
@@ -67,18 +68,18 @@ static double life_ms(const struct feed *f, const struct feed_worker *w)
 
 bool buffered_is_due(const struct feed *f, const struct feed_worker *w)
 {
-    return (double)(f->now_ms - w->started_ms) >= life_ms(f, w);
+    return (double)(f->now_ms - w->time.started_ms) >= life_ms(f, w);
 }
 
 uint64_t buffered_window(const struct feed *f, const struct feed_worker *w)
 {
-    uint64_t ring_share = f->spread / (4ull * MAX(f->n_alive, 1u));
-    return MIN(w->quota, MAX(ring_share, (uint64_t)1));
+    uint64_t ring_share = f->window.spread / (4ull * MAX(f->seats.n_alive, 1u));
+    return MIN(w->buffering.quota, MAX(ring_share, (uint64_t)1));
 }
 
 uint64_t buffered_left(const struct feed_worker *w)
 {
-    return w->quota - MIN(w->quota, w->sent_in_life);
+    return w->buffering.quota - MIN(w->buffering.quota, w->buffering.n_sent);
 }
 
 static uint64_t whole_batches(const struct feed *f, const struct feed_worker *w, uint64_t items)
@@ -94,10 +95,10 @@ static uint64_t whole_batches(const struct feed *f, const struct feed_worker *w,
 bool buffered_found(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    w->is_buffering = true;
-    if (w->quota == 0 && restart_ms(f, w) <= PROBE_MAX_MS) {
-        w->quota = whole_batches(f, w, 1);
-        w->is_probe = true;
+    w->buffering.is_on = true;
+    if (w->buffering.quota == 0 && restart_ms(f, w) <= PROBE_MAX_MS) {
+        w->buffering.quota = whole_batches(f, w, 1);
+        w->buffering.is_probe = true;
         feed_worker_end(f, worker);
         return true;
     }
@@ -111,10 +112,10 @@ void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
 {
     struct feed_worker *w = &f->workers[worker];
     /* Those that may load are counted until they answer. */
-    if (w->sent_in_life == 0 || (f->config.loading_max > 0 && w->state != WORKER_LIVE))
+    if (w->buffering.n_sent == 0 || (f->config.loading_max > 0 && w->state != WORKER_LIVE))
         return;
-    bool has_all = w->quota > 0 && buffered_left(w) == 0;
-    if (has_all || w->in_flight >= share || buffered_is_due(f, w))
+    bool has_all = w->buffering.quota > 0 && buffered_left(w) == 0;
+    if (has_all || w->items.in_flight >= share || buffered_is_due(f, w))
         feed_worker_end(f, worker);
 }
 
@@ -124,28 +125,29 @@ void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
  */
 static bool load_is_hidden(const struct feed_worker *w, uint64_t items, uint64_t ms)
 {
-    return w->life_items > 0 && items >= LOAD_TEST * w->life_items && 2 * ms < 3 * w->life_ms;
+    return w->buffering.last_items > 0 && items >= LOAD_TEST * w->buffering.last_items &&
+           2 * ms < 3 * w->buffering.last_ms;
 }
 
 void buffered_learn(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (!w->is_buffering || w->is_probe || w->answered_in_life == 0)
+    if (!w->buffering.is_on || w->buffering.is_probe || w->answered_in_life == 0)
         return;
-    uint64_t refill_ms = w->refill_ms == UINT64_MAX ? 0 : w->refill_ms;
-    uint64_t ms = f->now_ms - w->started_ms + refill_ms;
-    w->shortest_ms = MIN(w->shortest_ms, ms);
-    w->end_ms = f->now_ms - w->last_progress_ms;
+    uint64_t refill_ms = w->buffering.refill_ms == UINT64_MAX ? 0 : w->buffering.refill_ms;
+    uint64_t ms = f->now_ms - w->time.started_ms + refill_ms;
+    w->buffering.shortest_ms = MIN(w->buffering.shortest_ms, ms);
+    w->buffering.end_ms = f->now_ms - w->time.last_progress_ms;
     if (load_is_hidden(w, w->answered_in_life, ms))
-        w->load_ms = ms;
+        w->buffering.load_ms = ms;
     double items = (double)w->answered_in_life, work_ms = (double)ms - restart_ms(f, w);
     double each_ms = MAX(work_ms, (double)WORK_MIN_MS) / items;
     double quota = MIN(life_ms(f, w) / each_ms, GROWTH_MAX * items);
-    bool may_test =
-        w->life_items == 0 && life_limited(f, LOAD_TEST * (double)ms) >= LOAD_TEST * (double)ms;
+    bool may_test = w->buffering.last_items == 0 &&
+                    life_limited(f, LOAD_TEST * (double)ms) >= LOAD_TEST * (double)ms;
     if (may_test)
         quota = LOAD_TEST * items;
-    w->quota = whole_batches(f, w, (uint64_t)quota);
-    w->life_items = w->answered_in_life;
-    w->life_ms = ms;
+    w->buffering.quota = whole_batches(f, w, (uint64_t)quota);
+    w->buffering.last_items = w->answered_in_life;
+    w->buffering.last_ms = ms;
 }

@@ -29,9 +29,9 @@ static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_
         else
             pool_add(f, (struct sent_range){item, 1}, f->now_ms, NONE);
     }
-    f->n_in_flight -= w->in_flight;
-    w->in_flight = w->losers = 0;
-    w->fifo_len = 0;
+    f->counts.in_flight -= w->items.in_flight;
+    w->items.in_flight = w->items.losers = 0;
+    w->items.fifo_len = 0;
     return total;
 }
 
@@ -63,7 +63,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     struct feed_worker *w = &f->workers[worker];
     struct sent_range runs[1024];
     size_t n_runs;
-    uint64_t in_hand = w->in_flight;
+    uint64_t in_hand = w->items.in_flight;
     uint32_t limit = batch_now(f, w);
     uint64_t total = unanswered_collect(f, worker, runs, countof(runs), &n_runs);
     if (total == 0)
@@ -102,7 +102,7 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
     if (d->is_benched)
         return;
     d->is_benched = true;
-    f->n_sets_alive--;
+    f->seats.n_sets_alive--;
     emit(f, ACT_BENCH, device, 0, 0, cause);
     for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
         struct feed_worker *w = &f->workers[i];
@@ -111,17 +111,17 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
         else
             feed_worker_state_set(f, w, WORKER_BENCHED);
     }
-    if (f->n_sets_alive == 0 && !f->is_complete)
+    if (f->seats.n_sets_alive == 0 && !f->end.is_complete)
         halt(f, HALT_NO_DEVICES);
 }
 
 static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death death)
 {
     struct feed_device *device = &f->devices[w->device];
-    uint32_t tries = f->n_sets > 1 || death == GONE_NOT_STARTED ? 1 : 2;
+    uint32_t tries = f->seats.n_sets > 1 || death == GONE_NOT_STARTED ? 1 : 2;
     device->start_failures++;
     device->is_hopeless = device->start_failures >= tries;
-    bool hope = f->results > 0;
+    bool hope = f->counts.results > 0;
     for (uint32_t d = 0; d < f->config.n_devices; d++) {
         const struct feed_device *set = &f->devices[f->devices[d].first];
         hope = hope || !(set->is_hopeless || set->is_benched);
@@ -137,11 +137,11 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     bool is_benched = f->devices[w->device].is_benched;
     feed_worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
     if (!is_benched)
-        f->cooling[f->n_cooling++] = worker;
+        f->cooling.at[f->cooling.len++] = worker;
     w->memory_is_back = false;
-    w->not_before_ms = f->now_ms;
+    w->time.not_before_ms = f->now_ms;
     if (deaths > 1 && !was_suspect_work)
-        w->not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);
+        w->time.not_before_ms += MIN(1000ull << MIN(deaths - 2, 5u), (uint64_t)BACKOFF_MAX_MS);
     if (deaths > RESTARTS_MAX)
         device_bench(f, w->device, CAUSE_RESTARTS);
 }
@@ -154,7 +154,7 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         provisional_revoke(f, worker); /* a fixed batch that was not finished */
         return;
     }
-    bool all_answered = w->in_flight == 0 && w->provisional > 0;
+    bool all_answered = w->items.in_flight == 0 && w->items.provisional > 0;
     /* One that lingers at its end is ended by the shell; that takes nothing from its answers. */
     bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
     bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
@@ -164,7 +164,7 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         provisional_doubt(f, worker); /* else it could do so again and again */
     else
         provisional_revoke(f, worker);
-    if (death == GONE_CLEAN && w->in_flight > 0 && ++f->mismatches >= MISMATCHES_MAX)
+    if (death == GONE_CLEAN && w->items.in_flight > 0 && ++f->counts.mismatches >= MISMATCHES_MAX)
         halt(f, HALT_MISMATCH);
 }
 
@@ -187,30 +187,30 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         death = babbled ? GONE_CRASH : GONE_ENDED;
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
-    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->in_flight == 0;
+    bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->items.in_flight == 0;
     /* It can be so only as often as the limit can be halved. */
     bool shrank = death == GONE_OOM && w->has_shrunk;
-    bool fewer_may_help = death == GONE_OOM && (w->in_flight > 1 || shrank);
+    bool fewer_may_help = death == GONE_OOM && (w->items.in_flight > 1 || shrank);
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
-                         !(babbled && w->in_flight > 0) &&
+                         !(babbled && w->items.in_flight > 0) &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
-    f->n_crashes += death == GONE_CRASH;
-    f->n_ooms += death == GONE_OOM && !shrank;
+    f->counts.crashes += death == GONE_CRASH;
+    f->counts.ooms += death == GONE_OOM && !shrank;
     if (is_normal && death == GONE_CLEAN)
         buffered_learn(f, worker);
-    w->gone_ms = f->now_ms;
+    w->buffering.gone_ms = f->now_ms;
     filter_judge(f, worker, death);
     blamed_charge(f, worker);
     unanswered_judge(f, worker, death, start_failure);
     suspects_release(f, worker);
-    if (f->quarantine == worker)
-        f->quarantine = NONE;
+    if (f->suspects.quarantine == worker)
+        f->suspects.quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_bench(f, w->device, CAUSE_LOST);
     bool broke_its_rule = babbled || (w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX);
     w->deaths_in_row +=
         gave_nothing && !is_normal && (!was_suspect_work || broke_its_rule) && !shrank;
-    if (start_failure && !f->is_complete && !f->is_stopping)
+    if (start_failure && !f->end.is_complete && !f->end.is_stopping)
         start_failed(f, w, death);
     seat_cool(f, worker, was_suspect_work);
 }

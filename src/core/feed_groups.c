@@ -8,47 +8,47 @@
 
 static uint32_t group_new(struct feed *f)
 {
-    uint32_t index = f->groups_free;
+    uint32_t index = f->suspects.free;
     if (index != NONE)
-        f->groups_free = f->groups[index].next;
-    else if (f->groups_used < f->groups_cap)
-        index = f->groups_used++;
+        f->suspects.free = f->suspects.groups[index].next;
+    else if (f->suspects.used < f->suspects.cap)
+        index = f->suspects.used++;
     ASSERT(index != NONE);
-    f->groups_in_use++;
-    f->groups[index] = (struct group){.head = NONE, .worker = NONE};
+    f->suspects.in_use++;
+    f->suspects.groups[index] = (struct group){.head = NONE, .worker = NONE};
     return index;
 }
 
 static void group_free(struct feed *f, uint32_t index)
 {
-    f->groups_in_use--;
-    f->groups[index].next = f->groups_free;
-    f->groups_free = index;
+    f->suspects.in_use--;
+    f->suspects.groups[index].next = f->suspects.free;
+    f->suspects.free = index;
 }
 
 void group_ripen(struct feed *f, uint32_t index)
 {
-    struct group *group = &f->groups[index];
+    struct group *group = &f->suspects.groups[index];
     group->next = NONE;
-    if (f->ripe_tail == NONE)
-        f->ripe_head = index;
+    if (f->suspects.ripe_tail == NONE)
+        f->suspects.ripe_head = index;
     else
-        f->groups[f->ripe_tail].next = index;
-    f->ripe_tail = index;
-    f->groups_ripe++;
+        f->suspects.groups[f->suspects.ripe_tail].next = index;
+    f->suspects.ripe_tail = index;
+    f->suspects.ripe++;
 }
 
 /* It waits for a worker, as soon as its time has come. */
 static void group_wait(struct feed *f, uint32_t index)
 {
-    struct group *group = &f->groups[index];
+    struct group *group = &f->suspects.groups[index];
     group->worker = NONE;
-    f->groups_waiting++;
+    f->suspects.waiting++;
     if (group->not_before_ms <= f->now_ms) {
         group_ripen(f, index);
         return;
     }
-    struct chunk *head = &f->pool[group->head];
+    struct chunk *head = &f->pool.chunks[group->head];
     head->group = index;
     head->not_before_ms = group->not_before_ms;
     delayed_push(f, group->head);
@@ -64,10 +64,10 @@ static void group_append(struct feed *f, struct group *group, uint32_t *tail,
     if (*tail == NONE)
         group->head = index;
     else
-        f->pool[*tail].next = index;
+        f->pool.chunks[*tail].next = index;
     *tail = index;
     group->count += range.count;
-    f->group_items += range.count;
+    f->suspects.items += range.count;
 }
 
 static void group_fill(struct feed *f, struct group *group, const struct sent_range *ranges,
@@ -95,7 +95,7 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
     uint64_t n_groups = MIN(total, (uint64_t)2);
     if (total > 1)
         emit(f, ACT_NOTE, NONE, ranges[0].first, total, NOTE_HALVED);
-    if (f->groups_in_use + n_groups > f->groups_cap) {
+    if (f->suspects.in_use + n_groups > f->suspects.cap) {
         /* So many crashes at once: these mix with the others and are found later. */
         for (size_t i = 0; i < n_ranges; i++)
             pool_add(f, ranges[i], not_before_ms, avoid_device);
@@ -104,7 +104,7 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
     uint64_t skip = 0;
     for (uint64_t half = 0; half < n_groups; half++) {
         uint32_t index = group_new(f);
-        struct group *group = &f->groups[index];
+        struct group *group = &f->suspects.groups[index];
         group->avoid_device = avoid_device;
         group->not_before_ms = not_before_ms;
         group_fill(f, group, ranges, n_ranges, skip, halves[half]);
@@ -118,8 +118,9 @@ static uint32_t suspects_find(struct feed *f, uint32_t worker, uint32_t *before)
 {
     uint32_t device = f->workers[worker].device;
     *before = NONE;
-    for (uint32_t g = f->ripe_head; g != NONE; *before = g, g = f->groups[g].next)
-        if (!is_avoided(f, f->groups[g].avoid_device, f->groups[g].not_before_ms, device))
+    for (uint32_t g = f->suspects.ripe_head; g != NONE; *before = g, g = f->suspects.groups[g].next)
+        if (!is_avoided(f, f->suspects.groups[g].avoid_device, f->suspects.groups[g].not_before_ms,
+                        device))
             return g;
     return NONE;
 }
@@ -136,30 +137,30 @@ bool suspects_assign(struct feed *f, uint32_t worker)
     if (found == NONE)
         return false;
     if (before == NONE)
-        f->ripe_head = f->groups[found].next;
+        f->suspects.ripe_head = f->suspects.groups[found].next;
     else
-        f->groups[before].next = f->groups[found].next;
-    if (f->ripe_tail == found)
-        f->ripe_tail = before;
-    f->groups[found].worker = worker;
+        f->suspects.groups[before].next = f->suspects.groups[found].next;
+    if (f->suspects.ripe_tail == found)
+        f->suspects.ripe_tail = before;
+    f->suspects.groups[found].worker = worker;
     f->workers[worker].group = found;
-    f->groups_waiting--;
-    f->groups_ripe--;
+    f->suspects.waiting--;
+    f->suspects.ripe--;
     return true;
 }
 
 struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max)
 {
-    struct group *group = &f->groups[f->workers[worker].group];
+    struct group *group = &f->suspects.groups[f->workers[worker].group];
     uint32_t at = group->head;
     if (at == NONE)
         return (struct sent_range){0, 0};
-    struct chunk *chunk = &f->pool[at];
+    struct chunk *chunk = &f->pool.chunks[at];
     struct sent_range taken = {chunk->first, (uint32_t)MIN(chunk->count, max)};
     chunk->first += taken.count;
     chunk->count -= taken.count;
     group->count -= taken.count;
-    f->group_items -= taken.count;
+    f->suspects.items -= taken.count;
     if (chunk->count == 0) {
         group->head = chunk->next;
         chunk_free(f, at);
@@ -169,10 +170,10 @@ struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max)
 
 void suspects_put_back(struct feed *f, uint32_t worker, struct sent_range range)
 {
-    struct group *group = &f->groups[f->workers[worker].group];
+    struct group *group = &f->suspects.groups[f->workers[worker].group];
     uint32_t tail = group->head;
-    while (tail != NONE && f->pool[tail].next != NONE)
-        tail = f->pool[tail].next;
+    while (tail != NONE && f->pool.chunks[tail].next != NONE)
+        tail = f->pool.chunks[tail].next;
     group_append(f, group, &tail, range);
 }
 
@@ -183,7 +184,7 @@ void suspects_release(struct feed *f, uint32_t worker)
         return;
     uint32_t index = w->group;
     w->group = NONE;
-    if (f->groups[index].head == NONE)
+    if (f->suspects.groups[index].head == NONE)
         group_free(f, index);
     else
         group_wait(f, index); /* what was not sent yet, for the next worker */

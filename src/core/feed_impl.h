@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The feeder's state, shared by its files: feed.c (events), feed_window.c (slots), feed_items.c (owners,
- * commits), feed_pool.c (what waits to be tried again), feed_groups.c (suspects), feed_send.c (who gets what), feed_reissue.c
- * (second copies), feed_buffered.c (filters that hold answers back), feed_worker.c (workers), feed_death.c (what their deaths mean), feed_limits.c (what time
- * brings about), feed_unfit.c (records that are none).
+ * The feeder's state, shared by its files:
+ *   feed.c          events                       feed_worker.c    workers, from start to end
+ *   feed_window.c   slots of items               feed_death.c     what a worker's death means
+ *   feed_items.c    owners, commits              feed_limits.c    what time brings about
+ *   feed_pool.c     what waits for another try   feed_reissue.c   second copies
+ *   feed_groups.c   suspects                     feed_buffered.c  filters that hold answers back
+ *   feed_send.c     who gets what                feed_unfit.c     records that are none
  *
  * With ten thousand workers a step must not look at all of them. What has to be found is kept where it
  * is found at once: an item's slot is linked into its owner's list, workers that time will do something
@@ -92,58 +95,76 @@ struct victim {
     uint32_t worker;
 };
 
+/* What a worker was given. */
+struct given {
+    uint32_t in_flight;   /* sent and unanswered, losers included for filters */
+    uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
+    uint32_t provisional; /* filter: answered, not confirmed */
+    uint32_t head, tail;  /* of the list of items it was given as the first, in order of sending */
+    uint64_t copy;        /* the item of which it has the second copy, UINT64_MAX */
+    /* what the item limit looked at last, and since when it has been the oldest in hand */
+    uint64_t oldest, oldest_since_ms;
+    uint32_t oldest_order;
+    uint32_t fifo_head, fifo_len;
+    struct sent_range *fifo; /* [FIFO_CAP] */
+};
+
+/* When it did what, and how fast it is. */
+struct pace {
+    uint64_t started_ms, first_answer_ms, last_progress_ms, last_send_ms, provisional_since_ms;
+    uint64_t not_before_ms, reissue_after_ms, silence_noted_ms;
+    double mean_ms, gap_max_ms;
+    uint64_t burst_ms; /* the longest silence that ended with several answers at one time */
+};
+
+/* A filter that gets nothing until its answers are confirmed. */
+struct drain {
+    bool is_on;
+    bool last_was_short;
+    uint64_t settle_at_ms, since_ms, cost_ms; /* of the last drain */
+};
+
+/* A filter that buffers (feed_buffered.c): what is known of the seat, over all its workers. */
+struct buffering {
+    bool is_on;
+    uint64_t quota;       /* items of a worker, after which its input ends; 0: not known yet */
+    uint64_t load_ms;     /* until it began to read; 0: not seen yet */
+    uint64_t end_ms;      /* from its last answer to its exit */
+    uint64_t shortest_ms; /* of its workers, from start to end */
+    uint64_t last_items, last_ms; /* of the last of them; 0: there was none */
+    uint64_t seat_since_ms, gone_ms;
+    uint64_t refill_ms; /* the shortest time from a death to the next start */
+    uint64_t n_sent;    /* to this worker */
+    bool is_probe;      /* it was ended to see what it holds back, after a time without work */
+};
+
 struct feed_worker {
     enum worker_state state;
     enum worker_mode mode;
     uint32_t device, next_on_device;
-    bool is_idle; /* stands in the queue of the idle, linked by: */
-    uint32_t idle_next, idle_prev;
+    struct {
+        bool is_in; /* the queue of the idle */
+        uint32_t next, prev;
+    } idle;
     bool is_hand; /* counted in n_hands */
     bool memory_is_back, input_closed;
-    bool has_ended;   /* by itself and well: neither limits nor orders concern it */
-    bool has_shrunk;  /* it ran out of memory, and its device's batches are smaller since */
-    bool is_draining; /* a filter that gets nothing until its answers are confirmed */
-    bool last_was_short;
-    uint32_t group; /* suspects on this worker, NONE */
+    bool has_ended;  /* by itself and well: neither limits nor orders concern it */
+    bool has_shrunk; /* it ran out of memory, and its device's batches are smaller since */
+    uint32_t group;  /* suspects on this worker, NONE */
     enum feed_cause ended_for;
     uint64_t blame; /* the item that made us end it, UINT64_MAX */
 
-    uint32_t in_flight;   /* sent and unanswered, losers included for filters */
-    uint32_t losers;      /* channel: items answered elsewhere that this one still computes */
-    uint32_t provisional; /* filter: answered, not confirmed */
+    struct given items;
     uint64_t credits, credits_peak, room, window;
-    uint32_t head, tail; /* of the list of items it was given as the first, in order of sending */
-    uint64_t copy;       /* the item of which it has the second copy, UINT64_MAX */
-    /* what the item limit looked at last, and since when it has been the oldest in hand */
-    uint64_t oldest, oldest_since_ms;
-    uint32_t oldest_order;
-
-    uint64_t started_ms, first_answer_ms, last_progress_ms, last_send_ms, provisional_since_ms;
-    uint64_t settle_at_ms, settle_since_ms, settle_cost_ms; /* of the last drain */
-    uint64_t not_before_ms, reissue_after_ms;
+    struct pace time;
+    struct drain drain;
+    struct buffering buffering;
     uint64_t answered_in_life, items_done;
-    double mean_ms, gap_max_ms;
-    uint64_t burst_ms; /* the longest silence that ended with several answers at one time */
     uint32_t deaths_in_row;
-    uint64_t silence_noted_ms;
-    uint64_t look_ms;    /* when to look whether time has brought about anything, UINT64_MAX */
-    uint32_t look_index; /* its place in f->looks */
-
-    /* A filter that buffers (feed_buffered.c): what is known of the seat, over all its lives. */
-    bool is_buffering;
-    uint64_t quota;       /* items of a life, after which its input ends; 0: not known yet */
-    uint64_t load_ms;     /* until it began to read; 0: not seen yet */
-    uint64_t end_ms;      /* from its last answer to its exit */
-    uint64_t shortest_ms; /* of its lives */
-    uint64_t life_items, life_ms; /* of the last of them; 0: there was none */
-    uint64_t seat_since_ms, gone_ms,
-        refill_ms; /* the shortest time from a death to the next start */
-    /* and of this life */
-    uint64_t sent_in_life;
-    bool is_probe; /* it was ended to see what it holds back, after a time without work */
-
-    uint32_t fifo_head, fifo_len;
-    struct sent_range *fifo; /* [FIFO_CAP] */
+    struct {
+        uint64_t at_ms; /* when to look whether time has brought about anything, UINT64_MAX */
+        uint32_t index; /* its position in f->looks */
+    } look;
 };
 
 /* What a worker stands on: a set of devices. All is kept at the first of them, whose number is the set's. */
@@ -156,11 +177,8 @@ struct feed_device {
     uint32_t batch; /* limit after running out of memory, 0 none */
 };
 
-struct feed {
-    struct feed_config config;
-    struct rng rng;
-    uint64_t now_ms, wake_ms;
-
+/* The items that are looked at, from the lowest unsettled one on (feed_window.c). */
+struct window {
     uint64_t spread, mask;
     struct block *blocks; /* [spread / block_size] */
     uint32_t block_log2, block_size;
@@ -170,50 +188,85 @@ struct feed {
     bool input_is_final;
     size_t done_cursor;
     uint64_t order_cursor;
-    uint64_t settled, done_before, committed, failed_items, unfit;
     uint32_t sent_order;
+};
 
-    struct chunk *pool; /* [spread]: at worst each item waits alone */
-    uint32_t pool_free, pool_used;
+/* What waits for another try (feed_pool.c). */
+struct pool {
+    struct chunk *chunks; /* [spread]: at worst each item waits alone */
+    uint32_t free, used;
     uint32_t ready_head, ready_tail;
-    uint64_t ready_items, delayed_items, group_items;
+    uint64_t ready_items, delayed_items;
     uint32_t *heap; /* delayed chunks by not_before_ms */
     uint32_t heap_len;
-    struct group *groups;
-    uint32_t groups_cap, groups_used, groups_free, groups_in_use;
-    uint32_t groups_waiting, groups_ripe; /* for a worker; those of them that may run now */
-    uint32_t ripe_head, ripe_tail;
-    uint32_t quarantine; /* the worker that runs empty in order to take a group, NONE */
+};
 
+/* Groups of items one of which killed a worker (feed_groups.c). */
+struct suspects {
+    struct group *groups;
+    uint32_t cap, used, free, in_use;
+    uint32_t waiting, ripe; /* for a worker; those of them that may run now */
+    uint32_t ripe_head, ripe_tail;
+    uint64_t items;
+    uint32_t quarantine; /* the worker that runs empty in order to take a group, NONE */
+};
+
+/* How many seats are in which state, and when one may be filled. */
+struct seat_counts {
+    uint32_t n_loading, n_alive, n_absent, n_sets, n_sets_alive;
+    uint32_t n_hands;     /* that start or load, have nothing and are not idle */
+    uint32_t absent_from; /* no seat before this one is empty */
+    uint64_t start_at_ms; /* no worker is started before */
+};
+
+struct counts {
+    uint64_t settled, done_before, committed, failed_items, unfit;
+    uint64_t retries, reissued, revoked, crashes, ooms, in_flight, provisional, committing;
+    uint32_t mismatches;
+    uint64_t results;
+};
+
+struct feed {
+    struct feed_config config;
+    struct rng rng;
+    uint64_t now_ms, wake_ms;
+
+    struct window window;
+    struct pool pool;
+    struct suspects suspects;
     struct feed_worker *workers;
     struct sent_range *fifos;
     struct feed_device *devices;
-    uint32_t idle_head, idle_tail,
-        idle_len;    /* those that could take more; the longest waiting first */
-    uint32_t *looks; /* heap of workers by look_ms */
-    uint32_t looks_len;
-    uint32_t *cooling; /* those whose seat may be filled again when time and memory allow */
-    uint32_t n_cooling;
-    uint64_t cooling_at_ms; /* when to look at them, UINT64_MAX: not before something happens */
-    uint32_t absent_from;   /* no seat before this one is empty */
-    uint64_t start_at_ms;   /* no worker is started before */
-    struct victim *victims; /* heap: whose work will last longest, as of victims_ms */
-    uint32_t n_victims;
-    uint64_t victims_ms, victims_oldest_ms; /* since when the most silent of them is */
-    bool victims_are_old;                   /* there may be more by now */
-    uint32_t n_loading, n_alive, n_absent, n_sets, n_sets_alive;
-    uint32_t n_hands; /* that start or load, have nothing and are not idle */
-    uint32_t mismatches;
-    uint64_t results;
+    struct {
+        uint32_t head, tail, len;
+    } idle; /* those that could take more; the longest waiting first */
+    struct {
+        uint32_t *heap; /* workers by look.at_ms */
+        uint32_t len;
+    } looks;
+    struct {
+        uint32_t *at; /* workers whose seat may be filled again when time and memory allow */
+        uint32_t len;
+        uint64_t look_ms; /* when to look at them, UINT64_MAX: not before something happens */
+    } cooling;
+    struct {
+        struct victim *heap; /* whose work will last longest, as of as_of_ms */
+        uint32_t len;
+        uint64_t as_of_ms, oldest_ms; /* since when the most silent of them is */
+        bool are_old;                 /* there may be more by now */
+    } victims;
+    struct seat_counts seats;
+    struct counts counts;
 
-    bool is_stopping, is_stopping_now, is_complete, is_over;
-    uint8_t ended_level; /* what everybody_end was last called for */
-    enum feed_halt halt;
-    uint64_t n_retries, n_reissued, n_revoked, n_crashes, n_ooms, n_in_flight, n_provisional,
-        n_committing;
-
-    struct feed_action *actions;
-    size_t n_actions, actions_cap;
+    struct {
+        bool is_stopping, is_at_once, is_complete, is_over;
+        uint8_t level; /* what everybody_end was last called for */
+        enum feed_halt why;
+    } end;
+    struct {
+        struct feed_action *at;
+        size_t len, cap;
+    } out; /* of the step that is being made */
 };
 
 /* feed.c */

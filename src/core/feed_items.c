@@ -6,37 +6,39 @@
 
 bool is_in_window(const struct feed *f, uint64_t item)
 {
-    return f->config.order ? item < f->known : item >= f->frontier && item < f->next;
+    return f->config.order ? item < f->window.known
+                           : item >= f->window.frontier && item < f->window.next;
 }
 
 uint64_t unsettled(const struct feed *f)
 {
-    return f->known - MIN(f->known, f->settled);
+    return f->window.known - MIN(f->window.known, f->counts.settled);
 }
 
 /* Let `next` pass what earlier sessions settled, as far as the window reaches. */
 static void skip_done(struct feed *f)
 {
     const struct item_interval *done = f->config.done;
-    while (f->done_cursor < f->config.n_done && done[f->done_cursor].first <= f->next) {
-        uint64_t end = done[f->done_cursor].first + done[f->done_cursor].count;
-        if (f->frontier == f->next) {
-            frontier_jump(f, MAX(f->next, end));
+    while (f->window.done_cursor < f->config.n_done &&
+           done[f->window.done_cursor].first <= f->window.next) {
+        uint64_t end = done[f->window.done_cursor].first + done[f->window.done_cursor].count;
+        if (f->window.frontier == f->window.next) {
+            frontier_jump(f, MAX(f->window.next, end));
         } else {
             uint64_t reach = MIN(end, window_end(f));
-            items_skip(f, f->next, reach);
-            f->next = MAX(f->next, reach);
-            if (f->next < end)
+            items_skip(f, f->window.next, reach);
+            f->window.next = MAX(f->window.next, reach);
+            if (f->window.next < end)
                 return;
         }
-        f->done_cursor++;
+        f->window.done_cursor++;
     }
 }
 
 static struct sent_range ordered_take(struct feed *f)
 {
-    while (f->order_cursor < f->config.n_order) {
-        uint64_t item = f->config.order[f->order_cursor++];
+    while (f->window.order_cursor < f->config.n_order) {
+        uint64_t item = f->config.order[f->window.order_cursor++];
         if (slot_peek(f, item).state == SLOT_FREE)
             return (struct sent_range){item, 1};
     }
@@ -46,20 +48,20 @@ static struct sent_range ordered_take(struct feed *f)
 static uint64_t fresh_run(struct feed *f)
 {
     skip_done(f);
-    uint64_t end = MIN(f->known, window_end(f));
-    if (f->done_cursor < f->config.n_done)
-        end = MIN(end, f->config.done[f->done_cursor].first);
-    return end > f->next ? end - f->next : 0;
+    uint64_t end = MIN(f->window.known, window_end(f));
+    if (f->window.done_cursor < f->config.n_done)
+        end = MIN(end, f->config.done[f->window.done_cursor].first);
+    return end > f->window.next ? end - f->window.next : 0;
 }
 
 bool fresh_is_there(struct feed *f)
 {
     if (!f->config.order)
         return fresh_run(f) > 0;
-    while (f->order_cursor < f->config.n_order &&
-           slot_peek(f, f->config.order[f->order_cursor]).state != SLOT_FREE)
-        f->order_cursor++;
-    return f->order_cursor < f->config.n_order && f->input_is_final;
+    while (f->window.order_cursor < f->config.n_order &&
+           slot_peek(f, f->config.order[f->window.order_cursor]).state != SLOT_FREE)
+        f->window.order_cursor++;
+    return f->window.order_cursor < f->config.n_order && f->window.input_is_final;
 }
 
 uint64_t batch_left(const struct feed *f, uint64_t item)
@@ -72,9 +74,9 @@ struct sent_range fresh_take(struct feed *f, uint64_t max)
     if (f->config.order)
         return fresh_is_there(f) ? ordered_take(f) : (struct sent_range){0, 0};
     uint64_t run = MIN(fresh_run(f), max);
-    run = MIN(run, batch_left(f, f->next));
-    struct sent_range range = {f->next, (uint32_t)MIN(run, UINT32_MAX)};
-    f->next += range.count;
+    run = MIN(run, batch_left(f, f->window.next));
+    struct sent_range range = {f->window.next, (uint32_t)MIN(run, UINT32_MAX)};
+    f->window.next += range.count;
     return range;
 }
 
@@ -92,32 +94,33 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
     slot->owner[second] = (uint16_t)(worker + 1);
     slot->state = SLOT_SENT;
     if (second) {
-        ASSERT(f->workers[worker].copy == UINT64_MAX);
-        f->workers[worker].copy = item;
+        ASSERT(f->workers[worker].items.copy == UINT64_MAX);
+        f->workers[worker].items.copy = item;
         return;
     }
     slot->flags = slot->copy_failed = 0;
-    slot->sent_order = f->sent_order;
+    slot->sent_order = f->window.sent_order;
     owned_link(f, worker, item);
 }
 
 /* What stands before it in the fifo is one run with it. */
 static void fifo_add(struct feed_worker *w, struct sent_range range)
 {
-    struct sent_range *last = &w->fifo[(w->fifo_head + w->fifo_len + FIFO_CAP - 1) % FIFO_CAP];
-    if (w->fifo_len > 0 && last->first + last->count == range.first) {
+    struct sent_range *last =
+        &w->items.fifo[(w->items.fifo_head + w->items.fifo_len + FIFO_CAP - 1) % FIFO_CAP];
+    if (w->items.fifo_len > 0 && last->first + last->count == range.first) {
         last->count += range.count;
         return;
     }
-    ASSERT(w->fifo_len < FIFO_CAP);
-    w->fifo[(w->fifo_head + w->fifo_len++) % FIFO_CAP] = range;
+    ASSERT(w->items.fifo_len < FIFO_CAP);
+    w->items.fifo[(w->items.fifo_head + w->items.fifo_len++) % FIFO_CAP] = range;
 }
 
 void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
 {
     struct feed_worker *w = &f->workers[worker];
     struct sent_range left = range;
-    f->sent_order++;
+    f->window.sent_order++;
     for (uint32_t step; left.count > 0; left.first += step, left.count -= step) {
         step = block_send(f, worker, left);
         if (step > 0)
@@ -125,9 +128,9 @@ void items_sent(struct feed *f, uint32_t worker, struct sent_range range)
         item_sent(f, worker, left.first);
         step = 1;
     }
-    f->victims_are_old = true;
-    w->in_flight += range.count;
-    f->n_in_flight += range.count;
+    f->victims.are_old = true;
+    w->items.in_flight += range.count;
+    f->counts.in_flight += range.count;
     hand_touch(f, w);
     if (answers_in_order(w))
         fifo_add(w, range);
@@ -157,18 +160,18 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
     if (mine == 0) {
         owned_unlink(f, worker, item);
         if (slot->owner[1] != 0) { /* the copy is all that is left */
-            f->workers[slot->owner[1] - 1].copy = UINT64_MAX;
+            f->workers[slot->owner[1] - 1].items.copy = UINT64_MAX;
             owned_link(f, slot->owner[1] - 1u, item);
         }
         slot->owner[0] = slot->owner[1];
         slot->flags = (uint8_t)(slot->flags & ANSWERED_SECOND ? ANSWERED_FIRST : 0);
     } else {
-        f->workers[worker].copy = UINT64_MAX;
+        f->workers[worker].items.copy = UINT64_MAX;
         slot->flags &= ANSWERED_FIRST;
     }
     slot->owner[1] = 0;
     if (slot->owner[0] != 0) {
-        f->victims_are_old = true; /* it may be copied once more */
+        f->victims.are_old = true; /* it may be copied once more */
         return false;
     }
     slot->state = SLOT_WAITING;
@@ -184,12 +187,12 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
     struct feed_worker *w = &f->workers[other - 1];
     bool answered = slot->flags & (winner == 0 ? ANSWERED_SECOND : ANSWERED_FIRST);
     if (answered) {
-        w->provisional--;
-        f->n_provisional--;
+        w->items.provisional--;
+        f->counts.provisional--;
     } else if (!answers_in_order(w)) {
-        w->losers++;
-        w->in_flight--;
-        f->n_in_flight--;
+        w->items.losers++;
+        w->items.in_flight--;
+        f->counts.in_flight--;
         idle_push(f, other - 1); /* it has room, and may never say anything again */
     }
 }
@@ -201,7 +204,7 @@ static void owners_clear(struct feed *f, uint64_t item, int mine)
     loser_mark(f, slot, mine);
     owned_unlink(f, slot->owner[0] - 1u, item);
     if (slot->owner[1] != 0)
-        f->workers[slot->owner[1] - 1].copy = UINT64_MAX;
+        f->workers[slot->owner[1] - 1].items.copy = UINT64_MAX;
     slot->owner[0] = slot->owner[1] = 0;
     slot->flags = 0;
 }
@@ -222,7 +225,7 @@ bool item_win(struct feed *f, uint32_t worker, uint64_t item)
     if (!item_withdraw(f, worker, item))
         return false;
     slot_of(f, item)->state = SLOT_COMMITTING;
-    f->n_committing++;
+    f->counts.committing++;
     return true;
 }
 
@@ -237,15 +240,15 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
     struct slot *slot = slot_of(f, item);
     slot->state = SLOT_ASIDE;
     slot->owner[0] = slot->owner[1] = 0;
-    f->failed_items++;
-    f->n_committing++;
+    f->counts.failed_items++;
+    f->counts.committing++;
     emit(f, ACT_SET_ASIDE, worker, item, slot->failures, cause);
-    uint64_t seen = f->committed + f->failed_items;
-    uint64_t failed_items = f->failed_items + f->config.failed_before;
+    uint64_t seen = f->counts.committed + f->counts.failed_items;
+    uint64_t failed_items = f->counts.failed_items + f->config.failed_before;
     if (f->config.failures_max > 0 && failed_items >= f->config.failures_max)
         halt(f, HALT_FAILURES);
     if (f->config.failures_percent > 0 && seen >= 100 &&
-        f->failed_items * 100 > seen * f->config.failures_percent)
+        f->counts.failed_items * 100 > seen * f->config.failures_percent)
         halt(f, HALT_FAILURES);
 }
 
@@ -260,7 +263,7 @@ void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause
         item_set_aside(f, worker, item, cause);
         return;
     }
-    f->n_retries++;
+    f->counts.retries++;
     uint64_t at_ms = f->now_ms + backoff_ms(f, slot->failures);
     struct sent_range alone = {item, 1};
     if (cause == CAUSE_CRASH || cause == CAUSE_OOM || cause == CAUSE_TIMEOUT ||
@@ -283,7 +286,7 @@ static void item_done(struct feed *f, uint64_t item)
     struct slot *slot = slot_of(f, item);
     ASSERT(slot->state == SLOT_COMMITTING || slot->state == SLOT_ASIDE);
     if (slot->state == SLOT_COMMITTING)
-        f->committed++;
+        f->counts.committed++;
     slot->state = SLOT_DONE;
 }
 
@@ -292,14 +295,14 @@ void items_committed(struct feed *f, uint64_t first, uint64_t count)
     for (uint64_t item = first, end = first + count, step; item < end; item += step) {
         ASSERT(is_in_window(f, item));
         step = block_done(f, (struct sent_range){item, (uint32_t)MIN(end - item, UINT32_MAX)});
-        f->committed += step;
+        f->counts.committed += step;
         if (step > 0)
             continue;
         item_done(f, item);
         step = 1;
     }
-    f->settled += count;
-    f->n_committing -= count;
+    f->counts.settled += count;
+    f->counts.committing -= count;
     if (!f->config.order)
         frontier_advance(f);
 }
@@ -328,15 +331,15 @@ static void commit_add(struct feed *f, uint32_t worker, struct sent_range *run,
 static uint32_t provisional_win(struct feed *f, uint32_t worker, struct sent_range items)
 {
     uint32_t won = block_win(f, worker, items);
-    f->n_committing += won;
+    f->counts.committing += won;
     if (won == 0) {
         ASSERT(is_provisional(f, worker, items.first));
         bool is_won = item_win(f, worker, items.first);
         ASSERT(is_won);
         won = 1;
     }
-    f->workers[worker].provisional -= won;
-    f->n_provisional -= won;
+    f->workers[worker].items.provisional -= won;
+    f->counts.provisional -= won;
     return won;
 }
 
@@ -352,7 +355,7 @@ void provisional_confirm(struct feed *f, uint32_t worker)
         }
     }
     commit_add(f, worker, &run, (struct sent_range){0, 0});
-    ASSERT(w->provisional == 0);
+    ASSERT(w->items.provisional == 0);
 }
 
 void provisional_doubt(struct feed *f, uint32_t worker)
@@ -364,11 +367,11 @@ void provisional_doubt(struct feed *f, uint32_t worker)
         if (is_provisional(f, worker, item))
             slot->flags &= slot->owner[0] == worker + 1 ? ANSWERED_SECOND : ANSWERED_FIRST;
     }
-    w->in_flight += w->provisional;
-    f->n_in_flight += w->provisional;
-    f->n_revoked += w->provisional;
-    f->n_provisional -= w->provisional;
-    w->provisional = 0;
+    w->items.in_flight += w->items.provisional;
+    f->counts.in_flight += w->items.provisional;
+    f->counts.revoked += w->items.provisional;
+    f->counts.provisional -= w->items.provisional;
+    w->items.provisional = 0;
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }
 
@@ -404,11 +407,11 @@ void owned_return(struct feed *f, uint32_t worker, bool provisional_only)
 void provisional_revoke(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->provisional == 0)
+    if (w->items.provisional == 0)
         return;
     owned_return(f, worker, true);
-    f->n_revoked += w->provisional;
-    f->n_provisional -= w->provisional;
-    w->provisional = 0;
+    f->counts.revoked += w->items.provisional;
+    f->counts.provisional -= w->items.provisional;
+    w->items.provisional = 0;
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }

@@ -13,20 +13,21 @@ enum {
 
 static void look_place(struct feed *f, uint32_t index, uint32_t worker)
 {
-    f->looks[index] = worker;
-    f->workers[worker].look_index = index;
+    f->looks.heap[index] = worker;
+    f->workers[worker].look.index = index;
 }
 
 static bool look_before(const struct feed *f, uint32_t a, uint32_t b)
 {
-    uint64_t a_ms = f->workers[a].look_ms, b_ms = f->workers[b].look_ms;
+    uint64_t a_ms = f->workers[a].look.at_ms, b_ms = f->workers[b].look.at_ms;
     return a_ms != b_ms ? a_ms < b_ms : a < b;
 }
 
 static void look_rise(struct feed *f, uint32_t index, uint32_t worker)
 {
-    for (; index > 0 && look_before(f, worker, f->looks[(index - 1) / 2]); index = (index - 1) / 2)
-        look_place(f, index, f->looks[(index - 1) / 2]);
+    for (; index > 0 && look_before(f, worker, f->looks.heap[(index - 1) / 2]);
+         index = (index - 1) / 2)
+        look_place(f, index, f->looks.heap[(index - 1) / 2]);
     look_place(f, index, worker);
 }
 
@@ -34,30 +35,31 @@ void look_at(struct feed *f, uint32_t worker, uint64_t at_ms)
 {
     struct feed_worker *w = &f->workers[worker];
     at_ms = MAX(at_ms, f->now_ms + 1);
-    if (at_ms >= w->look_ms)
+    if (at_ms >= w->look.at_ms)
         return;
-    bool is_new = w->look_ms == UINT64_MAX;
-    w->look_ms = at_ms;
-    look_rise(f, is_new ? f->looks_len++ : w->look_index, worker);
+    bool is_new = w->look.at_ms == UINT64_MAX;
+    w->look.at_ms = at_ms;
+    look_rise(f, is_new ? f->looks.len++ : w->look.index, worker);
 }
 
 uint64_t looks_next_ms(const struct feed *f)
 {
-    return f->looks_len > 0 ? f->workers[f->looks[0]].look_ms : UINT64_MAX;
+    return f->looks.len > 0 ? f->workers[f->looks.heap[0]].look.at_ms : UINT64_MAX;
 }
 
 static uint32_t look_pop(struct feed *f)
 {
-    uint32_t top = f->looks[0], last = f->looks[--f->looks_len], at = 0;
-    f->workers[top].look_ms = UINT64_MAX;
-    if (f->looks_len == 0)
+    uint32_t top = f->looks.heap[0], last = f->looks.heap[--f->looks.len], at = 0;
+    f->workers[top].look.at_ms = UINT64_MAX;
+    if (f->looks.len == 0)
         return top;
-    for (uint32_t child = 1; child < f->looks_len; child = 2 * at + 1) {
-        if (child + 1 < f->looks_len && look_before(f, f->looks[child + 1], f->looks[child]))
+    for (uint32_t child = 1; child < f->looks.len; child = 2 * at + 1) {
+        if (child + 1 < f->looks.len &&
+            look_before(f, f->looks.heap[child + 1], f->looks.heap[child]))
             child++;
-        if (!look_before(f, f->looks[child], last))
+        if (!look_before(f, f->looks.heap[child], last))
             break;
-        look_place(f, at, f->looks[child]);
+        look_place(f, at, f->looks.heap[child]);
         at = child;
     }
     look_place(f, at, last);
@@ -71,8 +73,8 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
     const struct feed_worker *w = &f->workers[worker];
     if (answers_in_order(w)) {
-        ASSERT(w->fifo_len > 0); /* it owes an answer */
-        return w->fifo[w->fifo_head].first;
+        ASSERT(w->items.fifo_len > 0); /* it owes an answer */
+        return w->items.fifo[w->items.fifo_head].first;
     }
     struct owned at = owned_begin(f, worker);
     uint64_t item = owned_next(f, worker, &at);
@@ -90,13 +92,13 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker)
 static uint64_t oldest_since_ms(struct feed *f, struct feed_worker *w, uint64_t item)
 {
     if (answers_in_order(w))
-        return MAX(w->last_progress_ms, w->in_flight == 1 ? w->last_send_ms : 0);
+        return MAX(w->time.last_progress_ms, w->items.in_flight == 1 ? w->time.last_send_ms : 0);
     uint32_t order = slot_peek(f, item).sent_order;
-    if (item != w->oldest || order != w->oldest_order)
-        w->oldest_since_ms = w->last_progress_ms;
-    w->oldest = item;
-    w->oldest_order = order;
-    return w->oldest_since_ms;
+    if (item != w->items.oldest || order != w->items.oldest_order)
+        w->items.oldest_since_ms = w->time.last_progress_ms;
+    w->items.oldest = item;
+    w->items.oldest_order = order;
+    return w->items.oldest_since_ms;
 }
 
 static void item_limit_check(struct feed *f, uint32_t worker)
@@ -104,13 +106,13 @@ static void item_limit_check(struct feed *f, uint32_t worker)
     struct feed_worker *w = &f->workers[worker];
     uint64_t limit_ms = f->config.item_limit_ms, item = oldest_item(f, worker);
     /* A copy that came too late may hang as well, and takes the worker from the work. */
-    uint64_t since_ms = item == UINT64_MAX ? w->last_progress_ms : oldest_since_ms(f, w, item);
+    uint64_t since_ms = item == UINT64_MAX ? w->time.last_progress_ms : oldest_since_ms(f, w, item);
     /* Answers that come many at a time were held back while the worker was at it. */
     if (answers_in_order(w))
-        limit_ms += 2 * w->burst_ms;
+        limit_ms += 2 * w->time.burst_ms;
     /* It may give all its answers at its end: then only their sum is known. */
     if (w->state == WORKER_ENDING && answers_in_order(w))
-        limit_ms *= w->in_flight;
+        limit_ms *= w->items.in_flight;
     if (f->now_ms < since_ms + limit_ms) {
         look_at(f, worker, MIN(since_ms + limit_ms, f->now_ms + f->config.item_limit_ms / 8 + 1));
         return;
@@ -122,7 +124,7 @@ static void item_limit_check(struct feed *f, uint32_t worker)
 /* How long a silence is worth a word, and how often to look for one. */
 static uint64_t usual_ms(const struct feed_worker *w)
 {
-    return (uint64_t)MAX(10 * w->gap_max_ms, (double)SILENCE_MIN_MS);
+    return (uint64_t)MAX(10 * w->time.gap_max_ms, (double)SILENCE_MIN_MS);
 }
 
 static uint64_t silence_look_ms(const struct feed *f, const struct feed_worker *w)
@@ -133,7 +135,7 @@ static uint64_t silence_look_ms(const struct feed *f, const struct feed_worker *
 
 static bool owes_answer(const struct feed_worker *w)
 {
-    return w->in_flight + w->losers > 0;
+    return w->items.in_flight + w->items.losers > 0;
 }
 
 /* Of one that has answered everything: it asks for nothing, and may be stuck between two items. */
@@ -145,7 +147,8 @@ static bool owes_request(const struct feed_worker *w)
 static void silence_check(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    uint64_t silent_ms = f->now_ms - w->last_progress_ms, limit_ms = f->config.silence_limit_ms;
+    uint64_t silent_ms = f->now_ms - w->time.last_progress_ms,
+             limit_ms = f->config.silence_limit_ms;
     bool may_end = limit_ms > 0 && w->state != WORKER_LOADING;
     bool is_awaited = owes_answer(w) || work_is_there(f);
     if (may_end && is_awaited && silent_ms >= limit_ms) {
@@ -153,13 +156,13 @@ static void silence_check(struct feed *f, uint32_t worker)
         feed_worker_terminate(f, worker, CAUSE_TIMEOUT);
         return;
     }
-    uint64_t word_ms = MAX(usual_ms(w), 2 * w->silence_noted_ms);
+    uint64_t word_ms = MAX(usual_ms(w), 2 * w->time.silence_noted_ms);
     if (owes_answer(w) && silent_ms >= word_ms) {
-        w->silence_noted_ms = silent_ms;
-        emit(f, ACT_NOTE, worker, w->in_flight + w->losers, silent_ms, NOTE_SILENT);
+        w->time.silence_noted_ms = silent_ms;
+        emit(f, ACT_NOTE, worker, w->items.in_flight + w->items.losers, silent_ms, NOTE_SILENT);
     }
     if (may_end && silent_ms < limit_ms)
-        look_at(f, worker, w->last_progress_ms + limit_ms);
+        look_at(f, worker, w->time.last_progress_ms + limit_ms);
     look_at(f, worker, f->now_ms + silence_look_ms(f, w));
 }
 
@@ -173,8 +176,8 @@ void limits_arm(struct feed *f, uint32_t worker)
 static void settle_check(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->settle_at_ms > f->now_ms || w->in_flight > 0) {
-        look_at(f, worker, w->settle_at_ms);
+    if (w->drain.settle_at_ms > f->now_ms || w->items.in_flight > 0) {
+        look_at(f, worker, w->drain.settle_at_ms);
         return;
     }
     feed_worker_settled(f, worker);
@@ -183,7 +186,7 @@ static void settle_check(struct feed *f, uint32_t worker)
 static void start_check(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    uint64_t limit_at_ms = w->started_ms + f->config.start_limit_ms;
+    uint64_t limit_at_ms = w->time.started_ms + f->config.start_limit_ms;
     if (f->now_ms >= limit_at_ms)
         feed_worker_terminate(f, worker, CAUSE_START);
     else
@@ -193,9 +196,9 @@ static void start_check(struct feed *f, uint32_t worker)
 static void feed_worker_look(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->is_idle)
+    if (w->idle.is_in)
         idle_look(f, worker);
-    if (w->settle_at_ms > 0)
+    if (w->drain.settle_at_ms > 0)
         settle_check(f, worker);
     bool is_ending = w->state == WORKER_ENDING && w->ended_for == CAUSE_NONE;
     bool is_loading = w->state == WORKER_STARTING || w->state == WORKER_LOADING ||

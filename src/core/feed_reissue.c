@@ -16,9 +16,9 @@ enum {
 /* How much of a victim's work is still to come, in ms, if it goes on as before. */
 static double left_ms(const struct feed *f, const struct feed_worker *v, double fallback_ms)
 {
-    double mean_ms = v->mean_ms > 0 ? v->mean_ms : fallback_ms;
-    double age_ms = (double)(f->now_ms - MIN(f->now_ms, v->last_progress_ms));
-    double expected = mean_ms * v->in_flight - age_ms;
+    double mean_ms = v->time.mean_ms > 0 ? v->time.mean_ms : fallback_ms;
+    double age_ms = (double)(f->now_ms - MIN(f->now_ms, v->time.last_progress_ms));
+    double expected = mean_ms * v->items.in_flight - age_ms;
     return expected > 0 ? expected : age_ms; /* overdue: as long again as it took */
 }
 
@@ -26,7 +26,7 @@ static double left_ms(const struct feed *f, const struct feed_worker *v, double 
 static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *out)
 {
     const struct feed_worker *v = &f->workers[victim];
-    if (v->in_flight == 0 || v->group != NONE)
+    if (v->items.in_flight == 0 || v->group != NONE)
         return false;
     *out = owned_last_alone(f, victim);
     return *out != UINT64_MAX;
@@ -34,7 +34,7 @@ static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *o
 
 static bool may_reissue(const struct feed *f, const struct feed_worker *w)
 {
-    return f->input_is_final && !f->config.no_reissue && w->in_flight == 0 &&
+    return f->window.input_is_final && !f->config.no_reissue && w->items.in_flight == 0 &&
            w->answered_in_life > 0;
 }
 
@@ -47,44 +47,45 @@ static bool lasts_longer(const struct victim *a, const struct victim *b)
 
 static void victim_sink(struct feed *f, uint32_t at)
 {
-    struct victim moved = f->victims[at];
-    for (uint32_t child = 2 * at + 1; child < f->n_victims; child = 2 * at + 1) {
-        if (child + 1 < f->n_victims && lasts_longer(&f->victims[child + 1], &f->victims[child]))
+    struct victim moved = f->victims.heap[at];
+    for (uint32_t child = 2 * at + 1; child < f->victims.len; child = 2 * at + 1) {
+        if (child + 1 < f->victims.len &&
+            lasts_longer(&f->victims.heap[child + 1], &f->victims.heap[child]))
             child++;
-        if (!lasts_longer(&f->victims[child], &moved))
+        if (!lasts_longer(&f->victims.heap[child], &moved))
             break;
-        f->victims[at] = f->victims[child];
+        f->victims.heap[at] = f->victims.heap[child];
         at = child;
     }
-    f->victims[at] = moved;
+    f->victims.heap[at] = moved;
 }
 
 static void victims_find(struct feed *f, double fallback_ms)
 {
     uint64_t item;
-    f->n_victims = 0;
-    f->victims_oldest_ms = f->now_ms;
+    f->victims.len = 0;
+    f->victims.oldest_ms = f->now_ms;
     for (uint32_t v = 0; v < f->config.n_workers; v++) {
         const struct feed_worker *w = &f->workers[v];
         if (!reissue_candidate(f, v, &item))
             continue;
-        f->victims[f->n_victims++] = (struct victim){left_ms(f, w, fallback_ms), v};
-        f->victims_oldest_ms = MIN(f->victims_oldest_ms, w->last_progress_ms);
+        f->victims.heap[f->victims.len++] = (struct victim){left_ms(f, w, fallback_ms), v};
+        f->victims.oldest_ms = MIN(f->victims.oldest_ms, w->time.last_progress_ms);
     }
-    for (uint32_t at = f->n_victims / 2; at-- > 0;)
+    for (uint32_t at = f->victims.len / 2; at-- > 0;)
         victim_sink(f, at);
-    f->victims_ms = f->now_ms;
-    f->victims_are_old = false;
+    f->victims.as_of_ms = f->now_ms;
+    f->victims.are_old = false;
 }
 
 /* The victim at the top that still is one, and its item. False: there is none. */
 static bool victim_top(struct feed *f, uint64_t *item)
 {
-    while (f->n_victims > 0) {
-        if (reissue_candidate(f, f->victims[0].worker, item))
+    while (f->victims.len > 0) {
+        if (reissue_candidate(f, f->victims.heap[0].worker, item))
             return true;
-        f->victims[0] = f->victims[--f->n_victims];
-        if (f->n_victims > 0)
+        f->victims.heap[0] = f->victims.heap[--f->victims.len];
+        if (f->victims.len > 0)
             victim_sink(f, 0);
     }
     return false;
@@ -97,26 +98,26 @@ bool reissue(struct feed *f, uint32_t worker)
         return false;
     /* Should nothing tell it, it looks by itself, the more seldom the longer it has waited. */
     look_at(f, worker,
-            f->now_ms + MAX((f->now_ms - w->last_progress_ms) / 4, (uint64_t)LOOK_AGAIN_MS));
-    if (f->delayed_items > 0)
+            f->now_ms + MAX((f->now_ms - w->time.last_progress_ms) / 4, (uint64_t)LOOK_AGAIN_MS));
+    if (f->pool.delayed_items > 0)
         return false;
-    double worth_ms = MAX(1.5 * w->mean_ms, (double)REISSUE_MIN_MS);
+    double worth_ms = MAX(1.5 * w->time.mean_ms, (double)REISSUE_MIN_MS);
     uint64_t holds_ms = MAX((uint64_t)(worth_ms / 8), (uint64_t)VICTIMS_MIN_MS), item;
-    bool may_differ = f->n_victims > 0 || f->victims_are_old;
-    if (may_differ && f->now_ms >= f->victims_ms + holds_ms)
-        victims_find(f, w->mean_ms);
-    uint64_t again_ms = f->victims_ms + holds_ms;
+    bool may_differ = f->victims.len > 0 || f->victims.are_old;
+    if (may_differ && f->now_ms >= f->victims.as_of_ms + holds_ms)
+        victims_find(f, w->time.mean_ms);
+    uint64_t again_ms = f->victims.as_of_ms + holds_ms;
     if (!victim_top(f, &item)) {
-        if (f->victims_are_old)
+        if (f->victims.are_old)
             look_at(f, worker, again_ms);
         return false;
     }
-    uint32_t victim = f->victims[0].worker;
-    if (left_ms(f, &f->workers[victim], w->mean_ms) < worth_ms) {
-        look_at(f, worker, MAX(again_ms, f->victims_oldest_ms + (uint64_t)worth_ms));
+    uint32_t victim = f->victims.heap[0].worker;
+    if (left_ms(f, &f->workers[victim], w->time.mean_ms) < worth_ms) {
+        look_at(f, worker, MAX(again_ms, f->victims.oldest_ms + (uint64_t)worth_ms));
         return false;
     }
-    f->n_reissued++;
+    f->counts.reissued++;
     emit(f, ACT_NOTE, worker, item, victim, NOTE_REISSUED);
     send_to(f, worker, (struct sent_range){item, 1});
     return true;

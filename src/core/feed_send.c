@@ -22,38 +22,38 @@ uint32_t batch_now(const struct feed *f, const struct feed_worker *w)
 /* Of what is left, nobody takes more than an even share: the tail is spread over all. */
 static uint64_t fair_share(const struct feed *f)
 {
-    if (!f->input_is_final)
+    if (!f->window.input_is_final)
         return UINT64_MAX;
-    uint32_t alive = MAX(f->n_alive, 1u);
+    uint32_t alive = MAX(f->seats.n_alive, 1u);
     return (unsettled(f) + alive - 1) / alive;
 }
 
 /* Blocks stay folded if they are sent in one piece. One that has plenty can wait for the next. */
 static uint64_t whole_blocks(const struct feed *f, const struct feed_worker *w, uint64_t count)
 {
-    uint64_t over = (f->next + count) & (f->block_size - 1);
+    uint64_t over = (f->window.next + count) & (f->window.block_size - 1);
     if (f->config.order || over == 0)
         return count;
     if (count > over)
         return count - over;
-    return w->in_flight >= 4 * f->block_size ? 0 : count;
+    return w->items.in_flight >= 4 * f->window.block_size ? 0 : count;
 }
 
 static uint64_t filter_capacity(const struct feed *f, const struct feed_worker *w)
 {
-    if (w->is_draining || w->room == 0 || w->fifo_len == FIFO_CAP)
+    if (w->drain.is_on || w->room == 0 || w->items.fifo_len == FIFO_CAP)
         return 0;
-    uint64_t window = w->quota > 0 ? buffered_window(f, w) : w->window;
-    uint64_t left = w->quota > 0 ? buffered_left(w) : UINT64_MAX;
+    uint64_t window = w->buffering.quota > 0 ? buffered_window(f, w) : w->window;
+    uint64_t left = w->buffering.quota > 0 ? buffered_left(w) : UINT64_MAX;
     uint32_t batch = f->config.batch > 0 ? batch_now(f, w) : 0;
     if (batch > 0)
-        return left > 0 && w->in_flight + batch <= MAX(window, (uint64_t)batch) ? batch : 0;
+        return left > 0 && w->items.in_flight + batch <= MAX(window, (uint64_t)batch) ? batch : 0;
     uint64_t limit = MIN(window, MAX(fair_share(f), (uint64_t)1));
     if (f->devices[w->device].batch > 0)
         limit = MIN(limit, (uint64_t)f->devices[w->device].batch);
-    if (w->in_flight >= limit)
+    if (w->items.in_flight >= limit)
         return 0;
-    uint64_t count = MIN(MIN(limit - w->in_flight, w->room), left);
+    uint64_t count = MIN(MIN(limit - w->items.in_flight, w->room), left);
     return count == left ? count : whole_blocks(f, w, count);
 }
 
@@ -64,9 +64,9 @@ static uint64_t channel_capacity(const struct feed *f, const struct feed_worker 
     if (f->devices[w->device].batch > 0 && batch > 0)
         limit = MIN(limit, (uint64_t)batch);
     if (f->config.fixed_batches)
-        return w->in_flight == 0 ? MIN(w->credits, (uint64_t)f->config.batch)
-                                 : 0; /* one batch at a time */
-    return w->in_flight < limit ? MIN(limit - w->in_flight, w->credits) : 0;
+        return w->items.in_flight == 0 ? MIN(w->credits, (uint64_t)f->config.batch)
+                                       : 0; /* one batch at a time */
+    return w->items.in_flight < limit ? MIN(limit - w->items.in_flight, w->credits) : 0;
 }
 
 static uint64_t capacity(const struct feed *f, const struct feed_worker *w)
@@ -82,12 +82,14 @@ static uint64_t capacity(const struct feed *f, const struct feed_worker *w)
 void window_learn(struct feed *f, uint32_t worker, uint64_t count)
 {
     struct feed_worker *w = &f->workers[worker];
-    uint64_t since_ms = MAX(w->last_progress_ms, w->in_flight == count ? w->last_send_ms : 0);
+    uint64_t since_ms =
+        MAX(w->time.last_progress_ms, w->items.in_flight == count ? w->time.last_send_ms : 0);
     double each_ms = (double)(f->now_ms - MIN(f->now_ms, since_ms)) / (double)count;
     if (w->answered_in_life > 0 || w->mode == MODE_CHANNEL) {
         double weight = MIN(0.2 * (double)count, 0.8);
-        w->mean_ms = w->mean_ms > 0 ? w->mean_ms + weight * (each_ms - w->mean_ms) : each_ms;
-        w->gap_max_ms = MAX(w->gap_max_ms * 0.98, each_ms);
+        w->time.mean_ms =
+            w->time.mean_ms > 0 ? w->time.mean_ms + weight * (each_ms - w->time.mean_ms) : each_ms;
+        w->time.gap_max_ms = MAX(w->time.gap_max_ms * 0.98, each_ms);
     }
     uint32_t batch = f->config.batch > 0 ? batch_now(f, w) : 0;
     if (batch > 0) {
@@ -95,47 +97,47 @@ void window_learn(struct feed *f, uint32_t worker, uint64_t count)
         return;
     }
     uint64_t target = WINDOW_MAX;
-    if (w->mean_ms > (double)WINDOW_TARGET_MS / WINDOW_MAX)
-        target = (uint64_t)(WINDOW_TARGET_MS / w->mean_ms);
+    if (w->time.mean_ms > (double)WINDOW_TARGET_MS / WINDOW_MAX)
+        target = (uint64_t)(WINDOW_TARGET_MS / w->time.mean_ms);
     w->window = MAX(MIN(MIN(target, w->window * 2), (uint64_t)WINDOW_MAX), (uint64_t)2);
 }
 
 void idle_push(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->is_idle)
+    if (w->idle.is_in)
         return;
-    w->is_idle = true;
-    w->idle_next = NONE;
-    w->idle_prev = f->idle_tail;
-    if (f->idle_tail == NONE)
-        f->idle_head = worker;
+    w->idle.is_in = true;
+    w->idle.next = NONE;
+    w->idle.prev = f->idle.tail;
+    if (f->idle.tail == NONE)
+        f->idle.head = worker;
     else
-        f->workers[f->idle_tail].idle_next = worker;
-    f->idle_tail = worker;
-    f->idle_len++;
+        f->workers[f->idle.tail].idle.next = worker;
+    f->idle.tail = worker;
+    f->idle.len++;
     hand_touch(f, w);
 }
 
 static void idle_remove(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->idle_prev == NONE)
-        f->idle_head = w->idle_next;
+    if (w->idle.prev == NONE)
+        f->idle.head = w->idle.next;
     else
-        f->workers[w->idle_prev].idle_next = w->idle_next;
-    if (w->idle_next == NONE)
-        f->idle_tail = w->idle_prev;
+        f->workers[w->idle.prev].idle.next = w->idle.next;
+    if (w->idle.next == NONE)
+        f->idle.tail = w->idle.prev;
     else
-        f->workers[w->idle_next].idle_prev = w->idle_prev;
-    w->is_idle = false;
-    f->idle_len--;
+        f->workers[w->idle.next].idle.prev = w->idle.prev;
+    w->idle.is_in = false;
+    f->idle.len--;
     hand_touch(f, w);
 }
 
 bool work_is_there(struct feed *f)
 {
-    return f->ready_items > 0 || f->groups_ripe > 0 || fresh_is_there(f);
+    return f->pool.ready_items > 0 || f->suspects.ripe > 0 || fresh_is_there(f);
 }
 
 static struct sent_range next_work(struct feed *f, const struct feed_worker *w, uint64_t max)
@@ -154,12 +156,12 @@ static struct sent_range next_work(struct feed *f, const struct feed_worker *w, 
 void send_to(struct feed *f, uint32_t worker, struct sent_range range)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->in_flight == 0)
-        w->last_progress_ms = MAX(w->last_progress_ms, f->now_ms);
+    if (w->items.in_flight == 0)
+        w->time.last_progress_ms = MAX(w->time.last_progress_ms, f->now_ms);
     items_sent(f, worker, range);
     limits_arm(f, worker);
-    w->last_send_ms = f->now_ms;
-    w->sent_in_life += range.count;
+    w->time.last_send_ms = f->now_ms;
+    w->buffering.n_sent += range.count;
     w->room -= MIN(w->room, (uint64_t)range.count);
     w->credits -= MIN(w->credits, (uint64_t)range.count);
     emit(f, ACT_SEND, worker, range.first, range.count, slot_peek(f, range.first).failures + 1u);
@@ -168,12 +170,13 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range)
 /* What is left may lie beyond the window, which moves on when somebody's answers are confirmed. */
 static bool all_is_dealt(const struct feed *f)
 {
-    return f->input_is_final && (f->config.order || f->next >= f->known);
+    return f->window.input_is_final && (f->config.order || f->window.next >= f->window.known);
 }
 
 static bool nothing_comes(struct feed *f)
 {
-    return all_is_dealt(f) && !work_is_there(f) && f->delayed_items == 0 && f->groups_waiting == 0;
+    return all_is_dealt(f) && !work_is_there(f) && f->pool.delayed_items == 0 &&
+           f->suspects.waiting == 0;
 }
 
 /* Nothing to give. What should a filter do that has given all its answers, or waits in vain? */
@@ -182,18 +185,18 @@ static void starved(struct feed *f, uint32_t worker)
     struct feed_worker *w = &f->workers[worker];
     if (w->group !=
         NONE) { /* its suspects are all sent: it gets nothing else before they are settled */
-        if (w->mode == MODE_FILTER && w->in_flight == 0)
+        if (w->mode == MODE_FILTER && w->items.in_flight == 0)
             feed_worker_settle(f, worker);
         return;
     }
     if (nothing_comes(f) && w->mode == MODE_FILTER) {
-        bool all_answered = f->n_in_flight == 0;
-        if (w->last_was_short || (w->in_flight == 0 && all_answered)) {
+        bool all_answered = f->counts.in_flight == 0;
+        if (w->drain.last_was_short || (w->items.in_flight == 0 && all_answered)) {
             feed_worker_end(f, worker);
             return;
         }
     }
-    if (w->mode == MODE_FILTER && w->in_flight == 0 && w->provisional > 0) {
+    if (w->mode == MODE_FILTER && w->items.in_flight == 0 && w->items.provisional > 0) {
         feed_worker_settle(f, worker); /* which asks again when it is through */
         return;
     }
@@ -206,31 +209,32 @@ static void starved(struct feed *f, uint32_t worker)
 static bool suspects_allow(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    bool is_empty = w->in_flight == 0 && w->provisional == 0;
-    if (w->group != NONE && f->groups[w->group].head == NONE && is_empty)
+    bool is_empty = w->items.in_flight == 0 && w->items.provisional == 0;
+    if (w->group != NONE && f->suspects.groups[w->group].head == NONE && is_empty)
         suspects_release(f, worker);
     if (w->group != NONE)
         return true;
     if (!suspects_are_waiting(f, worker) || (is_empty && capacity(f, w) == 0))
         return true;
     if (is_empty) {
-        if (f->quarantine == worker)
-            f->quarantine = NONE;
+        if (f->suspects.quarantine == worker)
+            f->suspects.quarantine = NONE;
         suspects_assign(f, worker);
         return true;
     }
-    if (f->quarantine == NONE)
-        f->quarantine = worker;
-    if (f->quarantine == worker && w->mode == MODE_FILTER && w->in_flight == 0)
+    if (f->suspects.quarantine == NONE)
+        f->suspects.quarantine = worker;
+    if (f->suspects.quarantine == worker && w->mode == MODE_FILTER && w->items.in_flight == 0)
         feed_worker_settle(f, worker);
-    return f->quarantine != worker;
+    return f->suspects.quarantine != worker;
 }
 
 static bool batch_must_wait(struct feed *f, const struct feed_worker *w, uint64_t want)
 {
-    if (f->config.batch == 0 || w->group != NONE || f->input_is_final || w->mode == MODE_CHANNEL)
+    if (f->config.batch == 0 || w->group != NONE || f->window.input_is_final ||
+        w->mode == MODE_CHANNEL)
         return false;
-    return f->ready_items + (f->known - MIN(f->known, f->next)) < want;
+    return f->pool.ready_items + (f->window.known - MIN(f->window.known, f->window.next)) < want;
 }
 
 /*
@@ -239,7 +243,7 @@ static bool batch_must_wait(struct feed *f, const struct feed_worker *w, uint64_
  */
 static bool credits_must_wait(struct feed *f, const struct feed_worker *w)
 {
-    uint64_t until_ms = MAX(w->last_progress_ms, w->last_send_ms) + CREDITS_WAIT_MS;
+    uint64_t until_ms = MAX(w->time.last_progress_ms, w->time.last_send_ms) + CREDITS_WAIT_MS;
     if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->credits >= f->config.batch ||
         w->credits_peak < f->config.batch || f->now_ms >= until_ms)
         return false;
@@ -261,7 +265,7 @@ static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
 static void work_send(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    while (!f->is_stopping && suspects_allow(f, worker)) {
+    while (!f->end.is_stopping && suspects_allow(f, worker)) {
         uint64_t want = capacity(f, w), left = want;
         if (want == 0)
             return;
@@ -269,7 +273,7 @@ static void work_send(struct feed *f, uint32_t worker)
             idle_push(f, worker);
             return;
         }
-        while (left > 0 && w->fifo_len < FIFO_CAP) {
+        while (left > 0 && w->items.fifo_len < FIFO_CAP) {
             uint32_t sent = send_one(f, worker, left);
             if (sent == 0)
                 break;
@@ -277,8 +281,8 @@ static void work_send(struct feed *f, uint32_t worker)
             if (f->config.fixed_batches && w->mode == MODE_CHANNEL)
                 return; /* nothing joins a batch */
         }
-        w->last_was_short = f->config.batch > 0 && left > 0 && w->in_flight > 0;
-        if (left == want || w->last_was_short) {
+        w->drain.last_was_short = f->config.batch > 0 && left > 0 && w->items.in_flight > 0;
+        if (left == want || w->drain.last_was_short) {
             starved(f, worker);
             return;
         }
@@ -291,14 +295,14 @@ void feed_worker_dispatch(struct feed *f, uint32_t worker)
     if (w->state != WORKER_LOADING && w->state != WORKER_LIVE)
         return;
     work_send(f, worker);
-    if (w->is_buffering)
+    if (w->buffering.is_on)
         buffered_end_if_full(f, worker, nothing_comes(f) ? 1 : MAX(fair_share(f), (uint64_t)1));
 }
 
 void idle_feed(struct feed *f)
 {
-    for (uint32_t tries = f->idle_len; tries > 0 && work_is_there(f); tries--)
-        idle_look(f, f->idle_head);
+    for (uint32_t tries = f->idle.len; tries > 0 && work_is_there(f); tries--)
+        idle_look(f, f->idle.head);
 }
 
 void idle_look(struct feed *f, uint32_t worker)

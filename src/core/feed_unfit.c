@@ -12,10 +12,10 @@ enum {
 /* So many of what was looked at, and not one result: this is not the data that was meant. */
 static bool nothing_fits(const struct feed *f)
 {
-    uint64_t seen =
-        f->settled - f->done_before + f->n_committing + f->n_in_flight + f->n_provisional;
-    return f->unfit >= UNFIT_MAX && f->unfit * 10 >= seen * 9 && f->results == 0 &&
-           f->done_before == f->config.failed_before;
+    uint64_t seen = f->counts.settled - f->counts.done_before + f->counts.committing +
+                    f->counts.in_flight + f->counts.provisional;
+    return f->counts.unfit >= UNFIT_MAX && f->counts.unfit * 10 >= seen * 9 &&
+           f->counts.results == 0 && f->counts.done_before == f->config.failed_before;
 }
 
 /*
@@ -28,18 +28,18 @@ void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct feed_worker *w = &f->workers[worker];
     bool mine = item_withdraw(f, worker, item); /* else its other copy was found unfit first */
-    bool was_loser = !mine && w->losers > 0;
+    bool was_loser = !mine && w->items.losers > 0;
     if (!mine && !was_loser)
         return; /* taken back in the meantime: it will be found unfit again */
     if (!answers_in_order(w)) {
-        w->in_flight -= mine;
-        f->n_in_flight -= mine;
-        w->losers -= was_loser;
+        w->items.in_flight -= mine;
+        f->counts.in_flight -= mine;
+        w->items.losers -= was_loser;
         w->credits++;
         w->room++;
     }
     if (mine) {
-        f->unfit++;
+        f->counts.unfit++;
         item_set_aside(f, worker, item, CAUSE_UNFIT);
     }
     if (nothing_fits(f))
@@ -51,10 +51,10 @@ void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
 void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (!answers_in_order(w) || count > w->in_flight)
+    if (!answers_in_order(w) || count > w->items.in_flight)
         return;
-    w->in_flight -= (uint32_t)count;
-    f->n_in_flight -= count;
+    w->items.in_flight -= (uint32_t)count;
+    f->counts.in_flight -= count;
     w->room += count;
     while (count > 0) {
         struct sent_range passed = fifo_take(w, count);
@@ -63,7 +63,7 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count)
             ASSERT(!item_is_owned(f, worker, passed.first + i));
         count -= passed.count;
     }
-    if (w->is_draining)
+    if (w->drain.is_on)
         feed_worker_settle(f, worker);
     feed_worker_dispatch(f, worker);
 }

@@ -31,53 +31,54 @@ uint32_t block_log2(uint64_t spread)
 
 static uint32_t ring_of(const struct feed *f, uint64_t item)
 {
-    return (uint32_t)(item & f->mask);
+    return (uint32_t)(item & f->window.mask);
 }
 
 static uint32_t offset_of(const struct feed *f, uint64_t item)
 {
-    return (uint32_t)(item & (f->block_size - 1));
+    return (uint32_t)(item & (f->window.block_size - 1));
 }
 
 static struct block *block_of(const struct feed *f, uint64_t item)
 {
-    return &f->blocks[ring_of(f, item) >> f->block_log2];
+    return &f->window.blocks[ring_of(f, item) >> f->window.block_log2];
 }
 
 static uint32_t ring_begin(const struct feed *f, const struct block *block)
 {
-    return (uint32_t)(block - f->blocks) << f->block_log2;
+    return (uint32_t)(block - f->window.blocks) << f->window.block_log2;
 }
 
 /* The item of a place in the ring. */
 static uint64_t item_of(const struct feed *f, uint32_t ring)
 {
-    uint64_t low = f->config.order ? 0 : f->frontier;
-    return low + ((ring - low) & f->mask);
+    uint64_t low = f->config.order ? 0 : f->window.frontier;
+    return low + ((ring - low) & f->window.mask);
 }
 
 static struct slot *slot_at(const struct feed *f, uint32_t ring)
 {
-    return &f->slots[f->blocks[ring >> f->block_log2].slots + (ring & (f->block_size - 1))];
+    return &f->window.slots[f->window.blocks[ring >> f->window.block_log2].slots +
+                            (ring & (f->window.block_size - 1))];
 }
 
 uint64_t window_end(const struct feed *f)
 {
     /* A block is used again when the frontier has left it. */
-    return f->frontier - offset_of(f, f->frontier) + f->spread;
+    return f->window.frontier - offset_of(f, f->window.frontier) + f->window.spread;
 }
 
 /* ---- who has what ---- */
 
 static struct links *links_of(const struct feed *f, uint32_t ref)
 {
-    return is_block_ref(ref) ? &f->blocks[ref & ~BLOCK_REF].links : &slot_at(f, ref)->links;
+    return is_block_ref(ref) ? &f->window.blocks[ref & ~BLOCK_REF].links : &slot_at(f, ref)->links;
 }
 
 static void link_after(struct feed *f, struct feed_worker *w, uint32_t ref, uint32_t other)
 {
     if (ref == NONE)
-        w->head = other;
+        w->items.head = other;
     else
         links_of(f, ref)->next = other;
 }
@@ -85,7 +86,7 @@ static void link_after(struct feed *f, struct feed_worker *w, uint32_t ref, uint
 static void link_before(struct feed *f, struct feed_worker *w, uint32_t ref, uint32_t other)
 {
     if (ref == NONE)
-        w->tail = other;
+        w->items.tail = other;
     else
         links_of(f, ref)->prev = other;
 }
@@ -93,9 +94,9 @@ static void link_before(struct feed *f, struct feed_worker *w, uint32_t ref, uin
 static void list_append(struct feed *f, uint32_t worker, uint32_t ref)
 {
     struct feed_worker *w = &f->workers[worker];
-    *links_of(f, ref) = (struct links){NONE, w->tail};
-    link_after(f, w, w->tail, ref);
-    w->tail = ref;
+    *links_of(f, ref) = (struct links){NONE, w->items.tail};
+    link_after(f, w, w->items.tail, ref);
+    w->items.tail = ref;
 }
 
 static void list_remove(struct feed *f, uint32_t worker, uint32_t ref)
@@ -120,13 +121,13 @@ static struct sent_range ref_items(const struct feed *f, uint32_t ref)
 {
     if (!is_block_ref(ref))
         return (struct sent_range){item_of(f, ref), 1};
-    uint64_t first = item_of(f, ring_begin(f, &f->blocks[ref & ~BLOCK_REF]));
-    return (struct sent_range){first, f->block_size};
+    uint64_t first = item_of(f, ring_begin(f, &f->window.blocks[ref & ~BLOCK_REF]));
+    return (struct sent_range){first, f->window.block_size};
 }
 
 struct owned owned_begin(const struct feed *f, uint32_t worker)
 {
-    return (struct owned){.next = f->workers[worker].head, .copy_is_next = true};
+    return (struct owned){.next = f->workers[worker].items.head, .copy_is_next = true};
 }
 
 struct sent_range owned_run(const struct feed *f, uint32_t worker, struct owned *at)
@@ -136,9 +137,9 @@ struct sent_range owned_run(const struct feed *f, uint32_t worker, struct owned 
         at->next = links_of(f, ref)->next;
         return ref_items(f, ref);
     }
-    bool is_copy = at->copy_is_next && f->workers[worker].copy != UINT64_MAX;
+    bool is_copy = at->copy_is_next && f->workers[worker].items.copy != UINT64_MAX;
     at->copy_is_next = false;
-    return (struct sent_range){is_copy ? f->workers[worker].copy : 0, is_copy};
+    return (struct sent_range){is_copy ? f->workers[worker].items.copy : 0, is_copy};
 }
 
 uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at)
@@ -153,7 +154,7 @@ uint64_t owned_next(const struct feed *f, uint32_t worker, struct owned *at)
 
 uint64_t owned_last_alone(const struct feed *f, uint32_t worker)
 {
-    for (uint32_t ref = f->workers[worker].tail; ref != NONE; ref = links_of(f, ref)->prev) {
+    for (uint32_t ref = f->workers[worker].items.tail; ref != NONE; ref = links_of(f, ref)->prev) {
         struct sent_range items = ref_items(f, ref);
         uint64_t last = items.first + items.count - 1;
         struct slot slot = slot_peek(f, last);
@@ -172,21 +173,21 @@ static bool is_folded(const struct block *block)
 
 static uint32_t slots_take(struct feed *f)
 {
-    uint32_t first = f->slots_free;
+    uint32_t first = f->window.slots_free;
     if (first == NONE) {
-        first = f->slots_used;
-        f->slots_used += f->block_size;
-        ASSERT(f->slots_used <= f->spread);
+        first = f->window.slots_used;
+        f->window.slots_used += f->window.block_size;
+        ASSERT(f->window.slots_used <= f->window.spread);
     } else {
-        f->slots_free = f->slots[first].links.next;
+        f->window.slots_free = f->window.slots[first].links.next;
     }
     return first;
 }
 
 static void slots_give(struct feed *f, struct block *block)
 {
-    f->slots[block->slots].links.next = f->slots_free;
-    f->slots_free = block->slots;
+    f->window.slots[block->slots].links.next = f->window.slots_free;
+    f->window.slots_free = block->slots;
     *block = (struct block){.slots = NONE};
 }
 
@@ -200,12 +201,12 @@ static struct slot folded_slot(const struct block *block, uint32_t offset)
 
 static void unfold(struct feed *f, struct block *block)
 {
-    uint32_t first = slots_take(f), ring = ring_begin(f, block), end = ring + f->block_size;
+    uint32_t first = slots_take(f), ring = ring_begin(f, block), end = ring + f->window.block_size;
     struct links around = block->links;
     bool is_listed = block->state == SLOT_SENT;
-    for (uint32_t i = 0; i < f->block_size; i++) {
-        f->slots[first + i] = folded_slot(block, i);
-        f->slots[first + i].links = (struct links){ring + i + 1, ring + i - 1};
+    for (uint32_t i = 0; i < f->window.block_size; i++) {
+        f->window.slots[first + i] = folded_slot(block, i);
+        f->window.slots[first + i].links = (struct links){ring + i + 1, ring + i - 1};
     }
     block->slots = first;
     if (!is_listed)
@@ -238,7 +239,7 @@ struct slot slot_peek(const struct feed *f, uint64_t item)
 static struct block *whole_block(const struct feed *f, struct sent_range items, uint8_t state)
 {
     struct block *block = block_of(f, items.first);
-    bool is_whole = offset_of(f, items.first) == 0 && items.count >= f->block_size;
+    bool is_whole = offset_of(f, items.first) == 0 && items.count >= f->window.block_size;
     return is_whole && is_folded(block) && block->state == state ? block : NULL;
 }
 
@@ -249,10 +250,10 @@ uint32_t block_send(struct feed *f, uint32_t worker, struct sent_range items)
         return 0;
     block->state = SLOT_SENT;
     block->owner = (uint16_t)(worker + 1);
-    block->sent_order = f->sent_order;
+    block->sent_order = f->window.sent_order;
     block->n_answered = 0;
-    list_append(f, worker, (uint32_t)(block - f->blocks) | BLOCK_REF);
-    return f->block_size;
+    list_append(f, worker, (uint32_t)(block - f->window.blocks) | BLOCK_REF);
+    return f->window.block_size;
 }
 
 uint32_t block_answer(struct feed *f, uint32_t worker, struct sent_range items)
@@ -262,7 +263,7 @@ uint32_t block_answer(struct feed *f, uint32_t worker, struct sent_range items)
     if (!is_in_window(f, items.first) || !is_folded(block))
         return 0;
     ASSERT(block->state == SLOT_SENT && block->owner == worker + 1 && block->n_answered == offset);
-    uint32_t count = MIN(items.count, f->block_size - offset);
+    uint32_t count = MIN(items.count, f->window.block_size - offset);
     block->n_answered = (uint8_t)(offset + count);
     return count;
 }
@@ -272,10 +273,11 @@ uint32_t block_win(struct feed *f, uint32_t worker, struct sent_range items)
     struct block *block = whole_block(f, items, SLOT_SENT);
     if (!block)
         return 0;
-    ASSERT(block->n_answered == f->block_size); /* nothing is confirmed while something is owed */
-    list_remove(f, worker, (uint32_t)(block - f->blocks) | BLOCK_REF);
+    ASSERT(block->n_answered ==
+           f->window.block_size); /* nothing is confirmed while something is owed */
+    list_remove(f, worker, (uint32_t)(block - f->window.blocks) | BLOCK_REF);
     *block = (struct block){.slots = NONE, .state = SLOT_COMMITTING};
-    return f->block_size;
+    return f->window.block_size;
 }
 
 uint32_t block_done(struct feed *f, struct sent_range items)
@@ -284,15 +286,15 @@ uint32_t block_done(struct feed *f, struct sent_range items)
     if (!block)
         return 0;
     block->state = SLOT_DONE;
-    return f->block_size;
+    return f->window.block_size;
 }
 
 void items_skip(struct feed *f, uint64_t first, uint64_t end)
 {
     for (uint64_t item = first, step; item < end; item += step) {
-        struct sent_range left = {item, (uint32_t)MIN(end - item, (uint64_t)f->block_size)};
+        struct sent_range left = {item, (uint32_t)MIN(end - item, (uint64_t)f->window.block_size)};
         struct block *block = whole_block(f, left, SLOT_FREE);
-        step = block ? f->block_size : 1;
+        step = block ? f->window.block_size : 1;
         if (block)
             block->state = SLOT_DONE;
         else
@@ -305,29 +307,31 @@ void items_skip(struct feed *f, uint64_t first, uint64_t end)
 /* Past the whole block, or the one item, where it stands. 0: that is not done yet. */
 static uint64_t frontier_step(struct feed *f)
 {
-    struct block *block = block_of(f, f->frontier);
-    if (slot_peek(f, f->frontier).state != SLOT_DONE)
+    struct block *block = block_of(f, f->window.frontier);
+    if (slot_peek(f, f->window.frontier).state != SLOT_DONE)
         return 0;
     if (is_folded(block)) {
         *block = (struct block){.slots = NONE};
-        return f->block_size;
+        return f->window.block_size;
     }
-    if (offset_of(f, f->frontier + 1) == 0)
+    if (offset_of(f, f->window.frontier + 1) == 0)
         slots_give(f, block);
     return 1;
 }
 
 void frontier_advance(struct feed *f)
 {
-    for (uint64_t step = 1; step > 0 && f->frontier < f->next; f->frontier += step)
+    for (uint64_t step = 1; step > 0 && f->window.frontier < f->window.next;
+         f->window.frontier += step)
         step = frontier_step(f);
 }
 
 void frontier_jump(struct feed *f, uint64_t item)
 {
-    struct block *block = block_of(f, f->frontier);
-    ASSERT(f->frontier == f->next && item >= f->next);
-    if (!is_folded(block) && item - f->frontier >= f->block_size - offset_of(f, f->frontier))
+    struct block *block = block_of(f, f->window.frontier);
+    ASSERT(f->window.frontier == f->window.next && item >= f->window.next);
+    if (!is_folded(block) &&
+        item - f->window.frontier >= f->window.block_size - offset_of(f, f->window.frontier))
         slots_give(f, block);
-    f->frontier = f->next = item;
+    f->window.frontier = f->window.next = item;
 }

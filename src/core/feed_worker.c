@@ -22,15 +22,15 @@ bool feed_worker_is_running(const struct feed_worker *w)
 void feed_worker_state_set(struct feed *f, struct feed_worker *w, enum worker_state state)
 {
     bool was_running = feed_worker_is_running(w);
-    f->n_loading -= w->state == WORKER_STARTING || w->state == WORKER_LOADING;
-    f->n_absent -= w->state == WORKER_ABSENT;
+    f->seats.n_loading -= w->state == WORKER_STARTING || w->state == WORKER_LOADING;
+    f->seats.n_absent -= w->state == WORKER_ABSENT;
     w->state = state;
     if (state == WORKER_ABSENT)
-        f->absent_from = MIN(f->absent_from, (uint32_t)(w - f->workers));
-    f->n_loading += state == WORKER_STARTING || state == WORKER_LOADING;
-    f->n_absent += state == WORKER_ABSENT;
-    f->n_alive += feed_worker_is_running(w);
-    f->n_alive -= was_running;
+        f->seats.absent_from = MIN(f->seats.absent_from, (uint32_t)(w - f->workers));
+    f->seats.n_loading += state == WORKER_STARTING || state == WORKER_LOADING;
+    f->seats.n_absent += state == WORKER_ABSENT;
+    f->seats.n_alive += feed_worker_is_running(w);
+    f->seats.n_alive -= was_running;
     hand_touch(f, w);
 }
 
@@ -38,41 +38,41 @@ void feed_worker_state_set(struct feed *f, struct feed_worker *w, enum worker_st
 void hand_touch(struct feed *f, struct feed_worker *w)
 {
     bool is_hand = (w->state == WORKER_STARTING || w->state == WORKER_LOADING) &&
-                   w->in_flight == 0 && !w->is_idle;
-    f->n_hands += is_hand;
-    f->n_hands -= w->is_hand;
+                   w->items.in_flight == 0 && !w->idle.is_in;
+    f->seats.n_hands += is_hand;
+    f->seats.n_hands -= w->is_hand;
     w->is_hand = is_hand;
 }
 
 static void life_reset(struct feed_worker *w)
 {
     w->mode = MODE_UNKNOWN;
-    w->memory_is_back = w->input_closed = w->is_draining = w->last_was_short = false;
+    w->memory_is_back = w->input_closed = w->drain.is_on = w->drain.last_was_short = false;
     w->has_ended = w->has_shrunk = false;
     w->group = NONE;
     w->ended_for = CAUSE_NONE;
-    w->blame = w->oldest = UINT64_MAX;
-    w->in_flight = w->losers = w->provisional = 0;
+    w->blame = w->items.oldest = UINT64_MAX;
+    w->items.in_flight = w->items.losers = w->items.provisional = 0;
     w->credits = w->credits_peak = w->room = 0;
     w->window = 1;
-    w->head = w->tail = NONE;
-    w->copy = UINT64_MAX;
+    w->items.head = w->items.tail = NONE;
+    w->items.copy = UINT64_MAX;
     w->answered_in_life = 0;
-    w->burst_ms = 0;
-    w->sent_in_life = 0;
-    w->is_probe = false;
-    w->fifo_head = w->fifo_len = 0;
-    w->settle_at_ms = w->silence_noted_ms = 0;
-    w->gap_max_ms = 0;
+    w->time.burst_ms = 0;
+    w->buffering.n_sent = 0;
+    w->buffering.is_probe = false;
+    w->items.fifo_head = w->items.fifo_len = 0;
+    w->drain.settle_at_ms = w->time.silence_noted_ms = 0;
+    w->time.gap_max_ms = 0;
 }
 
 /* ---- filling seats ---- */
 
 static uint64_t work_waiting(struct feed *f)
 {
-    uint64_t busy = f->n_in_flight + f->n_provisional + f->n_committing;
+    uint64_t busy = f->counts.in_flight + f->counts.provisional + f->counts.committing;
     uint64_t waiting = unsettled(f) - MIN(unsettled(f), busy);
-    bool any = work_is_there(f) || f->delayed_items > 0 || f->groups_waiting > 0;
+    bool any = work_is_there(f) || f->pool.delayed_items > 0 || f->suspects.waiting > 0;
     return any ? MAX(waiting, (uint64_t)1) : 0;
 }
 
@@ -80,64 +80,64 @@ static uint64_t work_waiting(struct feed *f)
 static void cooling_look(struct feed *f)
 {
     uint32_t kept = 0;
-    f->cooling_at_ms = UINT64_MAX;
-    for (uint32_t i = 0; i < f->n_cooling; i++) {
-        struct feed_worker *w = &f->workers[f->cooling[i]];
+    f->cooling.look_ms = UINT64_MAX;
+    for (uint32_t i = 0; i < f->cooling.len; i++) {
+        struct feed_worker *w = &f->workers[f->cooling.at[i]];
         if (w->state != WORKER_COOLING)
             continue;
-        if (w->memory_is_back && w->not_before_ms <= f->now_ms) {
+        if (w->memory_is_back && w->time.not_before_ms <= f->now_ms) {
             feed_worker_state_set(f, w, WORKER_ABSENT);
             continue;
         }
         if (w->memory_is_back)
-            f->cooling_at_ms = MIN(f->cooling_at_ms, w->not_before_ms);
-        f->cooling[kept++] = f->cooling[i];
+            f->cooling.look_ms = MIN(f->cooling.look_ms, w->time.not_before_ms);
+        f->cooling.at[kept++] = f->cooling.at[i];
     }
-    f->n_cooling = kept;
+    f->cooling.len = kept;
 }
 
 static void cooling_end(struct feed *f)
 {
-    if (f->cooling_at_ms <= f->now_ms)
+    if (f->cooling.look_ms <= f->now_ms)
         cooling_look(f);
-    if (f->cooling_at_ms != UINT64_MAX)
-        wake_at(f, f->cooling_at_ms);
+    if (f->cooling.look_ms != UINT64_MAX)
+        wake_at(f, f->cooling.look_ms);
 }
 
 /* A seat may stay empty for want of work: the shortest time is what a start had to wait for. */
 static void seat_time_note(const struct feed *f, struct feed_worker *w)
 {
-    uint64_t empty_ms = f->now_ms - w->gone_ms;
-    if (w->seat_since_ms == UINT64_MAX)
-        w->seat_since_ms = f->now_ms;
+    uint64_t empty_ms = f->now_ms - w->buffering.gone_ms;
+    if (w->buffering.seat_since_ms == UINT64_MAX)
+        w->buffering.seat_since_ms = f->now_ms;
     else
-        w->refill_ms = MIN(w->refill_ms, empty_ms);
+        w->buffering.refill_ms = MIN(w->buffering.refill_ms, empty_ms);
 }
 
 void seats_fill(struct feed *f)
 {
-    if (f->is_stopping || f->is_complete)
+    if (f->end.is_stopping || f->end.is_complete)
         return;
     cooling_end(f);
-    if (f->n_absent == 0)
+    if (f->seats.n_absent == 0)
         return;
-    uint64_t waiting = work_waiting(f), free_hands = f->idle_len + f->n_hands;
-    for (uint32_t i = f->absent_from; i < f->config.n_workers && free_hands < waiting; i++) {
+    uint64_t waiting = work_waiting(f), free_hands = f->idle.len + f->seats.n_hands;
+    for (uint32_t i = f->seats.absent_from; i < f->config.n_workers && free_hands < waiting; i++) {
         struct feed_worker *w = &f->workers[i];
         if (w->state != WORKER_ABSENT)
             continue;
-        f->absent_from = i;
-        if (f->config.loading_max > 0 && f->n_loading >= f->config.loading_max)
+        f->seats.absent_from = i;
+        if (f->config.loading_max > 0 && f->seats.n_loading >= f->config.loading_max)
             return;
-        if (f->now_ms < f->start_at_ms) {
-            wake_at(f, f->start_at_ms);
+        if (f->now_ms < f->seats.start_at_ms) {
+            wake_at(f, f->seats.start_at_ms);
             return;
         }
         life_reset(w);
         feed_worker_state_set(f, w, WORKER_STARTING);
         seat_time_note(f, w);
-        w->started_ms = w->last_progress_ms = f->now_ms;
-        f->start_at_ms = f->now_ms + f->config.stagger_ms;
+        w->time.started_ms = w->time.last_progress_ms = f->now_ms;
+        f->seats.start_at_ms = f->now_ms + f->config.stagger_ms;
         free_hands++;
         emit(f, ACT_SPAWN, i, 0, batch_now(f, w), 0);
         if (f->config.start_limit_ms > 0)
@@ -166,9 +166,9 @@ static void unanswered_return(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
     owned_return(f, worker, false);
-    f->n_in_flight -= w->in_flight;
-    w->in_flight = w->losers = 0;
-    w->fifo_len = 0;
+    f->counts.in_flight -= w->items.in_flight;
+    w->items.in_flight = w->items.losers = 0;
+    w->items.fifo_len = 0;
     hand_touch(f, w);
 }
 
@@ -177,7 +177,7 @@ void feed_worker_becomes_channel(struct feed *f, uint32_t worker)
     struct feed_worker *w = &f->workers[worker];
     if (w->mode == MODE_CHANNEL)
         return;
-    if (w->items_done > 0 && w->mode == MODE_FILTER && w->answered_in_life > w->provisional) {
+    if (w->items_done > 0 && w->mode == MODE_FILTER && w->answered_in_life > w->items.provisional) {
         feed_worker_out_of_step(f, worker); /* committed answers of a filter that was none */
         return;
     }
@@ -187,12 +187,12 @@ void feed_worker_becomes_channel(struct feed *f, uint32_t worker)
     suspects_release(f, worker);
     w->mode = MODE_CHANNEL;
     w->answered_in_life = 0;
-    w->is_draining = false;
+    w->drain.is_on = false;
 }
 
 static uint64_t settle_ms(const struct feed_worker *w)
 {
-    double ms = 2 * w->gap_max_ms;
+    double ms = 2 * w->time.gap_max_ms;
     return (uint64_t)MIN(MAX(ms, (double)SETTLE_MIN_MS), (double)SETTLE_MAX_MS);
 }
 
@@ -205,51 +205,51 @@ static uint64_t settle_ms(const struct feed_worker *w)
 void feed_worker_settle(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    w->is_draining = true;
-    if (w->in_flight > 0 || w->settle_at_ms > 0)
+    w->drain.is_on = true;
+    if (w->items.in_flight > 0 || w->drain.settle_at_ms > 0)
         return;
     uint64_t least_ms = w->state == WORKER_ENDING ? SETTLE_ENDING_MS : 0;
-    w->settle_since_ms = f->now_ms;
-    w->settle_at_ms = f->now_ms + MAX(settle_ms(w), least_ms);
-    look_at(f, worker, w->settle_at_ms);
+    w->drain.since_ms = f->now_ms;
+    w->drain.settle_at_ms = f->now_ms + MAX(settle_ms(w), least_ms);
+    look_at(f, worker, w->drain.settle_at_ms);
 }
 
 /* Until it was looked at again, and its pauses double; but some work on without anything to say. */
 void feed_worker_works(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->settle_at_ms == 0 || w->in_flight > 0 || w->state == WORKER_ENDING)
+    if (w->drain.settle_at_ms == 0 || w->items.in_flight > 0 || w->state == WORKER_ENDING)
         return;
-    uint64_t since_ms = w->settle_since_ms;
-    uint64_t patience_ms = MAX((uint64_t)SETTLE_MAX_MS, (uint64_t)(4 * w->gap_max_ms));
+    uint64_t since_ms = w->drain.since_ms;
+    uint64_t patience_ms = MAX((uint64_t)SETTLE_MAX_MS, (uint64_t)(4 * w->time.gap_max_ms));
     uint64_t at_ms = f->now_ms + MAX(settle_ms(w), 2 * (f->now_ms - since_ms) + SETTLE_MIN_MS);
-    w->settle_at_ms = MAX(w->settle_at_ms, MIN(at_ms, since_ms + patience_ms));
-    look_at(f, worker, w->settle_at_ms);
+    w->drain.settle_at_ms = MAX(w->drain.settle_at_ms, MIN(at_ms, since_ms + patience_ms));
+    look_at(f, worker, w->drain.settle_at_ms);
 }
 
 void feed_worker_settled(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    w->settle_cost_ms = f->now_ms - w->settle_since_ms;
-    w->settle_at_ms = 0;
-    w->is_draining = false;
+    w->drain.cost_ms = f->now_ms - w->drain.since_ms;
+    w->drain.settle_at_ms = 0;
+    w->drain.is_on = false;
     provisional_confirm(f, worker);
     feed_worker_dispatch(f, worker);
 }
 
 static bool drain_is_due(const struct feed *f, const struct feed_worker *w)
 {
-    uint64_t ring_share = f->spread / (4ull * MAX(f->n_alive, 1u));
-    uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * w->settle_cost_ms);
-    bool is_time =
-        w->is_buffering ? buffered_is_due(f, w) : f->now_ms - w->provisional_since_ms > interval_ms;
-    return w->provisional > ring_share || is_time;
+    uint64_t ring_share = f->window.spread / (4ull * MAX(f->seats.n_alive, 1u));
+    uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * w->drain.cost_ms);
+    bool is_time = w->buffering.is_on ? buffered_is_due(f, w)
+                                      : f->now_ms - w->time.provisional_since_ms > interval_ms;
+    return w->items.provisional > ring_share || is_time;
 }
 
 /* Make a filter give all that it holds back, so that its answers can be confirmed. */
 static void feed_worker_drain(struct feed *f, uint32_t worker)
 {
-    if (f->workers[worker].is_buffering)
+    if (f->workers[worker].buffering.is_on)
         feed_worker_end(f, worker);
     else
         feed_worker_settle(f, worker);
@@ -261,25 +261,25 @@ static void device_works(struct feed *f, struct feed_worker *w, uint64_t count)
     device->results += count;
     device->start_failures = 0;
     device->is_hopeless = false;
-    f->results += count;
+    f->counts.results += count;
     w->deaths_in_row = 0;
-    w->last_progress_ms = f->now_ms;
+    w->time.last_progress_ms = f->now_ms;
     if (w->answered_in_life == 0)
-        w->first_answer_ms = f->now_ms;
+        w->time.first_answer_ms = f->now_ms;
     w->answered_in_life += count;
     w->items_done += count;
 }
 
 struct sent_range fifo_take(struct feed_worker *w, uint64_t max)
 {
-    ASSERT(w->fifo_len > 0);
-    struct sent_range *head = &w->fifo[w->fifo_head];
+    ASSERT(w->items.fifo_len > 0);
+    struct sent_range *head = &w->items.fifo[w->items.fifo_head];
     struct sent_range taken = {head->first, (uint32_t)MIN(max, (uint64_t)head->count)};
     head->first += taken.count;
     head->count -= taken.count;
     if (head->count == 0) {
-        w->fifo_head = (w->fifo_head + 1) % FIFO_CAP;
-        w->fifo_len--;
+        w->items.fifo_head = (w->items.fifo_head + 1) % FIFO_CAP;
+        w->items.fifo_len--;
     }
     return taken;
 }
@@ -307,8 +307,8 @@ static void answers_mark(struct feed *f, uint32_t worker, uint64_t count)
                 marked = answer_mark(f, worker, left.first);
                 step = 1;
             }
-            w->provisional += marked;
-            f->n_provisional += marked;
+            w->items.provisional += marked;
+            f->counts.provisional += marked;
         }
     }
 }
@@ -320,24 +320,24 @@ void feed_worker_answered(struct feed *f, uint32_t worker, uint64_t count)
         w->mode = MODE_FILTER;
     if (w->mode != MODE_FILTER || count == 0)
         return;
-    if (count > w->in_flight) {
+    if (count > w->items.in_flight) {
         feed_worker_out_of_step(f, worker);
         return;
     }
     if (w->state == WORKER_STARTING || w->state == WORKER_LOADING)
         feed_worker_is_live(f, worker);
     if (count > 1)
-        w->burst_ms = MAX(w->burst_ms, f->now_ms - w->last_progress_ms);
+        w->time.burst_ms = MAX(w->time.burst_ms, f->now_ms - w->time.last_progress_ms);
     window_learn(f, worker, count);
-    if (w->provisional == 0)
-        w->provisional_since_ms = f->now_ms;
+    if (w->items.provisional == 0)
+        w->time.provisional_since_ms = f->now_ms;
     answers_mark(f, worker, count);
-    w->in_flight -= (uint32_t)count;
-    f->n_in_flight -= count;
+    w->items.in_flight -= (uint32_t)count;
+    f->counts.in_flight -= count;
     device_works(f, w, count);
     if (w->state == WORKER_ENDING)
         feed_worker_settle(f, worker);
-    else if (w->is_draining || drain_is_due(f, w))
+    else if (w->drain.is_on || drain_is_due(f, w))
         feed_worker_drain(f, worker);
     feed_worker_dispatch(f, worker);
 }
@@ -349,7 +349,7 @@ void feed_worker_answered(struct feed *f, uint32_t worker, uint64_t count)
 void batch_settle(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (f->config.fixed_batches && w->mode == MODE_CHANNEL && w->in_flight == 0)
+    if (f->config.fixed_batches && w->mode == MODE_CHANNEL && w->items.in_flight == 0)
         provisional_confirm(f, worker);
 }
 
@@ -369,8 +369,8 @@ static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
     if (slot->owner[0] != worker + 1 || slot->flags & ANSWERED_FIRST)
         return false;
     slot->flags |= ANSWERED_FIRST;
-    w->provisional++;
-    f->n_provisional++;
+    w->items.provisional++;
+    f->counts.provisional++;
     return true;
 }
 
@@ -379,16 +379,16 @@ void feed_worker_result(struct feed *f, uint32_t worker, uint64_t item)
     struct feed_worker *w = &f->workers[worker];
     feed_worker_is_live(f, worker);
     if (!result_take(f, worker, item)) {
-        bool was_loser = w->losers > 0;
-        w->losers -= was_loser;
-        w->last_progress_ms = f->now_ms;
+        bool was_loser = w->items.losers > 0;
+        w->items.losers -= was_loser;
+        w->time.last_progress_ms = f->now_ms;
         emit(f, ACT_DROP, worker, item, 1, 0);
         if (!was_loser)
             emit(f, ACT_NOTE, worker, item, 0, NOTE_FOREIGN);
     } else {
         window_learn(f, worker, 1);
-        w->in_flight--;
-        f->n_in_flight--;
+        w->items.in_flight--;
+        f->counts.in_flight--;
         device_works(f, w, 1);
         batch_settle(f, worker);
     }
@@ -406,14 +406,14 @@ void feed_worker_failure(struct feed *f, uint32_t worker, uint64_t item, bool re
     /* An item with a provisional result cannot fail any more. */
     bool mine = item_is_owned(f, worker, item) && !is_provisional(f, worker, item);
     if (!mine && is_named) {
-        bool was_loser = w->losers > 0;
-        w->losers -= was_loser;
+        bool was_loser = w->items.losers > 0;
+        w->items.losers -= was_loser;
         if (!was_loser)
             emit(f, ACT_NOTE, worker, item, 0, NOTE_FOREIGN);
     } else if (mine) {
-        w->in_flight -= is_named;
-        f->n_in_flight -= is_named;
-        w->last_progress_ms = f->now_ms;
+        w->items.in_flight -= is_named;
+        f->counts.in_flight -= is_named;
+        w->time.last_progress_ms = f->now_ms;
         w->answered_in_life++;
         w->deaths_in_row = 0;
         if (item_disown(f, worker, item))
@@ -436,7 +436,7 @@ void feed_worker_end(struct feed *f, uint32_t worker)
     w->input_closed = true;
     feed_worker_state_set(f, w, WORKER_ENDING);
     emit(f, ACT_END, worker, 0, 0, 0);
-    if (w->mode == MODE_FILTER && w->provisional > 0) /* its end may take long */
+    if (w->mode == MODE_FILTER && w->items.provisional > 0) /* its end may take long */
         feed_worker_settle(f, worker);
 }
 
@@ -459,7 +459,7 @@ void feed_worker_out_of_step(struct feed *f, uint32_t worker)
     provisional_revoke(f, worker);
     feed_worker_terminate(f, worker, CAUSE_PROTOCOL);
     /* One that names its items has put nothing out of step: its end counts as a crash. */
-    if (w->mode != MODE_CHANNEL && ++f->mismatches >= MISMATCHES_MAX)
+    if (w->mode != MODE_CHANNEL && ++f->counts.mismatches >= MISMATCHES_MAX)
         halt(f, HALT_MISMATCH);
 }
 
@@ -477,8 +477,8 @@ void everybody_end(struct feed *f)
 {
     for (uint32_t i = 0; i < f->config.n_workers; i++) {
         struct feed_worker *w = &f->workers[i];
-        bool only_losers = f->is_complete && (w->losers > 0 || w->in_flight > 0);
-        if (f->is_stopping_now)
+        bool only_losers = f->end.is_complete && (w->items.losers > 0 || w->items.in_flight > 0);
+        if (f->end.is_at_once)
             feed_worker_terminate(f, i, CAUSE_STOP);
         else if (only_losers)
             feed_worker_terminate(f, i, CAUSE_LOSER);

@@ -158,4 +158,3 @@ int session_plan_left(struct session *s, struct err *err)
                noun);
     return rc;
 }
-

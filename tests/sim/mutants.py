@@ -45,45 +45,45 @@ FEED = {
         "    f->workers[ev->worker].memory_is_back = true;\n"
         "    f->devices[f->workers[ev->worker].device].is_benched = false;\n"),
     "a second device that nobody benches": (
-        "feed.c", "        f->n_sets += first == d;\n", "        f->n_sets++;\n"),
+        "feed.c", "        f->seats.n_sets += first == d;\n", "        f->seats.n_sets++;\n"),
     "a lost second device is charged to items": (
         "feed.c", "device_bench(f, f->devices[ev->worker].first, CAUSE_LOST);",
         "device_bench(f, ev->worker, CAUSE_LOST);"),
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
     "one that has ended well meets a limit while its file is looked at": (
-        "feed_worker.c", "!worker_is_running(w) || w->has_ended || ", "!worker_is_running(w) || "),
+        "feed_worker.c", "!feed_worker_is_running(w) || w->has_ended || ", "!feed_worker_is_running(w) || "),
     "credits are never used up": (
         "feed_send.c", "    w->credits -= MIN(w->credits, (uint64_t)range.count);\n", ""),
     "the window has no end": (
-        "feed_items.c", "    uint64_t end = MIN(f->known, window_end(f));\n", "    uint64_t end = f->known;\n"),
+        "feed_items.c", "    uint64_t end = MIN(f->window.known, window_end(f));\n", "    uint64_t end = f->window.known;\n"),
     "of several commits at once one is not counted": (
-        "feed_items.c", "    f->settled += count;\n", "    f->settled += count > 2 ? count - 1 : count;\n"),
+        "feed_items.c", "    f->counts.settled += count;\n", "    f->counts.settled += count > 2 ? count - 1 : count;\n"),
     "what an earlier session did is done again": (
-        "feed_items.c", "            items_skip(f, f->next, reach);\n",
-        "            for (uint64_t at = f->next; at < reach; at++)\n"
+        "feed_items.c", "            items_skip(f, f->window.next, reach);\n",
+        "            for (uint64_t at = f->window.next; at < reach; at++)\n"
         "                pool_add(f, (struct sent_range){at, 1}, f->now_ms, NONE);\n"),
     "a block is used again before the frontier has left it": (
-        "feed_window.c", "return f->frontier - offset_of(f, f->frontier) + f->spread;", "return f->frontier + f->spread;"),
+        "feed_window.c", "return f->window.frontier - offset_of(f, f->window.frontier) + f->window.spread;", "return f->window.frontier + f->window.spread;"),
     "an unfolded block has forgotten its answers": (
         "feed_window.c", ".flags = offset < block->n_answered ? ANSWERED_FIRST : 0", ".flags = 0"),
     "an unfolded block is lost to its owner's list": (
         "feed_window.c", "    link_after(f, w, around.prev, ring);\n", ""),
     "workers are started after a stop": (
-        "feed_worker.c", "    if (f->is_stopping || f->is_complete)\n        return;\n    cooling_end(f);\n",
+        "feed_worker.c", "    if (f->end.is_stopping || f->end.is_complete)\n        return;\n    cooling_end(f);\n",
         "    cooling_end(f);\n"),
     "a device that ran out of memory gets as much again": (
         "feed_send.c", "        limit = MIN(limit, (uint64_t)batch);\n", "        limit = MAX(limit, (uint64_t)batch);\n"),
     "one worker too many loads": (
-        "feed_worker.c", "f->n_loading >= f->config.loading_max", "f->n_loading > f->config.loading_max"),
+        "feed_worker.c", "f->seats.n_loading >= f->config.loading_max", "f->seats.n_loading > f->config.loading_max"),
     "a failed line of a filter is counted twice": (
-        "feed_worker.c", "        w->in_flight -= is_named;\n", "        w->in_flight--;\n"),
+        "feed_worker.c", "        w->items.in_flight -= is_named;\n", "        w->items.in_flight--;\n"),
     "a worker starts too soon after another": (
-        "feed_worker.c", "f->now_ms < f->start_at_ms", "f->now_ms + 1 < f->start_at_ms"),
+        "feed_worker.c", "f->now_ms < f->seats.start_at_ms", "f->now_ms + 1 < f->seats.start_at_ms"),
     "nobody looks whether a worker hangs": (
         "feed_send.c", "    limits_arm(f, worker);\n", ""),
     "batches of one run are mixed": (
-        "feed_items.c", "    run = MIN(run, batch_left(f, f->next));\n", ""),
+        "feed_items.c", "    run = MIN(run, batch_left(f, f->window.next));\n", ""),
     "revoked answers are forgotten altogether": (
         "feed_items.c", "    owned_return(f, worker, true);\n", ""),
     "a copy goes to a third worker": (
@@ -91,7 +91,7 @@ FEED = {
     "an item that fails is copied to and fro": (
         "feed_window.c", "slot.owner[1] == 0 && !slot.copy_failed", "slot.owner[1] == 0"),
     "a filter is not drained before the end": (
-        "feed_worker.c", "    return w->provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
+        "feed_worker.c", "    return w->items.provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
     "the lives of a filter that buffers have no end": (
         "feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
     "a group that nobody takes is dropped": (
@@ -105,7 +105,7 @@ SHELL = {
     "filters that read in blocks keep nothing": (
         "core/feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
     "a second device that nobody benches": (
-        "core/feed.c", "        f->n_sets += first == d;\n", "        f->n_sets++;\n"),
+        "core/feed.c", "        f->seats.n_sets += first == d;\n", "        f->seats.n_sets++;\n"),
     "one bad message ends the run": (
         "map/channel.c", "        on_flawed(worker, &m, line, item);\n",
         '        shell_abort(&worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
