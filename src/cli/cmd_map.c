@@ -59,26 +59,27 @@ static bool order_text(const void *field, struct buf *out)
 static int failures_store(struct str text, void *field, struct err *err)
 {
     struct map_options *options =
-        (struct map_options *)(void *)((char *)field - FIELD(failures_max));
+        (struct map_options *)(void *)((char *)field - FIELD(schedule.failures_max));
     uint64_t value = 0;
     bool percent = text.len > 1 && text.at[text.len - 1] == '%';
     int rc = u64_parse((struct str){text.at, text.len - percent}, 1, percent ? 100 : UINT32_MAX,
                        &value, err);
-    options->request.failures_max = percent ? 0 : value;
-    options->request.failures_percent = percent ? (uint32_t)value : 0;
+    options->request.schedule.failures_max = percent ? 0 : value;
+    options->request.schedule.failures_percent = percent ? (uint32_t)value : 0;
     return rc;
 }
 
 static bool failures_text(const void *field, struct buf *out)
 {
     const struct map_options *options =
-        (const struct map_options *)(const void *)((const char *)field - FIELD(failures_max));
-    uint32_t percent = options->request.failures_percent;
+        (const struct map_options *)(const void *)((const char *)field -
+                                                   FIELD(schedule.failures_max));
+    uint32_t percent = options->request.schedule.failures_percent;
     if (percent > 0)
         buf_addf(out, "%u%%", percent);
     else
-        buf_addf(out, "%lu", options->request.failures_max);
-    return percent > 0 || options->request.failures_max > 0;
+        buf_addf(out, "%lu", options->request.schedule.failures_max);
+    return percent > 0 || options->request.schedule.failures_max > 0;
 }
 
 static int log_level_store(struct str text, void *field, struct err *err)
@@ -100,46 +101,46 @@ static bool log_level_text(const void *field, struct buf *out)
     {OPT_HEADING, .help = "Devices and workers"},                                                                      \
     ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
     {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store, .format = visible_text}, \
-    {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(loading_max), 1, 65535}, \
-    {OPT_DURATION, 0, "stagger", "DURATION", "least time between the starts of two workers, such as 1s for programs that put the second into file names (default 0)", FIELD(stagger_ms)}, \
+    {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(schedule.loading_max), 1, 65535}, \
+    {OPT_DURATION, 0, "stagger", "DURATION", "least time between the starts of two workers, such as 1s for programs that put the second into file names (default 0)", FIELD(schedule.stagger_ms)}, \
     {OPT_FLAG, 0, "channel-path", NULL, "give MUSTER_CHANNEL as the path of a socket, for workers in containers", FIELD(channel_path)}, \
     {OPT_HEADING, .help = "Retries and limits"},                                                                       \
-    {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(retries), 0, 100}, \
-    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(failures_max), .parse = failures_store, .format = failures_text}, \
-    {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", FIELD(item_limit_ms)}, \
-    {OPT_DURATION, 0, "start-timeout", "DURATION", "limit for a worker to give its first sign", FIELD(start_limit_ms)}, \
-    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has been silent so long with items in hand", FIELD(silence_limit_ms)}, \
-    {OPT_DURATION, 0, "time-limit", "DURATION", "limit for the whole run (exit status 124; can be resumed)", FIELD(run_limit_ms)}, \
-    {OPT_DURATION, 0, "grace", "DURATION", "between TERM and KILL (default 10s)", FIELD(grace_ms)},                    \
-    {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", FIELD(no_reissue)}, \
+    {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(schedule.retries), 0, 100}, \
+    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(schedule.failures_max), .parse = failures_store, .format = failures_text}, \
+    {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", FIELD(schedule.item_limit_ms)}, \
+    {OPT_DURATION, 0, "start-timeout", "DURATION", "limit for a worker to give its first sign", FIELD(schedule.start_limit_ms)}, \
+    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has been silent so long with items in hand", FIELD(schedule.silence_limit_ms)}, \
+    {OPT_DURATION, 0, "time-limit", "DURATION", "limit for the whole run (exit status 124; can be resumed)", FIELD(run.limit_ms)}, \
+    {OPT_DURATION, 0, "grace", "DURATION", "between TERM and KILL (default 10s)", FIELD(run.grace_ms)},                    \
+    {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", FIELD(schedule.no_reissue)}, \
     {OPT_HEADING, .help = "The run"},                                                                                  \
-    {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", FIELD(on_finish)}, \
-    {OPT_FLAG, 'd', "detach", NULL, "go on without the terminal; see muster status --watch", FIELD(detach)},           \
-    {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(keep_parts)},                        \
-    {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(log_level), .parse = log_level_store, .format = log_level_text}, \
-    {OPT_SIZE, 0, "line-max", "SIZE", "most bytes of one line or message of a worker (default 256MiB)", FIELD(line_max_bytes)}, \
-    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(log_cap_bytes)}, \
-    {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(explain)}, \
+    {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", FIELD(run.on_finish)}, \
+    {OPT_FLAG, 'd', "detach", NULL, "go on without the terminal; see muster status --watch", FIELD(run.detach)},           \
+    {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(run.keep_parts)},                        \
+    {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(run.log_level), .parse = log_level_store, .format = log_level_text}, \
+    {OPT_SIZE, 0, "line-max", "SIZE", "most bytes of one line or message of a worker (default 256MiB)", FIELD(run.line_max_bytes)}, \
+    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(run.log_cap_bytes)}, \
+    {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(run.explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
 /* How the shards' files are joined, which a resume may have to be told when it could not be done. */
 #define JOIN_OPTS                                                                                                      \
-    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(id_field)}, \
-    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(is_union)}, \
-    {OPT_FLAG, 0, "any-count", NULL, "do not compare the number of records in a shard's main file (for -o) with the number of its items", FIELD(any_count)}, \
-    {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors, or of one JSON object each, are merged, as for muster merge; each rule fits some output (may be repeated)", FIELD(rules)}, \
-    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},                                \
-    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(is_renumbered)}, \
-    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(referred)}, \
-    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(is_plain)}, \
-    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(is_compact)},    \
-    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(pass_through)}
+    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(merge.id_field)}, \
+    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(merge.is_union)}, \
+    {OPT_FLAG, 0, "any-count", NULL, "do not compare the number of records in a shard's main file (for -o) with the number of its items", FIELD(shards.any_count)}, \
+    {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors, or of one JSON object each, are merged, as for muster merge; each rule fits some output (may be repeated)", FIELD(merge.rules)}, \
+    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(merge.rules_path)},                                \
+    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(merge.is_renumbered)}, \
+    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(merge.referred)}, \
+    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(merge.is_plain)}, \
+    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(merge.is_compact)},    \
+    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(merge.pass_through)}
 
 /* Which files the shards leave: a resume that is told other names takes what is there. */
 #define COLLECT_OPTS                                                                                                   \
-    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(collect)}, \
-    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind; they are merged into FILE, or put unchanged into FOLDER/; any number of records (may be repeated)", FIELD(also)}, \
-    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "as --also, but each file must hold one record for each item of its shard (may be repeated)", FIELD(also_counted)}
+    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(shards.collect)}, \
+    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind; they are merged into FILE, or put unchanged into FOLDER/; any number of records (may be repeated)", FIELD(shards.also)}, \
+    {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "as --also, but each file must hold one record for each item of its shard (may be repeated)", FIELD(shards.also_counted)}
 
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
@@ -153,22 +154,22 @@ static const struct opt map_opts[] = {
     {OPT_TEXT, 'k', "key", "FIELD", "each result carries this field of its item; results may then come in any order", FIELD(key_field)},
     {OPT_PARSE, 0, "order", "input|any", "of the output: the input's, or as results come (default input)", FIELD(any_order), .parse = order_store, .format = order_text},
     {OPT_HEADING, .help = "Shard commands"},
-    {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(n_items), 1, 0},
-    {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(n_shards), 1, 1000000},
+    {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(shards.n_items), 1, 0},
+    {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(shards.n_shards), 1, 1000000},
     COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
-    {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(batch), 1, 100000},
-    {OPT_FLAG, 0, "fixed-batches", NULL, "batch k is items kN to kN+N-1, whatever the devices", FIELD(fixed_batches)},
-    {OPT_FLAG, 0, "longest-first", NULL, "the largest records first", FIELD(longest_first)},
-    {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(weight_field)},
-    {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(seed)},
+    {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(schedule.batch), 1, 100000},
+    {OPT_FLAG, 0, "fixed-batches", NULL, "batch k is items kN to kN+N-1, whatever the devices", FIELD(schedule.fixed_batches)},
+    {OPT_FLAG, 0, "longest-first", NULL, "the largest records first", FIELD(schedule.longest_first)},
+    {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(schedule.weight_field)},
+    {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(schedule.seed)},
     SCORE_OPTS(0, 0, 0, FIELD(score)),
     COMMON_OPTS,
-    {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run_dir)},
-    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(runs_dir)},
-    {OPT_FLAG, 0, "fresh", NULL, "start over, also where an unfinished run of the same command is there", FIELD(fresh)},
-    {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(dry_run)},
+    {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run.run_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(run.runs_dir)},
+    {OPT_FLAG, 0, "fresh", NULL, "start over, also where an unfinished run of the same command is there", FIELD(run.fresh)},
+    {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(run.dry_run)},
     {OPT_END},
 };
 
@@ -181,7 +182,7 @@ static const struct opt resume_opts[] = {
     {OPT_HEADING, .help = "What is resumed"},
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(runs_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(run.runs_dir)},
     {OPT_END},
 };
 /* clang-format on */
@@ -189,11 +190,11 @@ static const struct opt resume_opts[] = {
 static void map_defaults(void *request)
 {
     struct map_options *options = request;
-    options->request.retries = 2;
-    options->request.seed = 42;
-    options->request.grace_ms = 10000;
-    options->request.line_max_bytes = (uint64_t)256 << 20;
-    options->request.log_level = LOG_INFO;
+    options->request.schedule.retries = 2;
+    options->request.schedule.seed = 42;
+    options->request.run.grace_ms = 10000;
+    options->request.run.line_max_bytes = (uint64_t)256 << 20;
+    options->request.run.log_level = LOG_INFO;
 }
 
 /* The command line that makes this request again, wherever its options came from; the words are the list's. */
@@ -229,7 +230,7 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
     map_words(app, options, &words);
-    options->request.words = (const char *const *)words.at;
+    options->request.run.words = (const char *const *)words.at;
     int rc = request_run(app, options, err);
     env_list_release(&words);
     return rc;
@@ -319,8 +320,9 @@ static void texts_replace(struct texts *texts, size_t n_first)
 /* The options of a resume over those that are there, which stay where it names no others. */
 static int resume_overlay(struct map_options *options, char **words, int n_words, struct err *err)
 {
-    struct texts *const lists[] = {&options->request.rules, &options->request.also,
-                                   &options->request.also_counted, &options->request.referred};
+    struct texts *const lists[] = {&options->request.merge.rules, &options->request.shards.also,
+                                   &options->request.shards.also_counted,
+                                   &options->request.merge.referred};
     size_t n_before[countof(lists)];
     for (size_t i = 0; i < countof(lists); i++)
         n_before[i] = lists[i]->len;
@@ -423,7 +425,7 @@ static int complete_say(const struct app *app, const char *dir, const struct man
 static bool names_files(const struct map_options *typed)
 {
     const struct map_request *r = &typed->request;
-    return r->collect || r->also.len > 0 || r->also_counted.len > 0;
+    return r->shards.collect || r->shards.also.len > 0 || r->shards.also_counted.len > 0;
 }
 
 static int resume_found(struct app *app, struct map_options *typed, char *dir,
@@ -446,7 +448,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
         options.request.command = (const char *const *)command;
     if (typed->request.retry_failed)
         options.request.overwrite = true; /* the output that lacks the failed ones is its own */
-    options.request.dry_run = false;
+    options.request.run.dry_run = false;
     if (rc == 0)
         rc = request_run(app, &options, err);
     cmd_release(&cmd_map, &options);
@@ -460,7 +462,7 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
     struct map_options *typed = request;
     struct manifest manifest;
     cleanup_free char *dir = NULL;
-    cleanup_free char *root = runs_root(typed->request.runs_dir);
+    cleanup_free char *root = runs_root(typed->request.run.runs_dir);
     if (argc > 1)
         return fail(err, ERR_USAGE, "expected one run, found '%s' and '%s'", argv[0], argv[1]);
     int rc = run_find(root, argc == 1 ? argv[0] : NULL, &dir, err);

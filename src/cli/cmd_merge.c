@@ -24,16 +24,13 @@ enum {
 };
 
 struct merge_request {
-    const char *out_path, *id_field;
+    const char *out_path;
+    struct merge_options options;
     enum record_format format;
     enum out_format format_out;
     uint64_t expect;
     struct score_opts score;
-    struct texts rules;
-    const char *rules_path;
-    struct texts referred; /* of --renumber-path */
-    bool is_union, is_checked, is_renumbered, is_plain, is_compact;
-    bool force, inspect, pass_through, reflink, dry_run, json, quiet;
+    bool is_checked, force, inspect, reflink, dry_run, json, quiet;
 };
 
 /* Less, equal or greater as people count: part_2 comes before part_10. */
@@ -164,8 +161,8 @@ static struct file_merge_opts opts_of(const struct merge_request *ask, struct ap
         .format = ask->format,
         .out_format = ask->format_out,
         .rules = rules,
-        .id_field = ask->id_field,
-        .is_union = ask->is_union,
+        .id_field = ask->options.id_field,
+        .is_union = ask->options.is_union,
         .is_checked = ask->is_checked,
         .expect = ask->expect,
         .force = ask->force,
@@ -185,7 +182,7 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
     cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
     struct file_merge_stats stats = {.file_records = file_records};
     const char *const *paths = (const char *const *)argv;
-    int rc = merge_rules_take(&rules, &ask->rules, ask->rules_path, err);
+    int rc = merge_rules_take(&rules, &ask->options.rules, ask->options.rules_path, err);
     if (rc == 0)
         rc = ask->dry_run ? file_merge_check(&opts, paths, n_files, ask->out_path, &stats, err)
                           : file_merge_write(&opts, paths, n_files, ask->out_path, &stats, err);
@@ -204,18 +201,11 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
 {
     return (struct tensors_request){
         .out_path = ask->out_path,
-        .rules = &ask->rules,
-        .rules_path = ask->rules_path,
+        .options = &ask->options,
+        .expect = ask->expect,
         .force = ask->force,
         .dry_run = ask->dry_run,
-        .pass_through = ask->pass_through,
         .reflink = ask->reflink,
-        .id_path = ask->id_field,
-        .expect = ask->expect,
-        .is_renumbered = ask->is_renumbered,
-        .referred = &ask->referred,
-        .is_plain = ask->is_plain,
-        .is_compact = ask->is_compact,
     };
 }
 
@@ -223,10 +213,11 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
  * torch alone have records and objects. */
 static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, struct err *err)
 {
-    bool is_about_lines = ask->is_union || ask->is_checked || ask->score.true_field.at;
-    bool is_about_torch = ask->pass_through || ask->is_renumbered || ask->referred.len > 0 ||
-                          ask->is_plain || ask->is_compact || ask->reflink;
-    bool is_about_records = ask->id_field || ask->expect != UINT64_MAX;
+    bool is_about_lines = ask->options.is_union || ask->is_checked || ask->score.true_field.at;
+    bool is_about_torch = ask->options.pass_through || ask->options.is_renumbered ||
+                          ask->options.referred.len > 0 || ask->options.is_plain ||
+                          ask->options.is_compact || ask->reflink;
+    bool is_about_records = ask->options.id_field || ask->expect != UINT64_MAX;
     if (kind == TENSOR_NONE)
         return !is_about_torch
                    ? 0
@@ -286,7 +277,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     app->quiet = ask->quiet;
     if (n_files == 0)
         return fail(err, ERR_USAGE, "no files are named");
-    if (ask->inspect && (ask->out_path || ask->rules.len > 0 || ask->rules_path))
+    if (ask->inspect && (ask->out_path || ask->options.rules.len > 0 || ask->options.rules_path))
         return fail(err, ERR_USAGE,
                     "--inspect shows what is in the files and merges nothing: leave out -o, --rule "
                     "and --rules");
@@ -294,10 +285,10 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         return files_inspect(ask, argv, n_files, err);
     if (!ask->out_path)
         return fail(err, ERR_USAGE, "-o says where the merged records go; - is standard output");
-    if (ask->is_renumbered && !ask->id_field)
+    if (ask->options.is_renumbered && !ask->options.id_field)
         return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
-    for (size_t i = 0; i < ask->referred.len; i++)
-        if (torch_refer_check(ask->referred.at[i], err) != 0)
+    for (size_t i = 0; i < ask->options.referred.len; i++)
+        if (torch_refer_check(ask->options.referred.at[i], err) != 0)
             return err->code;
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
@@ -338,21 +329,21 @@ static const struct opt merge_opts[] = {
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(force)},
     {OPT_PARSE, 0, "format", "FORMAT", "of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = record_format_store},
     {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
-    {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(is_union)},
+    {OPT_FLAG, 'u', "union", NULL, "columns that only some files have are empty in the rows of the others", FIELD(options.is_union)},
     {OPT_HEADING, .help = "What must hold"},
-    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files and of files of one JSON object each a path, such as questions.*.question_id", FIELD(id_field)},
+    {OPT_TEXT, 'i', "id", "FIELD", "every record has this field, and no two have the same value in it; of .pt files and of files of one JSON object each a path, such as questions.*.question_id", FIELD(options.id_field)},
     {OPT_U64, 'e', "expect", "N", "there are N records in all, or metadata tell of N (else exit status 1)", FIELD(expect)},
     {OPT_FLAG, 0, "check", NULL, "every line of JSONL is a JSON value, not only the last one of a file", FIELD(is_checked)},
     SCORE_OPTS('s', 'b', 'p', FIELD(score)),
     {OPT_HEADING, .help = "Files of tensors"},
     {OPT_FLAG, 0, "inspect", NULL, "show what is in .pt, .safetensors, .npy and .npz files: keys, types, shapes, bytes; nothing in them is run", FIELD(inspect)},
-    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(rules)},
-    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(rules_path)},
-    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(is_renumbered)},
-    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(referred)},
-    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(is_plain)},
-    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(is_compact)},
-    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(pass_through)},
+    {OPT_TEXTS, 'r', "rule", "PATH=VERB", "what becomes of the values of this path in files of tensors, and in files of one JSON object each: concat, cat0, sum, sum-by-key, same, first, max, merged, collect, union, deep, drop, A/B; +PATH=count, collect or A/B adds a key (may be repeated)", FIELD(options.rules)},
+    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(options.rules_path)},
+    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique, number all of them anew, in the order of the output", FIELD(options.is_renumbered)},
+    {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(options.referred)},
+    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays, so that torch.load takes the file by default", FIELD(options.is_plain)},
+    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage", FIELD(options.is_compact)},
+    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data, unseen", FIELD(options.pass_through)},
     {OPT_FLAG, 0, "reflink", NULL, "let tensors of 64 KiB and more share their blocks with the inputs, unread and unchecked, where the file system can (XFS, Btrfs)", FIELD(reflink)},
     {OPT_HEADING, .help = "Talk"},
     {OPT_FLAG, 'n', "dry-run", NULL, "look through the files and say what would be done; write nothing", FIELD(dry_run)},

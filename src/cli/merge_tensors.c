@@ -34,22 +34,16 @@ static uint64_t splice_least_wanted(void)
 static int torch_files_merge(struct tensors_job *job, struct err *err)
 {
     struct torch_merge_stats stats = {0};
-    const struct torch_merge_opts opts = {
-        .rules = &job->rules,
-        .force = job->ask->force,
-        .dry_run = job->ask->dry_run,
-        .pass_through = job->ask->pass_through,
-        .id_path = job->ask->id_path,
-        .expect = job->ask->expect == UINT64_MAX ? NULL : &job->ask->expect,
-        .is_renumbered = job->ask->is_renumbered,
-        .referred = job->ask->referred,
-        .is_plain = job->ask->is_plain,
-        .is_compact = job->ask->is_compact,
-        .splice_least_bytes = splice_least_wanted(),
-        .are_shared = job->ask->reflink,
-        .note = note_say,
-        .context = job->app};
-    int rc = torch_merge(&opts, job->paths, job->n_files, job->ask->out_path, &stats, err);
+    const struct tensors_request *ask = job->ask;
+    struct torch_merge_opts opts = torch_merge_opts_of(ask->options, &job->rules);
+    opts.force = ask->force;
+    opts.dry_run = ask->dry_run;
+    opts.expect = ask->expect == UINT64_MAX ? NULL : &ask->expect;
+    opts.splice_least_bytes = splice_least_wanted();
+    opts.are_shared = ask->reflink;
+    opts.note = note_say;
+    opts.context = job->app;
+    int rc = torch_merge(&opts, job->paths, job->n_files, ask->out_path, &stats, err);
     job->n_bytes = stats.n_bytes;
     return rc;
 }
@@ -124,7 +118,7 @@ int tensors_merge(struct app *app, const struct tensors_request *ask, enum tenso
                               .paths = (const char *const *)paths,
                               .n_files = n_files};
     char size[16];
-    int rc = merge_rules_take(&job.rules, ask->rules, ask->rules_path, err);
+    int rc = merge_rules_take(&job.rules, &ask->options->rules, ask->options->rules_path, err);
     if (rc == 0)
         rc = merges[kind](&job, err);
     merge_rules_release(&job.rules);

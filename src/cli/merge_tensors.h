@@ -5,18 +5,15 @@
 #pragma once
 
 #include "opt/cmd.h"
+#include "rule/merge_options.h"
 #include "tensor/kind.h"
 
 /* What is asked for, whatever the kind. */
 struct tensors_request {
     const char *out_path;
-    const struct texts *rules; /* PATH=VERB */
-    const char *rules_path;
-    const char *id_path;
-    const struct texts *referred; /* PATH=REFERENCE,… */
-    uint64_t expect;
-    bool is_renumbered, is_plain, is_compact;
-    bool force, dry_run, pass_through, reflink;
+    const struct merge_options *options;
+    uint64_t expect; /* UINT64_MAX: any number of records */
+    bool force, dry_run, reflink;
 };
 
 /* The kind that all files are of; TENSOR_NONE: they are records. Files of two kinds are ERR_USAGE. */

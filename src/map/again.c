@@ -60,7 +60,7 @@ static bool is_same_work(const struct map_request *r, const char *dir, const str
     cleanup_buf struct buf options = BUF_INIT;
     request_work(r, &options);
     return m->output && m->options_json && strcmp(m->output, output) == 0 &&
-           lists_equal(m->command, r->command) && m->seed == r->seed &&
+           lists_equal(m->command, r->command) && m->seed == r->schedule.seed &&
            strcmp(m->options_json, buf_text(&options)) == 0 && are_same_inputs(r, m->inputs);
 }
 
@@ -137,10 +137,10 @@ static int like_compare(struct search *search, const char *dir, const struct man
     rc = run_check_ours(dir, &why);
     if (rc == 0) {
         search->found = xstrdup(dir);
-    } else if (why.sys != 0 && !is_no_matter(&why) && !r->fresh) {
+    } else if (why.sys != 0 && !is_no_matter(&why) && !r->run.fresh) {
         *err = why;
         return rc;
-    } else if (!search->quiet && !r->fresh) {
+    } else if (!search->quiet && !r->run.fresh) {
         talk("%s is not gone on with: %s", path_basename(dir), why.text);
     }
     return 0;
@@ -151,7 +151,7 @@ static void others_compare(struct search *search, const char *dir, const struct 
 {
     const struct map_request *r = search->request;
     enum run_state state;
-    if (search->quiet || r->fresh || !is_same_work(r, dir, manifest) ||
+    if (search->quiet || r->run.fresh || !is_same_work(r, dir, manifest) ||
         state_read(dir, &state, NULL) != 0 || state == RUN_FINISHED)
         return;
     struct stat st;
@@ -199,7 +199,7 @@ static int run_compare(struct search *search, const char *dir, struct err *err)
 
 static int runs_look(struct search *search, struct err *err)
 {
-    cleanup_free char *root = runs_root(search->request->runs_dir);
+    cleanup_free char *root = runs_root(search->request->run.runs_dir);
     struct run_names names = {0};
     int rc = runs_list(root, &names, err);
     if (rc && is_no_matter(err))
@@ -220,7 +220,7 @@ static int runs_look(struct search *search, struct err *err)
 /* With --run-dir it is that folder or none. */
 static int own_folder_look(struct search *search, struct err *err)
 {
-    cleanup_free char *dir = path_absolute(search->request->run_dir);
+    cleanup_free char *dir = path_absolute(search->request->run.run_dir);
     free(steal_ptr(&search->found));
     if (!path_exists(dir))
         return 0;
@@ -234,9 +234,9 @@ int run_again_find(struct map_request *r, bool quiet, char **again, struct err *
     if (r->resume_dir || !r->out_path || !r->command)
         return 0;
     int rc = runs_look(&search, err);
-    if (rc == 0 && r->run_dir)
+    if (rc == 0 && r->run.run_dir)
         rc = own_folder_look(&search, err);
-    if (r->fresh || rc)
+    if (r->run.fresh || rc)
         free(steal_ptr(&search.found));
     r->resume_dir = *again = search.found;
     return rc;

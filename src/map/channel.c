@@ -185,7 +185,7 @@ static void on_done(struct worker *worker, const struct message *m)
                 "a metric of item %lu that is no finite number, or has too long a name, or is the "
                 "%dth, is not summed",
                 item, METRICS_MAX + 1);
-    if (s->request->fixed_batches)
+    if (s->request->schedule.fixed_batches)
         result_hold(worker, item);
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = item});
 }
@@ -321,7 +321,7 @@ static void message_too_long(struct worker *worker, struct str piece)
     char limit[16];
     worker->channel_in = (struct buf)BUF_INIT;
     buf_add(&whole, piece.at, MIN(piece.len, (size_t)BEGINNING_BYTES));
-    size_format(limit, worker->session->request->line_max_bytes);
+    size_format(limit, worker->session->request->run.line_max_bytes);
     buf_addf(&why, "a message longer than %s (--line-max)", limit);
     (void)message_parse((struct str){whole.at, MIN(whole.len, (size_t)BEGINNING_BYTES)}, &m);
     bool is_known = worker->is_channel && message_item(&m, &item);
@@ -341,7 +341,7 @@ static void piece_take(struct worker *worker, struct str piece)
 {
     bool is_end = piece.at[piece.len - 1] == '\n';
     struct buf whole = worker->channel_in;
-    if (whole.len + piece.len - is_end > worker->session->request->line_max_bytes) {
+    if (whole.len + piece.len - is_end > worker->session->request->run.line_max_bytes) {
         message_too_long(worker, piece);
     } else if (!is_end) {
         buf_add_str(&worker->channel_in, piece);

@@ -39,7 +39,7 @@ void worker_environment(const struct worker *worker, uint64_t batch, struct env_
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir));
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", worker->number));
-    env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->batch));
+    env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->schedule.batch));
     s->request->work->worker->environment(worker, env);
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));

@@ -230,7 +230,7 @@ static void line_too_long(struct worker *worker, struct str beginning)
     cleanup_buf struct buf why = BUF_INIT;
     char limit[16];
     answers_say(worker);
-    size_format(limit, worker->session->request->line_max_bytes);
+    size_format(limit, worker->session->request->run.line_max_bytes);
     buf_addf(&why, "a line longer than %s (--line-max)", limit);
     worker_stray_note(worker, buf_text(&why), beginning);
     buf_release(&worker->filter.from_worker);
@@ -248,7 +248,7 @@ static void plain_read(struct worker *worker, struct str bytes)
     lines_match(worker, bytes, offset);
     answers_say(worker);
     if (worker->part->offset - worker->filter.part_line_begin >
-        worker->session->request->line_max_bytes)
+        worker->session->request->run.line_max_bytes)
         line_too_long(worker, STR(""));
 }
 
@@ -360,7 +360,7 @@ static const char *stray_reason(const struct worker *worker, struct str line)
 
 static void checked_read(struct worker *worker, struct str bytes)
 {
-    uint64_t line_max = worker->session->request->line_max_bytes;
+    uint64_t line_max = worker->session->request->run.line_max_bytes;
     bool carried = worker->filter.from_worker.len > 0;
     if (carried) {
         const char *end = memchr(bytes.at, '\n', bytes.len);

@@ -137,7 +137,7 @@ static void parts_drop(struct session *s)
     cleanup_free char *parts = path_join(s->shell.run_dir, "parts"),
                       *gone = path_join(s->shell.run_dir, "parts.gone");
     struct err err = {0};
-    if (s->request->keep_parts)
+    if (s->request->run.keep_parts)
         return;
     if (s->request->work->files_drop)
         s->request->work->files_drop(s);
@@ -258,7 +258,7 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
     s->shell.is_settled = true;
     session_progress(s, true);
     state_record(s, n_failed_items > 0 ? "failed" : "finished", status);
-    rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->keep_parts, err);
+    rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->run.keep_parts, err);
     if (rc)
         return wrap(err, rc, "the results are complete in %s, but this could not be recorded",
                     s->request->out_path);
@@ -320,7 +320,7 @@ int session_finish(struct session *s, struct err *err)
     int score_rc = s->outcome.is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
     if (score_rc)
         status = score_rc;
-    if (s->request->on_finish)
+    if (s->request->run.on_finish)
         summary_json(s, status < 0 ? err_exit_status(status) : status, &s->shell.hook_input);
     return status;
 }

@@ -87,7 +87,7 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
         rc = request_check(r, err);
     if (rc == 0 && *again && !quiet)
         talk("going on with %s (%s starts over)", path_basename(*again),
-             r->run_dir ? "another --run-dir" : "--fresh");
+             r->run.run_dir ? "another --run-dir" : "--fresh");
     return rc;
 }
 
@@ -98,7 +98,7 @@ static int outputs_claim(struct output_claim *claim, const struct map_request *r
         return 0;
     cleanup_free char *settled = r->resume_dir ? output_path_new(r->out_path, r->resume_dir) : NULL;
     int rc = output_claim_add(claim, settled ? settled : r->out_path, err);
-    for (size_t i = 0; rc == 0 && i < r->also.len; i++) {
+    for (size_t i = 0; rc == 0 && i < r->shards.also.len; i++) {
         const char *path = also_path(r, i);
         cleanup_free char *named =
             path && r->resume_dir ? output_path_new(path, r->resume_dir) : NULL;
@@ -112,7 +112,7 @@ static int session_run(struct session *s, struct err *err)
     const struct map_request *r = s->request;
     int ready_fd = -1;
     int rc =
-        r->detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
+        r->run.detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
     if (rc == 0) /* a fork may have it now */
         output_claim_renew(s->shell.claim);
     if (rc == 0)
@@ -120,7 +120,7 @@ static int session_run(struct session *s, struct err *err)
     cleanup_free char *unmade = rc && s->shell.folder.is_made ? xstrdup(s->shell.run_dir) : NULL;
     struct folder_traces traces = s->shell.folder;
     s->shell.folder.stays = NULL;
-    if (rc == 0 && r->detach)
+    if (rc == 0 && r->run.detach)
         shell_detach_end(&s->shell, ready_fd, reads_stdin(r));
     if (rc == 0)
         memory_take(s);
@@ -145,8 +145,8 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (!r.usual_root)
         r.usual_root = usual_root;
     log->console_quiet = quiet;
-    log->console_level = r.explain ? LOG_DEBUG : LOG_WARN;
-    log->file_level = r.explain ? MAX(r.log_level, LOG_DEBUG) : r.log_level;
+    log->console_level = r.run.explain ? LOG_DEBUG : LOG_WARN;
+    log->file_level = r.run.explain ? MAX(r.run.log_level, LOG_DEBUG) : r.run.log_level;
     xalloc_share_heap();
     struct session s = {.request = &r,
                         .shell = {.verb = &map_shell,
@@ -160,18 +160,18 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
                                   .is_tty = isatty(STDERR_FILENO) && !quiet,
                                   .claim = &claim,
                                   .signals = {.front_fd = -1},
-                                  .limit_ms = r.run_limit_ms}};
+                                  .limit_ms = r.run.limit_ms}};
     int rc = shell_files_check(err);
     /* Before the look at what is there: what another muster is about to put there is not seen yet. */
-    if (rc == 0 && !r.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
+    if (rc == 0 && !r.run.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
         rc = claim_refused(&r, err);
     if (rc == 0)
         rc = request_settle(&r, quiet, &again, &named, err);
     if (rc == 0)
-        rc = r.dry_run ? dry_run(&s, err) : session_run(&s, err);
+        rc = r.run.dry_run ? dry_run(&s, err) : session_run(&s, err);
     output_claim_release(&claim);
     if (s.shell.hook_input.len > 0)
-        hook_run(r.on_finish, buf_str(&s.shell.hook_input));
+        hook_run(r.run.on_finish, buf_str(&s.shell.hook_input));
     buf_release(&s.shell.hook_input);
     return rc;
 }

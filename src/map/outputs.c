@@ -46,12 +46,13 @@ void run_stamp_make(const char *run_dir, int64_t wall_ms, char out[RUN_STAMP_BYT
 
 size_t also_len(const struct map_request *r)
 {
-    return r->also.len + r->also_counted.len;
+    return r->shards.also.len + r->shards.also_counted.len;
 }
 
 const char *also_text(const struct map_request *r, size_t index)
 {
-    return index < r->also.len ? r->also.at[index] : r->also_counted.at[index - r->also.len];
+    return index < r->shards.also.len ? r->shards.also.at[index]
+                                      : r->shards.also_counted.at[index - r->shards.also.len];
 }
 
 /* The last = parts the two, since a folder may be called lr=0.1. */
@@ -97,7 +98,7 @@ int outputs_check_names(const struct map_request *r, struct err *err)
                         "%s: all shards become this one file, so {run} alone can stand in its name",
                         path);
     }
-    if (outputs_have_run(r) && r->run_dir)
+    if (outputs_have_run(r) && r->run.run_dir)
         return fail(err, ERR_USAGE,
                     "{run} in an output's name is the time in the name of the run's folder, and "
                     "--run-dir names another; say the output's name as well");

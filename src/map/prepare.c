@@ -46,8 +46,9 @@ static int source_take(struct session *s, struct err *err)
                                .limit = r->limit,
                                .spool_dir = spool_dir,
                                .reuse_spool = s->is_resumed,
-                               .in_any_order = r->longest_first || r->weight_field,
-                               .weight_field = r->weight_field,
+                               .in_any_order =
+                                   r->schedule.longest_first || r->schedule.weight_field,
+                               .weight_field = r->schedule.weight_field,
                                .scratch = s->scratch};
     s->inputs = inputs_new(r->inputs, r->n_inputs);
     if (r->n_inputs == 0) /* --items */
@@ -57,7 +58,7 @@ static int source_take(struct session *s, struct err *err)
     int rc = source_open(&s->source, &opts, err);
     if (rc == 0 && r->key_field && !source_is_json(s->source))
         rc = fail(err, ERR_USAGE, "--key needs items with fields: JSONL, JSON or CSV");
-    if (rc == 0 && r->weight_field && !source_is_json(s->source))
+    if (rc == 0 && r->schedule.weight_field && !source_is_json(s->source))
         rc = fail(err, ERR_USAGE, "--weight needs items with fields: JSONL, JSON or CSV");
     return rc;
 }
@@ -89,7 +90,7 @@ static int manifest_make(struct session *s, struct err *err)
         source_identity(s->source, &identity);
     request_work(r, &options);
     struct manifest manifest = {.verb = "map",
-                                .argv = r->words,
+                                .argv = r->run.words,
                                 .command = r->command,
                                 .cwd = cwd,
                                 .inputs = inputs,
@@ -140,7 +141,7 @@ static int store_claim(struct session *s, struct err *err)
 static int run_take(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
-    const struct folder_wish wish = {r->resume_dir, r->run_dir, r->runs_dir};
+    const struct folder_wish wish = {r->resume_dir, r->run.run_dir, r->run.runs_dir};
     int rc = shell_folder_take(&s->shell, &wish, err);
     if (rc == 0) {
         s->named = *r;
@@ -200,17 +201,17 @@ static int feed_make(struct session *s, struct err *err)
                                  .n_devices = (uint32_t)s->allocation.n_chosen,
                                  .first_of = s->allocation.first_of,
                                  .device_of = s->allocation.device_of,
-                                 .retries = (uint32_t)r->retries,
-                                 .batch = (uint32_t)r->batch,
-                                 .fixed_batches = r->fixed_batches,
-                                 .no_reissue = r->no_reissue || !r->work->keeps_workers,
-                                 .loading_max = (uint32_t)r->loading_max,
-                                 .stagger_ms = r->stagger_ms,
-                                 .item_limit_ms = r->item_limit_ms,
-                                 .start_limit_ms = r->start_limit_ms,
-                                 .silence_limit_ms = r->silence_limit_ms,
-                                 .failures_max = r->failures_max,
-                                 .failures_percent = r->failures_percent,
+                                 .retries = (uint32_t)r->schedule.retries,
+                                 .batch = (uint32_t)r->schedule.batch,
+                                 .fixed_batches = r->schedule.fixed_batches,
+                                 .no_reissue = r->schedule.no_reissue || !r->work->keeps_workers,
+                                 .loading_max = (uint32_t)r->schedule.loading_max,
+                                 .stagger_ms = r->schedule.stagger_ms,
+                                 .item_limit_ms = r->schedule.item_limit_ms,
+                                 .start_limit_ms = r->schedule.start_limit_ms,
+                                 .silence_limit_ms = r->schedule.silence_limit_ms,
+                                 .failures_max = r->schedule.failures_max,
+                                 .failures_percent = r->schedule.failures_percent,
                                  .seed = s->base_seed,
                                  .failed_before = s->earlier.n_failed,
                                  .done = (const struct item_interval *)s->earlier.done,
@@ -261,16 +262,16 @@ int session_plan_items(struct session *s, struct err *err)
     if (r->n_inputs > 0 && !mkdtemp(spool))
         return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
     s->shell.run_dir = xstrdup(spool);
-    s->base_seed = r->seed;
+    s->base_seed = r->schedule.seed;
     int rc = source_take(s, err);
     free(s->shell.run_dir);
     clock_stamp(stamp, clock_wall_ms());
-    cleanup_free char *root = runs_root(r->runs_dir);
+    cleanup_free char *root = runs_root(r->run.runs_dir);
     if (r->resume_dir)
         s->shell.run_dir = path_absolute(r->resume_dir);
     else
         s->shell.run_dir =
-            r->run_dir ? path_absolute(r->run_dir) : xasprintf("%s/%s-map", root, stamp);
+            r->run.run_dir ? path_absolute(r->run.run_dir) : xasprintf("%s/%s-map", root, stamp);
     s->shell.run_id = xstrdup(path_basename(s->shell.run_dir));
     if (rc == 0)
         rc = r->work->begin(s, err);
@@ -302,7 +303,7 @@ int session_prepare(struct session *s, struct err *err)
     int rc = shell_loop_open(&s->shell, err);
     if (rc)
         return rc;
-    s->base_seed = s->request->seed;
+    s->base_seed = s->request->schedule.seed;
     s->is_resumed = s->request->resume_dir != NULL;
     shell_display_open(&s->shell);
     /* Before a run that goes on asks for devices, those that its last session's workers are on are free. */
@@ -321,8 +322,8 @@ int session_prepare(struct session *s, struct err *err)
     if (rc == 0)
         rc = shell_node_open(&s->shell, (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc == 0)
-        shell_keeper_start(&s->shell, &s->allocation, s->request->grace_ms);
-    if (rc == 0 && !s->request->run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
+        shell_keeper_start(&s->shell, &s->allocation, s->request->run.grace_ms);
+    if (rc == 0 && !s->request->run.run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
         log_add(s->shell.log, LOG_WARN, "map", "%s", err->text);
     return rc;
 }

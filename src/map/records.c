@@ -118,7 +118,7 @@ enum {
 static int order_make(struct session *s, struct err *err)
 {
     int rc = 0;
-    if (!s->request->longest_first && !s->request->weight_field)
+    if (!s->request->schedule.longest_first && !s->request->schedule.weight_field)
         return 0;
     while (rc == 0 && !source_is_complete(s->source))
         rc = source_scan(s->source, 64 << 20, err);

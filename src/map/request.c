@@ -122,8 +122,8 @@ static int inputs_differ(const struct map_request *r, struct err *err)
             rc = input_check_beside(r->inputs[i], also_path(r, k), err);
         if (rc == 0 && output_is_folder(r->out_path))
             rc = input_check_folder(r->inputs[i], r->out_path, err);
-        if (rc == 0 && r->run_dir)
-            rc = input_check_run_dir(r->inputs[i], r->run_dir, err);
+        if (rc == 0 && r->run.run_dir)
+            rc = input_check_run_dir(r->inputs[i], r->run.run_dir, err);
     }
     return rc;
 }
@@ -204,7 +204,7 @@ static int output_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE,
                     "no output: say where the results go with -o FILE (- is standard output)");
     bool is_stdout = strcmp(r->out_path, "-") == 0;
-    if (is_stdout && r->detach)
+    if (is_stdout && r->run.detach)
         return fail(err, ERR_USAGE,
                     "--detach leaves standard output as well: name the output with -o FILE");
     int rc = inputs_differ(r, err);
@@ -268,11 +268,11 @@ int request_check(const struct map_request *r, struct err *err)
         return rc;
     if (r->n_inputs == 0 && r->work->keeps_workers)
         return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
-    if (r->line_max_bytes < LINE_MAX_LEAST)
+    if (r->run.line_max_bytes < LINE_MAX_LEAST)
         return fail(err, ERR_USAGE, "--line-max: at least %d bytes are needed", LINE_MAX_LEAST);
-    if (r->fixed_batches && r->batch == 0)
+    if (r->schedule.fixed_batches && r->schedule.batch == 0)
         return fail(err, ERR_USAGE, "--fixed-batches needs --batch N");
-    if (r->fixed_batches && (r->longest_first || r->weight_field))
+    if (r->schedule.fixed_batches && (r->schedule.longest_first || r->schedule.weight_field))
         return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
@@ -285,7 +285,7 @@ int request_check(const struct map_request *r, struct err *err)
 void request_work(const struct map_request *r, struct buf *json_out)
 {
     buf_addf(json_out, "{\"limit\":%lu,\"raw\":%s,\"fixed_batches\":%lu", r->limit,
-             r->is_raw ? "true" : "false", r->fixed_batches ? r->batch : 0);
+             r->is_raw ? "true" : "false", r->schedule.fixed_batches ? r->schedule.batch : 0);
     if (r->work->identity_add)
         r->work->identity_add(r, json_out);
     if (r->format != FORMAT_AUTO)

@@ -13,6 +13,40 @@
 #include "data/result_merge.h"
 #include "data/source.h"
 #include "node/allocation.h"
+#include "rule/merge_options.h"
+
+/* Programs that take a range of the items (shard/shard.h). */
+struct shard_request {
+    uint64_t n_items;    /* 0: the input's records are counted */
+    uint64_t n_shards;   /* 0: one for each worker */
+    const char *collect; /* NULL: {output} */
+    bool any_count;      /* the file that goes to -o need not hold one record an item */
+    struct texts also;   /* GLOB=FILE: what else each shard leaves behind, and where that goes */
+    struct texts also_counted; /* the same, with one record an item */
+};
+
+/* How items are given to workers. */
+struct schedule {
+    uint64_t batch, retries, loading_max, seed;
+    bool fixed_batches, no_reissue, longest_first;
+    const char *weight_field;
+    uint64_t failures_max;
+    uint32_t failures_percent;
+    uint64_t stagger_ms; /* from one worker's start to the next one's, at least */
+    uint64_t item_limit_ms, start_limit_ms, silence_limit_ms;
+};
+
+struct run_options {
+    const char *const *words; /* the command line that makes this request; NULL in a resume */
+    const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
+    const char *runs_dir;     /* NULL: muster-runs */
+    const char *on_finish;
+    uint64_t limit_ms, grace_ms;
+    bool fresh, detach, dry_run, explain, keep_parts, json;
+    uint64_t log_cap_bytes;
+    uint64_t line_max_bytes; /* of one line or message of a worker; never 0 */
+    enum log_level log_level;
+};
 
 struct map_request {
     /* what */
@@ -28,46 +62,16 @@ struct map_request {
     const char *key_field;
     struct score_opts score; /* of the output, when it is in place */
 
-    /* shards (shard/shard.h) */
-    uint64_t n_items;    /* 0: the input's records are counted */
-    uint64_t n_shards;   /* 0: one for each worker */
-    const char *collect; /* NULL: {output} */
-    bool is_union;       /* CSV: columns that only some shards have are empty elsewhere */
-    const char
-        *id_field;     /* every record has it, each value once; of tensors a path; NULL: not looked
-                             at */
-    bool any_count;    /* the file that goes to -o need not hold one record an item */
-    struct texts also; /* GLOB=FILE: what else each shard leaves behind, and where that goes */
-    struct texts also_counted; /* the same, with one record an item */
-    struct texts rules;        /* PATH=VERB, of files of tensors */
-    const char *rules_path;
-    struct texts referred;                    /* PATH=REFERENCE,…, as torch_merge_opts has them */
-    bool pass_through;                        /* what is no data in them is carried over unseen */
-    bool is_renumbered, is_plain, is_compact; /* as torch_merge_opts has them */
+    struct shard_request shards;
+    struct merge_options merge; /* of the shards' files */
 
     /* where */
     struct allocation_wish allocation;
     enum visible_mode visible;
     bool channel_path;
 
-    /* how */
-    uint64_t batch, retries, loading_max, seed;
-    bool fixed_batches, no_reissue, longest_first;
-    const char *weight_field;
-    uint64_t failures_max;
-    uint32_t failures_percent;
-    uint64_t stagger_ms; /* from one worker's start to the next one's, at least */
-    uint64_t item_limit_ms, start_limit_ms, silence_limit_ms, run_limit_ms, grace_ms;
-
-    /* the run */
-    const char *const *words; /* the command line that makes this request; NULL in a resume */
-    const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
-    const char *runs_dir;     /* NULL: muster-runs */
-    const char *on_finish;
-    bool fresh, detach, dry_run, explain, keep_parts, json;
-    uint64_t log_cap_bytes;
-    uint64_t line_max_bytes; /* of one line or message of a worker; never 0 */
-    enum log_level log_level;
+    struct schedule schedule;
+    struct run_options run;
 
     /* resume */
     const char *resume_dir; /* the run folder to go on with */

@@ -99,7 +99,8 @@ static void do_commit(struct session *s, const struct feed_action *a)
 {
     struct worker *worker = worker_at(s, a->worker);
     ASSERT(worker);
-    bool was_noted = worker->is_channel ? s->request->fixed_batches : !worker->filter.key_index;
+    bool was_noted =
+        worker->is_channel ? s->request->schedule.fixed_batches : !worker->filter.key_index;
     if (was_noted)
         answers_commit(worker, a->item, a->count);
     else

@@ -216,7 +216,7 @@ static int logs_open(struct worker *worker, struct err *err)
     cleanup_free char *errors =
         xasprintf("%s/logs/%s_stderr.log", s->shell.run_dir, worker_label(worker));
     struct logfile_opts opts = {
-        .path = out, .cap_bytes = s->request->log_cap_bytes, .headline = headline};
+        .path = out, .cap_bytes = s->request->run.log_cap_bytes, .headline = headline};
     int rc = logfile_open(&worker->stdout_log, &opts, err);
     opts.path = errors;
     return rc ? rc : logfile_open(&worker->stderr_log, &opts, err);
@@ -243,7 +243,7 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
         .argv = work->worker->command(worker),
         .envp = (const char *const *)env.at,
         .seat = seat,
-        .grace_ms = s->request->grace_ms,
+        .grace_ms = s->request->run.grace_ms,
         .has_input = work->keeps_workers,
         .answers = work->keeps_workers,
         .channel = channel_of(worker),

@@ -16,7 +16,7 @@ enum {
 
 uint64_t worker_ending_limit_ms(const struct worker *worker)
 {
-    return MAX(worker->session->request->grace_ms, (uint64_t)ENDING_MIN_MS);
+    return MAX(worker->session->request->run.grace_ms, (uint64_t)ENDING_MIN_MS);
 }
 
 /* It was told that nothing more comes, and has its time to end behind it. */

@@ -16,14 +16,14 @@ static const struct {
     {FLAG(join), "--join", "let the program write the input's fields itself"},
     {FLAG(key_field), "--key", "the program's files are in its own order"},
     {FLAG(any_order), "--order any", "the files are joined in the order of the shards"},
-    {FLAG(fixed_batches), "--fixed-batches", "a shard is the same on any device"},
-    {FLAG(longest_first), "--longest-first", "more --shards balance the load"},
-    {FLAG(weight_field), "--weight", "more --shards balance the load"},
+    {FLAG(schedule.fixed_batches), "--fixed-batches", "a shard is the same on any device"},
+    {FLAG(schedule.longest_first), "--longest-first", "more --shards balance the load"},
+    {FLAG(schedule.weight_field), "--weight", "more --shards balance the load"},
     {FLAG(is_raw), "--raw", "{input} holds the records as they stand"},
     {FLAG(channel_path), "--channel-path", "a shard has no channel"},
-    {FLAG(loading_max), "--loading", "when a shard has loaded cannot be seen"},
-    {FLAG(start_limit_ms), "--start-timeout", "--timeout is the limit for a whole shard"},
-    {FLAG(silence_limit_ms), "--silence", "--timeout is the limit for a whole shard"},
+    {FLAG(schedule.loading_max), "--loading", "when a shard has loaded cannot be seen"},
+    {FLAG(schedule.start_limit_ms), "--start-timeout", "--timeout is the limit for a whole shard"},
+    {FLAG(schedule.silence_limit_ms), "--silence", "--timeout is the limit for a whole shard"},
 };
 
 static int options_check(const struct map_request *r, struct err *err)
@@ -41,7 +41,7 @@ static int options_check(const struct map_request *r, struct err *err)
 
 static int placeholders_check(const struct map_request *r, struct err *err)
 {
-    int rc = r->collect ? template_check(str_of(r->collect), err) : 0;
+    int rc = r->shards.collect ? template_check(str_of(r->shards.collect), err) : 0;
     if (rc)
         return wrap(err, rc, "--collect");
     for (const char *const *word = r->command; rc == 0 && *word; word++)
@@ -56,10 +56,10 @@ static const char *shards_option(const struct map_request *r)
         const char *option;
         bool is_set;
     } wishes[] = {
-        {"--items", r->n_items > 0},   {"--shards", r->n_shards > 0},
-        {"--collect", r->collect},     {"--id", r->id_field},
-        {"--any-count", r->any_count}, {"--union", r->is_union},
-        {"--also", r->also.len > 0},   {"--also-counted", r->also_counted.len > 0},
+        {"--items", r->shards.n_items > 0},   {"--shards", r->shards.n_shards > 0},
+        {"--collect", r->shards.collect},     {"--id", r->merge.id_field},
+        {"--any-count", r->shards.any_count}, {"--union", r->merge.is_union},
+        {"--also", r->shards.also.len > 0},   {"--also-counted", r->shards.also_counted.len > 0},
     };
     for (size_t i = 0; i < countof(wishes); i++)
         if (wishes[i].is_set)
@@ -88,35 +88,36 @@ static int uses_check(const struct map_request *r, struct err *err)
 {
     uint32_t uses = template_uses_all(r->command);
     bool has_output = uses & 1u << PLACE_OUTPUT;
-    if (!has_output && !r->collect)
+    if (!has_output && !r->shards.collect)
         return fail(
             err, ERR_USAGE,
             "{%s} makes this a shard command, but nothing says where its results are: let it "
             "write to {output}, or name its file by --collect 'results/*_{suffix}.jsonl' "
             "(in a filter { %s } with spaces stands for itself)",
             template_shard_word(uses), template_shard_word(uses));
-    if (has_output && r->collect)
+    if (has_output && r->shards.collect)
         return fail(err, ERR_USAGE,
                     "{output} and --collect both name the file of a shard; leave one out");
-    if (uses & 1u << PLACE_INPUT && r->n_items > 0)
+    if (uses & 1u << PLACE_INPUT && r->shards.n_items > 0)
         return fail(err, ERR_USAGE,
                     "{input} needs a data file; with --items the program opens its own data, by "
                     "{start} and {count}");
-    if (uses & 1u << PLACE_BATCH && r->batch == 0)
+    if (uses & 1u << PLACE_BATCH && r->schedule.batch == 0)
         return fail(err, ERR_USAGE, "{batch} needs --batch N");
-    if (r->collect && template_uses(str_of(r->collect)) & (1u << PLACE_INPUT | 1u << PLACE_OUTPUT))
+    if (r->shards.collect &&
+        template_uses(str_of(r->shards.collect)) & (1u << PLACE_INPUT | 1u << PLACE_OUTPUT))
         return fail(err, ERR_USAGE, "--collect cannot hold {input} or {output}");
     return 0;
 }
 
 static int inputs_check(const struct map_request *r, struct err *err)
 {
-    if (r->n_items > 0 && r->n_inputs > 0)
+    if (r->shards.n_items > 0 && r->n_inputs > 0)
         return fail(err, ERR_USAGE,
                     "--items %lu and the input %s: leave one out; with an input its records are "
                     "counted",
-                    r->n_items, r->inputs[0]);
-    if (r->n_items == 0 && r->n_inputs == 0)
+                    r->shards.n_items, r->inputs[0]);
+    if (r->shards.n_items == 0 && r->n_inputs == 0)
         return fail(err, ERR_USAGE,
                     "no input: name a data file, or say --items N where the program opens its own");
     return 0;
@@ -126,16 +127,16 @@ static bool shards_are_lines(const struct map_request *r)
 {
     enum out_format out =
         r->format_out == OUT_AUTO ? out_format_of_path(r->out_path) : r->format_out;
-    if (!r->collect)
+    if (!r->shards.collect)
         return out == OUT_LINES;
-    return record_format_of_path(r->collect) == FORMAT_LINES &&
-           (out == OUT_LINES || str_ends_with(str_of(r->collect), STR(".txt")));
+    return record_format_of_path(r->shards.collect) == FORMAT_LINES &&
+           (out == OUT_LINES || str_ends_with(str_of(r->shards.collect), STR(".txt")));
 }
 
 /* The join would say it when all the work is done. */
 static int id_check(const struct map_request *r, struct err *err)
 {
-    if (!r->id_field || !r->out_path)
+    if (!r->merge.id_field || !r->out_path)
         return 0;
     if (output_is_folder(r->out_path))
         return fail(err, ERR_USAGE,

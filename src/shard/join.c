@@ -152,7 +152,7 @@ static int records_join(const struct joining *joining, const struct shard_paths 
     struct file_merge_opts opts = {.format = kind->format,
                                    .out_format = kind->out_format,
                                    .rules = joining->rules,
-                                   .id_field = is_first ? s->request->id_field : NULL,
+                                   .id_field = is_first ? s->request->merge.id_field : NULL,
                                    .is_union = shards_of(s)->is_union,
                                    .expect = paths->n_records,
                                    .force = may_replace(joining),
@@ -173,21 +173,19 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
 {
     struct session *s = joining->s;
     struct torch_merge_stats merged = {0};
-    bool is_first = joining->kind == 0;
-    const struct torch_merge_opts opts = {.rules = joining->rules,
-                                          .force = may_replace(joining),
-                                          .dry_run = joining->is_dry,
-                                          .pass_through = s->request->pass_through,
-                                          .id_path = is_first ? s->request->id_field : NULL,
-                                          .is_renumbered = is_first && s->request->is_renumbered,
-                                          .referred = is_first ? &s->request->referred : NULL,
-                                          .is_plain = s->request->is_plain,
-                                          .is_compact = s->request->is_compact,
-                                          .is_of_shares = true,
-                                          .note = joining->is_dry ? NULL : join_note,
-                                          .stop = s->shell.merge_stop,
-                                          .placing = join_placing,
-                                          .context = (void *)(uintptr_t)joining};
+    struct torch_merge_opts opts = torch_merge_opts_of(&s->request->merge, joining->rules);
+    if (joining->kind > 0) { /* ids are those of -o */
+        opts.id_path = NULL;
+        opts.is_renumbered = false;
+        opts.referred = NULL;
+    }
+    opts.force = may_replace(joining);
+    opts.dry_run = joining->is_dry;
+    opts.is_of_shares = true;
+    opts.note = joining->is_dry ? NULL : join_note;
+    opts.stop = s->shell.merge_stop;
+    opts.placing = join_placing;
+    opts.context = (void *)(uintptr_t)joining;
     int rc = torch_merge(&opts, paths->at, paths->len, shards_of(s)->kinds[joining->kind].out_path,
                          &merged, err);
     *n_bytes = merged.n_bytes;
@@ -385,7 +383,7 @@ static int kinds_join(struct session *s, bool takes_next, struct result_merge_st
     bool to_folder = output_is_folder(out_path);
     struct merge_rules rules = {.is_shared = true, .n_more = files_made(shards_of(s))};
     struct joining joining = {.s = s, .rules = &rules, .takes_next = takes_next};
-    int rc = merge_rules_take(&rules, &s->request->rules, s->request->rules_path, err);
+    int rc = merge_rules_take(&rules, &s->request->merge.rules, s->request->merge.rules_path, err);
     if (rc == 0 && takes_next && to_folder)
         rc = folder_join(&joining, stats, err);
     else if (rc == 0 && takes_next && output_is_direct(out_path))

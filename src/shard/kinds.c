@@ -144,13 +144,13 @@ const char *shard_tensors_option(const struct map_request *r)
         const char *option;
         bool is_set;
     } options[] = {
-        {"--rule", r->rules.len > 0},
-        {"--rules", r->rules_path},
-        {"--renumber", r->is_renumbered},
-        {"--renumber-path", r->referred.len > 0},
-        {"--plain", r->is_plain},
-        {"--compact", r->is_compact},
-        {"--pass-through", r->pass_through},
+        {"--rule", r->merge.rules.len > 0},
+        {"--rules", r->merge.rules_path},
+        {"--renumber", r->merge.is_renumbered},
+        {"--renumber-path", r->merge.referred.len > 0},
+        {"--plain", r->merge.is_plain},
+        {"--compact", r->merge.is_compact},
+        {"--pass-through", r->merge.pass_through},
     };
     for (size_t i = 0; i < countof(options); i++)
         if (options[i].is_set)
@@ -172,22 +172,22 @@ static int wishes_check(const struct map_request *r, struct err *err)
 {
     const char *option = shard_tensors_option(r);
     enum tensor_kind first = r->out_path ? shard_tensors(r->out_path) : TENSOR_NONE;
-    bool is_rule = r->rules.len > 0 || r->rules_path;
+    bool is_rule = r->merge.rules.len > 0 || r->merge.rules_path;
     unsigned wanted = is_rule ? ~(1u << TENSOR_NONE) : 1u << TENSOR_TORCH;
-    if (first != TENSOR_NONE && (r->is_union || r->format_out != OUT_AUTO))
+    if (first != TENSOR_NONE && (r->merge.is_union || r->format_out != OUT_AUTO))
         return fail(err, ERR_USAGE,
                     "--union and --format-out are about records; %s is a file of tensors, which "
                     "are merged by --rule",
                     r->out_path);
-    if (first != TENSOR_NONE && first != TENSOR_TORCH && r->id_field)
+    if (first != TENSOR_NONE && first != TENSOR_TORCH && r->merge.id_field)
         return fail(err, ERR_USAGE, "--id is about records and files of torch.save; %s is %s",
                     r->out_path, tensor_kind_name(first));
     if (option && !(kinds_made(r) & wanted) && !(is_rule && makes_json(r)))
         return fail(err, ERR_USAGE, "%s is about files of tensors%s, and no output is one", option,
                     is_rule ? ", and of one JSON object each (.json)" : " (.pt)");
-    if (r->is_renumbered && !r->id_field)
+    if (r->merge.is_renumbered && !r->merge.id_field)
         return fail(err, ERR_USAGE, "--renumber is about the ids of --id, which is missing");
-    if (r->referred.len > 0 && first != TENSOR_TORCH)
+    if (r->merge.referred.len > 0 && first != TENSOR_TORCH)
         return fail(err, ERR_USAGE, "--renumber-path is about the .pt file of -o, and %s is none",
                     r->out_path ? r->out_path : "it");
     return 0;
@@ -196,9 +196,9 @@ static int wishes_check(const struct map_request *r, struct err *err)
 static int rules_parse(const struct map_request *r, struct err *err)
 {
     struct merge_rules rules = {0};
-    int rc = merge_rules_take(&rules, &r->rules, r->rules_path, err);
-    for (size_t i = 0; rc == 0 && i < r->referred.len; i++)
-        rc = torch_refer_check(r->referred.at[i], err);
+    int rc = merge_rules_take(&rules, &r->merge.rules, r->merge.rules_path, err);
+    for (size_t i = 0; rc == 0 && i < r->merge.referred.len; i++)
+        rc = torch_refer_check(r->merge.referred.at[i], err);
     merge_rules_release(&rules);
     return rc;
 }
@@ -206,7 +206,7 @@ static int rules_parse(const struct map_request *r, struct err *err)
 int shard_kinds_check(const struct map_request *r, struct err *err)
 {
     bool is_one_file = r->out_path && !output_is_folder(r->out_path);
-    int rc = is_one_file ? output_fits(0, r->collect, r->out_path, err) : 0;
+    int rc = is_one_file ? output_fits(0, r->shards.collect, r->out_path, err) : 0;
     for (size_t i = 0; rc == 0 && i < also_len(r); i++) {
         rc = also_check(r, i, err);
         cleanup_free char *glob = rc == 0 ? also_glob_new(r, i) : NULL;
@@ -261,18 +261,19 @@ static char *also_path_new(const struct session *s, size_t index)
 void shard_kinds_make(const struct session *s, const char *extension, struct shards *shards)
 {
     const struct map_request *r = s->request;
-    cleanup_free char *name = r->collect ? xstrdup(r->collect) : xasprintf("output%s", extension);
+    cleanup_free char *name =
+        r->shards.collect ? xstrdup(r->shards.collect) : xasprintf("output%s", extension);
     shards->n_kinds = 1 + also_len(r);
     shards->kinds = xcalloc(shards->n_kinds, sizeof(*shards->kinds));
     shards->kinds[0] = kind_make(name, r->out_path, r->format_out);
-    shards->kinds[0].glob = r->collect ? xstrdup(r->collect) : NULL;
-    shards->kinds[0].is_counted = shards->kinds[0].is_counted && !r->any_count;
+    shards->kinds[0].glob = r->shards.collect ? xstrdup(r->shards.collect) : NULL;
+    shards->kinds[0].is_counted = shards->kinds[0].is_counted && !r->shards.any_count;
     for (size_t i = 0; i < also_len(r); i++) {
         char *glob = also_glob_new(r, i);
         cleanup_free char *out_path = also_path_new(s, i);
         shards->kinds[i + 1] = kind_make(glob, out_path, OUT_AUTO);
         shards->kinds[i + 1].glob = glob;
-        shards->kinds[i + 1].takes_any = i < r->also.len;
+        shards->kinds[i + 1].takes_any = i < r->shards.also.len;
     }
 }
 

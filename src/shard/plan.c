@@ -44,7 +44,7 @@ void shard_members_add(const struct shards *shards, uint64_t shard, struct buf *
 static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 {
     int rc = 0;
-    *n_items = s->request->n_items;
+    *n_items = s->request->shards.n_items;
     if (!s->source)
         return 0;
     while (rc == 0 && !source_is_complete(s->source))
@@ -85,7 +85,7 @@ static int shards_size(struct session *s, struct shards *shards, struct err *err
     int rc = items_count(s, &shards->n_items, err);
     if (rc)
         return rc;
-    uint64_t wanted = s->request->n_shards > 0 ? s->request->n_shards : s->n_seats;
+    uint64_t wanted = s->request->shards.n_shards > 0 ? s->request->shards.n_shards : s->n_seats;
     shards->n_shards = MIN(wanted, shards->n_items);
     if (shards->n_shards < wanted)
         log_add(s->shell.log, LOG_WARN, "map",
@@ -270,7 +270,7 @@ int shards_begin(struct session *s, struct err *err)
     uv_mutex_init(&shards->source_lock);
     shards->uses = template_uses_all(s->request->command);
     shards->extension = output_extension(s->request);
-    shards->is_union = s->request->is_union;
+    shards->is_union = s->request->merge.is_union;
     shard_kinds_make(s, shards->extension, shards);
     shards->input_dir = path_join(s->shell.run_dir, "shard-input");
     shards->output_dir = path_join(s->shell.run_dir, "shard-output");
@@ -487,7 +487,7 @@ void shards_print(const struct session *s)
         /* The first ones go to the workers in their order; the others to whoever is done. */
         uint64_t turn = n_printed++;
         struct shard_at at = {k, (uint32_t)(turn % s->n_seats), (uint32_t)turn + 1,
-                              s->request->batch};
+                              s->request->schedule.batch};
         shard_values(s, &at, &values, &text);
         char **command = shard_command_new(s, &values);
         shard_name(shards, k, &line);

@@ -262,12 +262,12 @@ static int words_write(struct session *s, struct err *err)
     const struct {
         const char *option;
         const struct texts *texts;
-    } lists[] = {{"--also", &r->also}, {"--also-counted", &r->also_counted}};
+    } lists[] = {{"--also", &r->shards.also}, {"--also-counted", &r->shards.also_counted}};
     cleanup_buf struct buf json = BUF_INIT;
     buf_add_text(&json, "[\"resume\"");
-    if (r->collect) {
+    if (r->shards.collect) {
         buf_add_text(&json, ",\"--collect\",");
-        shard_text_add(r->collect, &json);
+        shard_text_add(r->shards.collect, &json);
     }
     for (size_t i = 0; i < countof(lists); i++)
         for (size_t k = 0; k < lists[i].texts->len; k++) {

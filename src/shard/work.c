@@ -24,11 +24,12 @@ static void texts_describe(const char *name, const struct texts *texts, struct b
 
 static void identity_add(const struct map_request *r, struct buf *json_out)
 {
-    buf_addf(json_out, ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->n_items,
-             r->n_shards, r->any_count ? "true" : "false");
-    buf_add_json(json_out, str_of(r->collect ? r->collect : ""));
-    texts_describe("also", &r->also, json_out);
-    texts_describe("also_counted", &r->also_counted, json_out);
+    buf_addf(json_out,
+             ",\"items\":%lu,\"shards\":%lu,\"any_count\":%s,\"collect\":", r->shards.n_items,
+             r->shards.n_shards, r->shards.any_count ? "true" : "false");
+    buf_add_json(json_out, str_of(r->shards.collect ? r->shards.collect : ""));
+    texts_describe("also", &r->shards.also, json_out);
+    texts_describe("also_counted", &r->shards.also_counted, json_out);
 }
 
 static int restore(struct session *s, struct err *err)
@@ -141,7 +142,7 @@ static void advice_add(struct session *s, bool are_left, struct buf *out)
             out,
             "  files      if the shards left files under other names, take them without running "
             "these shards again: muster resume %s %s\n",
-            run, s->request->collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
+            run, s->request->shards.collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
 }
 
 static void safe_say(struct session *s, int rc)

@@ -108,7 +108,7 @@ static void spawn(struct session *s, uint32_t seat, uint64_t batch)
 {
     struct worker *worker = worker_new(s, seat);
     struct shard_worker *shard = worker->work_data = xcalloc(1, sizeof(*shard));
-    shard->batch = batch > 0 ? batch : s->request->batch;
+    shard->batch = batch > 0 ? batch : s->request->schedule.batch;
     worker->is_channel = true; /* one result an item, in any order */
     session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = seat});
     session_event(s, (struct feed_event){.kind = EV_READY, .worker = seat, .count = 1});
@@ -136,8 +136,8 @@ void shard_ask(const struct session *s, uint64_t number, size_t which,
                             .uncounted = shard_kind_uncounted(which),
                             .tensors = kind->tensors,
                             .is_as_it_is = output_is_folder(kind->out_path),
-                            .rules = &s->request->rules,
-                            .rules_path = s->request->rules_path,
+                            .rules = &s->request->merge.rules,
+                            .rules_path = s->request->merge.rules_path,
                             .format = kind->format,
                             .expect = shard_share(shards_of(s), number).count};
     if (!kind->glob)

@@ -364,3 +364,15 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     torch_merge_release(&merge);
     return rc;
 }
+
+struct torch_merge_opts torch_merge_opts_of(const struct merge_options *options,
+                                            const struct merge_rules *rules)
+{
+    return (struct torch_merge_opts){.rules = rules,
+                                     .id_path = options->id_field,
+                                     .referred = &options->referred,
+                                     .is_renumbered = options->is_renumbered,
+                                     .is_plain = options->is_plain,
+                                     .is_compact = options->is_compact,
+                                     .pass_through = options->pass_through};
+}

@@ -9,6 +9,7 @@
 
 #include "base/stop.h"
 #include "base/texts.h"
+#include "rule/merge_options.h"
 #include "rule/rule.h"
 
 struct torch_merge_opts {
@@ -33,6 +34,10 @@ struct torch_merge_opts {
     int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
+
+/* Those that a user says; the rules among them are parsed already. */
+struct torch_merge_opts torch_merge_opts_of(const struct merge_options *options,
+                                            const struct merge_rules *rules);
 
 struct torch_merge_stats {
     uint64_t n_bytes, n_storages, shared_bytes;
