@@ -178,7 +178,7 @@ struct feed_device {
 };
 
 /* The items that are looked at, from the lowest unsettled one on (feed_window.c). */
-struct window {
+struct feed_window {
     uint64_t spread, mask;
     struct block *blocks; /* [spread / block_size] */
     uint32_t block_log2, block_size;
@@ -219,7 +219,7 @@ struct seat_counts {
     uint64_t start_at_ms; /* no worker is started before */
 };
 
-struct counts {
+struct feed_tally {
     uint64_t settled, done_before, committed, failed_items, unfit;
     uint64_t retries, reissued, revoked, crashes, ooms, in_flight, provisional, committing;
     uint32_t mismatches;
@@ -231,7 +231,7 @@ struct feed {
     struct rng rng;
     uint64_t now_ms, wake_ms;
 
-    struct window window;
+    struct feed_window window;
     struct pool pool;
     struct suspects suspects;
     struct feed_worker *workers;
@@ -256,7 +256,7 @@ struct feed {
         bool are_old;                 /* there may be more by now */
     } victims;
     struct seat_counts seats;
-    struct counts counts;
+    struct feed_tally counts;
 
     struct {
         bool is_stopping, is_at_once, is_complete, is_over;

@@ -155,9 +155,9 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
                                   .self_path = self_path,
                                   .argc = argc,
                                   .argv = argv,
-                                  .is_quiet = quiet,
-                                  .has_color = color,
-                                  .is_tty = isatty(STDERR_FILENO) && !quiet,
+                                  .display = {.is_quiet = quiet,
+                                              .has_color = color,
+                                              .is_tty = isatty(STDERR_FILENO) && !quiet},
                                   .claim = &claim,
                                   .signals = {.front_fd = -1},
                                   .limit_ms = r.run.limit_ms}};

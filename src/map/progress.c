@@ -47,7 +47,7 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
         .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
         .mem_used_bytes = memory.used_bytes,
         .mem_total_bytes = memory.total_bytes,
-        .last_word = console_last(s->shell.console, p * 2),
+        .last_word = console_last(s->shell.display.console, p * 2),
     };
     uint64_t age_ms =
         seat_state->worker && view.in_flight > 0
@@ -139,8 +139,8 @@ void session_progress(struct session *s, bool last)
         return;
     struct snapshot shot = {0};
     snapshot_take(s, &shot);
-    if (s->shell.progress)
-        progress_show(s->shell.progress, &shot.total, s->shell.now_ms, last);
+    if (s->shell.display.progress)
+        progress_show(s->shell.display.progress, &shot.total, s->shell.now_ms, last);
     if (status_due)
         status_snapshot(s, &shot);
     s->shown.progress_ms = s->shell.now_ms;

@@ -391,7 +391,7 @@ void session_loop_end(struct session *s)
 {
     while (!s->outcome.is_over)
         shell_turn(&s->shell);
-    console_flush(s->shell.console, shell_now(&s->shell), true);
+    console_flush(s->shell.display.console, shell_now(&s->shell), true);
 }
 
 void session_release(struct session *s)

@@ -160,7 +160,7 @@ static void last_words_write(struct session *s, struct str words)
     buf_add_str(&out, words);
     shell_signals_end(&s->shell, before);
     if (write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
-        s->shell.is_quiet = true;
+        s->shell.display.is_quiet = true;
     shell_signals_restore(&s->shell, before);
 }
 
@@ -194,11 +194,11 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
         buf_add_text(&out,
                      "  next       mend these records, and run them as an input of their own\n");
     log_add(s->shell.log, LOG_INFO, "map", "%s", buf_text(&out));
-    if (s->shell.is_quiet && stats && f.counts.aside > 0)
+    if (s->shell.display.is_quiet && stats && f.counts.aside > 0)
         failed_items_say(s, f.counts.aside, work->noun, failed);
     cleanup_buf struct buf shown = BUF_INIT;
     console_lines_add(&shown, buf_str(&out));
-    if (!s->shell.is_quiet)
+    if (!s->shell.display.is_quiet)
         last_words_write(s, buf_str(&shown));
 }
 

@@ -126,7 +126,7 @@ static void words_note(struct worker *worker, enum worker_stream stream, struct 
     snprintf(prefix, sizeof(prefix), "[%s] ", worker_label(worker));
     for (char *c = prefix; *c; c++)
         *c = *c == '_' ? ' ' : *c;
-    console_add(s->shell.console, worker->seat * 2, prefix, bytes, s->shell.now_ms);
+    console_add(s->shell.display.console, worker->seat * 2, prefix, bytes, s->shell.now_ms);
 }
 
 void worker_words_end(struct worker *worker)

@@ -56,6 +56,6 @@ void shell_detach_end(struct shell *shell, int ready_fd, bool keeps_stdin)
     close(ready_fd);
     for (int fd = keeps_stdin ? 1 : 0; fd <= 2 && null_fd >= 0; fd++)
         dup2(null_fd, fd);
-    shell->is_quiet = true;
-    shell->is_tty = false;
+    shell->display.is_quiet = true;
+    shell->display.is_tty = false;
 }

@@ -51,8 +51,8 @@ static void on_tick(uv_timer_t *timer)
     node_tick(shell->node);
     if (!shell->is_settled)
         limit_check(shell);
-    if (shell->console)
-        console_flush(shell->console, shell->now_ms, false);
+    if (shell->display.console)
+        console_flush(shell->display.console, shell->now_ms, false);
     if (shell->now_ms / TICK_MS % TICKS_IN_A_SECOND != 0)
         return;
     shell_stop_check(shell);

@@ -68,6 +68,11 @@ struct folder_traces {
 
 struct console;
 struct progress;
+struct shell_display {
+    bool is_quiet, has_color, is_tty;
+    struct console *console;   /* lines of workers */
+    struct progress *progress; /* NULL when quiet */
+};
 
 struct shell {
     const struct shell_verb *verb;
@@ -76,9 +81,7 @@ struct shell {
     const char *self_path;
     char **argv;
     int argc;
-    bool is_quiet, has_color, is_tty;
-    struct console *console;
-    struct progress *progress;
+    struct shell_display display;
 
     char *run_dir, *run_id; /* NULL: a run without a folder */
     struct folder_traces folder;
@@ -141,7 +144,7 @@ void shell_close(struct shell *shell);
 
 /* ---- display.c ---- */
 
-/* shell->console and, unless quiet, shell->progress. */
+/* shell->display.console and, unless quiet, shell->display.progress. */
 void shell_display_open(struct shell *shell);
 /* The progress is gone before the last words are said. */
 void shell_progress_end(struct shell *shell);
