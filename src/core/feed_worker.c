@@ -218,8 +218,9 @@ void feed_worker_settle(struct feed *f, uint32_t worker)
 void feed_worker_works(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->drain.settle_at_ms == 0 || w->items.in_flight > 0 || w->state == WORKER_ENDING)
+    if (w->drain.settle_at_ms == 0 || w->state == WORKER_ENDING)
         return;
+    ASSERT(w->items.in_flight == 0); /* nothing is sent while it settles */
     uint64_t since_ms = w->drain.since_ms;
     uint64_t patience_ms = MAX((uint64_t)SETTLE_MAX_MS, (uint64_t)(4 * w->time.gap_max_ms));
     uint64_t at_ms = f->now_ms + MAX(settle_ms(w), 2 * (f->now_ms - since_ms) + SETTLE_MIN_MS);
@@ -366,7 +367,8 @@ static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
     if (!item_is_owned(f, worker, item))
         return false;
     struct slot *slot = slot_of(f, item);
-    if (slot->owner[0] != worker + 1 || slot->flags & ANSWERED_FIRST)
+    ASSERT(slot->owner[0] == worker + 1); /* there are no copies of it */
+    if (slot->flags & ANSWERED_FIRST)
         return false;
     slot->flags |= ANSWERED_FIRST;
     w->items.provisional++;

@@ -87,7 +87,7 @@ static void a_third_mismatch_after_the_end_halts_nothing(void **state)
         scene.now_ms += 60000;
         TELL(&scene, .kind = EV_MEM_BACK);
     }
-    channel_up(&scene, 0, 1);
+    keyed_up(&scene, 0);
     TELL(&scene, .kind = EV_DONE, .item = 0);
     buf_reset(&scene.said);
     TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
@@ -237,6 +237,38 @@ static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(voi
     scene_close(&scene);
 }
 
+/* Items that are not neighbours are a range each, of which a filter has at most 256 in flight. */
+static void a_filter_has_so_many_ranges_in_flight_and_no_more(void **state)
+{
+    (void)state;
+    enum {
+        N_ITEMS = 1000
+    };
+    static uint32_t order[N_ITEMS];
+    struct scene scene;
+    struct feed_config config = *ONE_WORKER;
+    for (uint32_t i = 0; i < N_ITEMS; i++)
+        order[i] = N_ITEMS - 1 - i;
+    config.order = order;
+    config.n_order = N_ITEMS;
+    scene_open(&scene, &config);
+    TELL(&scene, .kind = EV_INPUT, .count = N_ITEMS, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    for (int i = 0; i < 8; i++) {
+        TELL(&scene, .kind = EV_ROOM, .count = N_ITEMS);
+        TELL(&scene, .kind = EV_HUNGRY);
+    }
+    struct feed_worker_view view;
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal(view.in_flight, 256);
+    scene.now_ms += 1;
+    TELL(&scene, .kind = EV_ANSWERS, .count = 2);
+    TELL(&scene, .kind = EV_ROOM, .count = N_ITEMS);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal(view.in_flight, 256);
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_worker_may_speak_before_its_start_is_told),
         cmocka_unit_test(the_last_device_may_be_lost_when_all_is_done),
         cmocka_unit_test(very_many_workers_have_more_room),
+        cmocka_unit_test(a_filter_has_so_many_ranges_in_flight_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

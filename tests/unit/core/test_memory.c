@@ -219,6 +219,82 @@ static void test_patience_ends_and_the_next_death_does_not_wait_again(void **sta
     memory_free(m);
 }
 
+/* A neighbour is who shares the device: what another one holds says nothing, and is not to be waited for. */
+static void test_the_worker_of_another_device_is_no_neighbour(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(2);
+    memory_idle(m, 0, 0, TOTAL);
+    memory_idle(m, 1, 0, TOTAL);
+    memory_taken(m, 0, 0);
+    memory_taken(m, 1, 0);
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 1000);
+    memory_sampled(m, 1, 40 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 1500);
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 2000);
+    backs_are(m, 2000, "");
+    memory_sampled(m, 0, 0, TOTAL, 3000);
+    backs_are(m, 3000, "0");
+    memory_free(m);
+    memory_free(NULL);
+}
+
+static void test_a_set_waits_for_the_first_of_its_devices_too(void **state)
+{
+    (void)state;
+    struct memory *m = memory_new(1, 2);
+    memory_seat_uses(m, 0, 0);
+    memory_seat_uses(m, 0, 1);
+    memory_taken(m, 0, 0);
+    memory_sampled(m, 0, 9 * GIB, TOTAL, 1000);
+    memory_sampled(m, 1, 9 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 1200);
+    memory_sampled(m, 1, 0, TOTAL, 2000);
+    backs_are(m, 2000, "");
+    memory_sampled(m, 0, 0, TOTAL, 3000);
+    backs_are(m, 3000, "0");
+    memory_free(m);
+}
+
+/* However many of them have shown it. */
+static void test_workers_that_never_used_memory_are_not_waited_for_at_any_time(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 0, TOTAL);
+    for (uint64_t begin_ms = 0; begin_ms < 40000; begin_ms += 4000) {
+        memory_taken(m, 0, begin_ms);
+        memory_left(m, 0, begin_ms + 2000);
+        memory_sampled(m, 0, 0, TOTAL, begin_ms + 3000);
+        backs_are(m, begin_ms + 3000, "0");
+    }
+    memory_taken(m, 0, 50000);
+    memory_left(m, 0, 55000);
+    backs_are(m, 55000, "0");
+    memory_free(m);
+}
+
+/* Nothing is known of a device on which a neighbour is at work, and nothing of those of others. */
+static void test_patience_beside_a_neighbour_learns_nothing_of_the_device(void **state)
+{
+    (void)state;
+    struct memory *m = memory_new(2, 2);
+    memory_seat_uses(m, 0, 0);
+    memory_seat_uses(m, 1, 0);
+    memory_idle(m, 0, 0, TOTAL);
+    memory_taken(m, 0, 0);
+    memory_taken(m, 1, 0);
+    memory_sampled(m, 0, 40 * GIB, TOTAL, 1000);
+    memory_left(m, 0, 2000);
+    backs_are(m, 1999 + MEMORY_PATIENCE_MS, "");
+    backs_are(m, 2000 + MEMORY_PATIENCE_MS, "0!");
+    memory_left(m, 1, 100000);
+    backs_are(m, 100001, "");
+    memory_sampled(m, 0, 0, TOTAL, 101000);
+    backs_are(m, 101000, "1");
+    memory_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +309,10 @@ int main(void)
         cmocka_unit_test(test_beside_a_neighbour_a_sample_of_after_the_death_must_do),
         cmocka_unit_test(test_a_set_waits_for_all_of_its_devices),
         cmocka_unit_test(test_patience_ends_and_the_next_death_does_not_wait_again),
+        cmocka_unit_test(test_the_worker_of_another_device_is_no_neighbour),
+        cmocka_unit_test(test_a_set_waits_for_the_first_of_its_devices_too),
+        cmocka_unit_test(test_workers_that_never_used_memory_are_not_waited_for_at_any_time),
+        cmocka_unit_test(test_patience_beside_a_neighbour_learns_nothing_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
