@@ -17,7 +17,7 @@ static void mask_draw(const struct train_step *step, enum train_dropout place, s
 {
     size_t n = step_drop_size(&step->weights->shape, place).n;
     double p = step->mode.dropout[place];
-    struct rng rng = {.state = item_seed(item_seed(step->seed, place), sample)};
+    struct rng rng = {.state = item_seed(item_seed(step->batch.seed, place), sample)};
     for (size_t i = 0; i < n; i++) {
         double keep = rng_unit(&rng) < p ? 0 : 1 / (1 - p);
         if (step->weights->dtype == NUM_F64)
@@ -43,7 +43,7 @@ static void masks_put(const struct train_step *step)
         size_t n = step_drop_size(&step->weights->shape, (enum train_dropout)place).n;
         if (step->masks[place])
             step->be->upload(step->be, step->masks[place], step->host.masks[place],
-                             step->n * n * num_bytes(step->weights->dtype));
+                             step->batch.n * n * num_bytes(step->weights->dtype));
     }
 }
 
@@ -55,14 +55,14 @@ void step_take(struct train_step *step, const struct train_batch *batch)
     size_t n_tails = batch->begins[batch->n];
     ASSERT(batch->n >= 2 && batch->n <= step->limits.n_questions);
     ASSERT(n_tails <= step->limits.n_tails);
-    step->n = batch->n;
-    be->upload(be, step->questions, batch->questions, batch->n * sizeof(*batch->questions));
-    be->upload(be, step->begins, batch->begins, (batch->n + 1) * sizeof(*batch->begins));
-    be->upload(be, step->positives, batch->positives, n_tails * sizeof(*batch->positives));
+    step->batch.n = batch->n;
+    be->upload(be, step->batch.questions, batch->questions, batch->n * sizeof(*batch->questions));
+    be->upload(be, step->batch.begins, batch->begins, (batch->n + 1) * sizeof(*batch->begins));
+    be->upload(be, step->batch.positives, batch->positives, n_tails * sizeof(*batch->positives));
     for (size_t piece = 0; piece < step_n_pieces(step); piece++)
         step->host.counts[piece] = step_rows(step, piece).n;
     be->upload(be, step->counts, step->host.counts, step_n_pieces(step) * sizeof(*step->counts));
-    step_phase(step, step->n, step->cut.rows, masks_draw, NULL);
+    step_phase(step, step->batch.n, step->cut.rows, masks_draw, NULL);
     masks_put(step);
 }
 
@@ -81,8 +81,8 @@ static void piece_stats(const struct train_step *step, enum conve_norm norm, siz
                              .channels = params.channels,
                              .places = params.places,
                              .x = step_at(step, x, rows, params.channels * params.places),
-                             .mean = num_at(dtype, step->piece_means, piece * params.channels),
-                             .var = num_at(dtype, step->piece_vars, piece * params.channels),
+                             .mean = num_at(dtype, step->norm.piece_means, piece * params.channels),
+                             .var = num_at(dtype, step->norm.piece_vars, piece * params.channels),
                          });
 }
 
@@ -95,11 +95,11 @@ static void stats_merge(const struct train_step *step, enum conve_norm norm)
                              .channels = conve_norm_params(&step->weights->shape, norm).channels,
                              .counts = step->counts,
                              .eps = step->weights->shape.bn_eps,
-                             .means = step->piece_means,
-                             .vars = step->piece_vars,
-                             .mean = step->mean[norm],
-                             .var = step->var[norm],
-                             .inv_std = step->inv_std[norm],
+                             .means = step->norm.piece_means,
+                             .vars = step->norm.piece_vars,
+                             .mean = step->norm.mean[norm],
+                             .var = step->norm.var[norm],
+                             .inv_std = step->norm.inv_std[norm],
                          });
 }
 
@@ -116,17 +116,17 @@ void train_step_track(const struct train_step *step, enum conve_norm norm, doubl
                       void *mean, void *var)
 {
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
-    double count = (double)(step->n * params.places);
+    double count = (double)(step->batch.n * params.places);
     struct num_multiply op = {.dtype = step->weights->dtype,
                               .n = params.channels,
                               .alpha = momentum,
                               .beta = 1 - momentum,
-                              .a = step->mean[norm],
+                              .a = step->norm.mean[norm],
                               .b = step->ones,
                               .y = mean};
     step->be->multiply(step->be, &op);
     op.alpha *= count / (count - 1);
-    op.a = step->var[norm];
+    op.a = step->norm.var[norm];
     op.y = var;
     step->be->multiply(step->be, &op);
 }
@@ -139,7 +139,7 @@ static void images_make(void *context, unsigned thread, size_t piece)
     struct rows_piece rows = step_rows(step, piece);
     void *image = step_at(step, step->image, rows, conve_image_size(&step->weights->shape));
     (void)thread;
-    conve_image_gather(step->be, step->weights, step->questions + rows.begin, rows.n, image);
+    conve_image_gather(step->be, step->weights, step->batch.questions + rows.begin, rows.n, image);
     if (step->mode.drops_before_bn0)
         step_drop(step, DROPOUT_INPUT, rows, image);
     piece_stats(step, NORM_BN0, piece, step->image);
@@ -178,7 +178,7 @@ static void fc_make(void *context, unsigned thread, size_t piece)
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape), all = conve_n_features(&step->weights->shape);
     size_t begin = piece * step->cut.columns;
-    struct num_gemm op = {.trans_b = true, .m = step->n, .n = dim, .lda = all, .ldb = all};
+    struct num_gemm op = {.trans_b = true, .m = step->batch.n, .n = dim, .lda = all, .ldb = all};
     op.k = MIN(step->cut.columns, all - begin);
     op.a = num_at(dtype, step->features, begin);
     op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
@@ -191,8 +191,8 @@ static int fc_add(void *context, unsigned thread, size_t piece, struct err *err)
 {
     struct train_step *step = context;
     (void)piece, (void)err;
-    step_sum(step, step->benches[thread].partial, 1, step->n * conve_dim(&step->weights->shape),
-             true, step->u);
+    step_sum(step, step->benches[thread].partial, 1,
+             step->batch.n * conve_dim(&step->weights->shape), true, step->u);
     return 0;
 }
 
@@ -201,7 +201,7 @@ static void fc_bias_put(const struct train_step *step)
     size_t dim = conve_dim(&step->weights->shape);
     step->be->rows(step->be, &(struct num_rows){
                                  .dtype = step->weights->dtype,
-                                 .n = step->n,
+                                 .n = step->batch.n,
                                  .pieces = 1,
                                  .len = dim,
                                  .from = step->weights->at[PARAM_FC_BIAS],
@@ -229,7 +229,7 @@ static void x_make(void *context, unsigned thread, size_t piece)
 
 void step_forward(struct train_step *step)
 {
-    size_t n = step->n, rows = step->cut.rows;
+    size_t n = step->batch.n, rows = step->cut.rows;
     step_phase(step, n, rows, images_make, NULL);
     stats_merge(step, NORM_BN0);
     step_phase(step, n, rows, maps_make, NULL);
@@ -256,10 +256,10 @@ int train_step_run(struct train_step *step, const struct train_batch *batch, uin
 {
     size_t n_entities = step->weights->shape.n_entities;
     size_t n_tiles = (n_entities + step->cut.tile - 1) / step->cut.tile;
-    step->seed = seed;
-    step->share = share;
-    step->adds = adds;
-    step->gradients = gradients;
+    step->batch.seed = seed;
+    step->batch.share = share;
+    step->batch.adds = adds;
+    step->batch.gradients = gradients;
     step_take(step, batch);
     step_forward(step);
     step_scores(step);

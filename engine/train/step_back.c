@@ -12,7 +12,7 @@
 /* Into gradients, which are set or added to. */
 static void product(const struct train_step *step, struct num_gemm op)
 {
-    op.beta = step->adds ? 1 : 0;
+    op.beta = step->batch.adds ? 1 : 0;
     layer_product(step->be, step->weights, op);
 }
 
@@ -28,17 +28,18 @@ static void tile_gradients(const struct train_step *step, struct tail_range tail
 {
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape);
-    struct num_gemm op = {.trans_a = true, .m = tails.count, .n = dim, .k = step->n, .a = slopes};
+    struct num_gemm op = {
+        .trans_a = true, .m = tails.count, .n = dim, .k = step->batch.n, .a = slopes};
     op.b = step->x;
-    op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY], tails.begin * dim);
+    op.c = num_at(dtype, step->batch.gradients->at[PARAM_ENTITY], tails.begin * dim);
     op.format = tails.format;
     product(step, op);
-    if (!step->gradients->at[PARAM_ENTITY_BIAS])
+    if (!step->batch.gradients->at[PARAM_ENTITY_BIAS])
         return;
     op.format = NUM_FULL;
     op.n = 1;
     op.b = step->ones;
-    op.c = num_at(dtype, step->gradients->at[PARAM_ENTITY_BIAS], tails.begin);
+    op.c = num_at(dtype, step->batch.gradients->at[PARAM_ENTITY_BIAS], tails.begin);
     product(step, op);
 }
 
@@ -49,31 +50,32 @@ static void tile_make(void *context, unsigned thread, size_t piece)
     struct tail_range tails = tile_of(step, piece);
     double n_entities = (double)step->weights->shape.n_entities;
     double smoothing = step->mode.label_smoothing;
-    layer_all_tails(step->be, step->weights, tails, step->n, step->x, bench->scores);
+    layer_all_tails(step->be, step->weights, tails, step->batch.n, step->x, bench->scores);
     step->be->bce(step->be, &(struct num_bce){
                                 .dtype = step->weights->dtype,
-                                .n = step->n,
+                                .n = step->batch.n,
                                 .m = tails.count,
                                 .first = tails.begin,
-                                .begins = step->begins,
-                                .positives = step->positives,
+                                .begins = step->batch.begins,
+                                .positives = step->batch.positives,
                                 .negative = smoothing / n_entities,
                                 .positive = smoothing / n_entities + 1 - smoothing,
-                                .factor = step->share / n_entities / (double)step->n,
+                                .factor = step->batch.share / n_entities / (double)step->batch.n,
                                 .score = bench->scores,
                                 .slope = bench->scores,
                                 .loss = &step->losses[piece],
                             });
     tile_gradients(step, tails, bench->scores);
-    layer_all_tails_back(step->be, step->weights, tails, step->n, bench->scores, 0, bench->partial);
+    layer_all_tails_back(step->be, step->weights, tails, step->batch.n, bench->scores, 0,
+                         bench->partial);
 }
 
 static int tile_add(void *context, unsigned thread, size_t piece, struct err *err)
 {
     struct train_step *step = context;
     (void)err;
-    step_sum(step, step->benches[thread].partial, 1, step->n * conve_dim(&step->weights->shape),
-             piece > 0, step->d);
+    step_sum(step, step->benches[thread].partial, 1,
+             step->batch.n * conve_dim(&step->weights->shape), piece > 0, step->d);
     return 0;
 }
 
@@ -99,8 +101,8 @@ static void norm_sums(const struct train_step *step, enum conve_norm norm, size_
                       void *y, void *d)
 {
     struct num_norm_back op = norm_op(step, norm, step_rows(step, piece), x, y, d);
-    op.d_weight = num_at(op.dtype, step->piece_vars, piece * op.channels);
-    op.d_bias = num_at(op.dtype, step->piece_means, piece * op.channels);
+    op.d_weight = num_at(op.dtype, step->norm.piece_vars, piece * op.channels);
+    op.d_bias = num_at(op.dtype, step->norm.piece_means, piece * op.channels);
     step->be->norm_back(step->be, &op);
 }
 
@@ -115,16 +117,16 @@ static void scaled(const struct train_step *step, size_t n, double factor, const
 static void norm_sums_merge(const struct train_step *step, enum conve_norm norm)
 {
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
-    double share = 1 / (double)(step->n * params.places);
+    double share = 1 / (double)(step->batch.n * params.places);
     const struct {
         void *pieces, *mean;
         enum conve_param param;
-    } sums[] = {{step->piece_vars, step->mean_dz_xh, params.weight},
-                {step->piece_means, step->mean_dz, params.bias}};
+    } sums[] = {{step->norm.piece_vars, step->norm.mean_dz_xh, params.weight},
+                {step->norm.piece_means, step->norm.mean_dz, params.bias}};
     for (size_t i = 0; i < countof(sums); i++) {
         step_sum(step, sums[i].pieces, step_n_pieces(step), params.channels, false, sums[i].mean);
-        step_sum(step, sums[i].mean, 1, params.channels, step->adds,
-                 step->gradients->at[sums[i].param]);
+        step_sum(step, sums[i].mean, 1, params.channels, step->batch.adds,
+                 step->batch.gradients->at[sums[i].param]);
         scaled(step, params.channels, share, sums[i].mean, sums[i].mean);
     }
 }
@@ -134,8 +136,8 @@ static void norm_back(const struct train_step *step, enum conve_norm norm, struc
                       void *x, void *y, void *d)
 {
     struct num_norm_back op = norm_op(step, norm, rows, x, y, d);
-    op.mean_dz = step->mean_dz;
-    op.mean_dz_xh = step->mean_dz_xh;
+    op.mean_dz = step->norm.mean_dz;
+    op.mean_dz_xh = step->norm.mean_dz_xh;
     op.dx = (void *)(uintptr_t)op.dy;
     step->be->norm_back(step->be, &op);
 }
@@ -165,13 +167,13 @@ static void fc_back(void *context, unsigned thread, size_t piece)
     struct train_step *step = context;
     enum num_dtype dtype = step->weights->dtype;
     size_t dim = conve_dim(&step->weights->shape), all = conve_n_features(&step->weights->shape);
-    size_t begin = piece * step->cut.columns, n = step->n,
+    size_t begin = piece * step->cut.columns, n = step->batch.n,
            width = MIN(step->cut.columns, all - begin);
     (void)thread;
     struct num_gemm op = {
         .trans_a = true, .m = dim, .n = width, .k = n, .ldb = all, .ldc = all, .a = step->d};
     op.b = num_at(dtype, step->features, begin);
-    op.c = num_at(dtype, step->gradients->at[PARAM_FC_WEIGHT], begin);
+    op.c = num_at(dtype, step->batch.gradients->at[PARAM_FC_WEIGHT], begin);
     op.format = step->mode.format;
     product(step, op);
     op = (struct num_gemm){.m = n, .n = width, .k = dim, .ldb = all, .ldc = all, .a = step->d};
@@ -183,9 +185,10 @@ static void fc_back(void *context, unsigned thread, size_t piece)
 
 static void fc_bias_back(const struct train_step *step)
 {
-    struct num_gemm op = {.trans_a = true, .n = 1, .k = step->n, .a = step->d, .b = step->ones};
+    struct num_gemm op = {
+        .trans_a = true, .n = 1, .k = step->batch.n, .a = step->d, .b = step->ones};
     op.m = conve_dim(&step->weights->shape);
-    op.c = step->gradients->at[PARAM_FC_BIAS];
+    op.c = step->batch.gradients->at[PARAM_FC_BIAS];
     product(step, op);
 }
 
@@ -234,7 +237,8 @@ static void conv_sums_merge(const struct train_step *step)
             step_sum(step,
                      num_at(step->weights->dtype, step->piece_sums,
                             piece * (weights + shape->n_filters) + sums[i].at),
-                     1, sums[i].len, step->adds || piece > 0, step->gradients->at[sums[i].param]);
+                     1, sums[i].len, step->batch.adds || piece > 0,
+                     step->batch.gradients->at[sums[i].param]);
 }
 
 static void image_sums(void *context, unsigned thread, size_t piece)
@@ -259,20 +263,20 @@ static void image_back(void *context, unsigned thread, size_t piece)
 static void tables_add(const struct train_step *step)
 {
     const struct conve_weights *weights = step->weights;
-    void *relations = step->gradients->at[PARAM_RELATION];
-    if (!step->adds)
+    void *relations = step->batch.gradients->at[PARAM_RELATION];
+    if (!step->batch.adds)
         step->be->fill_zero(step->be, relations,
                             conve_param_dims(&weights->shape, PARAM_RELATION).n_elements *
                                 num_bytes(weights->dtype));
-    conve_image_half(step->be, weights, HALF_HEAD, step->d_image, step->n, &step->questions->head,
-                     step->gradients->at[PARAM_ENTITY]);
-    conve_image_half(step->be, weights, HALF_RELATION, step->d_image, step->n,
-                     &step->questions->relation, relations);
+    conve_image_half(step->be, weights, HALF_HEAD, step->d_image, step->batch.n,
+                     &step->batch.questions->head, step->batch.gradients->at[PARAM_ENTITY]);
+    conve_image_half(step->be, weights, HALF_RELATION, step->d_image, step->batch.n,
+                     &step->batch.questions->relation, relations);
 }
 
 void step_back(struct train_step *step)
 {
-    size_t n = step->n, rows = step->cut.rows;
+    size_t n = step->batch.n, rows = step->cut.rows;
     step_phase(step, n, rows, output_sums, NULL);
     norm_sums_merge(step, NORM_BN2);
     step_phase(step, n, rows, output_back, NULL);

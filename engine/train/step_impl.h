@@ -17,6 +17,13 @@ struct train_bench {
     void *partial; /* n x dim */
 };
 
+/* Of batch norm: by norm the batch's own, and of rows' pieces before they are merged. */
+struct norm_room {
+    void *mean[NORM_N], *var[NORM_N], *inv_std[NORM_N];
+    void *piece_means, *piece_vars;
+    void *mean_dz, *mean_dz_xh;
+};
+
 struct train_step {
     const struct num_backend *be;
     struct thread_pool *pool;
@@ -33,10 +40,7 @@ struct train_step {
     void *ones;
     double *losses; /* by tile */
 
-    /* Of batch norm, by norm: the batch's own, and of rows' pieces before they are merged. */
-    void *mean[NORM_N], *var[NORM_N], *inv_std[NORM_N];
-    void *piece_means, *piece_vars;
-    void *mean_dz, *mean_dz_xh;
+    struct norm_room norm;
     void *piece_sums; /* of conv's gradients */
     size_t *counts;   /* rows of a piece */
 
@@ -47,15 +51,17 @@ struct train_step {
         double *losses;
     } host;
 
-    /* Of the batch at hand, in the backend's memory but for `n`. */
-    struct triple *questions;
-    size_t *begins;
-    uint32_t *positives;
-    size_t n;
-    uint64_t seed;
-    double share;
-    bool adds;
-    struct conve_gradients *gradients;
+    /* The batch that is computed; its arrays are in the backend's memory. */
+    struct {
+        struct triple *questions;
+        size_t *begins;
+        uint32_t *positives;
+        size_t n;
+        uint64_t seed;
+        double share;
+        bool adds;
+        struct conve_gradients *gradients;
+    } batch;
 };
 
 typedef void make_fn(void *step, unsigned thread, size_t piece);

@@ -21,13 +21,13 @@ void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
 
 size_t step_n_pieces(const struct train_step *step)
 {
-    return (step->n + step->cut.rows - 1) / step->cut.rows;
+    return (step->batch.n + step->cut.rows - 1) / step->cut.rows;
 }
 
 struct rows_piece step_rows(const struct train_step *step, size_t piece)
 {
     size_t begin = piece * step->cut.rows;
-    return (struct rows_piece){begin, MIN(step->cut.rows, step->n - begin)};
+    return (struct rows_piece){begin, MIN(step->cut.rows, step->batch.n - begin)};
 }
 
 void *step_at(const struct train_step *step, void *array, struct rows_piece rows, size_t width)
@@ -90,7 +90,7 @@ void step_sum(const struct train_step *step, const void *rows, size_t n, size_t 
 
 struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm)
 {
-    return (struct norm_stats){step->mean[norm], step->inv_std[norm]};
+    return (struct norm_stats){step->norm.mean[norm], step->norm.inv_std[norm]};
 }
 
 /* ---- room ---- */
@@ -157,15 +157,15 @@ static void rooms_of_norms(struct rooms *rooms, struct train_step *step)
     const struct conve_shape *shape = &step->weights->shape;
     size_t real = num_bytes(step->weights->dtype);
     size_t channels = MAX(conve_dim(shape), shape->n_filters) * real;
-    room_add(rooms, &step->piece_means, n_pieces_max(step) * channels);
-    room_add(rooms, &step->piece_vars, n_pieces_max(step) * channels);
-    room_add(rooms, &step->mean_dz, channels);
-    room_add(rooms, &step->mean_dz_xh, channels);
+    room_add(rooms, &step->norm.piece_means, n_pieces_max(step) * channels);
+    room_add(rooms, &step->norm.piece_vars, n_pieces_max(step) * channels);
+    room_add(rooms, &step->norm.mean_dz, channels);
+    room_add(rooms, &step->norm.mean_dz_xh, channels);
     for (unsigned norm = 0; norm < NORM_N; norm++) {
         size_t bytes = conve_norm_params(shape, (enum conve_norm)norm).channels * real;
-        room_add(rooms, &step->mean[norm], bytes);
-        room_add(rooms, &step->var[norm], bytes);
-        room_add(rooms, &step->inv_std[norm], bytes);
+        room_add(rooms, &step->norm.mean[norm], bytes);
+        room_add(rooms, &step->norm.var[norm], bytes);
+        room_add(rooms, &step->norm.inv_std[norm], bytes);
     }
 }
 
@@ -193,9 +193,9 @@ static struct rooms rooms_of(struct train_step *step)
              n_pieces_max(step) * shape->n_filters * (conve_kernel_size(shape) + 1) * real);
     room_add(&rooms, &step->losses, n_tiles(step) * sizeof(double));
     room_add(&rooms, &step->counts, n_pieces_max(step) * sizeof(size_t));
-    room_add(&rooms, &step->questions, step->limits.n_questions * sizeof(struct triple));
-    room_add(&rooms, &step->begins, (step->limits.n_questions + 1) * sizeof(size_t));
-    room_add(&rooms, &step->positives, step->limits.n_tails * sizeof(uint32_t));
+    room_add(&rooms, &step->batch.questions, step->limits.n_questions * sizeof(struct triple));
+    room_add(&rooms, &step->batch.begins, (step->limits.n_questions + 1) * sizeof(size_t));
+    room_add(&rooms, &step->batch.positives, step->limits.n_tails * sizeof(uint32_t));
     for (unsigned place = 0; place < DROPOUT_N; place++)
         room_add(&rooms, &step->masks[place], mask_bytes(step, place));
     rooms_of_norms(&rooms, step);

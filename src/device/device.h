@@ -43,6 +43,17 @@ enum {
     DEVICES_MAX = 1024
 };
 
+/* Asked only with probe_opts.wants_details; 0, "" and false are unknown as well. */
+struct device_details {
+    char driver[32]; /* its version */
+    bool is_persistence_off;
+    int compute_mode; /* as NVML counts: 1 and 3 admit one process, 2 none */
+    int pcie_gen, pcie_gen_max, pcie_width, pcie_width_max;
+    int nvlinks_up;
+    int slowdown_c;     /* where it slows itself down */
+    long clock_reasons; /* why its clocks are not higher: bits as NVML has them */
+};
+
 struct device {
     enum device_kind kind;
     int index;    /* position in the universe */
@@ -68,14 +79,7 @@ struct device {
     size_t n_processes;
     struct device_process processes[DEVICE_PROCESSES_MAX];
 
-    /* Asked only with probe_opts.wants_details; 0, "" and false are unknown as well. */
-    char driver[32]; /* its version */
-    bool is_persistence_off;
-    int compute_mode; /* as NVML counts: 1 and 3 admit one process, 2 none */
-    int pcie_gen, pcie_gen_max, pcie_width, pcie_width_max;
-    int nvlinks_up;
-    int slowdown_c;     /* where it slows itself down */
-    long clock_reasons; /* why its clocks are not higher: bits as NVML has them */
+    struct device_details details;
 
     int numa_node;  /* -1 unknown */
     cpu_set_t cpus; /* nearest cores; empty: no preference */

@@ -76,9 +76,9 @@ static void ask_state(const struct driver_probe *probe, nvml_device handle, stru
 
 static void ask_driver(const struct driver_probe *probe, struct device *device)
 {
-    if (probe->wants_details &&
-        ASK(probe, driver_version, device->driver, sizeof(device->driver)) != NVML_OK)
-        device->driver[0] = '\0';
+    if (probe->wants_details && ASK(probe, driver_version, device->details.driver,
+                                    sizeof(device->details.driver)) != NVML_OK)
+        device->details.driver[0] = '\0';
 }
 
 /* Leaves what the driver does not tell at 0. */
@@ -88,25 +88,25 @@ static void ask_details(const struct driver_probe *probe, nvml_device handle, st
     unsigned long long reasons = 0;
     ask_driver(probe, device);
     if (ASK(probe, persistence, handle, &mode) == NVML_OK)
-        device->is_persistence_off = mode == 0;
+        device->details.is_persistence_off = mode == 0;
     if (ASK(probe, compute_mode, handle, &mode) == NVML_OK)
-        device->compute_mode = (int)mode;
+        device->details.compute_mode = (int)mode;
     if (ASK(probe, pcie_gen, handle, &number) == NVML_OK)
-        device->pcie_gen = (int)number;
+        device->details.pcie_gen = (int)number;
     if (ASK(probe, pcie_gen_max, handle, &number) == NVML_OK)
-        device->pcie_gen_max = (int)number;
+        device->details.pcie_gen_max = (int)number;
     if (ASK(probe, pcie_width, handle, &number) == NVML_OK)
-        device->pcie_width = (int)number;
+        device->details.pcie_width = (int)number;
     if (ASK(probe, pcie_width_max, handle, &number) == NVML_OK)
-        device->pcie_width_max = (int)number;
+        device->details.pcie_width_max = (int)number;
     if (ASK(probe, threshold, handle, NVML_SLOWDOWN, &number) == NVML_OK)
-        device->slowdown_c = (int)number;
+        device->details.slowdown_c = (int)number;
     if (ASK(probe, clock_reasons, handle, &reasons) == NVML_OK)
-        device->clock_reasons = (long)reasons;
+        device->details.clock_reasons = (long)reasons;
     for (unsigned link = 0; link < NVML_LINKS_MAX; link++) {
         if (ASK(probe, nvlink_state, handle, link, &is_up) != NVML_OK)
             break;
-        device->nvlinks_up += is_up != 0;
+        device->details.nvlinks_up += is_up != 0;
     }
 }
 

@@ -186,13 +186,13 @@ enum {
 
 static bool is_hot(const struct device *device)
 {
-    return (device->clock_reasons & REASONS_HEAT) != 0 ||
-           (device->slowdown_c > 0 && device->temperature_c >= device->slowdown_c);
+    return (device->details.clock_reasons & REASONS_HEAT) != 0 ||
+           (device->details.slowdown_c > 0 && device->temperature_c >= device->details.slowdown_c);
 }
 
 static bool is_braked(const struct device *device)
 {
-    return (device->clock_reasons & REASONS_POWER_BRAKE) != 0;
+    return (device->details.clock_reasons & REASONS_POWER_BRAKE) != 0;
 }
 
 static void fitness_judge(const struct device *device, struct findings *out)
@@ -235,17 +235,17 @@ static const struct trouble
 
 static bool is_not_persistent(const struct device *device)
 {
-    return device->is_persistence_off;
+    return device->details.is_persistence_off;
 }
 
 static bool is_exclusive(const struct device *device)
 {
-    return device->compute_mode == 1 || device->compute_mode == 3;
+    return device->details.compute_mode == 1 || device->details.compute_mode == 3;
 }
 
 static bool is_prohibited(const struct device *device)
 {
-    return device->compute_mode == 2;
+    return device->details.compute_mode == 2;
 }
 
 void modes_judge(const struct facts *facts, struct findings *out)

@@ -250,7 +250,7 @@ static void answer_judge(const struct facts *facts, struct findings *out)
     char took[24];
     duration_format(took, facts->driver.took_ms);
     for (size_t i = 0; i < devices->len && !version[0]; i++)
-        version = devices->at[i].driver;
+        version = devices->at[i].details.driver;
     if (facts->driver.took_ms > SLOW_MS && !is_wait_explained(facts))
         found_for(out, &slow, has_nvidia ? DEVICE_CUDA : DEVICE_ROCM, "", "answers after %s", took);
     else

@@ -28,13 +28,14 @@ static const struct trouble
 
 static void width_judge(const struct device *device, struct findings *out)
 {
-    if (device->pcie_width > 0 && device->pcie_width < device->pcie_width_max)
-        found_at(out, &narrow, device, "PCIe link of %d lanes instead of %d", device->pcie_width,
-                 device->pcie_width_max);
-    if (device->pcie_gen > 0 && device->pcie_gen < device->pcie_gen_max &&
+    if (device->details.pcie_width > 0 &&
+        device->details.pcie_width < device->details.pcie_width_max)
+        found_at(out, &narrow, device, "PCIe link of %d lanes instead of %d",
+                 device->details.pcie_width, device->details.pcie_width_max);
+    if (device->details.pcie_gen > 0 && device->details.pcie_gen < device->details.pcie_gen_max &&
         device->busy_percent >= BUSY_PERCENT)
         found_at(out, &old_gen, device, "PCIe link of generation %d instead of %d",
-                 device->pcie_gen, device->pcie_gen_max);
+                 device->details.pcie_gen, device->details.pcie_gen_max);
 }
 
 static void nvlinks_judge(const struct device_list *machine, const struct device *device,
@@ -43,10 +44,10 @@ static void nvlinks_judge(const struct device_list *machine, const struct device
     int most = 0;
     for (size_t i = 0; i < machine->len; i++)
         if (strcmp(machine->at[i].name, device->name) == 0)
-            most = MAX(most, machine->at[i].nvlinks_up);
-    if (device->nvlinks_up < most && !device->is_lost)
+            most = MAX(most, machine->at[i].details.nvlinks_up);
+    if (device->details.nvlinks_up < most && !device->is_lost)
         found_at(out, &fewer_links, device, "%d NVLinks are up, %d on others of its model",
-                 device->nvlinks_up, most);
+                 device->details.nvlinks_up, most);
 }
 
 /* "28 of 28 pairs by NVLink; ": of one vendor's devices, since no link joins two vendors'. */

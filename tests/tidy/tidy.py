@@ -23,6 +23,7 @@ TEMPLATES = {"src/data/boundaries/rows_kernel.h", "src/data/boundaries/scan_kern
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
+STRUCT_MEMBERS_MAX = 30
 
 # Who may include whom, beside itself: cli -> shard -> map -> shell -> {node, store, ui} -> {device, proc} -> base;
 # map and ui use core and data as well, map and shard rule, shard tensor too; data and tensor -> rule.
@@ -209,6 +210,31 @@ def sizes(root, build):
                 begin = None
 
 
+def members(body):
+    """How many members a struct's body declares; an unnamed struct or union among them is one."""
+    flat, depth = [], 0
+    for char in re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", body)):
+        depth += (char == "{") - (char == "}")
+        if depth == 0 and char != "}":
+            flat.append(char)
+    return sum(declaration.count(",") + 1 for declaration in "".join(flat).split(";") if declaration.strip())
+
+
+def structs(root, build):
+    """No struct has more than 30 members, and no two in headers have one name."""
+    found = {}
+    for path in c_files(root, "src", "engine", "lib", "include"):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        for match in re.finditer(r"^struct (\w+) \{\n(.*?)^\}", text, re.S | re.M):
+            name, where = match.group(1), f"{path.relative_to(root)}: struct {match.group(1)}"
+            if members(match.group(2)) > STRUCT_MEMBERS_MAX:
+                yield f"{where} has {members(match.group(2))} members, at most {STRUCT_MEMBERS_MAX}"
+            if path.suffix == ".h" and name in found:
+                yield f"{where} has the name of one in {found[name]}"
+            if path.suffix == ".h":
+                found[name] = path.relative_to(root)
+
+
 def columns(root, build):
     """No line is wider than 100 columns (a warning for now)."""
     files = {}
@@ -222,7 +248,7 @@ def columns(root, build):
 
 
 CHECKS = {check.__name__: check
-          for check in (includes, conditionals, imports, headers, banned, sizes, columns)}
+          for check in (includes, conditionals, imports, headers, banned, sizes, structs, columns)}
 
 
 def main():

@@ -18,7 +18,7 @@ void pickle_release(struct pickle *pickle)
     *pickle = (struct pickle){0};
 }
 
-/* Decoded texts stand behind the pickle's own. */
+/* Offsets from text.len on are in `decoded`. */
 struct str pickle_bytes(const struct pickle *pickle, const struct pickle_node *node)
 {
     const char *at = node->at < pickle->text.len

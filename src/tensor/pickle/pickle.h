@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pickle read as data: nothing in it is ever called. What a Python program would build comes as a
- * graph of nodes, in which a call is a node that names its callable and its arguments, and an object
- * met twice is one node. Protocols 0 to 5. Sources: CPython's pickletools, and what torch.save emits.
+ * Reads a pickle as data: nothing in it is ever called. What a Python program would build becomes a
+ * graph of nodes. A call is a node that names its callable and its arguments, and an object that is
+ * referred to several times is one node. Protocols 0 to 5. Sources: CPython's pickletools, and what
+ * torch.save emits.
  */
 #pragma once
 
@@ -23,27 +24,27 @@ enum pickle_kind {
     PICKLE_GLOBAL, /* a callable or a class, by its name */
     PICKLE_TUPLE,
     PICKLE_LIST,
-    PICKLE_DICT, /* of pairs, as they were set: of equal keys the last counts */
+    PICKLE_DICT, /* of pairs, in the order in which they were set; of equal keys the last counts */
     PICKLE_SET,
     PICKLE_FROZENSET,
     PICKLE_CALL,    /* REDUCE: callable(*args) */
     PICKLE_NEW,     /* NEWOBJ: class.__new__(class, *args) */
     PICKLE_STORAGE, /* a persistent id of torch */
-    PICKLE_SPLICE,  /* items of a list that are no nodes, but a piece of the pickle */
-    PICKLE_OF       /* only in a graph that was made or changed here: a node of another one */
+    PICKLE_SPLICE,  /* items of a list that are kept as a piece of the pickle, not as nodes */
+    PICKLE_OF       /* a node of another graph; only in a graph that was made or changed here */
 };
 
 typedef uint32_t pickle_id; /* of a node; 0 is none */
 
 /*
- * 16 bytes: a pickle of 200 MB of records has five million of them. Equal numbers, None, truths and empty
- * tuples of a file may be one node, which Python cannot tell from several.
+ * 16 bytes: a pickle of 200 MB of records has five million nodes. Equal numbers, None, booleans and
+ * empty tuples of a file may share a node, which makes no difference to a Python program.
  */
 struct pickle_node {
     uint8_t kind; /* enum pickle_kind */
     bool truth;   /* BOOL; LIST: some of its items are in a SPLICE */
     uint32_t
-        count; /* items, those of splices too, pairs or bytes; CALL and NEW: what came after, an index into `later`, 0 for none */
+        count; /* of items (splices' too), pairs or bytes; CALL, NEW: index into `later` or 0 */
     union {
         int64_t integer;
         double real;
@@ -53,7 +54,7 @@ struct pickle_node {
         uint32_t splice;
         struct {
             uint32_t first, last;
-        } chunks; /* of the items; last 0: they all stand at first */
+        } chunks; /* of the items; last 0: they are all in the chunk `first` */
         struct {
             pickle_id callee, args;
         } call;
@@ -66,40 +67,40 @@ struct pickle_node {
 
 struct pickle_global {
     struct str module, name;             /* borrowed */
-    const struct pickle_callable *known; /* NULL: not one that data are made of */
-    uint64_t at;                         /* of the opcode that names it first */
+    const struct pickle_callable *known; /* NULL: not one of those that data are made of */
+    uint64_t at;                         /* offset of the opcode that names it first */
 };
 
 /* Elements of one kind that tensors are views of. */
 struct pickle_storage {
     struct str module, type;  /* "torch", "FloatStorage" */
     struct str key, location; /* "0", "cuda:1" */
-    uint64_t number;          /* the key's */
+    uint64_t number;          /* the key as a number */
     uint64_t n_elements, element_bytes;
 };
 
-/* What is done to the result of a call: APPEND(S), SETITEM(S), BUILD. */
+/* What is set in the result of a call after it: APPEND(S), SETITEM(S), BUILD. */
 struct pickle_later {
     struct pickle_node items, pairs, states; /* LIST, DICT, LIST */
 };
 
-/* Batches of a list that follow one another, from the first MARK to behind the last APPENDS. */
+/* Consecutive batches of a list's items, from the first MARK to behind the last APPENDS. */
 struct pickle_splice {
-    uint32_t begin, end; /* in the pickle as it was read */
-    uint64_t hash;       /* XXH3: of what is read again all must be the same */
+    uint32_t begin, end; /* offsets in the pickle as it was read */
+    uint64_t hash;       /* XXH3 of these bytes: they must be the same when they are read again */
 };
 
-/* What splices ask the memo for and do not put there: a text or a name. */
+/* A text or a name that splices get from the memo and did not put there. */
 struct pickle_import {
     uint32_t index;
     struct pickle_node node;
 };
 
-/* All that is needed to write splices into another pickle. */
+/* What is needed to write splices into another pickle. */
 struct pickle_splices {
     struct pickle_splice *at;
     struct pickle_import *imports; /* by index */
-    uint64_t *used;                /* a bit for each index: some splice asks for it */
+    uint64_t *used;                /* a bit for each index of the memo: some splice gets it */
     size_t len, cap, n_imports, cap_imports, n_indices;
 };
 
@@ -115,7 +116,7 @@ struct pickle {
     size_t n_nodes, cap_nodes, n_chunks, cap_chunks, n_globals, cap_globals, n_storages,
         cap_storages, n_later, cap_later;
     unsigned protocol;
-    size_t n_bytes; /* read, up to and with STOP */
+    size_t n_bytes; /* bytes read, up to and with STOP */
     pickle_id root;
 };
 
@@ -123,14 +124,14 @@ struct pickle_opts {
     const char *name; /* for messages: "part.pt: data.pkl" */
     bool has_more;    /* something may follow the pickle */
     bool is_legacy;   /* persistent ids as torch wrote them before 1.6 */
-    struct buf *own;  /* the text's buffer, to be overwritten: only what nodes need of it is kept */
+    struct buf *own;  /* NULL, or the text's buffer, overwritten: only bytes that nodes need stay */
     /*
-     * 0, or how many bytes of items are worth a splice. Then the graph is for who writes it again, and knows
-     * what a SPLICE is: the text is needed once more.
+     * The fewest bytes of items that become a splice; 0: no splices. A graph with splices is only
+     * for a caller that writes it again: the bytes of a SPLICE are then read from the file once
+     * more.
      */
     size_t splice_least_bytes;
-    struct buf
-        *room; /* NULL, or where the text's buffer goes when the text is not needed any more */
+    struct buf *room; /* NULL, or gets the text's buffer when the text is not needed any more */
 };
 
 /* ERR_DATA naming the byte and the reason. Borrows text. Release also after a failure. */
@@ -146,44 +147,46 @@ static inline const struct pickle_node *pickle_node(const struct pickle *pickle,
 /* The bytes of TEXT, BYTES, BYTEARRAY and LONG. */
 struct str pickle_bytes(const struct pickle *pickle, const struct pickle_node *node);
 
-/* Walks items; of a DICT key, value, key, value… */
+/* Walks the items of a node; those of a DICT are key, value, key, value… */
 struct pickle_walk {
-    uint32_t at, n_left; /* in the chunk at hand */
+    uint32_t at, n_left; /* place, and ids left, in the current chunk */
     uint32_t next;       /* chunk */
 };
 struct pickle_walk pickle_items(const struct pickle_node *node);
-/* 0 when there are no more. */
+/* The next item, 0 if there are no more. */
 pickle_id pickle_next(const struct pickle *pickle, struct pickle_walk *walk);
-/* Of a dictionary's pairs the value of the last one with this text as its key, 0 if there is none. */
+/* The value of the last of a dictionary's pairs that has this text as its key, 0 if there is
+ * none. */
 pickle_id pickle_get(const struct pickle *pickle, const struct pickle_node *pairs, struct str key);
 
-/* Item `index` of a tuple, 0 if it has no so many. */
+/* Item `index` of a tuple, 0 if it has fewer items. */
 pickle_id pickle_item(const struct pickle *pickle, const struct pickle_node *tuple, uint32_t index);
 bool pickle_to_u64(const struct pickle *pickle, pickle_id id, uint64_t *out);
 const struct pickle_later *pickle_later(const struct pickle *pickle,
                                         const struct pickle_node *call);
-/* What of its storage a tensor's call shows: elements `begin` to before `end`, none if they are equal. */
+/* The elements of its storage that a tensor spans: from `begin` to before `end`; none if these are
+ * equal. */
 struct pickle_view {
     uint32_t storage;
     uint64_t begin, end, element_bytes;
 };
-/* False if the node makes no tensor, or one whose storage has been replaced. */
+/* False if the node does not make a tensor, or if the tensor's storage has been replaced. */
 bool pickle_view_take(const struct pickle *pickle, const struct pickle_node *node,
                       struct pickle_view *out);
 
 /* ---- making a graph: release it with pickle_release() ---- */
 
-/* An empty one. */
+/* Begins an empty graph. */
 void pickle_init(struct pickle *pickle);
 pickle_id pickle_add(struct pickle *pickle, struct pickle_node node);
-/* A callable or class; the names are borrowed. */
+/* Adds a callable or class; the names are borrowed. */
 pickle_id pickle_add_global(struct pickle *pickle, struct str module, struct str name);
-/* A text of its own; of BYTES and LONG too. */
+/* Adds a node of TEXT, BYTES or LONG with a copy of these bytes. */
 pickle_id pickle_add_bytes(struct pickle *pickle, enum pickle_kind kind, struct str bytes);
-/* Behind what a container holds; of a DICT key, value, key, value… */
+/* Appends items to a container; for a DICT key, value, key, value… */
 void pickle_add_items(struct pickle *pickle, pickle_id container, const pickle_id *ids,
                       size_t n_ids);
-/* What comes after a CALL or NEW; to be asked for again after each change to the graph. */
+/* What is set after a CALL or NEW. The pointer is valid until the next change to the graph. */
 struct pickle_later *pickle_add_later(struct pickle *pickle, pickle_id call);
 void pickle_add_pair(struct pickle *pickle, struct pickle_node *pairs, pickle_id key,
                      pickle_id value);

@@ -63,7 +63,7 @@ static const struct {
     {"UntypedStorage", "untyped", 1},
 };
 
-/* Those that no class of storages is named after. */
+/* The types of elements that no class of storages is named after. */
 static const struct {
     const char *dtype;
     unsigned bytes;

@@ -9,7 +9,7 @@
 #include "tensor/pickle/pickle.h"
 
 enum callable_result {
-    RESULT_OBJECT, /* something else; nothing can be set in it */
+    RESULT_OBJECT, /* another object; no items can be set in it */
     RESULT_DICT,   /* items can be set */
     RESULT_TENSOR,
     RESULT_TEXT_AS_BYTES, /* _codecs.encode(text, "latin1") */
@@ -25,11 +25,11 @@ struct pickle_callable {
     bool is_loaded_by_default; /* under weights_only=True */
 };
 
-/* NULL for one that is not known. */
+/* NULL for an unknown callable. */
 const struct pickle_callable *pickle_callable_find(struct str module, struct str name);
-/* Bytes of an element of this class of storages, 0 if there is no such class. */
+/* Bytes of an element of this class of storages, 0 for an unknown class. */
 unsigned storage_element_bytes(struct str type);
-/* "float32" of "FloatStorage"; "?" of a class that is none. */
+/* "float32" for "FloatStorage"; "?" for an unknown class. */
 const char *storage_dtype(struct str type);
-/* Bytes of an element of torch.<dtype>, 0 if there is none such. */
+/* Bytes of an element of torch.<dtype>, 0 for an unknown dtype. */
 unsigned dtype_bytes(struct str dtype);

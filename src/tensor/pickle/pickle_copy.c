@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes are read anew, a window at a time, so a file of any size is written with little memory. They
- * were understood once; since they may have changed, nothing is taken for granted but what is checked here.
+ * The bytes of a splice are read again, a window at a time, so a file of any size is written with
+ * little memory. They were parsed once, but may have changed since, so only what is checked here
+ * may be relied on.
  */
 #include "tensor/pickle/pickle_copy.h"
 
@@ -13,7 +14,7 @@
 
 enum {
     WINDOW_BYTES = 256 * 1024,
-    SLACK_BYTES = 64, /* behind the window: may be read and means nothing */
+    SLACK_BYTES = 64, /* zero bytes behind the window that may be read */
     GROWTH = 3,       /* 2 bytes may become 5 */
     PIECE_BYTES = 32,
     LINES_MAX_BYTES = 4096
@@ -23,10 +24,10 @@ struct copying {
     const struct pickle_copy *what;
     char *window;
     size_t cap, len;
-    const char *at, *run; /* the opcode at hand; from where bytes are still to be copied */
-    uint64_t next, end;   /* of the pickle */
+    const char *at, *run; /* the current opcode; begin of the bytes not copied yet */
+    uint64_t next, end;   /* offsets in the pickle: what is read next; end of the splice */
     XXH3_state_t *hash;
-    char *to; /* into out, which has room for all of the window */
+    char *to; /* where to write in `out`, which has room for the whole window */
     struct err *err;
 };
 
@@ -37,7 +38,7 @@ static int changed(const struct copying *c)
                 sink->name(sink->context, c->what->graph));
 }
 
-/* What is written so far is the buffer's again. */
+/* Sets the buffer's length to what was written through c->to. */
 static void out_sync(struct copying *c)
 {
     struct buf *out = c->what->out;
@@ -52,7 +53,8 @@ static void out_reserve(struct copying *c, size_t more)
     c->to = out->at + out->len;
 }
 
-/* In pieces, of which the last goes beyond the end: most runs are shorter than a call of memcpy(). */
+/* Copies in pieces of fixed size, the last of which goes beyond the end, because most runs are so
+ * short that a call of memcpy() would take longer. */
 static void run_copy(struct copying *c)
 {
     const char *from = c->run;
@@ -84,7 +86,8 @@ static int sink_flush(struct copying *c)
     return rc;
 }
 
-/* More of the pickle behind what is left of the window, so that `least` bytes of it are there. */
+/* Reads more of the pickle behind what is left in the window, so that the window has at least
+ * `least` bytes. */
 static int window_fill(struct copying *c, size_t least)
 {
     const struct pickle_sink *sink = c->what->sink;
@@ -115,7 +118,7 @@ static int window_fill(struct copying *c, size_t least)
 
 /* ---- opcodes ---- */
 
-/* 0 where there are none in all the bytes that a name may have. */
+/* Length of two lines; 0 if they do not end within the bytes that a name may have. */
 static size_t lines_len(const char *at, const char *end)
 {
     size_t left = MIN((size_t)(end - at), (size_t)LINES_MAX_BYTES);
@@ -126,7 +129,8 @@ static size_t lines_len(const char *at, const char *end)
     return left < LINES_MAX_BYTES ? left + 1 : 0;
 }
 
-/* Of the opcode at hand; more than there is if it is not all there. */
+/* Length of the current opcode; more than the window has left if the opcode is not complete in
+ * it. */
 static inline size_t op_len(const struct copying *c)
 {
     switch (*c->at) {
@@ -168,7 +172,7 @@ static const struct pickle_node *import_find(const struct pickle_splices *splice
     return is_there ? &splices->imports[low].node : NULL;
 }
 
-/* A text or a name that stands outside, once more. */
+/* Writes a text or a name that was made outside of the splice. */
 static void import_write(struct copying *c, uint32_t index, const struct pickle_node *node)
 {
     const struct pickle *from = c->what->from;
@@ -232,8 +236,9 @@ static int op_copy(struct copying *c, size_t len)
 }
 
 /*
- * The opcodes that need no look beyond the window, up to one that does. Lengths are constants where they can
- * be: what follows is then begun before it is known what this one is.
+ * Copies opcodes that are complete in the window, up to one that may not be. Lengths are constants
+ * where possible, so that the processor can start on the next opcode before it has decoded this
+ * one.
  */
 static void ops_run(struct copying *c)
 {

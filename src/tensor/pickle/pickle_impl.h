@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine that reads a pickle: a stack of nodes, marks in it, a memo.
+ * The machine that reads a pickle: a stack of nodes with marks, and a memo.
  */
 #pragma once
 
@@ -15,20 +15,25 @@ enum {
 
 struct pickle_op;
 
-/* An index of the memo that the region at hand gave a node. */
+/* An index of the memo that the open region put a node at. */
 struct fresh {
     uint32_t index, made_at;
 };
 
-/* A batch of a list's items that may become a splice: what is made in it is then forgotten. */
+/* A batch of a list's items that may become a splice; its nodes are then dropped. */
 struct pickle_region {
     bool is_open;
-    bool has_opaque; /* something of an earlier splice was asked for, whose parts are gone */
+    bool has_opaque; /* it uses an object of an earlier splice, whose parts were dropped */
     pickle_id list;
-    size_t begin, n_marks; /* the MARK, and how many there were with it */
+    size_t begin, n_marks; /* offset of its MARK, and the number of marks with it */
     size_t n_nodes, n_chunks, n_later;
     struct fresh *fresh;
     size_t n_fresh, cap_fresh;
+};
+
+/* Nodes that all objects of their value share; 0: none yet. */
+struct shared_nodes {
+    pickle_id none, truths[2], empty_tuple, ints[SHARED_INTS];
 };
 
 struct pickle_vm {
@@ -40,20 +45,20 @@ struct pickle_vm {
     size_t n_stack, cap_stack, n_marks, cap_marks, cap_memo;
     uint32_t *slots;     /* storages by number, hashed: index + 1 */
     size_t cap_slots;    /* a power of two */
-    uint32_t n_memoized; /* MEMOIZE counts by itself */
-    size_t at, op_at;    /* in the text: behind the operand, and of the opcode */
+    uint32_t n_memoized; /* the next index of MEMOIZE */
+    size_t at, op_at;    /* offsets in the text: behind the operand, and of the opcode */
     const struct pickle_op *op;
     uint64_t number; /* the opcode's operand */
     struct str operand;
     size_t made_at;   /* the opcode before this one */
     bool is_splicing; /* splices may be made */
-    bool must_repeat; /* what was made of splices cannot be: all is to be read as nodes */
-    bool keeps_text;  /* it is not overwritten */
+    bool must_repeat; /* splices do not work for this pickle: read it again as nodes only */
+    bool keeps_text;  /* the text is not overwritten while reading */
     struct pickle_region region;
     pickle_id list; /* the last one with a splice */
     size_t list_at; /* where its first splice begins */
     size_t n_kept;  /* bytes of the text that are still needed, moved to its beginning */
-    pickle_id none, truths[2], empty_tuple, ints[SHARED_INTS]; /* one node for all, 0: none yet */
+    struct shared_nodes shared;
     bool is_done;
 };
 
@@ -67,7 +72,7 @@ enum pickle_operand {
     DOUBLE_8,
     LINE,      /* up to a newline */
     TWO_LINES, /* with the first newline in it */
-    COUNTED_1, /* bytes behind their number */
+    COUNTED_1, /* bytes behind their count */
     COUNTED_4,
     COUNTED_4_SIGNED,
     COUNTED_8
@@ -77,55 +82,60 @@ struct pickle_op {
     const char *name;
     enum pickle_operand operand;
     int (*run)(struct pickle_vm *vm);
-    uint64_t argument; /* of run: it is in vm->number where there is no operand */
+    uint64_t argument; /* for run(), in vm->number if there is no operand */
 };
 
-/* By opcode; one without a name is none. */
+/* By opcode; an unknown opcode has no name. */
 extern const struct pickle_op pickle_ops[256];
 
 /* ERR_DATA with the name of the pickle, the byte and the opcode. */
 int vm_fail(struct pickle_vm *vm, const char *what);
 pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node);
 int vm_underflow(struct pickle_vm *vm);
-/* Bytes of the operand for good, wherever they then are. */
+/* Keeps bytes of the operand, and returns where they are from then on. */
 struct str vm_keep(struct pickle_vm *vm, struct str bytes);
-/* Takes what stands above the last mark, and the mark. The ids are the stack's until the next push. */
+/* Pops everything above the last mark, and the mark. The ids point into the stack and are valid
+ * until the next push. */
 int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids);
-/* The topmost object is to be found under this number. */
+/* Puts the topmost object into the memo at this index. */
 int vm_memo_put(struct pickle_vm *vm, uint64_t index);
-/* All that a tuple or frozenset will ever hold. */
+/* Sets all items of a tuple or frozenset; no others are added later. */
 void items_set(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
                size_t n_ids);
-/* Put these behind the container's. */
+/* Appends items to the container's. */
 void items_add(struct pickle *pickle, struct pickle_node *container, const pickle_id *ids,
                size_t n_ids);
 
 /* ---- splices: pickle_splice.c ---- */
 
-/* Behind a MARK: is what follows a batch of a list that may become a splice? */
+/* Called behind a MARK: opens a region if a batch of a list's items follows that may become a
+ * splice. */
 void region_open(struct pickle_vm *vm);
 /* Is the topmost MARK that of the region? */
 static inline bool region_ends(const struct pickle_vm *vm)
 {
     return vm->region.is_open && vm->n_marks == vm->region.n_marks;
 }
-/* It is nodes, as everything else is. ERR_DATA: all is to be read again. */
+/* Closes the region without a splice: its items stay nodes. ERR_DATA if that is not possible, so
+ * that all must be read again. */
 int region_leave(struct pickle_vm *vm);
-/* Its APPENDS: *is_spliced, or the items are to be appended. */
+/* Called at the region's APPENDS. *is_spliced: the items became a splice; else the caller appends
+ * them. */
 int region_close(struct pickle_vm *vm, size_t n_items, bool *is_spliced);
-/* Nothing becomes a splice any more; ERR_DATA if something has. */
+/* Makes no further splices; ERR_DATA if there are some already. */
 int splices_stop(struct pickle_vm *vm);
-/* Room for what is known of each index of the memo. */
+/* Makes room for the bits of each index of the memo. */
 void splices_reserve(struct pickle_vm *vm);
 int splice_put(struct pickle_vm *vm, uint32_t index);
 int splice_get(struct pickle_vm *vm, uint32_t index);
-/* ERR_DATA if one of these ids is of what is gone. */
+/* ERR_DATA if one of these nodes stands for an object whose parts were dropped. */
 int opaque_refuse(struct pickle_vm *vm, const pickle_id *ids, size_t n_ids);
-/* Opcodes that go over as they stand, or with another number of the memo: their length, 0 of others. */
+/* The lengths of opcodes that may be copied into another pickle, some with another memo index; 0
+ * for all others. */
 extern const uint8_t splice_op_bytes[256];
-/* What the opcodes make that a PUT may follow, 0: nothing. */
+/* The kind of node that each opcode makes which a PUT may follow; 0 for all others. */
 extern const uint8_t splice_made_kinds[256];
-/* Opcodes of the region, as long as they are such as records are made of. */
+/* Runs opcodes of the region, as long as they are those that records are usually made of. */
 void region_run(struct pickle_vm *vm);
 void splices_finish(struct pickle_vm *vm);
 
@@ -140,14 +150,14 @@ static inline pickle_id vm_pop(struct pickle_vm *vm)
     return vm->stack[--vm->n_stack];
 }
 
-/* Do `n` objects stand above the last mark? */
+/* Are there `n` objects above the last mark? */
 static inline bool vm_has(const struct pickle_vm *vm, size_t n)
 {
     size_t floor = vm->n_marks > 0 ? vm->marks[vm->n_marks - 1] : 0;
     return vm->n_stack - floor >= n;
 }
 
-#define MEMO_PAST (1U << 31) /* in the memo: not a node, but the place of an opcode */
+#define MEMO_PAST (1U << 31) /* in the memo: the offset of the opcode that made a dropped node */
 
 /* Is this entry of the memo a node of the region? */
 static inline bool splice_is_fresh(const struct pickle_vm *vm, uint32_t entry)
@@ -172,13 +182,14 @@ static inline void splice_fresh_add(struct pickle_vm *vm, uint32_t index, size_t
     region->fresh[region->n_fresh++] = (struct fresh){index, (uint32_t)made_at};
 }
 
-/* Where the node of all equal numbers is; of those that fall on one place the last is the one that is shared. */
+/* The slot of the node that equal numbers share. Of different numbers with one slot, the last one
+ * has it. */
 static inline pickle_id *vm_shared_int(struct pickle_vm *vm, int64_t value)
 {
-    return &vm->ints[(uint64_t)value * 0x9e3779b97f4a7c15 >> 32 & (SHARED_INTS - 1)];
+    return &vm->shared.ints[(uint64_t)value * 0x9e3779b97f4a7c15 >> 32 & (SHARED_INTS - 1)];
 }
 
-/* Room for so many bytes of decoded text more. */
+/* Makes room for so many more bytes of decoded text. */
 void decoded_reserve(struct pickle *pickle, size_t more);
 /* `'…'` of protocol 0 and the raw-unicode-escape of 'V', decoded: a node of TEXT, 0 if malformed. */
 pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text);
@@ -190,5 +201,6 @@ void text_point_add(struct buf *out, uint32_t point);
 
 /* The tuple ('storage', class, key, location, elements) as a node, 0 after an error. */
 pickle_id vm_storage(struct pickle_vm *vm, pickle_id tuple);
-/* Does the view lie within its storage? 0 for calls that make no tensor. */
+/* ERR_DATA if the view that a call makes is not within its storage. 0 for calls that make no
+ * tensor. */
 int vm_tensor_check(struct pickle_vm *vm, const struct pickle_callable *callable, pickle_id args);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes and items, for the machine that reads and for graphs that are put together.
+ * Nodes and items, for the machine that reads a pickle and for graphs that are made here.
  */
 #include "base/xalloc.h"
 #include "tensor/pickle/pickle_impl.h"
@@ -39,7 +39,7 @@ static void str_move(struct str *str, const struct buf *from, const char *to)
         str->at = to + (at - begin);
 }
 
-/* What is borrowed from decoded texts moves with them. */
+/* Views into the decoded texts are moved along with them. */
 void decoded_reserve(struct pickle *pickle, size_t more)
 {
     struct buf *decoded = &pickle->decoded;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names that were written into a pickle, by hash: each is written once, and a file may have a million of them.
+ * The names that were written into a pickle, found by hash: each is written only once, and a file
+ * may have a million.
  */
 #pragma once
 
@@ -16,9 +17,10 @@ struct pickle_name {
 struct pickle_names {
     struct pickle_name *slots;
     size_t len, cap; /* cap: a power of two */
-    uint64_t seed;   /* nobody can write a file whose names all have one hash */
+    uint64_t seed;   /* random, so that nobody can write a file whose names all collide */
 };
 
-/* What is known of the name, 0 if it is new. Borrowed until the next call. */
+/* The number stored for the name, which the caller may change; 0 if the name is new. Valid until
+ * the next call. */
 uint32_t *pickle_names_at(struct pickle_names *names, struct str module, struct str name);
 void pickle_names_release(struct pickle_names *names);

@@ -101,7 +101,8 @@ static int op_get_text(struct pickle_vm *vm)
 
 /* ---- values ---- */
 
-/* Half of the objects of records and tensors are these; *shared is the node for all of them. */
+/* Half of the objects in records and tensors are such values; *shared is the one node for all equal
+ * ones. */
 static int push_shared(struct pickle_vm *vm, pickle_id *shared, struct pickle_node node)
 {
     if (*shared == 0)
@@ -112,13 +113,13 @@ static int push_shared(struct pickle_vm *vm, pickle_id *shared, struct pickle_no
 
 static int op_none(struct pickle_vm *vm)
 {
-    return push_shared(vm, &vm->none, (struct pickle_node){.kind = PICKLE_NONE});
+    return push_shared(vm, &vm->shared.none, (struct pickle_node){.kind = PICKLE_NONE});
 }
 
 static int op_bool(struct pickle_vm *vm)
 {
     bool truth = vm->number != 0;
-    return push_shared(vm, &vm->truths[truth],
+    return push_shared(vm, &vm->shared.truths[truth],
                        (struct pickle_node){.kind = PICKLE_BOOL, .truth = truth});
 }
 
@@ -148,7 +149,7 @@ static int bytes_push(struct pickle_vm *vm, enum pickle_kind kind)
                                               .count = (uint32_t)kept.len});
 }
 
-/* The last byte says nothing but the sign, which the one before says too. */
+/* Is the last byte only a repetition of the sign bit of the byte before? */
 static bool is_longer_than_needed(struct str digits)
 {
     unsigned char last = (unsigned char)digits.at[digits.len - 1];
@@ -156,7 +157,7 @@ static bool is_longer_than_needed(struct str digits)
     return last == (is_below ? 0xff : 0);
 }
 
-/* Little-endian two's complement; what fits into 8 bytes is an int like others. */
+/* Little-endian two's complement; a number that fits into 8 bytes becomes an ordinary INT. */
 static int op_long(struct pickle_vm *vm)
 {
     struct str digits = vm->operand;
@@ -276,7 +277,7 @@ static int container_push(struct pickle_vm *vm, enum pickle_kind kind, const pic
 static int op_empty(struct pickle_vm *vm)
 {
     struct pickle_node node = {.kind = (uint8_t)vm->number};
-    return node.kind == PICKLE_TUPLE ? push_shared(vm, &vm->empty_tuple, node)
+    return node.kind == PICKLE_TUPLE ? push_shared(vm, &vm->shared.empty_tuple, node)
                                      : push_node(vm, node);
 }
 
@@ -309,7 +310,8 @@ static const struct pickle_callable *callable_of(const struct pickle *pickle,
     return callee->kind == PICKLE_GLOBAL ? pickle->globals[callee->global].known : NULL;
 }
 
-/* Where these go: into the container itself, or beside the call that makes it; NULL if nowhere. */
+/* The node that takes items of this kind: the container itself, or a part of `later` of the call
+ * that makes it; NULL if they cannot be set there. */
 static struct pickle_node *target_of(struct pickle_vm *vm, pickle_id id, enum pickle_kind kind)
 {
     struct pickle_node *node = &vm->pickle->nodes[id];
@@ -338,7 +340,7 @@ static int append(struct pickle_vm *vm, pickle_id id, enum pickle_kind kind, con
     return 0;
 }
 
-/* APPENDS of what may become a splice. */
+/* APPENDS of a region, which may become a splice. */
 static int batch_end(struct pickle_vm *vm, bool *is_spliced)
 {
     size_t height = vm->marks[vm->n_marks - 1];
@@ -397,7 +399,7 @@ static int global_push(struct pickle_vm *vm, struct str module, struct str name)
         !text_is_python(module) || !text_is_python(name))
         return vm_fail(vm, "a name that is none");
     if (vm->region.is_open && memchr(name.at, '.', name.len) && region_leave(vm) != 0)
-        return ERR_DATA; /* one that cannot be written */
+        return ERR_DATA; /* a name with a dot cannot be written with GLOBAL */
     GROW(pickle->globals, pickle->n_globals, pickle->cap_globals);
     pickle->globals[pickle->n_globals] =
         (struct pickle_global){.module = module,
@@ -427,7 +429,8 @@ static int op_stack_global(struct pickle_vm *vm)
     return global_push(vm, pickle_bytes(vm->pickle, module), pickle_bytes(vm->pickle, name));
 }
 
-/* Of what is gone, tensors and their like cannot be checked. */
+/* True if an argument's parts were dropped with a splice, so that a call such as a tensor's cannot
+ * be checked. */
 static bool arguments_opaque(struct pickle_vm *vm, pickle_id args)
 {
     if (!vm->region.has_opaque)

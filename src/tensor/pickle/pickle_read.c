@@ -88,7 +88,8 @@ static int step(struct pickle_vm *vm)
     return op->run(vm);
 }
 
-/* The rest of an overwritten text. Decoded texts are counted from its end, so then that stays where it is. */
+/* Frees the memory of an overwritten text behind the kept bytes. Offsets of decoded texts are
+ * counted from the text's length, so if there are any, the length stays. */
 static void rest_free(struct pickle_vm *vm)
 {
     struct pickle *pickle = vm->pickle;
@@ -102,7 +103,8 @@ static void rest_free(struct pickle_vm *vm)
         pickle->text.len = own->len = vm->n_kept;
 }
 
-/* As nodes only, or with splices; *must_repeat where they do not do. */
+/* Reads the pickle, with splices or as nodes only. *must_repeat: it failed with splices, and must
+ * be read again as nodes. */
 static int read_once(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
                      bool is_splicing, bool *must_repeat, struct err *err)
 {

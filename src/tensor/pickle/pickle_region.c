@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The opcodes that records are made of, without a call for each. Only what goes well is done here: anything
- * else is left to the table of pickle_ops.c, which does it all over and says what is wrong.
+ * Runs the opcodes that records are made of without a function call for each. Only the successful
+ * case is handled here: anything else is left to the table of pickle_ops.c, which runs the opcode
+ * again and reports errors.
  */
 #include "base/xalloc.h"
 #include "tensor/bytes.h"
@@ -33,7 +34,7 @@ static inline void int_push(struct pickle_vm *vm, int64_t value)
     shared_push(vm, shared, (struct pickle_node){.kind = PICKLE_INT, .integer = value});
 }
 
-/* False, of text that is more than ASCII too: left to the others. */
+/* Pushes an ASCII text. False for any other text, which is left to pickle_ops.c. */
 static inline bool text_push(struct pickle_vm *vm, size_t at, size_t left)
 {
     const char *text = vm->pickle->text.at + at;
@@ -62,7 +63,7 @@ static inline bool object_push(struct pickle_vm *vm, uint32_t index)
     return true;
 }
 
-/* Of what the opcode at `made_at` left on the stack. */
+/* PUT of the object that the opcode at `made_at` left on the stack. False: left to pickle_ops.c. */
 static inline bool object_put(struct pickle_vm *vm, uint32_t index, size_t made_at)
 {
     bool has_room = index < vm->cap_memo && index < vm->pickle->text.len;
@@ -73,7 +74,7 @@ static inline bool object_put(struct pickle_vm *vm, uint32_t index, size_t made_
     return true;
 }
 
-/* One opcode; its length, 0 if it is left to the others. */
+/* Runs one opcode. Returns its length, 0 if it is left to pickle_ops.c. */
 static inline size_t op_run(struct pickle_vm *vm, size_t at, size_t made_at, size_t left)
 {
     const char *op = vm->pickle->text.at + at;
@@ -91,12 +92,12 @@ static inline size_t op_run(struct pickle_vm *vm, size_t at, size_t made_at, siz
     case 'X':
         return text_push(vm, at, left) ? 5 + (size_t)le32_get(op + 1) : 0;
     case 'N':
-        shared_push(vm, &vm->none, node);
+        shared_push(vm, &vm->shared.none, node);
         return 1;
     case (char)0x88:
     case (char)0x89:
         node = (struct pickle_node){.kind = PICKLE_BOOL, .truth = *op == (char)0x88};
-        shared_push(vm, &vm->truths[node.truth], node);
+        shared_push(vm, &vm->shared.truths[node.truth], node);
         return 1;
     case ']':
     case '}':

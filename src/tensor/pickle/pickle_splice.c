@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Long lists, read without keeping their items. A batch of items goes through the machine like everything
- * else, so that it is checked alike; then its nodes are forgotten, and what is left is where it stands in the
- * pickle. What was put into the memo there is known by the opcode that made it: a text or a name can be made
- * again, of anything else only the kind is known. Where that does not suffice, all is read again as nodes.
+ * Reads long lists without keeping their items. A batch of items goes through the machine like
+ * everything else, so that it is checked in the same way; then its nodes are dropped, and only its
+ * place in the pickle is kept. For an object that the batch put into the memo, the offset of the
+ * opcode that made it is kept: a text or a name can be made again from it, of anything else only
+ * the kind is known. Where that is not enough, the whole pickle is read again as nodes.
  */
 #include <xxhash.h>
 
@@ -12,7 +13,7 @@
 #include "tensor/pickle/pickle_impl.h"
 
 /* clang-format off */
-/* BINUNICODE and LONG1 without their bytes, GLOBAL without its lines. */
+/* The lengths of BINUNICODE and LONG1 are without their bytes, that of GLOBAL without its lines. */
 const uint8_t splice_op_bytes[256] = {
     ['('] = 1, ['q'] = 2, ['r'] = 5, ['h'] = 2, ['j'] = 5, ['N'] = 1, [0x88] = 1, [0x89] = 1,
     ['K'] = 2, ['M'] = 3, ['J'] = 5, [0x8a] = 2, ['G'] = 9, ['X'] = 5, ['c'] = 1,
@@ -20,7 +21,7 @@ const uint8_t splice_op_bytes[256] = {
     ['a'] = 1, ['e'] = 1, ['s'] = 1, ['u'] = 1, ['R'] = 1, [0x81] = 1, ['b'] = 1,
 };
 
-/* What the opcodes make that a PUT may follow. */
+/* The kinds of nodes that opcodes make which a PUT may follow. */
 const uint8_t splice_made_kinds[256] = {
     ['X'] = PICKLE_TEXT, ['c'] = PICKLE_GLOBAL, [']'] = PICKLE_LIST, ['}'] = PICKLE_DICT,
     ['t'] = PICKLE_TUPLE, [0x85] = PICKLE_TUPLE, [0x86] = PICKLE_TUPLE, [0x87] = PICKLE_TUPLE,
@@ -36,7 +37,7 @@ static int repeat(struct pickle_vm *vm)
 
 /* ---- the region ---- */
 
-/* A list that is the value of a name, or all there is. */
+/* The list must be the value of a name, or the only object on the stack. */
 void region_open(struct pickle_vm *vm)
 {
     size_t height = vm->n_stack;
@@ -46,7 +47,7 @@ void region_open(struct pickle_vm *vm)
     if (height > 1 && pickle_node(pickle, vm->stack[height - 2])->kind != PICKLE_TEXT)
         return;
     bool is_apart = vm->n_marks > 1 && vm->marks[vm->n_marks - 2] == height;
-    if (is_apart) /* by another mark */
+    if (is_apart) /* another mark separates the list from its items */
         return;
     struct pickle_region *region = &vm->region;
     region->is_open = true;
@@ -68,17 +69,18 @@ int region_leave(struct pickle_vm *vm)
     return vm->region.has_opaque ? repeat(vm) : 0;
 }
 
-/* The nodes that stand for all equal ones, if they were made since. */
+/* Forgets the shared nodes that were made since the region began. */
 static void shared_forget(struct pickle_vm *vm)
 {
     pickle_id least = (pickle_id)vm->region.n_nodes;
-    pickle_id *const singles[] = {&vm->none, &vm->truths[0], &vm->truths[1], &vm->empty_tuple};
+    pickle_id *const singles[] = {&vm->shared.none, &vm->shared.truths[0], &vm->shared.truths[1],
+                                  &vm->shared.empty_tuple};
     for (size_t i = 0; i < countof(singles); i++)
         if (*singles[i] >= least)
             *singles[i] = 0;
     for (size_t i = 0; i < SHARED_INTS; i++)
-        if (vm->ints[i] >= least)
-            vm->ints[i] = 0;
+        if (vm->shared.ints[i] >= least)
+            vm->shared.ints[i] = 0;
 }
 
 static void region_forget(struct pickle_vm *vm)
@@ -92,7 +94,7 @@ static void region_forget(struct pickle_vm *vm)
     vm->pickle->n_later = region->n_later;
 }
 
-/* Batch after batch it is one splice, as long as nothing else comes in between. */
+/* Adds the region as a splice; consecutive batches of one list extend the same splice. */
 static void splice_add(struct pickle_vm *vm, uint32_t n_items)
 {
     struct pickle *pickle = vm->pickle;
@@ -162,7 +164,7 @@ void splices_reserve(struct pickle_vm *vm)
     splices->n_indices = vm->cap_memo;
 }
 
-/* The name that stands there. */
+/* The global that the opcode at `at` names. */
 static uint32_t global_at(const struct pickle *pickle, size_t at)
 {
     size_t low = 0, high = pickle->n_globals;
@@ -176,7 +178,7 @@ static uint32_t global_at(const struct pickle *pickle, size_t at)
     return (uint32_t)low;
 }
 
-/* Once more what this opcode made, or something of its kind. */
+/* The node that the opcode at `at` made, or a node of the same kind without its parts. */
 static struct pickle_node node_again(const struct pickle_vm *vm, size_t at)
 {
     const char *op = vm->pickle->text.at + at;
@@ -188,7 +190,8 @@ static struct pickle_node node_again(const struct pickle_vm *vm, size_t at)
     return (struct pickle_node){.kind = kind, .truth = true};
 }
 
-/* A name is what GLOBAL can say: pickle_write() refuses others. */
+/* Only a text or a name can be imported, and only a name that GLOBAL can write; pickle_write()
+ * refuses other names. */
 static bool can_import(const struct pickle *pickle, const struct pickle_node *node)
 {
     if (node->kind != PICKLE_GLOBAL)
@@ -206,7 +209,8 @@ static void import_add(struct pickle_vm *vm, uint32_t index, const struct pickle
     splices->imports[splices->n_imports++] = (struct pickle_import){index, *node};
 }
 
-/* Something that can be in two places, and would be found to be one. */
+/* Is this an object whose identity matters: one that can be in two places and still be one
+ * object? */
 static bool has_identity(const struct pickle_node *node)
 {
     return (node->kind >= PICKLE_TUPLE && node->kind <= PICKLE_NEW) ||
@@ -214,8 +218,8 @@ static bool has_identity(const struct pickle_node *node)
 }
 
 /*
- * Outside of regions, and with splices: what is in a list is in no other place. Where something with parts is
- * in two places, lists within it might be too.
+ * A GET outside of regions. An object within a splice must be in no other place. If an object with
+ * parts is in two places, a spliced list within it would be too, so splices are given up.
  */
 static int outside_get(struct pickle_vm *vm, uint32_t index, const struct pickle_node *node)
 {
@@ -230,7 +234,7 @@ static int outside_get(struct pickle_vm *vm, uint32_t index, const struct pickle
     return 0;
 }
 
-/* In a region, of what was made before the list. */
+/* A GET in a region, of an object that was made before the list. */
 static int import(struct pickle_vm *vm, uint32_t index, const struct pickle_node *node)
 {
     if (!can_import(vm->pickle, node)) {
@@ -300,11 +304,12 @@ static bool has_bytes(const struct pickle_node *node)
            node->kind != PICKLE_FLOAT;
 }
 
-/* Moves bytes of the text behind what is kept; decoded ones stand behind the text, however long it is. */
+/* Collects the bytes of the text that are still needed in `kept`. Offsets of decoded texts begin at
+ * the text's length, so they change with it. */
 struct keeping {
     const struct pickle *pickle;
     struct buf kept;
-    size_t len; /* of all that will be kept */
+    size_t len; /* total length of what will be kept */
 };
 
 typedef void node_fn(struct keeping *keeping, struct pickle_node *node);
@@ -369,7 +374,8 @@ static void texts_each(struct keeping *keeping, struct pickle *pickle, node_fn *
     }
 }
 
-/* The text was not overwritten, since splices are read again: what nodes need of it takes its place now. */
+/* Replaces the text, which was not overwritten because splices were hashed from it, by the bytes
+ * that nodes need. */
 static void text_keep(struct pickle *pickle, struct buf *own, struct buf *room)
 {
     struct keeping keeping = {.pickle = pickle};

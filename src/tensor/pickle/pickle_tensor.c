@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What torch puts into a pickle: storages by persistent id, and tensors as views of them. Sizes are
- * those of the pickle; whether the storages are there is the business of tensor/torch/torch.h.
+ * What torch puts into a pickle: storages by persistent id, and tensors as views of them. The sizes
+ * are those that the pickle says; tensor/torch/torch.h checks them against the storages in the
+ * file.
  */
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -45,8 +46,8 @@ static const char *storage_parse(const struct pickle *pickle, const struct pickl
 }
 
 /*
- * The slot of this number: an index plus one, or 0 where it would go. torch counts from 0, and once took
- * addresses.
+ * The slot of the storage with this number: its index plus one, or 0 where it would go. torch
+ * numbers storages from 0; older versions used addresses.
  */
 static uint32_t *slot_find(struct pickle_vm *vm, uint64_t number)
 {
@@ -125,7 +126,8 @@ static const struct pickle_node *tuple_of(const struct pickle *pickle, pickle_id
     return node->kind == PICKLE_TUPLE ? node : NULL;
 }
 
-/* Index of the last element that the view reaches, plus one; 0 for an empty view. False if that has no number. */
+/* Index of the last element that the view reaches, plus one; 0 for an empty view. False if it does
+ * not fit into 64 bits. */
 static bool view_end(const struct pickle *pickle, const struct pickle_node *sizes,
                      const struct pickle_node *strides, uint64_t offset, uint64_t *end)
 {
@@ -165,7 +167,7 @@ static const char *view_check(const struct pickle *pickle, const struct pickle_n
     return NULL;
 }
 
-/* _rebuild_tensor_v3 names the type of the elements, its storage has none. */
+/* _rebuild_tensor_v3 names the type of the elements itself, because its storage is untyped. */
 static uint64_t element_bytes_of(const struct pickle *pickle,
                                  const struct pickle_callable *callable,
                                  const struct pickle_node *args)

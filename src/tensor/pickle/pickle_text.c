@@ -5,7 +5,8 @@
 #include "base/hex.h"
 #include "tensor/pickle/pickle_impl.h"
 
-/* Length of the character at `at`, 0 if it is none. Surrogates are let through, longer forms are not. */
+/* Length of the UTF-8 character at `at`, 0 if it is malformed. Surrogates are accepted, overlong
+ * forms are not. */
 static size_t character_len(const unsigned char *at, size_t len)
 {
     static const struct {
@@ -60,7 +61,7 @@ void text_point_add(struct buf *out, uint32_t point)
         buf_add_char(out, (char)(0x80 | (point >> (6 * n_more) & 0x3f)));
 }
 
-/* `n` digits to base 16; false if they are none. */
+/* Parses `n` hex digits; false if text does not begin with so many. */
 static bool hex_parse(struct str text, size_t n, uint32_t *out)
 {
     *out = 0;
@@ -84,7 +85,8 @@ static pickle_id decoded_node(struct pickle_vm *vm, size_t begin)
                                             .count = (uint32_t)(decoded->len - begin)});
 }
 
-/* Bytes stand for Latin-1, \uXXXX and \UXXXXXXXX for the rest; every other backslash for itself. */
+/* A byte is a character of Latin-1, \uXXXX and \UXXXXXXXX are the others; any other backslash is a
+ * plain character. */
 pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text)
 {
     struct buf *out = &vm->pickle->decoded;
@@ -104,7 +106,7 @@ pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text)
     return decoded_node(vm, begin);
 }
 
-/* As repr() writes it: between two quotes of one kind. */
+/* A text as repr() writes it, between two quotes of the same kind. */
 pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text)
 {
     static const char names[] = "\\'\"nrtabfv", values[] = "\\'\"\n\r\t\a\b\f\v";

@@ -18,7 +18,8 @@ pickle_id vm_node(struct pickle_vm *vm, struct pickle_node node)
     return pickle_add(vm->pickle, node);
 }
 
-/* What is kept is never more than what was read: it fits in front of the opcode at hand. */
+/* The kept bytes are never more than those read so far, so they fit in front of the current
+ * opcode. */
 struct str vm_keep(struct pickle_vm *vm, struct str bytes)
 {
     if (!vm->opts->own || vm->keeps_text)
@@ -36,7 +37,7 @@ int vm_underflow(struct pickle_vm *vm)
     return vm_fail(vm, "there are too few objects on the stack");
 }
 
-/* Takes what stands above the last mark, and the mark. */
+/* Pops everything above the last mark, and the mark. */
 int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids)
 {
     *ids = NULL;
@@ -54,7 +55,8 @@ int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids)
 
 /* ---- the memo ---- */
 
-/* A pickle of n bytes cannot define more than n objects: a larger number is a trap. */
+/* A pickle of n bytes cannot define more than n objects, so a larger index is malformed; it would
+ * only take memory. */
 int vm_memo_put(struct pickle_vm *vm, uint64_t index)
 {
     if (!vm_has(vm, 1))

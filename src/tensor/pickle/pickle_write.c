@@ -14,19 +14,19 @@ enum {
     FLUSH_BYTES = 64 * 1024,
     ONCE = 1,
     OFTEN = 2,
-    ON_PATH = 4, /* while marking: what holds the node at hand */
+    ON_PATH = 4, /* while marking: the current node is within this one */
     MEMO_NONE = UINT32_MAX,
     MEMO_PAGE = 1024,       /* nodes */
-    PICKLE_BATCH = 1000,    /* items or pairs, as CPython has it */
-    HAS_SPLICES = UINT8_MAX /* the step of such a list */
+    PICKLE_BATCH = 1000,    /* items or pairs in a batch, as in CPython */
+    HAS_SPLICES = UINT8_MAX /* `step` of a list with splices */
 };
 
-/* What is known of the objects of one input. */
+/* What the writer knows about the objects of one input. */
 struct seen {
     uint8_t *met;    /* by node: 0, ONCE, OFTEN, ON_PATH */
     uint32_t **memo; /* by node, in pages: its number in the new memo + 1, 0: none; few have one */
     size_t n_pages;
-    uint32_t *splice_memo;  /* NULL, or by index in the memo of its pickle: as above */
+    uint32_t *splice_memo;  /* NULL, or the same by index in the memo of its pickle */
     uint32_t *storage_memo; /* by storage: its number in the new file, or MEMO_NONE */
 };
 
@@ -36,12 +36,13 @@ struct visit {
     bool is_left;
 };
 
-/* A container, or a call, of which something is still to be written. 28 bytes: a file may nest a million. */
+/* A container, or a call, of which a part is still to be written. 28 bytes, because a file may nest
+ * a million. */
 struct frame {
     uint32_t file;
     pickle_id id;
     struct pickle_walk walk;
-    uint32_t n_left;     /* ids; of a dictionary two a pair */
+    uint32_t n_left;     /* ids; two for a pair of a dictionary */
     uint16_t n_in_batch; /* at most 2 * PICKLE_BATCH */
     uint8_t step;
     bool has_mark;
@@ -59,7 +60,7 @@ struct pickle_writer {
     struct visit *todo;
     size_t n_storages, cap_storages, n_frames, cap_frames, n_todo, cap_todo;
     uint32_t n_memo;
-    bool has_cycles;       /* something holds itself: all containers go into the memo */
+    bool has_cycles;       /* an object contains itself: all containers are put into the memo */
     uint32_t word_memo[2]; /* "storage" and "cpu" */
     struct buf out;
 };
@@ -118,13 +119,14 @@ static bool is_call(const struct pickle_node *node)
     return node->kind == PICKLE_CALL || node->kind == PICKLE_NEW;
 }
 
-/* What holds nothing else. */
+/* A node without parts. */
 static bool is_scalar(const struct pickle_node *node)
 {
     return !is_container(node) && !is_call(node);
 }
 
-/* First what it holds, then, marked as left, itself: what is met in between lies within it. */
+/* Pushes the node itself, to be visited again when it is left, and then its parts: nodes that are
+ * visited in between are within it. */
 static void parts_mark(struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const struct pickle *pickle = w->files[file];
@@ -145,7 +147,7 @@ static void parts_mark(struct pickle_writer *w, uint32_t file, pickle_id id)
     mark_items(w, file, &later->states);
 }
 
-/* What is met twice, and whether anything holds itself. */
+/* Finds the nodes that are referred to several times, and whether an object contains itself. */
 static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
 {
     size_t n_on_path = 0, deepest = 0;
@@ -167,7 +169,8 @@ static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
             parts_mark(w, visit.file, visit.id);
         }
     }
-    /* One takes the other's place, and does not grow: where things lie deep they are most of the memory. */
+    /* `frames` replaces `todo`, at its final size: in deeply nested files these are most of the
+     * memory. */
     free(steal_ptr(&w->todo));
     w->cap_todo = 0;
     w->cap_frames = deepest + 1;
@@ -176,7 +179,8 @@ static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
 
 /* ---- bytes ---- */
 
-/* Adds up to 8 bytes, the last one first: most of a pickle is made of such small things. */
+/* Adds up to 8 bytes of a number, the lowest first. Most of a pickle is written in such small
+ * pieces. */
 static inline void le_add(struct pickle_writer *w, uint64_t value, size_t n_bytes)
 {
     struct buf *out = &w->out;
@@ -263,7 +267,8 @@ static int flush(struct pickle_writer *w, size_t least, struct err *err)
 
 /* ---- names, bytes and storages ---- */
 
-/* Python 2's names of what has moved since: protocol 2 is read by their old ones. */
+/* Writes the name of a callable or class as it is given. The writer's own names are those of Python
+ * 2 (__builtin__), as protocol 2 requires. */
 static void name_add(struct pickle_writer *w, struct str module, struct str name)
 {
     uint32_t *memo = pickle_names_at(&w->names, module, name);
@@ -280,7 +285,8 @@ static void name_add(struct pickle_writer *w, struct str module, struct str name
     put_add(w);
 }
 
-/* Protocol 2 has no bytes: each is written as the character of that number. */
+/* Protocol 2 has no bytes: they are written as a text that has a character with the value of each
+ * byte. */
 static void bytes_add(struct pickle_writer *w, struct str bytes)
 {
     size_t n_high = 0;
@@ -339,7 +345,7 @@ static int no_words(const char *what, struct err *err)
     return fail(err, ERR_DATA, "%s has no form in a pickle of protocol 2", what);
 }
 
-/* A name with a dot in it is an attribute of an attribute, which GLOBAL cannot ask for. */
+/* A name with a dot is an attribute of an attribute, which GLOBAL cannot name. */
 static int global_write(struct pickle_writer *w, const struct pickle_global *global,
                         struct err *err)
 {
@@ -404,7 +410,7 @@ static int scalar_write(struct pickle_writer *w, uint32_t file, const struct pic
     BUG("kind %d is no scalar", node->kind);
 }
 
-/* Is it asked for again, and is it more than what is said at once? */
+/* Is the node referred to again, and is it longer than a reference to the memo? */
 static bool wants_memo(const struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const struct pickle_node *node = pickle_node(w->files[file], id);
@@ -424,7 +430,7 @@ static void memo_put(struct pickle_writer *w, uint32_t file, pickle_id id)
     (*page)[id % MEMO_PAGE] = put_add(w) + 1;
 }
 
-/* Its number in the new memo, MEMO_NONE where it is not there. */
+/* The node's number in the new memo, MEMO_NONE if it is not there. */
 static uint32_t memo_of(const struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const uint32_t *page = w->seen[file].memo[id / MEMO_PAGE];
@@ -451,7 +457,7 @@ static void items_begin(const struct pickle_writer *w, struct frame *frame,
     frame->n_in_batch = 0;
 }
 
-/* The beginning of a value; what holds others goes on in a frame. */
+/* Writes the beginning of a value; a value with parts is continued in a frame. */
 static int value_begin(struct pickle_writer *w, uint32_t file, pickle_id id, struct err *err)
 {
     const struct pickle_node *node = pickle_node(w->files[file], id);
@@ -486,7 +492,7 @@ static int value_begin(struct pickle_writer *w, uint32_t file, pickle_id id, str
     return 0;
 }
 
-/* With the batches that it is made of. */
+/* Writes a splice, which consists of whole batches. */
 static int splice_write(struct pickle_writer *w, uint32_t file, const struct pickle_node *node,
                         struct err *err)
 {
@@ -503,7 +509,7 @@ static int splice_write(struct pickle_writer *w, uint32_t file, const struct pic
     return pickle_copy(&copy, &splices->at[node->splice], err);
 }
 
-/* The next of the items, in batches as CPython writes them; *is_done when there are no more. */
+/* Writes the next item, in batches as CPython writes them; *is_done: there are no more. */
 static int items_step(struct pickle_writer *w, bool has_pairs, bool *is_done, struct err *err)
 {
     struct frame *frame = &w->frames[w->n_frames - 1];
@@ -538,7 +544,8 @@ static int items_step(struct pickle_writer *w, bool has_pairs, bool *is_done, st
     return value_begin(w, frame->file, pickle_next(w->files[frame->file], &frame->walk), err);
 }
 
-/* A tuple is there when its items are. If it came up among them, it is there already: drop these. */
+/* A tuple is made when its items are written. If one of them contained the tuple, it was made
+ * already: the items are popped again. */
 static int tuple_step(struct pickle_writer *w, bool *is_done, struct err *err)
 {
     struct frame *frame = &w->frames[w->n_frames - 1];
@@ -573,7 +580,7 @@ static int set_step(struct pickle_writer *w, bool *is_done, struct err *err)
     return rc;
 }
 
-/* The callable, its arguments, the call; then items, pairs and states that came after it. */
+/* The callable, its arguments, the call; then the items, pairs and states that are set after it. */
 enum call_step {
     CALL_NAME,
     CALL_ARGUMENTS,
@@ -664,7 +671,7 @@ int pickle_write(const struct pickle *const *graphs, size_t n_graphs, uint32_t g
 {
     struct pickle_writer w = {
         .files = graphs, .n_files = n_graphs, .sink = sink, .word_memo = {MEMO_NONE, MEMO_NONE}};
-    size_t deepest = 2; /* what holds itself by way of what is in no memo would never end */
+    size_t deepest = 2; /* more: an object contains itself, with no memo entry */
     for (size_t i = 0; i < n_graphs; i++)
         deepest += 2 * graphs[i]->n_nodes;
     writer_init(&w, graphs, n_graphs);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs that were read become one pickle of protocol 2, with the opcodes that torch.load takes under
- * weights_only=True and no others. An object met twice is written once, within a file; files share
- * nothing but names. Storages get new numbers, in the order in which they are met first.
+ * Writes graphs as one pickle of protocol 2, with only the opcodes that torch.load takes under
+ * weights_only=True. An object that is referred to several times in a file is written once;
+ * different files share only names. Storages get new numbers, in the order of their first use.
  *
- * What is written may be a graph made here, whose nodes of kind PICKLE_OF stand for those of others.
+ * The graph may be one that was made here, whose nodes of kind PICKLE_OF stand for nodes of other
+ * graphs.
  */
 #pragma once
 
@@ -18,7 +19,8 @@ struct written_storage {
 struct pickle_sink {
     int (*write)(void *context, struct str bytes, struct err *err);
     void *context;
-    /* Of graphs with splices: a piece of the pickle that the graph was read from, and what that is called. */
+    /* For graphs with splices: read() reads a piece of the pickle that the graph was read from,
+     * name() is its name for messages. */
     int (*read)(void *context, uint32_t graph, uint64_t at, char *out, size_t len, struct err *err);
     const char *(*name)(void *context, uint32_t graph);
 };
@@ -29,8 +31,9 @@ struct written_storages {
 };
 
 /*
- * The value `root` of graphs[graph] with all that it holds, in pieces of some 64 KiB. ERR_DATA for what
- * protocol 2 has no words for; what the sink says. free() storages->at, also after a failure.
+ * Writes the value `root` of graphs[graph] with everything in it, in pieces of some 64 KiB.
+ * ERR_DATA for a value that protocol 2 cannot express; errors of the sink are returned. free()
+ * storages->at, also after a failure.
  */
 MUST_CHECK int pickle_write(const struct pickle *const *graphs, size_t n_graphs, uint32_t graph,
                             pickle_id root, const struct pickle_sink *sink,

@@ -16,9 +16,9 @@ static void a_device_reads_back_as_it_was_written(void **state)
     device->busy_percent = -1;
     device->power_w = 75.5;
     device->ecc_uncorrected_count = 5000000000;
-    device->is_lost = device->is_persistence_off = true;
-    device->clock_reasons = 0x1ff;
-    snprintf(device->driver, sizeof(device->driver), "550.54.15");
+    device->is_lost = device->details.is_persistence_off = true;
+    device->details.clock_reasons = 0x1ff;
+    snprintf(device->details.driver, sizeof(device->details.driver), "550.54.15");
     CPU_SET(3, &device->cpus);
     CPU_SET(1000, &device->cpus);
     device->n_processes = 2;

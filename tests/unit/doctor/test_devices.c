@@ -65,8 +65,8 @@ static void illness_is_told_gpu_by_gpu_and_heat_together(void **state)
     at[0].is_lost = true;
     snprintf(at[1].ill, sizeof(at[1].ill), "row remapping pending: the GPU needs a reset");
     at[3].ecc_uncorrected_count = 1;
-    at[4].clock_reasons = 0x40;
-    at[5].slowdown_c = 90;
+    at[4].details.clock_reasons = 0x40;
+    at[5].details.slowdown_c = 90;
     at[5].temperature_c = 90;
     expect(health_judge, facts,
            "fail gpu 0: lost; fail gpu 1: row remapping pending: the GPU needs a reset; "
@@ -91,7 +91,7 @@ static void reasons_that_are_no_trouble_are_none(void **state)
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct facts *facts = fit_machine(1);
-        facts->devices.at[0].clock_reasons = cases[i].reasons;
+        facts->devices.at[0].details.clock_reasons = cases[i].reasons;
         expect_begin(health_judge, facts, cases[i].wanted);
         machine_free(facts);
     }
@@ -101,11 +101,11 @@ static void modes_that_shut_out(void **state)
 {
     (void)state;
     struct facts *facts = fit_machine(4);
-    facts->devices.at[0].compute_mode = 3;
-    facts->devices.at[1].compute_mode = 1;
-    facts->devices.at[2].compute_mode = 2;
+    facts->devices.at[0].details.compute_mode = 3;
+    facts->devices.at[1].details.compute_mode = 1;
+    facts->devices.at[2].details.compute_mode = 2;
     for (size_t i = 0; i < 4; i++)
-        facts->devices.at[i].is_persistence_off = true;
+        facts->devices.at[i].details.is_persistence_off = true;
     expect(modes_judge, facts,
            "fail gpu 2: compute mode is Prohibited; warn gpu 0,1: compute mode is Exclusive; "
            "warn gpu 0-3: persistence mode is off");
@@ -149,11 +149,11 @@ static void a_slow_link_counts_only_where_it_is_one(void **state)
     for (size_t i = 0; i < countof(cases); i++) {
         struct facts *facts = fit_machine(1);
         struct device *device = &facts->devices.at[0];
-        device->pcie_gen = cases[i].gen;
-        device->pcie_width = cases[i].width;
+        device->details.pcie_gen = cases[i].gen;
+        device->details.pcie_width = cases[i].width;
         device->busy_percent = cases[i].busy;
-        device->pcie_gen_max = 5;
-        device->pcie_width_max = 16;
+        device->details.pcie_gen_max = 5;
+        device->details.pcie_width_max = 16;
         expect_begin(links_judge, facts, cases[i].wanted);
         machine_free(facts);
     }
@@ -163,10 +163,10 @@ static void nvlinks_that_are_down_are_those_that_others_have(void **state)
 {
     (void)state;
     struct facts *facts = fit_machine(3);
-    facts->devices.at[0].nvlinks_up = facts->devices.at[1].nvlinks_up = 18;
-    facts->devices.at[2].nvlinks_up = 12;
+    facts->devices.at[0].details.nvlinks_up = facts->devices.at[1].details.nvlinks_up = 18;
+    facts->devices.at[2].details.nvlinks_up = 12;
     expect(links_judge, facts, "warn gpu 2: 12 NVLinks are up, 18 on others of its model");
-    name_one(facts, 2, "T4")->nvlinks_up = 0;
+    name_one(facts, 2, "T4")->details.nvlinks_up = 0;
     expect_begin(links_judge, facts, "ok ");
     facts->devices.distance = xcalloc(9, 1);
     facts->devices.distance[1] = 10;

@@ -5,7 +5,7 @@ static void a_driver_that_answers_is_fit(void **state)
 {
     (void)state;
     struct facts *facts = fit_machine(8);
-    snprintf(facts->devices.at[0].driver, 16, "550.54.15");
+    snprintf(facts->devices.at[0].details.driver, 16, "550.54.15");
     expect(driver_judge, facts, "ok NVIDIA 550.54.15 answers, 8 GPUs, 40 ms");
     facts->driver.is_asked = false;
     expect(driver_judge, facts, "ok not asked: -g names devices that need none");
@@ -62,7 +62,7 @@ static void amd_beside_nvidia_and_alone(void **state)
     struct facts *facts = fit_machine(3);
     facts->devices.at[2].kind = DEVICE_ROCM;
     facts->devices.at[2].physical = 0;
-    snprintf(facts->devices.at[0].driver, 16, "550.54.15");
+    snprintf(facts->devices.at[0].details.driver, 16, "550.54.15");
     expect(driver_judge, facts, "ok NVIDIA 550.54.15 and AMD answer, 3 GPUs, 40 ms");
     facts->devices.len = 2;
     snprintf(facts->driver.notes, 64, "there are AMD GPUs, but no /dev/kfd\n");
@@ -79,7 +79,7 @@ static void amd_beside_nvidia_and_alone(void **state)
     expect_begin(driver_judge, facts, "ok no GPU");
     facts->devices.len = 3;
     facts->devices.at[0].kind = facts->devices.at[1].kind = DEVICE_ROCM;
-    facts->devices.at[0].driver[0] = '\0';
+    facts->devices.at[0].details.driver[0] = '\0';
     facts->devices.at[2].physical = 2;
     expect(driver_judge, facts, "ok AMD answers, 3 GPUs, 40 ms");
     machine_free(facts);
