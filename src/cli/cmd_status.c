@@ -164,8 +164,9 @@ static void text_format(struct buf *out, const struct view *view)
         run->is_total_known && run->items_done + run->items_failed >= run->items_total;
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
     cleanup_free char *resume =
-        xasprintf("muster resume %s%s", typed,
-                  run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
+        run->go_on ? xstrdup(run->go_on)
+                   : xasprintf("muster resume %s%s", typed,
+                               run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);
     workers_add(out, status);

@@ -53,8 +53,14 @@ static int stop_run(struct app *app, void *request, int argc, char **argv, char 
         say(app, "run %s finishes what is in flight (--now ends it at once)", path_basename(dir));
     rc = wait_for_end(ask, dir, err);
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    struct run_summary run = {0};
     if (rc == 0)
+        rc = run_inspect(dir, &run, err);
+    if (rc == 0 && run.go_on)
+        say(app, "run %s has ended; to go on: %s", path_basename(dir), run.go_on);
+    else if (rc == 0)
         say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir), typed);
+    run_summary_release(&run);
     return rc;
 }
 

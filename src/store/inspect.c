@@ -110,6 +110,7 @@ static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
     bool is_read = store_totals(store, &totals, NULL) == 0 &&
                    store_get(store, "items", &items, NULL) == 0 &&
                    store_get(store, "message", &out->message, NULL) == 0 &&
+                   store_get(store, "go_on", &out->go_on, NULL) == 0 &&
                    store_get(store, "state", state, NULL) == 0;
     if (is_read) {
         out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
@@ -191,6 +192,7 @@ void run_summary_release(struct run_summary *summary)
     free(summary->output);
     free(summary->host);
     free(summary->message);
+    free(summary->go_on);
     free(summary->oddity);
     *summary = (struct run_summary){0};
 }

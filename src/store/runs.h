@@ -87,6 +87,8 @@ struct run_summary {
     enum run_state state;
     struct run_holder holder; /* while running */
     char *verb, *output, *host, *message;
+    char *
+        go_on; /* the command that goes on with it, of which the run is a part; NULL: muster resume */
     char *oddity; /* what in the folder is no file of a run's and was not read; NULL: nothing */
     int64_t started_wall_ms, updated_wall_ms;
     uint64_t items_total; /* 0 with !is_total_known */
@@ -97,7 +99,7 @@ struct run_summary {
 /*
  * Reads manifest.json, the lock and run.db; whatever of it is missing or unreadable leaves its
  * fields empty. ERR_USAGE if the folder holds no run. Facts used: "state" (the name of a run_state,
- * written when a run ends), "items" (their number, once known), "message".
+ * written when a run ends), "items" (their number, once known), "go_on", "message".
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);

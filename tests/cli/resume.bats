@@ -180,6 +180,20 @@ stopped() {
     [ "$status" -eq 75 ] || [ "$status" -eq 0 ]
 }
 
+@test "a run that is part of another command names that command wherever it says how to go on" {
+    export MUSTER_GO_ON="muster kge tracin --model 'a b'"
+    gated_begin
+    unset MUSTER_GO_ON
+    run limited "$MUSTER" stop --now
+    ended_with 0
+    says "to go on: muster kge tracin --model 'a b'"
+    map_end
+    ended_with 75
+    says "go on with: muster kge tracin --model 'a b'"
+    run limited "$MUSTER" status
+    says "go on     muster kge tracin --model 'a b'"
+}
+
 @test "INT ends a run with 130, TERM with 143, HUP with 129, and each can be resumed" {
     local pair
     for pair in INT:130 TERM:143 HUP:129; do
