@@ -16,7 +16,8 @@
 
 #define countof(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A bug in muster itself: stays on in every build, because a wrong result is worse than none. */
+/* Ends the program at a bug in muster itself. Active in every build, because a wrong result is
+ * worse than none. */
 #define BUG(...)                                                       \
     do {                                                               \
         fprintf(stderr, "muster: bug at %s:%d: ", __FILE__, __LINE__); \

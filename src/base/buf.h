@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * struct str: a borrowed view of bytes, passed by value, not NUL-terminated.
- * struct buf: the only growable string. Invariants: `at` is never NULL after BUF_INIT or any
- * operation that could be read back through buf_text(); at[len] == '\0' whenever cap > 0; len < cap.
+ * struct buf: the only growable string. Invariants: `at` is NULL while cap is 0 (BUF_INIT);
+ * otherwise len < cap and at[len] == '\0'.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ static inline bool str_equal(struct str a, struct str b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* Less, equal or greater by their bytes; what another begins with comes before it. */
+/* Negative, 0 or positive, in the order of the bytes; a prefix comes before the longer string. */
 int str_compare(struct str a, struct str b);
 
 static inline bool str_starts_with(struct str s, struct str prefix)
@@ -42,9 +42,9 @@ static inline bool str_ends_with(struct str s, struct str suffix)
            (suffix.len == 0 || memcmp(s.at + s.len - suffix.len, suffix.at, suffix.len) == 0);
 }
 
-/* Without spaces, tabs, CR and LF at both ends. */
+/* `s` without the spaces, tabs, CR and LF at both ends. */
 struct str str_trim(struct str s);
-/* Without the byte-order mark of UTF-8 that it may begin with. */
+/* `s` without a UTF-8 byte-order mark at its start. */
 struct str str_unmarked(struct str s);
 /* Cut the next piece up to `separator` off the front of *rest. False when nothing is left.
  * "a,,b" gives "a", "", "b"; "" gives one empty piece. Start with rest->at non-NULL. */
@@ -65,7 +65,7 @@ void buf_reset(struct buf *buf);
 /* Make room for `more` bytes beyond len (and a NUL). */
 void buf_reserve(struct buf *buf, size_t more);
 
-/* `n` bytes were written there by other means. */
+/* The caller wrote `n` bytes behind at[len], after buf_reserve(): count them. */
 static inline void buf_extend(struct buf *buf, size_t n)
 {
     buf->len += n;

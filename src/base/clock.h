@@ -12,5 +12,5 @@ int64_t clock_wall_ms(void);
 int64_t clock_file_ns(void);
 /* RFC 3339 with milliseconds and zone: 2026-01-31T09:08:07.123+01:00. */
 void clock_rfc3339(char out[40], int64_t wall_ms);
-/* Local time as YYYYmmdd_HHMMSS, the form run folders are named by. */
+/* Local time as YYYYmmdd_HHMMSS, the name of a run folder. */
 void clock_stamp(char out[20], int64_t wall_ms);

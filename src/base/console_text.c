@@ -2,9 +2,9 @@
  *
  * Escape sequences after ECMA-48: CSI is `ESC [` parameters 0x30-0x3f, intermediates 0x20-0x2f, a
  * final byte 0x40-0x7e; SGR is the CSI with final byte m. OSC, DCS, SOS, PM and APC carry a string
- * up to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and fall with the
- * controls. U+202A-U+202E and U+2066-U+2069 (UAX #9) would show the text behind them in another order,
- * U+2028 and U+2029 are ends of lines to some.
+ * up to BEL or ST (`ESC \`). The 8-bit forms of C1 are U+0080-U+009F in UTF-8 and are dropped with
+ * the other controls. U+202A-U+202E and U+2066-U+2069 (UAX #9) would show the text behind them in
+ * another order, U+2028 and U+2029 end a line in some programs.
  */
 #include "base/console_text.h"
 
@@ -19,7 +19,7 @@ static bool is_between(char c, unsigned char low, unsigned char high)
     return (unsigned char)c >= low && (unsigned char)c <= high;
 }
 
-/* `ESC [` and what belongs to it. */
+/* Length of a CSI sequence: `ESC [` and what belongs to it. */
 static size_t csi_len(struct str text, bool *sgr)
 {
     bool plain = true;
@@ -28,11 +28,11 @@ static size_t csi_len(struct str text, bool *sgr)
         plain =
             plain && (is_between(text.at[i], '0', '9') || text.at[i] == ';' || text.at[i] == ':');
     *sgr = i < text.len && text.at[i] == 'm' && plain && i < SGR_MAX_BYTES;
-    /* Anything but a final byte is not part of the broken sequence. */
+    /* A sequence without a final byte is broken: the byte there is not part of it. */
     return i < text.len && is_between(text.at[i], 0x40, 0x7e) ? i + 1 : i;
 }
 
-/* A string up to BEL or ST. */
+/* Length of a control string, which ends with BEL or ST. */
 static size_t control_string_len(struct str text)
 {
     for (size_t i = 2; i < text.len; i++) {
@@ -92,7 +92,7 @@ static bool is_c1_control(struct str text)
     return (unsigned char)text.at[0] == 0xc2 && text.len > 1 && is_between(text.at[1], 0x80, 0x9f);
 }
 
-/* What a terminal must not get, of the characters above ASCII. */
+/* Characters above ASCII that change the order or the lines of the text around them. */
 static bool turns_text(struct str text)
 {
     bool is_2000s = text.len > 2 && (unsigned char)text.at[0] == 0xe2;
@@ -122,7 +122,8 @@ static size_t high_add(struct buf *out, struct str text, bool shows_controls)
     return len == 0 ? 1 : len;
 }
 
-/* Add what stands at the start of text; returns how many bytes that was. *open: a colour is on. */
+/* Add the character or escape sequence at the start of text; returns its length in bytes. *open: a
+ * colour is on. */
 static size_t add_one(struct buf *out, struct str text, bool colours, bool *open)
 {
     if (text.at[0] == ESC) {
@@ -208,7 +209,8 @@ size_t console_text_cut(struct str text, size_t max)
     if (text.len <= max)
         return text.len;
     size_t len = max;
-    /* At most three continuation bytes: more are no UTF-8, and cut anywhere. */
+    /* A character has at most three continuation bytes: more are not UTF-8, and may be cut
+     * anywhere. */
     while (len > 0 && max - len < 3 && is_between(text.at[len], 0x80, 0xbf))
         len--;
     return is_between(text.at[len], 0x80, 0xbf) ? max : len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text of others, made harmless for a terminal and for a log: what workers print, names of files, facts of
- * a run. Whatever comes in, printable UTF-8 comes out. Pure.
+ * Text from outside muster (what workers print, names of files, facts of a run), made harmless for
+ * a terminal and for a log. The result is printable UTF-8 for every input. Pure.
  */
 #pragma once
 
@@ -9,19 +9,20 @@
 
 /*
  * Add `line` to out: printable UTF-8, tabs and, with `colours`, SGR sequences (closed at the end of
- * the line). Other control characters and escape sequences are dropped, with their payload. Characters that
- * turn the direction of writing are shown as \u202e, bytes that are not UTF-8 as \xff.
+ * the line). Other control characters and escape sequences are dropped, with their payload.
+ * Characters that change the direction of writing are shown as escapes such as \u202e, bytes that
+ * are not UTF-8 as escapes such as \xff.
  */
 void console_text_add(struct buf *out, struct str line, bool colours);
-/* The same of a name or a message: nothing is dropped, a control character is shown as \u001b, a newline
- * as \n. In JSON that was written as UTF-8 these are the escapes of JSON, so it keeps its meaning. */
+/* As console_text_add(), for a name or a message: nothing is dropped. A control character is shown
+ * as \u001b, a newline as \n. These are escapes of JSON too, so JSON in UTF-8 keeps its meaning. */
 void console_visible_add(struct buf *out, struct str text);
-/* As a new string; NULL for NULL. */
+/* console_visible_add() into a new string; NULL for NULL. */
 char *console_visible_new(const char *text);
-/* Several lines of our own with words of others in them: a newline stays one before a space and at the end,
- * so that no line can be made up that seems to be ours. */
+/* For several lines of muster's own that contain foreign words: a newline is kept only before a
+ * space and at the end of the text, so that foreign words cannot forge a line of muster's. */
 void console_lines_add(struct buf *out, struct str text);
 /* The longest prefix of text, at most max bytes, that does not split a UTF-8 character. */
 size_t console_text_cut(struct str text, size_t max);
-/* How many newlines; several GB/s. */
+/* The number of newlines in text; scans several GB/s. */
 uint64_t count_newlines(struct str text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An environment that is being made: "NAME=value", each malloc'ed.
+ * An environment under construction: strings "NAME=value", each malloc'ed and owned by the list.
  */
 #pragma once
 
@@ -13,15 +13,16 @@ struct env_list {
 
 void env_list_add(struct env_list *env, char *taken);
 void env_list_release(struct env_list *env);
-/* Takes "NAME=value", in the place of what had that name. */
+/* Takes ownership of "NAME=value", which replaces the entry of that name. */
 void env_set(struct env_list *env, char *entry);
-/* Every entry of that name: an environment may hold several. */
+/* Removes every entry of that name: an environment may hold several. */
 void env_unset(struct env_list *env, const char *name);
-/* The value; NULL: there is none. Borrowed. */
+/* The value of that name, borrowed; NULL if it is not set. */
 const char *env_get(const struct env_list *env, const char *name);
-/* All that this process was started with. */
+/* Adds the environment of this process. */
 void env_inherit(struct env_list *env);
-/* Takes entries: "NAME=value" is set, "NAME" unset. */
+/* An entry "NAME=value" of `changes` sets the name, an entry "NAME" unsets it. `changes` is empty
+ * afterwards. */
 void env_apply(struct env_list *env, struct env_list *changes);
-/* A NULL behind the last entry, not counted. */
+/* Puts a NULL behind the last entry; len does not count it. */
 void env_end(struct env_list *env);

@@ -38,7 +38,7 @@ struct err {
 int fail(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 /*
  * ERR_SYS with ": <description of errno>" added; ENOENT and EACCES keep ERR_SYS too. A full disk is
- * ERR_STOPPED, whoever finds it and whatever for: make room, and go on.
+ * always ERR_STOPPED, because the work can go on once there is room.
  */
 int fail_errno(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 /* Like fail_errno with another code, for a file the user named: `fail_errno_as(err, ERR_USAGE, …)`. */
@@ -48,9 +48,10 @@ int wrap(struct err *err, int rc, const char *fmt, ...) PRINTF(3, 4);
 
 /* The exit status that stands for an error code: 2 for ERR_USAGE and so on, 1 for anything unknown. */
 int err_exit_status(int code);
-/* Is the disk full to whoever gets this errno: no space, no quota, or RLIMIT_FSIZE of a batch system? */
+/* Does this errno mean that no more can be written: no space, no quota, or a batch system's
+ * RLIMIT_FSIZE? */
 bool errno_means_full(int sys);
-/* For such an errno: what is full, and what makes room. */
+/* For an errno that errno_means_full(): a text that says what is full, and what makes room. */
 const char *errno_room(int sys);
 /* A description of an errno value, thread-safe, never NULL. */
 const char *errno_text(int sys);

@@ -64,7 +64,7 @@ int mkdir_parents(const char *path, mode_t mode, struct err *err)
     return folders_make(path, mode, NULL, err);
 }
 
-/* What another name, or other rights to it, would mend. */
+/* ERR_USAGE for errors that another name, or other permissions, would cure. */
 static int name_code(int sys)
 {
     bool is_of_name = sys == ENOENT || sys == ENOTDIR || sys == EACCES || sys == EPERM ||
@@ -139,7 +139,7 @@ int write_all(int fd, const void *at, size_t len, struct err *err)
         ssize_t put = write(fd, from, len);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put < 0 && errno == EAGAIN) { /* whoever gave us the descriptor made it so */
+        if (put < 0 && errno == EAGAIN) { /* the descriptor was inherited as non-blocking */
             (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
             continue;
         }
@@ -214,8 +214,8 @@ int fsync_parent(const char *path, struct err *err)
     return rc ? rc : parent_sync(fd, path, err);
 }
 
-/* Always a new file: what has the name, left by a muster that was killed or put there as a link, is not
- * written to. */
+/* Always makes a new file. What has the name already (a file that a killed muster left, or a link
+ * that somebody put there) is unlinked, never written to. */
 static int beside_create(const char *beside)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -263,8 +263,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 int remove_tree(const char *path, struct err *err)
 {
-    /* What cannot be looked at may be there all the same, so nftw() says whether it is. What it lacks
-     * memory for goes at the second try, or else stays. */
+    /* nftw() decides whether path is there, because a path that stat() fails on may exist. Where
+     * nftw() ran out of memory, a second try removes the rest, or it stays. */
     for (int tries_left = 2; tries_left > 0; tries_left--) {
         if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT ||
             errno == ENOTDIR)

@@ -18,50 +18,56 @@ char *path_absolute(const char *path);
 char *path_dirname(const char *path);
 /* Borrowed from path. */
 const char *path_basename(const char *path);
-/* ".jsonl" of "a/b.c.jsonl", "" if there is none; borrowed. Skips nothing: ".gz" stays. */
+/* ".jsonl" of "a/b.c.jsonl", "" if there is none; borrowed. ".gz" counts as an extension. */
 const char *path_extension(const char *path);
 
 MUST_CHECK int mkdir_parents(const char *path, mode_t mode, struct err *err);
-/* The same; what had to be made is added to `made`, also where it then fails, and can be undone. */
+/* As mkdir_parents(); the folders that it made are added to `made`, also on failure, for
+ * folders_unmake(). */
 MUST_CHECK int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err);
-/* Removes those that are empty still. */
+/* Removes the folders in `made` that are still empty. */
 void folders_unmake(const struct buf *made);
 /* Adds the whole file to out; ERR_USAGE naming the path if it cannot be read, or is over max_bytes. */
 MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err);
-/* The same of a file that is open; `path` is for messages. */
+/* As file_read(), of an open file; `path` is for messages. */
 MUST_CHECK int file_read_fd(int fd, const char *path, size_t max_bytes, struct buf *out,
                             struct err *err);
 /* Every byte or an error; retries short writes and EINTR. */
 MUST_CHECK int write_all(int fd, const void *at, size_t len, struct err *err);
 /*
- * The same where a reader may not be there to take it: 1 if all was written; 0 as soon as nothing could be for
- * patience_ms (part of it may be).
+ * As write_all(), where the reader may have stopped reading. Returns 1 if all was written, 0 as
+ * soon as nothing could be written for patience_ms (a part may have been written by then).
  */
 MUST_CHECK int write_patiently(int fd, const void *at, size_t len, int patience_ms,
                                struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
-/* A file of no name in TMPDIR, or in /tmp: it is gone when it is closed. */
+/* A file without a name in TMPDIR, or in /tmp where that is not set; it is gone when it is
+ * closed. */
 MUST_CHECK int spool_open(int *fd, struct err *err);
 /* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
 MUST_CHECK int fsync_parent(const char *path, struct err *err);
-/* The same in two steps: what can fail for want of a descriptor comes before the rename. */
+/* fsync_parent() in two steps: parent_open() can fail for lack of a descriptor, so it is called
+ * before the rename. */
 MUST_CHECK int parent_open(const char *path, int *fd, struct err *err);
 MUST_CHECK int parent_sync(int fd, const char *path, struct err *err);
 /*
- * Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. For
- * files of muster's own: a path.new is what a killed muster left. The user's are outfiles.
+ * Replace `path` by `content`, atomically and durably: path.new, fsync, rename, fsync folder. Only
+ * for muster's own files: an existing path.new is taken for what a killed muster left, and
+ * replaced. Files of the user are written with base/outfile.h.
  */
 MUST_CHECK int file_replace(const char *path, struct str content, struct err *err);
-/* The same without the syncs, for snapshots that may be lost in a power cut (status.json). */
+/* file_replace() without the syncs, for snapshots that may be lost in a power cut (status.json). */
 MUST_CHECK int file_replace_fast(const char *path, struct str content, struct err *err);
-/* Unlink files and folders below and including path; what is not there is no error. */
+/* Unlink files and folders below and including path. No error if path does not exist. */
 MUST_CHECK int remove_tree(const char *path, struct err *err);
 /* True if the file system under path is NFS, Lustre, GPFS, CIFS, FUSE … (statfs magic). */
 bool is_network_fs(const char *path);
 bool path_exists(const char *path);
-/* The pid namespace, "pid:[4026531836]": a pid from another container means nothing here. */
+/* The pid namespace of this process, such as "pid:[4026531836]". A pid is valid only in its
+ * namespace, that is, within one container. */
 void pid_space(char out[64]);
-/* How many files this process may have open; as many as `wanted`, if that may be had. */
+/* How many files this process may have open, after the limit was raised to `wanted` as far as is
+ * allowed. */
 uint64_t open_files_allow(uint64_t wanted);
 bool folder_exists(const char *path);
 /* False too if it cannot be read. */
@@ -73,5 +79,6 @@ bool path_is_executable(const char *path);
  * installed. A new string; NULL if it is in neither place.
  */
 char *program_find_beside(const char *self_path, const char *name);
-/* True if a program of that name stands in a folder of the list; as in PATH, an empty one is ".". */
+/* True if a folder of the list has a program of that name. As in PATH, an empty folder means
+ * ".". */
 bool path_finds(const char *path_list, const char *program);

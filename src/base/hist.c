@@ -8,7 +8,7 @@
 #include <sys/param.h>
 
 enum {
-    STEPS_LOG2 = 3, /* buckets an octave */
+    STEPS_LOG2 = 3, /* log2 of the buckets per octave */
     STEPS = 1 << STEPS_LOG2
 };
 
@@ -52,7 +52,7 @@ void hist_merge(struct hist *into, const struct hist *from)
         into->counts[i] += from->counts[i];
 }
 
-/* Within a bucket the times are taken to lie evenly. */
+/* The times within a bucket are taken to be spread evenly. */
 uint64_t hist_quantile_us(const struct hist *hist, double q)
 {
     double want = q * (double)hist->n, before = 0;

@@ -8,7 +8,7 @@ struct cursor {
     const unsigned char *at, *end;
 };
 
-/* Of an empty text too, whose pointer may be NULL. */
+/* Handles an empty text too, whose pointer may be NULL. */
 static struct cursor cursor_of(struct str text)
 {
     const unsigned char *at = (const unsigned char *)(text.len > 0 ? text.at : "");
@@ -110,9 +110,9 @@ static bool scan_escape(struct cursor *c)
 }
 
 /*
- * Skips what needs no look: eight bytes at a time, as long as none of them is a quote, a backslash, a
- * control character or beyond ASCII. Subtracting borrows only from a byte that is one of these, so the
- * lowest mark is right.
+ * Skips plain characters eight bytes at a time, as long as none of them is a quote, a backslash, a
+ * control character or beyond ASCII. Subtracting borrows only from a byte that is one of these, so
+ * the lowest mark is right.
  */
 static void skip_plain(struct cursor *c)
 {
@@ -130,7 +130,7 @@ static void skip_plain(struct cursor *c)
     }
 }
 
-/* What a string has besides plain ASCII: an escape, a sequence of UTF-8. */
+/* Scans one part of a string that is not plain ASCII: an escape, or a UTF-8 sequence. */
 static bool scan_special(struct cursor *c)
 {
     if (*c->at < 0x20)
@@ -403,7 +403,7 @@ bool json_key_to_text(struct str key, struct buf *out)
 bool json_key_equal(struct str key, struct str name)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    if (key.len <= name.len) /* an escape is longer than what it stands for */
+    if (key.len <= name.len) /* an escape is longer than the character it stands for */
         return str_equal(key, name) && !is_escaped(key);
     return is_escaped(key) && json_key_to_text(key, &text) && str_equal(buf_str(&text), name);
 }

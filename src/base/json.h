@@ -47,18 +47,18 @@ struct json_members {
 struct json_members json_members(struct str object);
 bool json_next(struct json_members *walk, struct str *key, struct str *value);
 /*
- * Does a key say `name`, or the same as another key, however either is escaped? Keys are json_next's:
- * the quotes around them are looked at too.
+ * Is a key, with its escapes decoded, equal to `name`, or to another key? Keys must be views from
+ * json_next(): the bytes just outside the view, its quotes, are read too.
  */
 bool json_key_equal(struct str key, struct str name);
 bool json_keys_equal(struct str a, struct str b);
-/* What a key says, added to out. */
+/* Adds a key to out, with its escapes decoded. */
 bool json_key_to_text(struct str key, struct buf *out);
 /* The value of one member; false if absent or malformed. First occurrence wins. */
 bool json_get(struct str object, const char *key, struct str *value);
 
-/* Cut the next element off *array, which begins as the array's text; false at its end, or if it is
- * none. Start with `*is_begun` false. */
+/* Cut the next element off *array; false at the array's end, or if it is no array. Start with
+ * *array as the whole array's text and `*is_begun` false. */
 bool json_element(struct str *array, bool *is_begun, struct str *element);
 
 /* Views of scalar values. False if the value is of another kind or out of range. */
@@ -67,7 +67,8 @@ bool json_to_double(struct str value, double *out);
 bool json_to_bool(struct str value, bool *out);
 /* Decoded string content (escapes resolved, surrogates joined; lone ones become U+FFFD). */
 bool json_to_text(struct str value, struct buf *out);
-/* The same, but a lone surrogate becomes the three bytes that UTF-8 would have for it: to compare. */
+/* As json_to_text(), but a lone surrogate becomes the three bytes that UTF-8 would have for it, so
+ * that different texts stay different when they are compared. */
 bool json_to_wide_text(struct str value, struct buf *out);
 
 /* `"…"` with the escapes JSON needs. Invalid UTF-8 becomes U+FFFD: check utf8_is_valid() first. */
@@ -76,7 +77,8 @@ void buf_add_json(struct buf *buf, struct str text);
 void buf_add_json_compact(struct buf *buf, struct str value);
 /* A well-formed value over several lines, two blanks a level; the first line is not indented. */
 void buf_add_json_indented(struct buf *buf, struct str value, size_t level);
-/* The shortest text that reads back as the same number, never as a whole one: 0.1, 2.0, 1e+300. */
+/* The shortest text that reads back as the same number, always with a point or an exponent: 0.1,
+ * 2.0, 1e+300. */
 void buf_add_json_double(struct buf *buf, double value);
 void buf_add_base64(struct buf *buf, struct str bytes);
 bool utf8_is_valid(struct str text);

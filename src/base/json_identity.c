@@ -11,8 +11,8 @@
 #include "base/xalloc.h"
 
 enum {
-    PLAIN_DIGITS_MAX = 40,    /* of a number that is added without a power of ten */
-    PLAIN_ZEROS_MAX = 6,      /* behind its point */
+    PLAIN_DIGITS_MAX = 40,    /* most digits of a number that is added without a power of ten */
+    PLAIN_ZEROS_MAX = 6,      /* most zeros right behind its point */
     EXPONENT_DIGITS_MAX = 17, /* so that sums with lengths of texts stay within 64 bits */
 };
 
@@ -71,7 +71,7 @@ static bool exponent_read(struct str text, int64_t *out)
     return true;
 }
 
-/* False if its power of ten is beyond all reason, and it cannot be brought into one form. */
+/* False if the exponent has too many digits: the number then has no canonical form. */
 static bool decimal_read(struct str number, struct decimal *out)
 {
     struct str rest = number;
@@ -138,7 +138,7 @@ static void decimal_add(struct buf *out, const struct decimal *d)
         buf_addf(out, "e%ld", d->exponent);
 }
 
-/* As most ids are. */
+/* A plain whole number, as most ids are. */
 static bool is_plain_whole(struct str number)
 {
     struct str rest;
@@ -289,7 +289,7 @@ void buf_add_json_identity(struct buf *out, struct str value)
     bool is_plain =
         trimmed.len > 0 &&
         (trimmed.at[0] == '"' ? !memchr(trimmed.at, '\\', trimmed.len) : is_plain_whole(trimmed));
-    if (is_plain) /* as most are: nothing to look into */
+    if (is_plain) /* as most values are: they are in canonical form already */
         buf_add_str(out, trimmed);
     else if (json_is_value(trimmed))
         value_add(out, trimmed);

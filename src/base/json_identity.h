@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When two JSON values are equal: by what they say, not by how it is written.
+ * Whether two JSON values are equal: their meaning is compared, not their spelling.
  */
 #pragma once
 
@@ -14,10 +14,10 @@
  * that is long, so it can be shown to people.
  */
 void buf_add_json_identity(struct buf *out, struct str value);
-/* The same for a text that is not written as JSON. */
+/* As buf_add_json_identity(), for a string given as plain bytes instead of JSON. */
 void buf_add_text_identity(struct buf *out, struct str text);
-/* A number that is whole from 0 on, however it is written: 4, 4.0, 40e-1. What is beyond 64 bits is
- * UINT64_MAX. False: the value is no such number. */
+/* A whole number >= 0, however it is written: 4, 4.0, 40e-1. A number beyond 64 bits gives
+ * UINT64_MAX. False if the value is not such a number. */
 bool json_to_whole(struct str value, uint64_t *out);
-/* Of a number alone; false if it is none. */
+/* As buf_add_json_identity(), for a number; false if the value is not one. */
 bool buf_add_number_identity(struct buf *out, struct str value);

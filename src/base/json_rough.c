@@ -19,7 +19,7 @@ static size_t space_len(struct str text)
     return at;
 }
 
-/* Up to the quote that ends it; the whole rest if there is none. */
+/* Length of a string up to and with its closing quote; the whole rest if there is none. */
 static size_t text_len(struct str text)
 {
     for (size_t at = 1; at < text.len; at++) {
@@ -39,7 +39,8 @@ static size_t word_len(struct str text)
     return at;
 }
 
-/* A bracket, a separator, a text, or whatever stands between them. text is not empty. */
+/* Length of the piece at the start of text, which is not empty: a bracket, a separator, a string,
+ * or the word between those. */
 static size_t piece_len(struct str text)
 {
     if (text.at[0] == '"')
@@ -48,7 +49,7 @@ static size_t piece_len(struct str text)
     return len > 0 ? len : 1;
 }
 
-/* Up to the comma or bracket that ends it; the whole rest if there is none. */
+/* Length of a value up to the comma or bracket that ends it; the whole rest if there is none. */
 static size_t value_len(struct str text)
 {
     size_t depth = 0;

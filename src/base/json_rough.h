@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is nearly JSON: an object whose members can be told apart though a value in it is none (NaN,
- * text that is no UTF-8, nesting without measure), and words for what is wrong with it.
+ * Text that is nearly JSON: an object whose members can be told apart although one of its values is
+ * not JSON (NaN, text that is not UTF-8, nesting without limit); and a message that says what is
+ * wrong with it.
  */
 #pragma once
 
 #include "base/json.h"
 
 /*
- * As json_next, but values are only bounded: by the commas, colons and brackets outside of texts. A
- * value may be empty. walk->malformed: not even that could be found, or something follows the object.
+ * As json_next(), but values are not checked: a value reaches up to the comma or bracket that ends
+ * it, outside of strings, and may be empty. walk->malformed: the members could not be told apart
+ * even so, or something follows the object.
  */
 bool json_rough_next(struct json_members *walk, struct str *key, struct str *value);
 
 /*
- * Why a text is no JSON value, to be put behind "it"; *where is the piece that gave it away, or empty.
- * NULL: it may be one, as far as its pieces go.
+ * Why a text is not a JSON value, worded to follow "it"; *where is the faulty piece of the text, or
+ * empty. NULL: no single piece is at fault; only pieces are checked, not how they stand together.
  */
 const char *json_flaw(struct str text, struct str *where);

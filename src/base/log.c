@@ -77,7 +77,8 @@ int log_say(struct log *log, struct str text)
 
 static void write_quietly(int fd, const struct buf *line)
 {
-    /* A log that cannot be written (full disk) must not end the run; the run's own writes will tell. */
+    /* A log that cannot be written (full disk) must not end the run: the run's own writes fail too
+     * and report it. */
     if (write_all(fd, line->at, line->len, NULL) != 0)
         return;
 }

@@ -23,7 +23,7 @@ struct log {
     void (*console_begin)(void *context);
     void (*console_end)(void *context);
     void *context;
-    uint64_t n_unread_bytes; /* for stderr, since nobody reads it; kept from it */
+    uint64_t n_unread_bytes; /* withheld from stderr, because nobody reads it */
 };
 
 #define LOG_INIT                                                    \
@@ -34,16 +34,18 @@ struct log {
 MUST_CHECK int log_open(struct log *log, const char *path, struct err *err);
 void log_close(struct log *log);
 /*
- * To stderr, after a second of waiting at most: whoever does not read it holds nothing up. What was left out is said
- * as soon as it is read again. Negative: it is gone.
+ * Writes text to stderr, waiting a second at most, so that a reader that has stopped does not hold
+ * up the run. Once stderr is read again, it first gets a note about what was left out. Negative:
+ * stderr cannot be written to any more.
  */
 MUST_CHECK int log_say(struct log *log, struct str text);
-/* Says that in front of what is written otherwise, if anything was left out. */
+/* Adds that note, if anything was left out, for a caller that writes to stderr without
+ * log_say(). */
 void log_unread_add(const struct log *log, struct buf *out);
 /* component: "map", "device", "worker 3" … */
 void log_add(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
     PRINTF(4, 5);
-/* To the file alone: somebody else says it to the user. */
+/* To the file only: the caller tells the user by other means. */
 void log_keep(struct log *log, enum log_level level, const char *component, const char *fmt, ...)
     PRINTF(4, 5);
 MUST_CHECK int log_level_parse(struct str text, enum log_level *out, struct err *err);

@@ -13,7 +13,7 @@
 
 enum {
     OTHERS_BYTES_MAX = 4 << 20,
-    OWN_FILE_MODE = 0664 /* never for everybody to write, whatever the umask */
+    OWN_FILE_MODE = 0664 /* never writable by everybody, whatever the umask is */
 };
 
 void owner_name(char out[80], uid_t uid)
@@ -50,8 +50,8 @@ static int not_plain(const char *path, mode_t mode, struct err *err)
     return fail(err, ERR_DATA, "%s is %s, but must be a regular file", path, kind_name(mode));
 }
 
-/* A file of mode 0600 as this file system shows it; false: none can be made in the folder. It has no name,
- * or one that it loses at once. */
+/* How this file system shows a file of mode 0600 that this process makes in the folder; false: none
+ * can be made there. The file has no name, or one that is removed at once. */
 static bool private_file_look(const char *folder, struct stat *st)
 {
     cleanup_fd int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -84,7 +84,8 @@ static int not_ours(const char *path, const struct stat *st, struct err *err)
                 caller);
 }
 
-/* What a descriptor or a name was found to be, as a regular file of ours. */
+/* Fails if `st`, of a descriptor or of a name, is not that of a regular file of ours with one
+ * name. */
 static int file_judge(const char *path, const struct stat *st, struct err *err)
 {
     cleanup_free char *folder = path_dirname(path);
@@ -99,7 +100,8 @@ static int file_judge(const char *path, const struct stat *st, struct err *err)
     return 0;
 }
 
-/* An open that failed because of what has the name: said as such. */
+/* The error of a failed open(). If it failed because something other than a regular file has the
+ * name, it says so. */
 static int open_failed(const char *path, int code, struct err *err)
 {
     int sys = errno;

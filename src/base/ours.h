@@ -5,9 +5,9 @@
  * functions never follow a link at the end of a path, never wait, and judge a file by its descriptor.
  *
  * "Ours" is what belongs to the effective user and cannot be written by everybody. Root's files are
- * root's: what another user made is not ours to root either. Where a file system shows other owners or
- * modes than it was given (NFS with squashed users, CIFS, vfat), it is compared with a file that this
- * process makes there.
+ * root's: what another user made is not ours to root either. Where a file system shows other owners
+ * or modes than it was given (NFS with squashed users, CIFS, vfat), a file is compared with one
+ * that this process makes there.
  */
 #pragma once
 
@@ -24,21 +24,24 @@ MUST_CHECK int plain_file_open(const char *path, int *fd, struct err *err);
  * 4 MiB: to parse it could take long. */
 MUST_CHECK int plain_file_read(const char *path, uint64_t max_bytes, struct buf *out,
                                struct err *err);
-/* ERR_DATA if something other than a regular file has this name. That nothing has it is no error. */
+/* ERR_DATA if something other than a regular file has this name. No error if nothing has this
+ * name. */
 MUST_CHECK int plain_file_check(const char *path, struct err *err);
 
-/* For writing: made with mode 0664 where `flags` has O_CREAT. What is there already must be a regular
- * file of ours under one name only, or it is refused as by ours_check_file. */
+/* Opens a file for writing, and makes it with mode 0664 where `flags` has O_CREAT. An existing file
+ * must be a regular file of ours with one name only; otherwise the errors are those of
+ * ours_check_file(). */
 MUST_CHECK int ours_open(const char *path, int flags, int *fd, struct err *err);
-/* ERR_DATA if it is no regular file, or has a second name (a hard link); ERR_USAGE, saying whose it is, if
- * it is not ours. That nothing has this name is no error. */
+/* ERR_DATA if it is not a regular file, or has a second name (a hard link); ERR_USAGE, saying whose
+ * it is, if it is not ours. No error if nothing has this name. */
 MUST_CHECK int ours_check_file(const char *path, struct err *err);
-/* As ours_check_file for what a program goes on from that muster writes as it writes outputs: with the modes
- * of the umask, whatever these are, and perhaps with a second name. */
+/* As ours_check_file(), for a file that muster wrote the way it writes outputs and reads again
+ * later, such as a journal: the umask may have made it writable by everybody, and it may have a
+ * second name. */
 MUST_CHECK int ours_check_owner(const char *path, struct err *err);
-/* As ours_check_file of a folder; links to folders are not followed. */
+/* As ours_check_file(), of a folder; links to folders are not followed. */
 MUST_CHECK int ours_check_folder(const char *path, struct err *err);
-/* Is it, in that folder? */
+/* Is the file that `st` describes, which lies in that folder, ours? */
 bool ours_is(const struct stat *st, const char *folder);
 /* "alice (uid 1000)" */
 void owner_name(char out[80], uid_t uid);

@@ -15,7 +15,7 @@
 
 enum {
     PENDING_BYTES = 64 * 1024,
-    DIRECT_BYTES = 32 * 1024, /* fewer are worth a copy */
+    DIRECT_BYTES = 32 * 1024, /* fewer are copied into the buffer */
     BLOCK_BYTES = 4096, /* a write that ends within a page makes the kernel fill the rest of it */
     WRITEBACK_BYTES = 32 << 20,
     BESIDE_TRIES = 1000
@@ -31,8 +31,8 @@ static int name_create(struct outfile *file, const char *name)
 }
 
 /*
- * A name beside the file's own that nobody has yet: what is there already is the user's, or another
- * muster's, however it is called, and may be one of the inputs. 0, or -1 with errno.
+ * Finds a free name beside the file's own. A file that has such a name already belongs to the user
+ * or to another muster, and may be one of the inputs. 0, or -1 with errno.
  */
 static int beside_name(struct outfile *file, name_fn *make)
 {
@@ -118,12 +118,12 @@ int outfile_open_nameless(struct outfile *file, struct err *err)
     return spool_open(&file->fd, err);
 }
 
-/* The disk works while the merge goes on; the sync at the end then waits for little. */
+/* The kernel writes to the disk while more is added, so that the sync at the end is short. */
 static void writeback_begin(struct outfile *file, uint64_t bytes_min)
 {
     if (file->is_direct || file->bytes - file->sent_bytes < bytes_min)
         return;
-    /* Only a hint: a file system that does not know it loses nothing. */
+    /* Only a hint: nothing is lost where the file system does not support it. */
     sync_file_range(file->fd, (off_t)file->sent_bytes, (off_t)(file->bytes - file->sent_bytes),
                     SYNC_FILE_RANGE_WRITE);
     file->sent_bytes = file->bytes;
@@ -157,7 +157,7 @@ int outfile_write(struct outfile *file, struct str bytes, struct err *err)
     return rc ? rc : bytes_write(file, bytes, err);
 }
 
-/* Up to the last end of a block. */
+/* Writes up to the last block boundary. */
 int outfile_pump(struct outfile *file, struct err *err)
 {
     if (file->pending.len < PENDING_BYTES)
@@ -170,7 +170,7 @@ int outfile_pump(struct outfile *file, struct err *err)
     return rc;
 }
 
-/* Bytes of another file, the usual way. */
+/* Adds bytes of another file by reading and writing them. */
 static int bytes_copy(struct outfile *file, int fd, uint64_t offset, size_t len, struct err *err)
 {
     buf_reserve(&file->pending, len);
@@ -202,7 +202,7 @@ int outfile_share(struct outfile *file, int fd, uint64_t offset, uint64_t len, b
                                      .dest_offset = to + n_head};
     int rc = bytes_copy(file, fd, offset, n_head, err);
     if (rc == 0 && ioctl(file->fd, FICLONERANGE, &range) != 0) {
-        file->pending.len = before; /* another file system, or one that cannot */
+        file->pending.len = before; /* not the same file system, or one without shared blocks */
         return 0;
     }
     if (rc == 0)
@@ -257,7 +257,7 @@ static int beside_give(struct outfile *file, struct err *err)
     return 0;
 }
 
-/* Its own name if that must be new, else one beside it. */
+/* Gives the nameless file its final name if nothing may be replaced, else one beside it. */
 static int name_give(struct outfile *file, struct err *err)
 {
     if (file->overwrite)
@@ -269,7 +269,8 @@ static int name_give(struct outfile *file, struct err *err)
     return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
 }
 
-/* From beside its place into it. Without RENAME_NOREPLACE a link does what that would. */
+/* Renames the file to its final name. Where RENAME_NOREPLACE is not supported, link() fails just as
+ * well if the name is taken. */
 static int beside_put(const struct outfile *file)
 {
     if (file->overwrite)
@@ -279,9 +280,9 @@ static int beside_put(const struct outfile *file)
         return put;
     put = link(file->beside, file->path);
     if (put == 0)
-        (void)unlink(file->beside); /* it is in place, under whatever other name */
+        (void)unlink(file->beside); /* in place even if this fails */
     else if (errno == EPERM || errno == EOPNOTSUPP)
-        put = rename(file->beside, file->path); /* no links either: it was not there at open */
+        put = rename(file->beside, file->path); /* no links either; the name was free at open */
     return put;
 }
 

@@ -42,7 +42,7 @@ static size_t decimal_prefix(struct str text, double *out)
             point = true;
         } else if (c >= '0' && c <= '9') {
             digits = true;
-            /* Beyond what a double can tell apart; and with it scale stays finite. */
+            /* Further digits are beyond a double's precision, and would make `scale` infinite. */
             if (point && scale >= 1e18)
                 continue;
             value = value * 10.0 + (c - '0');
@@ -107,7 +107,7 @@ int size_parse(struct str text, uint64_t *out_bytes, struct err *err)
                     text.at);
     if (value * unit->factor >= 0x1p63)
         return fail(err, ERR_USAGE, "size '%.*s' is too large", (int)text.len, text.at);
-    /* A whole number is meant to the byte; a double knows only 53 bits of it. */
+    /* A whole number is exact to the byte; a double holds only 53 bits of it. */
     uint64_t whole = 0;
     if (u64_parse((struct str){all.at, used}, 0, INT64_MAX, &whole, NULL) == 0) {
         *out_bytes = whole * (uint64_t)unit->factor;

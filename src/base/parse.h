@@ -22,7 +22,7 @@ MUST_CHECK int duration_parse(struct str text, uint64_t *out_ms, struct err *err
 /* "850 ms", "12.3 s", "4 m 05 s", "2 h 03 m", "3 d 04 h". */
 void duration_format(char out[24], uint64_t ms);
 
-/* The letter behind the name of what is counted: "s", but not of 1. */
+/* The plural ending of a counted noun: "s", but "" for 1. */
 static inline const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one way to cut a number of things into even shares: each has total / n_shares of them, the first
- * ones, of which there is a remainder, one more. In order, without gaps. Pure.
+ * The one way to cut a number of things into even shares: each has total / n_shares of them, and
+ * the first total % n_shares shares have one more. In order, without gaps. Pure.
  */
 #pragma once
 

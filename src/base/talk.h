@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What muster says on stderr: a line, whose words may be another's (a name of a file, the last words of a
- * worker, a fact of a run), made harmless for a terminal (base/console_text.h).
+ * What muster says on stderr: a line that may contain foreign text (the name of a file, the last
+ * output of a worker, a fact of a run), made harmless for a terminal (base/console_text.h).
  */
 #pragma once
 
@@ -12,5 +12,5 @@
 /* "muster: " and the text. */
 void talk(const char *fmt, ...) PRINTF(1, 2);
 void talk_va(const char *fmt, va_list args) PRINTF(1, 0);
-/* The same with other words than "muster" in front. */
+/* talk() with another word than "muster" in front. */
 void talk_as(const char *speaker, const char *fmt, ...) PRINTF(2, 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts in an order, borrowed from whoever typed them.
+ * A list of texts; the texts are borrowed, usually from the command line.
  */
 #pragma once
 

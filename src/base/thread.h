@@ -4,5 +4,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* To be joined. Signals stay with the threads that get them now. False: no more threads may be had. */
+/* Starts a thread, to be joined, with all signals blocked. False: the system allows no further
+ * thread. */
 bool thread_start(pthread_t *thread, void *(*run)(void *context), void *context);

@@ -14,11 +14,11 @@
 #endif
 
 enum {
-    PIECE_BYTES = 64 * 1024, /* from twice as much on, a block stands beside the heap */
+    PIECE_BYTES = 64 * 1024, /* blocks of at least twice this size get a mapping of their own */
     RESERVED_PIECES = 64
 };
 
-/* What the sentence ends with; a text is kept. */
+/* The end of the line that give_up() prints; a text that is not NULL replaces it. */
 static const char *cure(const char *text)
 {
     static const char *kept = "";
@@ -33,8 +33,9 @@ void xalloc_cure(const char *text)
 }
 
 /*
- * At once, without a handler or a buffer that would want memory too. Everything that counts stands in
- * files that bear being left like this, and a core of a full memory helps nobody.
+ * Exits at once, without exit handlers or buffers that would need memory too. All state that
+ * matters is in files that survive an exit at any time, and a core dump of a full memory helps
+ * nobody.
  */
 static NORETURN void give_up(size_t size)
 {
@@ -59,7 +60,8 @@ void xalloc_trim(void)
     (void)malloc_trim(0);
 }
 
-/* Whole pages of it; one call, where the kernel has it, is two thirds of the time. */
+/* Makes the whole pages of the block resident. One madvise() call, where the kernel has it, takes
+ * two thirds of the time that touching them does. */
 static void pages_take(void *at, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -11,20 +11,20 @@
 
 #define NEVER_NULL __attribute__((returns_nonnull, warn_unused_result))
 
-/* What the line ends with, "; ..."; nothing before this is called. Not copied. */
+/* Sets the end of that line, "; ..."; until then it has none. The text is not copied. */
 void xalloc_cure(const char *text);
 
 /*
- * Threads get no heaps of their own: where only one allocates at a time, that would be pages for
- * nothing. Before the first of them.
+ * Threads share one heap. Where only one of them allocates at a time, heaps of their own would only
+ * take memory. To be called before the first thread starts.
  */
 void xalloc_share_heap(void);
-/* What is free goes back to the system, also from between what is not. */
+/* Gives free memory back to the system, also where it lies between blocks in use. */
 void xalloc_trim(void);
 /*
- * Has so much of the heap in memory from here on, up to 4 MiB: what a long run comes to need is taken
- * while it begins, so that a lack is found then and not after hours, and its memory does not follow
- * how long it runs.
+ * Makes this much of the heap resident from here on, up to 4 MiB. A long run takes the memory that
+ * it will need when it starts, so that a shortage is found then and not after hours, and its memory
+ * does not grow with the time that it runs.
  */
 void xalloc_reserve(size_t bytes);
 

@@ -36,7 +36,8 @@ static const char *const output_extensions[] = {
     ".sqlite3", ".pt",    ".pth",     ".npy", ".npz",  ".safetensors",
 };
 
-/* What begins like one may still be text, which has no control characters but white space. */
+/* A file that begins like a container may still be text, which has no control characters except
+ * white space. */
 static bool is_binary(struct str head)
 {
     for (size_t i = 0; i < head.len; i++)

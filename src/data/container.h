@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of records that are no text: Parquet, Arrow, spreadsheets, compressed files without the name of
- * one. muster does not read or write them, and must not take them for lines.
+ * Files of records that are not text: Parquet, Arrow, spreadsheets, compressed files whose name
+ * does not say so. muster does not read or write them, and must not take them for lines.
  */
 #pragma once
 
@@ -9,10 +9,10 @@
 #include "base/err.h"
 
 enum {
-    CONTAINER_HEAD_BYTES = 64 /* enough of a file to tell */
+    CONTAINER_HEAD_BYTES = 64 /* enough of a file to recognise a container */
 };
 
-/* ERR_DATA, with the cure, if a file that begins so is one. */
+/* ERR_DATA, with the cure, if a file that begins with `head` is one. */
 MUST_CHECK int container_refuse(const char *name, struct str head, struct err *err);
 /* ERR_USAGE if an output of this name would be taken for one. */
 MUST_CHECK int container_output_refuse(const char *path, struct err *err);

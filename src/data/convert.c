@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a record's bytes to the item: nothing for lines, a check for JSONL and array elements, an
- * object for CSV rows. Quotes that are wrong in a CSV row end the run: where the rows after it begin
- * would be a guess.
+ * From a record's bytes to the item: lines stay as they are, JSONL and array elements are checked,
+ * CSV rows become objects. Wrong quotes in a CSV row end the run, because where the rows after it
+ * begin would be a guess.
  */
 #include "base/json.h"
 #include "data/source_impl.h"

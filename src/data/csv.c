@@ -31,7 +31,8 @@ void csv_row_add(struct csv_row *row, struct str field)
     field_end(row);
 }
 
-/* Behind the opening quote: adds the content, moves *at behind the closing quote. */
+/* Called with *at behind the opening quote: adds the content, and moves *at behind the closing
+ * quote. */
 static int quoted_add(struct csv_row *row, const char **at, const char *end, struct err *err)
 {
     for (;;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RFC 4180 for one record at a time, and the other way round. TSV is the same with tabs.
+ * Parses one record of RFC 4180 at a time, and writes fields. TSV is the same with tabs.
  */
 #pragma once
 
@@ -31,16 +31,17 @@ struct str csv_field(const struct csv_row *row, size_t i);
  */
 MUST_CHECK int csv_parse(struct csv_row *row, struct str record, char separator, struct err *err);
 
-/* The first place in `text`, which begins at a record, that breaks the rules: its line (from 1) and
- * what is wrong with it; false if there is none so far. Feed pieces in order. */
+/* Finds the first place that breaks the rules, its line (from 1) and what is wrong with it. The
+ * text begins at a record and is fed in pieces, in order. csv_check_feed() is false while no such
+ * place was found. */
 struct csv_check {
     char separator;
     int state;                 /* enum in csv.c */
-    uint64_t line, quote_line; /* now, and where the open quote is */
+    uint64_t line, quote_line; /* the current line, and that of the open quote */
     uint64_t flaw_line;
     const char *flaw;
 };
 bool csv_check_feed(struct csv_check *check, struct str text);
 
-/* A field with quotes where it needs them. */
+/* Adds a field, in quotes if it needs them. */
 void csv_add_field(struct buf *out, struct str field, char separator);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names and extensions of formats, in and out.
+ * Names and extensions of the formats of inputs and outputs.
  */
 #include "base/fs.h"
 #include "data/result_merge.h"

@@ -20,7 +20,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The byte-order mark is skipped; what is no text at all is refused. */
+/* Skips the byte-order mark, and refuses a file that is not text. */
 static int first_bytes_take(const struct source *source, struct source_file *file, struct err *err)
 {
     struct input *input = &file->input;
@@ -41,7 +41,7 @@ static int first_bytes_take(const struct source *source, struct source_file *fil
     return 0;
 }
 
-/* The first byte from `at` on that is not blank; false if there is none yet. */
+/* Finds the first byte from *at on that is not blank; *is_found: there is one so far. */
 static int find_content(struct source_file *file, uint64_t *at, char *found, bool *is_found,
                         struct err *err)
 {
@@ -76,7 +76,7 @@ static int json_begin(struct source_file *file, struct err *err)
                     file->input.name, isprint((unsigned char)first) ? first : '?',
                     first == '{' ? "; if it has one value a line, say --format jsonl" : "");
     file->scan.is_first = true;
-    /* Nothing but blanks: an empty file, without items. */
+    /* A file of blanks only is empty: it has no items. */
     file->begin_at = is_found ? at + 1 : file->input.text_bytes;
     file->scan.depth = is_found ? 1 : 0;
     file->is_begun = true;
@@ -84,8 +84,8 @@ static int json_begin(struct source_file *file, struct err *err)
 }
 
 /*
- * The header's bytes, with what was before it and its line end; *after is 0 if it is not all
- * there.
+ * Reads the header's bytes, with the blank lines before it and its line end; *after is 0 if it is
+ * not complete yet.
  */
 static int header_read(struct source *source, struct source_file *file, struct buf *out,
                        size_t *after, bool *has_end, struct err *err)
@@ -128,7 +128,7 @@ static int header_set(struct source *source, const char *name, struct err *err)
     const struct csv_row *header = &source->header;
     cleanup_name_index struct name_index columns = NAME_INDEX_INIT;
     if (!source->is_converted)
-        return 0; /* names are keys of objects only */
+        return 0; /* the names are needed as keys of objects only */
     source->key_ends = xcalloc(header->n_fields, sizeof(*source->key_ends));
     for (size_t i = 0; i < header->n_fields; i++) {
         struct str column = csv_field(header, i);
@@ -163,7 +163,7 @@ static int header_compare(const struct source *source, const struct csv_row *oth
     return 0;
 }
 
-/* CRs alone before the end are as little a header as they are a row. */
+/* Nothing but CRs before the end of the file is neither a header nor a row. */
 static bool is_all_crs(struct str text)
 {
     while (text.len > 0 && text.at[text.len - 1] == '\r')
@@ -200,7 +200,7 @@ static int csv_begin(struct source *source, struct source_file *file, struct err
 
 int head_begin(struct source *source, struct source_file *file, struct err *err)
 {
-    /* Three bytes tell a byte-order mark. */
+    /* A byte-order mark is known after three bytes. */
     if (file->input.text_bytes < 3 && !file->input.is_whole)
         return 0;
     int rc = first_bytes_take(source, file, err);
@@ -240,7 +240,7 @@ int head_check_last(struct source *source, struct source_file *file, uint64_t fr
         file->input.name, at, buf_text(&cure));
 }
 
-/* Where the last line begins, read backwards. */
+/* Finds where the last line begins, reading backwards. */
 static int last_line_find(struct source_file *file, uint64_t *from, struct err *err)
 {
     cleanup_buf struct buf piece = BUF_INIT;
@@ -289,7 +289,7 @@ int head_check_end(struct source *source, struct source_file *file, struct err *
 {
     if (source->format == FORMAT_JSON)
         return array_check_end(file, err);
-    /* The first N of a file that is still being written are fine. */
+    /* With a limit the end of the file is not checked: it may still be being written. */
     if (source->format != FORMAT_JSONL || source->opts.limit > 0)
         return 0;
     uint64_t from;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the input was when the run began, and whether it still is. Documents, so through jansson,
- * whose names clash with base/json.h.
+ * What the input was when the run began, and whether it is still the same. Uses jansson, whose
+ * names clash with base/json.h, so that header is not included here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static int content_hash(int fd, uint64_t bytes, char out[17], struct err *err)
     return rc;
 }
 
-/* Of the file as it lies there now. Streams have no identity but their name. */
+/* Identifies the file as it is now. A stream has no identity except its name. */
 static int identify(const struct input *input, struct file_identity *out, struct err *err)
 {
     *out = (struct file_identity){.path = input->path};
@@ -85,7 +85,7 @@ static int identify(const struct input *input, struct file_identity *out, struct
     return rc ? wrap(err, rc, "%s", input->path) : 0;
 }
 
-/* A path may be any bytes, JSON may not: {"bytes": "<hex>"} then, as in the manifest around it. */
+/* A path that is not UTF-8 is written as {"bytes": "<hex>"}, as in the manifest around it. */
 static json_t *path_json(const struct input *input)
 {
     cleanup_free char *path = input->is_stream ? xstrdup(input->path) : path_absolute(input->path);
@@ -105,7 +105,7 @@ void source_identity(struct source *source, struct buf *json_out)
         struct file_identity id;
         json_t *entry = json_object();
         json_object_set_new(entry, "path", path_json(input));
-        /* One that cannot be read any more has an identity that nothing will match. */
+        /* A file that cannot be read any more gets an identity that nothing will match. */
         if (!input->is_stream && identify(input, &id, NULL) == 0) {
             json_object_set_new(entry, "bytes", json_integer((json_int_t)id.bytes));
             json_object_set_new(entry, "mtime_ns", json_integer((json_int_t)id.mtime_ns));
@@ -139,7 +139,8 @@ static int compare(const struct input *input, json_t *then, struct err *err)
     if (bytes != now.bytes)
         return fail(err, ERR_USAGE, "%s has %s from %lu to %lu bytes since the run began",
                     input->path, now.bytes > bytes ? "grown" : "shrunk", bytes, now.bytes);
-    /* Samples miss a change between them; a file that was not written to has none. */
+    /* The samples miss a change between them, so a file that was written to since is taken as
+     * changed. */
     bool is_touched = json_integer_value(json_object_get(then, "mtime_ns")) != now.mtime_ns;
     if (!hash || strcmp(hash, now.hash) != 0)
         return fail(err, ERR_USAGE, "%s has other content than when the run began", input->path);

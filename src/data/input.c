@@ -51,7 +51,7 @@ static int plain_reopen(struct input *input, struct err *err)
 }
 
 /*
- * The spool's own file: named and kept for a resume, or nameless in the folder for temporary
+ * Creates the spool's file: named, and kept for a resume, or nameless in the folder for temporary
  * files.
  */
 static int spool_create(struct input *input, const char *folder, struct err *err)
@@ -67,7 +67,7 @@ static int spool_create(struct input *input, const char *folder, struct err *err
     return input->text_fd < 0 ? fail_errno(err, "create %s", input->part_path) : 0;
 }
 
-/* True if an earlier run left the whole spool, which is then opened. */
+/* Opens the complete spool that an earlier run left; *is_reused: there was one. */
 static int spool_reuse(struct input *input, bool *is_reused, struct err *err)
 {
     struct stat st;
@@ -138,7 +138,7 @@ int input_open(struct input *input, const struct source_opts *opts, size_t path_
     if (is_stdin(input->path)) {
         input->is_stream = true;
         input->raw_fd = STDIN_FILENO;
-        (void)fstat(STDIN_FILENO, &input->st); /* which file it is, if it is one */
+        (void)fstat(STDIN_FILENO, &input->st); /* stdin may be redirected from a file */
     } else {
         int rc = named_open(input, err);
         if (rc)
@@ -157,7 +157,7 @@ static void raw_close(struct input *input)
     input->unpack = NULL;
 }
 
-/* A spool that did not become whole is of no use to anybody; one that did has another name. */
+/* An incomplete spool is of no use and is removed; a complete one has another name. */
 void input_close(struct input *input)
 {
     ring_forget(input);
@@ -194,7 +194,7 @@ static int spool_add(struct input *input, const char *at, size_t len, struct err
     return 0;
 }
 
-/* 1: bytes came, 0: none now, and *is_end tells whether none will. */
+/* 1: bytes were read; 0: none are there now, and *is_end: none will come. */
 static int raw_read(struct input *input, char *at, size_t *n_out, bool *is_end, struct err *err)
 {
     *n_out = 0;
@@ -224,7 +224,7 @@ static int unpack_piece(struct input *input, char *piece, size_t *n_out, bool *i
     }
     if (rc == 0)
         rc = unpack_some(input->unpack, &input->packed_rest, piece, PIECE_BYTES, n_out, err);
-    /* What the library still holds back comes out before the end counts. */
+    /* It is the end only when the library has no buffered output left either. */
     if (*n_out > 0)
         *is_end = false;
     return rc ? wrap(err, rc, "%s", input->name) : 0;

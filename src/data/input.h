@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One file of the input as bytes that can be read at any offset. A plain file is read where it
- * lies; stdin, pipes, .gz and .zst are first spooled into a file beside the run, a piece at a
- * time, and the spool is read. A spool that has everything is called <name>.data, before that
- * <name>.part.
+ * lies; stdin, pipes, .gz and .zst are spooled piece by piece into a file beside the run, and the
+ * spool is read. A complete spool is called <name>.data, an incomplete one <name>.part.
  */
 #pragma once
 
@@ -17,8 +16,8 @@ enum {
 };
 
 /*
- * Plain files beyond INPUTS_OPEN_MAX are closed, the longest-open first, and opened again when
- * needed.
+ * At most INPUTS_OPEN_MAX plain files are open: beyond that the one that was opened first is
+ * closed, and opened again when needed.
  */
 struct input_ring {
     struct input *held[INPUTS_OPEN_MAX];
@@ -31,11 +30,11 @@ struct input {
     struct input_ring *ring;
     struct stat st;
     int text_fd;         /* the plain file or the spool */
-    uint64_t text_bytes; /* that can be read now */
+    uint64_t text_bytes; /* how much can be read now */
     bool is_whole;       /* text_bytes will not grow */
 
     /* Spooled inputs only. */
-    int raw_fd; /* what is spooled: 0 is stdin and not ours */
+    int raw_fd; /* the file that is spooled; 0 is stdin, which is never closed */
     bool is_stream;
     struct unpack *unpack;
     char *packed; /* read and not yet unpacked */
@@ -52,10 +51,11 @@ struct input {
 MUST_CHECK int input_open(struct input *input, const struct source_opts *opts, size_t path_index,
                           struct input_ring *ring, struct err *err);
 void input_close(struct input *input);
-/* Spool on for about bytes_max bytes of text. Never waits. Nothing to do for a plain file. */
+/* Spools about bytes_max more bytes of text. Never waits. Does nothing for a plain file. */
 MUST_CHECK int input_fill(struct input *input, size_t bytes_max, struct err *err);
-/* What is spooled now is all that is wanted: the spool counts as whole. */
+/* Declares the spool complete as it is now: no more of it is wanted. */
 MUST_CHECK int input_finish(struct input *input, struct err *err);
-/* All of [offset, offset+len), which lies within text_bytes, or an error that names the file. */
+/* Reads all of [offset, offset+len), which must be within text_bytes, or fails with an error that
+ * names the file. */
 MUST_CHECK int input_read(struct input *input, uint64_t offset, char *at, size_t len,
                           struct err *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names in the order they were added, found by a hash: columns of a table, keys of an object, labels.
- * A name may be added twice, as a header may have two columns of one name; it is found as its first.
+ * Names in the order they were added, found by a hash: columns of a table, keys of an object,
+ * labels. A name may be added twice, as a header may have two columns of one name; it is found as
+ * the first of them.
  */
 #pragma once
 
@@ -23,9 +24,10 @@ struct name_index {
 void name_index_release(struct name_index *index);
 #define cleanup_name_index __attribute__((cleanup(name_index_release)))
 struct str name_index_get(const struct name_index *index, size_t i);
-/* Its number, or NAME_NONE. */
+/* The number of a name, or NAME_NONE. */
 size_t name_index_find(const struct name_index *index, struct str name);
-/* Adds it, though it may be there already. Returns the number it is found by. */
+/* Adds a name even if it is there already. Returns the number that name_index_find() gives for
+ * it. */
 size_t name_index_add(struct name_index *index, struct str name);
-/* Its number; it is added if it is not there. */
+/* The number of a name, which is added if it is not there. */
 size_t name_index_number(struct name_index *index, struct str name);

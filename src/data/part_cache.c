@@ -71,12 +71,13 @@ static int window_read(struct part_reader *part, uint64_t end, size_t len, struc
 
 enum {
     HOLE_BYTES_MAX =
-        64 << 20 /* zeros that some file systems do not store may be somebody's result */
+        64 << 20 /* a smaller hole may be zeros of a result that the file system did not store */
 };
 
 /*
- * Results were written, all of them. A file that was made long by other means could take hours to read. The
- * look goes on from the end of what was found before, so it costs little however many rows there are.
+ * A part whose results were all written has no hole. One that was only made long (truncate) could
+ * take hours to read. Each check goes on where the last one ended, so it costs little however many
+ * rows there are.
  */
 static int written_check(struct part_reader *part, uint64_t end, struct err *err)
 {
@@ -84,7 +85,7 @@ static int written_check(struct part_reader *part, uint64_t end, struct err *err
         off_t hole = lseek(part->fd, (off_t)part->hole, SEEK_HOLE);
         off_t data = hole < 0 ? -1 : lseek(part->fd, hole, SEEK_DATA);
         if (hole < 0) {
-            part->hole = UINT64_MAX; /* nothing can be told here; a read says what is missing */
+            part->hole = UINT64_MAX; /* holes are not reported here; a read says what is missing */
         } else if ((uint64_t)hole >= end) {
             part->hole = (uint64_t)hole;
         } else {

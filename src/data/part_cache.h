@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Part files that are open for reading, each with a window: the results of several workers
- * interleave, but those of one worker are read in order, so each reader keeps the bytes that
- * come next. The reader that was used longest ago is closed when another one is needed.
+ * Part files that are open for reading, each with a window. The results of several workers
+ * interleave, but those of one worker are read in order, so each reader keeps the bytes that come
+ * next in its file. The reader that was used longest ago is closed when another one is needed.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ enum {
 struct part_reader {
     char *path; /* NULL: free */
     int fd;
-    uint64_t base; /* of the window */
-    uint64_t hole; /* up to here the file was written to without a gap */
+    uint64_t base; /* offset of the window in the file */
+    uint64_t hole; /* up to here the file has no hole */
     struct buf window;
     uint64_t used_at;
 };
@@ -33,8 +33,8 @@ void part_cache_release(struct part_cache *cache);
 MUST_CHECK int part_cache_get(struct part_cache *cache, const char *path, struct part_reader **out,
                               struct err *err);
 /*
- * Bytes from `offset` on, at least `want` of them, as many as are at hand, never beyond `end`.
- * ERR_DATA if the part is shorter than `end`.
+ * A view of the bytes from `offset` on: at least `want`, at most as many as are in the window,
+ * never beyond `end`. ERR_DATA if the part is shorter than `end`, or has a large hole before it.
  */
 MUST_CHECK int part_reader_view(struct part_reader *part, uint64_t offset, uint64_t end,
                                 size_t want, struct str *out, struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items back from their numbers. A cursor goes through the file; whoever reads on where a cursor
- * stands pays nothing for finding the place, anyone else takes the cursor that was idle longest and
- * walks from the nearest place that is known, of the index or where a cursor stood before.
+ * Reads items by their numbers, with cursors that go through the files. Reading on where a cursor
+ * stands costs no search. Any other item takes the cursor that was idle longest and walks from the
+ * nearest known place before the item: one of the index, or one where a cursor stood before.
  */
 #include "base/json.h"
 #include "base/parse.h"
@@ -10,7 +10,7 @@
 #include "data/source_impl.h"
 
 enum {
-    LOAD_BYTES = 64 * 1024 /* at a time; a record may need more */
+    LOAD_BYTES = 64 * 1024 /* read at a time; a record may need more */
 };
 
 static size_t file_of_item(const struct source *source, uint64_t item)
@@ -26,7 +26,7 @@ static size_t file_of_item(const struct source *source, uint64_t item)
     return low;
 }
 
-/* Have `want` bytes from the cursor's offset on in its window, or all there are. */
+/* Reads until the window has `want` bytes from the cursor's offset on, or all that there are. */
 static int cursor_load(struct source *source, struct cursor *c, size_t want, struct err *err)
 {
     struct input *input = &source->files[c->file].input;
@@ -38,7 +38,7 @@ static int cursor_load(struct source *source, struct cursor *c, size_t want, str
     size_t cap = MAX(want, MIN((size_t)LOAD_BYTES, source->window_bytes));
     if (have > 0)
         memmove(c->at, c->at + skip, have);
-    /* A long record's window is given back once it is no longer needed. */
+    /* The memory of a long record's window is freed once it is no longer needed. */
     if (cap > c->cap || (c->cap > 4 * (size_t)WINDOW_BYTES && cap < c->cap / 4)) {
         cap = MAX(cap, have);
         c->at = xrealloc(c->at, cap);
@@ -58,7 +58,7 @@ static const char *cursor_text(const struct cursor *c)
     return c->at + (c->offset - c->base);
 }
 
-/* One look at what the window has, at most `look` bytes. False if no end is in it. */
+/* Scans at most `look` bytes of the window. False if no record ends there. */
 static bool cursor_look(const struct source *source, const struct cursor *c, struct find *find,
                         size_t look, bool is_all, bool *is_flawed)
 {
@@ -107,7 +107,8 @@ void cursor_advance(struct cursor *c, const struct boundary_tally *tally)
     c->line += tally->n_newlines;
 }
 
-/* Many who read on in turn find their places again without a walk. */
+/* Keeps the place of a cursor that is moved, so that several readers who take turns find theirs
+ * again without a walk. */
 static void place_keep(struct source *source, const struct cursor *c)
 {
     if (c->is_set)
@@ -224,7 +225,7 @@ static bool is_verbatim(const struct source *source, const struct find *find)
            !source->is_converted && source->format != FORMAT_JSON;
 }
 
-/* Of the found lines of JSONL, those up to the first that is malformed. */
+/* Cuts the found lines of JSONL before the first malformed one; true if there is one. */
 static bool verbatim_cut(const struct source *source, const struct cursor *c, struct find *find)
 {
     struct str all = {cursor_text(c), find->tally.after_end}, rest = all, line;
@@ -242,8 +243,8 @@ static bool verbatim_cut(const struct source *source, const struct cursor *c, st
 }
 
 /*
- * The records just found, in one copy if they can be, else one by one up to end_len bytes in out.
- * ERR_RECORD at the first that is malformed.
+ * Adds the found records, in one copy if possible, else one by one up to end_len bytes in out.
+ * ERR_RECORD at the first malformed one.
  */
 static int found_take(struct source *source, struct cursor *c, struct find *find, size_t end_len,
                       struct buf *out, uint64_t *n_out, struct err *err)
@@ -286,7 +287,7 @@ int source_lines(struct source *source, uint64_t first, uint64_t count, size_t b
             return rc;
         rc = found_take(source, c, &find, end_len, out, n_out, err);
         if (rc == ERR_RECORD && *n_out > 0)
-            return 0; /* whoever asks for the next one gets to know */
+            return 0; /* the call that begins with that record reports it */
         if (rc)
             return rc;
     }
@@ -323,7 +324,7 @@ int source_item_json(struct source *source, uint64_t item, struct buf *out, cons
     struct str text = buf_str(&source->item);
     *key_out = "data";
     if (source->is_converted || source->format == FORMAT_JSON) {
-        buf_add_str(out, text); /* checked when it was converted */
+        buf_add_str(out, text); /* it was checked when it was converted */
     } else if (source->format == FORMAT_JSONL) {
         if (source->opts.is_raw && !json_is_value(text))
             return item_fail(source, item, err, ERR_RECORD, "not a JSON value");
@@ -377,7 +378,7 @@ void source_position(struct source *source, uint64_t item, struct buf *out)
     place_add(source, &source->files[c->file], item, line, out);
 }
 
-/* A number as JSON has it, or, from CSV, as the content of a string. */
+/* A JSON number, or from CSV a string whose content is a number. */
 static bool weight_of(const struct source *source, struct str value, double *out)
 {
     if (!source->is_converted)
@@ -390,7 +391,7 @@ int source_weight(struct source *source, uint64_t item, double *out, struct err 
 {
     int rc = item_read(source, item, err);
     *out = 0;
-    if (rc) /* a malformed record is no work for anybody */
+    if (rc) /* a malformed record is no work */
         return rc == ERR_RECORD ? 0 : rc;
     const char *field = source->opts.weight_field;
     struct str text = buf_str(&source->item), value;

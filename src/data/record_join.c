@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "data/result_merge_impl.h"
 
-/* What a key says; keys that are escaped in two ways are one. */
+/* The decoded key, so that two spellings of one key are equal. */
 static struct str key_text(struct str key, struct buf *text)
 {
     buf_reset(text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One result a call, in the form asked for.
+ * Writes one result per call, in the format of the output.
  */
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -36,7 +36,8 @@ void record_out_release(struct record_out *out)
     buf_release(&out->joined);
 }
 
-/* A value as CSV has it: strings without quotes, null as nothing, nested values as JSON text. */
+/* Adds a value as a field of CSV: strings without quotes, null as an empty field, nested values as
+ * JSON text. */
 static void cell_add(struct record_out *out, struct str value)
 {
     buf_reset(&out->text);
@@ -54,7 +55,7 @@ static bool decode_key(struct record_out *out, struct str key)
     return json_key_to_text(key, &out->name);
 }
 
-/* A row with one empty field would be a blank line, which readers skip. */
+/* Ends a row. One empty field is written as "", because readers skip a blank line. */
 static void line_end(struct record_out *out, size_t begin)
 {
     if (out->file->pending.len == begin)
@@ -84,7 +85,7 @@ static int columns_set(struct record_out *out, struct str object, struct err *er
     return 0;
 }
 
-/* Where a key belongs; it is usually the next one. */
+/* The column of a key; `guess` is the next column, which it usually is. */
 static size_t column_find(struct record_out *out, struct str key, size_t guess)
 {
     const struct name_index *columns = &out->columns;
@@ -154,7 +155,8 @@ static int text_refuse(struct err *err)
                 "it is)");
 }
 
-/* The result as a JSON value: as it is, checked, or a string of the text. */
+/* The result as a JSON value: a result in JSON is checked and taken as it is, a text becomes a
+ * string. */
 static int value_make(struct record_out *out, struct str line, struct buf *scratch,
                       struct str *value, struct err *err)
 {
@@ -198,7 +200,8 @@ static void json_add(struct record_out *out, struct str value)
     buf_add_str(&out->file->pending, value);
 }
 
-/* Straight into the output: a line may be as long as memory allows one or two copies of it. */
+/* Writes straight into the output, without another copy: a line may be so long that memory holds
+ * only one or two copies. */
 static int text_add(struct record_out *out, struct str line, struct err *err)
 {
     if (!utf8_is_valid(line))

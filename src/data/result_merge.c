@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walk the committed ranges, prove that every item is there once, stream their bytes.
+ * Walks the committed ranges, proves that every item occurs once, and streams their bytes.
  */
 #include "data/result_merge.h"
 
@@ -19,7 +19,8 @@ struct result_merge {
     struct outfile file;
     struct part_cache parts;
     struct record_out out;
-    /* Items below next_item are proven, in order or, for ranges as committed, at the end. */
+    /* Items below next_item are proven. Ranges that come as they were committed are proven at the
+     * end. */
     uint64_t next_item;
     uint64_t aside;
     bool has_aside; /* `aside` was read and not yet counted */
@@ -54,7 +55,7 @@ static int missing(struct result_merge *merge, uint64_t first, uint64_t end, str
                       first);
 }
 
-/* Everything from next_item up to `end` must have been set aside. */
+/* Proves that all items from next_item up to `end` were set aside. */
 static int gap_prove(struct result_merge *merge, uint64_t end, struct err *err)
 {
     int rc = 0;
@@ -73,7 +74,7 @@ static int gap_prove(struct result_merge *merge, uint64_t end, struct err *err)
     return rc;
 }
 
-/* Before anything is asked of the items themselves. */
+/* Checks that the range is within the input, before its items are read. */
 static int span_check(const struct result_merge *merge, struct span span, struct err *err)
 {
     if (span.end > merge->opts->n_items || span.end < span.first)
@@ -136,7 +137,7 @@ static int lines_differ(const struct result_range *row, uint64_t n_lines, struct
                 row->first + row->count - 1, n_lines);
 }
 
-/* Byte for byte, counting the lines as they pass. */
+/* Copies a range byte for byte, and counts its lines. */
 static int range_copy(struct result_merge *merge, const struct result_range *row,
                       struct part_reader *part, struct err *err)
 {
@@ -160,7 +161,7 @@ static int range_copy(struct result_merge *merge, const struct result_range *row
     return n_lines == row->count && last == '\n' ? 0 : lines_differ(row, n_lines, err);
 }
 
-/* Line by line; a line may be longer than the window. */
+/* Converts a range line by line; a line may be longer than the window. */
 static int range_convert(struct result_merge *merge, const struct result_range *row,
                          struct part_reader *part, struct err *err)
 {

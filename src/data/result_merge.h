@@ -15,7 +15,7 @@
 #include "data/source.h"
 
 enum out_format {
-    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers gave them */
+    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers wrote them */
     OUT_JSONL,
     OUT_JSON,
     OUT_CSV,
@@ -26,7 +26,8 @@ MUST_CHECK int out_format_parse(struct str text, enum out_format *out, struct er
 const char *out_format_name(enum out_format format);
 enum out_format out_format_of_path(const char *path);
 
-/* A run of results: count lines in [offset, offset+bytes) of the file at part_path. */
+/* A range of results: the items from `first` on, `count` lines in [offset, offset+bytes) of the
+ * file at part_path. */
 struct result_range {
     uint64_t first, count;
     const char *part_path; /* valid until the next call */
@@ -36,19 +37,19 @@ struct result_range {
 struct result_merge_opts {
     const char *out_path; /* "-" is stdout */
     enum out_format format;
-    bool results_are_json; /* false: text lines; JSONL and JSON then hold them as strings */
+    bool results_are_json; /* false: they are text lines, which become strings in JSONL and JSON */
     bool in_order;         /* false: ranges come as they were committed */
     bool overwrite;        /* an existing file is refused otherwise (ERR_USAGE) */
-    bool join;             /* the input's fields with the result's; needs `source` */
+    bool join;             /* write the input's fields with the result's; needs `source` */
     struct source *source;
-    uint64_t n_items; /* the proof's total */
-    bool partial_ok;  /* `muster results`: gaps are fine */
+    uint64_t n_items; /* of the run: the items that are proven to be there */
+    bool partial_ok;  /* missing items are no error (`muster results`) */
 
     /* 1 and a row, 0 at the end, negative on error. */
     int (*next_range)(void *context, struct result_range *row, struct err *err);
     /* The items set aside, ascending: 1 and the item, 0 at the end. NULL: none. */
     int (*next_failed_item)(void *context, uint64_t *item, struct err *err);
-    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    /* Called when the whole output is on disk and about to be put in place. NULL: not called. */
     int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };

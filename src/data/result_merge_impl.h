@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of a merge of results: result_merge.c walks the ranges and proves them,
- * record_out.c writes records in the form asked for, record_join.c puts input and result
- * together.
+ * The inside of a merge of results: result_merge.c walks the ranges and proves that they are
+ * complete, record_out.c writes records in the format of the output, record_join.c joins input and
+ * result.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct record_out {
     struct outfile *file;
     uint64_t n_records;
     char separator; /* CSV, TSV */
-    /* CSV: the columns, named by the first record, and the values of the row at hand. */
+    /* CSV: the columns, named by the first record, and the values of the current row. */
     struct name_index columns;
     struct str *cells;
     struct buf name, text; /* scratch */
@@ -34,7 +34,7 @@ void record_out_end(struct record_out *out);
 void record_out_release(struct record_out *out);
 
 /*
- * The input's members, then the result's, which win; {"input":…,"result":…} unless both are
- * objects.
+ * Adds an object with the input's members, then the result's, which replace those of the same key;
+ * {"input":…,"result":…} unless both are objects.
  */
 MUST_CHECK int join_records(struct str input, struct str result, struct buf *out, struct err *err);

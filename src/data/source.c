@@ -12,7 +12,7 @@
 #include "data/source_impl.h"
 
 enum {
-    SCAN_ALL_BYTES = 8 << 20 /* between two looks at whether there is more to read */
+    SCAN_ALL_BYTES = 8 << 20 /* scanned between two checks for more input */
 };
 
 static int format_choose(struct source *source, struct err *err)
@@ -43,7 +43,7 @@ static int file_open(struct source *source, size_t i, struct err *err)
     if (rc || (file->input.is_stream && !file->input.is_whole))
         return rc;
     bool is_plain = file->input.is_whole;
-    if (!is_plain) /* the first piece of a packed file */
+    if (!is_plain) /* read the first piece of a packed file */
         rc = input_fill(&file->input, 1, err);
     if (rc == 0)
         rc = head_begin(source, file, err);
@@ -155,7 +155,7 @@ int source_wait_fd(const struct source *source)
     return input->is_stream && !input->is_whole ? input->raw_fd : -1;
 }
 
-/* Of a packed file count the packed bytes: their number is known in advance. */
+/* For a packed file the packed bytes count, because their total is known in advance. */
 uint64_t source_bytes_scanned(const struct source *source)
 {
     uint64_t sum = 0;
@@ -204,7 +204,7 @@ static void scan_note(struct source *source, struct source_file *file,
                               });
 }
 
-/* The whole blocks among the next bytes. */
+/* Scans the whole blocks among the next bytes. */
 static int scan_blocks(struct source *source, struct source_file *file, uint64_t *budget,
                        struct err *err)
 {
@@ -227,7 +227,8 @@ static int scan_blocks(struct source *source, struct source_file *file, uint64_t
     return rc;
 }
 
-/* Fewer than 64 bytes are left for now. If more may come, the state stays before them. */
+/* Scans the fewer than 64 bytes that are left for now. If more may come, the file's state stays
+ * that before them. */
 static int scan_tail(struct source_file *file, struct boundary_tally *tally,
                      struct boundary_scan *scan, struct err *err)
 {
@@ -243,10 +244,10 @@ static int scan_tail(struct source_file *file, struct boundary_tally *tally,
     return file->scan.flaws ? scan_flaw(file, file->scan_at, err) : 0;
 }
 
-/* What the end of a file tells: an open record counts, an open quote or array does not. */
+/* Checks the end of a file: an open record counts as one, an open quote or array is an error. */
 static int scan_end(struct source *source, struct source_file *file, struct err *err)
 {
-    /* What stands behind the first N does not matter, cut off or not. */
+    /* With a limit the rest of the file does not matter, even if it is malformed. */
     if (source->opts.limit > 0 && file->first_item + file->n_items >= source->opts.limit)
         return 0;
     bool is_open = source->format == FORMAT_LINES ? file->last_end_at < file->input.text_bytes
@@ -290,8 +291,8 @@ static int scan_finish(struct source *source, struct source_file *file, struct e
 }
 
 /*
- * With enough items the rest is not read; spools then count as whole, so that a resume finds
- * them.
+ * When the limit is reached the rest is not read. Spools are then declared complete, so that a
+ * resume finds them.
  */
 static int scan_limit(struct source *source, struct err *err)
 {
@@ -307,7 +308,7 @@ static int scan_limit(struct source *source, struct err *err)
     return rc;
 }
 
-/* One step; *is_stuck when nothing more can be had now. */
+/* One step of a scan; *is_stuck: nothing more can be read now. */
 static int scan_step(struct source *source, uint64_t *budget, bool *is_stuck, struct err *err)
 {
     struct source_file *file = &source->files[source->scan_file];

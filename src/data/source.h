@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* name, extension list */
+/* id, name */
 #define RECORD_FORMATS(X) \
     X(LINES, "lines")     \
     X(JSONL, "jsonl")     \
@@ -43,11 +43,11 @@ struct source_opts {
     const char *const *paths; /* "-" is stdin */
     size_t n_paths;
     enum record_format format;
-    bool is_raw;           /* records as they stand: CSV rows stay CSV text, nothing is converted */
+    bool is_raw;           /* records as they are: CSV rows stay CSV text, nothing is converted */
     uint64_t limit;        /* the first N items only; 0 = all */
     const char *spool_dir; /* where spools live; made when first needed */
-    bool reuse_spool;      /* resume: the spool of the earlier run stands for stdin */
-    bool in_any_order;     /* items will be asked for here and there: remember more places */
+    bool reuse_spool;      /* resume: read the earlier run's spool instead of stdin */
+    bool in_any_order;     /* items will be read in any order: index more places */
     const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
     char *scratch; /* [SOURCE_SCAN_BYTES], borrowed during each scan; NULL: it takes its own */
 };
@@ -55,10 +55,10 @@ struct source_opts {
 struct source;
 
 /*
- * Opens the files and looks at their beginnings and ends, not through them. Refuses, with
- * ERR_USAGE, what is not there or not readable, and with ERR_DATA what is plainly malformed: a
- * JSON file that is not an array, a truncated last JSONL record (naming the byte offset), CSV
- * headers that differ, a duplicate column name, NUL bytes in CSV.
+ * Opens the files and reads only their beginnings and ends. ERR_USAGE for a file that does not
+ * exist or is not readable, ERR_DATA for one that is plainly malformed: a JSON file that is not an
+ * array, a truncated last JSONL record (naming the byte offset), CSV headers that differ, a
+ * duplicate column name, NUL bytes in CSV.
  */
 MUST_CHECK int source_open(struct source **out, const struct source_opts *opts, struct err *err);
 void source_close(struct source *source);
@@ -73,7 +73,7 @@ bool source_is_json(const struct source *source);
  * ERR_DATA names file, line or offset, and the cure.
  */
 MUST_CHECK int source_scan(struct source *source, size_t bytes_max, struct err *err);
-/* To the end; waits where nothing is there yet. */
+/* Scans to the end; waits while there is nothing to read yet. */
 MUST_CHECK int source_scan_all(struct source *source, struct err *err);
 uint64_t source_known(const struct source *source);
 bool source_is_complete(const struct source *source);
@@ -85,12 +85,12 @@ uint64_t source_bytes_total(const struct source *source);
 
 /*
  * Append known items [first, first+count) to out as lines, one item a line, each ended by one LF,
- * stopping early at about bytes_max (but never before one item). Newlines inside an item
- * (JSON array elements) are dropped where they are insignificant. *n_out = how many were written.
- * Runs of verbatim lines are copied in blocks, at memory speed.
- * Stops before a malformed record too: one that stands for no item though those beside it do (a line
- * of JSONL that is no JSON value, unless raw; a CSV row with too few fields). If the first is one,
- * that is ERR_RECORD, with its place.
+ * stopping early at about bytes_max (but never before one item). Newlines inside an item (JSON
+ * array elements) are dropped where they are insignificant. *n_out = how many were written. Runs of
+ * verbatim lines are copied in blocks, at memory speed. Stops before a malformed record too: one
+ * that is no item although its neighbours are (a line of JSONL that is not a JSON value, unless
+ * raw; a CSV row with too few fields). If the first record is malformed, the error is ERR_RECORD,
+ * with its place.
  */
 MUST_CHECK int source_lines(struct source *source, uint64_t first, uint64_t count, size_t bytes_max,
                             struct buf *out, uint64_t *n_out, struct err *err);
@@ -103,23 +103,24 @@ MUST_CHECK int source_item(struct source *source, uint64_t item, struct buf *out
  */
 MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf *out,
                                 const char **key_out, struct err *err);
-/* The bytes of the record as they stand, well-formed or not. */
+/* The bytes of the record as they are in the file, well-formed or not. */
 MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *out,
                              struct err *err);
-/* CSV, TSV: the columns' names as a line, added to out; nothing for others. */
+/* Adds the columns' names as a line, for CSV and TSV; adds nothing for other formats. */
 void source_header(const struct source *source, struct buf *out);
-/* "train.jsonl line 812" / "a.json element 4": where an item stands, for messages. */
+/* "train.jsonl line 812" / "a.json element 4": where an item is, for messages. */
 void source_position(struct source *source, uint64_t item, struct buf *out);
 /*
- * Size of an item known in advance: its bytes, or the number in weight_field (missing: ERR_DATA).
+ * The weight of an item, before it is processed: its bytes, or the number in weight_field (ERR_DATA
+ * if it is missing).
  */
 MUST_CHECK int source_weight(struct source *source, uint64_t item, double *out, struct err *err);
 
 /*
- * What the input was, as a JSON object for the manifest: per file absolute path, bytes, mtime,
+ * Describes the input as a JSON object for the manifest: per file its absolute path, bytes, mtime,
  * and a hash over samples of the content (XXH3 of head, tail and 16 blocks between).
- * source_verify says what changed since: "train.jsonl has grown from 10 to 12 bytes since the run
- * began" (ERR_USAGE).
+ * source_verify() says what has changed since: "train.jsonl has grown from 10 to 12 bytes since the
+ * run began" (ERR_USAGE).
  */
 void source_identity(struct source *source, struct buf *json_out);
 MUST_CHECK int source_verify(struct source *source, struct str identity_json, struct err *err);

@@ -2,11 +2,11 @@
  *
  * The inside of a source, shared by the files that implement it:
  *   source.c  opening, and scanning forward: finding how many records there are
- *   head.c    what can be said about a file from its beginning and its end
+ *   head.c    what a file's beginning and its end tell
  *   index.c   a sparse list of places where records begin
- *   read.c    items back from their numbers, by cursors
+ *   read.c    reads items by their numbers, with cursors
  *   convert.c a record's bytes into the item
- * and by those that cut the files into parts, cut/.
+ * and by those that split the files into parts, split/.
  */
 #pragma once
 
@@ -16,12 +16,12 @@
 #include "data/source.h"
 
 enum {
-    WINDOW_BYTES = SOURCE_SCAN_BYTES, /* of one read; a record may need more */
+    WINDOW_BYTES = SOURCE_SCAN_BYTES, /* of one read; a long record needs more */
     INDEX_STRIDE_BYTES = 64 * 1024,
-    INDEX_ENTRIES = 2048, /* enough where nearly all is read in its order */
+    INDEX_ENTRIES = 2048, /* enough where nearly all items are read in order */
     INDEX_ENTRIES_ANY_ORDER = 65536,
     N_CURSORS = 1,
-    N_PLACES = 64, /* where cursors stood that were taken for something else */
+    N_PLACES = 64, /* where cursors stood before they were moved */
 };
 
 /* Record `item` (of the whole source) begins at `offset` of its file, on line `line` (from 1). */
@@ -34,31 +34,33 @@ struct sparse_index {
     struct index_entry *entries;
     size_t n_entries, entries_max;
     uint64_t stride_bytes;
-    uint64_t next_offset; /* in the file being scanned: nothing nearer is noted */
+    uint64_t next_offset; /* in the file being scanned; no entry is made before this offset */
 };
 void index_add(struct sparse_index *index, struct index_entry entry);
 /* The last entry with item <= `item`, NULL if there is none. */
 const struct index_entry *index_find(const struct sparse_index *index, uint64_t item);
 
-/* Records that end in [from, to), of lines or of an array: read again, for messages. */
+/* Counts the records that end in [from, to), of lines or of an array, by reading them again; for
+ * messages. */
 uint64_t ends_count(struct input *input, enum record_format format, uint64_t from, uint64_t to);
 
 struct source_file {
     struct input input;
     uint64_t first_item, n_items;
     bool is_begun;                 /* the head was looked at */
-    bool has_header;               /* CSV: it is not empty */
-    bool is_scanned;               /* to the end */
+    bool has_header;               /* CSV: the file is not empty */
+    bool is_scanned;               /* scanned to the end */
     uint64_t begin_at, begin_line; /* of the first record */
-    /* The scanner: whole blocks up to scan_at are in n_items; n_tail more end in what follows. */
+    /* The scanner: n_items counts the records that end in whole blocks, up to scan_at; n_tail more
+     * end in the bytes behind it. */
     uint64_t scan_at, n_newlines, n_tail;
     uint64_t last_end_at;
     struct boundary_scan scan;
 };
 
 /*
- * A place to read on from, with the bytes around it: at[0..len) are those of the file from `base`
- * on, and base <= offset. Several, because several readers go through a file at several places.
+ * A place to read on from, with the bytes around it: at[0..len) are the bytes of the file from
+ * `base` on, and base <= offset.
  */
 struct cursor {
     bool is_set;
@@ -73,14 +75,14 @@ struct cursor {
 /* A search for record ends from a cursor on. */
 struct find {
     uint64_t ends_max;
-    size_t bytes_max; /* look about so far; further only if the first record needs it, */
-    bool is_strict;   /* and not even then: n_ends may come out 0 */
+    size_t bytes_max; /* scan about so many bytes; more only if the first record needs it, */
+    bool is_strict;   /* and not even then: n_ends may be 0 */
     struct boundary_tally tally;
     bool has_end; /* false: the last record of a file, without newline */
 };
 
 struct source {
-    struct source_opts opts; /* its strings are ours: */
+    struct source_opts opts; /* its strings are owned here: */
     char **paths, *spool_dir, *weight_field;
     enum record_format format;
     bool is_converted; /* csv, tsv: records become JSON objects */
@@ -107,29 +109,30 @@ struct source {
     struct buf item; /* scratch */
 };
 
-/* For tests: windows this small put every boundary everywhere. A multiple of 64. */
+/* For tests: with small windows a boundary falls on every kind of byte. window_bytes is a multiple
+ * of 64. */
 void source_tune(struct source *source, size_t window_bytes, uint64_t index_stride_bytes);
 
-/* The cursor that stands at the item, or the one idle longest, moved there. */
+/* The cursor that is at the item, or the one that was idle longest, moved there. */
 MUST_CHECK int cursor_at(struct source *source, uint64_t item, struct cursor **out,
                          struct err *err);
 MUST_CHECK int cursor_find(struct source *source, struct cursor *c, struct find *find,
                            struct err *err);
 void cursor_advance(struct cursor *c, const struct boundary_tally *tally);
 /*
- * The record under the cursor, trimmed, and its line; the cursor moves on. Valid until it moves
- * again.
+ * Gives the record at the cursor, trimmed, and its line, and moves the cursor on. The record is
+ * valid until the cursor moves again.
  */
 MUST_CHECK int cursor_take(struct source *source, struct cursor *c, struct str *record,
                            uint64_t *line, struct err *err);
 /* Moves the caller's own cursor forward to a place where a record begins. */
 void cursor_seek(struct cursor *c, size_t file, uint64_t offset);
 
-/* Looks at the beginning of a file when enough of it is there; sets is_begun. */
+/* Reads the beginning of a file as soon as enough of it is there; then sets is_begun. */
 MUST_CHECK int head_begin(struct source *source, struct source_file *file, struct err *err);
-/* A plain file's end, before anything is scanned. */
+/* Checks a plain file's end, before anything is scanned. */
 MUST_CHECK int head_check_end(struct source *source, struct source_file *file, struct err *err);
-/* The last record, which begins at `from` and has no newline: is it whole? */
+/* Checks that the last record, which begins at `from` and has no newline, is complete. */
 MUST_CHECK int head_check_last(struct source *source, struct source_file *file, uint64_t from,
                                struct err *err);
 /* ERR_DATA for a CSV file that ends inside quotes: reads it again to say where. */
@@ -138,11 +141,11 @@ int head_blame_quotes(struct source *source, struct source_file *file, struct er
 /* A record's bytes without line end and blank lines before it; *n_lines_before counts those. */
 struct str record_trim(const struct source *source, struct str record, bool has_end,
                        uint64_t *n_lines_before);
-/* A line of JSONL that is no JSON value, where that matters. */
+/* Is this a line of JSONL that is not a JSON value? False for other formats and raw sources. */
 bool line_is_malformed(const struct source *source, struct str line);
 /*
- * The item that a trimmed record stands for, on one line, added to out. ERR_RECORD if it stands for
- * none; then nothing was added.
+ * Adds the item of a trimmed record, on one line. ERR_RECORD, and nothing added, if the record is
+ * no item.
  */
 MUST_CHECK int record_convert(struct source *source, struct str record, struct buf *out,
                               struct err *err);

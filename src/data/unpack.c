@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/unpack.h"
 
-#define ZLIB_CONST /* next_in is then const, as it should be */
+#define ZLIB_CONST /* makes next_in const */
 #include <zlib.h>
 #include <zstd.h>
 
@@ -12,7 +12,7 @@ struct unpack {
     z_stream gzip;
     ZSTD_DStream *zstd;
     bool is_open;    /* within a member */
-    bool is_padding; /* gzip: only zeros may follow, as tar and tapes leave them */
+    bool is_padding; /* gzip: only zeros may follow, which tar and tapes pad with */
     bool has_begun;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a user says about how files become one, records and tensors alike: the options that `muster merge` and the
- * shards of `muster map` share.
+ * What the user says about how files are merged, those of records and of tensors: the options that
+ * `muster merge` and the shards of `muster map` share.
  */
 #pragma once
 
@@ -10,13 +10,12 @@
 #include "base/texts.h"
 
 struct merge_options {
-    const char *
-        id_field; /* every record has it, each value once; of .pt files a path; NULL: not looked at */
+    const char *id_field;      /* unique in every record; for .pt files a path; NULL: not checked */
     bool is_union;             /* CSV: columns that only some files have are empty elsewhere */
     struct texts rules;        /* PATH=VERB */
-    const char *rules_path;    /* NULL, or a file of more */
+    const char *rules_path;    /* NULL, or a file with more rules */
     struct texts referred;     /* PATH=REFERENCE,… */
-    bool is_renumbered;        /* ids that are not unique are numbered anew */
-    bool is_plain, is_compact; /* .pt: without numpy's objects; without unused parts of storages */
-    bool pass_through;         /* .pt: what is no data is carried over unseen */
+    bool is_renumbered;        /* number ids anew if they are not unique */
+    bool is_plain, is_compact; /* .pt: no numpy objects; no unused parts of storages */
+    bool pass_through;         /* .pt: copy unknown callables as they are */
 };

@@ -4,7 +4,7 @@
 #include <fnmatch.h>
 
 enum {
-    NAME_BYTES_MAX = 200 /* no count is called by a longer one */
+    NAME_BYTES_MAX = 200 /* no name of a count is longer */
 };
 
 static const char *const counts[] = {
@@ -57,7 +57,7 @@ uint64_t record_count_said(bool (*count_of)(const void *object, struct str name,
     return UINT64_MAX;
 }
 
-/* Settings such as max_samples are no counts. */
+/* Names such as max_samples are settings, not counts. */
 static const char *const settings[] = {"max_*", "min_*"};
 
 static bool fits_one(const char *name, const char *const *patterns, size_t n_patterns)

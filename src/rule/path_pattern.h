@@ -14,7 +14,7 @@ enum {
 };
 
 struct path_pattern {
-    struct str at[PATH_KEYS_MAX]; /* keys; parts of the text that was parsed */
+    struct str at[PATH_KEYS_MAX]; /* keys; views of the text that was parsed */
     size_t len;
 };
 

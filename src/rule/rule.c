@@ -46,7 +46,7 @@ static void verbs_list(struct buf *out)
         buf_addf(out, "%s%s", i > 1 ? ", " : "", verb_names[i]);
 }
 
-/* The last = parts the two, since keys may have one. */
+/* The last = ends the path, because keys may contain one. */
 int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err)
 {
     const char *equals = memrchr(text.at, '=', text.len);
@@ -142,14 +142,15 @@ const char *merge_rule_added_name(const struct merge_rule *rule, const char *pat
     return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
 }
 
-/* Does it say what becomes of all that lies in there? */
+/* Does the rule decide about everything below its path? */
 static bool takes_all(const struct merge_rule *rule)
 {
     return !rule->is_added && rule->was_used && rule->verb != MERGE_DEEP &&
            rule->verb != MERGE_UNION && rule->verb != MERGE_RATIO;
 }
 
-/* The rule that keeps whatever lies at this one's path from being asked about; NULL: none does. */
+/* The rule that decides about everything at and below this one's path, so that this one is never
+ * used; NULL: there is none. */
 static const struct merge_rule *rule_above(const struct merge_rules *rules,
                                            const struct merge_rule *rule)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of a value when files of tensors are merged: by its path, `PATH=VERB`, the first rule
- * that fits; else by its name and kind. A path is the keys from the root, joined by dots ("." is the
- * root itself), and may have * ? [...] in it, as names of files have. A path that begins with + is
- * of a key that the output gets in addition.
+ * Rules that say what becomes of a value when files of tensors or metadata are merged. A rule is
+ * `PATH=VERB`; the first one that fits a value's path decides, and without one the value's name and
+ * kind do. A path is the keys from the root, joined by dots ("." is the root itself), and may have
+ * the wildcards * ? [...] of file names. A path that begins with + names a key that is added to the
+ * output.
  */
 #pragma once
 
@@ -37,29 +38,29 @@ enum merge_verb {
 struct merge_rule {
     char *path; /* without the + */
     enum merge_verb verb;
-    char *above, *below; /* of RATIO: names of keys */
+    char *above, *below; /* of RATIO: the keys whose values are divided */
     bool is_added;
     bool was_used;
-    size_t before; /* where another one came before it: that one's index + 1 */
+    size_t before; /* index + 1 of the rule that fitted a path before this one could; 0: none did */
 };
 
 struct merge_rules {
     struct merge_rule *at;
     size_t len;
-    bool is_shared; /* several merges take them, one after the other */
-    size_t n_more;  /* of those are still to come: a rule that fits nothing yet may fit there */
+    bool is_shared; /* several merges use these rules, one after the other */
+    size_t n_more;  /* merges still to come, in which a rule that fitted nothing so far may fit */
 };
 
-/* ERR_USAGE with the verbs there are. */
+/* Adds a rule. ERR_USAGE, listing the verbs, if the text is not one. */
 MUST_CHECK int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err);
-/* Those that were typed, then those of a file, if there is one: a rule a line; # and blank lines are
- * skipped. */
+/* Adds the rules of the command line, then those of the file at `path` unless that is NULL: one
+ * rule a line; blank lines and those that begin with # are skipped. */
 MUST_CHECK int merge_rules_take(struct merge_rules *rules, const struct texts *typed,
                                 const char *path, struct err *err);
 void merge_rules_release(struct merge_rules *rules);
 /* NULL if none is about this path. */
 struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path);
-/* ERR_USAGE for a rule that was not used, by the last merge that takes them. */
+/* ERR_USAGE for a rule that was not used; checked only after the last merge that uses the rules. */
 MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);
 /* The last key of a rule's path, if it is about a key added to the dictionary at `path`; else NULL. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers in files, byte by byte: no alignment, no byte order of the machine.
+ * Numbers in files, read and written byte by byte: independent of alignment and of the machine's
+ * byte order.
  */
 #pragma once
 
@@ -21,7 +22,7 @@ static inline void le_put(char *at, uint64_t value, size_t n_bytes)
         at[i] = (char)(value >> (8 * i));
 }
 
-/* Spelt out, compilers make one load of each. */
+/* The shifts are spelt out because compilers turn them into a single load. */
 static inline uint16_t le16_get(const char *at)
 {
     const unsigned char *b = (const unsigned char *)at;

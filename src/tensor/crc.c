@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libdeflate's is several times as fast as zlib's, which does without carry-less multiplication.
+ * libdeflate's CRC-32 is several times as fast as zlib's, which does not use carry-less
+ * multiplication.
  */
 #include "tensor/crc.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CRC-32 of zip, of bytes behind others whose CRC is known; 0 for none.
+ * The CRC-32 of zip: that of `bytes` behind other bytes whose CRC is `before`; 0 for none.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays that grow by a half: a list of 5 M nodes that doubled would hold twice what it needs.
+ * Arrays that grow by half their size: one that doubles could take twice the memory that a list of
+ * 5 million nodes needs.
  */
 #pragma once
 
@@ -14,7 +15,7 @@
         }                                                          \
     } while (0)
 
-/* Behind the last one; the value is taken before the array moves. */
+/* Appends a value; it is evaluated before the array may move. */
 #define PUSH(array, len, cap, ...)              \
     do {                                        \
         __typeof__(*(array)) one = __VA_ARGS__; \

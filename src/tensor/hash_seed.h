@@ -4,11 +4,12 @@
 #include <stdint.h>
 #include <sys/random.h>
 
-/* For the hashes of one table: nobody can write a file whose keys all fall on one place of it. */
+/* A random seed for the hashes of one table, so that nobody can write a file whose keys all
+ * collide. */
 static inline uint64_t hash_seed(void)
 {
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
-        seed = (uintptr_t)&seed; /* what the system lays out at random instead */
+        seed = (uintptr_t)&seed; /* the random address of the stack instead */
     return seed; /* NOLINT(clang-analyzer-core.StackAddressEscape): a number, not a place */
 }

@@ -28,7 +28,7 @@ static struct tree tree_of(const struct inspection *in)
     return (struct tree){.out = in->out, .is_json = in->is_json};
 }
 
-/* What kind of file it is, before the tree. */
+/* Prints the kind and the size of the file, before the tree. */
 static void begin(const struct inspection *in, const char *kind)
 {
     char size[16];
@@ -42,7 +42,7 @@ static void begin(const struct inspection *in, const char *kind)
     buf_addf(in->out, "%s: %s, %s", in->path, kind, size);
 }
 
-/* A figure of the file's own: `"storages":12` or ", 12 storages". */
+/* Prints a number about the whole file: `"storages":12` or ", 12 storages". */
 static void figure(const struct inspection *in, const char *name, uint64_t value)
 {
     char count[32];
@@ -116,7 +116,7 @@ static void names_add_text(struct buf *out, const struct pickle_global *names, s
     }
 }
 
-/* Each name once, sorted. */
+/* Prints each name once, sorted. */
 static void names_add(const struct inspection *in, const struct pickle *pickle)
 {
     size_t n_names = 0;
@@ -135,7 +135,7 @@ static void names_add(const struct inspection *in, const struct pickle *pickle)
     free(names);
 }
 
-/* `zip`, if it is one, is taken. */
+/* `zip` is the file's opened zip, which this takes over; NULL if the file is no zip. */
 static int torch_show(const struct inspection *in, struct zip *zip, struct err *err)
 {
     struct torch_file file;
@@ -242,7 +242,7 @@ static int npy_show(const struct inspection *in, struct str head, struct err *er
     return 0;
 }
 
-/* Only the head of each array is looked at; a packed one is inflated for it. */
+/* Reads only the head of each array; of a packed array only that much is inflated. */
 static int npz_entry_show(const struct inspection *in, const struct zip *zip,
                           const struct zip_entry *entry, struct tree *tree, struct err *err)
 {

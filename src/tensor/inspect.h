@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is in a file of tensors, whichever kind it is: found by its first bytes, checked, printed.
+ * Prints what is in a file of tensors. Its kind is found by its first bytes, and the file is
+ * checked.
  */
 #pragma once
 
@@ -12,9 +13,9 @@ struct torch_file;
 
 /*
  * Adds a tree of the file's keys, types, shapes and bytes to out; with is_json one JSON object. For
- * torch's files the callables that it names, and those that torch.load refuses by default.
- * ERR_USAGE if it cannot be opened; ERR_DATA, naming the byte and the reason, if it is damaged, or
- * none of these: .pt, .safetensors, .npy, .npz.
+ * a file of torch also the callables that it names, and those that torch.load refuses by default.
+ * ERR_USAGE if the file cannot be opened; ERR_DATA, naming the byte and the reason, if it is
+ * damaged, or of none of these kinds: .pt, .safetensors, .npy, .npz.
  */
 MUST_CHECK int inspect_file(const char *path, bool is_json, struct buf *out, struct err *err);
 

@@ -39,7 +39,8 @@ enum tensor_kind tensor_kind_of_name(const char *path)
     return TENSOR_NONE;
 }
 
-/* Arrays have names that end so; the first record of torch's is data.pkl, .format_version or its like. */
+/* The entries of an npz end with .npy; the first record of a torch file is data.pkl,
+ * .format_version or the like. */
 static enum tensor_kind zip_kind(struct str head)
 {
     return str_ends_with(zip_first_name(head), STR(".npy")) ? TENSOR_NPZ : TENSOR_TORCH;
@@ -63,7 +64,8 @@ int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
     char bytes[TENSOR_HEAD_BYTES];
     struct stat st;
     *kind = TENSOR_NONE;
-    /* Who reads it next says that it is not there; anything else must not make records of it. */
+    /* A missing file is reported by whoever reads it next. Any other error ends here, so that the
+     * file is not taken for records. */
     if (stat(path, &st) != 0)
         return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", path);
     if (!S_ISREG(st.st_mode))

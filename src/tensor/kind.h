@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which kind of file of tensors a file is: by its first bytes. Its name only says what is to be expected:
- * what is named as tensors and is none is damaged, and no text.
+ * Which kind of file of tensors a file is, by its first bytes. The name only says which kind is
+ * expected: a file that is named as one of tensors and is not is reported as damaged, and is not
+ * taken for text.
  */
 #pragma once
 
@@ -19,19 +20,21 @@ enum tensor_kind {
     N_TENSOR_KINDS
 };
 
-/* Bytes at a file's beginning that tell its kind: a zip's first name may be as long as that. */
+/* Bytes at a file's beginning that tell its kind: the first name in a zip may be as long as
+ * that. */
 enum {
     TENSOR_HEAD_BYTES = 4096
 };
 
 const char *tensor_kind_name(enum tensor_kind kind);
-/* By the extension: what is expected of it. */
+/* The kind that the extension says. */
 enum tensor_kind tensor_kind_of_name(const char *path);
 enum tensor_kind tensor_kind_of_head(struct str head, uint64_t file_bytes);
 /*
- * The index of a model's shards stands for them. TENSOR_NONE of what is no file: a pipe is not opened
- * twice, so it is not looked into.
+ * An index file of a model's shards is TENSOR_SAFETENSORS. Anything but a regular file is
+ * TENSOR_NONE: a pipe cannot be opened twice, so it is not read here.
  */
 MUST_CHECK int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err);
-/* The same of what a user names: it is there, and ERR_DATA says that it is not what its name says. */
+/* As tensor_kind_of(), for an input that the user named: it must exist, and ERR_DATA if it is not
+ * of the kind that its name says. */
 MUST_CHECK int tensor_kind_of_input(const char *path, enum tensor_kind *kind, struct err *err);

@@ -62,7 +62,7 @@ static bool quoted(struct str *rest, struct str *out)
     return true;
 }
 
-/* A list, up to the bracket that closes it; brackets in strings do not count. */
+/* Takes a list up to its closing bracket; brackets in strings do not count. */
 static bool bracketed(struct str *rest, struct str *out)
 {
     size_t depth = 0;
@@ -160,7 +160,8 @@ static bool dictionary_parse(struct str rest, struct npy *npy)
 
 /* ---- sizes ---- */
 
-/* "<f8": order, kind, bytes of an element; of U four bytes a character. False for what is not known. */
+/* "<f8": byte order, kind, bytes of an element; for kind U, characters of four bytes each. False
+ * for an unknown type. */
 static bool scalar_bytes(struct str descr, uint64_t *bytes)
 {
     bool has_order = descr.len > 0 && is_one_of(descr.at[0], "<>|=");
@@ -188,7 +189,7 @@ static bool field_name_skip(struct str *rest)
 
 static bool fields_bytes(struct str *rest, unsigned depth, uint64_t *bytes);
 
-/* ('name', '<f4'), ('name', '<f4', (3,)) or ('name', [...]); without its "(". */
+/* ('name', '<f4'), ('name', '<f4', (3,)) or ('name', [...]); `rest` is behind the "(". */
 /* NOLINTNEXTLINE(misc-no-recursion): at most FIELDS_DEPTH_MAX deep */
 static bool field_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
 {
@@ -208,7 +209,7 @@ static bool field_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
     return skip(rest, ')');
 }
 
-/* Of a structured type, the sum of its fields; without its "[". */
+/* The bytes of a structured type, the sum of its fields; `rest` is behind its "[". */
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
 static bool fields_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
 {

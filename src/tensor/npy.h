@@ -27,9 +27,10 @@ struct npy {
 };
 
 bool npy_is_one(struct str head);
-/* How many bytes at the beginning npy_parse() needs; 0 if this is no head, of which it wants NPY_VERSION_BYTES. */
+/* How many bytes at the file's beginning npy_parse() needs; 0 if this is not the head of an npy
+ * file. `head` should have at least NPY_VERSION_BYTES. */
 uint64_t npy_head_bytes(struct str head);
-/* ERR_DATA: npy_head_bytes() are none, or not there. */
+/* Fails with ERR_DATA, because npy_head_bytes() is 0 or the file is shorter than that. */
 int npy_head_fail(const char *name, struct err *err);
 /* `head` is the file's beginning, npy_head_bytes() of it; ERR_DATA naming `name` and the reason. */
 MUST_CHECK int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,

@@ -12,7 +12,8 @@ enum {
 };
 
 /* clang-format off */
-/* In the order of the reference writer's, which places the last first. */
+/* In the order of the reference implementation, whose writer places tensors of the last type
+ * first. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -116,7 +117,7 @@ static int tensor_fail(const char *path, struct str name, const char *what, stru
 static int header_parse(struct safetensors *file, const char *path, struct err *err)
 {
     struct json_members walk = json_members(buf_str(&file->header));
-    file->cap_dims = 64; /* there are some, though no tensor has any: they are pointed into */
+    file->cap_dims = 64; /* never NULL, even if no tensor has dimensions: arrays point into it */
     file->dims = xcalloc(file->cap_dims, sizeof(*file->dims));
     struct str key, value;
     while (json_next(&walk, &key, &value)) {

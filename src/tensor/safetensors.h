@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * safetensors: a length, a JSON object that names tensors and their places, and then nothing but their
- * bytes. Checked as the format asks: the places follow one another from 0 to the end of the file, each
- * as large as its shape says. Source: https://github.com/huggingface/safetensors#format.
+ * safetensors: a length, a JSON object that names tensors and their places, and then only their
+ * bytes. Checked as the format requires: the places follow one another without gaps from 0 to the
+ * end of the file, and each is as large as its tensor's shape says. Source:
+ * https://github.com/huggingface/safetensors#format.
  */
 #pragma once
 
@@ -12,15 +13,15 @@
 #include "base/err.h"
 
 enum {
-    SAFETENSORS_HEADER_BYTES_MAX = 100000000, /* as the reference reader has it */
+    SAFETENSORS_HEADER_BYTES_MAX = 100000000, /* the limit of the reference reader */
     SAFETENSORS_DIMS_MAX = 64
 };
 
 struct safetensors_tensor {
     struct str name; /* as written in the header, with its escapes */
     struct str dtype;
-    uint64_t begin, end;      /* in the data */
-    uint32_t dims_at, n_dims; /* in dims */
+    uint64_t begin, end;      /* offsets from data_at */
+    uint32_t dims_at, n_dims; /* its dimensions in `dims` */
 };
 
 struct safetensors {
@@ -32,9 +33,10 @@ struct safetensors {
     uint64_t data_at; /* in the file */
 };
 
-/* Of an element; 0 for a type that is not known, of which the size cannot be checked. */
+/* Bits of an element; 0 for an unknown type, whose size cannot be checked. */
 unsigned safetensors_dtype_bits(struct str name);
-/* Where the reference writer places it: the greatest first; 0 for one that is not known. */
+/* The rank by which the reference writer places tensors of this type, the greatest first; 0 for an
+ * unknown type. */
 unsigned safetensors_dtype_rank(struct str name);
 bool safetensors_is_one(struct str head, uint64_t file_bytes);
 /* ERR_DATA naming the path and the tensor. Release also after a failure. */

@@ -20,7 +20,7 @@ bool safetensors_index_is_one(const char *path)
            map_find(buf_str(&text), &weight_map);
 }
 
-/* Some writers have it as 1.5e9. */
+/* Some writers write the size as a float, such as 1.5e9. */
 static bool total_parse(struct str value, uint64_t *out)
 {
     double total;

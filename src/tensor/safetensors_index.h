@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.safetensors.index.json: which of its shards each tensor of a model is in, and how many bytes
- * all of them have. Source: what transformers and huggingface_hub write.
+ * model.safetensors.index.json: which shard each tensor of a model is in, and how many bytes all
+ * tensors have. Source: what transformers and huggingface_hub write.
  */
 #pragma once
 
@@ -9,11 +9,12 @@
 #include "base/err.h"
 
 enum {
-    SAFETENSORS_INDEX_BYTES_MAX = 100000000 /* as many as a header may have */
+    SAFETENSORS_INDEX_BYTES_MAX = 100000000 /* the same limit as for a header */
 };
 
-/* Does it end in .index.json, and hold an object with a weight_map? */
+/* Does the path end with .index.json, and the file hold an object with a weight_map? */
 bool safetensors_index_is_one(const char *path);
-/* The members of the weight_map, and its total_size, UINT64_MAX if there is none. ERR_DATA. */
+/* Gives the weight_map, a view of `text`, and the total_size, UINT64_MAX if there is none. ERR_DATA
+ * if the file is malformed. */
 MUST_CHECK int safetensors_index_read(const char *path, struct buf *text, struct str *weight_map,
                                       uint64_t *total_size, struct err *err);

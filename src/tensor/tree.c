@@ -9,7 +9,7 @@ enum {
     SCALAR_MAX_BYTES = 80
 };
 
-/* At most `max` bytes, no character cut in two. */
+/* The first `max` bytes of a text at most, without a part of a character at the end. */
 static struct str cut(struct str text, size_t max)
 {
     if (text.len <= max)
@@ -19,7 +19,8 @@ static struct str cut(struct str text, size_t max)
     return (struct str){text.at, max};
 }
 
-/* A key as it is if it is a word; else as JSON, so that no escape reaches the terminal. */
+/* Adds a key: as it is if it is a plain word, else as a JSON string, so that no escape sequence
+ * reaches the terminal. */
 static void key_add(struct buf *out, struct str key)
 {
     struct str shown = cut(key, KEY_MAX_BYTES);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is in a file, printed as a tree: a line for each thing, or nested JSON objects. Bounded,
- * whatever the file: lists show their beginning, deep and large trees end with "more".
+ * Prints what is in a file as a tree: a line for each value, or nested JSON objects. The output is
+ * bounded for every file: of a list only the beginning is shown, and deep and large trees end with
+ * "more".
  */
 #pragma once
 
@@ -14,7 +15,7 @@
 enum {
     TREE_DEPTH_MAX = 40,
     TREE_LINES_MAX = 20000,
-    TREE_LIST_HEAD = 3, /* of a list with more than TREE_LIST_MAX items */
+    TREE_LIST_HEAD = 3, /* items shown of a list with more than TREE_LIST_MAX items */
     TREE_LIST_MAX = 8
 };
 
@@ -27,7 +28,7 @@ struct tree {
 
 struct tree_value {
     struct str type;
-    const uint64_t *shape; /* NULL: has none */
+    const uint64_t *shape; /* NULL: it has no shape */
     size_t n_dims;
     uint64_t bytes, count; /* TREE_UNSAID */
     struct str scalar;     /* as JSON; empty for none */
@@ -39,10 +40,11 @@ struct tree_value {
         .bytes = TREE_UNSAID, .count = TREE_UNSAID \
     }
 
-/* One thing without parts. */
+/* Prints a value without parts. */
 void tree_leaf(struct tree *tree, struct str key, const struct tree_value *value);
-/* One with parts; false if there is no more room for them, and then there is no tree_close(). */
+/* Prints a value with parts, which follow up to tree_close(). False if the parts are not to be
+ * printed; then tree_close() must not be called. */
 bool tree_open(struct tree *tree, struct str key, const struct tree_value *value);
 void tree_close(struct tree *tree);
-/* So many parts are not shown. */
+/* Says that `count` more parts are not shown. */
 void tree_more(struct tree *tree, uint64_t count);

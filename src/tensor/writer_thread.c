@@ -15,7 +15,7 @@ struct writer_thread {
     bool has_thread;
     pthread_mutex_t lock; /* for all below except the bytes of slots */
     pthread_cond_t changed;
-    struct buf slots[N_SLOTS]; /* n_filled of them from `first` on belong to the thread */
+    struct buf slots[N_SLOTS]; /* the n_filled slots from `first` on belong to the thread */
     unsigned first, n_filled;
     bool is_closed;
     int rc;

@@ -33,7 +33,7 @@ void boundary_scan_tail(struct boundary_scan *scan, const char *at, size_t len,
     ASSERT(len < SCAN_BLOCK_BYTES);
     if (len == 0)
         return;
-    /* Filled up with what means nothing in the format: a blank, in CSV a CR. */
+    /* The block is filled up with a byte that means nothing in the format: a blank, in CSV a CR. */
     bool is_csv = scan->format == FORMAT_CSV || scan->format == FORMAT_TSV, had_cr = tally->has_cr;
     char block[SCAN_BLOCK_BYTES];
     memset(block, is_csv ? '\r' : ' ', sizeof(block));

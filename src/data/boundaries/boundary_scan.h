@@ -2,11 +2,11 @@
  *
  * Record boundaries, found 64 bytes at a time without parsing: newlines for lines and JSONL,
  * newlines outside quotes for CSV (quote parity; "" toggles twice), commas at depth 1 outside
- * strings for a JSON array. Each block becomes bit masks, a prefix xor turns quotes into
- * "inside", and one addition carries "something stood here" to the next end, which is how blank
- * lines are told from records.
+ * strings for a JSON array. Each block becomes bit masks. A prefix xor over the quotes gives the
+ * bytes inside quotes, and one addition carries the presence of content to the next end, which
+ * tells records from blank lines.
  *
- * The state at the start of a record is always the same, so reading may begin at any of them.
+ * The state at the start of a record is always the same, so reading may begin at any record.
  */
 #pragma once
 
@@ -26,18 +26,18 @@ enum scan_flaw {
 struct boundary_scan {
     enum record_format format;
     uint64_t inside;      /* all ones within quotes or a JSON string, else 0 */
-    uint64_t has_content; /* 1 when the record that is open has something other than blanks */
+    uint64_t has_content; /* 1 when the open record has something other than blanks so far */
     uint64_t is_escaped;  /* JSON: 1 when the next byte follows a backslash */
     int64_t depth;        /* JSON: 1 between elements, 0 behind the array */
     bool is_first;        /* JSON: no element yet, so "]" may follow at once */
     unsigned flaws;       /* of enum scan_flaw; the scan stops at the block that has one */
 };
 
-/* What a scan found. Zero it, set ends_max, pass it to as many scans as needed. */
+/* What a scan found. Zero it, set ends_max, and pass it to as many scans as needed. */
 struct boundary_tally {
-    uint64_t ends_max; /* stop right behind this many; UINT64_MAX: never */
+    uint64_t ends_max; /* the scan stops right behind this many ends; UINT64_MAX: never */
     uint64_t n_ends;
-    uint64_t n_newlines; /* up to and with the last end */
+    uint64_t n_newlines; /* newlines up to and with the last end */
     uint64_t n_seen;     /* newlines in all bytes so far */
     size_t after_end;    /* position behind the last end, 0 if none */
     size_t n_bytes;      /* scanned so far */
@@ -47,7 +47,7 @@ struct boundary_tally {
 /* The state at the start of a record. */
 struct boundary_scan boundary_scan_begin(enum record_format format);
 
-/* One kernel an instruction set; all give the same answer (a test compares them). */
+/* One kernel per instruction set; all give the same results (a test compares them). */
 struct scan_kernel {
     const char *name;
     bool (*is_usable)(void);
@@ -56,17 +56,18 @@ struct scan_kernel {
     void (*rows)(struct rows *rows, const unsigned char *at, size_t n_blocks);
 };
 
-/* Whole blocks of [at, at+len). */
+/* Scans the whole blocks of [at, at+len). */
 void boundary_scan_blocks(struct boundary_scan *scan, const char *at, size_t len,
                           struct boundary_tally *tally);
 /*
- * Fewer than 64 bytes; of the state afterwards only has_content, inside and depth may be
+ * Scans fewer than 64 bytes. Afterwards only has_content, inside and depth of the state may be
  * used.
  */
 void boundary_scan_tail(struct boundary_scan *scan, const char *at, size_t len,
                         struct boundary_tally *tally);
 
-/* Both, to the end of a text; the state afterwards is as that of boundary_scan_tail. */
+/* boundary_scan_blocks() and then boundary_scan_tail(), up to the end of a text; afterwards the
+ * state is as boundary_scan_tail() leaves it. */
 void boundary_scan_all(struct boundary_scan *scan, const char *at, size_t len,
                        struct boundary_tally *tally);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of CSV looked at without being taken apart: where each ends, and whether it has as many
- * separators as it should and its quotes where they belong. 64 bytes at a time, like
- * boundary_scan.h. A row that is not plain stops the run; the caller takes it apart and goes on
- * behind it.
+ * Rows of CSV, checked without being cut into fields: where each row ends, whether it has as many
+ * separators as it should, and whether its quotes are where they belong. 64 bytes at a time, like
+ * boundary_scan.h. A row that is not plain stops the run; the caller parses it and goes on behind
+ * it.
  */
 #pragma once
 
@@ -11,31 +11,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero it, say the first four; positions count from the first byte of the first run. */
+/* Zero it, then set the first four members. Positions count from the first byte of the first
+ * run. */
 struct rows {
     char separator;
-    size_t n_separators; /* that a row has */
-    size_t *ends;        /* behind each row's LF; NULL: nobody wants to know */
-    size_t ends_max;     /* the run stops with so many; 0: no matter */
+    size_t n_separators; /* that each row should have */
+    size_t *ends;        /* filled with the position behind each row's LF; NULL: not filled */
+    size_t ends_max;     /* the run stops when it has found so many; 0: no limit */
 
     size_t n_rows;  /* whole and plain; lines with nothing in them are no rows */
     size_t n_crlf;  /* rows, and lines with nothing in them, that end with CR LF */
-    size_t n_lf;    /* or with LF alone */
-    size_t row_at;  /* where the row that is open begins: behind the last one */
-    size_t odd_end; /* behind the row at row_at, which is not plain; 0: none so far */
-    bool is_full;   /* there are ends_max */
+    size_t n_lf;    /* the same, with LF alone */
+    size_t row_at;  /* where the open row begins: behind the last one that ended */
+    size_t odd_end; /* where the row at row_at ends, which is not plain; 0: none so far */
+    bool is_full;   /* ends_max rows were found */
 
-    /* Of the row that is open. */
+    /* The open row: */
     size_t n_bytes;     /* how far the runs have come */
     size_t n_open;      /* separators so far */
     bool is_bad;        /* a quote, CR or NUL where none belongs */
     uint64_t inside;    /* all ones within quotes, else 0 */
-    uint64_t in_field;  /* of the byte before: 1 if a field goes on behind it */
-    uint64_t was_close; /* 1 if it was a closing quote */
-    uint64_t was_cr;    /* 1 if it was a CR outside quotes */
+    uint64_t in_field;  /* 1 if a field goes on behind the byte before */
+    uint64_t was_close; /* 1 if the byte before was a closing quote */
+    uint64_t was_cr;    /* 1 if the byte before was a CR outside quotes */
 };
 
-/* Whole blocks of [at, at+len), up to the first row that stops the run. */
+/* Checks the whole blocks of [at, at+len), up to the first row that stops the run. */
 void rows_blocks(struct rows *rows, const char *at, size_t len);
 
 static inline bool rows_is_stopped(const struct rows *rows)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The body of every kernel for rows; the including file has `struct block` and its functions, as
- * for scan_kernel.h, and names the result through ROWS_RUN.
+ * The body of every kernel for rows. The including file defines `struct block` and its functions,
+ * as for scan_kernel.h, and names the resulting function with ROWS_RUN.
  */
 #include "data/boundaries/boundary_scan.h"
 
@@ -31,14 +31,14 @@ INLINE struct row_marks row_marks_find(struct rows *r, const struct block *b)
     return m;
 }
 
-/* The row that ends at `bit` of this block; `upto`: the bits of the block up to there that are not
- * of earlier rows. False if the run stops here. */
+/* Takes the row that ends at `bit` of this block. `upto`: the bits of the block up to there that do
+ * not belong to earlier rows. False if the run stops here. */
 INLINE bool row_take(struct rows *r, const struct row_marks *m, unsigned bit, uint64_t upto)
 {
     size_t end = r->n_bytes + bit, len = end - r->row_at;
     size_t n_separators = r->n_open + (size_t)__builtin_popcountll(m->separators & upto);
     bool is_crlf = m->crlf >> bit & 1;
-    if (len == is_crlf) { /* nothing in it */
+    if (len == is_crlf) { /* a blank line */
         r->n_crlf += is_crlf;
         r->n_lf += !is_crlf;
         r->row_at = end + 1;

@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* Bit i: the xor of bits 0..i. A carry-less product with all ones is exactly that. */
+/* Bit i: the xor of bits 0..i. A carry-less multiplication by all ones gives exactly that. */
 static inline uint64_t prefix_xor(uint64_t bits)
 {
     __m128i product =

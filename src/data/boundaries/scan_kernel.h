@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The body of every kernel. The including file defines `struct block`, block_load(), block_eq() (a
- * mask of the bytes that equal c), block_has_nul() and prefix_xor(), then names the result
- * through SCAN_RUN.
+ * mask of the bytes that equal c), block_has_nul() and prefix_xor(), then names the resulting
+ * function with SCAN_RUN.
  */
 #include "data/boundaries/boundary_scan.h"
 
@@ -21,9 +21,9 @@ INLINE uint64_t add_carry(uint64_t a, uint64_t b, uint64_t carry_in, uint64_t *c
 }
 
 /*
- * Ends with content before them. Content at a bit generates a carry, every bit that is no end
- * passes it on: one addition finds, for all ends at once, whether anything stood since the end
- * before.
+ * The ends that have content before them. Content at a bit generates a carry, and every bit that is
+ * no end passes the carry on. So one addition finds, for all ends at once, whether there was
+ * content since the end before.
  */
 INLINE uint64_t ends_with_content(struct boundary_scan *s, uint64_t ends, uint64_t content)
 {
@@ -61,8 +61,7 @@ INLINE struct marks marks_csv(struct boundary_scan *s, const struct block *b)
 }
 
 /*
- * Bytes behind a backslash that is not itself behind one (the carry trick of simdjson, VLDB J.
- * 2019).
+ * Bytes behind a backslash that is not itself escaped (the carry method of simdjson, VLDB J. 2019).
  */
 INLINE uint64_t escaped_bytes(struct boundary_scan *s, uint64_t backslash)
 {
@@ -194,7 +193,7 @@ struct counts {
     uint64_t n_ends, n_newlines, cr;
 };
 
-/* Only counts: nothing in the loop but what every block needs. */
+/* Only counts, so that the loop has nothing but what every block needs. */
 INLINE struct counts group_count(struct boundary_scan *scan, const unsigned char *at, find_fn *find)
 {
     struct boundary_scan s = *scan;
@@ -211,9 +210,10 @@ INLINE struct counts group_count(struct boundary_scan *scan, const unsigned char
 }
 
 /*
- * The same for a plain group, which most are: no CR, and something right before every end, so that no
- * end must be asked whether its record is blank. Then little is left to be done a block, and no
- * carry runs through it but the quotes'. False, with nothing changed, if the group is not plain.
+ * As group_count(), for a plain group, as most groups are: it has no CR, and a content byte right
+ * before every end, so that no record in it is blank. Then each block needs little work, and only
+ * the quotes' state is carried from block to block. False, with nothing changed, if the group is
+ * not plain.
  */
 typedef bool plain_fn(struct boundary_scan *, const unsigned char *, struct counts *);
 
@@ -241,7 +241,8 @@ INLINE bool plain_count_csv(struct boundary_scan *scan, const unsigned char *at,
     return true;
 }
 
-/* Is there content behind the last newline of this block? 1, 0, or -1: not to be seen in it. */
+/* Is there content behind the last newline of this block? 1: yes, 0: no, -1: the block does not
+ * tell. */
 INLINE int jsonl_tail(const unsigned char *at)
 {
     struct block block = block_load(at);
@@ -279,8 +280,8 @@ INLINE bool plain_never(struct boundary_scan *scan, const unsigned char *at, str
 }
 
 /*
- * Groups that cannot reach ends_max are only counted; where the last end is in them is found by a
- * second look at the last group that has one. The rest goes block by block.
+ * Groups that cannot reach ends_max are only counted; a second scan of the last group with an end
+ * then finds where its last end is. The rest is scanned block by block.
  */
 INLINE void run(struct boundary_scan *scan, const unsigned char *at, size_t n_blocks,
                 struct boundary_tally *tally, find_fn *find, plain_fn *plain)
@@ -291,10 +292,10 @@ INLINE void run(struct boundary_scan *scan, const unsigned char *at, size_t n_bl
     while (n_blocks >= GROUP_BLOCKS && tally->ends_max - tally->n_ends > GROUP_BYTES) {
         struct boundary_scan before = *scan;
         struct counts c;
-        /* Where there was one CR, there will be more. */
+        /* A file with one CR has more of them: its groups are not plain. */
         if (tally->has_cr || !plain(scan, at, &c))
             c = group_count(scan, at, find);
-        if (scan->flaws) { /* again, block by block, to stop at it */
+        if (scan->flaws) { /* scanned again below, block by block, to stop at the flaw */
             *scan = before;
             break;
         }
@@ -318,7 +319,7 @@ INLINE void run(struct boundary_scan *scan, const unsigned char *at, size_t n_bl
     run_blocks(scan, at, n_blocks, tally, find);
 }
 
-/* One function a format, not one for all: each loop then has the registers for itself. */
+/* One function per format instead of one for all: each loop then has all registers to itself. */
 #define RUN_OF(format, plain)                                                                    \
     static __attribute__((noinline)) void run_##format(struct boundary_scan *scan,               \
                                                        const unsigned char *at, size_t n_blocks, \

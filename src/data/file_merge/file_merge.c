@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is asked for, the passes over the files, the output.
+ * Options, the passes over the files, the output.
  */
 #include "data/file_merge/file_merge.h"
 
@@ -37,8 +37,8 @@ static bool is_uniform(const struct file_merge *merge)
 }
 
 /*
- * An output named .csv is CSV whatever the files are; one whose name says nothing is what they
- * are.
+ * An output named .csv is CSV whatever the files' format is; an output whose name says nothing gets
+ * the files' format.
  */
 static int out_format_settle(struct file_merge *merge, const char *output, struct err *err)
 {
@@ -132,7 +132,7 @@ static int files_pass(struct file_merge *merge, struct err *err)
     return rc;
 }
 
-/* Through all files: looked at, counted, and written if there is an output. */
+/* One pass through all files: they are checked, counted, and written if there is an output. */
 static int pass(struct file_merge *merge, struct err *err)
 {
     int rc = merge->is_metadata ? file_merge_metadata(merge, err) : files_pass(merge, err);
@@ -163,8 +163,8 @@ static bool is_converted(const struct file_merge *merge)
     return !is_uniform(merge) || merge->stats->out_format != out_of_record(merge->format);
 }
 
-/* A pass without output first where bytes cannot be taken back, or records are written by another
- * reader than the one that checks them. */
+/* A first pass without output, where written bytes cannot be taken back (a pipe), or where the
+ * records are written by another reader than the one that checks them (a conversion). */
 static int first_look(struct file_merge *merge, struct err *err)
 {
     struct outfile *out = merge->out;
@@ -212,7 +212,8 @@ static int output_write(struct file_merge *merge, const char *output, struct err
     return rc;
 }
 
-/* Nothing in records fits a rule; where other files take the rules too, all may have been used. */
+/* No rule can apply to records. Where the rules are shared with merges of other files, all may have
+ * been used there. */
 static int rules_refuse(const struct merge_rules *rules, struct err *err)
 {
     if (rules->len == 0 || rules->is_shared)

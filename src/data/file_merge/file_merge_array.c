@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON arrays: each file is looked through once for its brackets and quotes, which bounds what an
- * element can be; then every element is checked and copied with the white space around it.
+ * JSON arrays: a first scan of each file checks its brackets and quotes, so that no unclosed one
+ * makes an element of the whole rest; then every element is checked and copied with the white space
+ * around it.
  */
 #include "base/json.h"
 #include "data/file_merge/file_merge_impl.h"
 
-/* Brackets and quotes are as they should be, and nothing follows the array. */
+/* ERR_DATA unless the array is closed, has no empty element, and nothing follows it. */
 static int structure_look(struct file_merge_input *file, struct err *err)
 {
     struct boundary_scan scan = file->head.scan;
@@ -67,7 +68,8 @@ static void element_put(struct file_merge *merge, struct str text, struct str el
     buf_add(&merge->blank_tail, behind, (size_t)(text.at + text.len - behind));
 }
 
-/* What stands between two separators, `text`, at an offset of the file. */
+/* Takes the element in `text`, the bytes between two separators, which are at `offset` of the
+ * file. */
 static int element_take(struct file_merge *merge, struct file_merge_input *file, struct str text,
                         uint64_t offset, struct err *err)
 {
@@ -85,7 +87,7 @@ static int element_take(struct file_merge *merge, struct file_merge_input *file,
     return rc;
 }
 
-/* The elements that end in the window; *is_closed behind the array's bracket. */
+/* Takes the elements that end in the window; *is_closed: the array's closing bracket was passed. */
 static int window_take(struct file_merge *merge, struct file_merge_input *file, bool is_end,
                        bool *is_closed, size_t *n_done, struct err *err)
 {
@@ -98,7 +100,7 @@ static int window_take(struct file_merge *merge, struct file_merge_input *file, 
         scan.is_first = true;
         (is_end ? boundary_scan_all : boundary_scan_blocks)(&scan, at, len, &tally);
         if (tally.n_ends == 0) {
-            *is_closed = is_end; /* nothing but the bracket: an array without elements */
+            *is_closed = is_end; /* only the closing bracket is left: an array without elements */
             return 0;
         }
         struct str text = {at, tally.after_end - 1};

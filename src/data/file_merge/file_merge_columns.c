@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CSV and TSV: the output's columns, and which of them each file's go into.
+ * CSV and TSV: the output's columns, and which of them each file's columns go into.
  */
 #include "base/xalloc.h"
 #include "data/file_merge/file_merge_impl.h"
 
-/* Lines of nothing, CRs before their LF aside; a CR that stands elsewhere is the header's. */
+/* Skips blank lines, which may have CRs before their LF; any other CR belongs to the header. */
 static struct str blank_lines_skip(struct str text)
 {
     for (size_t n = 0; n < text.len && (text.at[n] == '\r' || text.at[n] == '\n');) {
@@ -18,7 +18,7 @@ static struct str blank_lines_skip(struct str text)
     return text;
 }
 
-/* The header's own bytes, for the output, and the line end behind it. */
+/* Takes the header's own bytes for the output, and its line end as the output's. */
 static int header_text(struct file_merge *merge, struct file_merge_input *file, struct err *err)
 {
     cleanup_buf struct buf bytes = BUF_INIT;
@@ -31,7 +31,7 @@ static int header_text(struct file_merge *merge, struct file_merge_input *file, 
     if (str_ends_with(text, STR("\n")))
         merge->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
     text.len -= str_ends_with(text, STR("\n"));
-    text.len -= str_ends_with(text, STR("\r")); /* one: others are the last name's */
+    text.len -= str_ends_with(text, STR("\r")); /* one CR only: others belong to the last name */
     buf_add_str(&merge->header, text);
     return 0;
 }
@@ -48,7 +48,7 @@ static void columns_add(struct file_merge *merge, const struct name_index *names
     }
 }
 
-/* Those that `other` lacks, as a list for people. */
+/* Adds the names that `other` lacks, as a list for messages; returns how many they are. */
 static size_t names_lacking(const struct name_index *names, const struct name_index *other,
                             struct buf *out)
 {
@@ -81,7 +81,7 @@ static int columns_differ(const struct file_merge *merge, const struct file_merg
                 n_extra > 0 ? buf_text(&extra) : "", first->head.input.name);
 }
 
-/* The first column whose name an earlier one has. */
+/* The first column that has the name of an earlier one. */
 static size_t column_again(const struct name_index *names)
 {
     for (size_t i = 0; i < names->len; i++)
@@ -90,7 +90,7 @@ static size_t column_again(const struct name_index *names)
     return NAME_NONE;
 }
 
-/* Of two columns with one name nobody knows which is meant. */
+/* ERR_DATA if two columns have one name, because it is unknown which one is meant. */
 static int again_refuse(const struct file_merge_input *file, const char *why, struct err *err)
 {
     size_t again = column_again(&file->names);
@@ -101,7 +101,8 @@ static int again_refuse(const struct file_merge_input *file, const char *why, st
                 file->head.input.name, (int)MIN(name.len, (size_t)40), name.at, why);
 }
 
-/* Which field of the file each column of the output is; nothing where they stand as they should. */
+/* Maps each column of the output to a field of the file; sets no map where the columns are the same
+ * and in the same order. */
 static int columns_map(struct file_merge *merge, const struct file_merge_input *first,
                        struct file_merge_input *file, struct err *err)
 {

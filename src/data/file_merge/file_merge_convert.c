@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From one format to another, record by record: what a source makes of a file, as map writes
- * results.
+ * From one format to another, record by record: a source reads the items, and record_out writes
+ * them as it writes the results of a run.
  */
 #include "base/json.h"
 #include "data/file_merge/file_merge_impl.h"
@@ -11,7 +11,7 @@ enum {
     LINES_BYTES = 256 * 1024
 };
 
-/* Takes one record as a source makes it. */
+/* Takes one record, as the item that a source makes of it. */
 typedef int record_fn(void *context, uint64_t item, struct str record, struct err *err);
 
 struct walk {
@@ -78,8 +78,7 @@ static int look_take(void *context, uint64_t item, struct str record, struct err
 {
     const struct file_merge_opts *opts = context;
     (void)item;
-    if (!str_starts_with(str_trim(record),
-                         STR("{"))) /* a value it is, the source has seen to that */
+    if (!str_starts_with(str_trim(record), STR("{"))) /* a JSON value, as the source checked */
         return fail(err, ERR_DATA, "not an object");
     return opts->look(opts->look_context, record, err);
 }
@@ -105,7 +104,8 @@ static int out_take(void *context, uint64_t item, struct str record, struct err 
     return record_out_add(context, item, record, err);
 }
 
-/* The merge counted the records when it looked at them, this reader writes them. */
+/* The records were counted in the first pass by another reader: ERR_DATA if this one finds a
+ * different number. */
 static int file_convert(const struct walk *walk, struct file_merge_input *file, struct err *err)
 {
     uint64_t n_counted = file->n_records;

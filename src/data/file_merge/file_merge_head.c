@@ -27,7 +27,7 @@ void file_merge_note(const struct file_merge *merge, const char *fmt, ...)
     merge->opts->note(merge->opts->context, text);
 }
 
-/* A packed file is unpacked into a spool first. */
+/* Reads a packed file to its end, which unpacks it into a spool. */
 static int input_whole(struct input *input, struct err *err)
 {
     if (input->is_stream)
@@ -54,7 +54,8 @@ static int twice_refuse(const struct file_merge *merge, const struct input *inpu
     return 0;
 }
 
-/* The file's first bytes without white space around them, in `head`. */
+/* Reads the file's first bytes into `head`; *out is a view of them without the white space around
+ * them. */
 static int head_text(struct file_merge_input *file, char head[SNIFF_BYTES], struct str *out,
                      struct err *err)
 {
@@ -64,7 +65,8 @@ static int head_text(struct file_merge_input *file, char head[SNIFF_BYTES], stru
     return rc;
 }
 
-/* What the first bytes say where the name says nothing; FORMAT_AUTO: they say nothing either. */
+/* The format by the first bytes, where the name does not tell it; FORMAT_AUTO: they do not tell it
+ * either. */
 static int format_sniff(struct file_merge_input *file, enum record_format *out, struct err *err)
 {
     char head[SNIFF_BYTES];
@@ -83,7 +85,7 @@ static int format_sniff(struct file_merge_input *file, enum record_format *out, 
     return 0;
 }
 
-/* The name says what the file holds; that of a text file says lines. */
+/* Does the name tell the format? The name of a text file (.txt) tells lines. */
 static bool is_named(const char *path)
 {
     static const char *const texts[] = {".txt", ".txt.gz", ".txt.zst"};
@@ -115,7 +117,8 @@ static bool has_format(const struct file_merge_input *file)
     return file->format != FORMAT_AUTO;
 }
 
-/* One format for all, but where the output's is named and they are converted. */
+/* All files must have one format, unless the output's format is given and they are converted to
+ * it. */
 static int formats_settle(struct file_merge *merge, struct err *err)
 {
     const struct file_merge_input *first = NULL;
@@ -124,7 +127,7 @@ static int formats_settle(struct file_merge *merge, struct err *err)
     merge->format = first ? first->format : FORMAT_LINES;
     for (size_t i = 0; i < merge->n_files; i++) {
         struct file_merge_input *file = &merge->files[i];
-        if (!has_format(file)) /* nothing in it, and no name */
+        if (!has_format(file)) /* an empty file whose name tells nothing */
             file->format = merge->format;
         if (file->format != merge->format && merge->opts->out_format == OUT_AUTO)
             return fail(err, ERR_USAGE,
@@ -141,7 +144,7 @@ static bool is_csv(enum record_format format)
     return format == FORMAT_CSV || format == FORMAT_TSV;
 }
 
-/* A JSON file whose value is an object rather than an array. */
+/* Is the value of the JSON file an object rather than an array? */
 static int object_look(struct file_merge_input *file, bool *is_object, struct err *err)
 {
     char head[SNIFF_BYTES];
@@ -176,7 +179,7 @@ static int metadata_look(struct file_merge *merge, struct err *err)
 
 /* ---- records ---- */
 
-/* The head as a source sees it: where the records begin, and the header. */
+/* Reads the head as a source does: where the records begin, and the header. */
 static int head_take(const struct file_merge *merge, struct file_merge_input *file, struct err *err)
 {
     struct source source = {

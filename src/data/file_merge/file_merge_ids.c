@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each id once, in 16 bytes an id: a hash, and where the id is written. Two ids with one hash are
- * read again, so that a collision is never taken for a duplicate.
+ * Checks that each id occurs once, with 16 bytes per id: a hash, and where in the files the id is.
+ * Two ids with one hash are read again, so that a collision is never taken for a duplicate.
  *
- * A place of the table is hardly ever in the cache, so ids wait for a few others, while the places
- * of all are on their way; and the table lies on large pages where the system has them. Two
- * million ids took 0.6 s one by one on small pages, and less than 0.1 s so (2 cores, Xeon).
+ * A slot of the table is hardly ever in the cache. So ids are added in batches whose slots are
+ * prefetched, and the table is on large pages where the system has them. Two million ids took 0.6 s
+ * one by one on small pages, and less than 0.1 s this way (2 cores, Xeon).
  */
 #include <sys/mman.h>
 #include <xxhash.h>
@@ -18,15 +18,15 @@
 
 enum {
     SLOTS_MIN = 1 << 16,
-    SLOTS_EXPECTED_MAX = 1 << 22, /* 64 MiB; what a guess may cost */
+    SLOTS_EXPECTED_MAX = 1 << 22, /* 64 MiB at most are allocated on the basis of an estimate */
     WAITING_MAX = 32,
     LARGE_PAGE_BYTES = 2 << 20,
-    ID_BYTES = 512 /* read at first */
+    ID_BYTES = 512 /* first read; more if the id is longer */
 };
 
 struct id_slot {
     uint64_t hash;
-    uint64_t place; /* of the id's text if the files stood one behind the other, plus 1; 0: free */
+    uint64_t place; /* 1 + begins of the file + offset of the id's text; 0: free */
 };
 
 struct id_table {
@@ -101,8 +101,8 @@ void id_table_expect(struct id_table *table, uint64_t n_ids)
 /* ---- what an id stands for ---- */
 
 /*
- * The field at the beginning of text without its quotes, and its length with them; 0 if it is cut
- * off.
+ * Adds the field at the beginning of text without its quotes, and returns its length with them; 0
+ * if it is cut off.
  */
 static size_t field_decode(struct str text, char separator, struct buf *out)
 {
@@ -123,8 +123,9 @@ static size_t field_decode(struct str text, char separator, struct buf *out)
 }
 
 /*
- * The value of an id whose text begins at raw.at: a letter for its kind, since "1" and 1 differ,
- * then what it stands for. Returns the text's length; 0 if it is neither text nor number.
+ * The value of an id whose text begins at raw.at, in a form for comparisons: a letter for its kind,
+ * since "1" and 1 differ, then the decoded text or number. Returns the length of the id's text; 0
+ * if it is neither text nor number.
  */
 static size_t value_decode(const struct file_merge_input *file, struct str raw, struct buf *out)
 {
@@ -156,7 +157,7 @@ static struct file_merge_input *file_of(struct file_merge *merge, uint64_t place
     return &merge->files[low];
 }
 
-/* The id at a place, read again: its text as it is written, and its value. */
+/* Reads the id at a place again: its text as it is written, and its value. */
 static int place_read(struct file_merge *merge, uint64_t place, struct buf *raw, struct buf *value,
                       struct err *err)
 {
@@ -171,7 +172,7 @@ static int place_read(struct file_merge *merge, uint64_t place, struct buf *raw,
             return rc;
         raw->len = value_decode(file, (struct str){raw->at, len}, value);
         if ((raw->len > 0 && raw->len < len) || len == left)
-            return 0; /* what ends with the piece might go on behind it */
+            return 0; /* an id that ends where the piece ends might go on behind it */
     }
 }
 
@@ -188,7 +189,7 @@ static int twice(struct file_merge *merge, uint64_t place, uint64_t before, stru
                            buf_text(&other));
 }
 
-/* Two ids have one hash: are they the same? */
+/* Compares two ids that have one hash; ERR_DATA if they are the same. */
 static int pair_look(struct file_merge *merge, uint64_t place, uint64_t before, struct err *err)
 {
     struct id_table *table = merge->ids;

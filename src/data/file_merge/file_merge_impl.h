@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of a merge of files, shared by the files that implement it:
- *   file_merge.c          what is asked for, the passes, the output
+ *   file_merge.c          options, the passes, the output
  *   file_merge_head.c     files opened: formats, headers
  *   file_merge_columns.c  which columns go where
  *   file_merge_lines.c    lines and JSONL
@@ -22,7 +22,8 @@
 
 enum {
     FILE_MERGE_WINDOW_BYTES = 1024 * 1024,
-    /* A record that needs more: the file is looked through before memory is spent on it. */
+    /* Before a record gets more memory than this, the whole file is checked for a quote that is not
+     * closed. */
     FILE_MERGE_RECORD_BYTES = 16 * FILE_MERGE_WINDOW_BYTES,
 };
 
@@ -32,13 +33,14 @@ struct file_merge_input {
     char separator; /* CSV, TSV */
     struct csv_row header;
     struct name_index names; /* of the header */
-    size_t *field_of;        /* n_columns: the field here, or NAME_NONE; NULL: as they stand */
-    size_t id_field;         /* CSV: its column here */
-    uint64_t begins;         /* where it would begin if the files stood one behind the other */
+    size_t *field_of;        /* [n_columns]: field here, or NAME_NONE; NULL: same columns */
+    size_t id_field;         /* CSV: the id's column in this file */
+    uint64_t begins;         /* the sum of the sizes of the files before it */
     uint64_t n_records;
 };
 
-/* Part of a file, in memory: `at` has len bytes from offset `base` on, and a block to spare. */
+/* Part of a file in memory: `at` has len bytes of the file from offset `base` on, and room for one
+ * more block. */
 struct window {
     char *at;
     size_t len, cap;
@@ -54,14 +56,14 @@ struct file_merge {
     uint64_t n_bytes; /* of all files */
     enum record_format format;
     bool is_metadata;
-    struct buf header;         /* CSV: the output's, as text without line end */
-    struct name_index columns; /* and taken apart */
+    struct buf header;         /* CSV: the output's header, as text without line end */
+    struct name_index columns; /* its column names */
     struct window window;
-    struct id_table *ids; /* NULL: none are looked at in this pass */
+    struct id_table *ids; /* NULL: ids are not checked in this pass */
     struct outfile file;
-    struct outfile *out;  /* that file; NULL: nothing is written in this pass */
+    struct outfile *out;  /* &file; NULL: nothing is written in this pass */
     bool has_notes;       /* in this pass */
-    const char *line_end; /* "\n" or "\r\n"; NULL: no file has said yet */
+    const char *line_end; /* "\n" or "\r\n", the first line end of all files; NULL: none so far */
     uint64_t n_records;
     struct buf blank_tail; /* JSON: white space behind the last element so far */
 };
@@ -75,10 +77,10 @@ void file_merge_note(const struct file_merge *merge, const char *fmt, ...) PRINT
 
 /* ---- file_merge_columns.c, of headers that were read ---- */
 
-/* The output's header, and which of its columns each file has. ERR_DATA where they differ, or
- * say too little. */
+/* Finds the output's header, and which of its columns each file has. ERR_DATA where the headers
+ * differ, or cannot be matched. */
 MUST_CHECK int file_merge_columns(struct file_merge *merge, struct err *err);
-/* Of --id, in each file. */
+/* Finds the column of --id in each file. */
 MUST_CHECK int file_merge_id_columns(struct file_merge *merge, struct err *err);
 
 /* ---- windows (file_merge_lines.c) ---- */
@@ -87,9 +89,9 @@ MUST_CHECK int file_merge_id_columns(struct file_merge *merge, struct err *err);
 MUST_CHECK int window_slide(struct file_merge *merge, struct file_merge_input *file, size_t done,
                             bool *is_end, struct err *err);
 void window_free(struct file_merge *merge);
-/* At a file's end: the newline that its last line lacks. */
+/* At a file's end: adds the newline that its last line lacks, if it does. */
 void window_terminate(struct file_merge *merge, const struct file_merge_input *file);
-/* Room for a record that is longer than the window. */
+/* Makes room for a record that is longer than the window. */
 MUST_CHECK int window_grow(struct file_merge *merge, struct file_merge_input *file,
                            struct err *err);
 
@@ -101,18 +103,18 @@ MUST_CHECK int file_merge_rows(struct file_merge *merge, struct file_merge_input
                                struct err *err);
 MUST_CHECK int file_merge_array(struct file_merge *merge, struct file_merge_input *file,
                                 struct err *err);
-/* The array's brackets. */
+/* Write the array's opening and closing bracket. */
 void file_merge_array_begin(struct file_merge *merge);
 void file_merge_array_end(struct file_merge *merge);
 MUST_CHECK int file_merge_metadata(struct file_merge *merge, struct err *err);
-/* Each record to opts->look. */
+/* Gives each record to opts->look. */
 MUST_CHECK int file_merge_look(struct file_merge *merge, struct err *err);
 MUST_CHECK int file_merge_convert(struct file_merge *merge, enum out_format format,
                                   struct err *err);
 
 /* ---- file_merge_place.c ---- */
 
-/* "a.csv line 12", "b.json element 3": what is at an offset of the file. */
+/* "a.csv line 12", "b.json element 3": adds the place of the record at an offset of the file. */
 void file_merge_place(struct file_merge_input *file, uint64_t offset, struct buf *out);
 /* ERR_DATA: place, and what is wrong there. */
 int file_merge_fail(struct file_merge_input *file, uint64_t offset, struct err *err,
@@ -121,17 +123,18 @@ int file_merge_fail(struct file_merge_input *file, uint64_t offset, struct err *
 /* ---- file_merge_ids.c ---- */
 
 struct id_table;
-/* Bits of the hashes that are used: UINT64_MAX, fewer in tests. */
+/* hash_mask: the bits of the hashes that are used; UINT64_MAX, fewer in tests. */
 struct id_table *id_table_new(uint64_t hash_mask);
-/* About so many may come; saves growing up to 3 million, if none is there yet. */
+/* About n_ids ids will be added: an empty table is made large enough at once, for up to 3
+ * million. */
 void id_table_expect(struct id_table *table, uint64_t n_ids);
 void id_table_free(struct id_table *table);
 /*
- * The id of a record: a JSON value, or with CSV a field's raw text; it begins at `offset` of the
- * file. ERR_DATA if it is none, or, from this call or a later one, if it was there before, naming
- * both places.
+ * Adds the id of a record: `raw` is a JSON value, or a field's raw text in CSV, and begins at
+ * `offset` of the file. ERR_DATA if it is not an id. A duplicate is ERR_DATA too, from this call or
+ * a later one, and names both places.
  */
 MUST_CHECK int id_add(struct file_merge *merge, struct file_merge_input *file, struct str raw,
                       uint64_t offset, struct err *err);
-/* The last ids wait until this is called. */
+/* Adds the last ids, which wait in a queue until this is called. */
 MUST_CHECK int ids_settle(struct file_merge *merge, struct err *err);

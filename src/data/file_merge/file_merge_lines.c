@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Lines and JSONL: counted in whole windows and copied as they are, unless line ends differ from
- * the first file's or records must be looked at one by one.
+ * the first file's or each record must be checked.
  */
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -31,7 +31,8 @@ int window_slide(struct file_merge *merge, struct file_merge_input *file, size_t
     return rc;
 }
 
-/* A quote that is never closed makes all that follows one record. */
+/* Checks the whole file before a long record gets memory: a quote that is never closed makes all
+ * that follows one record. */
 static int whole_look(const struct file_merge_input *file, struct err *err)
 {
     struct source *source;
@@ -77,7 +78,7 @@ static int line_fail(struct file_merge *merge, struct file_merge_input *file, co
     return file_merge_fail(file, offset, err, "not a JSON value");
 }
 
-/* The id among the line's members; the line is known to be well-formed afterwards. */
+/* Adds the id of the line. This parses all of the line, so a malformed one is ERR_DATA. */
 static int line_id(struct file_merge *merge, struct file_merge_input *file, struct str line,
                    struct err *err)
 {
@@ -111,14 +112,14 @@ static int line_put(struct file_merge *merge, struct str line, struct err *err)
 {
     if (!merge->out)
         return 0;
-    while (str_ends_with(line, STR("\r"))) /* CR CR LF is what Windows makes of CR LF */
+    while (str_ends_with(line, STR("\r"))) /* Windows turns a written CR LF into CR CR LF */
         line.len--;
     buf_add_str(&merge->out->pending, line);
     buf_add_text(&merge->out->pending, merge->line_end);
     return outfile_pump(merge->out, err);
 }
 
-/* [0, len) of the window are whole lines. */
+/* Checks or writes the lines of [0, len) of the window, which are whole lines, one by one. */
 static int lines_each(struct file_merge *merge, struct file_merge_input *file, size_t len,
                       bool is_verbatim, struct err *err)
 {
@@ -132,7 +133,7 @@ static int lines_each(struct file_merge *merge, struct file_merge_input *file, s
     return rc;
 }
 
-/* A part that was cut off ends with half a value. */
+/* Checks the last line that is not blank: a file that was cut off ends with half a value. */
 static int last_line_look(struct file_merge *merge, struct file_merge_input *file, size_t len,
                           struct err *err)
 {
@@ -144,7 +145,7 @@ static int last_line_look(struct file_merge *merge, struct file_merge_input *fil
     return text.len == 0 || json_is_value(text) ? 0 : line_fail(merge, file, text.at, err);
 }
 
-/* The first line end of all says what they will be. */
+/* The first line end in all files becomes the output's. */
 static void line_end_find(struct file_merge *merge, size_t len)
 {
     const char *at = merge->window.at, *newline = memchr(at, '\n', len);
@@ -152,7 +153,7 @@ static void line_end_find(struct file_merge *merge, size_t len)
         merge->line_end = newline > at && newline[-1] == '\r' ? "\r\n" : "\n";
 }
 
-/* Whole lines, [0, len) of the window. */
+/* Takes [0, len) of the window, which are whole lines. */
 static int lines_take(struct file_merge *merge, struct file_merge_input *file, size_t len,
                       struct err *err)
 {
@@ -161,7 +162,7 @@ static int lines_take(struct file_merge *merge, struct file_merge_input *file, s
     line_end_find(merge, len);
     boundary_scan_all(&scan, merge->window.at, len, &tally);
     file->n_records += tally.n_ends;
-    if (merge->ids) /* as many in all as the first window lets expect */
+    if (merge->ids) /* the number in all files, estimated from the first window */
         id_table_expect(merge->ids, merge->n_bytes / len * tally.n_ends);
     bool is_verbatim = !tally.has_cr && merge->line_end[0] == '\n';
     bool is_looked_at = file->format == FORMAT_JSONL && (merge->opts->is_checked || merge->ids);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines and elements are counted only when something has to be said about one of them.
+ * Lines and elements are counted only when a message has to name one of them.
  */
 #include <stdarg.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CSV and TSV. Rows that are as they should be go over in whole windows; with other columns, other
- * line ends or an id they are cut into their fields, whose text stays as it was written.
+ * CSV and TSV. Plain rows are copied in whole windows; with other columns, other line ends or an id
+ * each row is cut into fields, whose text stays as it was written.
  */
 #include "base/xalloc.h"
 #include "data/file_merge/file_merge_impl.h"
@@ -15,7 +15,7 @@ struct row_pass {
     struct file_merge *merge;
     struct file_merge_input *file;
     bool is_each; /* rows are looked at one by one */
-    size_t *ends; /* ENDS_MAX, if so */
+    size_t *ends; /* [ENDS_MAX], if is_each */
     struct str *fields;
     size_t n_fields;
     struct csv_row scratch;
@@ -26,7 +26,7 @@ static uint64_t offset_of(const struct file_merge *merge, const char *at)
     return merge->window.base + (uint64_t)(at - merge->window.at);
 }
 
-/* The length of the field at the beginning of text, as it stands, with its quotes. */
+/* The length of the field at the beginning of text, with its quotes. */
 static size_t field_len(struct str text, char separator)
 {
     size_t i = 0;
@@ -67,12 +67,12 @@ static void row_put(struct row_pass *pass, struct str row)
         if (field_of[i] != NAME_NONE)
             buf_add_str(pending, pass->fields[field_of[i]]);
     }
-    if (pending->len == begin) /* else a blank line, which readers skip */
+    if (pending->len == begin) /* an empty row would be a blank line, which readers skip */
         buf_add_text(pending, "\"\"");
     buf_add_text(pending, merge->line_end);
 }
 
-/* One row without its line end. */
+/* Takes one row, given without its LF. */
 static int row_take(struct row_pass *pass, struct str row, struct err *err)
 {
     struct file_merge *merge = pass->merge;
@@ -95,8 +95,8 @@ static int row_take(struct row_pass *pass, struct str row, struct err *err)
 }
 
 /*
- * A row that is not plain: quotes within an unquoted field are taken as they stand, as Python
- * does.
+ * Checks a row that is not plain. Quotes within an unquoted field are taken as they stand, as
+ * Python does.
  */
 static int odd_look(struct row_pass *pass, struct str row, struct err *err)
 {
@@ -130,7 +130,7 @@ static int rows_each(struct row_pass *pass, const char *at, const struct rows *r
     size_t begin = 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < rows->n_rows; i++) {
-        /* Lines with nothing in them may stand before a row. */
+        /* There may be blank lines before a row. */
         while (at[begin] == '\n' || (at[begin] == '\r' && at[begin + 1] == '\n'))
             begin += at[begin] == '\r' ? 2 : 1;
         rc = row_take(pass, (struct str){at + begin, rows->ends[i] - 1 - begin}, err);
@@ -139,7 +139,8 @@ static int rows_each(struct row_pass *pass, const char *at, const struct rows *r
     return rc;
 }
 
-/* From the beginning of text on, at the file's end with its last, partial block. */
+/* Finds the rows from the beginning of text on; at the file's end also those in its last, partial
+ * block. */
 static struct rows rows_look(const struct row_pass *pass, struct str text, bool is_end)
 {
     struct rows rows = {.separator = pass->file->separator,
@@ -150,7 +151,7 @@ static struct rows rows_look(const struct row_pass *pass, struct str text, bool 
     rows_blocks(&rows, text.at, text.len);
     if (is_end && tail > 0 && !rows_is_stopped(&rows)) {
         char block[SCAN_BLOCK_BYTES];
-        memset(block, '\r', sizeof(block)); /* ends no row */
+        memset(block, '\r', sizeof(block)); /* CRs end no row */
         memcpy(block, text.at + text.len - tail, tail);
         rows_blocks(&rows, block, sizeof(block));
     }
@@ -163,8 +164,8 @@ static bool has_other_ends(const struct file_merge *merge, const struct rows *ro
 }
 
 /*
- * One stretch of rows, from the beginning of text on; *n_done bytes were taken, 0: no row ends in
- * it.
+ * Takes one stretch of rows from the beginning of text on. *n_done: how many bytes that was; 0: no
+ * row ends in text.
  */
 static int stretch_take(struct row_pass *pass, struct str text, bool is_end, size_t *n_done,
                         struct err *err)
@@ -191,7 +192,7 @@ static int stretch_take(struct row_pass *pass, struct str text, bool is_end, siz
     return rc ? rc : row_take(pass, odd, err);
 }
 
-/* All rows that end in the window. */
+/* Takes all rows that end in the window. */
 static int window_take(struct row_pass *pass, bool is_end, size_t *n_done, struct err *err)
 {
     const struct window *w = &pass->merge->window;
@@ -204,7 +205,8 @@ static int window_take(struct row_pass *pass, bool is_end, size_t *n_done, struc
     return 0;
 }
 
-/* What is left at the end of a file: nothing, or a quote that was opened and never closed. */
+/* Checks what is left at the end of a file, where only a quote that was never closed is an
+ * error. */
 static int rest_look(struct row_pass *pass, size_t done, struct err *err)
 {
     const struct window *w = &pass->merge->window;
@@ -242,7 +244,7 @@ static int rows_walk(struct row_pass *pass, struct err *err)
 int file_merge_rows(struct file_merge *merge, struct file_merge_input *file, struct err *err)
 {
     struct row_pass pass = {.merge = merge, .file = file, .n_fields = file->header.n_fields};
-    if (pass.n_fields == 0) /* no bytes, or none but blank lines */
+    if (pass.n_fields == 0) /* an empty file, or only blank lines */
         return 0;
     if (!merge->line_end)
         merge->line_end = "\n";

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Objects side by side, member by member. Nothing is read into a tree: values stay views of the
- * files' texts.
+ * Merges objects member by member. No tree is built: values stay views of the files' texts.
  */
 #include "data/file_merge/metadata.h"
 
@@ -54,7 +53,7 @@ void metadata_list(const struct str *values, size_t n_values, struct buf *out)
     buf_add_char(out, ']');
 }
 
-/* A part that is itself a merge stands for those that it lists. */
+/* A part that is itself a merge counts as the parts that it lists. */
 static uint64_t gpus_add(const struct members *part, struct str text, bool is_first,
                          struct buf *out)
 {
@@ -75,7 +74,7 @@ static uint64_t gpus_add(const struct members *part, struct str text, bool is_fi
     return 1;
 }
 
-/* Does a rule say what becomes of it? */
+/* Does a rule of the user say what becomes of the member of this name? */
 static bool is_ruled(const struct level *level, const char *name)
 {
     const struct merge_rules *rules = level->opts->rules;
@@ -87,7 +86,7 @@ static bool is_ruled(const struct level *level, const char *name)
         is_there = is_there || member_get(&level->objects[i], str_of(name)).at;
     for (size_t i = 0; rules && !is_there && i < rules->len; i++)
         if (rules->at[i].verb != MERGE_DROP && strcmp(rules->at[i].path, name) == 0)
-            return true; /* but it was not used: there was no value to do it to */
+            return true; /* the rule stays unused, because there is no such value */
     return rules && merge_rule_find(rules, name);
 }
 
@@ -105,7 +104,7 @@ static void whole_add(const struct level *level, struct buf *out)
     buf_add_char(out, '}');
 }
 
-/* By the rule for ".", else by those for what is in there. */
+/* Merges by the rule for ".", else member by member. */
 static int root_merge(const struct level *level, struct buf *out, struct err *err)
 {
     const struct merge_rules *rules = level->opts->rules;

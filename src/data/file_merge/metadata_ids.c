@@ -11,7 +11,7 @@
 #include "data/file_merge/metadata_impl.h"
 #include "rule/path_pattern.h"
 
-/* What an id stands for, in `values`; equal ids have equal bytes. */
+/* The decoded value of an id, [at, at+len) in `values`; equal ids have equal bytes. */
 struct id {
     size_t at, len;
     size_t ordinal;
@@ -19,12 +19,12 @@ struct id {
 
 struct search {
     struct path_pattern pattern;
-    const char *file; /* at hand */
-    struct buf here;  /* keys and indices of the value at hand */
+    const char *file; /* being searched */
+    struct buf here;  /* keys and indices of the current value */
     struct buf values;
     struct id *ids;
     size_t n_ids, cap_ids;
-    struct buf *wanted_place; /* NULL, or of the id with this ordinal */
+    struct buf *wanted_place; /* gets the place of the id with ordinal `wanted`; NULL: not filled */
     size_t wanted;
     struct err *err;
 };
@@ -38,7 +38,8 @@ static int refuse(const struct search *s, size_t level, const char *what)
                 (int)s->pattern.at[level].len, s->pattern.at[level].at);
 }
 
-/* A letter for the kind, then the text, or the number so that 1 and 1.0 are the same. */
+/* Adds a letter for the kind, then the text, or the number in a form in which 1 and 1.0 are
+ * equal. */
 static bool value_add(struct str value, struct buf *out)
 {
     bool is_text = json_kind_of(value) == JSON_STRING;
@@ -66,7 +67,8 @@ static int id_add(struct search *s, struct str value)
 
 static int value_look(struct search *s, struct str value, size_t level);
 
-/* A member or an element whose name was put behind `here`, which had `before` bytes. */
+/* Looks at a member or an element whose name was added to `here`, which had `before` bytes
+ * before. */
 static int child_look(struct search *s, struct str value, size_t before, size_t level, bool *is_met)
 {
     size_t begin = before + (before > 0);
@@ -145,7 +147,7 @@ static void place_of(const struct search *s, size_t ordinal, const struct metada
     free(again.ids);
 }
 
-/* The second one that comes first is told. */
+/* ERR_DATA for equal ids; of several duplicates the first one is reported. */
 static int ids_compare(struct search *s, const struct metadata_part *parts, size_t n_parts)
 {
     cleanup_buf struct buf place = BUF_INIT, other = BUF_INIT;

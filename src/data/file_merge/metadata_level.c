@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The members of objects at one place, one of each file, become those of one object: by the user's rules, by
- * what an object's rule says of them all, or by their names.
+ * Merges objects at one place, one of each file, into one object. What becomes of a member is
+ * decided by the user's rule for it, by the rule of the object (DEEP, UNION), or by its name.
  */
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -9,7 +9,7 @@
 #include "data/file_merge/metadata_impl.h"
 #include "rule/names.h"
 
-/* What all have, once; otherwise the list of what each has. */
+/* Adds the value once if all files have the same, otherwise the list of what each has. */
 static void keep_add(const struct str *values, size_t n_values, struct buf *out)
 {
     bool are_same = true;
@@ -53,7 +53,7 @@ int metadata_below(const struct level *level, struct str key, const struct str *
     return rc;
 }
 
-/* By its rule, or as it is kept where the rule does not fit. */
+/* Merges one member by the rule for its name, or as RULE_KEEP where that does not fit. */
 static int value_merge(const struct level *level, struct str key, const struct str *values,
                        struct buf *out, struct err *err)
 {
@@ -84,7 +84,8 @@ static int value_merge(const struct level *level, struct str key, const struct s
     return 0;
 }
 
-/* What is about the files themselves is so at the top only; within an object it is some value. */
+/* RULE_DROP and RULE_WHOLE are about the files themselves, so they apply at the top level only; in
+ * a nested object such a member is a value like any other. */
 static bool is_written(const struct level *level, struct str key)
 {
     enum metadata_rule rule = metadata_rule_of(key);
@@ -96,9 +97,9 @@ static bool is_written(const struct level *level, struct str key)
 
 struct made {
     struct str key;   /* as a file has it, without its quotes */
-    const char *name; /* or a rule */
+    const char *name; /* or as a rule has it; NULL: `key` counts */
     struct buf value;
-    const struct merge_rule *ratio; /* or its value is made when those of all others are */
+    const struct merge_rule *ratio; /* not NULL: the value is computed after all other values */
 };
 
 struct made_list {
@@ -156,7 +157,8 @@ static struct merge_rule *rule_find(const struct level *level)
     return level->opts->rules ? merge_rule_find(level->opts->rules, buf_text(level->path)) : NULL;
 }
 
-/* Without a rule of its own: as the object's rule has it, or by its name. 1, or an error. */
+/* Merges a member without a rule of its own: by the object's rule, or by its name. 1, or an
+ * error. */
 static int member_unruled(const struct level *level, struct str key, const struct str *values,
                           struct buf *out, struct err *err)
 {
@@ -204,7 +206,7 @@ static int member_add(const struct level *level, struct str key, struct made_lis
     return 0;
 }
 
-/* What the rules ask for in addition. */
+/* Adds the members of the rules that begin with +. */
 static int added_push(const struct level *level, struct made_list *list, struct err *err)
 {
     const struct merge_rules *rules = level->opts->rules;
@@ -247,7 +249,7 @@ static int ratios_fill(const struct level *level, struct made_list *list, struct
         if (below != 0)
             buf_add_json_double(&made->value, above / below);
         else
-            buf_add_text(&made->value, "null"); /* no ratio is made up */
+            buf_add_text(&made->value, "null"); /* not a made-up ratio */
     }
     return 0;
 }
@@ -279,7 +281,7 @@ static uint64_t elements_count(struct str array)
     return n;
 }
 
-/* What a rule is about is nobody else's business. */
+/* A count is not checked if a rule of the user is about it, or in settings. */
 static bool is_looked_at(const struct level *level, struct str key)
 {
     size_t before = path_push(level, key);
@@ -288,7 +290,7 @@ static bool is_looked_at(const struct level *level, struct str key)
     return !is_ruled && !level->is_settings;
 }
 
-/* num_questions beside questions is their number. */
+/* num_questions beside an array `questions` must be its length. */
 static int count_check(const struct level *level, size_t part, struct err *err)
 {
     const struct members *object = &level->objects[part];

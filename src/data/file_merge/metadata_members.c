@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The members of one object, in their order, and found by what their keys stand for.
+ * The members of one object, in their order, and found by their decoded keys.
  */
 #include <xxhash.h>
 
@@ -17,7 +17,7 @@ static bool is_escaped(struct str key)
     return memchr(key.at, '\\', key.len) != NULL;
 }
 
-/* Of what it stands for, so that keys which differ in their escapes only have one hash. */
+/* A hash of the decoded key, so that keys which differ only in their escapes have one hash. */
 static uint64_t key_hash(struct str key)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -25,7 +25,7 @@ static uint64_t key_hash(struct str key)
     return has_text ? XXH3_64bits(text.at, text.len) : XXH3_64bits(key.at, key.len);
 }
 
-/* The slot that has it, or the free one where it belongs. */
+/* The slot that has the name, or the free one where it belongs. */
 static size_t slot_find(const struct members *members, struct str name, uint64_t hash,
                         bool (*is_equal)(struct str key, struct str name))
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of a member, by its name.
+ * What becomes of a member, decided by its name.
  */
 #include <math.h>
 
@@ -8,7 +8,7 @@
 #include "data/file_merge/metadata_impl.h"
 #include "rule/names.h"
 
-/* Beside the counts. */
+/* Names with other rules than counts have. */
 static const struct {
     const char *name;
     enum metadata_rule rule;
@@ -34,8 +34,9 @@ enum {
     PERCENT = 100
 };
 
-/* A ratio is the sum of some counts over the sum of others, NULL-terminated if fewer. The first row
- * whose counts every file has; no counts above: the files' own ratios say how many. */
+/* A ratio is the sum of some counts over the sum of others; fewer than TERMS_MAX end with NULL. The
+ * first row whose counts every file has is used. With no counts above, the numerator is computed
+ * from the files' own ratios. */
 static const struct ratio {
     const char *name;
     const char *above[TERMS_MAX], *below[TERMS_MAX];
@@ -128,7 +129,7 @@ int metadata_sum(const struct level *level, struct str key, const struct str *va
     return 1;
 }
 
-/* The sum of some counts of one part; false if it lacks one. */
+/* The sum of some counts of one part; false if the part lacks one of them. */
 static bool terms_sum(const struct members *members, const char *const terms[TERMS_MAX],
                       double *out)
 {
@@ -142,7 +143,7 @@ static bool terms_sum(const struct members *members, const char *const terms[TER
     return true;
 }
 
-/* How far a number may be from the one that was meant, from the digits that were written of it. */
+/* The rounding error of a written number: half a unit of its last digit. */
 static double half_a_digit(struct str written)
 {
     const char *dot = memchr(written.at, '.', written.len);
@@ -155,13 +156,13 @@ static double half_a_digit(struct str written)
 /* ---- the files' own scale ---- */
 
 enum scale {
-    SCALE_ANY = 0, /* nothing is nothing on both */
+    SCALE_ANY = 0, /* 0 is the same on both scales */
     SCALE_SHARE = 1 << 0,
     SCALE_PERCENT = 1 << 1,
-    SCALE_NONE = 1 << 2, /* neither can be so large, or below 0 */
+    SCALE_NONE = 1 << 2, /* above 100 or below 0: neither a share nor a percentage */
 };
 
-/* `ratio` is what the counts beside it say, NAN where there are none. */
+/* `ratio` is computed from the counts beside the written value, NAN where there are none. */
 static enum scale scale_of(struct str written, double ratio)
 {
     double own;
@@ -177,7 +178,7 @@ static double scale_factor(unsigned scales)
     return scales == SCALE_PERCENT ? PERCENT : 1;
 }
 
-/* How many of `below` the share stands for: a whole number if it can be one. */
+/* The count that is this share of `below`: a whole number if the share's digits allow one. */
 static double share_count(struct str written, double factor, double below, bool *is_whole)
 {
     double share = 0;
@@ -188,7 +189,7 @@ static double share_count(struct str written, double factor, double below, bool 
     return is_near ? count : share / factor * below;
 }
 
-/* A ratio of all files in the making. */
+/* Sums over the files for one ratio. */
 struct tally {
     double above, below;
     bool is_whole;
@@ -233,7 +234,8 @@ static const char *file_of_scale(const struct level *level, const struct str *va
     return level->parts[i].name;
 }
 
-/* A mean of 1 and 50.0 is none: is that a hundredth, or all of them? Only counts would say. */
+/* Have all files the same scale? There is no mean of 1 and 50.0, because 1 may be one percent or a
+ * share of all; only counts would tell. */
 static bool is_one_scale(const struct level *level, const struct str *values, unsigned written,
                          const char *name)
 {

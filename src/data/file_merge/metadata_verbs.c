@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One verb of a rule a function: what becomes of the values of one path. Values go over as they are written;
- * only sums are worked out.
+ * One function per verb of a rule: what becomes of the values of one path. Values are copied as
+ * they are written; only sums are computed.
  */
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "data/file_merge/metadata_impl.h"
 
-/* What a verb is given, and where its value goes. */
+/* The arguments of a verb, and where its value goes. */
 struct ask {
     const struct level *level;
     struct str key;
@@ -82,7 +82,7 @@ static int merged_name(const struct ask *ask)
 
 /* ---- numbers ---- */
 
-/* Whole as long as all are, a float from the first float on. */
+/* A whole number as long as all numbers are whole, a float from the first float on. */
 struct sum {
     int64_t whole;
     double real;
@@ -92,7 +92,7 @@ struct sum {
 static bool is_whole_number(struct str number)
 {
     for (size_t i = 0; i < number.len; i++)
-        if (strchr(".eE", number.at[i])) /* there is no NUL in a number */
+        if (strchr(".eE", number.at[i])) /* strchr() would find a NUL, but a number has none */
             return false;
     return true;
 }
@@ -146,7 +146,7 @@ static int key_sum(const struct ask *ask, const struct members *objects, struct 
     }
     buf_addf(ask->out, "%s\"%.*s\":", ask->out->len > 1 ? "," : "", (int)key.len, key.at);
     if (n_found == 1)
-        buf_add_str(ask->out, only); /* with all its digits */
+        buf_add_str(ask->out, only); /* a single number keeps all its digits */
     else
         sum_write(&total, ask->out);
     return rc;
@@ -215,7 +215,7 @@ static bool is_greater(struct str a, struct str b, bool *out)
 static int max(const struct ask *ask)
 {
     struct str greatest = ask->values[0];
-    /* From 0 on: what cannot be compared with itself is found in a single file too. */
+    /* From 0 on, so that a value of another kind is found even where there is a single file. */
     for (size_t i = 0; i < ask->level->n_parts; i++) {
         bool is_more;
         if (!is_greater(ask->values[i], greatest, &is_more))
@@ -251,7 +251,7 @@ static int deep(const struct ask *ask)
 int metadata_verb(const struct level *level, enum merge_verb verb, struct str key,
                   const struct str *values, struct buf *out, struct err *err)
 {
-    /* Without COUNT and RATIO, which are made when the others are there. */
+    /* Without COUNT and RATIO, whose members are made after the others. */
     static int (*const verbs[])(const struct ask *ask) = {
         [MERGE_CONCAT] = concat,   [MERGE_CAT0] = cat0,
         [MERGE_SUM] = sum,         [MERGE_SUM_BY_KEY] = sum_by_key,

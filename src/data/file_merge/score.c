@@ -98,7 +98,8 @@ static void cell_count(struct score *score, struct score_cell like)
         cells_grow(score);
 }
 
-/* A value as text, valid until the next, however it is written: 1.0 is 1; null is nothing. */
+/* A value as text, valid until the next call. Equal numbers have one text (1.0 is 1); null is an
+ * empty text. */
 static struct str value_text(struct score *score, struct str value)
 {
     buf_reset(&score->text);
@@ -132,7 +133,7 @@ static int value_number(struct score *score, enum score_field field, struct str 
     return 0;
 }
 
-/* The members that matter; at == NULL where there is none. */
+/* Finds the members that are scored; at == NULL where there is none. */
 static void values_find(const struct score *score, struct str object,
                         struct str values[N_SCORE_FIELDS])
 {

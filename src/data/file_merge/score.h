@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How well predictions fit: everything from counts of (group, true label, predicted label), over
- * all records at once, so that shares of different sizes weigh as they should.
+ * How well predictions fit. All figures are computed from counts of (group, true label, predicted
+ * label) over all records at once, so that shards of different sizes have their proper weights.
  *
- * A prediction that never occurs as a true label (nothing, ERROR, a word the model made up) is
- * wrong, and no prediction of any label. Records without a true label are left out. Both are
- * counted and named. A rate with nothing below the line is none: null, or -.
+ * A prediction that never occurs as a true label (an empty one, ERROR, a word that the model made
+ * up) is wrong, and counts as a prediction of no label. Records without a true label are left out.
+ * Both are counted and reported. A rate whose denominator is 0 is undefined: null in JSON, - in the
+ * table.
  */
 #pragma once
 
@@ -17,7 +18,7 @@ struct score;
 
 struct score_opts {
     struct str true_field, predicted_field; /* at == NULL: nothing is scored */
-    const char *by_field;                   /* figures for each value of it too; NULL: none */
+    const char *by_field;                   /* figures for each of its values too; NULL: none */
     const char *positive;                   /* figures for this label only; NULL: for each */
     struct texts ignored;                   /* labels whose records are left out, and counted */
     const char *out_path;                   /* the figures as .json, .csv or .tsv; NULL: no file */
@@ -25,7 +26,8 @@ struct score_opts {
 /* "true_label=predicted_label", borrowed. ERR_USAGE. */
 MUST_CHECK int score_fields_parse(struct str text, struct score_opts *out, struct err *err);
 
-/* Options that need others, and a file whose name says no format. ERR_USAGE. */
+/* ERR_USAGE for an option without the one that it needs, and for an output whose name has no known
+ * extension. */
 MUST_CHECK int score_opts_check(const struct score_opts *opts, struct err *err);
 
 struct score *score_new(const struct score_opts *opts);
@@ -33,11 +35,11 @@ void score_free(struct score *score);
 /* One record, a JSON object. ERR_DATA if it lacks a field, or if there are too many labels. */
 MUST_CHECK int score_add(struct score *score, struct str object, struct err *err);
 /*
- * ERR_DATA if there is nothing to tell: no record with a true label, or `positive` is none of
- * them.
+ * ERR_DATA if there are no figures: no record has a true label, or `positive` is not one of the
+ * labels.
  */
 MUST_CHECK int score_check(const struct score *score, struct err *err);
-/* Every record of a file that is there. *score_out is NULL on errors. */
+/* Scores every record of an existing file. *score_out is NULL on errors. */
 MUST_CHECK int score_file(const struct score_opts *opts, const char *path, struct score **score_out,
                           struct err *err);
 /* A table for people; or JSON, an object a line (muster-merge(1)). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inside of scores: score.c counts, score_print.c works figures out and writes them.
+ * The inside of scores: score.c counts, score_print.c computes figures and writes them.
  */
 #pragma once
 
@@ -8,11 +8,11 @@
 #include "data/name_index.h"
 
 enum {
-    SCORE_NAMES_MAX = 1 << 16 /* labels, and groups */
+    SCORE_NAMES_MAX = 1 << 16 /* most labels, and most groups */
 };
 
 struct score_cell {
-    uint32_t group, is, said; /* numbers of names */
+    uint32_t group, is, said; /* `groups` number, `labels` numbers: true and predicted */
     uint64_t count;           /* 0: free */
 };
 
@@ -25,7 +25,7 @@ enum score_field {
 
 struct score {
     struct score_opts opts;
-    struct str fields[N_SCORE_FIELDS]; /* at == NULL, the last, if nobody asked for groups */
+    struct str fields[N_SCORE_FIELDS]; /* SCORE_BY: at == NULL without groups */
     struct name_index labels, groups;
     struct score_cell *cells; /* a hash table: a power of two, at most half in use */
     size_t n_slots, n_cells;

@@ -15,12 +15,12 @@ enum {
     ALL_GROUPS = SCORE_NAMES_MAX
 };
 
-/* Of one label against all others. */
+/* The counts of one label against all others. */
 struct figures {
     uint64_t tp, fp, fn, tn;
 };
 
-/* Of one group or all. */
+/* The figures of one group, or of all records. */
 struct outline {
     uint64_t n_records, n_right;
     struct figures *labels; /* by number */
@@ -32,7 +32,7 @@ static bool is_label(const struct score *score, uint32_t label)
     return score->is_true[label] > 0;
 }
 
-/* Above over below, or none. */
+/* above / below; undefined if below is 0. */
 struct rate {
     bool is_there;
     double value;
@@ -69,7 +69,8 @@ static struct rate fnr_of(const struct figures *f)
 }
 
 /*
- * The mean over the labels that the group has; one that was never predicted has precision 0 in it.
+ * The means over the labels that the group has; a label that was never predicted counts with
+ * precision 0.
  */
 static void means_find(const struct score *score, struct outline *outline)
 {
@@ -88,10 +89,10 @@ static void means_find(const struct score *score, struct outline *outline)
     outline->f1 /= MAX(n_labels, 1);
 }
 
-/* The counts, those of a group side by side. */
+/* The counts, sorted by group. */
 struct sheet {
     const struct score *score;
-    struct score_cell *cells; /* of group g from begins[g] to begins[g + 1] */
+    struct score_cell *cells; /* those of group g are from begins[g] to begins[g + 1] */
     size_t *begins;
 };
 
@@ -106,7 +107,7 @@ static struct sheet sheet_new(const struct score *score)
             sheet.begins[score->cells[i].group + 1]++;
     for (size_t group = 0; group < n_groups; group++)
         sheet.begins[group + 1] += sheet.begins[group];
-    /* Each is put at its group's end, which comes down to where the group begins. */
+    /* Each cell is put at the end of its group's free range, whose end moves down to its begin. */
     for (size_t i = 0; i < score->n_slots; i++)
         if (score->cells[i].count > 0)
             sheet.cells[--sheet.begins[score->cells[i].group + 1]] = score->cells[i];
@@ -163,15 +164,15 @@ static size_t control_len(struct str text)
 }
 
 /*
- * As much of a word of the data as fits, a blank for what would move the cursor or end the line.
- * Returns how many characters.
+ * Adds as much of a word of the data as fits, with a blank for each control character. Returns the
+ * number of characters added.
  */
 static int word_add(struct buf *out, struct str word, size_t bytes_max)
 {
     size_t len = MIN(word.len, bytes_max);
     int n_shown = 0;
     while (len > 0 && len < word.len && ((unsigned char)word.at[len] & 0xc0) == 0x80)
-        len--; /* not within a character */
+        len--; /* do not cut within a character */
     for (size_t i = 0; i < len;) {
         size_t n_control = control_len((struct str){word.at + i, len - i});
         buf_add_char(out, n_control > 0 ? ' ' : word.at[i]);
@@ -209,7 +210,7 @@ static void label_row(struct buf *out, const struct figures *f)
     buf_add_char(out, '\n');
 }
 
-/* Of a group without a record there is none. */
+/* Means of a group, or of all records; undefined for a group without records. */
 static void mean_row(struct buf *out, const struct outline *outline)
 {
     struct rate accuracy = rate_of(outline->n_right, outline->n_records);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One part's bytes, from the input to its file, a window at a time: read, counted and looked at
- * while they are in the cache, written.
+ * Copies one part's bytes from the input to its file, a window at a time: it is read, then counted
+ * and checked while it is in the cache, then written.
  */
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "data/split/split_impl.h"
 
 enum {
-    BLANKS_MAX = 4096 /* of an array's layout that is worth keeping */
+    BLANKS_MAX = 4096 /* most white space of an array's layout that is kept */
 };
 
-/* A stretch of one file: n_records from `first` on, in [from, to). */
+/* A stretch of one file: n_records records from `first` on, in the bytes [from, to). */
 struct piece {
     size_t file;
     uint64_t first, n_records, from, to;
@@ -39,7 +39,8 @@ static bool is_blank(char c)
 
 /* ---- what every part begins and ends with ---- */
 
-/* The blanks from *from on, towards `to`, are passed over; at most BLANKS_MAX are kept. */
+/* Moves *from, towards `to`, behind the blanks that begin there; at most BLANKS_MAX of them are
+ * added to `kept`. */
 static int blanks_skip(struct input *input, uint64_t *from, uint64_t to, struct buf *kept,
                        struct err *err)
 {
@@ -60,7 +61,7 @@ static int blanks_skip(struct input *input, uint64_t *from, uint64_t to, struct 
     return 0;
 }
 
-/* The same backwards: *to comes down behind the last byte that is not blank. */
+/* blanks_skip() backwards: moves *to down to behind the last byte that is not blank. */
 static int blanks_cut(struct input *input, uint64_t from, uint64_t *to, struct err *err)
 {
     char piece[BLANKS_MAX];
@@ -131,7 +132,7 @@ static int row_fail(struct split *split, size_t file_index, uint64_t row_at, uin
     return wrap(err, rc, "%s line %lu", input->name, line);
 }
 
-/* Of the bytes behind the last row of a file: nothing but ends of lines, or of CRs that might be. */
+/* Are the bytes behind the last row of a file no row: nothing, or only CRs of a line end? */
 static bool is_no_row(struct str record)
 {
     size_t n_crs = 0;
@@ -140,7 +141,8 @@ static bool is_no_row(struct str record)
     return n_crs == record.len;
 }
 
-/* The row at row_at is not plain: is it one? *next_at: where the next begins. */
+/* Parses the row at row_at, which is not plain; ERR_DATA if it is malformed. *next_at: where the
+ * next row begins. */
 static int row_look(struct split *split, size_t file, uint64_t row_at, uint64_t *next_at,
                     struct err *err)
 {
@@ -168,7 +170,8 @@ static void rows_restart(struct split *split, uint64_t offset)
                                 .n_separators = split->source->header.n_fields - 1};
 }
 
-/* Whole blocks of [at, at+len), which is the file from `base` on; those seen before are skipped. */
+/* Checks the whole blocks of [at, at+len), the bytes of the file from `base` on; blocks seen before
+ * are skipped. */
 static int rows_look(struct split *split, size_t file, uint64_t base, const char *at, size_t len,
                      struct err *err)
 {
@@ -188,8 +191,8 @@ static int rows_look(struct split *split, size_t file, uint64_t base, const char
 }
 
 /*
- * What is left at the end of a piece, less than a block, with the end that a last line may lack. Again
- * from behind a row that is not plain.
+ * Checks what is left at the end of a piece, less than a block, with the line end that a last line
+ * may lack; once more after each row that is not plain.
  */
 static int rows_look_end(struct split *split, const struct piece *piece, struct err *err)
 {
@@ -201,7 +204,7 @@ static int rows_look_end(struct split *split, const struct piece *piece, struct 
         ASSERT(len <= split->n_kept && len < sizeof(block));
         memset(block, '\r', sizeof(block));
         memcpy(block, split->window + split->n_kept - len, len);
-        block[len] = '\n'; /* behind another one it ends a blank line, which is no row */
+        block[len] = '\n'; /* behind another newline it ends a blank line, which is no row */
         rc = rows_look(split, piece->file, next_at, block, sizeof(block), err);
     } while (rc == 0 && split->rows_from + split->rows.n_bytes < piece->to);
     return rc;
@@ -235,7 +238,8 @@ static int changed(const struct split *split, const struct piece *piece, uint64_
                 piece->n_records, n_found);
 }
 
-/* `len` new bytes, which are at `at` in the file, in the window behind those that were kept. */
+/* Checks `len` new bytes, which are at offset `at` of the file, and in the window behind those that
+ * were kept. */
 static int rows_window(struct split *split, const struct piece *piece, uint64_t at, size_t len,
                        struct err *err)
 {
@@ -256,7 +260,7 @@ struct counting {
 
 static void counting_window(struct counting *counting, const char *at, size_t len)
 {
-    /* Only the last window has a piece of a block. */
+    /* Only the last window has a partial block. */
     boundary_scan_all(&counting->scan, at, len, &counting->tally);
 }
 
@@ -268,12 +272,12 @@ static uint64_t counted(const struct split *split, const struct piece *piece,
     if (split->source->separator)
         return split->n_rows + split->rows.n_rows;
     bool is_open = format == FORMAT_LINES  ? tally->after_end < piece->to - piece->from
-                   : format == FORMAT_JSON ? true /* no comma behind the last one */
+                   : format == FORMAT_JSON ? true /* there is no comma behind the last element */
                                            : counting->scan.has_content;
     return tally->n_ends + is_open;
 }
 
-/* The end of a last line without one, as the lines before it have theirs. */
+/* Adds the line end that a last line lacks, of the same kind as the lines before it have. */
 static int line_terminate(struct split *split, const struct piece *piece, struct sink *sink,
                           struct err *err)
 {
@@ -285,7 +289,8 @@ static int line_terminate(struct split *split, const struct piece *piece, struct
         return rc;
     const char *newline = memrchr(split->window, '\n', len);
     bool is_crlf = newline && newline > split->window && newline[-1] == '\r';
-    /* Of a line a CR at the very end is content; with "\n" alone behind it, it would not be. */
+    /* In lines a CR at the very end is content, but "\n" alone behind it would make it part of the
+     * line end. */
     if (sink->last == '\r')
         is_crlf = split->source->format == FORMAT_LINES;
     split->n_terminated++;
@@ -327,7 +332,7 @@ static int piece_copy(struct split *split, const struct piece *piece, struct sin
 
 /* ---- a part ---- */
 
-/* Where a record begins in its file, which is not the file's first. */
+/* Finds the offset in its file of a record that is not the file's first. */
 static int offset_of(struct split *split, uint64_t item, uint64_t *out, struct err *err)
 {
     struct cursor *c;
@@ -351,7 +356,7 @@ static int piece_place(struct split *split, struct piece *piece, struct err *err
         rc = offset_of(split, end, &piece->to, err);
     if (rc || !is_json)
         return rc;
-    piece->to--; /* the comma or the bracket */
+    piece->to--; /* without the comma or the bracket */
     rc = blanks_skip(&file->input, &piece->from, piece->to, NULL, err);
     return rc ? rc : blanks_cut(&file->input, piece->from, &piece->to, err);
 }

@@ -16,7 +16,8 @@ enum {
     BESIDE_TRIES = 1000
 };
 
-/* Opened for its lock, which says to others that somebody is at work: 0, or -1 with errno. */
+/* Opens and locks the folder; the lock tells other splits that this one is at work. 0, or -1 with
+ * errno. */
 static int folder_hold(struct split_folder *folder, const char *beside)
 {
     folder->fd = open(beside, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -28,7 +29,8 @@ static int folder_hold(struct split_folder *folder, const char *beside)
     return -1;
 }
 
-/* An empty one that nobody holds is what a split left that was killed. */
+/* Makes the folder, or takes an existing one that is empty and not locked: a killed split left
+ * that. */
 static bool beside_take(struct split_folder *folder, const char *beside)
 {
     bool is_made = mkdir(beside, 0777) == 0;

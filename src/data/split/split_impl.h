@@ -2,8 +2,8 @@
  *
  * The inside of a split:
  *   split.c       opening, and the parts as files that appear together
- *   split_plan.c  which records go where
- *   split_copy.c  one part's bytes, looked at on their way
+ *   split_plan.c  which records go into which part
+ *   split_copy.c  copies one part's bytes, and checks them
  *   split_name.c  what parts are called, and which are there already
  */
 #pragma once
@@ -14,7 +14,7 @@
 #include "data/split/split.h"
 
 struct split {
-    struct split_opts opts; /* its paths are the caller's, used by split_open only */
+    struct split_opts opts; /* its paths are the caller's, and used by split_open() only */
     struct source *source;
     struct split_part *parts;
     size_t n_parts, cap;
@@ -24,24 +24,27 @@ struct split {
     struct buf lead, trail; /* JSON: the white space behind "[" and before "]" */
 
     char *window;
-    size_t n_kept; /* bytes at its beginning that rows have not seen yet: less than a block */
+    size_t n_kept; /* bytes at its beginning that `rows` has not seen yet: less than a block */
     struct rows rows;
-    uint64_t rows_from; /* where in the file its positions count from */
-    uint64_t n_rows;    /* before that, of the piece */
-    struct cursor look; /* at rows that are not plain, and at elements */
+    uint64_t rows_from; /* the offset in the file that the positions in `rows` count from */
+    uint64_t n_rows;    /* rows of the piece before rows_from */
+    struct cursor look; /* for rows that are not plain, and for elements */
     struct csv_row row;
     uint64_t n_terminated;
 };
 
-/* For tests: windows this small put every boundary everywhere. A multiple of 64. */
+/* For tests: with small windows a boundary falls on every kind of byte. window_bytes is a multiple
+ * of 64. */
 MUST_CHECK int split_open_tuned(struct split **out, const struct split_opts *opts,
                                 size_t window_bytes, struct err *err);
 
 MUST_CHECK int split_plan(struct split *split, struct err *err);
-/* What every part begins with, and the white space of arrays. */
+/* Finds what every part begins with, and the white space of arrays. */
 MUST_CHECK int split_frame(struct split *split, struct err *err);
-/* Of lines and JSONL, what the first part begins with as the input does: a byte-order mark, or "". */
+/* What the first part of lines and JSONL begins with, as the input does: a byte-order mark, or
+ * "". */
 struct str split_mark(const struct split *split);
-/* The part into `file`, or nowhere if that is NULL. Sets its n_bytes. */
+/* Checks the part and copies it into `file`, or only checks it if `file` is NULL. Sets
+ * part->n_bytes. */
 MUST_CHECK int split_copy(struct split *split, struct split_part *part, struct outfile *file,
                           struct err *err);

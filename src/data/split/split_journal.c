@@ -11,7 +11,7 @@
 #include "base/ours.h"
 #include "base/xalloc.h"
 
-/* What follows are lines that end with a NUL, since a name may have a newline in it. */
+/* The lines that follow end with a NUL, because a name may have a newline in it. */
 static const char head[] =
     "Parts that muster split was about to name; the next cut into these names clears up.\n";
 
@@ -19,7 +19,7 @@ enum {
     JOURNAL_BYTES_MAX = 64 << 20
 };
 
-/* What tells a file from another one that has its name later. */
+/* Adds the mark of a file, which tells it from another file that gets the same name later. */
 static void mark_add(struct buf *out, const char *name, const struct stat *st)
 {
     buf_addf(out, "%lu %ld %ld.%09ld %s", (unsigned long)st->st_ino, (long)st->st_size,
@@ -40,7 +40,8 @@ bool split_journal_has(const struct split_journal *journal, const char *path, co
            bsearch(&mark, journal->left, journal->n_left, sizeof(mark), mark_compare);
 }
 
-/* The file of this mark as it is now; a new string, NULL if it is not the one that was meant. */
+/* The path of the file that the mark was made of; a new string. NULL if the file of that name is
+ * another one now. */
 static char *marked_path_new(struct str mark, const char *folder)
 {
     cleanup_buf struct buf now = BUF_INIT;
@@ -56,7 +57,8 @@ static char *marked_path_new(struct str mark, const char *folder)
     return str_equal(buf_str(&now), mark) ? steal_ptr(&path) : NULL;
 }
 
-/* Where all are in place it was killed when its work was done. */
+/* Finds the parts that are in place. If all of them are, the split was killed after its work was
+ * done. */
 static void parts_find(struct split_journal *journal, const char *folder)
 {
     struct str rest = buf_str(&journal->text), mark;
@@ -86,7 +88,8 @@ int split_journal_read(struct split_journal *journal, const char *path, const ch
         return 0;
     if (!path_exists(path))
         return 0;
-    /* It names files that are then removed: nobody else may have written it. */
+    /* The journal names files that are removed, so it must not have been written by another
+     * user. */
     int rc = ours_check_owner(path, err);
     if (rc == 0)
         rc = plain_file_open(path, &journal->fd, err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is about to get its name in a folder that others use too, written down before the first
- * part does and removed when the last one has. So the next split knows the parts of one that was
- * killed between, though they are named as any others: by their inode, size and time.
+ * A journal of the parts that are about to get their names in an existing folder. It is written
+ * before the first part is renamed and removed after the last one. So the next split can tell the
+ * parts of a split that was killed in between from other files of the same names: by inode, size
+ * and time.
  */
 #pragma once
 
@@ -11,12 +12,13 @@
 #include "base/outfile.h"
 
 struct split_journal {
-    const char *path;    /* borrowed; NULL: there is none to be kept */
-    struct outfile file; /* ours, locked while parts get their names */
+    const char *path;    /* borrowed; NULL: no journal is kept */
+    struct outfile file; /* the journal of this split, locked while parts get their names */
     bool is_placed;
-    int fd;          /* one that was there, locked */
-    struct buf text; /* of that one */
-    /* Those of its parts that are in place, sorted; none if all are, as nothing is missing then. */
+    int fd;          /* an existing journal of an earlier split, locked */
+    struct buf text; /* the content of the earlier journal */
+    /* The parts of the earlier split that are in place, sorted; none if all of them are in place,
+     * because that split is complete then. */
     struct str *left;
     size_t n_left;
 };
@@ -27,20 +29,21 @@ struct split_journal {
     }
 
 /*
- * Looks for one at `path`, whose parts are in `folder`. ERR_USAGE where another split is at work
- * on it, or it is no journal. To be released after a failure too.
+ * Reads the journal at `path`, if there is one; its parts are in `folder`. ERR_USAGE where another
+ * split is at work on it, or the file is not a journal. To be released after a failure too.
  */
 MUST_CHECK int split_journal_read(struct split_journal *journal, const char *path,
                                   const char *folder, struct err *err);
 /* Is this a part of a split that was killed before it had placed all of them? */
 bool split_journal_has(const struct split_journal *journal, const char *path,
                        const struct stat *st);
-/* Removes those parts, and then the journal. */
+/* Removes the parts of that killed split, and then its journal. */
 MUST_CHECK int split_journal_clear(struct split_journal *journal, const char *folder,
                                    struct err *err);
-/* These are complete and synced, and have no names, or ones beside those that they get. */
+/* Writes the journal. The files are complete and synced, and have no names, or names beside their
+ * final ones. */
 MUST_CHECK int split_journal_begin(struct split_journal *journal, const struct outfile *files,
                                    const char *const *names, size_t n_files, struct err *err);
-/* Nothing is left to be cleared up. */
+/* Removes the journal: all parts are in place. */
 MUST_CHECK int split_journal_end(struct split_journal *journal, struct err *err);
 void split_journal_release(struct split_journal *journal);

@@ -10,7 +10,7 @@
 
 static const char number_mark[] = "{n}", parts_mark[] = "{parts}";
 
-/* "in" and ".csv" of "a/in.csv.gz"; "part" of stdin, and an extension by the format. */
+/* "in" and ".csv" of "a/in.csv.gz"; "" of stdin, and an extension by the format. */
 static void input_name(const struct split_opts *opts, char **stem, char **extension)
 {
     const char *base = path_basename(opts->paths[0]);
@@ -95,7 +95,7 @@ static unsigned n_digits(const struct split_names *names, size_t n_parts)
     return MAX(needed, (unsigned)names->digits);
 }
 
-/* {parts} replaced by their number, as wide as the numbers of the parts. */
+/* `text` with {parts} replaced by the number of parts, as wide as the numbers of the parts. */
 static char *expanded(const struct split_names *names, const char *text, size_t n_parts)
 {
     struct buf out = BUF_INIT;
@@ -123,7 +123,7 @@ char *split_journal_name_new(const struct split_names *names, size_t n_parts)
     return xasprintf("%s%s.naming", before, after);
 }
 
-/* Does `name` say: before, digits, after? */
+/* Is `name` made of `before`, digits and `after`? */
 static bool is_part_name(struct str name, struct str before, struct str after)
 {
     if (!str_starts_with(name, before) || name.len <= before.len + after.len ||
@@ -140,13 +140,15 @@ static int name_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The paths differ in their numbers only, and those have one width: so they are sorted. */
+/* Is the path one of the target's names? These differ only in their numbers, which have one width,
+ * so they are sorted. */
 static bool is_of(const struct split_target *target, size_t n_parts, const char *path)
 {
     return bsearch(&path, target->names, n_parts, sizeof(*target->names), name_compare) != NULL;
 }
 
-/* What parts were to be called that have a name beside their own yet (base/outfile.h); or "". */
+/* The final name of a part that still has a name beside its own (base/outfile.h); "" for other
+ * names. */
 static struct str leftover_stem(struct str name)
 {
     static const char digits[] = "0123456789";
@@ -180,8 +182,8 @@ void split_list_release(struct split_list *list)
     *list = (struct split_list){0};
 }
 
-/* The target folder is not there. Finds beside it a half-made one, which a killed split would
- * have renamed. */
+/* Called when the target folder does not exist. Finds half-made folders beside it, which a split
+ * would have renamed had it not been killed. */
 static void folders_find(const char *folder, struct split_list *leftovers)
 {
     cleanup_free char *above = path_dirname(folder);

@@ -39,7 +39,8 @@ static int plan_by_records(struct split *split, struct err *err)
     return rc;
 }
 
-/* The last noted place in the file, behind `item`, that is not beyond `limit`. */
+/* The last index entry of the file that is behind `item` and not beyond the offset `limit`; or
+ * NULL. */
 static const struct index_entry *index_before(const struct source *source,
                                               const struct source_file *file, uint64_t item,
                                               uint64_t limit)
@@ -48,7 +49,7 @@ static const struct index_entry *index_before(const struct source *source,
     uint64_t end_item = file->first_item + file->n_items;
     const struct index_entry *found = NULL;
     size_t low = 0, high = index->n_entries;
-    while (low < high) { /* the last that is either before the item, or in reach */
+    while (low < high) { /* finds the last entry that is at or before the item or within limit */
         size_t middle = low + (high - low) / 2;
         const struct index_entry *entry = &index->entries[middle];
         bool is_before = entry->item <= item || (entry->item < end_item && entry->offset <= limit);
@@ -62,7 +63,7 @@ static const struct index_entry *index_before(const struct source *source,
     return found;
 }
 
-/* How many records from c on end at or before `limit`; c moves behind them. */
+/* Counts the records from c on that end at or before `limit`, and moves c behind them. */
 static int records_within(struct split *split, struct cursor *c, uint64_t limit, uint64_t *n_out,
                           struct err *err)
 {
@@ -75,18 +76,18 @@ static int records_within(struct split *split, struct cursor *c, uint64_t limit,
         c->item = entry->item;
     }
     while (c->item < file->first_item + file->n_items && c->offset < limit) {
-        /* Only whole blocks are looked at, so to the end of the one with the limit. */
+        /* Only whole blocks are scanned, so up to the end of the block with the limit. */
         uint64_t look = MIN(limit, file->input.text_bytes) - c->offset + SCAN_BLOCK_BYTES;
         struct find find = {.ends_max = ends_max, .bytes_max = (size_t)look, .is_strict = true};
         int rc = cursor_find(source, c, &find, err);
         if (rc)
             return rc;
-        /* A last line will get its end. */
+        /* A last line without a line end will get one. */
         uint64_t end = c->offset + find.tally.after_end + (find.has_end ? 0 : LINE_END_MAX);
         if (find.tally.n_ends > 0 && end <= limit)
             cursor_advance(c, &find.tally);
         else if (find.tally.n_ends > 1)
-            ends_max = 1; /* the last of them ends behind the limit */
+            ends_max = 1; /* the last of them ends behind the limit: go on one by one */
         else
             break;
     }
@@ -103,7 +104,7 @@ static int record_skip(struct split *split, struct cursor *c, struct err *err)
     return rc;
 }
 
-/* What every part has beside its records. */
+/* The bytes that every part has besides its records. */
 static uint64_t frame_bytes(const struct split *split)
 {
     bool is_json = split->source->format == FORMAT_JSON;
@@ -121,7 +122,7 @@ static int filling_end(struct split *split, struct filling *filling, struct err 
     return rc;
 }
 
-/* The records of one file into the part that is being filled and those after it. */
+/* Assigns the records of one file to the part that is being filled and to those after it. */
 static int file_fill(struct split *split, size_t i, struct filling *filling, struct err *err)
 {
     const struct source_file *file = &split->source->files[i];
@@ -142,7 +143,8 @@ static int file_fill(struct split *split, size_t i, struct filling *filling, str
         if (rc == 0 && c->item < file->first_item + file->n_items)
             rc = filling_end(split, filling, err);
     }
-    /* Between the elements of two files, and behind a last line without its end. */
+    /* Room for the white space between the elements of two files, and for the end of a last line
+     * without one. */
     filling->n_bytes += split->lead.len + LINE_END_MAX;
     return rc;
 }

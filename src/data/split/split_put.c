@@ -12,10 +12,10 @@
 #include "data/split/split_journal.h"
 
 enum {
-    OTHER_FILES = 128 /* open beside the parts and the inputs' spools */
+    OTHER_FILES = 128 /* other files that may be open besides the parts and the source's */
 };
 
-/* A part in the place of the input would be the end of it. */
+/* Refuses a part that would replace the input. */
 static int name_check(const struct split_source *source, const struct split_target *target,
                       const struct split_journal *journal, size_t part, struct err *err)
 {
@@ -30,7 +30,7 @@ static int name_check(const struct split_source *source, const struct split_targ
     return S_ISREG(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is no regular file", name);
 }
 
-/* Parts of an earlier split would be taken for parts of this one. */
+/* Refuses a part of an earlier split, which would be taken for a part of this one. */
 static int stranger_check(const struct split_source *source, const struct split_target *target,
                           const struct split_journal *journal, const char *name, struct err *err)
 {
@@ -73,20 +73,21 @@ int split_put_check(const struct split_source *source, const struct split_target
     return rc;
 }
 
-/* What is written, and what is to become of it. */
+/* The state of one split_put(). */
 struct put {
     const struct split_source *source;
     const struct split_target *target;
     struct split_folder folder;
-    struct split_journal journal; /* where the folder is others' too */
+    struct split_journal journal; /* used where the folder exists already */
     struct outfile *files;
-    char **names; /* of the files until the folder is in its place */
+    char **names; /* the paths of the files until the folder is in its place */
 };
 
 static int parts_write(struct put *put, struct err *err)
 {
     const struct split_source *source = put->source;
-    /* Open until all are there they need no names meanwhile, which kill -9 would leave behind. */
+    /* Files that stay open until all are written need no names until then, so that kill -9 leaves
+     * none behind. */
     uint64_t n_open = source->n_parts + source->n_open + OTHER_FILES;
     bool is_parked = open_files_allow(n_open) < n_open;
     int rc = 0;
@@ -99,7 +100,8 @@ static int parts_write(struct put *put, struct err *err)
         if (rc == 0)
             rc = outfile_finish(file, is_parked, err);
     }
-    /* After all are written: then the first sync does most of the others' work. */
+    /* The syncs come after all files are written: then the first one does most of the work of the
+     * others. */
     for (size_t i = 0; i < source->n_parts && rc == 0; i++)
         rc = outfile_sync(&put->files[i], err);
     return rc;
@@ -113,7 +115,7 @@ static int strangers_remove(const struct split_target *target, struct err *err)
     return 0;
 }
 
-/* Nothing is in the folder but the parts. */
+/* Puts the parts in place with one rename, of a new folder that has nothing but them. */
 static int parts_place_at_once(struct put *put, struct err *err)
 {
     size_t n_placed = 0;
@@ -129,7 +131,8 @@ static int parts_place_at_once(struct put *put, struct err *err)
     return rc;
 }
 
-/* All of them, or none where nothing was replaced. */
+/* Puts the parts in place one by one. On failure those in place are removed again, unless they
+ * replaced files. */
 static int parts_place_in_turn(struct put *put, struct err *err)
 {
     const struct split_target *target = put->target;
@@ -200,7 +203,7 @@ int split_put(const struct split_source *source, const struct split_target *targ
         return rc;
     }
     rc = split_folder_begin(&put.folder, target->folder, err);
-    if (rc == ERR_SYS) /* a place that the user named, and cannot have */
+    if (rc == ERR_SYS) /* the user named a place that cannot be used */
         rc = ERR_USAGE;
     if (rc == 0)
         rc = files_make(&put, err);

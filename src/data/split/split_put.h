@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts as files that appear together or not at all, whatever they are filled with.
+ * Writes parts as files that appear together or not at all, whatever they are filled with.
  */
 #pragma once
 
@@ -10,14 +10,15 @@
 #include "data/split/split.h"
 
 struct split_source {
-    size_t n_parts;  /* and as many names has the target */
-    uint64_t n_open; /* files that are open meanwhile */
+    size_t n_parts;  /* the target has as many names */
+    uint64_t n_open; /* files that the source has open meanwhile */
     bool (*is_input)(const void *context, const struct stat *st);
     int (*fill)(void *context, size_t part, struct outfile *file, struct err *err);
     void *context;
 };
 
-/* As split_target_check() and split_write() have it, which are this for records. */
+/* The general form of split_target_check() and split_write(), with the same errors; those call
+ * these with records as the source. */
 MUST_CHECK int split_put_check(const struct split_source *source, const struct split_target *target,
                                struct err *err);
 MUST_CHECK int split_put(const struct split_source *source, const struct split_target *target,

@@ -40,7 +40,7 @@ static int spool_put(void *context, struct str bytes, struct err *err)
     return rc ? wrap(err, rc, "unpack an array into TMPDIR") : 0;
 }
 
-/* The data follow the head of the array in its entry, which is unpacked as a whole. */
+/* Unpacks the whole entry: the head of the array, and the data behind it. */
 static int array_unpack(struct array_file *file, struct array *array, struct err *err)
 {
     const struct zip_sink sink = {spool_put, file};
@@ -57,7 +57,7 @@ void array_rest(struct array_file *file, struct array *array)
     if (!array->is_unpacked)
         return;
     array->is_unpacked = false;
-    /* Where the file system cannot do that, the room is given back with the file's. */
+    /* Where the file system cannot do this, the space is freed when the spool is closed. */
     (void)fallocate(file->spool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                     (off_t)array->spool_at, (off_t)(array->at + array->bytes));
 }
@@ -92,7 +92,7 @@ int array_verify(struct array_file *file, struct array *array, struct err *err)
     const struct zip_sink nowhere = {nothing_put, NULL};
     if (!array->entry)
         return 0;
-    if (array->entry->is_deflated) /* unpacking it has compared it */
+    if (array->entry->is_deflated) /* unpacking compares the checksum */
         return array->is_unpacked ? 0 : zip_entry_pass(&file->zip, array->entry, &nowhere, err);
     if (!file->zip.has_crcs)
         return 0;
@@ -109,7 +109,7 @@ int array_verify(struct array_file *file, struct array *array, struct err *err)
 
 /* ---- comparing ---- */
 
-/* One byte has no order, and "=" is that of the machine. */
+/* The type without its byte order. A single byte has none, and "=" is the order of the machine. */
 static struct str descr_plain(const struct array *array, char *order)
 {
     struct str rest = array->dtype;

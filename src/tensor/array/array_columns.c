@@ -4,8 +4,8 @@
 #include "base/xalloc.h"
 
 enum {
-    AHEAD_BYTES = 4096, /* of a column: to read it costs no more than another call */
-    AHEAD_MAX = 4       /* times what is wanted */
+    AHEAD_BYTES = 4096, /* a column of this size costs no more to read than another call */
+    AHEAD_MAX = 4       /* a column of at most so many times the wanted bytes is read whole */
 };
 
 uint64_t column_count(const struct array *array)
@@ -30,7 +30,7 @@ struct columns columns_of(const struct array_plan *plan, const struct array_piec
                             .cap = window_bytes};
 }
 
-/* Beyond what is wanted only where the columns that come next are near. */
+/* Reads ahead, beyond the wanted bytes, only where the next columns are near. */
 static int window_fill(struct columns *c, uint64_t from, uint64_t to, struct err *err)
 {
     bool is_near = c->column_bytes <= c->cap / 2 &&

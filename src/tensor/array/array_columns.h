@@ -14,18 +14,18 @@ enum {
 struct columns {
     struct array_file *file;
     struct array *array;
-    uint64_t column_bytes; /* of the array that the piece is of */
-    uint64_t skip, take;   /* in each column */
+    uint64_t column_bytes; /* of the whole array */
+    uint64_t skip, take;   /* bytes of each column that are skipped, then taken */
     char *window;
     size_t cap, len;
-    uint64_t at; /* of the window in the data */
+    uint64_t at; /* offset of the window in the array's data */
 };
 
-/* free() its window. */
+/* The caller frees the window with free(). */
 struct columns columns_of(const struct array_plan *plan, const struct array_piece *piece,
                           size_t window_bytes);
 uint64_t column_count(const struct array *array);
-/* The piece's rows of the column of this number. */
+/* Passes the piece's rows of column number `column` to the sink. */
 MUST_CHECK int column_pass(struct columns *c, uint64_t column, const struct array_sink *sink,
                            struct err *err);
 /* Passes a column-major piece on in row-major order. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The elements of a new array, from those that its pieces are of. Row-major pieces follow one another.
- * Where the first dimension varies fastest, a column of the new array is the pieces' columns one
- * behind the other, so each piece is read through a window of its own. A piece of that kind in a
- * row-major array is transposed (array_transpose.c).
+ * Copies the elements of a new array from its pieces. Row-major pieces follow one another. In a
+ * column-major array each column is made of the pieces' columns, one behind the other, so each
+ * piece is read through a window of its own. A column-major piece of a row-major array is
+ * transposed (array_transpose.c).
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"

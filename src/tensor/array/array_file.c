@@ -58,7 +58,7 @@ static int safetensors_open(struct array_file *file, struct err *err)
 
 /* ---- npy, npz ---- */
 
-/* `head` is what stands before the data, which follow it in `n_bytes` all in all. */
+/* Takes one array. `head` is the text before the data; head and data have `n_bytes` together. */
 static int npy_take(struct array *array, const char *name, struct str head, uint64_t n_bytes,
                     struct err *err)
 {
@@ -128,7 +128,7 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
         return rc;
     array->name = (struct str){key.at, key.len - strlen(".npy")};
     array->entry = entry;
-    uint64_t data_at = 0; /* of a packed one, in what it is unpacked to */
+    uint64_t data_at = 0; /* of a packed entry: offset in the unpacked bytes */
     if (!entry->is_deflated)
         rc = zip_entry_locate(&file->zip, entry, &data_at, err);
     array->at += data_at;
@@ -154,7 +154,7 @@ static int index_order(const void *a, const void *b, void *context)
     return str_compare(arrays[*(const uint32_t *)a].name, arrays[*(const uint32_t *)b].name);
 }
 
-/* What differs in its escapes only is one name. */
+/* Sorts the names, and refuses equal ones; names that differ only in their escapes are equal. */
 static int names_sort(struct array_file *file, struct err *err)
 {
     file->by_name = xcalloc(file->n_arrays, sizeof(*file->by_name));

@@ -2,7 +2,7 @@
  *
  * Opening files of arrays:
  *   array_file.c   what a file of each kind holds
- *   array_set.c    all of them, none twice
+ *   array_set.c    all files, none of them twice
  *   array_index.c  model.safetensors.index.json and its shards
  */
 #pragma once
@@ -13,7 +13,7 @@
 MUST_CHECK int array_file_open(struct array_file *file, enum tensor_kind kind, const char *path,
                                struct err *err);
 void array_file_release(struct array_file *file);
-/* Adds the file to the set, where it is not there already. */
+/* Adds the file to the set; ERR_USAGE if it is there already. */
 MUST_CHECK int array_set_add(struct array_set *set, const char *path, struct err *err);
-/* The shards of an index are added, and are as it says. */
+/* Adds the shards of an index file, which must be as it says. */
 MUST_CHECK int array_index_add(struct array_set *set, const char *path, struct err *err);

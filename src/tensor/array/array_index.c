@@ -11,7 +11,7 @@ struct shards {
     struct array_set *set;
     const char *path;
     const char *folder;
-    size_t first, last; /* last: where a tensor was found last */
+    size_t first, last; /* last: the file in which a tensor was found last */
 };
 
 static bool is_shard(const struct shards *shards, size_t file, struct str name)
@@ -68,7 +68,8 @@ static int tensor_place(struct shards *shards, struct str key, struct str value,
     return 0;
 }
 
-/* What the shards hold beyond what was listed, and their bytes. */
+/* Refuses tensors of the shards that the index does not list, and another sum of bytes than it
+ * says. */
 static int rest_check(const struct shards *shards, uint64_t total_size, struct err *err)
 {
     uint64_t sum = 0;

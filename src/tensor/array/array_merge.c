@@ -11,7 +11,7 @@ enum {
 /* An array of an input; those of one name stand together, in the order of the files. */
 struct member {
     uint32_t file, array;
-    uint64_t order; /* of the name: where it stands first */
+    uint64_t order; /* of the name: where it occurs first */
 };
 
 struct merging {
@@ -25,7 +25,7 @@ struct merging {
     struct err *err;
 };
 
-/* All of one name. */
+/* All arrays of one name. */
 struct group {
     const struct member *at;
     size_t len;
@@ -77,7 +77,8 @@ static void members_take(struct merging *m)
     qsort(m->members, m->n_members, sizeof(*m->members), first_order);
 }
 
-/* The name in front, where there is more than one; the cure behind. */
+/* Fails with the array's name before the text, which ends with the cure. An npy file's array has no
+ * name. */
 static int group_fail(const struct merging *m, const struct group *group, const char *what)
 {
     struct str name = array_of(m, group->at)->name;
@@ -101,7 +102,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
             rc = array_read(&m->set->files[b->file], right, at, window + WINDOW_BYTES, len, m->err);
         *are_equal = rc == 0 && memcmp(window, window + WINDOW_BYTES, len) == 0;
     }
-    /* Where they differ, damage is the likelier reason, and is said first. */
+    /* If they differ, damage is the likelier reason, so it is reported first. */
     if (rc == 0)
         rc = array_verify(&m->set->files[a->file], left, m->err);
     if (rc == 0)
@@ -110,7 +111,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
     return rc;
 }
 
-/* What the two differ in; NULL: in nothing. */
+/* *what: in what the two differ; NULL: they are the same. */
 static int difference(const struct merging *m, const struct member *a, const struct member *b,
                       const char **what)
 {
@@ -157,7 +158,7 @@ static int same_add(struct merging *m, const struct group *group)
 
 /* ---- cat0 ---- */
 
-/* Why they do not go behind one another, a new string; NULL: they do. */
+/* Why the two cannot be concatenated, a new string; NULL: they can. */
 static char *misfit_new(const struct merging *m, const struct member *a, const struct member *b)
 {
     const struct array *left = array_of(m, a), *right = array_of(m, b);
@@ -193,7 +194,8 @@ static int cat0_check(const struct merging *m, const struct group *group)
     return 0;
 }
 
-/* Column-major where all pieces are; else row-major, and the column-major pieces are transposed. */
+/* The new array is column-major if all pieces are; else it is row-major, and the column-major
+ * pieces are transposed. */
 static int cat0_add(struct merging *m, const struct group *group)
 {
     bool any_is_fortran = false, all_are_fortran = true;
@@ -213,7 +215,8 @@ static int cat0_add(struct merging *m, const struct group *group)
 
 /* ---- by rule, or by kind ---- */
 
-/* npy has one array; of npz what all files have is a share of the whole, but not a single number. */
+/* npy files are concatenated. In npz an array that all files have is a share of the whole, unless
+ * it is a single number. */
 enum merge_verb array_verb_by_kind(enum tensor_kind kind, const struct array *array, bool is_shared)
 {
     switch (kind) {
@@ -281,7 +284,8 @@ static int plan_make(struct merging *m)
 
 /* ---- the file ---- */
 
-/* An index is none of the files itself. */
+/* Does a path that the caller named lead to this file? An index file is among the paths, but not in
+ * the set. */
 static bool is_named(const struct merging *m, const struct stat *st)
 {
     struct stat other;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of arrays become one: what is in one file only is kept; the same name in several goes by the
- * rule for its name (`NAME=cat0`, `same`, `union`, `first`, `drop`). Without a rule, arrays that are
- * the same are kept once and others are an error with the cure; npy files are put one behind the
- * other, and so are the arrays that all npz files have.
+ * Merges files of arrays into one. An array that only one file has is kept; a name that several
+ * files have goes by the rule for that name (`NAME=cat0`, `same`, `union`, `first`, `drop`).
+ * Without a rule, equal arrays are kept once, and different ones are an error that names the cure;
+ * but npy files are concatenated, and so are the arrays that all npz files have.
  */
 #pragma once
 
@@ -13,28 +13,31 @@
 struct array_merge_opts {
     const struct merge_rules *rules;
     bool force;
-    bool dry_run; /* all but the writing */
+    bool dry_run; /* do everything except writing */
     struct stop stop;
-    /* The whole output is on disk and about to be put in place. NULL: nobody wants to know. */
+    /* Called when the whole output is on disk and about to be put in place. NULL: not called. */
     int (*placing)(void *context, int fd, struct err *err);
     void *context;
 };
 
-/* ERR_DATA, ERR_USAGE: nothing is put in place. out_path "-" is refused for npz, which is no stream. */
+/* On an error (ERR_DATA, ERR_USAGE) nothing is put in place. out_path "-" is refused for npz, which
+ * cannot be written as a stream. */
 MUST_CHECK int array_merge(const struct array_merge_opts *opts, enum tensor_kind kind,
                            const char *const *paths, size_t n_paths, const char *out_path,
                            uint64_t *n_bytes, struct err *err);
 
 /*
- * Rows of the arrays that a merge would put behind those of other files. UINT64_MAX if there are none, or they
- * have not all as many: then nobody can say what is a record.
+ * The number of rows of the arrays that a merge would concatenate with those of other files.
+ * UINT64_MAX if there is no such array, or if their numbers of rows differ, so that it is unclear
+ * what a record is.
  */
 MUST_CHECK int array_count(enum tensor_kind kind, const char *path, const struct merge_rules *rules,
                            uint64_t *n_records, struct err *err);
-/* Without a rule; `is_shared`: all files have an array of this name, and there are several. */
+/* The verb for an array without a rule. `is_shared`: there are several files, and all have an array
+ * of this name. */
 enum merge_verb array_verb_by_kind(enum tensor_kind kind, const struct array *array,
                                    bool is_shared);
 
-/* The __metadata__ of all files as one object, by rules for `__metadata__.KEY`. */
+/* Merges the __metadata__ of all files into one object, by rules for `__metadata__.KEY`. */
 MUST_CHECK int array_metadata_merge(struct array_plan *plan, const struct merge_rules *rules,
                                     struct err *err);

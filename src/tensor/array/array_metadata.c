@@ -10,7 +10,7 @@ static const char root[] = "__metadata__";
 
 /* 24 bytes: a header of 100 MB has some six million of them. */
 struct entry {
-    const char *key; /* without escapes: in the header, or in `unescaped` */
+    const char *key; /* without escapes; in the header, or in `unescaped` */
     uint32_t key_bytes, value_bytes;
     uint32_t value_at; /* in the header, as it is written there */
     uint32_t file;
@@ -86,7 +86,7 @@ static void member_put(struct metadata *m, const struct entry *entry)
     buf_add_json(out, buf_str(&value));
 }
 
-/* As texts, however they are written. */
+/* Compares the decoded texts, however they are written. */
 static bool values_equal(const struct metadata *m, const struct entry *a, const struct entry *b)
 {
     struct str left = value_of(m, a), right = value_of(m, b);
@@ -98,7 +98,7 @@ static bool values_equal(const struct metadata *m, const struct entry *a, const 
     return str_equal(buf_str(&one), buf_str(&two));
 }
 
-/* Only rules that name it: what is said of * is said of tensors. */
+/* Finds a rule whose path begins with __metadata__; a rule for * is about tensors only. */
 static const struct merge_rule *rule_find(const struct merge_rules *rules, const char *path)
 {
     for (size_t i = 0; i < rules->len; i++) {
@@ -126,7 +126,7 @@ static int differ_fail(const struct metadata *m, const char *path, const struct 
                 path);
 }
 
-/* Entries of one key, [first, end). */
+/* Merges the entries [first, end), which have one key. */
 static int key_merge(struct metadata *m, size_t first, size_t end)
 {
     const struct entry *entries = m->entries;

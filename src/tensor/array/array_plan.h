@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A new file of arrays, before it is written: each array is made of rows of those that were read. What
- * a merge makes and what a part of a split is are both plans; a format writes any plan.
+ * The plan of a new file of arrays: each array is made of rows of arrays that were read. Both the
+ * result of a merge and a part of a split are plans, and every format can write every plan.
  */
 #pragma once
 
@@ -15,9 +15,9 @@ struct array_piece {
 };
 
 struct array_new {
-    const struct array *like; /* its first piece's: name, type, dimensions but for the first */
+    const struct array *like; /* has its name, its type, and its dimensions except the first */
     uint64_t n_rows, bytes;
-    bool is_fortran; /* as the pieces are; or row-major, and such pieces are transposed */
+    bool is_fortran; /* column-major, as are all pieces; else column-major pieces are transposed */
     size_t first_piece, n_pieces;
 };
 
@@ -29,17 +29,18 @@ struct array_plan {
     size_t n_pieces, cap_pieces;
     struct buf metadata; /* of safetensors: an object, or empty */
     struct stop stop;
-    /* No other plan needs the arrays: when they are written, or would be, they are compared with their
-     * checksums and done with. */
+    /* No other plan needs the arrays: after each is written (or measured) it is compared with its
+     * checksum, and its unpacked bytes are freed. */
     bool is_only;
 };
 
-/* Behind the others; the pieces that follow are its. */
+/* Adds an array behind the others; the pieces that are added next belong to it. */
 void array_plan_add(struct array_plan *plan, const struct array *like);
 void array_plan_piece(struct array_plan *plan, struct array_piece piece);
-/* All rows. */
+/* Adds an array made of all rows of one that was read. */
 void array_plan_whole(struct array_plan *plan, uint32_t file, uint32_t array);
-/* As the reference writer of safetensors places them: by type, the widest first, then by name. */
+/* Sorts the arrays as the reference writer of safetensors places them: by type, the widest first,
+ * then by name. */
 void array_plan_sort(struct array_plan *plan);
 void array_plan_release(struct array_plan *plan);
 
@@ -49,7 +50,7 @@ static inline struct array *array_of_piece(const struct array_plan *plan,
     return &plan->set->files[piece->file].arrays[piece->array];
 }
 
-/* Where the elements of a new array go, one after the other. */
+/* Takes the bytes of a new array's elements, in order. */
 struct array_sink {
     int (*put)(void *context, struct str bytes, struct err *err);
     void *context;
@@ -57,10 +58,11 @@ struct array_sink {
 MUST_CHECK int array_copy(const struct array_plan *plan, const struct array_new *made,
                           const struct array_sink *sink, struct err *err);
 
-/* Bytes of a header of safetensors: of none of the arrays; what one more adds to it, at most, whose
- * data begin at `at`. */
+/* Bytes of a safetensors header: array_head_bytes() without any array; array_head_more() what one
+ * more array adds at most, if its data begin at `at`. */
 uint64_t array_head_bytes(const struct array_plan *plan);
 uint64_t array_head_more(const struct array_new *made, uint64_t at);
-/* The whole file; `out` NULL: its size only. ERR_DATA where the format cannot hold it. */
+/* Writes the whole file; `out` NULL: only finds its size. ERR_DATA where the format cannot hold the
+ * plan. */
 MUST_CHECK int array_write(struct array_plan *plan, struct outfile *out, uint64_t *n_bytes,
                            struct err *err);

@@ -9,7 +9,7 @@ enum {
     FILES_OF_OURS = 128
 };
 
-/* Its rows would be there twice. */
+/* Refuses a file that is in the set already: its rows would be merged twice. */
 static int twice_refuse(const struct array_set *set, const struct array_file *file, struct err *err)
 {
     for (size_t i = 0; i < set->n_files; i++)

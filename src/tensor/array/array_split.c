@@ -10,7 +10,7 @@
 struct array_split {
     struct array_split_opts opts;
     struct array_set set;
-    struct array_plan all; /* everything, in the order of the output */
+    struct array_plan all; /* all arrays, in the order of the output */
     struct array_part *parts;
     size_t n_parts, cap;
     uint64_t n_records;
@@ -45,7 +45,7 @@ static int by_count(struct array_split *split, struct err *err)
 
 /* ---- by rows ---- */
 
-/* All that have rows have as many. */
+/* Finds the number of rows, which must be the same for all arrays with a dimension. */
 static int rows_count(struct array_split *split, struct err *err)
 {
     const struct array *first = NULL;
@@ -78,7 +78,8 @@ static int rows_count(struct array_split *split, struct err *err)
     return 0;
 }
 
-/* What is no row (heads, arrays without a dimension) is as much as in the whole, or less. */
+/* Bytes that are not rows (heads, arrays without a dimension) are counted as in the whole file; a
+ * part has no more of them. */
 static int rows_by_bytes(struct array_split *split, struct err *err)
 {
     uint64_t n_bytes, row_bytes = 0, rest;
@@ -108,7 +109,7 @@ static int rows_plan(struct array_split *split, struct err *err)
 
 /* ---- by names ---- */
 
-/* As many parts are needed if none may be larger; what cannot be smaller than one tensor is one. */
+/* The number of parts if none may be larger than bytes_max, except a part of a single tensor. */
 static uint64_t parts_needed(const struct array_plan *all, uint64_t bytes_max)
 {
     uint64_t n_parts = 1, filled = 0;
@@ -122,7 +123,7 @@ static uint64_t parts_needed(const struct array_plan *all, uint64_t bytes_max)
     return n_parts;
 }
 
-/* The smallest size that the largest part can have. */
+/* The smallest possible size of the largest part. */
 static uint64_t balanced_bytes(const struct array_plan *all, uint64_t n_parts)
 {
     uint64_t low = 0, high = 0;
@@ -140,7 +141,7 @@ static uint64_t balanced_bytes(const struct array_plan *all, uint64_t n_parts)
     return low;
 }
 
-/* None is left without a tensor while there are some. */
+/* No part is left without a tensor unless there are fewer tensors than parts. */
 static void names_balanced(struct array_split *split)
 {
     const struct array_plan *all = &split->all;
@@ -199,7 +200,7 @@ static int names_plan(struct array_split *split, struct err *err)
 
 /* ---- the whole ---- */
 
-/* The rules of a merge of one file: everything as it is. */
+/* Makes a plan of everything, as a merge of one file without rules does. */
 static int all_plan(struct array_split *split, struct err *err)
 {
     const struct merge_rules none = {0};

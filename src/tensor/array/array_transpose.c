@@ -14,8 +14,8 @@
 #include "tensor/pread.h"
 
 enum {
-    BLOCK_BYTES = 4 << 20, /* of rows, and of a tile */
-    TAKE_BYTES_MIN = 2048, /* of a column, for which a call is worth it */
+    BLOCK_BYTES = 4 << 20, /* bytes of a block of rows, and of a tile */
+    TAKE_BYTES_MIN = 2048, /* fewest bytes of a column that are worth a read call */
     TILE_COLUMN_BYTES = 1 << 16
 };
 
@@ -25,11 +25,11 @@ enum {
 struct block {
     char *at;
     uint64_t row_bytes, element_bytes;
-    uint64_t place;  /* of the column in a row, in bytes */
-    uint64_t n_done; /* bytes of the column */
+    uint64_t place;  /* offset of the column in a row, in bytes */
+    uint64_t n_done; /* bytes of the column that are filled */
 };
 
-/* A window may end within an element. */
+/* Puts bytes of a column into the rows; they may end within an element. */
 static int block_put(void *context, struct str bytes, struct err *err)
 {
     struct block *block = context;
@@ -54,7 +54,7 @@ static int column_put(struct columns *columns, uint64_t column, struct block *bl
     return column_pass(columns, column, &sink, err);
 }
 
-/* Where in a row the column stands that has this number in the order of the columns. */
+/* The offset within a row of the column with this number in column-major order. */
 static uint64_t column_place(const struct array *array, uint64_t column)
 {
     uint64_t place = 0;
@@ -83,7 +83,7 @@ static int block_transpose(const struct array_plan *plan, const struct array_pie
     return rc;
 }
 
-/* A block of rows at a time, all columns for each. */
+/* Transposes one block of rows at a time, reading all columns for each. */
 static int blocks_transpose(const struct array_plan *plan, const struct array_piece *piece,
                             const struct array_sink *sink, struct err *err)
 {
@@ -109,14 +109,15 @@ static int blocks_transpose(const struct array_plan *plan, const struct array_pi
 
 struct tiles {
     const struct array_plan *plan;
-    struct array_piece piece; /* rows that have been cut into tiles */
+    struct array_piece piece; /* the rows that are in the tiles */
     const struct array *array;
     uint64_t n_columns, per_tile; /* columns */
     uint64_t element_bytes;
     int fd; /* all tiles, one behind the other */
 };
 
-/* The last one has fewer. */
+/* The number of columns of the tile that begins with column `first`; the last tile may have
+ * fewer. */
 static uint64_t tile_columns(const struct tiles *t, uint64_t first)
 {
     return MIN(t->per_tile, t->n_columns - first);
@@ -145,7 +146,7 @@ static int tiles_write(const struct tiles *t, struct err *err)
     return rc;
 }
 
-/* Rows [row, row + n_rows) of the tile that begins with the column `first`. */
+/* Reads the rows [row, row + n_rows) of the tile that begins with column `first`. */
 static int tile_read(const struct tiles *t, uint64_t first, uint64_t row, uint64_t n_rows, char *at,
                      struct err *err)
 {
@@ -154,7 +155,8 @@ static int tile_read(const struct tiles *t, uint64_t first, uint64_t row, uint64
     return pread_exact(t->fd, at, (size_t)(n_rows * width), begin + row * width, "TMPDIR", err);
 }
 
-/* Two dimensions, so that columns stand in a row as they are counted. */
+/* Writes rows that are longer than a block. Only for two dimensions: there the order of the columns
+ * within a row is that of their numbers. */
 static int wide_rows_put(const struct tiles *t, const struct array_sink *sink, struct err *err)
 {
     cleanup_free char *segment = xmalloc(t->per_tile * t->element_bytes);
@@ -172,7 +174,7 @@ static int wide_rows_put(const struct tiles *t, const struct array_sink *sink, s
     return rc;
 }
 
-/* What was read of a tile into rows of the array. */
+/* Copies what was read of a tile into rows of the array. */
 static void segment_place(const struct tiles *t, const char *from, uint64_t first, uint64_t n_rows,
                           char *to)
 {
@@ -212,7 +214,8 @@ static int rows_put(const struct tiles *t, const struct array_sink *sink, struct
     return rc;
 }
 
-/* *has_room false, and nothing was put: TMPDIR is full. */
+/* Transposes through tiles in TMPDIR. *has_room false: TMPDIR is full, and nothing was passed
+ * on. */
 static int tiles_transpose(const struct array_plan *plan, const struct array_piece *piece,
                            const struct array_sink *sink, bool *has_room, struct err *err)
 {
@@ -248,7 +251,7 @@ int array_transpose(const struct array_plan *plan, const struct array_piece *pie
     const struct array *array = array_of_piece(plan, piece);
     uint64_t row_bytes = array_row_bytes(array), element_bytes = array->element_bits / 8;
     bool has_room = true, fits = row_bytes <= BLOCK_BYTES;
-    ASSERT(row_bytes > 0); /* an array of no bytes has no order */
+    ASSERT(row_bytes > 0); /* an array without bytes has no order, so it is never transposed */
     if (!fits && (array->n_dims > 2 || element_bytes > BLOCK_BYTES))
         return fail(err, ERR_DATA,
                     "%s: a row of %lu bytes, column by column, is too large to be turned into "

@@ -19,14 +19,15 @@ enum {
     FRAME_BYTES = 9,
     LARGE_TEXT_BYTES = 16 << 20,
     PAGE_BYTES = 4096,
-    ROOM_FOR_MORE = 4 /* the next one's may be longer by so much */
+    ROOM_FOR_MORE = 4 /* the next pickle may be longer by 1/ROOM_FOR_MORE */
 };
 
-/* 0x1950a86a20f9469cfc6c, as LONG1 in a pickle of protocol 2 and newer writes it, and LONG before */
+/* 0x1950a86a20f9469cfc6c, written as LONG1 by protocol 2 and newer, and as LONG by older
+ * protocols */
 static const char magic_binary[] = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 static const char magic_text[] = "L119547037146038801333356L\n.";
 
-/* Bytes of the pickle of the magic number; 0 where there is none. */
+/* Length of the pickle of the magic number; 0 if there is none. */
 static size_t legacy_magic_len(struct str head)
 {
     size_t at = PROTO_BYTES;
@@ -44,7 +45,7 @@ bool torch_is_legacy(struct str head)
     return legacy_magic_len(head) > 0;
 }
 
-/* Up to and with the slash of the first entry's name. */
+/* The first entry's name up to and with its slash. */
 static struct str prefix_of(const struct zip *zip)
 {
     struct str name = zip->n_entries > 0 ? zip->entries[0].name : (struct str){"", 0};
@@ -74,7 +75,7 @@ static int prefixes_check(const struct torch_file *file, struct err *err)
     return 0;
 }
 
-/* A record of a few bytes; *out stays empty where there is none. */
+/* Reads a record of a few bytes; *out stays empty if there is no such record. */
 static int small_read(const struct torch_file *file, const char *name, struct buf *out,
                       struct err *err)
 {
@@ -114,7 +115,7 @@ static int storage_fail(const struct torch_file *file, const struct pickle_stora
                 storage->key.at, what);
 }
 
-/* With `are_located` also where in the file they are. */
+/* Finds the entries of all storages; with `are_located` also where in the file they are. */
 static int storages_find(struct torch_file *file, bool are_located, struct err *err)
 {
     const struct pickle *pickle = &file->pickle;
@@ -152,7 +153,8 @@ static int stored_check(const struct torch_file *file, struct err *err)
     return 0;
 }
 
-/* In large pages, where the system has them: a page of 4 KiB after the other takes as long as the reading. */
+/* Takes the buffer in `room`, or a larger one on large pages where the system has them: touching it
+ * in pages of 4 KiB takes as long as reading the text. */
 static void text_reserve(struct torch_file *file, struct buf *room, uint64_t bytes)
 {
     file->text = *room;
@@ -198,7 +200,7 @@ static int zip_take(struct torch_file *file, struct zip *zip, bool are_located,
     if (rc == 0)
         rc = storages_find(file, are_located, err);
     if (rc == 0)
-        zip_release(&file->zip); /* as large as all the rest where there are many storages */
+        zip_release(&file->zip); /* with many storages it is as large as all the rest */
     return rc;
 }
 
@@ -226,7 +228,7 @@ static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
 {
     struct pickle protocol = {0}, machine = {0};
     uint64_t number = 0;
-    *at = legacy_magic_len(buf_str(&file->text)); /* beyond 64 bits, so not read as a number */
+    *at = legacy_magic_len(buf_str(&file->text)); /* compared as bytes: it is beyond 64 bits */
     int rc = next_read(file, at, false, &protocol, err);
     if (rc == 0 && (!pickle_to_u64(&protocol, protocol.root, &number) || number != LEGACY_PROTOCOL))
         rc = fail(err, ERR_DATA, "%s: a legacy file of torch with another protocol than %d",
@@ -251,7 +253,7 @@ static int number_order(const void *a, const void *b, void *context)
     return (left > right) - (left < right);
 }
 
-/* Indices of the storages, by their numbers. */
+/* Indices of the storages, sorted by their numbers. */
 static uint32_t *storages_sorted(const struct pickle *pickle)
 {
     uint32_t *sorted = xmalloc(pickle->n_storages * sizeof(*sorted));
@@ -281,7 +283,7 @@ static bool storage_of_key(const struct pickle *pickle, const uint32_t *sorted, 
     return low < pickle->n_storages && str_equal(pickle->storages[*index].key, key);
 }
 
-/* Behind the list of keys stand, for each, the number of elements and the elements. */
+/* Behind the list of keys follow, for each key, the number of elements and the elements. */
 static int legacy_storages(struct torch_file *file, int fd, const struct pickle *keys, uint64_t at,
                            struct err *err)
 {
@@ -333,7 +335,7 @@ static int legacy_parse(struct torch_file *file, int fd, struct err *err)
     return rc;
 }
 
-/* How long the pickles are nobody says: more is read until they are whole. */
+/* The length of the pickles is stored nowhere, so more is read until they are complete. */
 static int legacy_load(struct torch_file *file, int fd, struct err *err)
 {
     int rc = ERR_DATA;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of torch.save: its pickle as a graph, and where in the file the bytes of each storage are.
- * Both containers: the zip of torch 1.6 and newer, and the five pickles of before. Read and checked,
- * never run: every storage is there and as large as the pickle says, every tensor lies within its
- * storage. TorchScript archives and the tars of before 0.1.10 are refused by name.
+ * Reads a file of torch.save: its pickle as a graph, and where in the file the bytes of each
+ * storage are. Handles both containers: the zip of torch 1.6 and newer, and the five pickles of
+ * older versions. The pickle is checked and never run: every storage must be there and as large as
+ * the pickle says, and every tensor must be within its storage. TorchScript archives and the tar
+ * files of torch before 0.1.10 are refused, with an error that names the format.
  */
 #pragma once
 
@@ -17,14 +18,14 @@ enum {
 struct torch_file {
     const char *path; /* borrowed */
     uint64_t file_bytes;
-    struct zip zip; /* of its entries nothing is kept */
+    struct zip zip; /* without its entries after reading */
     struct buf text;
     struct pickle pickle;
-    uint64_t pickle_at;    /* offset of data.pkl; of a zip */
+    uint64_t pickle_at;    /* zip: offset of data.pkl */
     uint64_t *storage_at;  /* offset in the file, for each of pickle.storages */
     uint32_t *storage_crc; /* where zip.has_crcs */
-    struct str *
-        storage_held; /* NULL, or by storage: bytes of our own in place of the file's; at NULL: none */
+    struct str
+        *storage_held; /* NULL, or by storage: bytes that replace the file's; at == NULL: none do */
     bool is_legacy, is_big_endian;
 };
 
@@ -36,15 +37,16 @@ bool torch_is_legacy(struct str head);
  */
 MUST_CHECK int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
                           struct err *err);
-/* For who writes it again: lists of so many bytes of pickle are spliced (pickle.h). */
+/* For a caller that writes the file's values again: lists of at least so many bytes of pickle
+ * become splices (pickle.h). */
 struct torch_splicing {
-    size_t least_bytes; /* 0: none are */
-    struct buf
-        room; /* for pickles, one after the other: a page that is touched first takes its time */
+    size_t least_bytes; /* 0: no splices */
+    struct buf room;    /* reused for one pickle after the other: a first touch of a page is slow */
 };
 MUST_CHECK int torch_read_spliced(struct torch_file *file, const char *path, int fd,
                                   uint64_t file_bytes, struct torch_splicing *splicing,
                                   struct err *err);
-/* The same of a zip that was read already, which it takes; where its storages are is not looked up. */
+/* As torch_read(), for a zip that was opened already and is taken over. The places of its storages
+ * are not looked up. */
 MUST_CHECK int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err);
 void torch_release(struct torch_file *file);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors one behind the other along their first dimension: where they lie in row-major order their
- * bytes follow one another as they are, else their elements are gathered. Tensors that in every file are
- * one view of one storage are so in the output too.
+ * Concatenates tensors along their first dimension. The bytes of row-major tensors are copied as
+ * they are; of others the elements are gathered. Tensors that are the same view of one storage in
+ * every file share a storage in the output too.
  */
 #include "base/xalloc.h"
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
     DIMS_MAX = 64,
-    REPEATED_BYTES_MAX = INT32_MAX /* of a tensor that is larger than its storage */
+    REPEATED_BYTES_MAX = INT32_MAX /* most bytes of a tensor that is larger than its storage */
 };
 
 /* A plain tensor: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks). */
@@ -37,7 +37,8 @@ static bool numbers_take(const struct pickle *pickle, pickle_id id, uint64_t *nu
     return true;
 }
 
-/* False for what is more than a view of a storage: quantized, with hooks, of a class of its own. */
+/* False for a tensor that is more than a view of a storage: quantized, with hooks, or of a
+ * subclass. */
 static bool plain_take(const struct pickle *pickle, pickle_id id, struct plain *out)
 {
     const struct pickle_node *node = pickle_node(pickle, id);
@@ -88,7 +89,7 @@ const char *unplain_why(const struct pickle *pickle, pickle_id id)
     return NULL;
 }
 
-/* Of dimensions of size 1 the stride does not matter. */
+/* The stride of a dimension of size 1 does not matter. */
 static bool is_row_major(const struct plain *tensor)
 {
     uint64_t expected = 1;
@@ -100,7 +101,7 @@ static bool is_row_major(const struct plain *tensor)
     return true;
 }
 
-/* UINT64_MAX if there is no number for it: a tensor that repeats its elements. */
+/* The number of elements; UINT64_MAX if it does not fit, of a tensor that repeats its elements. */
 static uint64_t element_count(const struct plain *tensor)
 {
     uint64_t n = 1;
@@ -113,7 +114,8 @@ static uint64_t element_count(const struct plain *tensor)
     return n;
 }
 
-/* A few bytes that stand for all of a disk: an accident, or a trap. */
+/* Does the tensor repeat a few bytes so often that its elements could fill a disk, by accident or
+ * on purpose? */
 static bool is_repeated_too_often(const struct plain *tensor)
 {
     uint64_t n = element_count(tensor);
@@ -121,7 +123,7 @@ static bool is_repeated_too_often(const struct plain *tensor)
            n > REPEATED_BYTES_MAX / tensor->storage->element_bytes;
 }
 
-/* What is wrong with putting `tensor` behind `first`, or NULL. */
+/* Why `tensor` cannot be put behind `first`; NULL: it can. */
 static const char *fit(const struct plain *first, const struct plain *tensor)
 {
     if (tensor->n_dims == 0)
@@ -214,7 +216,8 @@ static bool segments_equal(const struct torch_segment *a, const struct torch_seg
     return true;
 }
 
-/* Where in the table the storage with these segments stands, as number + 1, or would stand. */
+/* The slot of the storage with these segments, which holds its number + 1, or the free slot where
+ * it belongs. */
 static uint32_t *tie_find(const struct merge_state *merge, const struct torch_segment *segments)
 {
     size_t mask = merge->cap_ties - 1;
@@ -242,7 +245,8 @@ static void ties_grow(struct merge_state *merge)
     free(old);
 }
 
-/* The storage of the segments that were pushed last: a new one, or one that has the same. */
+/* The storage of the segments that were pushed last: an existing one with the same segments, or a
+ * new one. */
 static uint32_t storage_tied(struct merge_state *merge, const struct pickle_storage *like,
                              uint64_t n_elements)
 {
@@ -340,7 +344,7 @@ int torch_merge_rows(struct merge_state *merge, pickle_id id, uint64_t first, ui
 {
     struct plain tensor;
     if (!plain_take(torch_merge_graph(merge, 0), id, &tensor))
-        return torch_merge_fail(merge, "is no plain tensor"); /* such are not cut */
+        return torch_merge_fail(merge, "is no plain tensor"); /* a split does not cut these */
     const char *wrong = fit(&tensor, &tensor);
     if (wrong)
         return torch_merge_fail(merge, "%s", wrong);

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Storages without what lies before and behind all that the output's tensors show of them. Tensors that
- * shared a storage still do. Done when the output is made: only what is in it counts.
+ * Shrinks storages to the range of elements that the output's tensors use. Tensors that shared a
+ * storage still do. This is done after the output's graph is made, because only tensors in the
+ * output count.
  */
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "tensor/torch/torch_normalise.h"
 
 enum {
-    ELEMENT_BYTES_MAX = 16 /* and a multiple of all others */
+    ELEMENT_BYTES_MAX = 16 /* the largest element size, a multiple of all others */
 };
 
-/* Bytes of a storage that are shown. */
+/* The range of a storage's bytes that tensors use. */
 struct span {
     uint64_t begin, end;
-    bool is_shown;  /* by a tensor of the output */
-    bool is_whole;  /* something else than a tensor holds it */
-    bool is_mixed;  /* shown as elements of another size than its own */
-    pickle_id kept; /* of the new graph, 0: it stays as it is */
+    bool is_shown;  /* a tensor of the output uses it */
+    bool is_whole;  /* something other than a tensor refers to the storage */
+    bool is_mixed;  /* a tensor has elements of another size than the storage */
+    pickle_id kept; /* the new storage in the new graph; 0: it stays as it is */
 };
 
 struct view {
@@ -30,7 +31,7 @@ struct compaction {
     struct span **spans; /* by part and storage */
     struct view *views;
     size_t n_views, cap_views;
-    uint64_t n_storages, n_bytes; /* that became smaller, and by how much */
+    uint64_t n_storages, n_bytes; /* storages that became smaller, and by how many bytes */
 };
 
 static uint64_t storage_bytes(const struct pickle_storage *storage)
@@ -56,7 +57,7 @@ static void view_note(struct compaction *c, uint32_t part, pickle_id id,
     c->views[c->n_views++] = (struct view){part, id};
 }
 
-/* Is the storage at hand the first argument of a tensor's call? */
+/* Is the current storage the first argument of a tensor's call? */
 static bool is_of_tensor(const struct merge_walk *walk)
 {
     if (walk->n_frames < 3)
@@ -77,7 +78,7 @@ static void views_find(struct compaction *c, pickle_id root)
         const struct pickle_node *node = pickle_node(graph, frame->id);
         struct pickle_view view;
         if (frame->graph == c->merge->n_parts)
-            continue; /* made by cat0: as large as it needs to be */
+            continue; /* made by cat0, so it has no unused elements */
         if (node->kind == PICKLE_STORAGE && !is_of_tensor(&walk))
             c->spans[frame->graph][node->storage].is_whole = true;
         else if (pickle_view_take(graph, node, &view))
@@ -92,7 +93,7 @@ static void storage_compact(struct compaction *c, uint32_t part, uint32_t index)
     struct span *span = &c->spans[part][index];
     uint64_t has = storage_bytes(storage);
     if (span->begin > span->end)
-        span->begin = span->end = 0; /* shown by empty tensors alone */
+        span->begin = span->end = 0; /* used by empty tensors only */
     if (span->is_mixed) {
         span->begin -= span->begin % ELEMENT_BYTES_MAX;
         span->end +=
@@ -112,7 +113,8 @@ static void storage_compact(struct compaction *c, uint32_t part, uint32_t index)
     c->n_bytes += has - (span->end - span->begin);
 }
 
-/* The same call with the new storage and an offset within it. Its arguments may be others' as well. */
+/* Gives the tensor's call the new storage and an offset within it. The tuple of arguments is not
+ * changed in place, because other calls may share it. */
 static void view_move(struct compaction *c, struct view at)
 {
     struct pickle *graph = &c->merge->parts[at.part].file.pickle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many records a file holds, by what it says and by what is there.
+ * How many records a file holds, by its counts and by its lists.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dictionaries key by key, with what the rules add, and ratios when their counts are there.
+ * Merges dictionaries key by key, adds the keys that rules add, and computes ratios after their
+ * counts.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -14,7 +15,7 @@ enum {
 struct member {
     pickle_id key, value;
     const struct merge_rule *ratio;
-    size_t key_part; /* whose key it is; n_parts: `name` */
+    size_t key_part; /* the part whose key it is; n_parts: `name` counts */
     pickle_id key_id;
     const char *name;
 };
@@ -23,12 +24,12 @@ struct dict_merge {
     struct merge_state *merge;
     value_ids ids;
     struct torch_key_index keys; /* of all files; a side is a file */
-    pickle_id *values;           /* of the key at hand, by file; 0 where a file lacks it */
+    pickle_id *values;           /* of the current key, by file; 0 where a file lacks it */
     struct member *members;
     size_t n_members, cap_members;
     bool is_union;
     const struct dict_merge *outer;
-    size_t path_len; /* of its place */
+    size_t path_len; /* length of merge->path at this dictionary */
 };
 
 static void member_push(struct dict_merge *d, struct member member)
@@ -42,7 +43,8 @@ static void member_push(struct dict_merge *d, struct member member)
 
 /* ---- paths ---- */
 
-/* Paths are texts that end with a NUL: one within a key would hide what comes behind it from the rules. */
+/* A NUL in a key is written as a blank: paths end with a NUL, so it would hide the rest of the path
+ * from the rules. */
 static void key_text_add(struct str key, struct buf *path)
 {
     for (size_t i = 0; i < key.len; i++)
@@ -53,7 +55,7 @@ static size_t path_push(struct merge_state *merge, const struct pickle *graph,
                         const struct pickle_node *key)
 {
     size_t before = merge->path.len;
-    if (merge->depth == 1) /* "." alone is the root */
+    if (merge->depth == 1) /* the path "." of the root is no prefix */
         buf_reset(&merge->path);
     else
         buf_add_char(&merge->path, '.');
@@ -79,7 +81,7 @@ static void path_pop(struct merge_state *merge, size_t before)
 
 /* ---- keys of the files ---- */
 
-/* By file the value of this key; the number of files that have it. */
+/* Sets d->values to the values of this key, by file; returns how many files have it. */
 static size_t values_take(struct dict_merge *d, uint32_t number)
 {
     size_t n = 0;
@@ -104,7 +106,7 @@ static size_t first_lacking(const struct dict_merge *d)
     return i;
 }
 
-/* In some files only: one value, wherever it stands, and the same wherever else. */
+/* A key that only some files have: its values must be the same in all of these. */
 static int member_of_some(struct dict_merge *d, uint32_t number, pickle_id *out)
 {
     struct merge_state *merge = d->merge;
@@ -178,7 +180,8 @@ static int member_add(struct dict_merge *d, uint32_t number)
     return rc;
 }
 
-/* Keys in the order of the first file; those that only later ones have behind them. */
+/* Adds the keys in the order of the first file, and behind them those that only later files
+ * have. */
 static int members_add(struct dict_merge *d)
 {
     int rc = 0;
@@ -278,7 +281,7 @@ static int ratios_fill(struct dict_merge *d)
                                     member->ratio->path);
         const struct pickle_node ratio = {.kind = PICKLE_FLOAT,
                                           .real = below != 0 ? above / below : 0};
-        const struct pickle_node none = {.kind = PICKLE_NONE}; /* no ratio is made up */
+        const struct pickle_node none = {.kind = PICKLE_NONE}; /* no made-up ratio */
         member->value = pickle_add(&d->merge->made, below != 0 ? ratio : none);
     }
     return 0;
@@ -286,7 +289,7 @@ static int ratios_fill(struct dict_merge *d)
 
 /* ---- the whole ---- */
 
-/* The class has to be the same, and the states behind it (a model's _metadata). */
+/* Checks that the dictionaries have the same class, and the same states (a model's _metadata). */
 static int states_same(struct dict_merge *d)
 {
     struct merge_state *merge = d->merge;
@@ -346,7 +349,7 @@ static pickle_id dict_node(struct dict_merge *d)
                                  d->n_members);
 }
 
-/* In some file the same dictionary. */
+/* Are both the same dictionary in some file? *part: in which. */
 static bool is_again(const struct dict_merge *d, const struct dict_merge *outer, size_t *part)
 {
     for (*part = 0; *part < d->merge->n_parts; ++*part)
@@ -355,7 +358,8 @@ static bool is_again(const struct dict_merge *d, const struct dict_merge *outer,
     return false;
 }
 
-/* The outermost place at which one comes within itself, and then again and again. */
+/* Fails because dictionaries are nested too deep. If one contains itself, the error names the
+ * outermost place where it does. */
 static int too_deep(struct merge_state *merge)
 {
     const struct dict_merge *again = NULL, *first = NULL;
@@ -424,8 +428,10 @@ static int dicts_go_through(struct merge_state *merge, value_ids ids, bool is_un
 }
 
 /*
- * Dictionaries that are one object in several places of every file are gone through once, and are one object in
- * the output: where no rule can tell the places apart, only a setting's name above them does. 0: not yet.
+ * Where the merged node of these dictionaries is stored, 0 if they were not merged yet; NULL if
+ * other dictionaries have their entry. A dictionary that is one object in several places of every
+ * file is merged once, and is one object in the output. Only for merges without rules: the result
+ * then depends on the place only in whether a setting's name is above it.
  */
 static pickle_id *merged_before(struct merge_state *merge, value_ids ids)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When two values of different files are the same. Python's order of a set is an accident, and that of a
- * dictionary says when its keys were set: neither counts. That of an OrderedDict does.
+ * Whether two values of different files are the same. The order of a set is arbitrary in Python,
+ * and that of a dictionary only says when its keys were set, so neither counts. The order of an
+ * OrderedDict counts.
  *
- * Two nodes are taken to be the same as soon as they are met as a pair, and put into one class; then what they
- * are made of has to be the same too. Nodes of one class are not compared again (Hopcroft and Karp, 1971), so
- * the work is bounded by what the files hold, however often it is shared, and what holds itself comes to an end.
- * Classes are kept from one comparison to the next: when all of it was the same, so was each pair.
+ * When two nodes are first compared they are assumed to be the same and put into one class; then
+ * their parts must be the same too. Nodes of one class are not compared again (Hopcroft and Karp,
+ * 1971), so the work is bounded by the size of the files, however often a node is shared, and ends
+ * for objects that contain themselves. Classes are kept from one comparison to the next: if a
+ * comparison found its values to be the same, all its pairs are the same.
  */
 #include "base/cleanup.h"
 #include "tensor/grow.h"
@@ -14,7 +16,7 @@
 #include "tensor/torch/torch_normalise.h"
 
 enum {
-    COMPARED_BYTES = 128 * 1024 /* of storages, at once */
+    COMPARED_BYTES = 128 * 1024 /* of storages, compared at a time */
 };
 
 struct pair {
@@ -27,7 +29,7 @@ struct comparer {
     uint32_t *parents;
     struct pair *todo;
     size_t n_parents, cap_parents, n_todo, cap_todo;
-    bool is_in_order; /* members whose keys nobody can tell were taken in the order of both */
+    bool is_in_order; /* members whose keys cannot be matched were compared in their order */
     struct buf texts[2];
 };
 
@@ -66,7 +68,7 @@ static uint32_t class_of(struct comparer *c, struct node_map *map, struct node_r
     }
     uint32_t at = *number - 1;
     while (c->parents[at] != at) {
-        c->parents[at] = c->parents[c->parents[at]]; /* shorter for the next one */
+        c->parents[at] = c->parents[c->parents[at]]; /* shortens the path for the next search */
         at = c->parents[at];
     }
     return at;
@@ -89,7 +91,7 @@ static bool globals_same(const struct pickle *a, uint32_t global_a, const struct
            str_equal(a->globals[global_a].module, b->globals[global_b].module);
 }
 
-/* A piece of a storage, wherever its bytes are; false if they cannot be read. */
+/* Reads a piece of a storage, from its file or from memory; false if it cannot be read. */
 static bool piece_read(const struct comparer *c, struct node_ref storage, uint64_t offset,
                        char *out, size_t len)
 {
@@ -104,7 +106,7 @@ static bool piece_read(const struct comparer *c, struct node_ref storage, uint64
                        NULL) == 0;
 }
 
-/* Of files without checksums. */
+/* Compares the bytes of two storages, for files without checksums. */
 static bool bytes_same(const struct comparer *c, struct node_ref a, struct node_ref b,
                        uint64_t n_bytes)
 {
@@ -137,7 +139,7 @@ static bool storages_same(struct comparer *c, struct node_ref a, struct node_ref
            bytes_same(c, left, right, one->n_elements * one->element_bytes);
 }
 
-/* Of one kind, without parts. */
+/* Compares two nodes of one kind that have no parts. */
 static bool scalars_same(struct comparer *c, struct node_ref ref_a, struct node_ref ref_b)
 {
     const struct pickle_node *a = node_of(c, ref_a), *b = node_of(c, ref_b);
@@ -147,7 +149,7 @@ static bool scalars_same(struct comparer *c, struct node_ref ref_a, struct node_
     case PICKLE_BOOL:
         return a->truth == b->truth;
     case PICKLE_INT:
-    case PICKLE_FLOAT: /* by its bits: NaN is NaN */
+    case PICKLE_FLOAT: /* compared by its bits, so that NaN equals NaN */
         return a->integer == b->integer;
     case PICKLE_LONG:
     case PICKLE_TEXT:
@@ -159,7 +161,7 @@ static bool scalars_same(struct comparer *c, struct node_ref ref_a, struct node_
     case PICKLE_STORAGE:
         return storages_same(c, ref_a, ref_b);
     case PICKLE_SPLICE:
-        *c->merge->met_splice = true; /* what is in it is not known */
+        *c->merge->met_splice = true; /* its items are unknown */
         return false;
     case PICKLE_TUPLE:
     case PICKLE_LIST:
@@ -182,7 +184,8 @@ static bool has_parts(enum pickle_kind kind)
            kind == PICKLE_NEW;
 }
 
-/* Bytes that one file has as such, and the other in the words of protocol 2. */
+/* Compares bytes that are BYTES in one file and the call that protocol 2 writes for bytes in the
+ * other. */
 static bool bytes_are_same(struct comparer *c, struct pair pair)
 {
     return pickled_bytes_take(graph_of(c, pair.a), pair.a.id, &c->texts[0]) &&
@@ -190,7 +193,7 @@ static bool bytes_are_same(struct comparer *c, struct pair pair)
            str_equal(buf_str(&c->texts[0]), buf_str(&c->texts[1]));
 }
 
-/* What has no parts is compared at once, the rest later. */
+/* Compares nodes without parts at once; adds pairs of others to the list for later. */
 static bool pair_add(struct comparer *c, struct node_ref a, struct node_ref b)
 {
     const struct pickle *graph_a = graph_of(c, a), *graph_b = graph_of(c, b);
@@ -212,7 +215,7 @@ static bool ids_add(struct comparer *c, struct pair at, pickle_id a, pickle_id b
     return pair_add(c, (struct node_ref){at.a.part, a}, (struct node_ref){at.b.part, b});
 }
 
-/* One by one, in their order. */
+/* Adds the items of both as pairs, in their order. */
 static bool items_add_pairs(struct comparer *c, struct pair at, const struct pickle_node *a,
                             const struct pickle_node *b)
 {
@@ -220,12 +223,12 @@ static bool items_add_pairs(struct comparer *c, struct pair at, const struct pic
     bool are_same = a->count == b->count;
     for (pickle_id id; are_same && (id = pickle_next(graph_of(c, at.a), &walk_a)) != 0;) {
         pickle_id other = pickle_next(graph_of(c, at.b), &walk_b);
-        are_same = other && ids_add(c, at, id, other); /* a splice stands for several */
+        are_same = other && ids_add(c, at, id, other); /* a splice is one node for several items */
     }
     return are_same;
 }
 
-/* The next key of a side that equals nothing of the other one. */
+/* The next key on a side that equals only itself, from number `from` on. */
 static uint32_t lone_next(struct torch_key_index *keys, uint32_t from, uint32_t side)
 {
     for (; from < keys->n_entries; from++)
@@ -234,7 +237,8 @@ static uint32_t lone_next(struct torch_key_index *keys, uint32_t from, uint32_t 
     return from;
 }
 
-/* NaN and tensors as keys are the first's to the first's, the second's to the second's. */
+/* Keys that equal only themselves (NaN, tensors) are paired by their order: the first of one side
+ * with the first of the other, and so on. */
 static bool lone_add(struct comparer *c, struct pair at, struct torch_key_index *keys)
 {
     uint32_t a = lone_next(keys, 0, 0), b = lone_next(keys, 0, 1), n = 0;
@@ -263,7 +267,7 @@ static bool keys_add(struct comparer *c, struct pair at, struct torch_key_index 
     return are_same && (!has_lone || lone_add(c, at, keys));
 }
 
-/* Of dictionaries and sets. */
+/* Adds the members of dictionaries and sets as pairs. */
 static bool members_add_pairs(struct comparer *c, struct pair at, const struct pickle_node *a,
                               const struct pickle_node *b)
 {
@@ -282,7 +286,7 @@ static bool members_add_pairs(struct comparer *c, struct pair at, const struct p
     return are_same;
 }
 
-/* What was set in the result of a call. */
+/* Adds what was set in the results of two calls as pairs. */
 static bool later_add(struct comparer *c, struct pair at)
 {
     const struct pickle_node *call = node_of(c, at.a);
@@ -295,7 +299,7 @@ static bool later_add(struct comparer *c, struct pair at)
            (is_ordered ? items_add_pairs : members_add_pairs)(c, at, &a->pairs, &b->pairs);
 }
 
-/* What the pair is made of. */
+/* Adds the parts of a pair as pairs. */
 static bool parts_add(struct comparer *c, struct pair at)
 {
     const struct pickle *graph_a = graph_of(c, at.a), *graph_b = graph_of(c, at.b);
@@ -308,7 +312,7 @@ static bool parts_add(struct comparer *c, struct pair at)
         return items_add_pairs(c, at, a, b);
     if (a->kind == PICKLE_LIST)
         return items_add_pairs(c, at, a, b);
-    if (a->kind != b->kind) /* torch.Size, and a tuple */
+    if (a->kind != b->kind) /* a torch.Size and a tuple, for example */
         return false;
     return ids_add(c, at, a->call.callee, b->call.callee) &&
            ids_add(c, at, a->call.args, b->call.args) && later_add(c, at);
@@ -325,7 +329,8 @@ static struct comparer *comparer_of(struct merge_state *merge)
     return merge->comparer;
 }
 
-/* The comparison joins classes before it has proved them equal; after a difference they are dropped. */
+/* A comparison joins classes before it has proved the nodes equal, so all classes are dropped after
+ * a difference. */
 static enum sameness told(struct merge_state *merge, bool are_same)
 {
     bool is_in_order = merge->comparer->is_in_order;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers that have to agree: a count and the list beside it, the records and what the user was promised.
+ * Numbers that must agree: a count and the list beside it, the number of records and the one that
+ * the user expects.
  */
 #include "base/cleanup.h"
 #include "rule/names.h"
@@ -19,7 +20,8 @@ void tally_add(struct merge_state *merge, struct tally *tally, uint64_t length)
         buf_addf(&tally->paths, "%s%s", tally->paths.len > 0 ? ", " : "", buf_text(&merge->path));
 }
 
-/* One number for all that was put together, from lists if there are any, else from tensors. */
+/* The length of what was concatenated: of the lists if there are any, else of the tensors. They
+ * must all have the same. */
 static int records_count(const struct merge_state *merge, uint64_t *out)
 {
     const struct tally *tally = merge->lists.paths.len > 0 ? &merge->lists : &merge->tensors;
@@ -51,7 +53,7 @@ int expect_check(struct merge_state *merge)
                 n_records);
 }
 
-/* What a rule is about is nobody else's business. */
+/* A count is not checked if a rule of the user is about it, or in settings. */
 static bool is_looked_at(const struct merge_state *merge, const char *path)
 {
     return !path_is_setting(path) && !merge_rule_find(merge->opts->rules, path);
@@ -72,7 +74,7 @@ static int count_check(struct merge_state *merge, size_t part, struct str name, 
                 listed.at, n_listed, buf_text(&path));
 }
 
-/* Is the value of some part a list, and its length another than the count? */
+/* Compares the count with the length of the list, in each part where the value is a list. */
 static int lists_check(struct merge_state *merge, const struct torch_key_index *keys,
                        uint32_t number, uint32_t listed, struct str name, struct str list_name)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output is made in blocks. A block is a box of the view's indices; what it needs is read in windows,
- * which are boxes too, of the dimensions with the smallest strides, and put where it belongs.
+ * The output is made in blocks. A block is a box of the view's indices. Its elements are read in
+ * windows, which are boxes too, of the dimensions with the smallest strides, and copied to their
+ * places in the block.
  */
 #include "tensor/torch/torch_gather.h"
 
@@ -10,16 +11,17 @@
 enum {
     BLOCK_BYTES = 8 << 20,
     WINDOW_BYTES = 256 * 1024,
-    GAP_BYTES = 4096 /* over a larger one another read is cheaper than what lies in between */
+    GAP_BYTES = 4096 /* over a larger gap another read is cheaper than reading the gap */
 };
 
-/* A box of indices, in bytes: how far the next one is in the storage and in the block. */
+/* One side of a box: n indices, and the distance of one to the next in bytes, in the storage
+ * (`from`) and in the block (`to`). */
 struct side {
     uint64_t n, from, to;
 };
 
 struct box {
-    struct side *sides; /* by `from` */
+    struct side *sides; /* sorted by `from` */
     uint64_t *index;
     uint32_t n_sides;
 };
@@ -66,7 +68,8 @@ bool torch_views_equal(const struct torch_view *a, const struct torch_view *b)
            memcmp(a->dims, b->dims, a->n_dims * sizeof(a->dims[0])) == 0;
 }
 
-/* The next index of these sides, the first of them fastest; false behind the last one. */
+/* Moves to the next index of these sides, the first of which varies fastest; false behind the last
+ * index. */
 static bool index_next(struct box *box, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -101,7 +104,8 @@ static void elements_copy(char *to, const char *from, const struct side *side, u
 #undef COPY
 }
 
-/* A window of sides 0 … n_whole-1, and of the one behind them `n_more` indices. */
+/* Copies a window into the block: all of the sides 0 … n_whole-1, and `n_more` indices of the next
+ * side. */
 static void window_put(struct gathering *g, uint32_t n_whole, uint64_t n_more, char *to)
 {
     struct box *box = &g->box;
@@ -125,7 +129,7 @@ static void window_put(struct gathering *g, uint32_t n_whole, uint64_t n_more, c
     }
 }
 
-/* How many sides fit into a window whole; *span is what they take. */
+/* How many whole sides fit into a window; *span: how many bytes of the storage they span. */
 static uint32_t sides_whole(const struct gathering *g, uint64_t *span)
 {
     const struct box *box = &g->box;
@@ -176,7 +180,8 @@ static int side_order(const void *a, const void *b)
     return (left->from > right->from) - (left->from < right->from);
 }
 
-/* The box of dimensions `dim` and behind, with `n` indices of the first of them. Its bytes. */
+/* Makes the box of dimension `dim`, with `n` of its indices, and of all dimensions behind it.
+ * Returns its bytes. */
 static uint64_t box_make(struct gathering *g, uint32_t dim, uint64_t n)
 {
     const struct torch_view *view = g->view;
@@ -193,7 +198,7 @@ static uint64_t box_make(struct gathering *g, uint32_t dim, uint64_t n)
     return bytes;
 }
 
-/* The outermost dimension of which an index fits into a block; *bytes is what one takes. */
+/* The outermost dimension of which one index fits into a block; *bytes: the bytes of one index. */
 static uint32_t dim_cut(const struct torch_view *view, uint64_t *bytes)
 {
     uint32_t dim = view->n_dims - 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The elements of a view in row-major order, wherever in its storage they lie: transposed, strided,
- * expanded. In pieces, with bounded memory, whatever the size of the view.
+ * Reads the elements of a view in row-major order, however they lie in its storage: transposed,
+ * strided, expanded. They are passed on in pieces, with memory that does not depend on the size of
+ * the view.
  */
 #pragma once
 
@@ -20,21 +21,22 @@ struct torch_view {
     struct torch_dim dims[];
 };
 
-/* `read` takes bytes from any place of the storage. */
+/* `read` reads bytes at an offset of the storage. */
 struct gather_source {
     int (*read)(void *context, uint64_t offset, char *out, size_t len, struct err *err);
     void *context;
-    uint64_t at; /* of the view's first element */
+    uint64_t at; /* offset of the view's first element in the storage */
 };
 
 typedef int gather_sink(void *context, struct str bytes, struct err *err);
 
-/* Without dimensions of size 1, and with those that follow one another without a gap made one. free() it. */
+/* A new view without dimensions of size 1, and with adjacent dimensions joined where there is no
+ * gap between them. free() it. */
 struct torch_view *torch_view_new(const uint64_t *sizes, const uint64_t *strides, uint32_t n_dims,
                                   uint64_t element_bytes);
-/* From its first byte to behind its last one, in the storage. */
+/* The bytes that the view spans in the storage, from its first byte to behind its last one. */
 uint64_t torch_view_extent(const struct torch_view *view);
 bool torch_views_equal(const struct torch_view *a, const struct torch_view *b);
-/* The view has elements, and lies within its storage. */
+/* Precondition: the view has elements, and is within its storage. */
 MUST_CHECK int torch_gather(const struct torch_view *view, const struct gather_source *source,
                             gather_sink *sink, void *context, struct err *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids by their path in the output: each record has one, and no two are equal, as Python has it.
+ * Ids by their path in the output: each record must have one, and no two may be equal, as Python
+ * compares them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static uint64_t id_hash(struct ids *ids, const struct id *id)
     return key_scalar_hash(&scalar, pool->seed);
 }
 
-/* Of one hash: by number, else by kind and bytes. */
+/* Orders ids of one hash: by number, else by kind and bytes. */
 static int id_compare(const struct ids *ids, const struct id *a, const struct id *b)
 {
     const struct pickle_node *left = id_node(ids, a), *right = id_node(ids, b);
@@ -86,7 +87,7 @@ static void place_add(const struct ids *ids, struct buf *out)
     buf_add_text(out, ids->here.len > 0 ? buf_text(&ids->here) : ".");
 }
 
-/* ERR_DATA: the value at hand `what`, which is why it has no such key or is no id. */
+/* Fails with ERR_DATA: `what` says why the current value has no such key or is no id. */
 static int lacks(const struct ids *ids, size_t level, const char *what)
 {
     cleanup_buf struct buf place = BUF_INIT;
@@ -105,7 +106,8 @@ static uint32_t slot_next(const struct pickle *graph, struct pickle_walk *walk, 
     return walk->at - 1;
 }
 
-/* The place becomes that of a key, or of an index. Its name is there until it is popped. */
+/* Adds a key, or an index, to the current place. The returned view of its name is valid until it is
+ * popped. */
 static struct str here_push_key(struct ids *ids, uint32_t graph, pickle_id key, size_t *before)
 {
     *before = ids->here.len;
@@ -193,7 +195,8 @@ static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *p
     return rc;
 }
 
-/* What several files' lists were put into says of each item whose it is: it counts as in its file. */
+/* In a list that was concatenated from several files an item's index is counted within its own
+ * file. */
 static int items_look(struct ids *ids, struct id at, size_t level)
 {
     const struct pickle *graph = torch_merge_graph(ids->merge, at.graph);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of dictionaries and items of sets, found by hash. Two keys are one where Python's dictionary has them as
- * one when the merged file is loaded: 1, 1.0, True and numpy's 1 are; -0.0 is 0; a NaN and a tensor are keys of
- * their own wherever they stand. The hash selects, and full equality decides; both take time in proportion to
- * the files, since what a tuple is made of is numbered once, however many tuples share it.
+ * Keys of dictionaries and items of sets, found by hash. Two keys are equal if they are one key of
+ * a Python dictionary when the merged file is loaded: 1, 1.0, True and numpy's 1 are equal; -0.0
+ * equals 0; a NaN or a tensor equals only itself. The hash selects candidates, and a full
+ * comparison decides; both take time in proportion to the files, because the parts of tuples are
+ * numbered once, however many tuples share them.
  */
 #pragma once
 
@@ -15,26 +16,29 @@ struct merge_state;
 /* ---- a key that is not made of others ---- */
 
 enum {
-    WIDE_BYTES_MAX = 136 /* the greatest float has 1024 bits */
+    WIDE_BYTES_MAX = 136 /* the largest float has 1024 bits */
 };
 
-/* As Python has it, True and 1.0 are the key 1. */
+/* The key as a whole number of 64 bits; as in Python, True and 1.0 are the key 1. False if it is
+ * not one. */
 bool key_to_integer(const struct pickle_node *key, int64_t *out);
-/* Of whole numbers beyond 64 bits, int or float: two's complement, as short as it can be. */
+/* The digits of a whole number beyond 64 bits, int or float: two's complement, as short as
+ * possible. False for other keys. */
 bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
                    char room[WIDE_BYTES_MAX], struct str *out);
 
-/* What kind of key a node is when it has been loaded; those before KEY_COMPOUND are compared by their value. */
+/* What kind of key a node is when it has been loaded; the kinds before KEY_COMPOUND are compared by
+ * value. */
 enum key_kind {
     KEY_NONE,
-    KEY_INTEGER, /* it fits 64 bits, whatever type it is of */
-    KEY_DIGITS,  /* a whole number that does not */
-    KEY_REAL,    /* not whole, or infinite */
+    KEY_INTEGER, /* a whole number of any type that fits 64 bits */
+    KEY_DIGITS,  /* a whole number that does not fit */
+    KEY_REAL,    /* a number that is not whole, or infinite */
     KEY_TEXT,
     KEY_BYTES,
     KEY_GLOBAL,
     KEY_COMPOUND, /* made of other values */
-    KEY_ITSELF    /* equal to nothing but the same object: NaN, a tensor */
+    KEY_ITSELF    /* equal only to the same object: NaN, a tensor */
 };
 
 struct key_scalar {
@@ -44,13 +48,13 @@ struct key_scalar {
     struct str bytes, module; /* borrowed from the pickle, or from the room */
 };
 
-/* Room for what is not in the pickle as it is compared. */
+/* Room for values that the pickle has in another form than they are compared in. */
 struct key_room {
     char digits[WIDE_BYTES_MAX];
     struct buf bytes;
 };
 
-/* Borrows until the room is used again. */
+/* *out is valid until the room is used again. */
 void key_scalar_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
                      struct key_scalar *out);
 uint64_t key_scalar_hash(const struct key_scalar *key, uint64_t seed);
@@ -63,46 +67,46 @@ struct node_ref {
     pickle_id id;
 };
 
-/* A key, or something that keys are made of. Equal ones have one form, and its number. */
+/* A key, or a part of keys. Equal ones have one form, which has a number. */
 struct key_form {
     uint64_t hash;
-    struct node_ref ref; /* the first one that was met */
+    struct node_ref ref; /* the first node of this form */
     uint32_t children_at, n_children;
     uint8_t kind;   /* enum pickle_kind of a compound; PICKLE_NONE of a scalar */
-    bool is_itself; /* equal to nothing else, since a part of it is */
-    bool is_opaque; /* made by a class of which it is not known what it calls equal */
+    bool is_itself; /* equal only to itself, because a part of it is */
+    bool is_opaque; /* of a class whose equality is unknown */
 };
 
 struct key_pool {
     const struct merge_state *merge;
-    uint64_t seed;           /* of all hashes: nobody can write a file whose keys all have one */
+    uint64_t seed;           /* random: nobody can write a file whose keys all collide */
     struct node_map numbers; /* of compounds: number + 1 */
     struct key_form *forms;
     uint32_t *children, *slots; /* slots: number + 1 */
     size_t n_forms, cap_forms, n_children, cap_children, cap_slots;
     struct key_room rooms[2];
-    bool met_splice; /* part of a key is a piece of a pickle, so it is not known what it is */
+    bool met_splice; /* a part of a key is in a splice, so its value is unknown */
 };
 
 void key_pool_init(struct key_pool *pool, const struct merge_state *merge);
 void key_pool_release(struct key_pool *pool);
-/* Of a KEY_COMPOUND. */
+/* The number of the form of a KEY_COMPOUND. */
 uint32_t key_pool_number(struct key_pool *pool, struct node_ref ref);
 
 /* ---- the keys of one or several dictionaries ---- */
 
-/* What one dictionary has at a key. Of a set each item is its own value. */
+/* The value that one dictionary has at a key. Each item of a set is its own value. */
 struct key_value {
     uint32_t side;
     pickle_id value;
     uint32_t next; /* index + 1 of the value of a later side, 0: none */
 };
 
-/* A key by its number, in the order in which they were met. */
+/* A key. Its number is its index; keys are in the order in which they were added. */
 struct key_entry {
     uint32_t hash;
     struct node_ref ref;
-    uint32_t first, last; /* values, as `next` */
+    uint32_t first, last; /* indices of its values, as in `next` */
 };
 
 struct torch_key_index {
@@ -115,12 +119,12 @@ struct torch_key_index {
 
 void torch_key_index_init(struct torch_key_index *index, struct key_pool *pool);
 void torch_key_index_release(struct torch_key_index *index);
-/* The number of this key, which may be new. */
+/* The number of this key, which is added if it is new. */
 uint32_t torch_key_index_add(struct torch_key_index *index, struct node_ref key);
 /*
- * Pairs of a dictionary, or items of a set; sides in ascending order. Of a key that is set twice the last value
- * counts. False if two objects of one file are such keys and look alike, so that only their class knows which
- * of another file's they are.
+ * Adds the pairs of a dictionary, or the items of a set; sides must come in ascending order. Of a
+ * key that is set twice the last value counts. False if two keys of one side look alike and are of
+ * a class whose equality is unknown, so that they cannot be matched with keys of other files.
  */
 bool torch_key_index_take(struct torch_key_index *index, uint32_t side, uint32_t part,
                           const struct pickle_node *members);
@@ -129,9 +133,9 @@ uint32_t torch_key_index_find_text(struct torch_key_index *index, struct str tex
 /* The value of a key on a side, 0 if it has none. */
 pickle_id torch_key_index_value(const struct torch_key_index *index, uint32_t number,
                                 uint32_t side);
-/* Is this key equal to nothing but the same object? */
+/* Is this key equal only to the same object? */
 bool torch_key_index_is_itself(struct torch_key_index *index, uint32_t number);
-/* Is what it equals known to a class alone that is not known here? */
+/* Is this key, or a part of it, of a class whose equality is unknown? */
 bool torch_key_index_is_opaque(struct torch_key_index *index, uint32_t number);
 
 static inline const struct key_value *key_value_first(const struct torch_key_index *index,

@@ -39,7 +39,8 @@ static void slots_grow(struct torch_key_index *index)
     }
 }
 
-/* The key as it is looked for; the number in the pool is that of what is compared by it. */
+/* A key to search for; pool_number is the number of its form, for a key that is compared by
+ * form. */
 struct wanted {
     struct key_scalar scalar;
     uint32_t pool_number;
@@ -75,7 +76,7 @@ static bool is_wanted(struct torch_key_index *index, const struct key_entry *ent
            key_pool_number(index->pool, entry->ref) == wanted->pool_number;
 }
 
-/* Where it stands, or would stand. */
+/* The slot of the key, or the free one where it belongs. */
 static uint32_t *slot_find(struct torch_key_index *index, const struct wanted *wanted)
 {
     size_t mask = index->cap_slots - 1, at = wanted->hash & mask;

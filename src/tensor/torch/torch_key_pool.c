@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys that are made of others get numbers from the inside out: a tuple is known by the numbers of its items, so
- * equal ones have one number, and an item that stands in many tuples is looked at once. Without recursion: a
- * file may nest a million.
+ * Compound keys get numbers from the inside out: a tuple is identified by the numbers of its items,
+ * so equal tuples have one number, and an item of many tuples is looked at once. There is no
+ * recursion, because a file may nest a million levels.
  */
 #include <xxhash.h>
 
@@ -11,14 +11,14 @@
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
-    PENDING = UINT32_MAX /* in `numbers`: it is being looked at */
+    PENDING = UINT32_MAX /* in `numbers`: the node is being numbered */
 };
 
-/* What is looked at now, from the key down; with ids of one of these. */
+/* The nodes being numbered, from the key down, and the ids of the parts of one of them. */
 struct descent {
     struct visit {
         pickle_id id;
-        bool is_left; /* what it is made of has its numbers */
+        bool is_left; /* its parts have their numbers */
     } * todo;
     pickle_id *ids;
     uint32_t *numbers;
@@ -55,7 +55,7 @@ static bool is_call(const struct pickle_node *node)
     return node->kind == PICKLE_CALL || node->kind == PICKLE_NEW;
 }
 
-/* What it is when it has been loaded; its parts are in d->ids then. */
+/* The kind of the node when it has been loaded. Puts its parts into d->ids. */
 static enum pickle_kind parts_take(struct descent *d, const struct pickle *graph, pickle_id id)
 {
     const struct pickle_node *node = pickle_node(graph, id), *items = set_items(graph, node);
@@ -108,7 +108,7 @@ static bool is_form(struct key_pool *pool, const struct key_form *form,
     if (form->hash != wanted->hash || form->kind != wanted->kind ||
         form->n_children != wanted->n_children)
         return false;
-    if (!scalar) /* () has no children, and there may be none yet */
+    if (!scalar) /* () has no children, and pool->children may be NULL */
         return form->n_children == 0 || memcmp(pool->children + form->children_at, numbers,
                                                form->n_children * sizeof(*numbers)) == 0;
     key_scalar_take(torch_merge_graph(pool->merge, form->ref.part), form->ref.id, &pool->rooms[1],
@@ -132,7 +132,7 @@ static uint32_t form_intern(struct key_pool *pool, struct key_form form,
     return form_add(pool, form);
 }
 
-/* One that is equal to nothing but the same node. */
+/* Adds a form that is equal only to the same node. */
 static uint32_t form_of_itself(struct key_pool *pool, struct node_ref ref)
 {
     uint32_t number = form_add(pool, (struct key_form){.ref = ref, .is_itself = true});
@@ -142,7 +142,8 @@ static uint32_t form_of_itself(struct key_pool *pool, struct node_ref ref)
 
 /* ---- from the inside out ---- */
 
-/* The number of a part that is no compound, or has been looked at; PENDING of what lies around it. */
+/* The number of a part that is not a compound, or has been numbered already; PENDING for a node
+ * that contains this one. */
 static uint32_t part_number(struct key_pool *pool, struct node_ref ref)
 {
     const struct pickle *graph = torch_merge_graph(pool->merge, ref.part);
@@ -167,7 +168,7 @@ static int number_order(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Of a set the order does not count, nor does what is there twice. */
+/* The order of a set's items does not count, nor do duplicates. */
 static void numbers_sort(struct descent *d)
 {
     size_t len = 0;
@@ -179,7 +180,7 @@ static void numbers_sort(struct descent *d)
     d->n_numbers = len;
 }
 
-/* All its parts have their numbers. */
+/* Numbers a compound whose parts have their numbers. */
 static void compound_number(struct key_pool *pool, struct descent *d, struct node_ref ref)
 {
     const struct pickle *graph = torch_merge_graph(pool->merge, ref.part);
@@ -200,7 +201,7 @@ static void compound_number(struct key_pool *pool, struct descent *d, struct nod
     }
     if (form.kind == PICKLE_SET || form.kind == PICKLE_FROZENSET)
         numbers_sort(d);
-    if (is_call(node) && form.kind == node->kind) { /* how many of which */
+    if (is_call(node) && form.kind == node->kind) { /* the numbers of items and of pairs */
         const struct pickle_later *later = pickle_later(graph, node);
         PUSH(d->numbers, d->n_numbers, d->cap_numbers, later->items.count);
         PUSH(d->numbers, d->n_numbers, d->cap_numbers, later->pairs.count);
@@ -212,7 +213,7 @@ static void compound_number(struct key_pool *pool, struct descent *d, struct nod
     *node_map_at(&pool->numbers, ref.part, ref.id) = number + 1;
 }
 
-/* Is it a compound that has not been met yet? Then it is met now. */
+/* Is the node a compound that has no number yet? Then marks it as PENDING. */
 static bool is_new(struct key_pool *pool, struct node_ref ref)
 {
     struct key_scalar scalar;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dictionaries of a pickle: their pairs, whatever made them, and those of their keys that are numbers, texts and
- * the like.
+ * Dictionaries of a pickle: their pairs, in whichever way they were made, and keys that are
+ * scalars: numbers, texts and the like.
  */
 #include <float.h>
 #include <math.h>
@@ -55,7 +55,7 @@ bool key_to_integer(const struct pickle_node *key, int64_t *out)
     return key->kind == PICKLE_INT || key->kind == PICKLE_BOOL || is_whole;
 }
 
-/* Its digits in two's complement, the lowest first, as LONG has them. */
+/* The digits of a float in two's complement, the lowest first, as in a LONG. */
 static struct str float_digits(double real, char room[WIDE_BYTES_MAX])
 {
     int exponent;
@@ -109,7 +109,7 @@ static void number_take(const struct pickle *pickle, const struct pickle_node *n
     }
 }
 
-/* complex(re, 0.0) is the key re. */
+/* complex(re, 0.0) is the same key as re. */
 static bool complex_take(const struct pickle *pickle, const struct pickle_node *call,
                          struct key_room *room, struct key_scalar *out)
 {
@@ -143,7 +143,7 @@ static bool numpy_take(const struct pickle *pickle, pickle_id id, struct key_roo
     return true;
 }
 
-/* Calls whose results are numbers, bytes, or known to be equal to nothing else. */
+/* Calls whose results are numbers or bytes, or are known to equal only themselves. */
 static void call_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
                       struct key_scalar *out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members of dictionaries and sets, taken into an index by their keys. A pickle may set one key a million times, and
- * name that dictionary in a million places: what is set again is taken out when it is met first.
+ * Adds members of dictionaries and sets to an index by their keys. A pickle may set one key a
+ * million times, and refer to that dictionary in a million places, so repeated keys are removed
+ * from a dictionary the first time it is read.
  */
 #include "base/xalloc.h"
 #include "tensor/pickle/pickle_impl.h"
@@ -32,7 +33,7 @@ enum pickle_kind value_kind(const struct pickle *graph, const struct pickle_node
     return is_size ? PICKLE_TUPLE : PICKLE_CALL;
 }
 
-/* The same node, to be changed: it stands among the nodes, or beside a call. */
+/* The same node without const: it is one of graph->nodes, or a part of graph->later. */
 static struct pickle_node *node_change(struct pickle *graph, const struct pickle_node *node)
 {
     uintptr_t begin = (uintptr_t)graph->nodes, at = (uintptr_t)node;
@@ -41,7 +42,8 @@ static struct pickle_node *node_change(struct pickle *graph, const struct pickle
     return (struct pickle_node *)((char *)graph->later + (at - (uintptr_t)graph->later));
 }
 
-/* What remains of the members: each key once, where it stood first, with its last value. */
+/* Reduces the members to one for each key, in its first place, with its last value. False if the
+ * keys cannot be told apart. */
 static bool members_thin(struct merge_state *merge, size_t part, const struct pickle_node *members)
 {
     struct pickle *graph = torch_merge_graph_mutable(merge, part);

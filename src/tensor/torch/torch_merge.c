@@ -10,7 +10,7 @@
 #include "tensor/torch/torch_normalise.h"
 
 enum {
-    PAIRS_SHARED_MAX = 200 * 1000, /* of dictionaries in many places: a few bytes make 2^64 */
+    PAIRS_SHARED_MAX = 200 * 1000, /* limits shared dictionaries: a few bytes can make 2^64 pairs */
     SPLICE_LEAST_BYTES = 64 * 1024,
     SINGLE_DEPTH_MAX = 60 /* less than torch_merge_deep() goes */
 };
@@ -55,7 +55,7 @@ void torch_merge_release(struct merge_state *merge)
     for (size_t i = 0; i < merge->n_parts; i++)
         torch_part_close(&merge->parts[i]);
     free(merge->parts);
-    made_release(merge); /* without another allocation: the output is in its place */
+    made_release(merge); /* must not allocate: the output is in place already */
     free(merge->segments);
     free(merge->segment_ends);
     free(merge->met);
@@ -134,7 +134,7 @@ bool path_is_setting(const char *path)
     return false;
 }
 
-/* By kind, and for numbers and texts by the last key of the path. */
+/* The verb by the kind of the values, and for numbers and texts by the last key of the path. */
 static enum merge_verb verb_by_kind(const struct merge_state *merge, value_ids ids)
 {
     bool is_setting = path_is_setting(buf_text(&merge->path));
@@ -171,7 +171,8 @@ static int collect(struct merge_state *merge, value_ids ids, pickle_id *out)
 
 /* ---- a single file ---- */
 
-/* Without rules nothing is made of it, so what is in several places is looked at once. */
+/* Without rules a single file's dictionary is only checked and counted, so it is gone through once
+ * even if it is in several places. */
 static bool is_looked_into(struct merge_state *merge, pickle_id id)
 {
     if (merge->opts->rules->len > 0)
@@ -183,7 +184,8 @@ static bool is_looked_into(struct merge_state *merge, pickle_id id)
     return is_new;
 }
 
-/* It has nothing to agree with: what no rule is about goes over as it stands, and is counted. */
+/* A value of a single file without a rule: there is nothing to merge it with, so it is copied as it
+ * is, and counted. */
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as torch_merge_deep() lets it */
 static int value_carry(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
@@ -238,7 +240,7 @@ int torch_merge_value(struct merge_state *merge, value_ids ids, pickle_id *out)
         return torch_merge_deep(merge, ids, false, out);
     case MERGE_DROP:
         return 0;
-    case MERGE_RATIO: /* its counts come first: torch_dict.c */
+    case MERGE_RATIO: /* computed after its counts: torch_dict.c */
     case MERGE_COUNT:
     case MERGE_BY_KIND:
         break;
@@ -255,7 +257,7 @@ static int root_make(struct merge_state *merge, pickle_id *root, struct err *err
         ids[i] = torch_merge_graph(merge, i)->root;
     merge->max_pairs = PAIRS_SHARED_MAX;
     for (size_t i = 0; i < merge->n_parts; i++)
-        merge->max_pairs += torch_merge_graph(merge, i)->n_chunks; /* each once */
+        merge->max_pairs += torch_merge_graph(merge, i)->n_chunks; /* each counted once */
     buf_add_char(&merge->path, '.');
     int rc = torch_merge_value(merge, ids, root);
     if (rc == 0 && merge->n_parts == 1 && merge->opts->rules->len == 0 && !merge->is_renamed)
@@ -312,7 +314,7 @@ static int output_write(struct merge_state *merge, pickle_id root, const char *o
     return rc;
 }
 
-/* Long lists are not looked into where nobody asks what is in them. */
+/* The fewest bytes of a list that becomes a splice; 0 if an option needs the items of lists. */
 static size_t splice_least(const struct torch_merge_opts *opts, size_t n_paths)
 {
     bool asks = opts->id_path || opts->pass_through || torch_normalises(opts);
@@ -321,7 +323,7 @@ static size_t splice_least(const struct torch_merge_opts *opts, size_t n_paths)
     return opts->splice_least_bytes > 0 ? opts->splice_least_bytes : SPLICE_LEAST_BYTES;
 }
 
-/* Does some part of the graphs stand for a piece of a pickle? */
+/* Does any graph have splices? */
 static bool has_splices(const struct merge_state *merge)
 {
     for (size_t i = 0; merge->parts && i < merge->n_parts; i++)
@@ -354,7 +356,7 @@ int torch_merge(const struct torch_merge_opts *opts, const char *const *paths, s
     *stats = (struct torch_merge_stats){0};
     merge.splice_least_bytes = splice_least(opts, n_paths);
     int rc = merge_make(&merge, paths, &root, err);
-    if ((rc || met_splice) && has_splices(&merge)) { /* what is wrong the nodes tell */
+    if ((rc || met_splice) && has_splices(&merge)) { /* again without splices */
         torch_merge_release(&merge);
         merge = begin;
         rc = merge_make(&merge, paths, &root, err);

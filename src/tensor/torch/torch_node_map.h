@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A number for some nodes of several graphs, where an array by node would mostly be empty.
+ * A map from nodes of several graphs to numbers, for the case that only a few nodes have one.
  */
 #pragma once
 
@@ -17,8 +17,9 @@ struct node_map {
     size_t len, cap; /* cap: a power of two */
 };
 
-/* Its number, 0 of one that is new. Borrowed until the next call. */
+/* The node's number, which the caller may change; 0 if the node is new. Valid until the next
+ * call. */
 uint32_t *node_map_at(struct node_map *map, uint32_t part, pickle_id id);
-/* The same without a change: 0 if there is none. */
+/* The node's number, without adding it to the map; 0 if it has none. */
 uint32_t node_map_find(const struct node_map *map, uint32_t part, pickle_id id);
 void node_map_release(struct node_map *map);

@@ -15,7 +15,7 @@ enum {
     UCS4_BYTES = 4
 };
 
-/* Its state is (version, byte order, …), the order one of < > | =. */
+/* Is the dtype big-endian? Its state is (version, byte order, …), with an order of < > | =. */
 static bool is_swapped(const struct pickle *pickle, const struct pickle_node *call)
 {
     struct pickle_walk states = pickle_items(&pickle_later(pickle, call)->states);
@@ -46,7 +46,7 @@ bool numpy_dtype_take(const struct pickle *pickle, pickle_id id, struct numpy_dt
     return true;
 }
 
-/* Characters up to 255, each one byte. */
+/* Adds a text in Latin-1: one byte for each character, which must be at most 255. */
 static bool latin1_add(struct str text, struct buf *out)
 {
     buf_reserve(out, text.len);
@@ -73,7 +73,7 @@ bool pickled_bytes_take(const struct pickle *pickle, pickle_id id, struct buf *o
     if (!known || node->count > 0)
         return false;
     const struct pickle_node *args = pickle_node(pickle, node->call.args);
-    if (strcmp(known->name, "bytes") == 0) /* b"" of protocol 2 */
+    if (strcmp(known->name, "bytes") == 0) /* protocol 2 writes b"" as bytes() */
         return args->count == 0;
     const struct pickle_node *text = pickle_node(pickle, pickle_item(pickle, args, 0));
     const struct pickle_node *codec = pickle_node(pickle, pickle_item(pickle, args, 1));
@@ -156,7 +156,7 @@ static bool real_of(uint64_t bits, uint64_t n_bytes, double *out)
     return true;
 }
 
-/* UCS-4, filled up with zeros. */
+/* A text of numpy: UCS-4, filled up with zeros. */
 static bool text_of(const struct numpy_dtype *dtype, struct str bytes, struct buf *room,
                     struct numpy_scalar *out)
 {

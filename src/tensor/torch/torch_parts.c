@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of a merge: opened, read, and looked at for what no file may have. They are read by two threads, since
- * understanding a pickle takes longer than reading its bytes. Not by more: each holds a pickle, and memory is
- * to be bounded by the largest of them, on any machine.
+ * Opens and reads the files of a merge, and checks them for callables that no file may have. Two
+ * threads read them, because parsing a pickle takes longer than reading its bytes. There are no
+ * more threads because each holds a pickle, and memory must be bounded by the largest pickle on
+ * every machine.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -27,7 +28,8 @@ static int part_open(const char *path, int *fd, struct stat *st, struct err *err
     return 0;
 }
 
-/* Its records would be there twice, or an input would be written over. */
+/* Refuses a file that is given twice, whose records would be merged twice, or that is the
+ * output. */
 static int twice_refuse(const struct merge_state *merge, const char *const *paths, size_t part,
                         const struct stat *st, struct err *err)
 {
@@ -61,8 +63,8 @@ static int parts_open(struct merge_state *merge, const char *const *paths, struc
 /* ---- read ---- */
 
 /*
- * Parts are taken in their order and none is begun after one that failed, so the first that is wrong is read, and
- * the error is the same however many read.
+ * Parts are taken in order, and none is begun after one failed. So the first faulty part is always
+ * read, and the error is the same with one thread or two.
  */
 struct reading {
     struct merge_state *merge;
@@ -74,7 +76,7 @@ struct reader {
     struct reading *reading;
     struct torch_splicing splicing;
     struct stop stop;
-    size_t failed; /* the part at which it ended */
+    size_t failed; /* the part that failed, or the last one */
     int rc;
     struct err err;
 };
@@ -106,7 +108,7 @@ static int parts_read(struct merge_state *merge, struct err *err)
     const struct torch_splicing splicing = {merge->splice_least_bytes, BUF_INIT};
     struct reader here = {.reading = &reading, .splicing = splicing}, beside = here;
     pthread_t thread;
-    here.stop = merge->opts->stop; /* on this thread alone */
+    here.stop = merge->opts->stop; /* asked on this thread only */
     bool are_two = merge->n_parts > 1 && thread_start(&thread, parts_read_some, &beside);
     parts_read_some(&here);
     if (are_two)
@@ -120,11 +122,11 @@ static int parts_read(struct merge_state *merge, struct err *err)
 
 /* ---- what no file may have ---- */
 
-/* What is no data, of all files, each name once. */
+/* The unknown callables of all files, each name once. */
 struct strangers {
     struct buf names;
     size_t n_names;
-    size_t part; /* where the first is named */
+    size_t part; /* the part that names the first of them */
     uint64_t at;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * numpy's scalars and arrays as plain numbers, texts and tensors, which torch.load of 2.6 and newer takes
- * by default. Done before values are merged, so that they are counted and compared as what they become.
+ * Turns numpy's scalars and arrays into plain numbers, texts and tensors, which torch.load of 2.6
+ * and newer takes by default. This is done before values are merged, so that they are counted and
+ * compared in their new form.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -19,7 +20,7 @@ static struct pickle_node node_of(struct pickle *pickle, const struct numpy_scal
     return *pickle_node(pickle, pickle_add_bytes(pickle, scalar->kind, scalar->bytes));
 }
 
-/* The node becomes the value, for all who hold it. */
+/* Changes the node into the plain value, in all places that refer to it. */
 static bool scalar_make(struct pickle *pickle, pickle_id id, struct buf *bytes)
 {
     struct numpy_scalar scalar;
@@ -111,7 +112,7 @@ static bool array_take(const struct torch_file *file, pickle_id id, struct array
            bytes->len == n_bytes;
 }
 
-/* A storage that is in no file: its bytes are held. */
+/* Adds a storage that is in no file: its bytes are kept in memory (storage_held). */
 static uint32_t storage_hold(struct torch_file *file, const struct array *array, struct buf *bytes)
 {
     struct pickle *pickle = &file->pickle;
@@ -155,7 +156,7 @@ static pickle_id numbers_node(struct pickle *pickle, const uint64_t *numbers, ui
     return tuple_of(pickle, ids, n_numbers);
 }
 
-/* What torch would write of torch.from_numpy(). */
+/* Changes the node into the call that torch would write for torch.from_numpy(). */
 static bool array_make(struct torch_file *file, pickle_id id, struct buf *bytes)
 {
     struct pickle *pickle = &file->pickle;
@@ -182,7 +183,8 @@ static bool array_make(struct torch_file *file, pickle_id id, struct buf *bytes)
 
 /* ---- all of them ---- */
 
-/* What a device's tensors are made of has to stay numpy's. */
+/* Does the file rebuild tensors of a device from numpy arrays? Such arrays must stay as they
+ * are. */
 static bool has_device_arrays(const struct pickle *pickle)
 {
     for (size_t i = 0; i < pickle->n_globals; i++)
@@ -195,7 +197,7 @@ void plain_part(struct merge_state *merge, size_t part, struct plain_stats *stat
 {
     struct torch_file *file = &merge->parts[part].file;
     cleanup_buf struct buf bytes = BUF_INIT;
-    size_t n_nodes = file->pickle.n_nodes; /* without those that are added */
+    size_t n_nodes = file->pickle.n_nodes; /* without the nodes that are added below */
     bool keeps_arrays = has_device_arrays(&file->pickle);
     for (pickle_id id = 1; id < n_nodes; id++) {
         const struct pickle_callable *known =
@@ -207,7 +209,8 @@ void plain_part(struct merge_state *merge, size_t part, struct plain_stats *stat
     }
 }
 
-/* What torch.load refuses by default, and what of it should be plain. */
+/* Does torch.load refuse the node by default? *is_numpy: it is one of numpy's, which should have
+ * become plain. */
 static bool is_refused(const struct pickle *pickle, const struct pickle_node *node, bool *is_numpy)
 {
     bool is_call = node->kind == PICKLE_CALL || node->kind == PICKLE_NEW;

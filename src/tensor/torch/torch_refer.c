@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids that begin anew in each file, with the values that refer to them: PATH=REFERENCE,REFERENCE. A file's ids
- * are its own, so they are numbered before the files are merged, through all files in their order, and what
- * refers to one of them follows in the same file.
+ * Renumbers ids that begin again in each file, together with the values that refer to them:
+ * PATH=REFERENCE,REFERENCE. Ids are valid within their file, so this is done before the files are
+ * merged: ids are numbered through all files in order, and the references in the same file are
+ * changed to match.
  */
 #include <stdlib.h>
 
@@ -12,10 +13,10 @@
 
 static const char OPTION[] = "--renumber-path";
 
-/* ---- what is asked ---- */
+/* ---- the option ---- */
 
 struct referred {
-    char *text; /* that the patterns are parts of */
+    char *text; /* the patterns are views of it */
     struct path_pattern ids;
     struct path_pattern *references; /* [n_references] */
     const char **names;              /* [n_references], as they were typed */
@@ -53,7 +54,7 @@ static int references_parse(struct referred *r, char *text, struct err *err)
     return 0;
 }
 
-/* What it holds is to be released whatever comes of it. */
+/* *out must be released after a failure too. */
 static int referred_parse(const char *text, struct referred *out, struct err *err)
 {
     *out = (struct referred){.text = xstrdup(text)};
@@ -85,7 +86,8 @@ struct renamed {
     size_t ordinal; /* in its file */
 };
 
-/* The values of a file at some path; those of an object that is in several places come as often. */
+/* Finds the values of a file at a path. An object that is in several places gives one value for
+ * each. */
 static int values_find(struct merge_state *merge, size_t part, const struct path_pattern *pattern,
                        bool are_references, struct ids *out)
 {
@@ -132,7 +134,8 @@ static const struct renamed *renamed_find(const struct renamed *at, size_t len, 
     return low < len && at[low].from == from ? &at[low] : NULL;
 }
 
-/* A file's ids by what they are, and who has each: one object may be met in several places. */
+/* The ids of a file, and the sorted list of their values, each once: an object that is in several
+ * places has one id. */
 struct table {
     struct ids ids;
     struct renamed *at; /* sorted */
@@ -191,7 +194,7 @@ static int by_ordinal(const void *a, const void *b)
     return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
-/* Numbers in the order of the files, and in each in its own. */
+/* Gives the new numbers, in the order of the files, and within a file in the order of its ids. */
 static uint64_t numbers_give(struct table *tables, size_t n_tables, int64_t *first)
 {
     uint64_t n = 0;
@@ -228,7 +231,8 @@ static bool are_unique(const struct table *tables, size_t n_tables)
     return true;
 }
 
-/* A value of this file becomes the new number, in the slot that holds it and once: `done` has a byte a slot. */
+/* Puts the new number into the slot of an id or reference of this file, once: `done` has a byte for
+ * each slot. */
 static void value_set(struct merge_state *merge, const struct id *id, int64_t number, uint8_t *done)
 {
     struct pickle *graph = torch_merge_graph_mutable(merge, id->holder);

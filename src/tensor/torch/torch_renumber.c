@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids that collide are numbered anew. An id is changed where its record says it, not where it is written:
- * records may share one text.
+ * Numbers ids anew where they collide. The record's reference to its id is changed, not the id's
+ * node, because several records may share one text.
  */
 #include <stdlib.h>
 

@@ -10,16 +10,16 @@
 #include "tensor/torch/torch_merge_impl.h"
 
 enum {
-    DEPTH_MAX = 1000, /* of dictionaries; more are refused */
+    DEPTH_MAX = 1000, /* nested dictionaries; a file with more is refused */
     KEPT_SHOWN = 3
 };
 
-/* What the parts of a dictionary show of it. */
+/* Does a dictionary differ between the parts? */
 enum {
     LOOK_NOT_YET,
-    LOOK_NOW,     /* it is being looked at: what holds it is within it, and changes with it */
+    LOOK_NOW,     /* being looked at: it is met again within itself, and counts as changing */
     LOOK_NOTHING, /* it is the same in all parts */
-    LOOK_CHANGES  /* something within it is cut or counts */
+    LOOK_CHANGES  /* a value within it is split, or is a count that changes */
 };
 
 struct target {
@@ -30,20 +30,20 @@ struct target {
 struct torch_split {
     struct torch_split_opts opts;
     struct torch_merge_opts merge_opts;
-    struct merge_state merge;  /* of one file; what is made is a part's */
-    struct target *targets;    /* what is cut */
+    struct merge_state merge;  /* of one file; `made` is the graph of a part */
+    struct target *targets;    /* what is split */
     struct node_map target_at; /* by node: index + 1 in `targets` */
     size_t n_targets;
     uint64_t n_records;
     uint8_t *looks;  /* by node: LOOK_… */
-    struct buf kept; /* rules for what a merge of the parts would otherwise put together */
+    struct buf kept; /* merge rules for values that a merge of the parts would otherwise change */
     size_t n_kept;
-    bool is_too_deep; /* some dictionary was not looked at */
+    bool is_too_deep; /* a dictionary was not looked at */
     struct torch_range *ranges;
     size_t n_ranges;
 };
 
-/* A part in the making. */
+/* A part that is being made. */
 struct part_making {
     struct torch_split *split;
     struct torch_range range;
@@ -60,9 +60,9 @@ static const char *file_name(const struct torch_split *split)
     return torch_merge_file_name(&split->merge, 0);
 }
 
-/* ---- what is cut ---- */
+/* ---- what is split ---- */
 
-/* Items of a list or tuple, rows of a tensor. */
+/* The number of items of a list or tuple, or of rows of a tensor. False for other values. */
 static bool length_of(const struct torch_split *split, pickle_id id, uint64_t *length)
 {
     const struct pickle_node *node = pickle_node(graph_of(split), id);
@@ -71,14 +71,14 @@ static bool length_of(const struct torch_split *split, pickle_id id, uint64_t *l
            tensor_n_rows(graph_of(split), id, length);
 }
 
-/* NULL: it is not cut. */
+/* The target that this node is; NULL: the node is not split. */
 static const struct target *target_of(const struct torch_split *split, pickle_id id)
 {
     uint32_t index = node_map_find(&split->target_at, 0, id);
     return index > 0 ? &split->targets[index - 1] : NULL;
 }
 
-/* `name` is for people. */
+/* Adds a value to be split. `name` is its path, for messages. */
 static int target_add(struct torch_split *split, pickle_id id, const char *name, struct err *err)
 {
     uint64_t length;
@@ -100,7 +100,7 @@ static int target_add(struct torch_split *split, pickle_id id, const char *name,
     return 0;
 }
 
-/* The value of a path below `id`, 0 if there is none; a key may have dots itself. */
+/* The value at a path below `id`, 0 if there is none. A key may contain dots. */
 /* NOLINTNEXTLINE(misc-no-recursion): a path has as many keys as dots */
 static pickle_id path_find(const struct torch_split *split, pickle_id id, const char *path)
 {
@@ -131,7 +131,7 @@ static int targets_of_keys(struct torch_split *split, struct err *err)
     return rc;
 }
 
-/* What looks like a tensor and is not cut. */
+/* A value that looks like a tensor and cannot be split. */
 struct unplain {
     char *name; /* NULL: there is none */
     const char *why;
@@ -160,7 +160,8 @@ static void unplain_note(const struct torch_split *split, const struct unplain *
     split->opts.note(split->opts.context, text);
 }
 
-/* Lists and tensors that stand in the dictionary at the root; tuples there are shapes and their like. */
+/* Adds the lists and tensors in the dictionary at the root. Tuples there are taken for shapes and
+ * the like. */
 static int targets_of_root(struct torch_split *split, struct err *err)
 {
     const struct pickle *graph = graph_of(split);
@@ -191,7 +192,7 @@ static int targets_of_root(struct torch_split *split, struct err *err)
     return rc;
 }
 
-/* ---- what changes with it, and what does not ---- */
+/* ---- what changes with the split, and what does not ---- */
 
 static bool is_count(const struct torch_split *split, struct str name, pickle_id value)
 {
@@ -201,7 +202,8 @@ static bool is_count(const struct torch_split *split, struct str name, pickle_id
            node->integer == (int64_t)split->n_records;
 }
 
-/* A merge would put it together once more, or give it another name. */
+/* Adds the rule PATH=same for a value that is in every part, if a merge of the parts would
+ * otherwise concatenate, add up or rename it. */
 static void kept_add(struct torch_split *split, struct str name, pickle_id value)
 {
     const struct pickle_node *node = pickle_node(graph_of(split), value);
@@ -300,7 +302,7 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
     const struct pickle_node *pairs = dict_pairs(graph, id);
     pickle_id *made = xcalloc(2 * (size_t)pairs->count + 2, sizeof(*made));
     p->made[id] = *out =
-        torch_merge_dict_begin(&split->merge, pickle_node(graph, id)); /* it may hold itself */
+        torch_merge_dict_begin(&split->merge, pickle_node(graph, id)); /* it may contain itself */
     struct pickle_walk walk = pickle_items(pairs);
     size_t n = 0;
     int rc = 0;
@@ -324,7 +326,7 @@ static int dict_make(struct part_making *p, pickle_id id, pickle_id *out)
     return rc;
 }
 
-/* What was one object stays one. */
+/* The new node for a value. An object that is in several places stays one object. */
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as look() went */
 static int value_make(struct part_making *p, pickle_id id, pickle_id *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of torch.save cut into parts: a list, or a tensor along its first dimension, goes into them
- * piece by piece, and counts that say how long it is with it; everything else is in every part. Of
- * the storages each part has those that it refers to. Nothing in the pickle is run.
+ * Splits a file of torch.save into parts. A list, or a tensor along its first dimension, is divided
+ * among the parts, and counts that equal its length change with it; everything else is in every
+ * part. Each part has only the storages that it refers to. Nothing in the pickle is run.
  */
 #pragma once
 
@@ -16,15 +16,16 @@ enum {
 };
 
 struct torch_split_opts {
-    /* What is cut, by its path; none: the root, or all lists and tensors that stand in it. */
+    /* Paths of the lists and tensors to split; none: the root, or all lists and tensors directly in
+     * it. */
     const char *const *keys;
     size_t n_keys;
-    bool pass_through; /* callables that are no data are carried over unseen */
+    bool pass_through; /* copy unknown callables into the parts as they are */
     struct stop stop;
     void (*note)(void *context, const char *text);
     void *context;
-    /* Exactly one of them is not 0: */
-    uint64_t n_parts; /* sizes by divmod, the remainder to the first */
+    /* Exactly one of these two is not 0: */
+    uint64_t n_parts; /* even sizes; the remainder goes to the first parts, one record each */
     uint64_t records_max;
 };
 
@@ -38,9 +39,9 @@ struct torch_split;
 MUST_CHECK int torch_split_open(struct torch_split **out, const char *path,
                                 const struct torch_split_opts *opts, struct err *err);
 void torch_split_close(struct torch_split *split);
-/* Borrowed. At least one. */
+/* Borrowed. There is at least one part. */
 const struct torch_range *torch_split_parts(const struct torch_split *split, size_t *n_parts);
 bool torch_split_is_input(const struct torch_split *split, const struct stat *st);
-/* `name` is the part's own, which the folder within it is called by. */
+/* Writes a part. `name` is the part's file name, after which the folder in the zip is named. */
 MUST_CHECK int torch_split_fill(struct torch_split *split, size_t part, const char *name,
                                 struct outfile *out, struct err *err);

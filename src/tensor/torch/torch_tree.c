@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of a torch file as a tree: what Python would show of it, without building any of it.
+ * Prints the graph of a torch file as a tree: the values that Python would have, without building
+ * them.
  */
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -22,7 +23,7 @@ struct shower {
     const struct pickle *pickle;
 };
 
-/* Room for what a value borrows. */
+/* A value, and the memory that it borrows from. */
 struct shown {
     struct tree_value value;
     uint64_t shape[DIMS_MAX];
@@ -106,7 +107,7 @@ static void text_show(struct shown *shown, struct str text)
     shown->value.count = head.len < text.len ? text.len : TREE_UNSAID;
 }
 
-/* The type of its elements, its shape, its bytes; what of its storage it does not use. */
+/* Shows a tensor: type of elements, shape, bytes, and how much of its storage it does not use. */
 static void tensor_show(const struct shower *s, const struct pickle_node *call, struct shown *shown)
 {
     const struct pickle *pickle = s->pickle;
@@ -166,7 +167,7 @@ static void array_show(const struct pickle *pickle, const struct pickle_node *ca
     shape_get(pickle, array.shape, shown);
 }
 
-/* _rebuild_parameter(tensor, requires_grad, hooks): one line, as its tensor. */
+/* _rebuild_parameter(tensor, requires_grad, hooks): shown in one line, as its tensor. */
 static void parameter_show(const struct shower *s, const struct pickle_node *call,
                            struct shown *shown)
 {
@@ -307,7 +308,8 @@ static void items_show(const struct shower *s, const struct pickle_node *items)
     tree_more(s->tree, items->count - i);
 }
 
-/* What a call of something unknown is made of is shown; of a tensor or an array it is known. */
+/* The arguments of a call are shown unless its result is a known one, such as a tensor or an
+ * array. */
 static bool is_opaque(const struct shower *s, const struct pickle_node *node)
 {
     const struct pickle_callable *known = callee_of(s->pickle, node)->known;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a value of a file of torch is, of which its pickle has only calls: a dictionary, a tensor.
+ * What a value in a file of torch is (a dictionary, a tensor), although its pickle has only calls.
  */
 #pragma once
 
@@ -9,16 +9,19 @@
 /* The callable of a CALL, NULL for other nodes and unknown names. */
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node);
-/* The pairs of a dictionary, also of OrderedDict and Counter; NULL if it is none. */
+/* The pairs of a dictionary, also of OrderedDict and Counter; NULL if the node is not a
+ * dictionary. */
 const struct pickle_node *dict_pairs(const struct pickle *pickle, pickle_id id);
 bool is_counter(const struct pickle *pickle, pickle_id id);
 bool is_tensor(const struct pickle *pickle, pickle_id id);
-/* Along its first dimension; false of what is no plain tensor, or has no dimension. */
+/* The rows of a tensor along its first dimension; false if the node is not a plain tensor, or has
+ * no dimension. */
 bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows);
 
 /*
- * What an array of numpy is made of: _reconstruct(…) with its state (version, shape, dtype, is_fortran, bytes), or,
- * from protocol 5 on, _frombuffer(bytes, dtype, shape, order). False if the call makes none.
+ * The parts of a numpy array: of _reconstruct(…) with its state (version, shape, dtype, is_fortran,
+ * bytes), or, from protocol 5 on, of _frombuffer(bytes, dtype, shape, order). False if the call
+ * does not make an array.
  */
 struct numpy_array {
     pickle_id dtype, shape, bytes;

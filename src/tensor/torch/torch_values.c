@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One verb a function: what becomes of the values of one path.
+ * One function per verb: what becomes of the values of one path.
  */
 #include <math.h>
 
@@ -19,7 +19,7 @@ enum {
 
 static const struct {
     const char *verb;
-    unsigned kinds; /* all values are of these; 0: of any */
+    unsigned kinds; /* the kinds that all values must have; 0: any */
 } cures[] = {
     {"concat", KIND(TUPLE)}, {"concat", KIND(LIST)}, {"first", 0},     {"collect", 0}, {"drop", 0},
     {"max", NUMBERS},        {"max", KIND(TEXT)},    {"sum", NUMBERS},
@@ -33,7 +33,8 @@ static unsigned kinds_of(const struct merge_state *merge, value_ids ids)
     return kinds;
 }
 
-/* The path as a pattern of its own, quoted by a shell; false where none fits just such keys. */
+/* Adds the path as a rule's pattern, quoted for a shell; false if no pattern fits these keys
+ * only. */
 static bool pattern_add(struct str path, struct buf *out)
 {
     for (size_t i = 0; i < path.len; i++) {
@@ -49,7 +50,7 @@ static bool pattern_add(struct str path, struct buf *out)
     return path.len > 0;
 }
 
-/* "--rule 'PATH=first', collect or drop", or that there is no such way. */
+/* Adds "--rule 'PATH=first', collect or drop", or that no rule can help. */
 static void cure_add(const struct merge_state *merge, unsigned kinds, struct buf *out)
 {
     const char *verbs[countof(cures)];
@@ -119,7 +120,7 @@ int torch_merge_merged_name(struct merge_state *merge, value_ids ids, pickle_id 
     return 0;
 }
 
-/* A splice stands for many items. */
+/* A splice is one item of the list that stands for many: adds the others to the count. */
 static void splice_count(struct merge_state *merge, pickle_id list, const struct pickle_node *item)
 {
     if (item->kind != PICKLE_SPLICE)
@@ -153,7 +154,7 @@ int torch_merge_concat(struct merge_state *merge, value_ids ids, pickle_id *out)
 
 /* ---- numbers ---- */
 
-/* What has been added up: whole as long as all are, a float from the first float on. */
+/* A sum: a whole number as long as all numbers are whole, a float from the first float on. */
 struct sum {
     int64_t whole;
     double real;
@@ -199,7 +200,7 @@ int torch_merge_sum(struct merge_state *merge, value_ids ids, pickle_id *out)
     return rc;
 }
 
-/* Exactly: not every integer is a float. */
+/* Compares exactly: not every 64-bit integer can be a float. */
 static int integer_order(int64_t integer, double real)
 {
     const double beyond = -(double)INT64_MIN; /* 2^63 */
@@ -246,7 +247,7 @@ int torch_merge_max(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
     size_t greatest = 0;
     int rc = 0, order = 0;
-    /* From 0 on: what cannot be compared with itself is found in a single file too. */
+    /* From 0 on, so that a value of another kind is found even where there is a single file. */
     for (size_t i = 0; i < merge->n_parts && rc == 0; i++) {
         rc = order_of(merge, i, torch_merge_node(merge, i, ids), greatest,
                       torch_merge_node(merge, greatest, ids), &order);
@@ -260,7 +261,8 @@ int torch_merge_max(struct merge_state *merge, value_ids ids, pickle_id *out)
 
 /* ---- counters ---- */
 
-/* What one key counts. The value of the part at hand is added when the next one begins: it may be set again. */
+/* The sum of one key. The value of the current part is added when the next part begins, because the
+ * part may set the key again. */
 struct counter {
     struct sum sum;
     uint32_t part;
@@ -282,7 +284,7 @@ static int counter_settle(struct merge_state *merge, struct counter *counter)
     return value ? sum_add(merge, &counter->sum, counter->part, pickle_node(graph, value)) : 0;
 }
 
-/* Of a key that is set again the last value counts. */
+/* Notes the value that a part has for a key. Of a key that is set again the last value counts. */
 static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_id value)
 {
     size_t n_known = c->keys.n_entries;
@@ -317,7 +319,7 @@ static int counters_add(struct counters *c, uint32_t part, pickle_id id)
     return rc;
 }
 
-/* The kind of dictionary that the first file has. */
+/* Makes a dictionary of the sums, of the same class as the first file's. */
 static pickle_id counters_node(const struct counters *c, value_ids ids)
 {
     struct merge_state *merge = c->merge;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A walk over all that the output holds, through the graphs that it is made of.
+ * A walk over all nodes of the output, through the graphs that it is made of.
  */
 #include "base/xalloc.h"
 #include "tensor/torch/torch_normalise.h"
@@ -87,7 +87,7 @@ static void stage_next(const struct pickle *graph, const struct pickle_node *nod
     frame->walk = pickle_items(of[frame->stage]);
 }
 
-/* 0 when there are no more. */
+/* The next child of a node, 0 if there are no more. */
 static pickle_id child_next(const struct pickle *graph, struct walk_frame *frame)
 {
     const struct pickle_node *node = pickle_node(graph, frame->id);
@@ -107,7 +107,8 @@ static pickle_id child_next(const struct pickle *graph, struct walk_frame *frame
     return 0;
 }
 
-/* Has it to be given? A storage is, each time; where it stands matters. */
+/* Is the node to be given? A storage is given each time, because the place that refers to it
+ * matters. */
 static bool is_new(struct merge_walk *walk, uint32_t graph, pickle_id id)
 {
     uint8_t *met = &walk->met[graph][id];
@@ -158,7 +159,7 @@ static void step_add(const struct merge_state *merge, const struct walk_frame *f
     const struct pickle *graph = torch_merge_graph(merge, frame->graph);
     const struct pickle_node *node = pickle_node(graph, frame->id);
     if (is_call(node) && frame->stage != STAGE_PAIRS)
-        return; /* what a call is made of has no name */
+        return; /* the arguments of a call have no name in a path */
     buf_add_text(out, out->len > 0 ? "." : "");
     if (has_pairs(node, frame))
         torch_merge_key_add(merge, frame->graph, frame->key, out);

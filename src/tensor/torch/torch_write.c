@@ -12,7 +12,7 @@
 
 enum {
     WINDOW_BYTES = 256 * 1024,
-    SHARED_LEAST_BYTES = 64 * 1024 /* below, copying costs less than another extent */
+    SHARED_LEAST_BYTES = 64 * 1024 /* less is copied: cheaper than another extent */
 };
 
 struct writing {
@@ -77,7 +77,7 @@ static const char *part_name(void *context, uint32_t graph)
     return w->what->parts[graph].file.path;
 }
 
-/* *storages: those that it names, in their order. */
+/* *storages: the storages that the pickle names, in order. */
 static int pickle_pass(const struct torch_new *what, const struct pickle_sink *sink,
                        struct written_storages *storages, struct err *err)
 {
@@ -99,7 +99,8 @@ static bool has_splices(const struct torch_new *what)
     return false;
 }
 
-/* Memo references of copied bytes are renumbered here, while the thread writes what came before. */
+/* Makes the pickle on this thread, which renumbers memo indices of copied bytes, while the writer
+ * thread writes what was made before. */
 static int pickle_write_threaded(struct writing *w, struct written_storages *storages,
                                  struct err *err)
 {
@@ -133,7 +134,8 @@ static bool is_held(const struct torch_file *file, uint32_t storage)
     return file->storage_held && file->storage_held[storage].at;
 }
 
-/* A piece of a storage of an input: from its file, or from where it is held in its place. */
+/* Reads a piece of a storage of an input, from its file, or from the memory that replaces it
+ * (storage_held). */
 static int storage_read(const struct torch_new *what, const struct torch_segment *segment,
                         uint64_t offset, char *out, size_t len, struct err *err)
 {
@@ -151,8 +153,9 @@ static int storage_read(const struct torch_new *what, const struct torch_segment
 }
 
 /*
- * Passes a piece of an input on; *crc becomes that of these bytes alone. They are read to where they are
- * written from; what is pending is written before, so that a small entry's header is still there to be patched.
+ * Copies a piece of an input to the output; *crc is that of these bytes only. They are read
+ * straight into the output's buffer. The buffer is written before that and not after, so that the
+ * header of a small entry is still in it to be patched.
  */
 static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
                         struct err *err)
@@ -178,7 +181,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     return rc;
 }
 
-/* What a view is gathered from. */
+/* The storage that a view is gathered from. */
 struct stored {
     const struct torch_new *what;
     const struct torch_segment *segment;
@@ -202,7 +205,7 @@ static uint64_t storage_bytes(const struct pickle_storage *storage)
     return storage->n_elements * storage->element_bytes;
 }
 
-/* `crc` is of the whole storage that the segment is of. */
+/* ERR_DATA if `crc`, of the segment's whole storage, is not the one in its file. */
 static int crc_check(const struct writing *w, const struct torch_segment *segment, uint32_t crc,
                      struct err *err)
 {
@@ -216,7 +219,7 @@ static int crc_check(const struct writing *w, const struct torch_segment *segmen
                 file->path, (int)storage->key.len, storage->key.at);
 }
 
-/* Of a piece nothing is known, so the storage that it is of is gone through, once. */
+/* A piece has no checksum, so its whole storage is read and compared, once. */
 static int storage_verify(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
     const struct torch_part *part = &w->what->parts[segment->part];
@@ -245,7 +248,8 @@ static bool is_whole(const struct writing *w, const struct torch_segment *segmen
     return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
-/* Another storage's bytes would be taken for its own, and no checksum would say so. */
+/* Asserts that the segment is within its storage: bytes behind it belong to another storage, and no
+ * checksum would detect that. */
 static void extent_assert(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
@@ -254,7 +258,7 @@ static void extent_assert(const struct writing *w, const struct torch_segment *s
     ASSERT(segment->bytes == 0 || (extent <= whole && segment->offset <= whole - extent));
 }
 
-/* Whole storages only: of a piece the checksum is not known without reading it. */
+/* Only whole storages can be shared: the checksum of a piece is not known without reading it. */
 static bool can_share(const struct writing *w, const struct torch_segment *segment)
 {
     const struct torch_file *file = &w->what->parts[segment->part].file;
@@ -277,7 +281,7 @@ static int segment_share(struct writing *w, const struct torch_segment *segment,
     return 0;
 }
 
-/* Its bytes into the output, and compared with the checksum that came with them. */
+/* Copies a segment's bytes into the output, and compares them with the checksum in their file. */
 static int segment_write(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
     uint32_t crc = 0;
@@ -313,7 +317,8 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
-/* The segments that a storage of the output is made of; `whole` is where the only one of an input's is put. */
+/* The segments that a storage of the output is made of. `whole` is room for the single segment of a
+ * storage that is an input's. */
 static const struct torch_segment *segments_of(const struct torch_new *what,
                                                const struct written_storage *at,
                                                struct torch_segment *whole, size_t *n_segments)
@@ -346,7 +351,7 @@ static int storage_look(struct writing *w, size_t number, const struct torch_seg
 typedef int storage_deed(struct writing *w, size_t number, const struct torch_segment *segments,
                          size_t n_segments, struct err *err);
 
-/* storage_write() or, where nothing is to be written, storage_look(). */
+/* Calls `deed` for each storage: storage_write(), or storage_look() if nothing is to be written. */
 static int storages_each(struct writing *w, const struct written_storages *storages,
                          storage_deed *deed, struct err *err)
 {
@@ -378,7 +383,7 @@ static void prefix_make(struct writing *w, const char *name)
     const char *stem = path_basename(name), *extension = path_extension(name);
     buf_add(&w->prefix, stem, strlen(stem) - strlen(extension));
     if (w->prefix.len == 0 || w->prefix.at[0] == '.' || strchr(w->prefix.at, '\\')) {
-        buf_reset(&w->prefix); /* not a folder's name */
+        buf_reset(&w->prefix); /* the prefix would not be a valid folder name */
         buf_add_text(&w->prefix, "archive");
     }
     buf_add_char(&w->prefix, '/');

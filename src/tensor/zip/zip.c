@@ -20,7 +20,7 @@ enum {
     EXTRA_ZIP64 = 1,
     METHOD_STORED = 0,
     METHOD_DEFLATED = 8,
-    /* bit 3: sizes follow the data; bit 11: names are UTF-8; bits 1 and 2: how well it was packed */
+    /* bit 3: sizes follow the data; bit 11: names are UTF-8; bits 1 and 2: the compression level */
     FLAGS_KNOWN = 0x080e,
     NAME_MAX_BYTES = 4096
 };
@@ -69,7 +69,8 @@ static int end64_read(const struct zip *zip, uint64_t locator_at, const char *lo
     return 0;
 }
 
-/* The small record holds what fits into it, and else all ones. */
+/* A field of the small record has the same value as in the large one, or all ones if that does not
+ * fit. */
 static bool ends_agree(const struct directory *small, const struct directory *large)
 {
     return (small->n_entries == large->n_entries || small->n_entries == UINT16_MAX) &&
@@ -131,7 +132,7 @@ static bool is_name_harmless(struct str name)
     return true;
 }
 
-/* Of the fields in this order those are there that are all ones in the record itself. */
+/* The zip64 field has, in this order, only those values that are all ones in the record itself. */
 static bool zip64_apply(struct zip_entry *entry, struct str field)
 {
     uint64_t *const wide[] = {&entry->bytes, &entry->packed_bytes, &entry->header_at};
@@ -160,7 +161,8 @@ static bool extra_apply(struct zip_entry *entry, struct str extra)
     return extra.len == 0;
 }
 
-/* What is wrong with the record at `at`, or NULL; *len is how much it takes. */
+/* Parses the record at the start of `rest`. Returns what is wrong with it, or NULL; *len is its
+ * length. */
 static const char *central_parse(struct str rest, struct zip_entry *entry, size_t *len)
 {
     const char *at = rest.at;
@@ -251,7 +253,8 @@ static void indices_sort(const struct zip *zip, uint32_t *indices,
     }
 }
 
-/* By the lengths of names: of those with as many digits, in whichever way they were counted, torch keeps the order. */
+/* The entries in the order of their names' lengths. torch writes names with equally many digits in
+ * order, so within one length they are usually sorted already. */
 static uint32_t *indices_by_length(const struct zip *zip)
 {
     uint32_t *indices = xmalloc(zip->n_entries * sizeof(*indices));
@@ -286,7 +289,7 @@ static int entry_fail(const struct zip *zip, const struct zip_entry *entry, cons
                 (int)entry->name.len, entry->name.at, what);
 }
 
-/* One behind the other, with room for header, name and data. */
+/* Checks that the entries are one behind the other, with room for header, name and data. */
 static int places_check(struct zip *zip, uint64_t directory_at, struct err *err)
 {
     uint32_t *by_place = xmalloc(zip->n_entries * sizeof(*by_place));
@@ -310,7 +313,8 @@ static int places_check(struct zip *zip, uint64_t directory_at, struct err *err)
     return rc;
 }
 
-/* Its name has to be the directory's; its sizes may be anything. */
+/* Only the name in the entry's header is compared with the directory; the sizes there may be
+ * anything. */
 int zip_entry_locate(const struct zip *zip, const struct zip_entry *entry, uint64_t *data_at,
                      struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The content of an entry, as it lies there or inflated.
+ * Reads the content of an entry, stored or deflated.
  */
 #include <zlib.h>
 
@@ -39,7 +39,7 @@ static int window_fill(struct unpacking *u, struct err *err)
     return rc;
 }
 
-/* At most `len` bytes more. */
+/* Unpacks at most `len` more bytes. */
 static int unpack(struct unpacking *u, uint64_t len, struct buf *out, struct err *err)
 {
     buf_reserve(out, len);
@@ -58,13 +58,13 @@ static int unpack(struct unpacking *u, uint64_t len, struct buf *out, struct err
     return rc;
 }
 
-/* deflate makes no byte into more than 1,032: what claims more need not be tried. */
+/* deflate expands a byte to at most 1,032 bytes, so an entry that claims more is damaged. */
 static bool can_unpack_to(const struct zip_entry *entry)
 {
     return entry->bytes / 1032 <= entry->packed_bytes;
 }
 
-/* One byte more than there should be is asked for, so that a longer entry is seen. */
+/* Of a whole entry one byte more than its size is requested, so that a longer entry is detected. */
 static int inflate_head(const struct zip *zip, const struct zip_entry *entry, uint64_t data_at,
                         uint64_t len, struct buf *out, struct err *err)
 {
@@ -110,7 +110,8 @@ int zip_entry_check(const struct zip *zip, const struct zip_entry *entry, uint32
     return entry_fail(zip, entry, "its bytes are not those that were written (CRC-32)", err);
 }
 
-/* What was read is added up while it is still in the processor's cache. */
+/* Reads a stored entry; the CRC of each piece is computed while it is still in the processor's
+ * cache. */
 static int stored_read(const struct zip *zip, const struct zip_entry *entry, struct buf *out,
                        uint32_t *crc, struct err *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A zip on its way into a file: entry by entry, each as bytes that are added up as they pass.
+ * Writes a zip into a file, entry by entry, and computes the CRC of each entry's bytes as they
+ * pass.
  */
 #pragma once
 
@@ -11,17 +12,18 @@ struct zip_out {
     struct outfile *file; /* borrowed */
     struct zip_writer zip;
     struct buf header;
-    uint32_t crc;   /* of the entry at hand */
-    uint64_t bytes; /* of it, so far */
+    uint32_t crc;   /* of the current entry */
+    uint64_t bytes; /* of the current entry, so far */
 };
 
-/* entry->bytes is as many as will come, or 0 where that is not known; of 4 GiB and more it must be. */
+/* Begins an entry. entry->bytes is its size, or 0 if that is not known yet; a size of 4 GiB or more
+ * must be given. */
 MUST_CHECK int zip_out_begin(struct zip_out *zip, struct zip_new_entry *entry, struct err *err);
 MUST_CHECK int zip_out_add(struct zip_out *zip, struct str bytes, struct err *err);
-/* Bytes of this CRC got into the file by another way. */
+/* Accounts for bytes of the entry that were put into the file by other means; `crc` is theirs. */
 void zip_out_passed(struct zip_out *zip, uint32_t crc, uint64_t bytes);
-/* Size and CRC go into the header. */
+/* Ends the entry, and writes its size and CRC into its header. */
 MUST_CHECK int zip_out_end(struct zip_out *zip, struct zip_new_entry *entry, struct err *err);
-/* The directory, when all entries are there. */
+/* Writes the directory, after all entries. */
 MUST_CHECK int zip_out_finish(struct zip_out *zip, struct err *err);
 void zip_out_release(struct zip_out *zip);

@@ -7,7 +7,7 @@ enum {
     LOCAL_BYTES = 30,
     EXTRA_HEAD_BYTES = 4,
     EXTRA_ZIP64 = 1,
-    EXTRA_PADDING = 0x4246, /* "FB", as torch calls it */
+    EXTRA_PADDING = 0x4246, /* "FB", the padding field that torch writes */
     VERSION_STORED = 10,
     VERSION_ZIP64 = 45,
     FLAG_UTF8 = 0x0800,
@@ -31,7 +31,7 @@ static bool is_wide(uint64_t value)
     return value >= UINT32_MAX;
 }
 
-/* From "version needed" to the names' lengths: the same in both headers. */
+/* The fields from "version needed" to the lengths of name and extra, which both headers have. */
 static void common_add(const struct zip_new_entry *entry, bool is_zip64, size_t extra_bytes,
                        struct buf *out)
 {
