@@ -28,10 +28,12 @@ static int header_text(struct file_merge *merge, struct file_merge_input *file, 
     if (rc)
         return rc;
     struct str text = blank_lines_skip(str_unmarked((struct str){bytes.at, len}));
-    if (str_ends_with(text, STR("\n")))
-        merge->line_end = str_ends_with(text, STR("\r\n")) ? "\r\n" : "\n";
-    text.len -= str_ends_with(text, STR("\n"));
-    text.len -= str_ends_with(text, STR("\r")); /* one CR only: others belong to the last name */
+    bool has_lf = str_ends_with(text, STR("\n"));
+    text.len -= has_lf;
+    bool has_cr = str_ends_with(text, STR("\r"));
+    text.len -= has_cr; /* one CR only: others belong to the last name */
+    if (has_lf || has_cr)
+        merge->line_end = has_cr ? "\r\n" : "\n";
     buf_add_str(&merge->header, text);
     return 0;
 }
