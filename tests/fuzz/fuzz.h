@@ -9,14 +9,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
+/* What a file fuzz_NAME.c defines. Returns 0. */
+int fuzz_target(const uint8_t *data, size_t size);
 /*
- * Runs the target, and says a bug if that takes more time than the input's length accounts for, twice: what is
- * quadratic, or worse, in a few kilobytes.
+ * Runs the target, and stops with a message if the target takes more time than the input's length accounts for,
+ * twice: what is quadratic, or worse, in a few kilobytes.
  */
-int fuzz_cost_watch(int (*target)(const uint8_t *data, size_t size), const uint8_t *data,
-                    size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The target was refused at a limit on work that the manual names. */
 void fuzz_cost_forgive(void);
 

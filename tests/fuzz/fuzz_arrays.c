@@ -33,7 +33,7 @@ static void same_check(const char *a, const char *b)
     ASSERT(str_equal(buf_str(&left), buf_str(&right)));
 }
 
-static int arrays_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size};
     unsigned choice = fuzz_choice(&input), cut = fuzz_choice(&input) * 16;
@@ -55,9 +55,4 @@ static int arrays_any(const uint8_t *data, size_t size)
     merge_rules_release(&rules);
     unlink(out);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(arrays_any, data, size);
 }

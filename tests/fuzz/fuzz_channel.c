@@ -157,7 +157,7 @@ static void check_channel(struct str text, bool by_hand, size_t step)
     mw_channel_close(&channel);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, MIN(size, (size_t)32768)}, line;
     unsigned choice = fuzz_choice(&text);

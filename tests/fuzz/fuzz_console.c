@@ -109,7 +109,7 @@ static void print(struct str text, size_t step, unsigned lines_per_s, struct buf
     expect_harmless(buf_str(out), true, true);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);

@@ -24,21 +24,19 @@ static int64_t now_ns(void)
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool is_too_costly(int (*target)(const uint8_t *data, size_t size), const uint8_t *data,
-                          size_t size, int64_t *spent)
+static bool is_too_costly(const uint8_t *data, size_t size, int64_t *spent)
 {
     int64_t begin = now_ns();
     is_forgiven = false;
-    target(data, size);
+    fuzz_target(data, size);
     *spent = now_ns() - begin;
     return !is_forgiven && *spent > NS_ALWAYS + (int64_t)size * NS_PER_BYTE;
 }
 
-int fuzz_cost_watch(int (*target)(const uint8_t *data, size_t size), const uint8_t *data,
-                    size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int64_t spent, again;
-    if (is_too_costly(target, data, size, &spent) && is_too_costly(target, data, size, &again))
+    if (is_too_costly(data, size, &spent) && is_too_costly(data, size, &again))
         BUG("%zu bytes take %ld ms, and again %ld", size, spent / 1000000, again / 1000000);
     return 0;
 }

@@ -328,7 +328,7 @@ static void end(struct world *world)
     ASSERT(world->is_over);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size};
     struct world world = {.now_ms = 1000};

@@ -43,7 +43,7 @@ static void check_again(const struct file_merge_opts *opts, const char *out,
     ASSERT(str_equal(buf_str(&first), buf_str(&second)));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     static const char *const names[] = {"a", "b"};
     struct str input = {(const char *)data, size};

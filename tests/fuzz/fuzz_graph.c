@@ -80,7 +80,7 @@ static void fuzz_labels(const char *path, struct str text, bool is_map)
         ASSERT(!labels_get(&labels, i, &label) || label.len <= labels.text.len);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);

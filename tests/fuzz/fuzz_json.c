@@ -152,7 +152,7 @@ static void check_join(struct str text)
         BUG("joined to %s", buf_text(&joined));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;

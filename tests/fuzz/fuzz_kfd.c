@@ -49,7 +49,7 @@ static void check_name(struct str text)
             ASSERT(name.len > 0 && is_inside(name, text));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     struct kfd_link link;

@@ -109,7 +109,7 @@ static void forget(const char *name)
     unlink(path);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     static const char *const names[] = {"manifest.json", "status.json", "lock", "stop"};
     struct str text = {(const char *)data, size};

@@ -74,7 +74,7 @@ static void normalise(struct merge_state *merge, struct err *err)
     write_again(merge, root, err);
 }
 
-static int normalise_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size}, line = {"", 0};
     unsigned choice = fuzz_choice(&text);
@@ -101,9 +101,4 @@ static int normalise_any(const uint8_t *data, size_t size)
     free(merge.segments);
     free(merge.segment_ends);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(normalise_any, data, size);
 }

@@ -63,7 +63,7 @@ static void check_words(struct str text)
     count_format(count, text.len * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     struct err err = {0};

@@ -74,7 +74,7 @@ static void check_distances(struct listing *listing)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct helper helper = HELPER_INIT;
     struct listing listing = {0};

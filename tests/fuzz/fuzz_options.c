@@ -74,7 +74,7 @@ static const struct cmd *verb_of(struct str name)
     return commands[0];
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str rest = {(const char *)data, size}, word;
     char *words[WORDS_MAX + 1] = {NULL}, *argv[WORDS_MAX + 1];

@@ -75,7 +75,7 @@ static void check_items(struct source *source)
         BUG("%s", err.text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);

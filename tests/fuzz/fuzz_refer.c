@@ -58,7 +58,7 @@ static void refer(struct merge_state *merge, bool *is_idle, struct err *err)
     write_again(merge, err);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size}, line = {"", 0};
     if (!str_next(&text, '\n', &line) || !text.at)

@@ -101,7 +101,7 @@ static struct source *source_make(void)
     return source;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size};
     struct rows rows = {0};

@@ -199,7 +199,7 @@ static void check_open(enum store_mode mode)
     store_close(store);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size};
     struct run_summary summary;

@@ -9,7 +9,7 @@
 
 #include "tensor/safetensors.h"
 
-static int safetensors_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct safetensors file;
     struct err err = {0};
@@ -27,9 +27,4 @@ static int safetensors_any(const uint8_t *data, size_t size)
     safetensors_release(&file);
     close(fd);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(safetensors_any, data, size);
 }

@@ -62,7 +62,7 @@ static void check_marker(struct str text, size_t step)
     ASSERT(progress_parser_items_done(&whole) <= whole.n_items && shown.len <= text.len);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);

@@ -73,7 +73,7 @@ static void check_file(struct str content)
     free((void *)(uintptr_t)dist.list_ms);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     static void (*const checks[])(struct str text) = {check_time, check_share, check_file};
     struct str text = {(const char *)data, size};

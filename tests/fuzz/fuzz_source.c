@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "fuzz.h"
 #include "unit/data/agree.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     static const size_t windows[] = {0, 64, 128, 4096};
     if (size == 0)

@@ -83,7 +83,7 @@ static void check_visible(const struct visible_rule *rule, const char *text)
     device_list_release(&devices);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     cleanup_free char *string = xstrndup(size ? text.at : "", size);

@@ -81,7 +81,7 @@ static void trees_compare(const struct pickle *nodes, const struct pickle *splic
     buf_release(&tree_b);
 }
 
-static int splices_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);
@@ -104,9 +104,4 @@ static int splices_any(const uint8_t *data, size_t size)
     pickle_release(&nodes);
     pickle_release(&spliced);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(splices_any, data, size);
 }

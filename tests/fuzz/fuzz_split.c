@@ -70,7 +70,7 @@ static int split_look(struct split **split, const struct split_opts *opts, size_
     return rc;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);

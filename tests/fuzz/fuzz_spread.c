@@ -64,7 +64,7 @@ static void fuzz_train(struct str text)
     spread_train_release(&train);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size};
     static void (*const kinds[])(struct str) = {fuzz_answer, fuzz_tests, fuzz_train};

@@ -62,7 +62,7 @@ static void file_show(const char *path, struct buf *out)
     torch_release(&file);
 }
 
-static int torch_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     static const char *const names[] = {"a.pt", "b.pt"};
     struct str input = {(const char *)data, size}, texts[2];
@@ -97,9 +97,4 @@ static int torch_any(const uint8_t *data, size_t size)
     free(paths[0]);
     free(paths[1]);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(torch_any, data, size);
 }

@@ -126,7 +126,7 @@ static void paths_free(char **paths)
     }
 }
 
-static int split_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str input = {(const char *)data, size}, line = {NULL, 0};
     unsigned choice = fuzz_choice(&input);
@@ -161,9 +161,4 @@ static int split_any(const uint8_t *data, size_t size)
     paths_free(parts);
     paths_free(whole);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(split_any, data, size);
 }

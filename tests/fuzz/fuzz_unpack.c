@@ -77,7 +77,7 @@ static void check_round_trip(struct str text, bool zstd, bool twice, size_t step
     ASSERT(read_all(path, step, &unpacked) != 0);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct str text = {(const char *)data, size};
     unsigned choice = fuzz_choice(&text);

@@ -31,7 +31,7 @@ static void entry_check(const struct zip *zip, const struct zip_entry *entry)
     buf_release(&out);
 }
 
-static int zip_any(const uint8_t *data, size_t size)
+int fuzz_target(const uint8_t *data, size_t size)
 {
     struct zip zip;
     struct err err = {0};
@@ -49,9 +49,4 @@ static int zip_any(const uint8_t *data, size_t size)
     zip_release(&zip);
     close(fd);
     return 0;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    return fuzz_cost_watch(zip_any, data, size);
 }
