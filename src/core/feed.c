@@ -62,7 +62,8 @@ static void seats_init(struct feed *f)
 {
     for (uint32_t d = 0; d < f->config.n_devices; d++) {
         uint32_t first = f->config.first_of ? f->config.first_of[d] : d;
-        f->devices[d] = (struct feed_device){.first = first, .first_worker = NONE};
+        f->devices[d] =
+            (struct feed_device){.first = first, .first_worker = NONE, .return_at_ms = UINT64_MAX};
         f->seats.n_sets += first == d;
     }
     for (uint32_t i = f->config.n_workers; i-- > 0;) {
@@ -135,7 +136,7 @@ struct feed *feed_new(const struct feed_config *config)
         return NULL;
     }
     f->counts.settled = f->counts.done_before = done_total(config);
-    f->wake_ms = f->cooling.look_ms = UINT64_MAX;
+    f->wake_ms = f->cooling.look_ms = f->seats.return_ms = UINT64_MAX;
     blocks_init(f);
     seats_init(f);
     ordered_init(f);
@@ -320,7 +321,14 @@ static void on_mem_back(struct feed *f, const struct feed_event *ev)
 
 static void on_device_lost(struct feed *f, const struct feed_event *ev)
 {
-    device_bench(f, f->devices[ev->worker].first, CAUSE_LOST);
+    uint32_t set = f->devices[ev->worker].first;
+    f->devices[set].return_at_ms = UINT64_MAX;
+    device_lost(f, set, f->now_ms);
+}
+
+static void on_device_back(struct feed *f, const struct feed_event *ev)
+{
+    device_back(f, ev->worker);
 }
 
 static void on_stop(struct feed *f, const struct feed_event *ev)
@@ -338,18 +346,31 @@ static const struct handler {
     void (*handle)(struct feed *f, const struct feed_event *ev);
     bool about_worker;
 } handlers[] = {
-    [EV_TICK] = {on_tick, false},         [EV_INPUT] = {on_input, false},
-    [EV_STARTED] = {on_started, true},    [EV_READY] = {on_ready, true},
-    [EV_KEYED] = {on_keyed, true},        [EV_LOADED] = {on_loaded, true},
-    [EV_ROOM] = {on_room, true},          [EV_READS] = {on_reads, true},
-    [EV_ANSWERS] = {on_answers, true},    [EV_DONE] = {on_done, true},
-    [EV_FAIL] = {on_fail, true},          [EV_UNFIT] = {on_unfit, true},
-    [EV_PASSED] = {on_passed, true},      [EV_OOM] = {on_oom, true},
-    [EV_HUNGRY] = {on_hungry, true},      [EV_RESTS] = {on_rests, true},
-    [EV_WORKS] = {on_works, true},        [EV_FULL] = {on_full, true},
-    [EV_STRAY] = {on_stray, true},        [EV_ENDED] = {on_ended, true},
-    [EV_EXIT] = {on_gone, true},          [EV_COMMITTED] = {on_committed, false},
-    [EV_MEM_BACK] = {on_mem_back, false}, [EV_DEVICE_LOST] = {on_device_lost, false},
+    [EV_TICK] = {on_tick, false},
+    [EV_INPUT] = {on_input, false},
+    [EV_STARTED] = {on_started, true},
+    [EV_READY] = {on_ready, true},
+    [EV_KEYED] = {on_keyed, true},
+    [EV_LOADED] = {on_loaded, true},
+    [EV_ROOM] = {on_room, true},
+    [EV_READS] = {on_reads, true},
+    [EV_ANSWERS] = {on_answers, true},
+    [EV_DONE] = {on_done, true},
+    [EV_FAIL] = {on_fail, true},
+    [EV_UNFIT] = {on_unfit, true},
+    [EV_PASSED] = {on_passed, true},
+    [EV_OOM] = {on_oom, true},
+    [EV_HUNGRY] = {on_hungry, true},
+    [EV_RESTS] = {on_rests, true},
+    [EV_WORKS] = {on_works, true},
+    [EV_FULL] = {on_full, true},
+    [EV_STRAY] = {on_stray, true},
+    [EV_ENDED] = {on_ended, true},
+    [EV_EXIT] = {on_gone, true},
+    [EV_COMMITTED] = {on_committed, false},
+    [EV_MEM_BACK] = {on_mem_back, false},
+    [EV_DEVICE_LOST] = {on_device_lost, false},
+    [EV_DEVICE_BACK] = {on_device_back, false},
     [EV_STOP] = {on_stop, false},
 };
 

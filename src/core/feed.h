@@ -50,6 +50,7 @@
     X(COMMITTED) /* items item … item+count-1 are durable, as results or as set aside */        \
     X(MEM_BACK)  /* what the worker's last process held of its devices' memory is free */         \
     X(DEVICE_LOST) /* fell off the bus, or is ill */                                              \
+    X(DEVICE_BACK) /* all devices of the set whose first is `worker` are well again */            \
     X(STOP)        /* flag false: finish what is in flight; true: now */
 
 enum feed_event_kind {
@@ -71,26 +72,27 @@ enum feed_death {
 struct feed_event {
     enum feed_event_kind kind;
     uint64_t now_ms; /* monotonic; never smaller than in the event before */
-    uint32_t worker; /* or the device for EV_DEVICE_LOST */
+    uint32_t worker; /* or the device for EV_DEVICE_LOST and EV_DEVICE_BACK */
     uint64_t item, count;
     bool flag;
     enum feed_death death;
 };
 
-#define FEED_ACTIONS(X)                                                                           \
-    X(SPAWN)     /* fill the seat; count: batch to announce, 0 = none */                          \
-    X(SEND)      /* item … item+count-1 to the worker; attempt in `detail` */                   \
-    X(END)       /* no more work: close its input, tell it to stop; it may finish what it has */  \
-    X(TERMINATE) /* end it: TERM, grace, KILL; `detail` says why */                               \
-    X(BATCH)     /* tell a channel worker: at most count at once */                               \
-    X(COMMIT)    /* make the worker's results for item … durable; answered by EV_COMMITTED */   \
-    X(DROP)      /* the result for item just given lost against another copy */                   \
-    X(REVOKE)    /* forget the answers of this worker that were not committed */                  \
-    X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */           \
-    X(BENCH) /* no more workers on the set whose first device is `worker`; `detail`: its cause */ \
-    X(NOTE)  /* tell the user; `detail`: enum feed_note */                                        \
-    X(COMPLETE) /* every item is durable or set aside; workers may still be ending */             \
-    X(HALT)     /* the run is given up early; `detail`: enum feed_halt */                         \
+#define FEED_ACTIONS(X)                                                                            \
+    X(SPAWN)     /* fill the seat; count: batch to announce, 0 = none */                           \
+    X(SEND)      /* item … item+count-1 to the worker; attempt in `detail` */                    \
+    X(END)       /* no more work: close its input, tell it to stop; it may finish what it has */   \
+    X(TERMINATE) /* end it: TERM, grace, KILL; `detail` says why */                                \
+    X(BATCH)     /* tell a channel worker: at most count at once */                                \
+    X(COMMIT)    /* make the worker's results for item … durable; answered by EV_COMMITTED */    \
+    X(DROP)      /* the result for item just given lost against another copy */                    \
+    X(REVOKE)    /* forget the answers of this worker that were not committed */                   \
+    X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */            \
+    X(BENCH)  /* no more workers on the set whose first device is `worker`; `detail`: its cause */ \
+    X(RETURN) /* the set whose first device is `worker` gets workers again */                      \
+    X(NOTE)   /* tell the user; `detail`: enum feed_note */                                        \
+    X(COMPLETE) /* every item is durable or set aside; workers may still be ending */              \
+    X(HALT)     /* the run is given up early; `detail`: enum feed_halt */                          \
     X(OVER)     /* nothing is in flight, nobody is alive: the last action */
 
 enum feed_action_kind {

@@ -96,25 +96,6 @@ static void blamed_charge(struct feed *f, uint32_t worker)
     item_charge(f, worker, w->blame, is_breach ? CAUSE_PROTOCOL : CAUSE_TIMEOUT, true);
 }
 
-void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
-{
-    struct feed_device *d = &f->devices[device];
-    if (d->is_benched)
-        return;
-    d->is_benched = true;
-    f->seats.n_sets_alive--;
-    emit(f, ACT_BENCH, device, 0, 0, cause);
-    for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
-        struct feed_worker *w = &f->workers[i];
-        if (feed_worker_is_running(w))
-            feed_worker_terminate(f, i, CAUSE_LOST);
-        else
-            feed_worker_state_set(f, w, WORKER_BENCHED);
-    }
-    if (f->seats.n_sets_alive == 0 && !f->end.is_complete)
-        halt(f, HALT_NO_DEVICES);
-}
-
 static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death death)
 {
     struct feed_device *device = &f->devices[w->device];
@@ -137,7 +118,7 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     bool is_benched = f->devices[w->device].is_benched;
     feed_worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
     if (!is_benched)
-        f->cooling.at[f->cooling.len++] = worker;
+        cooling_add(f, worker);
     w->memory_is_back = false;
     w->time.not_before_ms = f->now_ms;
     if (deaths > 1 && !was_suspect_work)
@@ -206,7 +187,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     if (f->suspects.quarantine == worker)
         f->suspects.quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
-        device_bench(f, w->device, CAUSE_LOST);
+        device_lost(f, w->device, w->time.started_ms);
     bool broke_its_rule = babbled || (w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX);
     w->deaths_in_row +=
         gave_nothing && !is_normal && (!was_suspect_work || broke_its_rule) && !shrank;

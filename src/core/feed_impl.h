@@ -7,6 +7,7 @@
  *   feed_pool.c     what waits for another try   feed_reissue.c   second copies
  *   feed_groups.c   suspects                     feed_buffered.c  filters that hold answers back
  *   feed_send.c     who gets what                feed_unfit.c     records that are none
+ *   feed_bench.c    devices lost and back
  *
  * With ten thousand workers a step must not look at all of them. What has to be found is kept where it
  * is found at once: an item's slot is linked into its owner's list, workers that time will do something
@@ -175,6 +176,12 @@ struct feed_device {
     bool is_hopeless, is_benched;
     uint64_t results;
     uint32_t batch; /* limit after running out of memory, 0 none */
+    /* Lost and found again (feed_bench.c). */
+    bool is_lost;         /* benched for CAUSE_LOST: may be used again */
+    uint32_t n_returns;   /* how often it was used again */
+    uint64_t returned_ms; /* the last time of these */
+    uint64_t
+        return_at_ms; /* it is well, and is used again then if it stays well; UINT64_MAX: it is not */
 };
 
 /* The items that are looked at, from the lowest unsettled one on (feed_window.c). */
@@ -217,6 +224,7 @@ struct seat_counts {
     uint32_t n_hands;     /* that start or load, have nothing and are not idle */
     uint32_t absent_from; /* no seat before this one is empty */
     uint64_t start_at_ms; /* no worker is started before */
+    uint64_t return_ms;   /* of all sets, the first return_at_ms */
 };
 
 struct feed_tally {
@@ -413,6 +421,8 @@ void feed_worker_state_set(struct feed *f, struct feed_worker *w, enum worker_st
 /* After any change to what n_hands counts. */
 void hand_touch(struct feed *f, struct feed_worker *w);
 void seats_fill(struct feed *f);
+/* The seat may be filled when its memory is back and its pause is over. */
+void cooling_add(struct feed *f, uint32_t worker);
 void feed_worker_started(struct feed *f, uint32_t worker);
 /* It gave a sign of being ready for work. */
 void feed_worker_is_live(struct feed *f, uint32_t worker);
@@ -440,9 +450,18 @@ void everybody_end(struct feed *f);
 void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item);
 void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count);
 
+/* feed_bench.c */
+/* The set gets no more workers; those it has are ended. */
+void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
+/* The same for a lost set. seen_since_ms: when the process that tells of the loss was started. */
+void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms);
+/* A lost set is well again: it is used again if it stays so. */
+void device_back(struct feed *f, uint32_t device);
+/* Uses again the sets whose time has come. */
+void returns_check(struct feed *f);
+
 /* feed_death.c */
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
-void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
 void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
 
 /* feed_limits.c */

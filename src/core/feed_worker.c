@@ -96,6 +96,12 @@ static void cooling_look(struct feed *f)
     f->cooling.len = kept;
 }
 
+void cooling_add(struct feed *f, uint32_t worker)
+{
+    ASSERT(f->cooling.len < f->config.n_workers);
+    f->cooling.at[f->cooling.len++] = worker;
+}
+
 static void cooling_end(struct feed *f)
 {
     if (f->cooling.look_ms <= f->now_ms)
@@ -118,6 +124,7 @@ void seats_fill(struct feed *f)
 {
     if (f->end.is_stopping || f->end.is_complete)
         return;
+    returns_check(f);
     cooling_end(f);
     if (f->seats.n_absent == 0)
         return;

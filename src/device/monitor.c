@@ -19,7 +19,10 @@
 #include "device/wire.h"
 
 enum {
-    UNREAPED_MAX = 16
+    UNREAPED_MAX = 16,
+    /* Lost devices are asked again after so many deadlines (a minute), and later at doubled intervals. */
+    REASK_DEADLINES = 12,
+    REASKS_MAX = 8, /* each may cost a process that hangs in the driver */
 };
 
 struct monitor {
@@ -38,6 +41,8 @@ struct monitor {
     struct helper helper;
     bool *is_gone, *is_told; /* a device that hung; whether its sample has been given out */
     int crashed_number;      /* what the helper asked when it last died by itself; -1 nothing */
+    uint64_t reask_ms;       /* when to ask lost devices again, UINT64_MAX: none is lost */
+    uint32_t n_reasks;
     pid_t unreaped[UNREAPED_MAX];
     size_t n_unreaped;
 };
@@ -113,6 +118,7 @@ int monitor_open(struct monitor **out, const struct probe_opts *opts,
     struct monitor *monitor = xcalloc(1, sizeof(*monitor));
     *out = monitor;
     monitor->epoll_fd = monitor->timer_fd = monitor->crashed_number = -1;
+    monitor->reask_ms = UINT64_MAX;
     monitor->helper = (struct helper)HELPER_INIT;
     if (devices->len == 0 || devices->at[0].kind == DEVICE_CPU)
         return 0;
@@ -191,6 +197,27 @@ static void stop_helper(struct monitor *monitor, uint64_t wait_ms)
         monitor->unreaped[monitor->n_unreaped++] = left;
 }
 
+/* The helper asks this device no more. */
+static void gone_note(struct monitor *monitor, size_t position)
+{
+    uint64_t wait_ms = REASK_DEADLINES * monitor->deadline_ms;
+    monitor->is_gone[position] = true;
+    if (monitor->reask_ms == UINT64_MAX && monitor->n_reasks < REASKS_MAX)
+        monitor->reask_ms = clock_now_ms() + (wait_ms << monitor->n_reasks);
+}
+
+/* A new helper opens the driver anew: a device that was reset, or a driver that hung, may answer it. */
+static bool reask_lost(struct monitor *monitor, uint64_t now_ms)
+{
+    if (now_ms < monitor->reask_ms)
+        return false;
+    monitor->reask_ms = UINT64_MAX;
+    monitor->n_reasks++;
+    for (size_t i = 0; i < monitor->devices.len; i++)
+        monitor->is_gone[i] = monitor->is_told[i] = false;
+    return true;
+}
+
 /*
  * What a helper that went silent was asking: that device is taken for lost. A helper that died may
  * have been killed by anybody; only dying twice over the same device tells against the device.
@@ -205,7 +232,7 @@ static void bench_asked(struct monitor *monitor)
         return;
     }
     size_t position = (size_t)helper->query_number;
-    monitor->is_gone[position] = true;
+    gone_note(monitor, position);
     snprintf(monitor->devices.at[position].ill, sizeof(monitor->devices.at[position].ill),
              helper->is_eof ? "%s crashed" : "%s does not answer", helper->query);
 }
@@ -238,10 +265,13 @@ static void revive(struct monitor *monitor, uint64_t now_ms)
     uint64_t patience_ms =
         helper_patience_ms(&monitor->helper, monitor->deadline_ms) + monitor->period_ms;
     bool is_running = monitor->helper.pid > 0 && !monitor->helper.is_eof;
-    if (is_running && silence_ms <= patience_ms)
+    bool is_well = is_running && silence_ms <= patience_ms;
+    bool asks_lost = reask_lost(monitor, now_ms);
+    if (is_well && !asks_lost)
         return;
     if (monitor->helper.pid > 0) {
-        bench_asked(monitor);
+        if (!is_well)
+            bench_asked(monitor);
         stop_helper(monitor, 0);
     }
     if (is_any_left(monitor) && now_ms - monitor->started_ms >= monitor->deadline_ms) {
@@ -287,9 +317,11 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
         if (line.at[0] != '{' || !sample_parse_json(line, &sample) ||
             sample.device >= monitor->devices.len)
             continue;
-        /* the helper tells of a lost device once and asks no more; a new helper must not either */
-        if (sample.is_lost)
-            monitor->is_gone[sample.device] = monitor->is_told[sample.device] = true;
+        /* the helper tells of a lost device once and asks no more; another helper does so after reask_lost */
+        if (sample.is_lost) {
+            gone_note(monitor, sample.device);
+            monitor->is_told[sample.device] = true;
+        }
         out[n_out++] = sample;
     }
     if (n_out < cap) /* else what it said last is not known yet */

@@ -42,6 +42,11 @@ static void on_lost(void *context, uint32_t chosen)
     session_event(context, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = chosen});
 }
 
+static void on_back(void *context, uint32_t first)
+{
+    session_event(context, (struct feed_event){.kind = EV_DEVICE_BACK, .worker = first});
+}
+
 static void on_memory_back(void *context, uint32_t seat)
 {
     session_event(context, (struct feed_event){.kind = EV_MEM_BACK, .worker = seat});
@@ -50,7 +55,7 @@ static void on_memory_back(void *context, uint32_t seat)
 void devices_watch(struct session *s)
 {
     static const struct device_handlers handlers = {
-        .sampled = on_sampled, .lost = on_lost, .memory_back = on_memory_back};
+        .sampled = on_sampled, .lost = on_lost, .back = on_back, .memory_back = on_memory_back};
     s->devices = device_watch_new(&s->shell, &s->allocation, &handlers, s);
 }
 
@@ -61,4 +66,13 @@ void device_set_benched(struct session *s, uint32_t first, const char *why)
     log_add(s->shell.log, LOG_WARN, "device", "%s gets no more work: %s%s", buf_text(&name), why,
             buf_text(&lost));
     session_record(s, "bench", UINT32_MAX, buf_text(&name));
+}
+
+void device_set_returned(struct session *s, uint32_t first)
+{
+    cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
+    device_watch_name_set(s->devices, first, &name, &lost);
+    log_add(s->shell.log, LOG_WARN, "device", "%s answers again and gets work again",
+            buf_text(&name));
+    session_record(s, "return", UINT32_MAX, buf_text(&name));
 }

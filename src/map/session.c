@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts become events, actions become deeds.
+ * Facts become events for the feeder; its actions are carried out.
  */
 #include "map/session.h"
 
@@ -161,6 +161,13 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
 static void do_bench(struct session *s, const struct feed_action *a)
 {
     device_set_benched(s, a->worker, cause_texts[a->detail]);
+    if (a->detail == CAUSE_LOST)
+        device_watch_miss(s->devices, a->worker);
+}
+
+static void do_return(struct session *s, const struct feed_action *a)
+{
+    device_set_returned(s, a->worker);
 }
 
 static void do_note(struct session *s, const struct feed_action *a)
@@ -228,7 +235,7 @@ static void (*const action_handlers[])(struct session *s, const struct feed_acti
     [ACT_TERMINATE] = do_terminate, [ACT_BATCH] = do_batch,   [ACT_COMMIT] = do_commit,
     [ACT_DROP] = do_nothing,        [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
     [ACT_BENCH] = do_bench,         [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
-    [ACT_HALT] = do_halt,           [ACT_OVER] = do_over,
+    [ACT_HALT] = do_halt,           [ACT_OVER] = do_over,     [ACT_RETURN] = do_return,
 };
 
 static void on_feed_timer(uv_timer_t *timer)

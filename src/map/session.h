@@ -241,6 +241,8 @@ uint64_t feed_now(struct session *s);
 void devices_watch(struct session *s);
 /* The set of devices whose first is that one of those chosen is given up. */
 void device_set_benched(struct session *s, uint32_t first, const char *why);
+/* It is used again. */
+void device_set_returned(struct session *s, uint32_t first);
 
 /* prepare.c */
 /* Devices and seats only: what --dry-run shows. */

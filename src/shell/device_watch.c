@@ -16,7 +16,9 @@ enum {
 /* One of the machine's devices, as it is now. */
 struct watched {
     struct device_sample sample; /* the latest */
-    bool is_lost;
+    bool is_lost;                /* as of that sample, or because it is taken */
+    bool is_taken;               /* by another run, because its lock was deleted */
+    bool is_missed;              /* the set whose first it is was lost, and is not back yet */
 };
 
 struct device_watch {
@@ -143,18 +145,50 @@ void device_watch_log(const struct device_watch *watch)
 
 /* ---- samples ---- */
 
+static struct watched *chosen_at(struct device_watch *watch, uint32_t chosen)
+{
+    return &watch->devices[watch->allocation->chosen[chosen]];
+}
+
+static void loss_tell(struct device_watch *watch, uint32_t chosen)
+{
+    device_watch_miss(watch, watch->allocation->first_of[chosen]);
+    watch->handlers->lost(watch->context, chosen);
+}
+
+/* If none of the set's devices is lost any more. */
+static void return_tell(struct device_watch *watch, uint32_t first)
+{
+    const struct allocation *allocation = watch->allocation;
+    if (!chosen_at(watch, first)->is_missed)
+        return;
+    for (uint32_t chosen = 0; chosen < allocation->n_chosen; chosen++)
+        if (allocation->first_of[chosen] == first && chosen_at(watch, chosen)->is_lost)
+            return;
+    chosen_at(watch, first)->is_missed = false;
+    watch->handlers->back(watch->context, first);
+}
+
+void device_watch_miss(struct device_watch *watch, uint32_t first)
+{
+    chosen_at(watch, first)->is_missed = true;
+}
+
 static void sample_take(struct device_watch *watch, const struct device_sample *sample)
 {
     size_t d = watch->allocation->chosen[sample->device];
     struct watched *device = &watch->devices[d];
     bool is_news = sample->is_lost && !device->is_lost;
     device->sample = *sample;
-    device->is_lost = device->is_lost || sample->is_lost;
-    memory_sampled(watch->memory, (uint32_t)d, sample->mem_used_bytes, sample->mem_total_bytes,
-                   shell_now(watch->shell));
+    device->is_lost = device->is_taken || sample->is_lost;
+    if (!sample->is_lost) /* else nothing is known of its memory */
+        memory_sampled(watch->memory, (uint32_t)d, sample->mem_used_bytes, sample->mem_total_bytes,
+                       shell_now(watch->shell));
     watch->handlers->sampled(watch->context, sample);
     if (is_news)
-        watch->handlers->lost(watch->context, (uint32_t)sample->device);
+        loss_tell(watch, (uint32_t)sample->device);
+    else
+        return_tell(watch, watch->allocation->first_of[sample->device]);
 }
 
 /* The monitor starts its helper again when it hangs or dies. */
@@ -244,7 +278,7 @@ void device_watch_check(struct device_watch *watch)
     uint32_t seat;
     bool is_overdue;
     while (memory_back(watch->memory, watch->shell->now_ms, &seat, &is_overdue)) {
-        if (is_overdue)
+        if (is_overdue && !device_watch_seat_has_lost(watch, seat))
             log_add(watch->shell->log, LOG_WARN, "device",
                     "%s: the dead worker's device memory was not freed within %d s; starting the "
                     "next worker anyway",
@@ -269,6 +303,7 @@ void device_watch_renew(struct device_watch *watch)
             "%s: the lock file was deleted and the device was taken by %s; this run gives the "
             "device up",
             label, buf_text(&holder));
-    watch->devices[lock->device].is_lost = true;
-    watch->handlers->lost(watch->context, allocation_position(allocation, lock->device));
+    struct watched *device = &watch->devices[lock->device];
+    device->is_taken = device->is_lost = true;
+    loss_tell(watch, allocation_position(allocation, lock->device));
 }

@@ -16,8 +16,10 @@ struct shell;
 struct device_handlers {
     /* Position among the chosen devices, as in the sample. */
     void (*sampled)(void *context, const struct device_sample *sample);
-    /* Position among the chosen devices; once for each. */
+    /* Position among the chosen devices; each time it is lost. */
     void (*lost)(void *context, uint32_t chosen);
+    /* No device of the set is lost any more. `first`: position of its first among the chosen devices. */
+    void (*back)(void *context, uint32_t first);
     /* A worker of this seat would find the memory that the last one had. */
     void (*memory_back)(void *context, uint32_t seat);
 };
@@ -41,6 +43,9 @@ void device_watch_left(struct device_watch *watch, uint32_t seat);
 void device_watch_check(struct device_watch *watch);
 /* To be called every second: what others took of our devices, because a lock was deleted, is theirs. */
 void device_watch_renew(struct device_watch *watch);
+
+/* The set is not used any more because of a lost device: `back` is called when its samples show none lost. */
+void device_watch_miss(struct device_watch *watch, uint32_t first);
 
 /* Of all devices of a seat together, at the last samples. */
 struct seat_memory {

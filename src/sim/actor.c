@@ -356,12 +356,12 @@ static void gone(struct sim *s, const struct future *f)
 /* What a worker had planned is void when its life is over; only its exit is told. */
 void actor_future(struct sim *s, const struct future *f)
 {
-    static void (*const deeds[])(struct sim * s, const struct future *f) = {
+    static void (*const handlers[])(struct sim * s, const struct future *f) = {
         [FUTURE_LOADED] = loaded,   [FUTURE_FINISH] = finish, [FUTURE_REQUEST] = request,
         [FUTURE_END] = input_ended, [FUTURE_ROOM] = room,     [FUTURE_SILENCE] = silence,
     };
     if (f->kind == FUTURE_EXIT)
         gone(s, f);
     else if (s->actors[f->worker].is_alive && s->actors[f->worker].life == f->life)
-        deeds[f->kind](s, f);
+        handlers[f->kind](s, f);
 }

@@ -115,12 +115,12 @@ static void on_nothing(struct sim *s, const struct feed_action *action)
     (void)s, (void)action;
 }
 
-static void (*const deeds[])(struct sim *s, const struct feed_action *action) = {
+static void (*const action_handlers[])(struct sim *s, const struct feed_action *action) = {
     [ACT_SPAWN] = on_spawn,         [ACT_SEND] = on_send,      [ACT_END] = on_end,
     [ACT_TERMINATE] = on_terminate, [ACT_BATCH] = on_nothing,  [ACT_COMMIT] = on_settle,
     [ACT_DROP] = on_drop,           [ACT_REVOKE] = on_nothing, [ACT_SET_ASIDE] = on_settle,
     [ACT_BENCH] = on_nothing,       [ACT_NOTE] = on_nothing,   [ACT_COMPLETE] = on_nothing,
-    [ACT_HALT] = on_halt,           [ACT_OVER] = on_over,
+    [ACT_HALT] = on_halt,           [ACT_OVER] = on_over,      [ACT_RETURN] = on_nothing,
 };
 
 static void step_one(struct sim *s, struct feed_event *event)
@@ -132,7 +132,7 @@ static void step_one(struct sim *s, struct feed_event *event)
     if (s->config.on_step)
         s->config.on_step(s->config.context, s->feed, event, actions, n_actions);
     for (size_t i = 0; i < n_actions; i++)
-        deeds[actions[i].kind](s, &actions[i]);
+        action_handlers[actions[i].kind](s, &actions[i]);
 }
 
 void world_step(struct sim *s, struct feed_event event)

@@ -258,6 +258,26 @@ END
     same out.txt in.txt
 }
 
+@test "a GPU that is back is used again" {
+    worker feel <<'END'
+#!/bin/sh
+while read -r n; do
+    if [ "$n" = 150 ]; then
+        until grep -qs 'gets work again' muster-runs/latest/orchestrator.log; do sleep 0.05; done
+    fi
+    echo "$n"
+    sleep 0.01
+done
+END
+    seq 1000 >in.txt
+    map -g sim:2xH200:141GiB,lost@1:1s-2s --grace 1s in.txt -o out.txt -- ./feel
+    ended_with 0
+    says "gpu 1 gets no more work: the device is gone"
+    says "gpu 1 answers again and gets work again"
+    [ "$(grep -c 'gpu_1: attempt' muster-runs/latest/orchestrator.log)" -eq 2 ]
+    same out.txt in.txt
+}
+
 @test "a worker of two GPUs that loses the second is benched, and charges no item" {
     export MUSTER_FAKE_NVML=gpus=4,lostfile=1:$PWD/lost
     worker feel <<'END'

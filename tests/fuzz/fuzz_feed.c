@@ -228,6 +228,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
             tell(world, (struct feed_event){.kind = EV_KEYED, .worker = worker});
         return;
     case EV_DEVICE_LOST:
+    case EV_DEVICE_BACK:
         event.worker = (uint32_t)item % world->n_devices;
         break;
     case EV_READY:

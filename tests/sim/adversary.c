@@ -88,6 +88,7 @@ static void act(struct world *w, const struct feed_action *action)
     case ACT_DROP:
     case ACT_REVOKE:
     case ACT_BENCH:
+    case ACT_RETURN:
     case ACT_NOTE:
         break;
     }

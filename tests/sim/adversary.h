@@ -32,6 +32,7 @@ enum {
     STEPS_HEALED_MAX = 60000, /* after that everything must be settled */
     /* Where nothing goes wrong, from an item's end to its commit at most; and if rest is not shown. */
     KEPT_AFTER_MS = 10000,
+    RETURN_LEAST_MS = 5000, /* a device that is back must have been well for this time */
     KEPT_BLINDLY_MS = 25000,
 };
 
@@ -58,9 +59,9 @@ enum future_kind {
     F_LATE,  /* a word said before the signal was felt */
     F_GRACE, /* its shell ends one that does not go */
     F_LOST,  /* a device */
-    F_BACK, /* a lost one is there again, its memory free; for the next session, not for this one */
-    F_STOP, /* flag in count */
-    F_OOM,  /* told, and survived, at batch count */
+    F_BACK,  /* all devices of a lost one's set are well again, their memory is free */
+    F_STOP,  /* flag in count */
+    F_OOM,   /* told, and survived, at batch count */
     F_UNFIT, /* the item's record was looked at only when there was room for it */
     F_ECHO,  /* a fact that was told before, or means nothing */
     F_KINDS
@@ -85,7 +86,7 @@ struct actor {
     double speed;
     /* What the feeder was told, or has said itself: the oracle holds it to that. */
     bool may_get, has_asked, is_loading, is_written_off, is_gone;
-    uint64_t credits, batch;
+    uint64_t credits, batch, spawned_ms;
     uint32_t n_held;
 };
 
@@ -133,6 +134,8 @@ struct world {
     struct item *items;
     uint64_t n_items, known, frontier; /* known and settled as the feeder was told */
     bool device_is_benched[DEVICES_MAX], device_is_lost[DEVICES_MAX];
+    uint64_t well_since_ms[DEVICES_MAX],
+        returned_ms[DEVICES_MAX]; /* of sets; UINT64_MAX: not well */
     uint32_t n_loading;
     uint64_t next_start_ms; /* by config.stagger_ms */
     bool is_over, is_complete, is_halted, was_killed;

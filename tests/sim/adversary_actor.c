@@ -419,8 +419,14 @@ static void on_exit_fact(struct world *w, const struct future *f)
 {
     if (f->life != w->actors[f->worker].life)
         return;
-    step(w, (struct feed_event){.kind = EV_EXIT, .worker = f->worker, .death = f->detail});
+    /* Its last words may tell of a lost device; whether that is true, nobody knows. */
+    bool tells_of_loss = f->detail == GONE_CRASH && !w->is_healed && chance(w, 0.02);
+    step(w, (struct feed_event){.kind = EV_EXIT,
+                                .worker = f->worker,
+                                .death = tells_of_loss ? GONE_DEVICE_LOST : f->detail});
     later(w, below(w, 50), (struct future){.kind = F_MEM, .worker = f->worker});
+    if (tells_of_loss)
+        later(w, below(w, 300), (struct future){.kind = F_BACK, .worker = w->device_of[f->worker]});
     if (chance(w, w->rates.echo))
         later(w, 0, (struct future){.kind = F_EXIT_AGAIN, .worker = f->worker, .life = f->life});
 }
@@ -468,6 +474,7 @@ static void on_back(struct world *w, const struct future *f)
     for (uint32_t worker = 0; worker < w->config.n_workers; worker++)
         if (w->device_of[worker] == f->worker % w->n_sets)
             step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = worker});
+    step(w, (struct feed_event){.kind = EV_DEVICE_BACK, .worker = f->worker % w->n_sets});
     if (chance(w, 0.3))
         later(w, below(w, 300), (struct future){.kind = F_LOST, .worker = f->worker});
 }
@@ -509,7 +516,7 @@ void happen(struct world *w, const struct future *f)
     static const struct deed {
         void (*happen)(struct world *w, const struct future *f);
         bool is_alives; /* void when the worker's life is over */
-    } deeds[F_KINDS] = {
+    } handlers[F_KINDS] = {
         [F_STARTED] = {on_started, true},
         [F_FINISH] = {on_finish, true},
         [F_EXIT] = {on_exit_fact, false},
@@ -530,10 +537,10 @@ void happen(struct world *w, const struct future *f)
         [F_ECHO] = {on_echo, false},
         [F_UNFIT] = {on_unfit, true},
     };
-    if (deeds[f->kind].is_alives) { /* else it may be about a device */
+    if (handlers[f->kind].is_alives) { /* else it may be about a device */
         const struct actor *a = &w->actors[f->worker];
         if (f->life != a->life || !a->alive)
             return;
     }
-    deeds[f->kind].happen(w, f);
+    handlers[f->kind].happen(w, f);
 }

@@ -256,6 +256,8 @@ void session_draw(struct world *w, bool is_last)
     w->kill_at = w->disk_full_at = UINT64_MAX;
     memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
     memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
+    memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
+    memset(w->returned_ms, 0, sizeof(w->returned_ms));
     done_collect(w);
     machine_draw(w);
     if (is_last || w->is_steady)

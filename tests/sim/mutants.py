@@ -40,6 +40,10 @@ FEED = {
         "    if (start_failure || !blamed)\n        return;\n"),
     "a benched device gets workers again": (
         "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
+    "a device that is back is used at once": (
+        "feed_bench.c", "f->now_ms + ((uint64_t)RETURN_AFTER_MS << d->n_returns)", "f->now_ms"),
+    "a device that is lost again in its pause is used": (
+        "feed.c", "    f->devices[set].return_at_ms = UINT64_MAX;\n", ""),
     "a device that was lost and comes back gets workers": (
         "feed.c", "    f->workers[ev->worker].memory_is_back = true;\n",
         "    f->workers[ev->worker].memory_is_back = true;\n"
@@ -47,8 +51,8 @@ FEED = {
     "a second device that nobody benches": (
         "feed.c", "        f->seats.n_sets += first == d;\n", "        f->seats.n_sets++;\n"),
     "a lost second device is charged to items": (
-        "feed.c", "device_bench(f, f->devices[ev->worker].first, CAUSE_LOST);",
-        "device_bench(f, ev->worker, CAUSE_LOST);"),
+        "feed.c", "uint32_t set = f->devices[ev->worker].first;",
+        "uint32_t set = ev->worker;"),
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
     "one that has ended well meets a limit while its file is looked at": (
@@ -70,8 +74,8 @@ FEED = {
     "an unfolded block is lost to its owner's list": (
         "feed_window.c", "    link_after(f, w, around.prev, ring);\n", ""),
     "workers are started after a stop": (
-        "feed_worker.c", "    if (f->end.is_stopping || f->end.is_complete)\n        return;\n    cooling_end(f);\n",
-        "    cooling_end(f);\n"),
+        "feed_worker.c", "    if (f->end.is_stopping || f->end.is_complete)\n        return;\n    returns_check(f);\n",
+        "    returns_check(f);\n"),
     "a device that ran out of memory gets as much again": (
         "feed_send.c", "        limit = MIN(limit, (uint64_t)batch);\n", "        limit = MAX(limit, (uint64_t)batch);\n"),
     "one worker too many loads": (
@@ -106,6 +110,10 @@ SHELL = {
         "core/feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
     "a second device that nobody benches": (
         "core/feed.c", "        f->seats.n_sets += first == d;\n", "        f->seats.n_sets++;\n"),
+    "a device that comes back is not noticed": (
+        "shell/device_watch.c", "    watch->handlers->back(watch->context, first);\n", ""),
+    "the samples of a lost device show free memory": (
+        "shell/device_watch.c", "    if (!sample->is_lost) /* else", "    if (true) /* else"),
     "one bad message ends the run": (
         "map/channel.c", "        on_flawed(worker, &m, line, item);\n",
         '        shell_abort(&worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),

@@ -124,6 +124,23 @@ static void held_add(struct world *w, uint32_t worker, uint64_t item)
 
 /* ---- what the feeder is told ---- */
 
+/* What a process says that is older than its set's return is no news. */
+static void loss_note(struct world *w, const struct feed_event *ev)
+{
+    if (ev->kind == EV_DEVICE_LOST) {
+        w->device_is_lost[ev->worker] = true;
+        w->well_since_ms[ev->worker % w->n_sets] = UINT64_MAX;
+    } else if (ev->kind == EV_DEVICE_BACK) {
+        w->well_since_ms[ev->worker] = MIN(w->well_since_ms[ev->worker], ev->now_ms);
+    } else if (ev->kind == EV_EXIT && ev->death == GONE_DEVICE_LOST) {
+        uint32_t set = w->device_of[ev->worker];
+        bool is_news = w->actors[ev->worker].spawned_ms >= w->returned_ms[set];
+        w->device_is_lost[set] |= is_news;
+        if (is_news && !w->device_is_benched[set])
+            w->well_since_ms[set] = UINT64_MAX;
+    }
+}
+
 void oracle_event(struct world *w, const struct feed_event *ev)
 {
     struct actor *a = ev->worker < WORKERS_MAX ? &w->actors[ev->worker] : NULL;
@@ -148,10 +165,7 @@ void oracle_event(struct world *w, const struct feed_event *ev)
         held_drop(w, ev->worker, ev->item);
         a->credits++; /* it was not given what it had asked for */
     }
-    if (ev->kind == EV_DEVICE_LOST)
-        w->device_is_lost[ev->worker] = true;
-    if (ev->kind == EV_EXIT && ev->death == GONE_DEVICE_LOST)
-        w->device_is_lost[w->device_of[ev->worker]] = true;
+    loss_note(w, ev);
     if (ev->kind == EV_INPUT)
         w->known = MAX(w->known, ev->count);
 }
@@ -242,6 +256,19 @@ static void check_spawn(struct world *w, const struct feed_action *action)
                w->next_start_ms - w->now_ms);
     w->next_start_ms = w->now_ms + w->config.stagger_ms;
     w->n_loading++;
+    a->spawned_ms = w->now_ms;
+}
+
+static void check_return(struct world *w, uint32_t set)
+{
+    if (!w->device_is_benched[set])
+        unsafe(w, "set %u is used again, and was not benched", set);
+    if (w->well_since_ms[set] > w->now_ms || w->now_ms - w->well_since_ms[set] < RETURN_LEAST_MS)
+        unsafe(w, "set %u is used again, and was not well for long enough", set);
+    w->device_is_benched[set] = false;
+    w->returned_ms[set] = w->now_ms;
+    for (uint32_t d = set; d < w->config.n_devices; d += w->n_sets)
+        w->device_is_lost[d] = false;
 }
 
 static void check_aside(struct world *w, const struct feed_action *action)
@@ -291,6 +318,9 @@ void oracle_action(struct world *w, const struct feed_action *action)
         break;
     case ACT_BENCH:
         w->device_is_benched[action->worker] = true;
+        break;
+    case ACT_RETURN:
+        check_return(w, action->worker);
         break;
     case ACT_COMPLETE:
         for (uint64_t i = 0; i < w->n_items; i++)

@@ -127,7 +127,10 @@ static void facts_collect(struct small *s)
         may(s, true, (struct feed_event){.kind = EV_STOP, .flag = false});
         may(s, true, (struct feed_event){.kind = EV_STOP, .flag = true});
     }
-    may(s, true, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = s->w->config.n_devices - 1});
+    uint32_t last = s->w->config.n_devices - 1;
+    may(s, true, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = last});
+    if (s->w->device_is_lost[last])
+        may(s, true, (struct feed_event){.kind = EV_DEVICE_BACK, .worker = last});
 }
 
 /* ---- doing it ---- */
@@ -251,6 +254,8 @@ static void schedule_begin(struct small *s, uint32_t faults)
     }
     memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
     memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
+    memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
+    memset(w->returned_ms, 0, sizeof(w->returned_ms));
     memset(w->items, 0, (w->n_items + 1) * sizeof(*w->items));
     s->faults_left = faults;
     s->ticks_left = EARLY_TICKS;

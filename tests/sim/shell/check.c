@@ -18,6 +18,7 @@ enum {
     SPAWNS_MAX_FAILING = 400,
     END_SLACK_MS = 8000, /* a look for orders each second, a shard's file that is looked at */
     HALVING_LIVES = 16,
+    UNPROVEN_LIVES = 6, /* RESTARTS_MAX + 1 */
     KEPT_AFTER_MS = 10000,
     KEPT_WORKED = 50,
     KEPT_PERCENT = 60
@@ -42,18 +43,23 @@ static void unit_items(uint32_t unit, uint32_t *first, uint32_t *end)
     *end = is_shard ? shard_first(unit + 1) : unit + 1;
 }
 
+static bool is_faultless(void)
+{
+    static const struct rates nothing = {0};
+    return memcmp(&world.scene.rates, &nothing, sizeof(nothing)) == 0 && !world.scene.always_fails;
+}
+
 /*
  * Where nothing failed and the kernel showed what filters do, a muster that was killed after ten seconds has kept most
  * of what its workers had done, also of such that hold their answers back.
  */
 static void kept_check(void)
 {
-    static const struct rates nothing = {0};
     const struct scenario *scene = &world.scene;
     uint32_t n_worked = 0, n_kept = 0;
-    bool is_quiet = memcmp(&scene->rates, &nothing, sizeof(nothing)) == 0 && !scene->always_fails &&
-                    scene->load_ms <= 20 && scene->teardown_ms <= 50 && scene->disk_ms <= 300 &&
-                    scene->lost_device < 0 && scene->batch == 0 && scene->stagger_ms == 0;
+    bool is_quiet = is_faultless() && scene->load_ms <= 20 && scene->teardown_ms <= 50 &&
+                    scene->disk_ms <= 300 && scene->n_lost == 0 && scene->batch == 0 &&
+                    scene->stagger_ms == 0;
     bool is_filter = scene->kind == KIND_LINES || scene->kind == KIND_BLOCKS;
     for (uint32_t item = 0; item < scene->n_items; item++) {
         n_worked += world.truth->worked[item] > 0;
@@ -122,7 +128,7 @@ void session_check(int status)
 static bool may_give_up(void)
 {
     const struct scenario *scene = &world.scene;
-    return scene->always_fails || scene->lost_device >= 0 || scene->rates.babbles > 0 ||
+    return scene->always_fails || scene->n_lost > 0 || scene->rates.babbles > 0 ||
            scene->rates.early_close > 0 || world.truth->n_bad_lives > 0 || scene->rates.refused > 0;
 }
 
@@ -221,32 +227,46 @@ static bool log_says(const char *text)
 static void memory_check(void)
 {
     const struct scenario *scene = &world.scene;
-    if (scene->has_gpus && scene->rates.no_sample == 0 && scene->lost_device < 0 &&
+    if (scene->has_gpus && scene->rates.no_sample == 0 && scene->n_lost == 0 &&
         log_says("was not freed within"))
         broken("device memory was back, and muster says that it was not");
 }
 
 /*
  * Each life may be minutes of loading: where only items kill, one costs the lives of its tries, and of the halving
- * that finds it among those that its worker had in hand.
+ * that finds it among those that its worker had in hand. On a device that never gave a result, deaths are held
+ * against the device, until it is benched.
  */
 static void lives_check(void)
 {
-    static const struct rates nothing = {0};
     const struct scenario *scene = &world.scene;
     uint32_t n_killers = 0;
-    bool is_plain = memcmp(&scene->rates, &nothing, sizeof(nothing)) == 0 && !scene->always_fails &&
-                    scene->lost_device < 0 && world.session == 0 && scene->kind == KIND_CHANNEL;
+    bool is_plain =
+        is_faultless() && scene->n_lost == 0 && world.session == 0 && scene->kind == KIND_CHANNEL;
     for (uint32_t item = 0; item < scene->n_items; item++)
         n_killers += scene->fates[item] == FATE_KILLS || scene->fates[item] == FATE_KILLS_ONCE;
     uint32_t most = n_killers * (scene->retries + 1 + HALVING_LIVES);
+    most += n_killers > 0 ? (scene->n_devices - 1) * UNPROVEN_LIVES : 0;
     if (is_plain && world.truth->n_deaths > most)
         broken("%u workers died of %u items that kill", world.truth->n_deaths, n_killers);
+}
+
+/* Where nothing but a loss went wrong and work was left for another half a minute, the devices are used again. */
+static void return_check(void)
+{
+    const struct scenario *scene = &world.scene;
+    bool is_long = scene->n_items == ITEMS_MAX && scene->item_ms == 400 && scene->n_seats == 2;
+    bool is_plain = is_faultless() && world.session == 0 && scene->crash_at_ms == 0;
+    if (is_plain && is_long && scene->n_lost == 1 && scene->back_at_ms < 12000 &&
+        world.truth->n_returned == 0)
+        broken("device %u was back at %lu ms, and was not used again", scene->lost_device,
+               scene->back_at_ms);
 }
 
 void run_check_all(int status)
 {
     lives_check();
+    return_check();
     memory_check();
     if (world.truth->n_spawns > SPAWNS_MAX_FAILING && world.scene.always_fails)
         broken("%u workers were started, each of which failed", world.truth->n_spawns);

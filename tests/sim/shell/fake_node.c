@@ -9,10 +9,7 @@
 #include "shell/shell.h"
 
 enum {
-    READ_BYTES = 8192, /* a program's buffer */
-    SAMPLE_MS = 1000,
-    CONTEXT_MS = 60, /* until it has taken device memory */
-    DEVICE_BYTES = 1 << 30
+    READ_BYTES = 8192 /* a program's buffer */
 };
 
 struct fake {
@@ -62,30 +59,6 @@ uint32_t workers_alive(void)
     for (const struct fake_worker *w = workers; w; w = w->next)
         n += w->state != ACTOR_DEAD;
     return n;
-}
-
-static bool uses(const struct fake_worker *w, uint32_t device)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < w->n_devices; i++)
-        any = any || w->devices[i] == device;
-    return any;
-}
-
-static bool has_memory(const struct fake_worker *w)
-{
-    bool is_dead = w->state == ACTOR_DEAD;
-    uint64_t end_ns = is_dead ? w->died_ns : world.now_ns;
-    bool has_taken = w->has_device_memory && end_ns - w->born_ns > CONTEXT_MS * 1000000ull;
-    return has_taken && !(is_dead && world.now_ns >= end_ns + world.scene.memory_lag_ms * 1000000);
-}
-
-uint64_t device_used_bytes(uint32_t device)
-{
-    uint64_t bytes = 0;
-    for (const struct fake_worker *w = workers; w; w = w->next)
-        bytes += has_memory(w) && uses(w, device) ? DEVICE_BYTES : 0;
-    return bytes;
 }
 
 /* ---- from the worker ---- */
@@ -389,28 +362,6 @@ static void fake_close(struct node *base)
 
 /* ---- its birth ---- */
 
-/* Nobody else may be on its devices, their locks are its guard's too, and their memory is there again. */
-static void place_check(const struct fake_worker *w, const struct spawn_request *request)
-{
-    const struct scenario *scene = &world.scene;
-    bool alone = scene->workers_per_device <= 1;
-    for (const struct fake_worker *other = workers; other; other = other->next)
-        for (uint32_t i = 0; i < w->n_devices; i++)
-            if (other->state != ACTOR_DEAD && uses(other, w->devices[i]) &&
-                other->seat_share == w->seat_share)
-                broken("workers %u and %u are on device %u at one time", other->number, w->number,
-                       w->devices[i]);
-    if (!scene->has_gpus)
-        return;
-    if (request->n_held_fds < w->n_devices)
-        broken("the guard of worker %u does not hold the locks of its devices", w->number);
-    bool shows = scene->rates.no_sample == 0 && scene->memory_lag_ms >= 2 * SAMPLE_MS;
-    for (uint32_t i = 0; i < w->n_devices && alone && shows; i++)
-        if (device_used_bytes(w->devices[i]) > 0)
-            broken("worker %u is started though device %u has not its memory back", w->number,
-                   w->devices[i]);
-}
-
 static void started(void *context, uint64_t argument)
 {
     struct fake_worker *w = context;
@@ -446,7 +397,7 @@ static int fake_spawn(struct node *base, const struct spawn_request *request,
     };
     for (uint32_t i = 0; i < w->n_devices; i++)
         w->devices[i] = (uint32_t)request->seat->devices[i];
-    place_check(w, request);
+    fake_place_check(w, request);
     w->next = workers;
     workers = w;
     trace("worker %u starts on %s%s", w->number, request->seat->label,

@@ -75,6 +75,10 @@ void fake_ask_wait(struct node_worker *worker, bool is_asked);
 uint64_t fake_look(struct node *base);
 void fake_tick(struct node *base);
 
+/* fake_device.c */
+/* Nobody else may be on its devices, their locks are its guard's too, their memory is there again, and none is lost. */
+void fake_place_check(const struct fake_worker *w, const struct spawn_request *request);
+
 /* fake_actor.c */
 void actor_born(struct fake_worker *w, const struct spawn_request *request);
 /* There is something to read, or nothing more will come. */

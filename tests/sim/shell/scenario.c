@@ -64,8 +64,13 @@ static void devices_draw(struct scenario *scene)
     scene->n_devices = MIN(scene->n_devices, (uint32_t)DEVICES_MAX_SIM);
     scene->n_seats = scene->n_devices / scene->devices_per_worker * scene->workers_per_device;
     scene->memory_lag_ms = ONE_OF(0, 100, 2500, 20000);
-    scene->lost_device = scene->has_gpus && chance(200) ? (int)below(scene->n_devices) : -1;
+    if (!scene->has_gpus || !chance(200))
+        return;
+    scene->lost_device = (uint32_t)below(scene->n_devices);
+    scene->n_lost = chance(700) ? 1 : (uint32_t)between(1, scene->n_devices);
     scene->lost_at_ms = below(4000);
+    scene->back_at_ms = chance(500) ? scene->lost_at_ms + below(10000) : UINT64_MAX;
+    scene->loss_kills = chance(500);
 }
 
 static void orders_draw(struct scenario *scene)
@@ -90,7 +95,6 @@ static void quiet_draw(struct scenario *scene)
                                .n_devices = 2,
                                .devices_per_worker = 1,
                                .workers_per_device = 1,
-                               .lost_device = -1,
                                .retries = 2,
                                .block = (uint32_t)ONE_OF(7, 32, 100000),
                                .load_ms = ONE_OF(1, 20),
@@ -112,7 +116,6 @@ static void killer_draw(struct scenario *scene)
                                .n_devices = 1,
                                .devices_per_worker = 1,
                                .workers_per_device = 1,
-                               .lost_device = -1,
                                .retries = (uint32_t)below(3),
                                .credits = (uint32_t)between(2, 8),
                                .load_ms = 20,
@@ -124,9 +127,37 @@ static void killer_draw(struct scenario *scene)
     scene->fates[below(scene->n_items)] = FATE_KILLS;
 }
 
+/* Nothing fails but a set of devices, which is lost and comes back: is it used again? */
+static void return_draw(struct scenario *scene)
+{
+    uint32_t per_worker = (uint32_t)between(1, 2);
+    *scene = (struct scenario){.kind = chance(500) ? KIND_CHANNEL : KIND_LINES,
+                               .has_gpus = true,
+                               .n_items = ITEMS_MAX,
+                               .n_seats = 2,
+                               .n_devices = 2 * per_worker,
+                               .devices_per_worker = per_worker,
+                               .workers_per_device = 1,
+                               .lost_device = (uint32_t)below(2),
+                               .n_lost = 1,
+                               .lost_at_ms = between(1000, 4000),
+                               .loss_kills = chance(500),
+                               .retries = 5,
+                               .credits = 2,
+                               .load_ms = 20,
+                               .item_ms = 400,
+                               .grace_ms = 1000,
+                               .disk_ms = 5,
+                               .memory_lag_ms = ONE_OF(100, 2500),
+                               .pipe_bytes = 4096,
+                               .cut_bytes = 100000};
+    scene->is_json = scene->kind == KIND_CHANNEL;
+    scene->back_at_ms = scene->lost_at_ms + between(2500, 8000); /* longer than two samples */
+}
+
 void scenario_draw(uint64_t seed, struct scenario *scene)
 {
-    *scene = (struct scenario){.lost_device = -1};
+    *scene = (struct scenario){0};
     world.rng = (struct rng){mix64(seed ^ 0x5ce9a7105ce9a710u)};
     scene->kind = (enum worker_kind)below(WORKER_KINDS);
     scene->n_items = (uint32_t)between(1, chance(200) ? 200 : 24);
@@ -158,6 +189,8 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
         quiet_draw(scene);
     else if (chance(5))
         killer_draw(scene);
+    else if (chance(5))
+        return_draw(scene);
 }
 
 void scenario_print(const struct scenario *s, FILE *out)
@@ -180,9 +213,11 @@ void scenario_print(const struct scenario *s, FILE *out)
             s->rates.unseen, s->rates.no_sample, s->rates.early_close, s->rates.babbles);
     fprintf(
         out,
-        "signal %d, stop %d, run limit %lu, order at %lu, crash at %lu, device %d lost at %lu%s%s%s\n",
-        s->signal, s->stop_how, s->run_limit_ms, s->order_at_ms, s->crash_at_ms, s->lost_device,
-        s->lost_at_ms, s->always_fails ? ", always fails" : "", s->any_order ? ", any order" : "",
+        "signal %d, stop %d, run limit %lu, order at %lu, crash at %lu, %u devices from %u on lost "
+        "at %lu%s, back at %lu%s%s%s\n",
+        s->signal, s->stop_how, s->run_limit_ms, s->order_at_ms, s->crash_at_ms, s->n_lost,
+        s->lost_device, s->lost_at_ms, s->loss_kills ? " with its workers" : "", s->back_at_ms,
+        s->always_fails ? ", always fails" : "", s->any_order ? ", any order" : "",
         s->no_reissue ? ", no reissue" : "");
     fprintf(out, "disk full %u%s%s%s\n", s->rates.disk_full, s->is_json ? ", JSON" : "",
             s->is_keyed ? ", keyed" : "", s->fixed_batches ? ", fixed batches" : "");
@@ -292,6 +327,7 @@ int session_play(void)
     if (world.session > 0 && is_finished())
         return 0;
     orders_set();
+    devices_begin();
     struct map_request request = request_make(gpus);
     int status = work_choose(&request, &err);
     if (status == 0)

@@ -76,8 +76,9 @@ struct scenario {
     uint64_t memory_lag_ms;       /* a dead worker's device memory is back after that */
     size_t pipe_bytes, cut_bytes; /* room of a pipe; most bytes that are read at once */
     uint32_t loading_max;
-    int lost_device; /* -1: none */
-    uint64_t lost_at_ms;
+    uint32_t lost_device, n_lost;    /* so many devices from this one on; 0: none */
+    uint64_t lost_at_ms, back_at_ms; /* UINT64_MAX: never */
+    bool loss_kills;                 /* the workers there, at that moment */
     enum item_fate fates[ITEMS_MAX];
     struct rates rates;
     int signal,
@@ -92,6 +93,7 @@ struct truth {
         faults[ITEMS_MAX]; /* lives that ended badly with it in hand, and failures that were said */
     bool is_done[ITEMS_MAX];                  /* durable before this session began */
     uint32_t n_spawns, n_bad_lives, n_deaths; /* of those, by an item or by chance */
+    uint32_t n_returned; /* workers that were started on a device that was lost before */
     uint64_t n_events;
     int status; /* of the last session that ended by itself */
     bool is_broken;
@@ -135,9 +137,10 @@ void uv_raise(int number);
 /* fake_node.c */
 /* Nobody is there yet. */
 void node_world_begin(void);
-/* By workers that live, and by those whose memory is not back. */
-uint64_t device_used_bytes(uint32_t device);
 uint32_t workers_alive(void);
+
+/* fake_device.c: losses from now on */
+void devices_begin(void);
 
 /* scenario.c */
 void scenario_draw(uint64_t seed, struct scenario *scene);

@@ -337,7 +337,21 @@ static void a_driver_that_wakes_slowly_is_waited_for(void **state)
     buf_release(&notes);
 }
 
-static void a_device_that_goes_during_the_run_is_reported_once(void **state)
+/* Until a sample of the device says that it is not lost. */
+static bool wait_back(struct monitor *monitor, size_t device)
+{
+    struct device_sample samples[8];
+    for (uint64_t end_ms = clock_now_ms() + 60000; clock_now_ms() < end_ms; usleep(1000)) {
+        size_t n_samples = monitor_read(monitor, samples, countof(samples));
+        for (size_t i = 0; i < n_samples; i++)
+            if (samples[i].device == device && !samples[i].is_lost)
+                return true;
+    }
+    return false;
+}
+
+static void
+a_device_that_goes_during_the_run_is_reported_once_and_again_when_it_is_back(void **state)
 {
     (void)state;
     static const struct {
@@ -362,6 +376,8 @@ static void a_device_that_goes_during_the_run_is_reported_once(void **state)
         assert_int_equal(file_replace_fast(path, STR(""), NULL), 0);
         assert_true(wait_lost(monitor, 1, &lost));
         assert_string_equal(lost.ill, cases[i].why);
+        assert_int_equal(unlink(path), 0);
+        assert_true(wait_back(monitor, 1));
         monitor_close(monitor);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
         device_list_release(&list);
@@ -524,7 +540,8 @@ int main(void)
         cmocka_unit_test(a_helper_that_cannot_be_started_is_named),
         cmocka_unit_test(samples_come_for_every_device_in_the_list),
         cmocka_unit_test(a_driver_that_wakes_slowly_is_waited_for),
-        cmocka_unit_test(a_device_that_goes_during_the_run_is_reported_once),
+        cmocka_unit_test(
+            a_device_that_goes_during_the_run_is_reported_once_and_again_when_it_is_back),
         cmocka_unit_test(a_helper_with_nothing_left_to_ask_is_not_started_again),
         cmocka_unit_test(a_killed_helper_is_started_again_and_no_device_blamed),
         cmocka_unit_test(one_crash_over_a_device_is_not_held_against_it),

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sets of devices that get no more workers, and lost ones that are used again.
+ *
+ * A device may come back: a node was restarted, a driver answers again, or a worker's last words named a
+ * device that was never gone. A set that is well again is used after a pause, which doubles with each
+ * return, and not more than RETURNS_MAX times: a device that comes and goes costs its workers their items.
+ */
+#include "core/feed_impl.h"
+
+enum {
+    RETURN_AFTER_MS = 10000, /* before the first return */
+    RETURNS_MAX = 3
+};
+
+void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
+{
+    struct feed_device *d = &f->devices[device];
+    if (d->is_benched)
+        return;
+    d->is_benched = true;
+    f->seats.n_sets_alive--;
+    emit(f, ACT_BENCH, device, 0, 0, cause);
+    for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
+        struct feed_worker *w = &f->workers[i];
+        if (feed_worker_is_running(w)) {
+            feed_worker_terminate(f, i, CAUSE_LOST);
+        } else {
+            w->memory_is_back |= w->state == WORKER_ABSENT;
+            feed_worker_state_set(f, w, WORKER_BENCHED);
+        }
+    }
+    f->cooling.look_ms = f->now_ms; /* none of them is left in that list */
+    if (f->seats.n_sets_alive == 0 && !f->end.is_complete)
+        halt(f, HALT_NO_DEVICES);
+}
+
+/* Of a set that is benched already, a dying worker tells nothing new. */
+void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms)
+{
+    struct feed_device *d = &f->devices[device];
+    if (d->is_benched || seen_since_ms < d->returned_ms)
+        return;
+    d->is_lost = true;
+    device_bench(f, device, CAUSE_LOST);
+}
+
+void device_back(struct feed *f, uint32_t device)
+{
+    struct feed_device *d = &f->devices[device];
+    if (!d->is_lost || d->n_returns >= RETURNS_MAX || d->return_at_ms != UINT64_MAX)
+        return;
+    d->return_at_ms = f->now_ms + ((uint64_t)RETURN_AFTER_MS << d->n_returns);
+    f->seats.return_ms = MIN(f->seats.return_ms, d->return_at_ms);
+}
+
+static void set_return(struct feed *f, uint32_t device)
+{
+    struct feed_device *d = &f->devices[device];
+    d->is_benched = d->is_lost = d->is_hopeless = false;
+    d->start_failures = 0;
+    d->n_returns++;
+    d->returned_ms = f->now_ms;
+    d->return_at_ms = UINT64_MAX;
+    f->seats.n_sets_alive++;
+    emit(f, ACT_RETURN, device, 0, 0, 0);
+    for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
+        struct feed_worker *w = &f->workers[i];
+        if (w->state != WORKER_BENCHED) /* still ending */
+            continue;
+        feed_worker_state_set(f, w, WORKER_COOLING);
+        cooling_add(f, i);
+    }
+    f->cooling.look_ms = f->now_ms;
+}
+
+void returns_check(struct feed *f)
+{
+    if (f->seats.return_ms <= f->now_ms) {
+        f->seats.return_ms = UINT64_MAX;
+        for (uint32_t d = 0; d < f->config.n_devices; d++)
+            if (f->devices[d].return_at_ms <= f->now_ms)
+                set_return(f, d);
+            else
+                f->seats.return_ms = MIN(f->seats.return_ms, f->devices[d].return_at_ms);
+    }
+    if (f->seats.return_ms != UINT64_MAX)
+        wake_at(f, f->seats.return_ms);
+}
