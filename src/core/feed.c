@@ -296,6 +296,11 @@ static void on_works(struct feed *f, const struct feed_event *ev)
     feed_worker_works(f, ev->worker);
 }
 
+static void on_closed(struct feed *f, const struct feed_event *ev)
+{
+    feed_worker_closed(f, ev->worker);
+}
+
 static void on_ended(struct feed *f, const struct feed_event *ev)
 {
     struct feed_worker *w = &f->workers[ev->worker];
@@ -362,6 +367,7 @@ static const struct handler {
     [EV_OOM] = {on_oom, true},
     [EV_HUNGRY] = {on_hungry, true},
     [EV_RESTS] = {on_rests, true},
+    [EV_CLOSED] = {on_closed, true},
     [EV_WORKS] = {on_works, true},
     [EV_FULL] = {on_full, true},
     [EV_STRAY] = {on_stray, true},

@@ -42,6 +42,7 @@
     X(OOM)       /* out of memory at batch `count`; it keeps its items, or dies of it */          \
     X(HUNGRY)    /* filter: silent, has read all it was given; flag: waits for more */            \
     X(RESTS)     /* filter: all is answered and it waits for more: nothing else can come */       \
+    X(CLOSED)    /* it has closed its input with items in hand */                                 \
     X(WORKS)     /* filter: it is at work, or gone: an answer more may come */                    \
     X(FULL)      /* the same at the byte limit: let it have the end of its input */               \
     X(STRAY)     /* it broke its rule, and is not believed any more; flag: over `item` */         \
@@ -113,6 +114,7 @@ enum feed_cause {
     CAUSE_LOST,     /* the device is gone */
     CAUSE_RESTARTS, /* it died too often without a result */
     CAUSE_LOSER,    /* its items were answered elsewhere */
+    CAUSE_LINGERS,  /* it has done all it was given, and does not end */
     CAUSE_STOP,
 };
 
@@ -159,7 +161,8 @@ struct feed_config {
     uint32_t loading_max; /* workers that load at one time; 0 = all */
     uint64_t stagger_ms;  /* from the start of one worker to that of the next, at least */
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms; /* 0 = none */
-    uint64_t failures_max;     /* items set aside before the run is given up; 0 = no limit */
+    uint64_t end_limit_ms; /* from ACT_END, or its last answer after that, to its exit; 0 = none */
+    uint64_t failures_max; /* items set aside before the run is given up; 0 = no limit */
     uint32_t failures_percent; /* of the items settled so far (from 100 on); 0 = no limit */
     uint64_t seed;
     uint64_t failed_before; /* set aside by earlier sessions of this run */

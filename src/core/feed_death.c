@@ -136,7 +136,7 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
         return;
     }
     bool all_answered = w->items.in_flight == 0 && w->items.provisional > 0;
-    /* One that lingers at its end is ended by the shell; that takes nothing from its answers. */
+    /* That it was ended because it lingered takes nothing from its answers. */
     bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
     bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
     if (all_answered && ended_well)

@@ -113,6 +113,8 @@ struct given {
 /* When it did what, and how fast it is. */
 struct pace {
     uint64_t started_ms, first_answer_ms, last_progress_ms, last_send_ms, provisional_since_ms;
+    uint64_t ended_ms;  /* ACT_END was given */
+    uint64_t closed_ms; /* it closed its input, UINT64_MAX: it did not */
     uint64_t not_before_ms, reissue_after_ms, silence_noted_ms;
     double mean_ms, gap_max_ms;
     uint64_t burst_ms; /* the longest silence that ended with several answers at one time */
@@ -150,6 +152,7 @@ struct feed_worker {
     bool is_hand; /* counted in n_hands */
     bool memory_is_back, input_closed;
     bool has_ended;  /* by itself and well: neither limits nor orders concern it */
+    bool lingers;    /* it is ended because it does not end by itself; its answers count */
     bool has_shrunk; /* it ran out of memory, and its device's batches are smaller since */
     uint32_t group;  /* suspects on this worker, NONE */
     enum feed_cause ended_for;
@@ -469,6 +472,8 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
 void look_at(struct feed *f, uint32_t worker, uint64_t at_ms);
 /* When the first is to be looked at, UINT64_MAX. */
 uint64_t looks_next_ms(const struct feed *f);
+/* It reads no more: it is out of step unless it ends soon. */
+void feed_worker_closed(struct feed *f, uint32_t worker);
 /* Look at all those whose time has come. */
 void limits_check(struct feed *f);
 /* Something was sent: see to it that its worker is looked at in time, whatever else happens. */

@@ -6,7 +6,9 @@
 #include "core/feed_impl.h"
 
 enum {
-    SILENCE_MIN_MS = 60000
+    SILENCE_MIN_MS = 60000,
+    CLOSED_GRACE_MS =
+        2000 /* a worker that dies closes its input, and its exit comes a little later */
 };
 
 /* ---- whom to look at ---- */
@@ -193,6 +195,38 @@ static void start_check(struct feed *f, uint32_t worker)
         look_at(f, worker, limit_at_ms);
 }
 
+void feed_worker_closed(struct feed *f, uint32_t worker)
+{
+    struct feed_worker *w = &f->workers[worker];
+    w->time.closed_ms = MIN(w->time.closed_ms, f->now_ms);
+    look_at(f, worker, f->now_ms + CLOSED_GRACE_MS);
+}
+
+static void closed_check(struct feed *f, uint32_t worker)
+{
+    uint64_t limit_at_ms = f->workers[worker].time.closed_ms + CLOSED_GRACE_MS;
+    if (f->now_ms >= limit_at_ms)
+        feed_worker_out_of_step(f, worker);
+    else
+        look_at(f, worker, limit_at_ms);
+}
+
+/* What it gave counts, however it ends: it is not written off. */
+static void linger_check(struct feed *f, uint32_t worker)
+{
+    struct feed_worker *w = &f->workers[worker];
+    uint64_t since_ms = MAX(w->time.ended_ms, w->time.last_progress_ms);
+    uint64_t limit_at_ms = since_ms + f->config.end_limit_ms;
+    if (w->items.in_flight > 0) {
+        look_at(f, worker, f->now_ms + f->config.end_limit_ms / 8 + 1);
+    } else if (f->now_ms < limit_at_ms) {
+        look_at(f, worker, limit_at_ms);
+    } else {
+        w->lingers = true;
+        emit(f, ACT_TERMINATE, worker, 0, 0, CAUSE_LINGERS);
+    }
+}
+
 static void feed_worker_look(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -207,6 +241,10 @@ static void feed_worker_look(struct feed *f, uint32_t worker)
         start_check(f, worker);
     if (!(w->state == WORKER_LIVE || w->state == WORKER_LOADING || is_ending))
         return;
+    if (is_ending && f->config.end_limit_ms > 0 && !w->has_ended && !w->lingers)
+        linger_check(f, worker);
+    if (w->time.closed_ms != UINT64_MAX && (!is_ending || owes_answer(w)))
+        closed_check(f, worker);
     if (owes_answer(w) && f->config.item_limit_ms > 0 && !is_loading)
         item_limit_check(f, worker);
     if (owes_answer(w) || (owes_request(w) && f->config.silence_limit_ms > 0))

@@ -48,7 +48,8 @@ static void life_reset(struct feed_worker *w)
 {
     w->mode = MODE_UNKNOWN;
     w->memory_is_back = w->input_closed = w->drain.is_on = w->drain.last_was_short = false;
-    w->has_ended = w->has_shrunk = false;
+    w->has_ended = w->has_shrunk = w->lingers = false;
+    w->time.closed_ms = UINT64_MAX;
     w->group = NONE;
     w->ended_for = CAUSE_NONE;
     w->blame = w->items.oldest = UINT64_MAX;
@@ -443,8 +444,11 @@ void feed_worker_end(struct feed *f, uint32_t worker)
     if (!feed_worker_is_running(w) || w->state == WORKER_ENDING)
         return;
     w->input_closed = true;
+    w->time.ended_ms = f->now_ms;
     feed_worker_state_set(f, w, WORKER_ENDING);
     emit(f, ACT_END, worker, 0, 0, 0);
+    if (f->config.end_limit_ms > 0)
+        look_at(f, worker, f->now_ms + f->config.end_limit_ms);
     if (w->mode == MODE_FILTER && w->items.provisional > 0) /* its end may take long */
         feed_worker_settle(f, worker);
 }

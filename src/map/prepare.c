@@ -23,6 +23,10 @@
 #include "store/runs.h"
 #include "version.h"
 
+enum {
+    END_LIMIT_MIN_MS = 1000 /* --grace 0 is no order to kill whoever has done well */
+};
+
 /* ---- input ---- */
 
 /* Somebody may wait for muster while muster waits for him. */
@@ -192,6 +196,12 @@ static int store_begin(struct session *s, struct err *err)
     return rc ? rc : store_set(s->shell.store, "state", "running", err);
 }
 
+/* A shard's program ends when its work does. */
+static uint64_t end_limit_ms(const struct map_request *r)
+{
+    return r->work->keeps_workers ? MAX(r->run.grace_ms, (uint64_t)END_LIMIT_MIN_MS) : 0;
+}
+
 static int feed_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -213,6 +223,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .item_limit_ms = r->schedule.item_limit_ms,
                                  .start_limit_ms = r->schedule.start_limit_ms,
                                  .silence_limit_ms = r->schedule.silence_limit_ms,
+                                 .end_limit_ms = end_limit_ms(r),
                                  .failures_max = r->schedule.failures_max,
                                  .failures_percent = r->schedule.failures_percent,
                                  .seed = s->base_seed,

@@ -34,6 +34,7 @@ static const char *const cause_texts[] = {
     [CAUSE_LOST] = "the device is gone",
     [CAUSE_RESTARTS] = "workers die there again and again without a result",
     [CAUSE_LOSER] = "its items were answered elsewhere",
+    [CAUSE_LINGERS] = "",
     [CAUSE_STOP] = "stopped",
 };
 

@@ -75,7 +75,6 @@ struct worker {
 
     struct busy busy;
     uint64_t last_output_ms;
-    uint64_t deadline_ms; /* to be gone by then, since it reads or gets no more; 0: none */
     uint64_t items_done, mem_peak_bytes;
     int64_t started_wall_ms;
 };
@@ -194,15 +193,13 @@ void worker_terminate(struct worker *worker, enum feed_cause cause);
 void worker_flush(struct worker *worker);
 /* Ten times a second. */
 void worker_tick(struct worker *worker);
-/* How long a worker that gets nothing more may take to end. */
-uint64_t worker_ending_limit_ms(const struct worker *worker);
 /* Before the loop sleeps: what is to be seen of a filter. */
 void worker_input_ask(struct worker *worker);
 void worker_input_seen(void *context, enum input_fact fact);
 void worker_ask_for_room(struct worker *worker);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
 bool worker_room_is_there(struct worker *worker);
-/* It does not read any more; what that means shows within BROKEN_GRACE_MS. */
+/* It does not read any more. */
 void worker_input_broken(struct worker *worker, enum worker_stream stream);
 void worker_started(void *context);
 void worker_gone(void *context, const struct worker_exit *exit);

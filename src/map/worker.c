@@ -13,7 +13,6 @@
 
 enum {
     ROOM_BYTES = 256 * 1024, /* of lines, asked of the feeder at a time: a row in the ledger */
-    BROKEN_GRACE_MS = 2000,
 };
 
 const char *worker_label(const struct worker *worker)
@@ -73,10 +72,10 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
     node_drop(worker->process, stream);
     if (worker->session->outcome.is_complete || worker->was_ended)
         return;
-    worker->deadline_ms = worker->session->shell.now_ms + BROKEN_GRACE_MS;
     worker_stray_note(worker, "it closed its input with items in hand", STR(""));
     log_add(worker->session->shell.log, LOG_INFO, "worker", "%s closed its input early",
             worker_label(worker));
+    session_event(worker->session, (struct feed_event){.kind = EV_CLOSED, .worker = worker->seat});
 }
 
 /* What is in to_worker, as far as it goes in. False: nobody reads it any more. */

@@ -26,14 +26,11 @@ void worker_sent(struct worker *worker, uint64_t count)
 void worker_answered(struct worker *worker, uint64_t count)
 {
     busy_answered(&worker->busy, count, now_us());
-    if (worker->input_must_close) /* its end was said perhaps long ago, with its last items */
-        worker->deadline_ms = worker->session->shell.now_ms + worker_ending_limit_ms(worker);
 }
 
 void worker_finish(struct worker *worker)
 {
     worker->input_must_close = true;
-    worker->deadline_ms = worker->session->shell.now_ms + worker_ending_limit_ms(worker);
     if (worker->is_channel)
         channel_stop(worker);
     worker_flush(worker);
@@ -60,6 +57,7 @@ void worker_terminate(struct worker *worker, enum feed_cause cause)
         [CAUSE_START] = "it was not ready within the time limit for starting",
         [CAUSE_PROTOCOL] = "its answers do not match the items it was given",
         [CAUSE_LOST] = "its device is gone",
+        [CAUSE_LINGERS] = "it did not end within --grace after its last result",
     };
     struct session *s = worker->session;
     const char *reason = cause < countof(why) ? why[cause] : NULL;

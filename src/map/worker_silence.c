@@ -1,46 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers that say nothing: does a filter wait for more input before it flushes, did it lose its
- * input, does it not end though it was told to?
+ * Workers that say nothing: does a filter wait for more input before it flushes?
  */
 #include "base/clock.h"
-#include "base/parse.h"
 #include "map/session.h"
 #include "map/work.h"
 
 enum {
     FIRST_LOOKS_MS = 200, /* so long are a filter's first answers looked for */
-    ENDING_MIN_MS = 1000,
     SILENT_BYTES_MAX = 4 << 20
 };
-
-uint64_t worker_ending_limit_ms(const struct worker *worker)
-{
-    return MAX(worker->session->request->run.grace_ms, (uint64_t)ENDING_MIN_MS);
-}
-
-/* It was told that nothing more comes, and has its time to end behind it. */
-static void overdue_end(struct worker *worker)
-{
-    char limit[24];
-    duration_format(limit, worker_ending_limit_ms(worker));
-    log_add(worker->session->shell.log, LOG_WARN, "worker",
-            "%s has not ended %s after its last result (--grace); ending it", worker_label(worker),
-            limit);
-    worker_terminate(worker, CAUSE_NONE);
-}
-
-static void overdue_check(struct worker *worker)
-{
-    struct session *s = worker->session;
-    if (s->shell.now_ms < worker->deadline_ms || worker->was_ended)
-        return;
-    bool has_nothing = !busy_is(&worker->busy) || s->outcome.is_complete;
-    if (!worker->input_must_close)
-        session_event(s, (struct feed_event){.kind = EV_STRAY, .worker = worker->seat});
-    else if (has_nothing)
-        overdue_end(worker);
-}
 
 void worker_tick(struct worker *worker)
 {
@@ -49,10 +18,7 @@ void worker_tick(struct worker *worker)
     bool lost_input =
         !node_is_open(worker->process, worker->is_channel ? STREAM_CHANNEL : STREAM_IN);
     bool is_ending = worker->input_must_close || lost_input;
-    if (is_ending && node_pid(worker->process) > 0 && worker->deadline_ms > 0)
-        overdue_check(worker);
-    if (worker->process)
-        node_ask_wait(worker->process, !is_ending && !worker->is_channel && busy_is(&worker->busy));
+    node_ask_wait(worker->process, !is_ending && !worker->is_channel && busy_is(&worker->busy));
 }
 
 static void has_read(struct worker *worker)

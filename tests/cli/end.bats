@@ -62,7 +62,7 @@ END
     map -g cpu:1 --grace 1s in.txt -o out.txt -- ./stay
     ended_with 0
     same in.txt out.txt
-    says "cpu_0 has not ended 1.0 s after its last result (--grace); ending it"
+    says "cpu_0 is ended: it did not end within --grace after its last result"
 }
 
 @test "a worker that prints megabytes while it ends is heard to its end" {
@@ -192,7 +192,7 @@ long_merge_ended() {
         mawk '{ system("sleep 0.05"); print } END { fflush(); system("sleep 0.15; echo tidied >>ends") }'
     ended_with 0
     same in.txt out.txt
-    says_not "has not ended"
+    says_not "did not end within"
     [ "$(wc -l <ends)" -gt 1 ]
     [ "$(wc -l <ends)" -eq "$(query "SELECT count(*) FROM attempts")" ]
 }

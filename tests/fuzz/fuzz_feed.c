@@ -240,6 +240,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_READS:
     case EV_HUNGRY:
     case EV_RESTS:
+    case EV_CLOSED:
     case EV_WORKS:
     case EV_FULL:
     case EV_STRAY:
@@ -289,6 +290,7 @@ static struct feed_config config_of(struct str *input, struct world *world)
         .loading_max = batch & 128 ? 1 : 0,
         .stagger_ms = failures & 16 ? 700 : 0,
         .item_limit_ms = limits & 1 ? 1000 : 0,
+        .end_limit_ms = 1000,
         .start_limit_ms = limits & 2 ? 2000 : 0,
         .silence_limit_ms = limits & 4 ? 3000 : 0,
         .failures_max = failures % 4,

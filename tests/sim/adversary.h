@@ -57,7 +57,6 @@ enum future_kind {
     F_ROOM,
     F_QUIET, /* its shell looks whether it says nothing */
     F_LATE,  /* a word said before the signal was felt */
-    F_GRACE, /* its shell ends one that does not go */
     F_LOST,  /* a device */
     F_BACK,  /* all devices of a lost one's set are well again, their memory is free */
     F_STOP,  /* flag in count */

@@ -53,7 +53,6 @@ void actor_end(struct world *w, uint32_t worker)
     if (a->has_ended)
         return;
     a->ending = true;
-    plan(w, worker, F_GRACE, 10000);
     bool waits = a->n_in_hand == 0 || a->kind == A_BATCHED ||
                  (a->kind == A_BLOCKED && a->n_read == 0 && a->n_in_hand < BLOCK_LINES);
     if (a->alive && waits)
@@ -213,7 +212,8 @@ static void leave(struct world *w, uint32_t worker)
     a->finishing = true;
     if (a->lines_held > 0)
         answer_lines(w, worker, 0);
-    if (a->alive)
+    bool lingers = a->kind != A_SHARD && chance(w, w->rates.hang);
+    if (a->alive && !lingers)
         actor_die(w, worker, GONE_CLEAN);
 }
 
@@ -388,18 +388,6 @@ static void on_late(struct world *w, const struct future *f)
                                 .count = 1});
 }
 
-static void on_grace(struct world *w, const struct future *f)
-{
-    struct feed_worker_view view;
-    if (w->actors[f->worker].has_ended)
-        return;
-    feed_worker(w->feed, f->worker, &view);
-    if (view.in_flight == 0 || w->is_complete)
-        actor_die(w, f->worker, GONE_ENDED);
-    else
-        later(w, 1000, *f);
-}
-
 static void on_finish(struct world *w, const struct future *f)
 {
     actor_finish(w, f->worker);
@@ -517,25 +505,15 @@ void happen(struct world *w, const struct future *f)
         void (*happen)(struct world *w, const struct future *f);
         bool is_alives; /* void when the worker's life is over */
     } handlers[F_KINDS] = {
-        [F_STARTED] = {on_started, true},
-        [F_FINISH] = {on_finish, true},
-        [F_EXIT] = {on_exit_fact, false},
-        [F_EXIT_AGAIN] = {on_exit_again, false},
-        [F_COMMITTED] = {on_committed, false},
-        [F_LOOKED_AT] = {on_looked_at, true},
-        [F_DURABLE] = {on_durable, false},
-        [F_MEM] = {on_mem, false},
-        [F_INPUT] = {on_input, false},
-        [F_ROOM] = {on_room, true},
-        [F_QUIET] = {on_quiet, true},
-        [F_LATE] = {on_late, false},
-        [F_GRACE] = {on_grace, true},
-        [F_LOST] = {on_lost, false},
-        [F_BACK] = {on_back, false},
-        [F_STOP] = {on_stop, false},
-        [F_OOM] = {on_oom, true},
-        [F_ECHO] = {on_echo, false},
-        [F_UNFIT] = {on_unfit, true},
+        [F_STARTED] = {on_started, true},      [F_FINISH] = {on_finish, true},
+        [F_EXIT] = {on_exit_fact, false},      [F_EXIT_AGAIN] = {on_exit_again, false},
+        [F_COMMITTED] = {on_committed, false}, [F_LOOKED_AT] = {on_looked_at, true},
+        [F_DURABLE] = {on_durable, false},     [F_MEM] = {on_mem, false},
+        [F_INPUT] = {on_input, false},         [F_ROOM] = {on_room, true},
+        [F_QUIET] = {on_quiet, true},          [F_LATE] = {on_late, false},
+        [F_LOST] = {on_lost, false},           [F_BACK] = {on_back, false},
+        [F_STOP] = {on_stop, false},           [F_OOM] = {on_oom, true},
+        [F_ECHO] = {on_echo, false},           [F_UNFIT] = {on_unfit, true},
     };
     if (handlers[f->kind].is_alives) { /* else it may be about a device */
         const struct actor *a = &w->actors[f->worker];

@@ -70,6 +70,7 @@ static void config_draw(struct world *w)
     w->config.no_reissue = chance(w, 0.3);
     w->config.loading_max = chance(w, 0.3) ? 1 + below(w, 2) : 0;
     w->config.item_limit_ms = chance(w, 0.3) ? 4000 : 0;
+    w->config.end_limit_ms = 10000;
     w->config.start_limit_ms = chance(w, 0.3) ? 3000 : 0;
     w->config.silence_limit_ms = chance(w, 0.1) ? 9000 : 0;
     w->config.failures_max = chance(w, 0.1) ? 1 + below(w, 5) : 0;

@@ -53,6 +53,8 @@ FEED = {
     "a lost second device is charged to items": (
         "feed.c", "uint32_t set = f->devices[ev->worker].first;",
         "uint32_t set = ev->worker;"),
+    "one that does not end by itself is waited for": (
+        "feed_limits.c", "        emit(f, ACT_TERMINATE, worker, 0, 0, CAUSE_LINGERS);\n", ""),
     "who was told to end is still believed": (
         "feed.c", "(w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT)", "true"),
     "one that has ended well meets a limit while its file is looked at": (
@@ -114,6 +116,8 @@ SHELL = {
         "shell/device_watch.c", "    watch->handlers->back(watch->context, first);\n", ""),
     "the samples of a lost device show free memory": (
         "shell/device_watch.c", "    if (!sample->is_lost) /* else", "    if (true) /* else"),
+    "one that closes its input and lives on is waited for": (
+        "map/worker.c", "(struct feed_event){.kind = EV_CLOSED,", "(struct feed_event){.kind = EV_TICK,"),
     "one bad message ends the run": (
         "map/channel.c", "        on_flawed(worker, &m, line, item);\n",
         '        shell_abort(&worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),

@@ -111,8 +111,8 @@ void fake_place_check(const struct fake_worker *w, const struct spawn_request *r
         if (used_bytes(w->devices[i]) > 0)
             broken("worker %u is started though device %u has not its memory back", w->number,
                    w->devices[i]);
-    world.truth->n_returned += scene->n_lost > 0 && uses(w, scene->lost_device) &&
-                               world_ms() >= scene->back_at_ms;
+    world.truth->n_returned +=
+        scene->n_lost > 0 && uses(w, scene->lost_device) && world_ms() >= scene->back_at_ms;
 }
 
 /* ---- what muster sees of them ---- */

@@ -220,6 +220,7 @@ static void input_lost_tell(void *context, uint64_t argument)
     if (w->is_gone || w->is_released || !w->is_open[STREAM_IN])
         return;
     w->is_open[STREAM_IN] = false;
+    w->has_told_close = true;
     w->base.handlers->closed(w->base.context, STREAM_IN);
 }
 
@@ -227,8 +228,11 @@ static void give_up(void *context, uint64_t argument)
 {
     struct fake_worker *w = context;
     (void)argument;
-    if (!w->is_released)
-        fake_die(w, 1, 0);
+    if (w->is_released || w->state == ACTOR_DEAD)
+        return;
+    if (w->has_told_close && !w->is_told_to_end)
+        broken("worker %u closed its input, and was left alone for a minute", w->number);
+    fake_die(w, 1, 0);
 }
 
 void fake_input_lose(struct fake_worker *w)

@@ -30,7 +30,7 @@ struct fake_worker {
     /* its input, or its channel: what is in the pipe, and what it has read and not worked on */
     struct buf pipe, own, line;   /* line: the unfinished last one that it was given */
     bool is_open[WORKER_STREAMS]; /* by muster: STREAM_IN and STREAM_CHANNEL */
-    bool input_is_lost, waits_for_room, has_read;
+    bool input_is_lost, has_told_close, waits_for_room, has_read;
     size_t
         n_ignored; /* bytes in the pipe of a channel worker's standard input, which it does not read */
     struct buf out[WORKER_STREAMS];

@@ -238,6 +238,25 @@ static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(voi
 }
 
 /* Items that are not neighbours are a range each, of which a filter has at most 256 in flight. */
+static void the_unconfirmed_answers_of_a_filter_that_runs_out_of_memory_are_doubted(void **state)
+{
+    (void)state;
+    static const enum feed_death deaths[] = {GONE_OOM, GONE_DEVICE_LOST};
+    for (size_t i = 0; i < countof(deaths); i++) {
+        struct scene scene;
+        scene_open(&scene, ONE_WORKER);
+        TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = false);
+        TELL(&scene, .kind = EV_STARTED);
+        TELL(&scene, .kind = EV_ROOM, .count = 100);
+        TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+        TELL(&scene, .kind = EV_EXIT, .death = deaths[i]);
+        bool is_charged = deaths[i] == GONE_OOM; /* it alone was in hand */
+        assert_int_equal(feed_item_failures(scene.feed, 0), is_charged);
+        assert_null(strstr(buf_text(&scene.said), "COMMIT"));
+        scene_close(&scene);
+    }
+}
+
 static void a_filter_has_so_many_ranges_in_flight_and_no_more(void **state)
 {
     (void)state;
@@ -283,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_worker_may_speak_before_its_start_is_told),
         cmocka_unit_test(the_last_device_may_be_lost_when_all_is_done),
         cmocka_unit_test(very_many_workers_have_more_room),
+        cmocka_unit_test(the_unconfirmed_answers_of_a_filter_that_runs_out_of_memory_are_doubted),
         cmocka_unit_test(a_filter_has_so_many_ranges_in_flight_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,11 +67,64 @@ static void a_filter_that_is_ended_with_lines_in_hand_keeps_its_limit(void **sta
     scene_close(&scene);
 }
 
+/* A filter that has answered all of its items and was told to end. */
+static void filter_is_ending(struct scene *scene)
+{
+    scene_open(scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .end_limit_ms = 5000});
+    TELL(scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    TELL(scene, .kind = EV_STARTED);
+    TELL(scene, .kind = EV_ROOM, .count = 100);
+    TELL(scene, .kind = EV_ANSWERS, .count = 1);
+    TELL(scene, .kind = EV_STOP);
+    expect(scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+1; HALT; END w0; ");
+}
+
+static void a_worker_that_lingers_is_ended_and_its_answers_count(void **state)
+{
+    (void)state;
+    struct scene scene;
+    filter_is_ending(&scene);
+    wait_until(&scene, scene.now_ms + 8000); /* it is at work on its last item */
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    uint64_t answered_ms = scene.now_ms;
+    wait_until(&scene, answered_ms + 4999);
+    expect(&scene, "");
+    wait_until(&scene, answered_ms + 30000);
+    expect(&scene, "COMMIT w0 0+2; TERMINATE w0; ");
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 2);
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_ENDED);
+    expect(&scene, "COMPLETE; OVER; ");
+    scene_close(&scene);
+}
+
+static void a_filter_that_closes_its_input_is_out_of_step_unless_it_ends_soon(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        struct scene scene;
+        scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .retries = 2});
+        TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+        TELL(&scene, .kind = EV_STARTED);
+        TELL(&scene, .kind = EV_ROOM, .count = 100);
+        buf_reset(&scene.said);
+        TELL(&scene, .kind = EV_CLOSED);
+        wait_until(&scene, scene.now_ms + 1000);
+        TELL(&scene, .kind = EV_CLOSED); /* the time runs from the first */
+        if (ends)
+            TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
+        wait_until(&scene, scene.now_ms + 1000);
+        expect(&scene, ends ? "" : "TERMINATE w0; ");
+        scene_close(&scene);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_worker_that_asks_for_nothing_more_is_ended_for_its_silence),
         cmocka_unit_test(a_worker_that_asks_for_nothing_may_be_silent_while_there_is_nothing),
+        cmocka_unit_test(a_worker_that_lingers_is_ended_and_its_answers_count),
+        cmocka_unit_test(a_filter_that_closes_its_input_is_out_of_step_unless_it_ends_soon),
         cmocka_unit_test(a_filter_that_is_ended_with_lines_in_hand_keeps_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
