@@ -123,6 +123,13 @@ def marked(mark: str) -> List[int]:
     return found
 
 
+def session_of(pid: int) -> Optional[int]:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
 def comm(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
@@ -188,7 +195,9 @@ class Run:
         who = self.rng.choice(["muster", "muster", "worker", "guard"])
         if who == "muster":
             return who, muster_pid
-        others = [pid for pid in marked(self.mark) if pid != muster_pid]
+        # Whom muster starts has a session of its own. Who shares muster's is a task of its sanitizer, which
+        # looks for leaks at the end: muster would wait for it for ever.
+        others = [pid for pid in marked(self.mark) if session_of(pid) not in (None, session_of(muster_pid))]
         guards = [pid for pid in others if comm(pid) == "muster-guard"]
         pids = sorted(guards if who == "guard" else [pid for pid in others if pid not in guards])
         return who, self.rng.choice(pids) if pids else None
