@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What amdgpu and amdkfd write into their small files under /sys. Pure. Whatever a file holds, a
- * member that it does not tell, or tells as no number, is 0.
+ * Parsers for the small files of amdgpu and amdkfd under /sys. Pure. A member that is missing in a
+ * file, or is not a number there, is 0.
  *
  * KFD ("kernel fusion driver") is the part of amdgpu for computing. Its topology is a list of nodes,
  * numbered from 0: processors first, then GPUs; ROCm counts the GPUs in that order.
@@ -18,7 +18,7 @@ struct kfd_node {
     uint64_t cpu_cores_count;
     uint64_t gfx_target_version; /* 90402: gfx942 */
     uint64_t vendor_id, device_id;
-    uint64_t domain, location_id; /* the PCI address; bits 28-31, or 0-2: which partition */
+    uint64_t domain, location_id; /* PCI address; bits 28-31, or 0-2: the partition */
     uint64_t unique_id;           /* 0: the GPU has none, or the kernel is older than 5.10 */
 };
 
@@ -30,11 +30,11 @@ enum {
 /* topology/nodes/N/io_links/M/properties */
 struct kfd_link {
     uint64_t type, node_to;
-    uint64_t weight; /* 15 a hop of XGMI */
+    uint64_t weight; /* 15 per hop of XGMI */
 };
 
 enum {
-    KFD_HEAP_PUBLIC = 1, /* memory of the GPU that the processor reaches */
+    KFD_HEAP_PUBLIC = 1, /* GPU memory that the processor can access */
     KFD_HEAP_PRIVATE = 2
 };
 
@@ -43,17 +43,17 @@ struct kfd_bank {
     uint64_t heap_type, size_in_bytes;
 };
 
-/* False if nothing is told that makes a node, a link, a bank. */
+/* False if the text does not describe a node, a link or a bank. */
 MUST_CHECK bool kfd_node_parse(struct str text, struct kfd_node *out);
 MUST_CHECK bool kfd_link_parse(struct str text, struct kfd_link *out);
 MUST_CHECK bool kfd_bank_parse(struct str text, struct kfd_bank *out);
 
-/* A file with one number and a newline; the second in hexadecimal, with or without 0x. */
+/* A file with one number and a newline; amd_hex_parse(): in hexadecimal, with or without 0x. */
 MUST_CHECK bool amd_number_parse(struct str text, uint64_t *out);
 MUST_CHECK bool amd_hex_parse(struct str text, uint64_t *out);
-/* ras/umc_err_count, "ue: 3" and "ce: 0": the uncorrectable ones; -1 if it does not tell. */
+/* The uncorrectable errors in ras/umc_err_count ("ue: 3", "ce: 0"); -1 if they are not there. */
 long amd_errors_parse(struct str text);
-/* ras/gpu_vram_bad_pages: whether a page is flagged F, could not be taken out of use. */
+/* ras/gpu_vram_bad_pages: whether a page has flag F, which means that it could not be retired. */
 bool amd_bad_page_is_in_use(struct str text);
 
 /* "gfx942", "gfx90a", "gfx1100". */

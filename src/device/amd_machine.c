@@ -14,7 +14,7 @@ enum {
     NODES_MAX = 4096
 };
 
-/* NVML's levels of nearness over PCIe, behind all that is linked. */
+/* Distances over PCIe, with NVML's levels, all beyond those of linked GPUs. */
 enum {
     NEAR_LINK_MAX = 90,
     NEAR_BRIDGE = DISTANCE_NOT_LINKED + 20,
@@ -70,7 +70,8 @@ static void gpu_locate(struct amd_gpu *gpu)
     amd_folder_each(hwmons, hwmon_take, gpu);
 }
 
-/* Northbridge voltage is a sensor of processors with graphics; an MI300A has none, and is a GPU. */
+/* Only processors with graphics have a sensor of the northbridge voltage. An MI300A has none, and
+ * counts as a GPU of its own. */
 static void gpu_classify(struct amd_gpu *gpu)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -79,7 +80,7 @@ static void gpu_classify(struct amd_gpu *gpu)
         gpu->is_integrated |= str_equal(str_trim(buf_str(&text)), STR("vddnb"));
 }
 
-/* As rocminfo writes it; a GPU without an id of its own goes by its place. */
+/* Writes the id as rocminfo does; a GPU without an id is named by its PCI address. */
 static void gpu_name_uuid(struct amd_gpu *gpu)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -94,7 +95,8 @@ static void gpu_name_uuid(struct amd_gpu *gpu)
         snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%016lx", (unsigned long)id);
 }
 
-/* A node that is a GPU of ours. False: a processor, or a GPU that is kept from this process. */
+/* True if the node is a GPU that this process may use. False: a processor, or a GPU that is
+ * withheld from this process (*is_hidden). */
 static bool gpu_read(struct amd_gpu *gpu, unsigned node_number, bool *is_hidden)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -118,8 +120,8 @@ static bool gpu_read(struct amd_gpu *gpu, unsigned node_number, bool *is_hidden)
 }
 
 /*
- * A GPU in partitions is several nodes of one PCI device. Where they share the id too, it names none
- * of them: ROCm refuses a UUID that fits several.
+ * A GPU in partitions is several nodes of one PCI device. Where the nodes share their id as well,
+ * it cannot name one of them: ROCm refuses a UUID that fits several devices.
  */
 static void partitions_tell_apart(struct amd_machine *machine)
 {
@@ -189,7 +191,7 @@ static uint64_t numa_node(const struct amd_gpu *gpu)
     return node;
 }
 
-/* The last bridge that two PCI devices have in common, from the folders that they stand in. */
+/* The distance over PCIe, by the last bridge that the paths of both devices under /sys share. */
 static unsigned pci_distance(const struct amd_gpu *a, const struct amd_gpu *b)
 {
     char path[SYSFS_PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The AMD GPUs of a machine, as the kernel lists them: which there are, in ROCm's order, and where
- * the files of each stand. Nothing here asks a GPU itself, so nothing here waits for one.
+ * the files of each are. Nothing here queries a GPU itself, so no function here can block on one.
  */
 #pragma once
 
@@ -34,14 +34,15 @@ struct amd_machine {
     size_t len;
 };
 
-/* Add what there is to an empty machine; free machine->at. Returns how many GPUs are kept from this
- * process, by its control group. */
+/* Adds all GPUs to an empty machine; free machine->at. Returns how many more GPUs the control group
+ * of this process withholds from it. */
 size_t amd_machine_read(struct amd_machine *machine);
 /* Whether its PCI device is still there. */
 bool amd_folder_is_there(const struct amd_gpu *gpu);
-/* How far apart: linked GPUs, others by their way over PCIe. The scale of those is NVML's. */
+/* Below DISTANCE_NOT_LINKED for GPUs with an XGMI link; for others by their path over PCIe, with
+ * NVML's levels. */
 unsigned amd_distance(const struct amd_gpu *a, const struct amd_gpu *b);
 
-/* Call `take` for each entry of a folder under /sys until it says that this was enough. */
+/* Calls `take` for each entry of a folder under /sys, until `take` returns true. */
 void amd_folder_each(const char *folder, bool (*take)(const char *name, void *context),
                      void *context);

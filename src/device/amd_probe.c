@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AMD's GPUs, asked of the kernel's files without any library of ROCm. Runs in the helper process:
- * a GPU in trouble can block whoever reads its sensors.
+ * Queries AMD's GPUs through the kernel's files, without any library of ROCm. Runs in the helper
+ * process: a GPU in trouble can block any process that reads its sensors.
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -52,8 +52,8 @@ struct users {
     const struct amd_gpu *gpu;
     struct device *device;
     uint64_t mem_bytes; /* of all of them */
-    bool is_ours;       /* the kernel's numbers of processes are the numbers here */
-    const char *pid;    /* the one that is looked at */
+    bool is_ours;       /* the pids that the kernel lists are valid in this namespace */
+    const char *pid;    /* of the process that is being read */
     bool has_queue;
 };
 
@@ -68,8 +68,8 @@ static bool queue_take(const char *name, void *context)
 }
 
 /*
- * Whoever opened the driver is listed for every GPU, and may have some crumbs of memory on each: only
- * a queue there, or memory in earnest, makes a user.
+ * A process that opened the driver is listed for every GPU, and may hold a little memory on each.
+ * It counts as a user of a GPU only if it has a queue or at least CRUMBS_BYTES there.
  */
 static bool user_take(const char *name, void *context)
 {
@@ -93,7 +93,7 @@ static bool user_take(const char *name, void *context)
     return false;
 }
 
-/* The number of the first PID namespace is fixed by the kernel. */
+/* The kernel gives the first PID namespace a fixed inode number. */
 static bool is_first_pid_namespace(void)
 {
     struct stat st;
@@ -137,7 +137,7 @@ static void ask_memory(const struct driver_probe *probe, const struct amd_gpu *g
 {
     static const char *const heaps[][2] = {{"mem_info_vram_total", "mem_info_vram_used"},
                                            {"mem_info_gtt_total", "mem_info_gtt_used"}};
-    /* graphics in a processor compute in the computer's memory, of which gtt is their share */
+    /* graphics in a processor compute in the computer's memory; gtt is their share of it */
     for (size_t i = 0; i < (gpu->is_integrated ? 2 : 1); i++) {
         uint64_t total = 0, used = 0;
         if (!number_said(probe, gpu->folder, heaps[i][0], &total) && errno == ENODEV) {
@@ -152,8 +152,8 @@ static void ask_memory(const struct driver_probe *probe, const struct amd_gpu *g
 }
 
 /*
- * The PCI device tells the memory of all its partitions together; the node tells its own, where it has
- * some of its own.
+ * The PCI device reports the memory of all its partitions together. Each node reports the memory of
+ * its own partition, where the partition has memory of its own.
  */
 static void ask_partition_memory(const struct driver_probe *probe, const struct amd_gpu *gpu,
                                  struct device *device)
@@ -224,7 +224,8 @@ static void ask_state(const struct driver_probe *probe, const struct amd_gpu *gp
 
 /* ---- the probe ---- */
 
-/* What the maker wrote into the board; what libdrm calls the chip; what the compiler calls it. */
+/* The first of these that is known: the name stored on the board, libdrm's name of the chip, the
+ * compiler's name of the chip. */
 static void ask_name(const struct driver_probe *probe, const struct amd_gpu *gpu,
                      struct device *device)
 {
@@ -309,7 +310,7 @@ static void close_machine(struct driver_probe *probe)
     free(machine);
 }
 
-/* Who may open /dev/kfd may compute; the rest of the files can be read by anybody. */
+/* Only a process that may open /dev/kfd can compute; the other files are readable by everybody. */
 static bool open_machine(struct driver_probe *probe)
 {
     char path[SYSFS_PATH_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A device is something a worker computes on: a GPU, a MIG instance, a CPU slot, a simulated GPU.
- * Three numbers must never be confused: `index` (what the user types: its position in the
- * universe), `physical` (its number on the machine among its maker's: PCI order for NVIDIA, ROCm's
- * order for AMD; what CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES want) and a worker's rank (the
- * caller's affair). Inside muster a device is its uuid.
+ * Three numbers must never be confused: `index` (what the user types: the device's position in the
+ * universe), `physical` (its number among the vendor's devices on the machine: PCI order for
+ * NVIDIA, ROCm's order for AMD; what CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES want) and a
+ * worker's rank (which the caller assigns). Inside muster a device is identified by its uuid.
  *
  * The universe: every device of the machine, or, where a visibility list (CUDA_VISIBLE_DEVICES …)
  * was set when muster started, just those, in that order.
@@ -43,14 +43,14 @@ enum {
     DEVICES_MAX = 1024
 };
 
-/* Asked only with probe_opts.wants_details; 0, "" and false are unknown as well. */
+/* Filled only with probe_opts.wants_details. 0, "" and false may also mean unknown. */
 struct device_details {
     char driver[32]; /* its version */
     bool is_persistence_off;
-    int compute_mode; /* as NVML counts: 1 and 3 admit one process, 2 none */
+    int compute_mode; /* NVML's number: 1 and 3 admit one process, 2 none */
     int pcie_gen, pcie_gen_max, pcie_width, pcie_width_max;
     int nvlinks_up;
-    int slowdown_c;     /* where it slows itself down */
+    int slowdown_c;     /* °C at which it slows itself down */
     long clock_reasons; /* why its clocks are not higher: bits as NVML has them */
 };
 
@@ -63,7 +63,7 @@ struct device {
     char pci[32];         /* "0000:3b:00.0", "" for none */
     char parent_uuid[96]; /* of a MIG instance: its GPU; else "" */
     bool is_unnamed;      /* the vendor's library does not know it by its uuid, only by number */
-    bool is_integrated;   /* shares the computer's memory and is no match for a GPU of its own */
+    bool is_integrated;   /* graphics of a processor: slower, and in the computer's memory */
 
     /* Numbers that may be unknown are -1 (percent, °C, W, counts) or 0 (bytes of memory). */
     uint64_t mem_total_bytes, mem_free_bytes;
@@ -84,7 +84,7 @@ struct device {
     int numa_node;  /* -1 unknown */
     cpu_set_t cpus; /* nearest cores; empty: no preference */
 
-    char script[256]; /* of simulated devices: what befalls them, see simulated.h; else "" */
+    char script[256]; /* of simulated devices: their faults, see simulated.h; else "" */
 };
 
 struct device_list {
@@ -93,26 +93,28 @@ struct device_list {
     uint8_t *distance; /* len*len, row by row, smaller is nearer; NULL: go by NUMA node and order */
 };
 
-/* Of distances: below the first are links of the vendor's own (NVLink, XGMI), from there on PCIe. */
+/* Distances below DISTANCE_NOT_LINKED are of a vendor's own links (NVLink, XGMI), the others of
+ * PCIe. */
 enum {
     DISTANCE_NOT_LINKED = 100,
     DISTANCE_UNKNOWN = 255
 };
 
 void device_list_release(struct device_list *list);
-/* New lists, release them: those at these positions, in this order; those of one kind; all. The
- * distances go along, and the ids stay. */
+/* These return new lists, to be released: the devices at these positions, in this order; the
+ * devices of one kind; all devices. Distances are copied too, and indices stay as they are. */
 struct device_list device_list_pick(const struct device_list *list, const size_t *positions,
                                     size_t n_positions);
 struct device_list device_list_of_kind(const struct device_list *list, enum device_kind kind);
 struct device_list device_list_copy(const struct device_list *list);
-/* Ids that count from 0. */
+/* Sets the indices, which then count from 0. */
 void device_list_renumber(struct device_list *list);
 const char *device_kind_name(enum device_kind kind);
 /*
- * Memory that no visible process holds: the holder is in another container, or hangs in the kernel.
- * The driver itself keeps up to some 700 MB on large GPUs, a desktop some hundred; graphics of a
- * processor share the computer's.
+ * True if memory is in use but no process can be seen: the holder is in another container, or hangs
+ * in the kernel. Up to 2 GiB, or a quarter, does not count: the driver itself keeps up to some 700
+ * MB on large GPUs, a desktop some hundred. False for graphics of a processor, which share the
+ * computer's memory.
  */
 bool device_is_held_unseen(const struct device *device);
 /* "gpu 3" or "cpu 0": how a device is called in messages and console prefixes. */

@@ -19,8 +19,8 @@ enum {
 };
 
 /*
- * A clean start: no signal blocked or ignored that muster blocks or ignores, and a process group of
- * its own, so that ^C on the terminal reaches muster alone.
+ * The helper does not inherit muster's blocked and ignored signals, and has a process group of its
+ * own, so that ^C on the terminal reaches muster alone.
  */
 static int attributes_init(posix_spawnattr_t *attributes)
 {

@@ -168,7 +168,7 @@ static void watch_one(struct watched *watched, size_t position)
     struct buf line = BUF_INIT;
     sample_format_json(&sample, &line);
     say_line(&line);
-    /* what is gone stays gone until the run ends: asking again can only hang */
+    /* this helper never asks a lost device again, because the query could hang */
     watched->is_gone = !is_there;
 }
 
@@ -187,7 +187,7 @@ static bool watched_parse(const char *arg, struct driver_probe *probes, struct w
     return false;
 }
 
-/* Once a round for all of its devices: a driver that fails may take its time. */
+/* Tries to open a driver once per round, not once per device: a failure may take long. */
 static bool is_opened(struct driver_probe *probe, uint64_t round)
 {
     if (!probe->is_open && probe->round != round)
@@ -216,9 +216,10 @@ static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watch
 }
 
 /*
- * End with the parent, also in the middle of a query that never returns: when the last writer of
- * our standard input is gone the kernel sends SIGIO, whose default is to terminate. The parent-death
- * signal would not do: it comes already when the thread that started us ends.
+ * Ends this process with its parent, even in the middle of a query that never returns: when the
+ * last writer of our standard input is gone, the kernel sends SIGIO, whose default action is to
+ * terminate. The parent-death signal would not do: it is sent as soon as the thread that started us
+ * ends.
  */
 static void end_with_parent(void)
 {

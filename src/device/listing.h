@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the helper answers to `list`: a device a line, how far two of them are apart, and at last that this
- * is all or why there is nothing. It is read as it comes, over several helpers where one of them hung.
+ * Collects the helper's answer to `list`: one line per device, then the distances between them, and
+ * a last line which says that the list is complete, or why there is none. Where a helper hangs,
+ * another one is started and the devices are listed anew.
  */
 #pragma once
 
@@ -9,9 +10,9 @@
 #include "device/helper.h"
 
 enum {
-    /* each costs a deadline; a machine with more GPUs hung at once has other troubles */
+    /* each costs up to two deadlines; with more GPUs hung at once, listing them is given up */
     LISTING_HUNG_MAX = 8,
-    LISTING_SIDE = 128 /* distances are known between so many */
+    LISTING_SIDE = 128 /* distances are kept for physical numbers below this */
 };
 
 struct hung_gpu {
@@ -30,12 +31,13 @@ struct listing {
     char said[256];
 };
 
-/* A line that is not understood, of a newer helper or of the driver, is passed over. */
+/* A line that is not understood, from a newer helper or from the driver, is skipped. */
 void listing_take(struct listing *listing, struct str line);
-/* Note which GPU the helper was asking when it went silent, and when hurried ask it nothing more,
- * not even its identity. False: none, or too often already. */
+/* Notes which GPU the helper was asking when it went silent. The next helper asks that GPU only for
+ * its identity, and for nothing if is_hurried or at the second time. False: the helper was asking
+ * no GPU, that GPU hung too often, or too many GPUs hung. */
 bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t waited_ms,
                        bool is_hurried);
-/* Give the devices the distances that were told, by their places in the list. */
+/* Fills in devices.distance from the distances that the helper reported. */
 void listing_distances(struct listing *listing);
 void listing_release(struct listing *listing);

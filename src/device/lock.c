@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What makes a device ours, and against what:
+ * What locks a device, and against whom:
  *
- *   a name      in the kernel's table of sockets (unix(7), abstract). Nobody can delete it while a process
- *               holds it, whoever owns which folder. It is seen by all who share the network: all users of
- *               the machine, and containers with the host's network.
- *   a file      under flock in the lock folder, for containers that share this folder and have a network
- *               of their own. A cleaner of /tmp or the folder's owner may delete it. So it is compared
- *               with what stands under its name after the lock is had, and again every second by the
- *               holder, who makes it anew. For such containers that second is the gap: who finds the new
- *               file taken by then gives the device up.
- *   the folder  under a shared flock: systemd-tmpfiles leaves folders alone that are locked.
+ *   a name      in the kernel's table of sockets (unix(7), abstract). Nobody can delete it while a
+ *               process holds it. All processes in the same network namespace see it: those of all
+ *               users of the machine, and of containers with the host's network.
+ *   a file      under flock in the lock folder, for containers that share this folder but have a
+ *               network of their own. A cleaner of /tmp or the folder's owner may delete the file.
+ *               So muster checks that the name still leads to the file that it has locked, once
+ *               when it takes the lock and then every second, and makes a deleted file anew. Within
+ *               that second, such a container can take the device: a muster that finds the new file
+ *               locked by another process gives the device up.
+ *   the folder  under a shared flock: systemd-tmpfiles leaves locked folders alone.
  *
- * Both locks belong to open file descriptions, which muster shares with the guards of the workers on that
- * device and with the run's keeper: they end when the last of these is gone, not with muster.
+ * The name and the file's lock belong to open file descriptions, which muster shares with the
+ * guards of the workers on that device and with the run's keeper. They end when the last of these
+ * processes has ended, not when muster ends.
  */
 #include "device/lock.h"
 
@@ -35,7 +37,7 @@
 
 enum {
     HOLDER_MAX = 300,
-    UNKNOWN_WAIT_MS = 2000, /* a holder that lives makes its deleted file anew within a second */
+    UNKNOWN_WAIT_MS = 2000, /* a live holder makes a deleted file anew within a second */
     REPLACED_MAX = 100      /* times that the file was deleted while it was being locked */
 };
 
@@ -46,8 +48,8 @@ static const char *lock_folder(void)
 }
 
 /*
- * The folder, as a descriptor. In a folder that somebody else owns and that is not sticky, that
- * somebody, or anybody, could swap files under us; a symbolic link could lead anywhere.
+ * Opens the lock folder. Without the sticky bit, another user who owns the folder, or may write in
+ * it, could replace our files. A symbolic link could lead anywhere.
  */
 static int folder_open(struct err *err)
 {
@@ -141,14 +143,14 @@ static void write_holder(int fd, const char *run)
     pid_space(space);
     int len = snprintf(text, sizeof(text), "pid %d, user %.40s, run %.100s\npidspace %s\n",
                        (int)getpid(), user ? user->pw_name : "?", run ? run : "?", space);
-    /* For people only: the lock itself is the kernel's, so a failure here costs a name. */
+    /* The text only informs: the kernel keeps the lock itself, so a failure here loses a name. */
     if (ftruncate(fd, 0) == 0)
         (void)!pwrite(fd, text, (size_t)len, 0);
 }
 
 /* ---- the name ---- */
 
-/* FNV-1a over the folder and the device: a folder of its own (tests) has names of its own. */
+/* FNV-1a over the folder and the device, so that each lock folder (tests) has names of its own. */
 static uint64_t name_hash(const char *folder, const char *uuid)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -169,7 +171,7 @@ static socklen_t name_make(const char *file, struct sockaddr_un *out)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* Its descriptor; -1, errno EADDRINUSE: another process holds it. */
+/* A descriptor that holds the name, or -1 with errno; EADDRINUSE: another process holds it. */
 static int name_take(const char *file)
 {
     struct sockaddr_un name;
@@ -191,8 +193,8 @@ static bool name_is_taken(const char *file)
 /* ---- the file ---- */
 
 /*
- * Somebody who only asks (device_is_locked) holds a shared lock for some microseconds: try again
- * before believing it.
+ * A process that only tests the lock (device_is_locked) holds a shared lock for some microseconds,
+ * so a refusal is believed only after several attempts.
  */
 static bool lock_now(int fd)
 {
@@ -213,7 +215,8 @@ static bool stands_there(int folder, const char *name, int fd)
            named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
-/* The file under its lock, and still the one of that name; -1, errno EWOULDBLOCK: somebody else has it. */
+/* Locks the file, and makes sure that it still has that name. -1 with errno; EWOULDBLOCK: another
+ * process has the lock. */
 static int file_take(int folder, const char *name, struct buf *holder, enum holder *who)
 {
     for (int times = 0; times < REPLACED_MAX; times++) {
@@ -252,7 +255,7 @@ static int name_lock(struct device_lock *lock, int folder, const char *label, st
         enum holder who = read_holder(fd, &holder);
         return taken(label, &holder, who, err);
     }
-    /* Some sandboxes allow no such names: the file alone then. */
+    /* Some sandboxes do not allow such names; then the file is the only lock. */
     return errno == EACCES || errno == EPERM ? 0 : fail_errno(err, "lock %s", label);
 }
 

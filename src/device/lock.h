@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two musters on one machine never take the same device, whatever the user: each has a name in the kernel
- * and a file in a sticky directory under /tmp (lock.c says what each is good for). Both are let go when the
- * last process is gone that has their descriptors: muster, the guards of the device's workers, the run's
- * keeper. CPU slots and simulated devices are not locked. MUSTER_LOCK_DIR names another directory (tests).
+ * Two musters on one machine never take the same device, whichever users run them: each device has
+ * a name in the kernel and a file in a sticky directory under /tmp (lock.c says what each is good
+ * for). Both are released when the last process that has their descriptors ends: muster, the guards
+ * of the device's workers, the run's keeper. CPU slots and simulated devices are not locked.
+ * MUSTER_LOCK_DIR names another directory (tests).
  */
 #pragma once
 
@@ -18,8 +19,8 @@ enum {
 struct device_lock {
     size_t device; /* position in the list */
     char file[LOCK_FILE_MAX];
-    int file_fd, name_fd; /* -1: no such names are allowed here */
-    bool is_lost;         /* its file was deleted, and somebody else has the new one */
+    int file_fd, name_fd; /* name_fd -1: a sandbox does not allow the name */
+    bool is_lost;         /* its file was deleted, and another process has the new one */
 };
 
 struct device_locks {
@@ -29,27 +30,31 @@ struct device_locks {
 };
 
 /*
- * Lock every chosen device or none. ERR_UNAVAILABLE names the device and who holds it (pid, user,
- * run id, which the holder wrote into the file). `run` is written into ours, NULL: not known yet.
+ * Locks every chosen device or none. ERR_UNAVAILABLE names the device and its holder (pid, user,
+ * run id, which the holder wrote into the file). `run` is written into our files; NULL: not known
+ * yet.
  */
 MUST_CHECK int device_locks_take(struct device_locks *locks, const struct device_list *devices,
                                  const size_t *chosen, size_t n_chosen, const char *run,
                                  struct err *err);
 void device_locks_sign(const struct device_locks *locks, const char *run);
-/* What a process must hold open to hold these devices' locks: two descriptors each, and one. */
+/* The descriptors that a process must keep open to hold these devices' locks: up to two per device,
+ * and that of the folder. Returns their number. */
 size_t device_locks_fds(const struct device_locks *locks, const size_t *devices, size_t n_devices,
                         int *out);
 /*
- * To be called every second: files that were deleted are made anew. The lock of a device that somebody
- * else has taken by then, once, with what `holder` wrote; NULL: none.
+ * To be called every second: makes deleted files anew. Returns the lock of a device whose new file
+ * another process has locked by then, once per device, and adds to `holder` what that process
+ * wrote; NULL: none.
  */
 struct device_lock *device_locks_renew(struct device_locks *locks, const char *run,
                                        struct buf *holder);
 /* True if another process holds this device's lock now; for `free` and for `muster gpus`. */
 bool device_is_locked(const struct device *device, struct buf *holder);
 /*
- * The same, but that muster has ended, and what it left behind is being ended. So it may be too where the file was
- * deleted, as far as the caller has waited less than two seconds: a holder that lives makes it anew within one.
+ * True if another process holds this device's lock and the muster that took it has ended: its
+ * workers are being ended. Also true if the file was deleted, so that the holder is unknown, and
+ * the caller has waited less than two seconds: a live holder makes the file anew within one.
  */
 bool device_is_left(const struct device *device, uint64_t waited_ms);
 void device_locks_release(struct device_locks *locks);

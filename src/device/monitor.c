@@ -26,21 +26,21 @@ enum {
 };
 
 struct monitor {
-    struct device_list devices; /* our own copy; uuids, kinds and scripts are what is used */
+    struct device_list devices; /* our own copy: uuids, kinds and scripts are used */
     char *self_path;
     uint64_t period_ms, deadline_ms;
     uint64_t begin_ms;
     uint64_t look_ms;    /* the timer's period */
     uint64_t looked_ms;  /* when monitor_read was last called */
-    uint64_t heard_ms;   /* when the helper last said something; later, where nobody listened */
-    uint64_t started_ms; /* when it was last started */
+    uint64_t heard_ms;   /* when the helper last said something; see forgive() */
+    uint64_t started_ms; /* when the helper was last started */
     bool is_round_begun; /* simulated: samples of this tick are not all given out yet */
     size_t next;         /* simulated: the next device to sample */
     uint64_t tick_ms;    /* simulated: the moment this round shows */
     int epoll_fd, timer_fd;
     struct helper helper;
-    bool *is_gone, *is_told; /* a device that hung; whether its sample has been given out */
-    int crashed_number;      /* what the helper asked when it last died by itself; -1 nothing */
+    bool *is_gone, *is_told; /* per device: it is lost; that has been given out */
+    int crashed_number;      /* device asked when the helper last died by itself; -1: none */
     uint64_t reask_ms;       /* when to ask lost devices again, UINT64_MAX: none is lost */
     uint32_t n_reasks;
     pid_t unreaped[UNREAPED_MAX];
@@ -177,7 +177,7 @@ static size_t read_simulated(struct monitor *monitor, struct device_sample *out,
     return n_out;
 }
 
-/* Helpers that were ended and not waited for. wait_ms is for all of them. */
+/* Reaps helpers that were killed but not waited for. wait_ms is for all of them together. */
 static void reap(struct monitor *monitor, uint64_t wait_ms)
 {
     uint64_t end_ms = clock_now_ms() + wait_ms;
@@ -219,8 +219,8 @@ static bool reask_lost(struct monitor *monitor, uint64_t now_ms)
 }
 
 /*
- * What a helper that went silent was asking: that device is taken for lost. A helper that died may
- * have been killed by anybody; only dying twice over the same device tells against the device.
+ * The device that a helper was asking when it went silent is taken for lost. A helper that died may
+ * have been killed by anybody: only if two helpers in a row die over the same device is it lost.
  */
 static void bench_asked(struct monitor *monitor)
 {
@@ -237,7 +237,7 @@ static void bench_asked(struct monitor *monitor)
              helper->is_eof ? "%s crashed" : "%s does not answer", helper->query);
 }
 
-/* Where muster itself, or the whole machine, stood still, the helper's silence proves nothing. */
+/* If muster itself, or the whole machine, was stopped, the helper's silence proves nothing. */
 static void forgive(struct monitor *monitor, uint64_t now_ms)
 {
     uint64_t unseen_ms = now_ms - monitor->looked_ms;
@@ -255,9 +255,9 @@ static bool is_any_left(const struct monitor *monitor)
 }
 
 /*
- * Silent beyond its deadline, or ended: start it again, at most once a deadline, as long as it has
- * something to ask. Between two rounds
- * it is silent for a period by right.
+ * Starts the helper again if it was silent beyond its deadline or has ended, at most once a
+ * deadline and only while a device is left to ask. Between two rounds the helper may be silent for
+ * a period.
  */
 static void revive(struct monitor *monitor, uint64_t now_ms)
 {
@@ -312,19 +312,20 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
     size_t n_out = tell_gone(monitor, out, cap);
     while (n_out < cap && helper_line(&monitor->helper, &line)) {
         if (line.at[0] == '.')
-            monitor->helper.query_number = -1; /* the round is over: silent by right */
+            monitor->helper.query_number = -1; /* the round is over: nothing is being asked */
         struct device_sample sample = {.busy_percent = -1, .temperature_c = -1, .power_w = -1};
         if (line.at[0] != '{' || !sample_parse_json(line, &sample) ||
             sample.device >= monitor->devices.len)
             continue;
-        /* the helper tells of a lost device once and asks no more; another helper does so after reask_lost */
+        /* a helper reports a lost device once and never asks it again; the helper that follows
+         * reask_lost() does */
         if (sample.is_lost) {
             gone_note(monitor, sample.device);
             monitor->is_told[sample.device] = true;
         }
         out[n_out++] = sample;
     }
-    if (n_out < cap) /* else what it said last is not known yet */
+    if (n_out < cap) /* else lines of the helper are still unread */
         revive(monitor, now_ms);
     return n_out + tell_gone(monitor, out + n_out, cap - n_out);
 }

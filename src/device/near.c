@@ -53,7 +53,7 @@ static size_t take_nearest(struct work *work, const size_t *group, size_t n_grou
     return taken;
 }
 
-/* The first that has enough of its kind beside it; n_left if there is none. */
+/* The first device left whose kind has enough devices left for a group; n_left if there is none. */
 static size_t group_begin(const struct work *work, size_t group)
 {
     const struct device *at = work->devices->at;

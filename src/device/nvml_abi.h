@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * As much of NVML as muster asks for, in our own words: layouts and numbers of its published binary
- * interface. No NVIDIA header is needed to build, no driver to run.
+ * The part of NVML that muster uses, written from its published binary interface: layouts and
+ * numbers. So no NVIDIA header is needed to build muster, and no driver to run it.
  */
 #pragma once
 
@@ -135,8 +135,8 @@ struct nvml_symbols {
 extern const struct nvml_symbols nvml_symbols;
 
 /*
- * Load libnvidia-ml.so.1, or what MUSTER_NVML names. Functions that this driver lacks stay NULL;
- * ERR_UNAVAILABLE if the library, or what nothing works without, is not there. Only the helper
- * process calls this.
+ * Loads libnvidia-ml.so.1, or the library that MUSTER_NVML names. Functions that this driver lacks
+ * stay NULL. ERR_UNAVAILABLE if the library, or a function that muster cannot do without, is not
+ * there. Only the helper process calls this.
  */
 MUST_CHECK int nvml_load(struct nvml *out, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NVIDIA's GPUs, asked of NVML. Runs in the helper process, the only one that loads it.
+ * Queries NVIDIA's GPUs through NVML. Runs in the helper process, the only one that loads NVML.
  */
 #include <limits.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@ static const struct nvml *library(const struct driver_probe *probe)
     return probe->state;
 }
 
-/* Call it if this driver has it, having said so. */
+/* Announces a query and calls its function, if this driver has it. */
 #define ASK(probe, field, ...)                                                       \
     (library(probe)->field                                                           \
          ? (announce(probe, nvml_symbols.field), library(probe)->field(__VA_ARGS__)) \
@@ -31,7 +31,7 @@ static bool is_gone_result(int result)
     return result == NVML_GPU_IS_LOST || result == NVML_UNKNOWN;
 }
 
-/* Row remapping is Ampere's and later's, retired pages are Pascal's to Turing's. */
+/* GPUs from Ampere on remap rows; those from Pascal to Turing retire pages. */
 static void ask_health(const struct driver_probe *probe, nvml_device handle, struct device *device)
 {
     unsigned corrected, uncorrected, pending = 0, failed = 0;
@@ -127,7 +127,7 @@ static void ask_processes(const struct driver_probe *probe, nvml_device handle,
     bool is_v1 = result == NVML_NO_FUNCTION;
     if (is_v1)
         result = ASK(probe, processes_v1, handle, &n_found, found_v1);
-    /* NVML_TOO_SMALL: more than we show; which is told by a full table */
+    /* NVML_TOO_SMALL: there are more processes than fit; the table is then full */
     if (result != NVML_OK && result != NVML_TOO_SMALL)
         return;
     for (unsigned i = 0; i < MIN(n_found, (unsigned)DEVICE_PROCESSES_MAX); i++)

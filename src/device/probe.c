@@ -8,7 +8,8 @@
 #include "device/topology.h"
 #include "device/vendor.h"
 
-/* Behind what is there, with ids that count on. Distances across the seam are unknown. */
+/* Moves the devices of `more` to the end of `all`; their indices continue those of `all`. Distances
+ * between devices of the two lists are unknown. */
 static void append(struct device_list *all, struct device_list *more)
 {
     size_t n_old = all->len, n_all = n_old + more->len;
@@ -37,8 +38,8 @@ static void append(struct device_list *all, struct device_list *more)
     device_list_release(more);
 }
 
-/* Keep what the lists that are set leave of a vendor's devices. Where there are several vendors the notes
- * say whose: CUDA_VISIBLE_DEVICES is read for AMD's too. */
+/* Keeps the devices of a vendor that the lists in the environment name. If several vendors are
+ * there, each note names its vendor, because CUDA_VISIBLE_DEVICES is read for AMD's devices too. */
 static void apply_lists(const struct vendor *vendor, bool is_alone, struct device_list *found,
                         struct buf *notes)
 {
@@ -80,7 +81,8 @@ static uint64_t share_until(uint64_t until_ms, size_t n_left)
     return until_ms > now_ms ? now_ms + (until_ms - now_ms) / n_left : until_ms;
 }
 
-/* The first failure is the error; with wants_reasons others are reasons, and the rest is asked too. */
+/* The first failure becomes the error. With wants_reasons the other drivers are asked all the same,
+ * and their failures are added to `reasons`. */
 static int machine_list(const struct probe_opts *opts, struct device_list *out, struct buf *reasons,
                         struct err *err)
 {
@@ -102,7 +104,7 @@ static int machine_list(const struct probe_opts *opts, struct device_list *out, 
     return rc;
 }
 
-/* Why a vendor has no device is of interest only where nobody has one. */
+/* Why a vendor has no device is noted only if no device is found, or with wants_reasons. */
 static int probe_gpus(const struct probe_opts *opts, struct device_list *out, struct buf *notes,
                       struct err *err)
 {

@@ -15,26 +15,26 @@ struct probe_opts {
     uint64_t until_ms;      /* of the monotonic clock, for all answers together; 0 = no end */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
     bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
-    bool wants_reasons;  /* also of a vendor that has no device, or fails, where another has some */
-    bool is_for_looking; /* muster gpus: graphics of a processor are better than nothing */
+    bool wants_reasons;     /* note why a vendor has no device, or fails, though another has some */
+    bool is_for_looking;    /* muster gpus: graphics of a processor are shown, not CPU slots */
 };
 
 /*
  * Fill `out` with the universe for this spec: simulated devices for `sim:`, CPU slots for `cpu:N`,
  * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
- * answer, list hides everything). Where nobody typed a spec and there is no GPU but graphics of the
- * processor: the CPU slots, and a note that says so. Every note is a line. Costs nothing for cpu and sim specs, and next to nothing on a
- * machine without a driver.
+ * answer, list hides everything). If nobody typed a spec and there is no GPU, or only graphics of
+ * the processor, `out` has the CPU slots, and a note says so. Every note is a line. Costs nothing
+ * for cpu and sim specs, and next to nothing on a machine without a driver.
  *
  * returns  0, also with no device; ERR_UNAVAILABLE if a driver is there and did not answer: then
- *          `out` is empty, or with wants_reasons what the other drivers have.
+ *          `out` is empty, or with wants_reasons has the devices of the other drivers.
  */
 MUST_CHECK int probe_universe(const struct probe_opts *opts, const struct device_spec *spec,
                               struct device_list *out, struct buf *notes, struct err *err);
 
 /*
- * What the lists in the environment leave of the whole machine: the universe, with ids of its own.
- * What is wrong with a list is a line of `notes`.
+ * The universe: the devices of the whole machine that the lists in the environment leave visible,
+ * with new indices. Each fault of a list is a line of `notes`.
  */
 void probe_visible(const struct device_list *machine, struct device_list *out, struct buf *notes);
 
@@ -49,8 +49,8 @@ struct device_sample {
 };
 
 /*
- * Watches a set of devices through the helper. Costs nothing for CPU slots. Readable descriptor,
- * never blocks: put monitor_fd() into a poll, call monitor_read() when it is readable.
+ * Watches a set of devices through the helper. Costs nothing for CPU slots. Never blocks: poll
+ * monitor_fd(), and call monitor_read() when it is readable.
  */
 struct monitor;
 MUST_CHECK int monitor_open(struct monitor **out, const struct probe_opts *opts,
@@ -59,8 +59,8 @@ MUST_CHECK int monitor_open(struct monitor **out, const struct probe_opts *opts,
 int monitor_fd(const struct monitor *monitor);
 /* pid of the helper process, -1 for none: the caller's reaper must leave it to monitor_close. */
 pid_t monitor_pid(const struct monitor *monitor);
-/* At most `cap` samples that are there now. A helper that died or hangs is started again, at most
- * once a deadline, unless all devices are gone; while it is silent no samples come, which is not the
- * devices' fault. */
+/* Takes at most `cap` of the samples that are there now. A helper that died or hangs is started
+ * again, at most once a deadline, unless all devices are gone. While it is silent no samples come,
+ * which does not mean that the devices are lost. */
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
 void monitor_close(struct monitor *monitor);

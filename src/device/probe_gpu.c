@@ -9,9 +9,9 @@
 #include "device/topology.h"
 
 enum {
-    /* a killed process is gone in a millisecond, unless it is in D state: then nobody can help */
+    /* a killed process is gone within a millisecond, unless it is in D state */
     WAIT_MS = 1000,
-    WAIT_SHORT_MS = 100, /* where there is an end to all of it */
+    WAIT_SHORT_MS = 100, /* with probe_opts.until_ms */
 };
 
 static char *hung_arg(const struct listing *listing, const char *name, int n_times)
@@ -54,9 +54,9 @@ static uint64_t deadline_of(const struct probe_opts *opts)
 }
 
 /*
- * How long to wait for the next answer. With an end to all of it, a quarter of what is left is the
- * most for one, so that however many GPUs hang there is some for the others; and a driver that comes
- * up may have all.
+ * How long to wait for the next answer. With until_ms, one answer gets at most a quarter of the
+ * time that is left, so that some is left for the other GPUs however many hang; while the driver
+ * comes up, it gets all of that time.
  */
 static uint64_t patience_ms(const struct probe_opts *opts, const struct helper *helper)
 {
@@ -67,7 +67,7 @@ static uint64_t patience_ms(const struct probe_opts *opts, const struct helper *
     return MIN(wait_ms, helper->is_up ? left_ms / 4 : left_ms);
 }
 
-/* One helper from start to end. 0: it has said all it had to say, or one GPU was found hung. */
+/* Runs one helper to its end. 0: its answer is complete, or a GPU was found hung (*again). */
 static int ask_once(const struct vendor *vendor, struct listing *listing,
                     const struct probe_opts *opts, bool *again, struct err *err)
 {

@@ -12,9 +12,10 @@ enum {
 };
 
 /*
- * Every GPU and MIG instance of the vendor in physical order, with the distances between them. A GPU
- * whose queries hang is in the list as lost, with the name of the query; it costs a deadline, or a
- * quarter of the time that is left if that is less. Where there is none, `notes` says why.
+ * Every GPU and MIG instance of the vendor in physical order, with the distances between them. A
+ * GPU whose queries hang is in the list as lost, with the name of the query; it costs up to two
+ * deadlines, or a quarter of the time that is left if that is less. If there is no GPU, `notes`
+ * says why.
  *
  * returns  0; ERR_UNAVAILABLE if the driver did not answer at all, or says that it is broken.
  */

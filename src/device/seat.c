@@ -74,7 +74,7 @@ static void label_make(struct seat *seat, const struct device_list *devices,
     for (size_t i = 1; i < seat->n_devices && used < (int)sizeof(seat->label); i++)
         used += snprintf(seat->label + used, sizeof(seat->label) - (size_t)used, "+%d",
                          devices->at[seat->devices[i]].index);
-    /* 64 GPUs in one seat do not fit in a file name: first and last name them well enough */
+    /* the numbers of 64 GPUs do not fit in a file name: the first and the last are enough */
     if (used >= (int)sizeof(seat->label))
         snprintf(seat->label, sizeof(seat->label), "%s-%d", first,
                  devices->at[seat->devices[seat->n_devices - 1]].index);
@@ -90,8 +90,8 @@ static bool overlap(const cpu_set_t *a, const cpu_set_t *b)
 }
 
 /*
- * Each seat may use all the cores near its devices; it is the number of threads that is shared out,
- * so that the seats of one NUMA node together start as many threads as it has cores.
+ * Each seat may use all the cores near its devices. Only the number of threads is divided, so that
+ * the seats of one NUMA node together start as many threads as the node has cores.
  */
 static void share_cores(struct seat *seats, size_t n_seats)
 {
@@ -122,7 +122,7 @@ int seats_make(const struct device_list *devices, const size_t *chosen, size_t n
     size_t n_grouped = 0;
     cleanup_free size_t *order = near_groups(devices, chosen, n_chosen, group, &n_grouped);
     ASSERT(n_grouped == n_chosen);
-    /* Shares outermost: the first workers to start are spread over the devices. */
+    /* The share is the outer index, so that the first workers to start are on different devices. */
     for (size_t s = 0; s < n_groups * counts.workers_per_device; s++) {
         struct seat *seat = &seats[s];
         seat->share = (uint32_t)(s / n_groups);
@@ -141,7 +141,7 @@ int seats_make(const struct device_list *devices, const size_t *chosen, size_t n
 
 enum naming {
     BY_UUID,
-    BY_NUMBER /* physical; of CPU slots, which have none, muster's own */
+    BY_NUMBER /* the physical number; for CPU slots, which have none, the index */
 };
 
 /* "NAME=a,b": the seat's devices, named in one of the two ways. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A seat is a place for one worker: one device, a share of one (--workers-per-gpu), or several
- * near each other (--gpus-per-worker). It knows its label, its cores, and the environment that
- * shows the worker just its own devices.
+ * near each other (--gpus-per-worker). A seat has a label, cores, and an environment that shows the
+ * worker only its own devices.
  */
 #pragma once
 
@@ -33,29 +33,32 @@ struct seat_opts {
 };
 
 /*
- * Before any device is looked for: ERR_USAGE if seats of `group` devices can never be made of what
- * the spec names.
+ * To be called before devices are looked for: ERR_USAGE if the devices that the spec names can
+ * never be divided into seats of `group`.
  */
 MUST_CHECK int seats_possible(const struct device_spec *spec, uint32_t group, struct err *err);
 /*
- * As many whole seats of `group` as can be made of the chosen devices; those left over, the ones far
- * from the others, are taken out, with a line each in `notes`. ERR_UNAVAILABLE if not one can be made.
+ * Keeps as many chosen devices as fill whole seats of `group`. The devices left over, those far
+ * from the others, are taken out of `chosen`, with a line each in `notes`. ERR_UNAVAILABLE if there
+ * are not enough for one seat.
  */
 MUST_CHECK int seats_fit(const struct device_list *devices, size_t *chosen, size_t *n_chosen,
                          uint32_t group, struct buf *notes, struct err *err);
 
 /*
- * Cut the chosen devices into seats, which they fill. Devices of one seat are the nearest by
- * NVLink/PCIe/NUMA. *out is an array of *n_out, free() it. ERR_USAGE if both counts exceed 1.
+ * Divides the chosen devices into seats; seats_fit() has made sure that none is left over. Devices
+ * of one seat are the nearest by NVLink/PCIe/NUMA. *out is an array of *n_out, free() it. ERR_USAGE
+ * if both counts exceed 1.
  */
 MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                           const struct seat_opts *opts, struct seat **out, size_t *n_out,
                           struct err *err);
 
 /*
- * Append "NAME=value" strings (each malloc'ed) for this seat: the visibility variable of its vendor
- * (vendor.h) and what belongs to it; "NAME" alone for a variable that must not be set; MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND,
- * OMP_NUM_THREADS unless it is set in the environment. The caller frees.
+ * Appends "NAME=value" strings (each malloc'ed) for this seat: the visibility variable of its
+ * vendor (vendor.h) and the vendor's other settings; "NAME" alone for a variable that must not be
+ * set; MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND; OMP_NUM_THREADS unless it is set in
+ * the environment. The caller frees.
  */
 void seat_environment(const struct seat *seat, const struct device_list *devices,
                       enum visible_mode mode, struct env_list *env);

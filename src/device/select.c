@@ -128,7 +128,7 @@ static void add_obstacle(struct buf *out, const struct device *device, uint64_t 
         buf_addf(out, "only %s free", size);
 }
 
-/* Graphics of a processor are for the screen: who wants to compute there says so. */
+/* Graphics of a processor serve the screen, and compute only if the user names them. */
 static const char screen_text[] = "graphics of the processor (taken if named by its id)";
 
 static bool is_all_integrated(const struct device_list *universe)
@@ -187,8 +187,8 @@ static void warn(const struct device *device, struct buf *warnings)
     warn_of(device, buf_text(&obstacle), warnings);
 }
 
-/* A device that is gone computes nothing, whoever asks for it; `all` goes without it, and without
- * the processor's graphics where there is anything else. */
+/* `all` leaves out lost devices, which cannot compute, and graphics of a processor if there is any
+ * other device. */
 static int choose_all(const struct device_list *universe, size_t *chosen, size_t cap,
                       size_t *n_chosen, struct buf *warnings, struct err *err)
 {

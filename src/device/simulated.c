@@ -105,7 +105,7 @@ bool sim_sample(const struct device *device, uint64_t at_ms, struct device_sampl
     return true;
 }
 
-/* The two halves of the machine hang on one NUMA node each, as on most boards with eight GPUs. */
+/* Each half of the devices has a NUMA node of its own, as on most boards with eight GPUs. */
 static void sim_device(const struct device_spec *spec, uint32_t i, struct device *device)
 {
     *device = (struct device){.kind = DEVICE_SIM, .index = (int)i, .physical = (int)i};

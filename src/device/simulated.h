@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulated GPUs for tests and dry runs: `sim:8xH200:141GiB,lost@1:30s,ill@2`. What befalls them is
- * a script, one word a fault, separated by commas:
+ * Simulated GPUs for tests and dry runs: `sim:8xH200:141GiB,lost@1:30s,ill@2`. Their faults are
+ * a script, one word per fault, separated by commas:
  *
  *   FAULT@DEVICE[:FROM[-TO]]     times count from the moment the devices are watched; FROM
  *                                defaults to 0 (true from the start), TO to never
@@ -10,7 +10,7 @@
  *   busy   somebody else computes    hang   no samples come
  *   full   no memory is free
  *
- * What holds at time 0 shows when the devices are listed, the rest through the monitor.
+ * Faults that hold at time 0 show when the devices are listed, later ones through the monitor.
  */
 #pragma once
 

@@ -5,8 +5,8 @@
  *   0,2,5-7   any:4   all   free   free:20GiB   none   GPU-<uuid or unique prefix>   MIG-…
  *   0000:3b:00.0 or PCI-0000:3b:00.0 (PCI address)   cpu:N   cpu   sim:8xH200:141GiB[,fault=…]   phys:0,2
  *
- * Syntax is pure; choosing among devices that are there is spec_select(). Wrong syntax, duplicates
- * and empty lists are ERR_USAGE; what is not there is ERR_UNAVAILABLE.
+ * Parsing is pure; spec_select() chooses among the devices that are there. Wrong syntax, duplicates
+ * and empty lists are ERR_USAGE; a device that is not there is ERR_UNAVAILABLE.
  */
 #pragma once
 
@@ -35,11 +35,11 @@ struct spec_entry {
 struct device_spec {
     enum spec_kind kind;
     bool is_default;             /* nobody typed it: may fall back to CPU slots */
-    uint32_t count;              /* any:N, cpu:N (0 = one a core), sim:N */
-    uint64_t mem_free_min_bytes; /* free:SIZE, any:N */
+    uint32_t count;              /* any:N, cpu:N (0 = one per core), sim:N */
+    uint64_t mem_free_min_bytes; /* free:SIZE, any:N:SIZE */
     uint64_t sim_mem_bytes;
     char sim_name[32];
-    char sim_faults[256]; /* after the comma, see simulated.h */
+    char sim_faults[256]; /* what follows the comma, see simulated.h */
     size_t n_entries;
     struct spec_entry entries[SPEC_ENTRIES_MAX];
 };
@@ -49,10 +49,11 @@ MUST_CHECK int spec_parse(const char *text, struct device_spec *out, struct err 
 void spec_format(const struct device_spec *spec, struct buf *out);
 
 /*
- * Choose from the universe; `chosen` gets positions in it, in the order wanted. free and any leave
- * out ill devices and such on which another process computes. If there are devices but too few
- * qualify: ERR_UNAVAILABLE, saying who is on them and offering `-g all` and `--wait`.
- * A listed device that is ill or busy is taken as told, with a line in `warnings`.
+ * Chooses from the universe; `chosen` gets positions in it, in the order wanted. `free` and `any`
+ * leave out devices that are ill, in use by another process or short of free memory, and graphics
+ * of a processor. If there are devices but too few qualify: ERR_UNAVAILABLE, which says who uses
+ * them and offers `-g all` and `--wait`. A listed device that is ill or busy is chosen all the
+ * same, with a line in `warnings`; one that is lost is ERR_UNAVAILABLE.
  */
 MUST_CHECK int spec_select(const struct device_spec *spec, const struct device_list *universe,
                            size_t *chosen, size_t cap, size_t *n_chosen, struct buf *warnings,

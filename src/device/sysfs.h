@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small files of the kernel. MUSTER_SYSFS names another root than /sys (tests); what else of such a
- * machine is asked for, as /dev/kfd, is looked for beside that root.
+ * Reads small files of the kernel. MUSTER_SYSFS names another root than /sys (tests); other files
+ * of such a machine, such as /dev/kfd, are then looked for beside that root.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ enum {
 void sysfs_path(char out[SYSFS_PATH_MAX], const char *fmt, ...) PRINTF(2, 3);
 /* The path of a file under /, or beside the root that stands for /sys. */
 void sysfs_beside(char out[SYSFS_PATH_MAX], const char *path);
-/* At most one page of a small file: sysfs answers whole in one read. False, and errno, if it cannot
- * be read or is empty. */
+/* Reads at most one page, in one read(): sysfs gives a whole file at once. False, with errno, if
+ * the file cannot be read or is empty. */
 bool small_file(const char *path, struct buf *out);
 bool sysfs_read(struct buf *out, const char *fmt, ...) PRINTF(2, 3);

@@ -144,7 +144,7 @@ void device_locate(struct device *device)
     if (sysfs_read(&text, "bus/pci/devices/%s/numa_node", device->pci) &&
         double_parse(str_trim(buf_str(&text)), &node, NULL) == 0)
         device->numa_node = (int)node;
-    /* Without NUMA the kernel lists every core: no preference, so that nobody is bound in vain. */
+    /* Without NUMA the kernel lists every core, which is no preference: no worker is bound then. */
     if (device->numa_node >= 0 &&
         sysfs_read(&text, "bus/pci/devices/%s/local_cpulist", device->pci) &&
         !cpulist_parse(buf_str(&text), &device->cpus))

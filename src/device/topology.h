@@ -16,7 +16,8 @@
 bool cpulist_parse(struct str text, cpu_set_t *out);
 void cpulist_format(struct buf *out, const cpu_set_t *cpus);
 
-/* A core's hardware threads that this process may run on; cores near each other stand together. */
+/* For each core, its hardware threads that this process may run on. Cores near each other are next
+ * to each other in the list. */
 struct core_list {
     cpu_set_t *at;
     size_t len;
@@ -25,7 +26,7 @@ struct core_list {
 void cores_list(struct core_list *out);
 void core_list_release(struct core_list *cores);
 
-/* n_slots slots (0: one a core); may exceed the cores, which are then shared. */
+/* Makes n_slots CPU slots (0: one per core). If there are fewer cores, slots share cores. */
 void cpu_devices(uint32_t n_slots, struct device_list *out);
 /* Fill numa_node and cpus of a GPU from its PCI address. Unknown stays -1 and empty. */
 void device_locate(struct device *device);

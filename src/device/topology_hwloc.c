@@ -21,7 +21,7 @@ static bool load(hwloc_topology_t *out, bool with_pci)
     return true;
 }
 
-/* Only what this process may run on, where the topology is this machine's and not a file's. */
+/* Keeps the hardware threads that this process may run on, unless the topology is from a file. */
 static void narrow(hwloc_topology_t topology, cpu_set_t *cpus)
 {
     cpu_set_t allowed;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The two questions that hwloc answers better than a handful of sysfs files: the cores of a machine
- * with several NUMA nodes in order of nearness, and where a PCI device hangs in a topology from a file.
+ * with several NUMA nodes in order of nearness, and where a PCI device is in a topology from a
+ * file.
  */
 #pragma once
 

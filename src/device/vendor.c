@@ -2,7 +2,8 @@
 #include "device/vendor.h"
 
 static const char *const nothing[] = {NULL};
-/* The layer below, in which HIP_VISIBLE_DEVICES would count; another name for it; OpenCL's. */
+/* ROCR_VISIBLE_DEVICES: the layer below, within which HIP_VISIBLE_DEVICES counts.
+ * CUDA_VISIBLE_DEVICES: HIP's other name for the same list. GPU_DEVICE_ORDINAL: OpenCL's list. */
 static const char *const amd_layers[] = {"ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
                                          "GPU_DEVICE_ORDINAL", NULL};
 
@@ -33,7 +34,7 @@ const struct vendor vendors[] = {
                    .counts_what_is_left = true,
                    .skips_repeats = true}},
         .shows = "HIP_VISIBLE_DEVICES",
-        .hides = "HIP_VISIBLE_DEVICES=-1", /* empty it would be as if not set */
+        .hides = "HIP_VISIBLE_DEVICES=-1", /* an empty list would count as not set */
         .clears = amd_layers,
     },
 };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The makers of devices, a row each: how theirs are found and asked, and which variables show a
- * program some of them and not the others. A new vendor is a row here, a kind in device.h and a probe.
+ * The vendors of devices, one row each: how their devices are found and queried, and which
+ * variables restrict a program to some of them. A new vendor is a row here, a kind in device.h and
+ * a probe.
  *
- * Devices of several vendors on one machine have ids that count through, in the order of the rows.
+ * On a machine with devices of several vendors, indices run through all of them in the order of the
+ * rows.
  */
 #pragma once
 
@@ -17,18 +19,19 @@ enum {
 struct vendor {
     enum device_kind kind;
     const char *name, *link; /* "NVIDIA", "NVLink" */
-    bool (*is_there)(void);  /* a driver to ask: a few access() calls, no process */
+    bool (*is_there)(void);  /* has a driver to ask: a few access() calls, no process */
     const struct driver_probe_ops *probe_ops;
     const char *trouble; /* what to look for when the driver does not answer */
 
-    /* How a list of devices is read that was set when muster started, the outermost rule first. */
+    /* How the lists of devices are read that were set when muster started; the outermost first. */
     struct visible_rule rules[VISIBLE_RULES_MAX];
     /*
-     * A worker is shown its devices by exactly one variable. Those that would choose before or after
-     * it, or that mean the same, are taken out of the worker's environment.
+     * Exactly one variable, `shows`, names a worker its devices. Variables that would select
+     * devices before or after it, or that mean the same, are removed from the worker's environment:
+     * `clears`.
      */
     const char *shows;
-    const char *hides;   /* "NAME=value" that shows none */
+    const char *hides;   /* "NAME=value" that hides all devices */
     const char *setting; /* "NAME=value" set beside it, or NULL */
     const char *const *clears;
 };
@@ -36,7 +39,7 @@ struct vendor {
 extern const struct vendor vendors[];
 extern const size_t n_vendors;
 
-/* NULL for a kind that nobody makes: CPU slots, simulated devices. */
+/* NULL for a kind without a vendor: CPU slots, simulated devices. */
 const struct vendor *vendor_of(enum device_kind kind);
 
 /* What the rows point to: nvml_probe.c, amd_probe.c. */

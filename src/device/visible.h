@@ -13,18 +13,19 @@ enum {
 
 struct visible_rule {
     const char *variables[VISIBLE_VARIABLES_MAX]; /* the first that is set is the list */
-    bool is_unset_if_empty;   /* an empty list is none; else it hides everything */
-    bool counts_what_is_left; /* indices count in what an earlier rule left; else in the machine */
+    bool is_unset_if_empty;   /* an empty list counts as not set; else it hides everything */
+    bool counts_what_is_left; /* indices count what an earlier rule left; else all devices */
     bool skips_repeats;       /* else a repeat hides itself and all after it */
-    bool may_sort_by_speed;   /* CUDA's own order, where the devices differ */
+    bool may_sort_by_speed;   /* CUDA may count the fastest first, if the devices differ */
 };
 
 /*
- * Keep what the list names, in its order; renumber. Entries: indices, UUIDs or unique prefixes, MIG
- * UUIDs. The first invalid one hides itself and everything after it, which `notes` then says.
+ * Keeps the devices that the list names, in its order, and renumbers them. Entries: indices, UUIDs
+ * or unique prefixes, MIG UUIDs. The first invalid one hides itself and everything after it, which
+ * `notes` then says.
  */
 void visible_apply(const struct visible_rule *rule, const char *variable, const char *list,
                    struct device_list *devices, struct buf *notes);
-/* Each rule in turn, if one of its variables is set. */
+/* Applies each rule in turn, if one of its variables is set. */
 void visible_apply_rules(const struct visible_rule *rules, size_t n_rules,
                          struct device_list *devices, struct buf *notes);

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "device/topology.h"
 
-/* One row a member: the same table writes and reads. Number types go by their size and sign. */
+/* One row per member: the same table writes and reads it. */
 enum form {
     TEXT,
     BOOL,
@@ -105,8 +105,8 @@ static void value_format(const struct member *member, const void *at, struct buf
 }
 
 /*
- * Control characters, of which a terminal would make something: whoever computes on a GPU chooses the
- * name of his process.
+ * Replaces control characters, which a terminal would interpret: any user may choose the name of a
+ * process that computes on a GPU.
  */
 static void make_harmless(char *text)
 {

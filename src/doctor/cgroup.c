@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What this process may use of the machine by its control groups, version 1 and 2. A limit of any
- * group above holds as well, so each is looked at, from our own up to the mount. In a container the
- * path may name groups that cannot be seen; they are passed over.
+ * The limits that control groups, version 1 and 2, set for this process. The limits of the groups
+ * above hold as well, so each group is read, from our own up to the mount. In a container the path
+ * may name groups that cannot be seen; they are skipped.
  */
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ enum {
 /* Version 1 writes "no limit" as the largest number of pages. */
 #define NO_LIMIT (1ull << 60)
 
-/* Up to two numbers of a group's file; "max" is none, and 0. */
+/* Up to two numbers from a file of a group. "max", or any other text, is 0: no limit. */
 struct pair {
     uint64_t first, second;
 };
@@ -52,7 +52,7 @@ static void quota_take(struct cgroup_facts *out, uint64_t quota, uint64_t period
         out->cpus_max = cpus;
 }
 
-/* Every file that one of the versions has; those that are not there say nothing. */
+/* Reads the files of both versions; a file that is not there sets no limit. */
 static void group_read(const char *group, struct cgroup_facts *out)
 {
     struct pair pair, period;

@@ -32,7 +32,7 @@ unsigned cores_usable(const struct facts *facts);
 void env_gather(struct env_facts *out);
 /* NULL if it is not set, or not one of ENV_NAMES */
 const char *env_value(const struct env_facts *env, const char *name);
-/* path_list as PATH */
+/* path_list: folders, as in PATH */
 void slurm_gather(const char *path_list, struct slurm_facts *out);
 void slurm_judge(const struct facts *facts, struct findings *out);
 void ranks_judge(const struct facts *facts, struct findings *out);
@@ -54,11 +54,11 @@ void folder_gather(const char *path, struct folder_facts *out);
 void folder_judge(const struct facts *facts, struct findings *out);
 void disk_judge(const struct facts *facts, struct findings *out);
 
-/* What several of them say alike. */
+/* Functions that several checks share. */
 
-/* False where there are CPU slots, or nothing. */
+/* False if the devices are CPU slots, or if there is none. */
 bool are_gpus(const struct device_list *devices);
 /* "gpu 0-3,7": the devices whose flag is set; "" if none is. One flag a device. */
 void subject_of(const struct device_list *devices, const bool *flags, char out[64]);
-/* From /etc/passwd alone, because other sources may block; else "uid 1234". */
+/* The name in /etc/passwd alone, because other sources may block; if there is none, "uid 1234". */
 void user_name(uid_t uid, char out[40]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The devices themselves: are they fit, are they alike, who is on them? What several share is one
- * finding.
+ * The devices themselves: are they fit, are they alike, who computes on them? A trouble that
+ * several devices share is one finding.
  */
 #include <pwd.h>
 
@@ -76,8 +76,8 @@ static const struct trouble
                   "nvidia-smi -mig 0 (or 1) on all of them, or name the devices (-g)"};
 
 /*
- * A MIG instance is named after its profile too: its kind is told by the MIG finding. Graphics of a
- * processor are left out by runs.
+ * Whether the device's model and memory are compared. A MIG instance has its profile in its name,
+ * and the check for MIG reports it. Runs leave out graphics of a processor.
  */
 static bool is_whole(const struct device *device)
 {
@@ -113,12 +113,12 @@ static void memory_judge_alike(const struct device_list *devices, struct finding
     }
     size_format(least_text, least);
     size_format(most_text, most);
-    /* two per cent: what a firmware keeps for itself differs a little */
+    /* 2 %: how much memory a firmware keeps for itself differs a little */
     if (most > 0 && (most - least) * 50 > most)
         found(out, &unlike_memory, "", "memory from %s to %s", least_text, most_text);
 }
 
-/* CUDA where there is one: its means are for NVIDIA's beside AMD's as well. */
+/* DEVICE_CUDA if there is one: its advice is right for NVIDIA's and AMD's devices together. */
 static enum device_kind gpus_kind(const struct device_list *devices)
 {
     enum device_kind kind = devices->at[0].kind;

@@ -14,7 +14,8 @@
 #include "doctor/task.h"
 
 enum {
-    /* The helper waits six answers for NVML to come up: all of it fits into the deadline then. */
+    /* A driver may take six answers' time to come up (HELPER_START_DEADLINES); with a sixth of the
+     * deadline for one answer, that fits into the deadline. */
     ANSWERS_OF_A_DEADLINE = 6
 };
 
@@ -84,8 +85,9 @@ static void slurm_task(const void *path_list, void *facts)
 }
 
 /*
- * What the spec names. A lost device can be looked at as well; and who is on a device is told later,
- * without asking for users' names, which may come from a server.
+ * The devices that the spec names. Lost devices are allowed. spec_select() gets no processes,
+ * because it would ask for users' names, which may come from a server; the check of processes
+ * reports them.
  */
 static int devices_named(const struct device_spec *spec, const struct device_list *universe,
                          struct device_list *out, struct err *err)
@@ -104,10 +106,10 @@ static int devices_named(const struct device_spec *spec, const struct device_lis
     return rc;
 }
 
-/* Every device, and what the drivers had to say. */
+/* Lists every device of the machine, and keeps what the drivers reported. */
 static void machine_gather(const struct doctor_opts *opts, uint64_t until_ms, struct facts *out)
 {
-    static const char prefix[] = "devices: "; /* the probe's, which a finding has no use for */
+    static const char prefix[] = "devices: "; /* added by the probe; not wanted in a finding */
     struct driver_facts *driver = &out->driver;
     struct probe_opts probe = {.self_path = opts->self_path,
                                .deadline_ms = MAX(opts->deadline_ms / ANSWERS_OF_A_DEADLINE, 1ul),
@@ -129,11 +131,11 @@ static void machine_gather(const struct doctor_opts *opts, uint64_t until_ms, st
     snprintf(driver->notes, sizeof(driver->notes), "%s", buf_text(&notes));
 }
 
-/* Where a driver is silent, nobody knows what the ids of a list mean. */
+/* If a driver failed, the ids of a list may mean other devices: then all devices are examined. */
 static int devices_gather(const struct doctor_opts *opts, uint64_t until_ms, struct facts *out,
                           struct err *err)
 {
-    cleanup_buf struct buf notes = BUF_INIT; /* the check of the variables tells more of them */
+    cleanup_buf struct buf notes = BUF_INIT; /* unused: the check `visible` reports more */
     machine_gather(opts, until_ms, out);
     probe_visible(&out->machine, &out->visible, &notes);
     if (opts->spec->kind == SPEC_LIST && !out->driver.said[0])

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is this machine fit for the work? Facts are gathered at one time, the slow and the dangerous
- * ones by children and by the NVML helper, each with a deadline; then every check judges them.
+ * Is this machine fit for the work? First all facts are gathered, those that are slow or may block
+ * by child processes and by the device helper, each with a deadline. Then every check judges the
+ * facts.
  */
 #pragma once
 
@@ -32,20 +33,21 @@
     X(ranks, "variables that make ranks of workers")
 
 struct doctor_opts {
-    const char *self_path;          /* for the NVML helper */
+    const char *self_path;          /* for the device helper */
     const struct device_spec *spec; /* SPEC_ALL: the whole machine */
     const char *runs_dir;
-    uint64_t deadline_ms; /* for all of it; one query of a GPU gets a sixth */
+    uint64_t deadline_ms; /* for all facts; one query of a GPU gets a sixth */
 };
 
 /*
- * ERR_UNAVAILABLE if the spec names what is not here. All else that is wrong is a fact, and a
- * finding.
+ * ERR_UNAVAILABLE if the spec names a device that is not here. All else that is wrong becomes a
+ * fact, and then a finding.
  */
 MUST_CHECK int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err *err);
 void facts_release(struct facts *facts);
 
-/* Those of facts->devices that the environment leaves visible: a run can have them. Release it. */
+/* The devices of facts->devices that the environment leaves visible, so that a run can use them. A
+ * new list; release it. */
 struct device_list runnable_devices(const struct facts *facts);
 
 /* ERR_USAGE if there is no such check. */

@@ -166,7 +166,7 @@ static size_t gpus_count(const struct device_list *devices, enum device_kind kin
     return count;
 }
 
-/* What is lost may have cost a deadline, and another driver that is silent too. */
+/* A device that is lost may have cost a deadline; so may a driver that did not answer. */
 static bool is_wait_explained(const struct facts *facts)
 {
     bool is_explained = facts->driver.said[0] != '\0';
@@ -175,13 +175,14 @@ static bool is_wait_explained(const struct facts *facts)
     return is_explained;
 }
 
-/* What the helper says of AMD's GPUs that another user or group may open. */
+/* Part of the helper's text if AMD's GPUs may be opened only by other users or groups. */
 #define CLOSED_KFD "/dev/kfd is closed to this user"
 
-/* A vendor's reasons to have no device, by words in them: where nobody has one, and else. */
+/* Why a vendor has no device, recognised by words in the note (`sign`). `alone`: no vendor has a
+ * device; `beside`: another vendor has. */
 static const struct {
     const char *sign;
-    const struct trouble *alone, *beside; /* NULL: another check tells it */
+    const struct trouble *alone, *beside; /* NULL: another check reports it */
     enum device_kind kind;
 } reasons[] = {
     {CLOSED_KFD, NULL, NULL, DEVICE_ROCM},
@@ -193,7 +194,7 @@ static const struct {
     {"AMD driver did not answer", &silent, &silent, DEVICE_ROCM},
 };
 
-/* What was said where nothing failed and some GPUs are not there. */
+/* Judges the notes of the drivers: nothing failed, but GPUs are missing. */
 static void notes_judge(const struct facts *facts, struct findings *out)
 {
     struct str rest = str_trim(str_of(facts->driver.notes)), line;
@@ -210,7 +211,7 @@ static void notes_judge(const struct facts *facts, struct findings *out)
     }
 }
 
-/* Cards without anybody who drives them. */
+/* Finds GPUs on the PCI bus that no driver serves. */
 static void cards_judge(const struct facts *facts, struct findings *out)
 {
     const struct driver_facts *driver = &facts->driver;
@@ -301,7 +302,7 @@ void access_judge(const struct facts *facts, struct findings *out)
         found(out, &no_rights, "/dev/nvidiactl", "no right to open it");
     if (driver->has_ctl && !driver->has_uvm && gpus_count(&facts->machine, DEVICE_CUDA) > 0)
         found(out, &no_uvm, "/dev/nvidia-uvm", "it is not there");
-    /* without a GPU behind it nobody needs it */
+    /* the note is there only if there are AMD GPUs: without one, nobody needs /dev/kfd */
     if (strstr(driver->notes, CLOSED_KFD))
         found(out, are_gpus(&facts->machine) ? &no_kfd_beside : &no_kfd_rights, "/dev/kfd",
               "no right to open it, and there are AMD GPUs");

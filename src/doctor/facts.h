@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the doctor looks at, as plain figures. They are gathered by functions that take the root of
- * the file system they read (a test's own folder, or "/"), and judged by functions that look at
- * nothing else. Sizes that are unknown, and limits that are not set, are 0.
+ * The facts that the doctor judges, as plain figures. They are gathered by functions that take the
+ * root of the file system to read (a test's own folder, or ""), and judged by functions that look
+ * at nothing else. Sizes that are unknown, and limits that are not set, are 0.
  */
 #pragma once
 
 #include "device/device.h"
 
-/* Of the environment: what hides devices, what makes ranks of processes, what slows them. */
+/* The environment variables that hide devices, make processes ranks of a job, or slow them down. */
 #define ENV_NAMES(X)                  \
     X(CUDA_VISIBLE_DEVICES)           \
     X(CUDA_DEVICE_ORDER)              \
@@ -42,13 +42,13 @@ struct env_facts {
 };
 
 struct driver_facts {
-    bool is_asked;                       /* false: -g named devices that need no driver */
-    bool is_there;                       /* signs of NVIDIA's driver */
-    bool is_amd_there;                   /* signs of AMD's, of its computing part */
-    char said[512];                      /* why one did not answer; "" if all did */
-    char notes[512];                     /* why one has no device though nothing failed; lines */
-    uint64_t took_ms;                    /* until all devices were listed */
-    char module_version[32];             /* of the kernel's part */
+    bool is_asked;           /* false: -g named devices that need no driver */
+    bool is_there;           /* signs of NVIDIA's driver */
+    bool is_amd_there;       /* signs of the computing part of AMD's driver */
+    char said[512];          /* why a driver did not answer; "" if all did */
+    char notes[512];         /* lines: why a vendor has no device though nothing failed */
+    uint64_t took_ms;        /* until all devices were listed */
+    char module_version[32]; /* of NVIDIA's kernel module */
     bool has_ctl, may_open_ctl, has_uvm; /* device files */
     bool has_kfd;
     bool is_container;
@@ -65,8 +65,9 @@ struct holder {
     uid_t uid;
     char name[32];
     char files[160]; /* "nvidia0 nvidia-uvm", as far as they fit */
-    bool
-        has_gpu_file; /* /dev/nvidia0 and its like; who asks the driver has nvidiactl open as well */
+    /* /dev/nvidia0 or its like is open; nvidiactl alone is open in any process that asks the
+     * driver. */
+    bool has_gpu_file;
     bool has_terminal;
     bool is_session_alive; /* the leader of its session is there */
     bool is_parent_init;   /* pid 1, or a user's systemd */
@@ -100,14 +101,14 @@ struct cgroup_facts {
 
 struct folder_facts {
     char path[512];     /* where runs are to be */
-    char existing[512]; /* it, or its nearest parent that is there */
+    char existing[512]; /* `path`, or its nearest parent that is there */
     int sys;            /* errno of what failed; then `failed` says what */
     char failed[32];
     bool is_network;
     uint64_t size_bytes, free_bytes;
     uint64_t files, files_free;
     uint64_t written_bytes, took_ns; /* write and sync together */
-    int64_t skew_ms;                 /* clock of the file system less ours */
+    int64_t skew_ms;                 /* clock of the file system minus ours */
 };
 
 struct slurm_facts {
@@ -116,8 +117,8 @@ struct slurm_facts {
 
 struct facts {
     struct device_list machine; /* all that there is, whatever the environment hides */
-    struct device_list visible; /* what it leaves of it, with the ids that -g counts in */
-    struct device_list devices; /* what -g names of those; without it, the whole machine */
+    struct device_list visible; /* those that the environment leaves, with the indices for -g */
+    struct device_list devices; /* those of `visible` that -g names; without -g, the machine */
     struct driver_facts driver;
     struct env_facts env;
     struct host_facts host;

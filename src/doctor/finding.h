@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the doctor says: one finding for each thing that was looked at. A trouble is written down
- * once, as a constant: how bad it is, what it means, what cures it. What was found, with its
- * figures, is added where it is found.
+ * What the doctor says: one finding for each thing that was looked at. A trouble is a constant: how
+ * bad it is, what it means, what cures it. The check that finds it adds what was found, with
+ * figures.
  */
 #pragma once
 
@@ -38,17 +38,19 @@ struct finding {
 struct findings {
     struct finding *at;
     size_t len;
-    const char *check; /* what is being looked at now: goes into each finding */
+    const char *check; /* the current check, which goes into each finding */
 };
 
 void findings_release(struct findings *findings);
-/* All is well, and this is how it is. */
+/* Adds the finding that all is well; the text says what was seen. */
 void found_ok(struct findings *findings, const char *fmt, ...) PRINTF(2, 3);
-/* The same about one of several. A subject may be "" and is cut to what fits, here and below. */
+/* The same for one of several subjects. A subject may be "" and is cut to what fits, here and
+ * below. */
 void found_ok_on(struct findings *findings, const char *subject, const char *fmt, ...) PRINTF(3, 4);
 void found(struct findings *findings, const struct trouble *trouble, const char *subject,
            const char *fmt, ...) PRINTF(4, 5);
-/* The same with what it means, and what cures it, on devices of that kind; and about one device. */
+/* found_for(): as found(), with the meaning and the cure for devices of that kind. found_at(): the
+ * same for one device, which is the subject. */
 void found_for(struct findings *findings, const struct trouble *trouble, enum device_kind kind,
                const char *subject, const char *fmt, ...) PRINTF(5, 6);
 void found_at(struct findings *findings, const struct trouble *trouble, const struct device *device,
@@ -56,7 +58,7 @@ void found_at(struct findings *findings, const struct trouble *trouble, const st
 
 const char *finding_level_name(enum finding_level level);
 size_t findings_count(const struct findings *findings, enum finding_level level);
-/* The first of the worst; NULL if there is none at all. */
+/* The first finding of the worst level; NULL if there are no findings. */
 const struct finding *findings_worst(const struct findings *findings);
 /* An object with check, level, subject, found, means and cure, without a newline. */
 void finding_format_json(const struct finding *finding, struct buf *out);

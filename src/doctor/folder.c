@@ -46,7 +46,7 @@ static void failed(struct folder_facts *out, const char *what)
     snprintf(out->failed, sizeof(out->failed), "%s", what);
 }
 
-/* A file without a name, gone however this process ends. */
+/* A file without a name, so that it disappears however this process ends. */
 static int nameless_open(const char *folder)
 {
     int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -59,7 +59,7 @@ static int nameless_open(const char *folder)
     return fd;
 }
 
-/* Nothing that a file system could compress. */
+/* Fills in random bytes, which a file system cannot compress. */
 static void noise_fill(char *at, size_t n_bytes)
 {
     struct rng rng = {n_bytes};
@@ -70,7 +70,7 @@ static void noise_fill(char *at, size_t n_bytes)
 }
 
 /*
- * Each chunk is synced, so that what is measured is the disk, and the last sync is not a long one.
+ * Each chunk is synced, so that the disk itself is measured, and the last sync does not take long.
  */
 static bool write_measure(int fd, struct folder_facts *out)
 {
@@ -220,11 +220,12 @@ void disk_judge(const struct facts *facts, struct findings *out)
     size_format(left, folder->free_bytes);
     size_format(rate, (uint64_t)speed);
     room_judge(folder, out);
-    /* What was written up to a limit on files is too little: that is the time of a sync. */
+    /* EFBIG: what fits below the limit on files is too little, and only measures the time of a
+     * sync. */
     if (folder->sys != EFBIG && speed > 0 && speed < SLOW_BYTES_S)
         found(out, &slow_disk, folder->existing, "written and synced at %s/s", rate);
     if (out->len == n_before && folder->sys == 0)
         found_ok(out, "%s free, written and synced at %s/s", left, rate);
-    else if (out->len == n_before && folder->sys == EFBIG) /* the limits tell of that one */
+    else if (out->len == n_before && folder->sys == EFBIG) /* the check `limits` reports it */
         found_ok(out, "%s free, not measured: the size of files is limited", left);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who has the device file of a GPU open, found through /proc/PID/fd as far as rights go. NVML
- * lists only who has a context; what holds the file keeps the GPU from being reset, and an orphan
- * keeps its memory as well.
+ * The processes that have the device file of a GPU open, found through /proc/PID/fd as far as
+ * rights go. NVML lists only processes with a context. But any process that holds the file keeps
+ * the GPU from being reset, and an orphan keeps GPU memory as well.
  *
- * An orphan: its session's leader (the shell, the launcher) is gone and it was re-parented. A
- * process stays in its parent's session unless it makes its own, so a parent from another session
- * is not the one that started it; that holds for init and for every subreaper alike.
+ * An orphan is a process whose session leader (the shell, the launcher) has ended and that was
+ * re-parented. A process stays in its parent's session unless it makes its own, so a parent from
+ * another session is not the process that started it, be that parent init or another subreaper.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -46,7 +46,7 @@ static bool is_of_one_gpu(const char *name)
            isdigit((unsigned char)name[sizeof(prefix) - 1]);
 }
 
-/* Each file once, in the order of the descriptors; what does not fit is left to the reader. */
+/* Adds each file once, in the order of the descriptors; " ..." stands for those that do not fit. */
 static void file_note(struct holder *holder, const char *name)
 {
     static const char more[] = " ...";
@@ -62,7 +62,7 @@ static void file_note(struct holder *holder, const char *name)
         snprintf(holder->files + len, sizeof(holder->files) - len, "%s", more);
 }
 
-/* False if we may not look into it; one that has ended holds nothing. */
+/* False if we have no right to look into the process. One that has ended holds nothing: true. */
 static bool files_read(const char *folder, struct holder *holder)
 {
     cleanup_free char *path = path_join(folder, "fd");
@@ -203,7 +203,7 @@ static const struct trouble
                 "and its memory may be held: a process that is ending, hangs, or lost its context.",
                 "If it is not wanted: kill PID, then kill -9 PID"};
 
-/* What is meant to have all GPUs open for good. */
+/* Programs that are meant to keep all GPUs open. */
 static bool is_servant(const char *name)
 {
     static const char *const names[] = {
@@ -225,7 +225,7 @@ static bool is_orphan(const struct holder *holder)
            holder->parent_session != holder->session;
 }
 
-/* A leader of a session may have been re-parented or not: that cannot be seen any more. */
+/* A session leader below init: whether init started it or it was re-parented cannot be seen. */
 static bool is_detached(const struct holder *holder)
 {
     return holder->session == holder->pid && holder->is_parent_init && !holder->has_terminal &&
@@ -242,8 +242,8 @@ static bool is_listed(const struct device_list *devices, pid_t pid)
 }
 
 /*
- * In a container the driver tells the host's numbers, or nothing: then there is nothing to
- * compare.
+ * In a container the driver reports the host's pids, or none, which cannot be compared with those
+ * seen here.
  */
 static bool can_compare(const struct facts *facts)
 {
@@ -266,7 +266,7 @@ static const struct trouble *trouble_of(const struct facts *facts, const struct 
         return &orphan;
     if (is_detached(holder))
         return &detached;
-    /* what draws on a screen holds a GPU too, and is not listed: but it has its parent */
+    /* a program that draws on a screen holds a GPU unlisted too, but still has its parent */
     bool is_reparented = holder->is_parent_init || holder->parent_session != holder->session;
     bool is_unlisted = is_reparented && !holder->is_service && holder->has_gpu_file &&
                        can_compare(facts) && !is_listed(&facts->machine, holder->pid);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What we were started in: Slurm, somebody's ranks, numbers of threads.
+ * How this process was launched: inside Slurm, as a rank of a job, with what numbers of threads.
  */
 #include <unistd.h>
 
@@ -146,7 +146,7 @@ static const struct trouble
     forgotten = {FINDING_WARN, "Made for finding errors: everything runs much slower.",
                  "Unset it, unless that is what you are doing"};
 
-/* "8", or "8,2" for nested regions, of which the first are as many as there are. 0: no number. */
+/* The first number of "8", or of "8,2", where the second is for nested regions. 0: not a number. */
 static uint64_t threads_of(const char *text)
 {
     struct str rest = str_of(text ? text : ""), first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the GPUs hang together: PCIe, links of their makers, NUMA nodes. An idle GPU lowers the generation of
- * its link, never its width; so a low generation counts only where somebody computes.
+ * How the GPUs are connected: PCIe, links of their vendors, NUMA nodes. An idle GPU lowers the
+ * generation of its PCIe link, never the width; so a low generation counts only on a busy GPU.
  */
 #include "base/cleanup.h"
 #include "base/idlist.h"

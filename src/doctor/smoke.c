@@ -23,11 +23,12 @@
 enum {
     ITEMS = 200,
     WORKERS_PER_DEVICE = 2,
-    GRACE_MS = 15000, /* map's own before it kills is 10 s */
+    GRACE_MS = 15000, /* `muster map` itself waits 10 s before it kills */
     SAID_MAX_BYTES = 1 << 16,
 };
 
-/* $1 its folder, $2 how many workers there are to be, $3 what it tells of its device. */
+/* $1: the folder of the trial. $2: the number of workers, which wait for each other. $3: "device"
+ * or "kind", what each answer tells of the worker's device. */
 static const char worker_script[] =
     ": >\"$1/ready.$MUSTER_WORKER\"\n"
     "here=$1 workers=$2 tries=0 seen=$MUSTER_DEVICE_KIND\n"
@@ -58,12 +59,12 @@ struct smoke {
     bool is_interrupted;
 };
 
-/* One run: what it is asked for, and where its things are. */
+/* One run of `muster map`: its options, what is expected of it, and its folder. */
 struct trial {
     char label[24];
     enum device_kind kind;
     const char *spec, *tells; /* "device" or "kind" */
-    const char *seen;         /* what every line ends with */
+    const char *seen;         /* what every line of the output must end with */
     bool is_shared;           /* --workers-per-gpu */
     size_t n_workers;
     char *here; /* its folder */
@@ -100,7 +101,7 @@ static size_t ready_count(const char *folder)
     return count;
 }
 
-/* The last line that muster said, without its name. */
+/* The last line that muster printed, without "muster: " or "map: " before it. */
 static void last_words(const char *path, char out[256])
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -248,7 +249,7 @@ static int trial_run(struct smoke *smoke, struct trial *trial, size_t number, st
     return 0;
 }
 
-/* CPU slots and simulated devices have no name of their own for -g: one run for all. */
+/* -g cannot name a single CPU slot or simulated device, so one run tests all of them. */
 static int all_at_once(struct smoke *smoke, const struct device_list *devices, struct findings *out,
                        struct err *err)
 {

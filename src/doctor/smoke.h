@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The self-test: a small `muster map` with two workers on every device, by the real program, and
- * a look at every byte of its result. The workers are shell loops, which wait for each other and
+ * The self-test: the real program runs a small `muster map` with two workers on every device, and
+ * every byte of the result is compared. The workers are shell loops, which wait for each other and
  * then say what device they were given; no GPU is opened.
  */
 #pragma once
@@ -18,9 +18,9 @@ struct smoke_opts {
 };
 
 /*
- * One finding a run. What is made is in one folder below TMPDIR, which is removed, also when
- * SIGINT, SIGTERM or SIGHUP comes in between: it then takes effect at the end. What goes wrong with
- * the self-test itself is a finding as well.
+ * Adds one finding per run. All files are in one folder below TMPDIR, which is removed at the end,
+ * also if SIGINT, SIGTERM or SIGHUP arrives: the signal takes effect after that. A failure of the
+ * self-test itself is a finding as well.
  */
 void smoke_run(const struct smoke_opts *opts, const struct device_list *devices,
                struct findings *out);

@@ -16,10 +16,10 @@
 #include "base/xalloc.h"
 
 enum {
-    REAP_TRIES = 20 /* of a millisecond: a killed process that is not in D state is gone by then */
+    REAP_TRIES = 20 /* a millisecond each: a killed process not in D state is gone by then */
 };
 
-/* False if there is none. */
+/* False if no child could be started. */
 static bool child_begin(struct task *task, void (*gather)(const void *context, void *facts),
                         const void *context)
 {

@@ -34,7 +34,7 @@ static const struct trouble
     shut_out = {FINDING_WARN, "The container was started without GPUs.",
                 "Start it with NVIDIA_VISIBLE_DEVICES=all (docker run --gpus all)"};
 
-/* Those of one kind, as their vendor's library counts them. */
+/* The devices of one kind, with indices as their vendor's library counts them. */
 static struct device_list devices_of(const struct device_list *devices, enum device_kind kind)
 {
     struct device_list out = device_list_of_kind(devices, kind);
@@ -48,7 +48,7 @@ static struct str str_after(struct str text, struct str prefix)
     return has_prefix ? (struct str){text.at + prefix.len, text.len - prefix.len} : text;
 }
 
-/* The list as the vendor's library reads it; each thing wrong with it is a line of the notes. */
+/* Applies a list as the vendor's library would; each thing wrong with it is a finding. */
 static void list_judge(const struct visible_rule *rule, enum device_kind kind, const char *variable,
                        const char *list, struct device_list *left, struct findings *out)
 {
@@ -65,7 +65,7 @@ static void list_judge(const struct visible_rule *rule, enum device_kind kind, c
     }
 }
 
-/* Each rule in turn, with the first of its variables that is set. */
+/* Judges each rule in turn, with the first of its variables that is set. */
 static void vendor_judge(const struct vendor *vendor, const struct facts *facts,
                          struct findings *out)
 {
@@ -98,7 +98,7 @@ static bool is_mixed(const struct device_list *devices)
     return false;
 }
 
-/* Where AMD's devices are not known, nothing is known about what two lists leave of them. */
+/* If AMD's devices are not known, it is not known either what two lists leave of them. */
 static void layers_judge(const struct facts *facts, struct findings *out)
 {
     const char *rocr = facts->env.at[ENV_ROCR_VISIBLE_DEVICES];

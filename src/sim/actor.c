@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A simulated worker: it loads, takes items, gives answers, and dies as the rates have it.
+ * A simulated worker: it loads, takes items, gives answers, and dies at the rates of sim_faults.
  */
 #include "sim/world_impl.h"
 
 #include "base/attr.h"
 
-/* ---- what lies ready ---- */
+/* ---- items in hand ---- */
 
 static uint32_t hand_new(struct sim *s)
 {
@@ -85,7 +85,7 @@ static void die(struct sim *s, uint32_t worker, enum feed_death death)
     struct actor *a = &s->actors[worker];
     if (!a->is_loaded)
         world_span(s, SPAN_LOADING, worker, a->started_us, UINT64_MAX);
-    if (a->in_work > 0) { /* one stretch for all, from their mean beginning */
+    if (a->in_work > 0) { /* one span for all of them, from the mean of their starts */
         uint64_t began_us = MIN((uint64_t)(a->began_sum_us / a->in_work), s->now_us);
         world_span(s, SPAN_LOST, worker, began_us, UINT64_MAX);
         s->result.lost_us += (a->in_work - 1) * (s->now_us - began_us);
@@ -127,7 +127,7 @@ static void held_give(struct sim *s, uint32_t worker)
     world_step(s, (struct feed_event){.kind = EV_ANSWERS, .worker = worker, .count = count});
 }
 
-/* Nothing to do and no more to come: it goes. */
+/* Ends the worker if it has nothing to do and its input has ended. */
 static void leave_if_done(struct sim *s, uint32_t worker)
 {
     struct actor *a = &s->actors[worker];
@@ -181,7 +181,8 @@ static void work_begin(struct sim *s, uint32_t worker)
                                .detail = fate});
 }
 
-/* A filter that reads in blocks begins with none before it is full, or its input has ended. */
+/* A filter that reads in blocks begins no item of a block before the block is full, or its input
+ * has ended. */
 static bool has_read(const struct sim *s, struct actor *a)
 {
     if (a->n_read == 0 && (a->is_ending || a->in_hand >= s->config.block_items))
@@ -205,7 +206,8 @@ static bool buffers(const struct sim *s)
     return s->config.block_items > 1 || s->config.hold_items > 1;
 }
 
-/* One that buffers may wait for more with items in hand, and so may its feeder. */
+/* A worker that buffers may wait for more items while it has some in hand, and the feeder may wait
+ * for their answers: so a long silence must be noticed. */
 static void silence_watch(struct sim *s, uint32_t worker)
 {
     struct actor *a = &s->actors[worker];
@@ -253,7 +255,7 @@ static void loaded(struct sim *s, const struct future *f)
     leave_if_done(s, f->worker);
 }
 
-/* It has answered all and waits for more, as its shell sees. */
+/* Tells the feeder that the worker has answered all and waits for more, as `muster map` would. */
 static void rest_tell(struct sim *s, uint32_t worker)
 {
     const struct actor *a = &s->actors[worker];
@@ -334,7 +336,7 @@ static void silence(struct sim *s, const struct future *f)
     world_plan(s, LOOK_MS * UINT64_C(1000), *f);
 }
 
-/* It reads the end of its input. */
+/* The worker reads the end of its input. */
 static void input_ended(struct sim *s, const struct future *f)
 {
     work_fill(s, f->worker);
@@ -353,7 +355,7 @@ static void gone(struct sim *s, const struct future *f)
                (struct future){.kind = FUTURE_MEM_BACK, .worker = f->worker});
 }
 
-/* What a worker had planned is void when its life is over; only its exit is told. */
+/* What was planned for an earlier life of the worker is dropped, except for its exit. */
 void actor_future(struct sim *s, const struct future *f)
 {
     static void (*const handlers[])(struct sim * s, const struct future *f) = {

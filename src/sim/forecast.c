@@ -35,7 +35,7 @@ static uint32_t slots_of(const struct sim_config *config)
     return config->n_devices * each;
 }
 
-/* The same items in one even piece for each slot, cut beforehand. */
+/* How long the same items take if each slot gets one even share of them in advance. */
 static uint64_t static_us(const struct sim_config *config, const double *slot_slowness)
 {
     const struct ideal ideal = {.service = &config->service,
@@ -143,7 +143,7 @@ int forecast_run(const struct forecast_opts *opts, uint32_t n_devices, struct fo
     return ok ? 0 : -1;
 }
 
-/* Enough deaths to see what one costs, and too few to get into each other's way. */
+/* A rate with enough deaths to see what one costs, and too few to affect each other. */
 static double deaths_share(uint64_t n_items)
 {
     double items = (double)MAX(n_items, (uint64_t)4);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One question asked of the simulated machine many times: how long does this work take on 1, 2, 4, …
- * devices, how sure is that, and what would one even piece for each device beforehand have taken? Pure.
+ * Runs the simulated machine many times to answer: how long does this work take on 1, 2, 4, …
+ * devices, how certain is that, and how long would it take if each slot got one even share in
+ * advance? Pure.
  */
 #pragma once
 
@@ -9,19 +10,19 @@
 
 struct forecast_row {
     uint32_t n_devices, n_runs;
-    uint64_t wall_low_us, wall_us, wall_high_us; /* 10 %, half, 90 % of the runs are not longer */
+    uint64_t wall_low_us, wall_us, wall_high_us; /* 10 %, 50 %, 90 % of the runs take no longer */
     double efficiency;                           /* share of the devices' time spent on results */
     double speedup;                              /* against the items one after the other */
     double device_hours;
-    uint64_t static_us;                           /* an even piece each, without any faults */
+    uint64_t static_us; /* with an even share for each slot, without any faults */
     double aside, retries, crashes, devices_lost; /* means over the runs */
     enum sim_end worst_end;
     enum feed_halt halt;
 };
 
 struct forecast_slow {
-    uint32_t n_devices; /* so many of them, the last ones; 0: none */
-    double factor;      /* take so many times as long */
+    uint32_t n_devices; /* the number of slow devices, the last ones; 0: none */
+    double factor;      /* an item takes so many times as long there */
 };
 
 struct forecast_opts {
@@ -33,14 +34,15 @@ struct forecast_opts {
 /* Negative: out of memory. */
 int forecast_run(const struct forecast_opts *opts, uint32_t n_devices, struct forecast_row *out);
 /*
- * What the death of one worker costs, in microseconds of device time: the load that is done again and
- * the work that is lost. From runs with and without deaths. Negative: out of memory.
+ * What the death of one worker costs, in microseconds of device time: loading again, and the work
+ * that is lost. The difference of runs with and without deaths. Negative: out of memory.
  */
 double forecast_death_us(const struct forecast_opts *opts, uint32_t n_devices);
 
 /*
- * The row to recommend: the most devices that are still used to at least `least` (0.8), else the one
- * used best. With a deadline: the fewest devices that meet it nine times in ten. n_rows: none does.
+ * The row to recommend: the one with the most devices whose efficiency is at least `least` (0.8),
+ * else the one with the highest efficiency. With a deadline (not 0): the one with the fewest
+ * devices that meets it in nine runs of ten. n_rows: none does.
  */
 size_t forecast_best(const struct forecast_row *rows, size_t n_rows, double least,
                      uint64_t deadline_us);

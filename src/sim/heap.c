@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A heap of four children a node: half as deep as one of two, and the children of a node lie side by
- * side, which counts where a world of ten thousand devices does little else.
+ * A heap with four children per node: it is half as deep as a binary heap, and the children of a
+ * node are adjacent in memory. A world of ten thousand devices spends most of its time here.
  */
 #include "sim/heap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is still to happen in a simulated world, ordered by time; among events of one moment, the one
+ * The events to come in a simulated world, ordered by time; of events at the same moment, the one
  * that was planned first comes first. So a world depends on nothing but its seed.
  */
 #pragma once
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An event to come. What `kind` says, and what the rest means for it, is the world's affair. */
+/* An event to come. The world defines the kinds, and what the other members mean for each. */
 struct future {
     uint64_t at_us, sequence;
     uint64_t item, count;
@@ -24,8 +24,8 @@ struct future_heap {
 
 /* Grows when it must. False: out of memory, and nothing has changed. `sequence` is filled in. */
 bool heap_push(struct future_heap *heap, const struct future *future);
-/* The soonest, taken out. Precondition: there is one. */
+/* Takes the soonest event out. Precondition: there is one. */
 struct future heap_pop(struct future_heap *heap);
-/* When the soonest is due; UINT64_MAX: there is none. */
+/* When the soonest event is due; UINT64_MAX: there is none. */
 uint64_t heap_next_us(const struct future_heap *heap);
 void heap_release(struct future_heap *heap);

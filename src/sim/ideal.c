@@ -22,7 +22,7 @@ static bool is_sooner(const struct free_slot *a, const struct free_slot *b)
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->slot < b->slot;
 }
 
-/* The first of the heap is free later than it was. */
+/* Restores the order of the heap after its first slot has become free later than before. */
 static void first_sink(struct free_slot *heap, uint32_t len)
 {
     struct free_slot moved = heap[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a schedule of the same items is to be compared with: others that start in no time, lose nothing
- * and know nothing or everything of the sizes.
+ * Ideal schedules, with which a schedule of the same items can be compared. They start in no time,
+ * lose nothing, and know the sizes of all items or of none.
  */
 #pragma once
 
@@ -11,16 +11,18 @@ struct ideal {
     const struct dist *service;
     uint64_t seed, n_items;
     uint32_t n_slots;
-    const double
-        *slowness;         /* [n_slots]: an item takes that many times as long there; NULL: all 1 */
+    /* [n_slots]: an item takes that many times as long on a slot; NULL: all 1 */
+    const double *slowness;
     const uint32_t *order; /* [n_items]: in which they are taken; NULL: as they come */
 };
 
-/* Whoever is free takes the next item. UINT64_MAX: out of memory. */
+/* The time if each slot that is free takes the next item. UINT64_MAX: out of memory. */
 uint64_t ideal_list_us(const struct ideal *ideal);
-/* No schedule at all is shorter: all of the work on all slots evenly, or the longest item alone. */
+/* A lower bound for every schedule: the time of all the work spread evenly over all slots, or of
+ * the longest item alone, whichever is more. */
 uint64_t ideal_bound_us(const struct ideal *ideal);
-/* Each slot gets an even share of the items beforehand, in one piece, the remainder to the first. */
+/* The time if each slot gets an even share of the items in advance, in one piece; the first slots
+ * get the remainder. */
 uint64_t ideal_static_us(const struct ideal *ideal);
 /* All items, the longest first, for `order`; free() it. NULL: out of memory. */
 uint32_t *ideal_order_new(const struct dist *service, uint64_t seed, uint64_t n_items);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Virtual time: the soonest of what is to happen and of what the feeder waits for comes next.
+ * Virtual time: it advances to the next planned event, or to the next moment that the feeder waits
+ * for, whichever comes first.
  */
 #include "sim/world.h"
 
@@ -84,7 +85,7 @@ static void on_terminate(struct sim *s, const struct feed_action *action)
     actor_terminate(s, action->worker);
 }
 
-/* As in a run: what the ledger has been handed counts as committed at once. */
+/* As in a real run: what is handed to the ledger counts as committed at once. */
 static void on_settle(struct sim *s, const struct feed_action *action)
 {
     uint64_t count = action->kind == ACT_COMMIT ? action->count : 1;
@@ -147,7 +148,8 @@ void world_step(struct sim *s, struct feed_event event)
 
 /* ---- setting it up ---- */
 
-/* As in a run, but no more than these items need: small worlds are made by the million. */
+/* The spread of a real run, but no more than these items need: small worlds are made by the
+ * million. */
 static uint32_t spread_log2_for(const struct sim *s)
 {
     uint32_t log2 = SPREAD_LOG2_MIN, usual = feed_spread_log2(s->n_workers);
@@ -170,7 +172,7 @@ static void feed_config_fill(struct sim *s)
         config->spread_log2 = spread_log2_for(s);
 }
 
-/* When each device will be lost: exponential, so that its age tells nothing. */
+/* Plans when each device will be lost: exponentially distributed, so that age has no effect. */
 static void losses_plan(struct sim *s)
 {
     double mean_us = s->config.faults.device_hours * 3600e6;
@@ -243,7 +245,8 @@ static void happen(struct sim *s, const struct future *f)
     }
 }
 
-/* The soonest of what is planned and what the feeder waits for. False: nothing will ever happen. */
+/* Lets the next planned event happen, or the feeder's timer if that is sooner. False: nothing will
+ * ever happen. */
 static bool go_on(struct sim *s)
 {
     uint64_t wake_ms = feed_next_ms(s->feed), next_us = heap_next_us(&s->heap);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A machine that exists only in numbers, and the real feeder (core/feed) at work on it: the same
- * decisions as in `muster map`, over days of virtual time in seconds of real time. Workers load,
- * take items for as long as a distribution says, fail, crash, and lose their devices, at rates that
- * the caller gives. No clock, no file, no luck but the seed: the same config gives the same result.
+ * A simulated machine with the real feeder (core/feed), which decides as in `muster map`: days of
+ * virtual time pass in seconds of real time. Workers load, work on each item for as long as a
+ * distribution says, fail, crash, and lose their devices, at rates that the caller gives. It uses
+ * no clock and no file, and the seed is its only randomness: the same config gives the same result.
  *
  * Virtual time is counted in microseconds; the feeder is told milliseconds, as in a real run.
  */
@@ -20,8 +20,8 @@ enum sim_kind {
 /* Everything 0: nothing ever goes wrong. */
 struct sim_faults {
     double fail;         /* share of item runs that the worker reports as failed; tried again */
-    double crash;        /* share of item runs that kill their worker on the way */
-    double poison;       /* share of items that kill their worker each time */
+    double crash;        /* share of item runs in which the worker dies */
+    double poison;       /* share of items that kill every worker that tries them */
     double start_fail;   /* share of starts that die while they load */
     double device_hours; /* mean time until a device is lost for good; 0 = never */
 };
@@ -36,36 +36,36 @@ struct sim_span {
     enum sim_span_kind kind;
     uint32_t worker, device;
     uint64_t from_us, to_us;
-    uint64_t
-        item; /* UINT64_MAX: what was in work at a death, from its mean beginning on; or loading */
+    /* UINT64_MAX: loading, or all items in work at a death, from the mean of their starts on. */
+    uint64_t item;
 };
 
 struct sim_config {
-    /* How the feeder is told to work: retries, batch, limits, … The simulator fills in workers, devices,
-     * seed, order. A spread of 0 is taken as just what the items need, at most the usual. */
+    /* The feeder's settings: retries, batch, limits, … The simulator fills in workers, devices,
+     * seed and order. spread_log2 0: as much as the items need, at most the usual spread. */
     struct feed_config feed;
     enum sim_kind kind;
     uint32_t n_devices;
     uint32_t workers_per_device; /* 0 = 1; devices times this: at most SIM_WORKERS_MAX */
     uint32_t concurrency;        /* channel: items that a worker has in work side by side; 0 = 1.
                                     Workers times this: at most SIM_SLOTS_MAX */
-    uint32_t ahead;              /* channel: items that lie ready behind those */
-    uint32_t block_items;        /* filter: reads its input by so many, or to its end; 0 = 1 */
-    uint32_t hold_items;         /* filter: gives its answers by so many, or at its end; 0 = 1 */
+    uint32_t ahead;              /* channel: items sent to a worker beyond those */
+    uint32_t block_items;        /* filter: reads so many items at a time, or to the end; 0 = 1 */
+    uint32_t hold_items;         /* filter: gives so many answers at a time, or at its end; 0 = 1 */
     uint64_t n_items, seed;
     struct dist service;    /* how long an item takes */
     struct dist load;       /* how long a worker takes to load; drawn anew at each start */
     const double *slowness; /* [n_devices]: an item takes so many times as long; NULL: all 1 */
     bool sizes_are_known;   /* the longest go first; at most 16 million items */
-    uint64_t turnaround_us; /* from an answer to the next item's arrival, if none lay ready */
+    uint64_t turnaround_us; /* from an answer to the next item's arrival, if none was in hand */
     uint64_t mem_back_ms;   /* from a worker's death until its device's memory is free again */
     struct sim_faults faults;
-    uint64_t steps_max; /* after which it is given up; 0 = never */
+    uint64_t steps_max; /* steps after which the run is given up; 0 = no limit */
 
     void *context; /* of the two callbacks, which may be NULL */
-    /* Each stretch of a worker's time, when it ends; those of one worker in order of their ends. */
+    /* Called when a span of a worker's time ends; those of one worker in order of their ends. */
     void (*on_span)(void *context, const struct sim_span *span);
-    /* Each step of the feeder, with what it decided; called before the world acts on it. */
+    /* Called for each step of the feeder, with its actions, before the world carries them out. */
     void (*on_step)(void *context, const struct feed *feed, const struct feed_event *event,
                     const struct feed_action *actions, size_t n_actions);
 };
@@ -82,7 +82,7 @@ enum sim_end {
     SIM_STEPS,     /* steps_max reached */
     SIM_YEARS,     /* SIM_YEARS_MAX of virtual time were not enough */
     SIM_STUCK,     /* nothing can happen any more: a bug */
-    SIM_NO_MEMORY, /* the world grew beyond what there is */
+    SIM_NO_MEMORY, /* out of memory */
 };
 
 struct sim_result {
@@ -90,7 +90,7 @@ struct sim_result {
     enum feed_halt halt;
     uint64_t makespan_us; /* until the last item was settled, or the run given up */
     /* Sums over all workers. What is left of workers * makespan_us is time without work. */
-    uint64_t busy_us;    /* on items that counted; of items side by side each counts in full */
+    uint64_t busy_us;    /* on items that counted; of concurrent items each counts in full */
     uint64_t loading_us; /* from starts to first requests */
     uint64_t lost_us;    /* on items that did not count */
     uint64_t alive_us;   /* from starts to ends */
@@ -105,6 +105,6 @@ struct sim;
 
 /* Borrows what config points to until sim_free. NULL: out of memory. */
 struct sim *sim_new(const struct sim_config *config);
-/* To the end, once. */
+/* Runs to the end. To be called once. */
 void sim_run(struct sim *sim, struct sim_result *out);
 void sim_free(struct sim *sim);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The simulated machine's state, shared by world.c (time, the feeder's wishes) and actor.c (workers).
+ * The simulated machine's state, shared by world.c (time, the feeder's actions) and actor.c
+ * (workers).
  */
 #pragma once
 
@@ -9,11 +10,11 @@
 
 enum future_kind {
     FUTURE_LOADED,  /* a worker is up and asks for work */
-    FUTURE_FINISH,  /* item: which; count: since when in work; detail: enum fate */
+    FUTURE_FINISH,  /* item: which; count: when it began, in us; detail: enum fate */
     FUTURE_REQUEST, /* count: credits */
     FUTURE_END,     /* its input has ended */
     FUTURE_ROOM,    /* a filter's pipe is empty again */
-    FUTURE_SILENCE, /* its shell looks whether a filter waits for more */
+    FUTURE_SILENCE, /* time to see whether a filter waits for more items */
     FUTURE_EXIT,    /* detail: enum feed_death */
     FUTURE_MEM_BACK,
     FUTURE_DEVICE_LOST,
@@ -25,7 +26,8 @@ enum fate {
     FATE_CRASH
 };
 
-/* Items that lie ready at a worker: a list of runs in the world's pool. */
+/* Consecutive items that were sent to a worker and are not begun; one of a list in the world's
+ * pool. */
 struct hand {
     uint64_t first, count;
     uint32_t next;
@@ -35,23 +37,23 @@ struct actor {
     bool is_alive, is_loaded, is_ending;
     uint32_t life;
     uint32_t in_work;    /* items */
-    uint64_t in_hand;    /* items that lie ready behind those */
-    uint32_t head, tail; /* of those, HAND_NONE */
-    uint64_t room;       /* filter: lines it was said to take */
-    uint64_t n_read;     /* filter: of a block, those that it has not begun */
-    uint64_t n_held;     /* filter: answers that it has not given */
+    uint64_t in_hand;    /* items sent and not begun */
+    uint32_t head, tail; /* of the list of those; HAND_NONE: empty */
+    uint64_t room;       /* filter: lines it can take, as the feeder was told */
+    uint64_t n_read;     /* filter: items of a block it read and has not begun */
+    uint64_t n_held;     /* filter: answers it has not given yet */
     uint64_t heard_us;   /* filter: when it was given items, or gave answers */
     bool is_watched;     /* a FUTURE_SILENCE is planned */
     uint64_t started_us;
-    double
-        began_sum_us; /* of the items in work, for what a death loses; too large for an integer */
+    /* Sum of the starts of the items in work, for what a death loses; too large for an integer. */
+    double began_sum_us;
 };
 
 enum {
     HAND_NONE = UINT32_MAX,
     FILTER_ROOM = 512, /* lines in a filter's pipe */
-    SILENCE_MS = 200,  /* after which its shell looks what a filter waits for */
-    LOOK_MS = 100      /* and how often */
+    SILENCE_MS = 200,  /* after which a filter is examined for waiting */
+    LOOK_MS = 100      /* and how often from then on */
 };
 
 struct sim {
@@ -67,7 +69,7 @@ struct sim {
     struct hand *hands;
     uint32_t hands_cap, hands_used, hands_free;
 
-    /* Outcomes of the feeder's wishes that come at once, told when its step is over. */
+    /* Events that follow at once from the feeder's actions; it gets them after its step. */
     struct feed_event *queue;
     size_t n_queue, queue_cap;
     bool was_dropped; /* the result just told lost against another copy */

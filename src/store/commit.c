@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing: one transaction a batch. A range that overlaps what is there is refused inside the
- * transaction, whatever the caller believes: an item committed twice is a wrong result.
+ * Writing: one transaction per batch. A range that overlaps a committed one is refused inside the
+ * transaction, even if the caller has checked it: an item committed twice is a wrong result.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,10 +22,10 @@ static int sync_if_there(const char *path, struct err *err)
 }
 
 /*
- * The run was created without an fsync. Before the first row that must survive a power cut, bring
- * to disk what it stands on: the manifest, the file with its header, their names, and the folder's
- * name. (The schema lies in the WAL, which the commit itself syncs. SQLite deletes the WAL of an
- * empty database file, hence the sync of that.)
+ * The run was created without an fsync. Before the first row that must survive a power cut, this
+ * syncs all that the row depends on: the manifest, the database file with its header, the names of
+ * both, and the folder's name. (The schema is in the WAL, which the commit itself syncs. SQLite
+ * deletes the WAL of an empty database file, so the database file must be synced as well.)
  */
 static int settle(struct store *store, struct err *err)
 {
@@ -41,8 +41,8 @@ static int settle(struct store *store, struct err *err)
         rc = fsync_parent(manifest, err);
     if (rc)
         return rc;
-    /* The folders above may belong to somebody else and not be readable: then they were there
-     * before. */
+    /* The folders above may belong to another user and not be readable. In that case they existed
+     * before the run and need no sync. */
     cleanup_free char *runs = path_dirname(store->dir);
     if (fsync_parent(store->dir, NULL) == 0 && fsync_parent(runs, NULL) != 0)
         errno = 0;
@@ -50,11 +50,11 @@ static int settle(struct store *store, struct err *err)
     return 0;
 }
 
-/* Attempts, events, samples and facts alone may wait for the next durable commit. */
+/* A batch of attempts, events, samples or facts only may wait for the next durable commit. */
 static int durability_set(struct store *store, bool durable, struct err *err)
 {
     int rc = durable ? settle(store, err) : 0;
-    /* The level cannot change inside a transaction; a held one is durable already. */
+    /* The level cannot change inside a transaction; a held one got its level when it began. */
     if (rc || store->is_full_sync == durable || store->is_holding)
         return rc;
     rc = db_exec(store, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
@@ -63,8 +63,8 @@ static int durability_set(struct store *store, bool durable, struct err *err)
     return rc;
 }
 
-/* Rows are disjoint, so the last one that starts before our end is the only one that can
- * overlap. */
+/* Committed ranges are disjoint, so only the last one that starts before the end of the new range
+ * can overlap it. */
 static int refuse_overlap(struct store *store, uint64_t first, uint64_t count, struct err *err)
 {
     sqlite3_stmt *statement;
@@ -138,7 +138,8 @@ static int progress_write(struct store *store, struct err *err)
     const struct progress *progress = &store->progress;
     const int64_t numbers[] = {(int64_t)progress->ranges, (int64_t)progress->items_done,
                                (int64_t)progress->result_bytes, (int64_t)progress->next_part};
-    /* Its one row is named: for an UPDATE of any number of rows SQLite keeps 64 KiB to undo it. */
+    /* The statement names the one row by its rowid: for an UPDATE of an unknown number of rows
+     * SQLite allocates 64 KiB to undo it. */
     int rc = db_run(store, SQL_PROGRESS_SET, numbers, countof(numbers), err);
     if (rc == 0 && sqlite3_changes(store->db) != 1)
         rc =
@@ -235,7 +236,7 @@ static int rows_add(struct store *store, const struct store_batch *batch, struct
 
 static void rollback(struct store *store, const struct progress *before)
 {
-    /* A full disk may have rolled back by itself; then there is nothing left to undo. */
+    /* On a full disk SQLite may have rolled back by itself; then there is nothing left to undo. */
     if (!sqlite3_get_autocommit(store->db) && db_run(store, SQL_ROLLBACK, NULL, 0, NULL) != 0)
         sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
     store->progress = *before;
@@ -261,7 +262,7 @@ int store_commit(struct store *store, const struct store_batch *batch, struct er
     return rc;
 }
 
-/* What was committed at the lower level. Without a WAL SQLite has synced it. */
+/* Syncs what was committed at the lower synchronous level. Without a WAL, SQLite has synced it. */
 static int wal_sync(struct store *store, struct err *err)
 {
     sqlite3_file *wal = NULL;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file run.db, opened so that whatever it is cannot harm or hold us. SQLite opens it, and the files
- * beside it, by their names; the system call with which it does so is replaced by one that takes regular
- * files only, follows no link, waits for no FIFO, and opens for writing only what is ours. A file that is
- * only read may be another user's: its queries may take so many steps as its size explains, so that none
- * goes on for ever, and its schema gives no code to run.
+ * Opens run.db so that a hostile or damaged file can neither harm this process nor block it. SQLite
+ * opens the file, and the files beside it, by name. Its open(2) is replaced by a function that
+ * takes regular files only, follows no link, does not wait for a FIFO, and opens for writing only
+ * files that are ours (base/ours.h). A file that is only read may belong to another user: so a
+ * query may take only as many steps as the size of the file explains, and no code in its schema is
+ * run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,8 @@
 enum {
     BUSY_MS = 5000,
     READ_BUSY_MS = 1000,
-    OTHERS_BUSY_MS = 100, /* whose locks may be there to make us wait */
-    STEPS_AT_ONCE = 1000, /* between two looks at what is left of them */
+    OTHERS_BUSY_MS = 100, /* another user may hold a lock only to make us wait */
+    STEPS_AT_ONCE = 1000, /* of SQLite, between two calls of step_count() */
     STEPS_LEAST = 5000,   /* thousands: a few 100 ms */
     STEPS_PER_KBYTE =
         8, /* thousands: a row has some 20 bytes, and takes some 30 steps to be sorted */
@@ -30,7 +31,7 @@ enum {
 
 /* ---- the files ---- */
 
-/* For SQLite, in the place of open(2). Folders are opened to be synced. */
+/* SQLite calls this in place of open(2). It opens a folder only to sync it. */
 static int sqlite_open(const char *path, int flags, int mode)
 {
     struct stat st;
@@ -47,7 +48,7 @@ static int sqlite_open(const char *path, int flags, int mode)
     return -1;
 }
 
-/* Setting it again changes nothing. */
+/* May be called again: setting the same function twice changes nothing. */
 static void opening_guard(void)
 {
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
@@ -82,7 +83,8 @@ static bool is_others(const struct store *store)
 
 /* ---- what its content may do ---- */
 
-/* A few, and more for a large file: what lies in holes of it does not count. */
+/* Thousands of steps: a minimum, and more for each KiB allocated on disk. Holes in a sparse file do
+ * not count. */
 static uint64_t steps_allowed(const struct store *store)
 {
     uint64_t kbytes = 0;
@@ -133,7 +135,7 @@ static int open_name(struct store *store, const char *name, int flags, struct er
     return 0;
 }
 
-/* The folder may be reached through links, of which SQLite would follow none. */
+/* Resolves links in the folder's path, because SQLite is told to follow none. */
 static int real_path(const struct store *store, char **out, struct err *err)
 {
     cleanup_free char *dir = realpath(store->dir, NULL);
@@ -143,7 +145,8 @@ static int real_path(const struct store *store, char **out, struct err *err)
     return files_check(store, err);
 }
 
-/* sqlite3_open_v2 wants a URI for what is said behind `?`: what means something in a URI is escaped. */
+/* sqlite3_open_v2 takes a query such as "?immutable=1" only in a URI. Characters of the path that
+ * have a meaning in a URI are escaped. */
 static int open_uri(struct store *store, const char *query, struct err *err)
 {
     cleanup_buf struct buf uri = BUF_INIT;
@@ -180,8 +183,8 @@ void database_close(struct store *store)
 
 /*
  * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there.
- * With no WAL beside it the database is complete in itself and is read as the immutable file that
- * it is.
+ * Without a WAL beside it the database file is complete and nobody changes it, so it is read as
+ * immutable.
  */
 static int open_unwritable(struct store *store, struct err *err)
 {
@@ -195,7 +198,7 @@ static int open_unwritable(struct store *store, struct err *err)
     return open_uri(store, "?immutable=1", err);
 }
 
-/* In another user's folder nothing is made. */
+/* In another user's folder SQLite must not create files, hence readonly_shm. */
 int database_read(struct store *store, struct err *err)
 {
     int rc = open_uri(store, is_others(store) ? "?readonly_shm=1" : "", err);

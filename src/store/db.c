@@ -23,8 +23,9 @@ static int file_errno(const struct store *store, int which)
 }
 
 /*
- * Where SQLite cannot create a file it tries to read one, and remembers only that none is there. So
- * the folder is asked, with a file that never gets a name; 0 if it has nothing against one.
+ * Where SQLite cannot create a file, it tries to open it for reading, and keeps only the errno of
+ * that, ENOENT. This finds the real reason by creating a file without a name in the folder; 0 if
+ * that succeeds or is not supported.
  */
 static int create_errno(const struct store *store)
 {
@@ -70,7 +71,7 @@ int db_fail(const struct store *store, struct err *err, const char *doing)
         return fail(err, ERR_DATA,
                     "%s %s/run.db: it is damaged (%s); put a copy in its place, or " START_OVER,
                     doing, dir, sqlite3_errmsg(store->db));
-    if (code == SQLITE_INTERRUPT) /* by the handler of database.c, and nobody else */
+    if (code == SQLITE_INTERRUPT) /* only step_count() in database.c does that */
         return fail(err, ERR_DATA,
                     "%s %s/run.db: that takes more steps than a ledger of its size can need", doing,
                     dir);

@@ -11,7 +11,8 @@
 #include "store/manifest.h"
 #include "store/store.h"
 
-/* What runs often, prepared when first used: opening a run must cost nothing it does not need. */
+/* Statements that run often. Each is prepared when it is first used, so that opening a run pays for
+ * none that it does not need. */
 /* clang-format off */
 #define STATEMENTS(X)                                                                              \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
@@ -43,7 +44,7 @@ enum statement {
     N_STATEMENTS
 };
 
-/* Of a part's number; nobody gets there, and what is read from elsewhere may not say so either. */
+/* The largest part number. No run gets there; a larger one in a database is damage. */
 enum {
     PART_MAX = INT32_MAX
 };
@@ -62,38 +63,40 @@ struct store {
     bool is_settled;     /* folder, database file and schema have reached the disk */
     bool is_full_sync;   /* the synchronous level in force */
     bool is_holding;     /* a transaction is open, see store_batch.is_held */
-    uint64_t steps_left; /* of SQLite's, in thousands, when it is only read */
+    uint64_t steps_left; /* READ, PEEK: thousands of SQLite's steps that are left */
     bool knows_parts;    /* progress.next_part is past everything on disk */
     struct run_lock lock;
     struct progress progress;
     sqlite3_stmt *statements[N_STATEMENTS];
 };
 
-/* store_open with the choice of settings made by the caller (tests). */
+/* store_open() without its checks of the folder; the caller says whether the folder is on a network
+ * file system (tests). */
 MUST_CHECK int store_open_as(struct store **out, const char *dir, enum store_mode mode,
                              bool is_networked, struct err *err);
 
-/* database.c: the file itself, opened and closed. To be read, as store_open says of READ and PEEK. */
+/* database.c: opens and closes run.db. database_read() is for STORE_READ, database_peek() for
+ * STORE_PEEK. */
 MUST_CHECK int database_open(struct store *store, int flags, struct err *err);
 MUST_CHECK int database_read(struct store *store, struct err *err);
 MUST_CHECK int database_peek(struct store *store, struct err *err);
 void database_close(struct store *store);
 
-/* The last error of the connection as ours: full disk STOPPED, corruption DATA, busy
- * UNAVAILABLE. */
+/* Turns the connection's last error into one of ours: ERR_STOPPED for a full disk or no memory,
+ * ERR_DATA for corruption, ERR_UNAVAILABLE for a busy database, else ERR_SYS. */
 int db_fail(const struct store *store, struct err *err, const char *doing);
 MUST_CHECK int db_exec(struct store *store, const char *sql, struct err *err);
-/* One number; 0 rows leave *out alone. */
+/* Reads one number. If there is no row, *out is left alone. */
 MUST_CHECK int db_number(struct store *store, const char *sql, int64_t *out, struct err *err);
 MUST_CHECK int db_prepare(struct store *store, const char *sql, sqlite3_stmt **out,
                           struct err *err);
 /* The prepared statement, ready to be bound; borrowed. */
 MUST_CHECK int db_statement(struct store *store, enum statement id, sqlite3_stmt **out,
                             struct err *err);
-/* Bind `n` numbers as ?1.. and run to the end. */
+/* Binds `n` numbers as ?1.. and runs the statement to its end. */
 MUST_CHECK int db_run(struct store *store, enum statement id, const int64_t *numbers, size_t n,
                       struct err *err);
-/* Run what is bound to the end. */
+/* Runs a bound statement to its end, then resets it and clears its bindings. */
 MUST_CHECK int db_finish(struct store *store, sqlite3_stmt *statement, struct err *err);
 void db_bind_text(sqlite3_stmt *statement, int at, const char *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What state a run is in, and ending one that goes on.
+ * Finding out the state of a run, and stopping a run that is going on.
  */
 #include <errno.h>
 #include <signal.h>
@@ -30,8 +30,8 @@ const char *run_state_name(enum run_state state)
     return state_names[state];
 }
 
-/* The lock knows best whether a run goes on; how it ended, only the run itself could write down.
- * One that says "running" without a lock, or nothing, was interrupted. */
+/* The lock decides whether a run is going on. How it ended is what the run itself wrote down. A run
+ * without a lock that wrote "running", or nothing, was interrupted. */
 static enum run_state state_of(bool is_locked, const char *fact)
 {
     if (is_locked)
@@ -72,7 +72,7 @@ static uint64_t failed_items_count(struct store *store, uint64_t n_items, uint64
     return total;
 }
 
-/* Of a run of shards, which are what its ledger counts, the items. */
+/* The ledger of a run of shards counts shards. This converts its counts into items. */
 static void shards_count(struct store *store, struct run_summary *out)
 {
     cleanup_free char *items = NULL, *shards = NULL;
@@ -89,7 +89,7 @@ static void shards_count(struct store *store, struct run_summary *out)
     for (size_t i = 0; i < n_spans; i++) {
         uint64_t last = spans[i].first + spans[i].count - 1;
         if (last >= n_shards)
-            continue; /* damaged, as a resume says */
+            continue; /* the ledger is damaged; a resume reports it */
         struct share end = share_of(n_items, n_shards, last);
         out->items_done +=
             end.start + end.count - share_of(n_items, n_shards, spans[i].first).start;
@@ -99,7 +99,7 @@ static void shards_count(struct store *store, struct run_summary *out)
     free(spans);
 }
 
-/* True if run.db could be read: it is the truth, status.json a copy. */
+/* True if run.db could be read. It is authoritative; status.json is only a copy. */
 static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
 {
     struct store *store;
@@ -122,7 +122,8 @@ static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
     return is_read;
 }
 
-/* For a run on a network file system, whose database is its muster's alone while it goes on. */
+/* For a run on a network file system: while it is going on, only its own muster can open the
+ * database. */
 static void read_snapshot(struct run_summary *out, char **state)
 {
     struct run_status status;
@@ -150,7 +151,8 @@ static int64_t touched_ms(const char *dir)
     return latest;
 }
 
-/* Where a file of a run is expected, something that muster never makes there; it was not read. */
+/* An error if one of the names of a run's files is not a regular file. Muster never makes such a
+ * thing there, and has not read it. */
 static int oddity_find(const char *dir, struct err *err)
 {
     static const char *const names[] = {"manifest.json", "run.db", "run.db-wal", "run.db-journal",
@@ -171,8 +173,8 @@ int run_inspect(const char *dir, struct run_summary *out, struct err *err)
     *out = (struct run_summary){.dir = xstrdup(dir)};
     out->name = path_basename(out->dir);
     out->updated_wall_ms = touched_ms(dir);
-    /* The lock is looked at before the state: a run that ends in between then shows as running,
-     * which it was, and never as interrupted, which it was not. */
+    /* The lock is read before the state. So a run that ends in between is shown as running, which
+     * it just was, and never as interrupted. */
     bool is_locked = run_is_locked(dir, &out->holder);
     cleanup_free char *state = NULL;
     struct err why = {0};
@@ -199,7 +201,8 @@ void run_summary_release(struct run_summary *summary)
 
 static const char *const stop_words[] = {[STOP_DRAIN] = "drain", [STOP_NOW] = "now"};
 
-/* Is the process the user's whose lock names it? Anybody can write any number into a file of his own. */
+/* Does the process belong to the owner of the lock file that names it? Users can write any pid into
+ * files of their own. */
 static bool is_of_owner(const struct run_holder *holder)
 {
     char path[32];
@@ -208,8 +211,8 @@ static bool is_of_owner(const struct run_holder *holder)
     return stat(path, &st) == 0 && st.st_uid == holder->owner;
 }
 
-/* Through a pidfd, and only if the lock is still the same pid's after it was opened: so the signal
- * cannot reach somebody who got the number since. */
+/* Signals through a pidfd, and only if the same pid still holds the lock after the pidfd was
+ * opened. So the signal cannot reach another process that was given the same pid since. */
 static void signal_holder(const char *dir, pid_t pid)
 {
     struct run_holder holder;
@@ -238,7 +241,8 @@ bool run_stop_asked(const char *dir, enum stop_how *how)
     cleanup_buf struct buf text = BUF_INIT;
     if (plain_file_read(path, 4096, &text, NULL) != 0)
         return false;
-    /* A file made by hand, with touch, is an order too: the gentler one. */
+    /* A file with any other content, such as an empty one made with touch, asks for the gentler
+     * stop. */
     *how = str_equal(str_trim(buf_str(&text)), STR("now")) ? STOP_NOW : STOP_DRAIN;
     return true;
 }

@@ -35,7 +35,8 @@ static void holder_write(int fd)
     host_name(host);
     cleanup_buf struct buf text = BUF_INIT;
     buf_addf(&text, "pid %d\nhost %s\npidspace %s\n", (int)getpid(), host, space);
-    /* What stands inside is for messages and signals only: a full disk shows itself at run.db. */
+    /* The content is for messages and signals only, so a failure is ignored: a full disk will be
+     * reported by a write to run.db. */
     if (ftruncate(fd, 0) != 0 || pwrite_all(fd, text.at, text.len, 0, NULL) != 0)
         return;
 }
@@ -89,8 +90,9 @@ static bool is_dead(const struct run_holder *holder)
 }
 
 /*
- * A muster that was killed while it started a guard: the new process holds our descriptors until it
- * executes the guard, a few milliseconds later.
+ * Waits a moment if the holder is dead. A muster that was killed while it started a guard leaves a
+ * new process that holds its descriptors, and so the lock, until that process executes the guard a
+ * few milliseconds later.
  */
 static bool is_about_to_go(int fd, unsigned n_tries)
 {
@@ -102,7 +104,8 @@ static bool is_about_to_go(int fd, unsigned n_tries)
     return true;
 }
 
-/* False with errno, EAGAIN if somebody else has one of them. A folder on NFS cannot be locked: ENOLCK, EBADF. */
+/* False, with errno, if one lock cannot be had; EAGAIN or EACCES: another process holds it. A
+ * folder on NFS cannot be locked (ENOLCK, EBADF), which is no failure. */
 static bool both_lock(int fd, int folder)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

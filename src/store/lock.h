@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The lock of a run: an open-file-description lock on the file `lock` in its folder, with the
- * holder's pid and host as text inside. The kernel releases it with the holder, however that ends.
- * A file may be deleted below its lock, and a new one be locked by somebody else; so the folder itself is
- * locked as well (flock), where the file system can do that. It cannot go while anything is in it.
+ * holder's pid and host as text inside. The kernel releases the lock when its holder ends, however
+ * that happens. The file may be deleted while it is locked, and another process could then lock a
+ * new file of the same name. So the folder itself is locked as well (flock), where the file system
+ * can do that: a folder cannot be deleted while anything is in it.
  *
- * OFD locks rather than flock, because F_OFD_GETLK asks without taking: `muster ls` must never make
- * a `muster resume` of the same moment believe that the run is taken. NFS passes them to the
- * server.
+ * OFD locks rather than flock, because F_OFD_GETLK tests a lock without taking it: `muster ls` must
+ * never make a `muster resume` of the same moment believe that the run is taken. NFS passes OFD
+ * locks to the server.
  */
 #pragma once
 
@@ -28,11 +29,11 @@ struct run_lock {
 struct run_holder {
     pid_t pid;      /* 0: held, but by whom is not known */
     char host[256]; /* "" if not known */
-    uid_t owner;    /* of the file: nobody else's word */
+    uid_t owner;    /* of the lock file, not from its content */
     bool is_here;   /* same host and same pid namespace: pid can be signalled from here */
 };
 
-/* ERR_UNAVAILABLE naming the holder. */
+/* ERR_UNAVAILABLE, naming the holder, if another process has the lock. */
 MUST_CHECK int run_lock_take(struct run_lock *lock, const char *dir, struct err *err);
 void run_lock_release(struct run_lock *lock);
 /* True while a process holds the lock of the run in `dir`. `holder` may be NULL. */

@@ -14,7 +14,8 @@
 #include "base/xalloc.h"
 #include "store/git.h"
 
-/* What steers devices, threads and ranks. Anything else may be a secret and is not written down. */
+/* How the variables begin that control devices, threads and ranks. Any other may be a secret and is
+ * not recorded. */
 static const char *const env_allowed[] = {
     "CUDA_",
     "HIP_",
@@ -40,7 +41,7 @@ static const char *const env_allowed[] = {
     "MKL_",
     "OPENBLAS_",
 };
-/* … and of those, what is one all the same. */
+/* A variable whose name contains one of these words is taken for a secret all the same. */
 static const char *const env_secret[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
 
 static json_t *text_json(const char *text)
@@ -192,6 +193,6 @@ int manifest_write(const char *dir, const struct manifest *manifest, struct err 
         BUG("manifest of %s cannot be written as JSON", dir);
     cleanup_buf struct buf content = BUF_INIT;
     buf_addf(&content, "%s\n", text);
-    /* The first durable commit syncs it, with the rest of what a run stands on (store/commit.c). */
+    /* The first durable commit syncs it, with all else that a run depends on (store/commit.c). */
     return file_replace_fast(path, buf_str(&content), err);
 }

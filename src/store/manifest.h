@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.json: what was run, on what, with what, enough to run it again. Written once at the
- * start of a run; a resume reads it back. Text that is not UTF-8 (a path may be any bytes) stands
- * in it as {"bytes": "<hex>"} and comes back as it was.
+ * manifest.json: the command of a run with its inputs, options and surroundings, enough to run it
+ * again. Written once at the start of a run; a resume reads it back. Text that is not UTF-8 (a path
+ * may be any bytes) is stored as {"bytes": "<hex>"} and is read back unchanged.
  */
 #pragma once
 
@@ -15,7 +15,8 @@ enum {
     MANIFEST_VERSION = 1
 };
 
-/* The cure for a folder that is damaged beyond repair. --fresh takes a new one of the usual name. */
+/* What messages advise if a run's folder is damaged beyond repair. --fresh makes a new folder with
+ * a name of the usual form. */
 #define START_OVER "start over by muster map --fresh, or with another --run-dir"
 
 struct manifest_device {
@@ -42,17 +43,17 @@ struct manifest {
     size_t n_devices;
 
     /* Found out by manifest_write itself when NULL or 0; filled by manifest_read. */
-    const char *git_commit; /* of the repository around cwd, if it is one */
+    const char *git_commit; /* of the repository that contains cwd, if any */
     const char *host, *user, *kernel;
     uint32_t cpu_count;
 
     void *owner; /* manifest_read: what holds the strings */
 };
 
-/* The environment is noted too, but only what steers devices and threads (CUDA_*, SLURM_*, OMP_*
- * …): the rest may hold secrets. */
+/* Records the environment too, but only the variables that control devices and threads (CUDA_*,
+ * SLURM_*, OMP_* …): the others may hold secrets. */
 MUST_CHECK int manifest_write(const char *dir, const struct manifest *manifest, struct err *err);
-/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Give it back with manifest_release. What is
- * always there: verb, argv, cwd, options_json; all else may be NULL. */
+/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Release it with manifest_release().
+ * verb, argv, cwd and options_json are always set; any other pointer may be NULL. */
 MUST_CHECK int manifest_read(const char *dir, struct manifest *out, struct err *err);
 void manifest_release(struct manifest *manifest);

@@ -13,8 +13,9 @@
 #include "base/xalloc.h"
 #include "store/db.h"
 
-/* `first` is the table's own order. As committed is asked for once, at the end of a run that
- * wants no order: SQLite's external sort does it, and no commit pays for a second index. */
+/* The table is stored in the order of `first`. The order of the commits is read only once, at the
+ * end of a run whose output is unordered: SQLite then sorts the rows, so that no commit pays for a
+ * second index. */
 static const char *const range_sql[] = {
     [RANGES_BY_ITEM] =
         "SELECT first, count, part, offset, bytes, seat, attempt, metrics FROM ranges"
@@ -67,7 +68,7 @@ static const char *column_text(sqlite3_stmt *statement, int column)
     return (const char *)sqlite3_column_text(statement, column);
 }
 
-/* Cut to 32 bits, a number that no muster writes could be that of another part. */
+/* Refuses numbers that muster never writes: cut to 32 bits, one could name another part. */
 static int column_part(const struct store *store, sqlite3_stmt *statement, int column,
                        uint32_t *out, struct err *err)
 {
@@ -208,8 +209,8 @@ static void spans_add(struct spans *spans, uint64_t first, uint64_t count)
     spans->at[spans->len++] = (struct item_span){first, count};
 }
 
-/* No muster writes such a row, but the file may come from anywhere, and who gets the spans relies on
- * their order. */
+/* Refuses rows that muster never writes. The file may come from anywhere, and the callers of
+ * store_done() rely on disjoint spans in ascending order. */
 static int spans_check(const struct store *store, const struct spans *spans, int64_t first,
                        int64_t count, struct err *err)
 {
@@ -294,8 +295,8 @@ int store_check_parts(struct store *store, struct err *err)
     return rc;
 }
 
-/* count(1) looks at each row. count(*) is one step of SQLite's, in which a damaged tree could hold it
- * for ever. */
+/* count(1) takes SQLite at least a step per row, so the limit on steps holds. count(*) is a single
+ * step, in which a damaged tree could keep SQLite busy for ever. */
 int store_totals(struct store *store, struct store_totals *out, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
@@ -319,8 +320,8 @@ int store_totals(struct store *store, struct store_totals *out, struct err *err)
     return rc;
 }
 
-/* The largest N of the files N.part: a muster may die between making its part and naming it
- * here. */
+/* The largest N of the files N.part. It may exceed those in the database: muster may die after it
+ * made a part and before it recorded the part. */
 static uint64_t parts_on_disk(const char *dir)
 {
     cleanup_free char *path = path_join(dir, "parts");

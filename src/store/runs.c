@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Naming and finding. The state of a run is asked for in inspect.c.
+ * Naming runs and finding them. inspect.c finds out the state of a run.
  */
 #include "store/runs.h"
 
@@ -58,8 +58,9 @@ int run_mark_latest(const char *dir, struct err *err)
 {
     cleanup_free char *root = path_dirname(dir);
     cleanup_free char *link = path_join(root, "latest");
-    /* Hidden from the list of runs, and one name for all: a muster that is killed here leaves one link,
-     * which the next one replaces. Two at a time may take it from each other; either is the latest. */
+    /* This name is hidden from the list of runs, and the same for every muster: one that is killed
+     * here leaves a single link, which the next one replaces. Of two musters at the same moment,
+     * one may rename the other's link; either run may count as the latest. */
     cleanup_free char *beside = path_join(root, ".latest.new");
     unlink(beside);
     if (symlink(path_basename(dir), beside) != 0 && errno != EEXIST)
@@ -78,7 +79,7 @@ static bool is_run(const char *dir)
     return path_exists(database) || path_exists(manifest);
 }
 
-/* By name, which begins with the time; -10 comes after -2. */
+/* Compares names, which begin with the time; numbers count as numbers, so that -10 follows -2. */
 static int newest_first(const void *a, const void *b)
 {
     return strverscmp(*(char *const *)b, *(char *const *)a);

@@ -2,13 +2,13 @@
  *
  * Where runs live and what state they are in.
  *
- *     muster-runs/20260131_090807-map/    one folder a run
+ *     muster-runs/20260131_090807-map/    one folder per run
  *     muster-runs/latest                  link to the newest
  *
  * Stopping: `muster stop` puts a file `stop` holding "drain" or "now" into the run's folder and,
- * when the muster that runs it is on this host, sends SIGUSR1, which means "look now". The shells
- * watch for the file once a second, so that a stop works over a shared file system too, and for the
- * signal.
+ * when the muster that runs it is on this host, sends SIGUSR1, which means "look now". That muster
+ * looks for the file once a second, so that a stop works over a shared file system too, and when
+ * the signal arrives.
  */
 #pragma once
 
@@ -44,24 +44,26 @@ char *runs_root(const char *given);
  */
 MUST_CHECK int run_create(const char *root, const char *verb, int64_t wall_ms, char **dir_out,
                           struct err *err);
-/* Point <parent of dir>/latest at dir, atomically. A failure is worth a warning, never the run. */
+/* Points <parent of dir>/latest at dir, atomically. The caller should warn of a failure, but not
+ * end the run for it. */
 MUST_CHECK int run_mark_latest(const char *dir, struct err *err);
 
 /*
- * May this muster write in the folder, and believe what stands there? Only if the folder and all that a run
- * keeps in it are ours (base/ours.h); else whose they are, or what they are, as an error. A folder that
- * is not there, or empty, is fine.
+ * Checks that this process may write in the folder and trust its content: the folder and all that a
+ * run keeps in it must be ours (base/ours.h). Otherwise the error says whose they are, or what they
+ * are. No error if the folder does not exist or is empty.
  */
 MUST_CHECK int run_check_ours(const char *dir, struct err *err);
 
-/* A file outside of the folder that the run names, an output or a shard's: ERR_DATA if it is no regular
- * file. What another user's run names must be his as well (ERR_USAGE), or he could have ours read. */
+/* Checks a file outside of the folder that the run names, such as an output: ERR_DATA if it is not
+ * a regular file. ERR_USAGE if the run belongs to another user and the file does not belong to that
+ * user, who could otherwise make us read a file of ours. No error if the file does not exist. */
 MUST_CHECK int run_check_named(const char *dir, const char *path, struct err *err);
 
 /*
- * The folder of the run that `text` means: a path, a name, the beginning of one name only, or
- * "latest" (also for NULL). ERR_USAGE with the nearest name and the recent runs. *dir_out:
- * absolute, new.
+ * The folder of the run that `text` means: a path, a name, the beginning of exactly one name, or
+ * "latest" (also for NULL). If there is none: ERR_USAGE, with the nearest name and the recent runs.
+ * *dir_out: absolute, new.
  */
 MUST_CHECK int run_find(const char *root, const char *text, char **dir_out, struct err *err);
 
@@ -87,9 +89,9 @@ struct run_summary {
     enum run_state state;
     struct run_holder holder; /* while running */
     char *verb, *output, *host, *message;
-    char *
-        go_on; /* the command that goes on with it, of which the run is a part; NULL: muster resume */
-    char *oddity; /* what in the folder is no file of a run's and was not read; NULL: nothing */
+    /* The command to type to resume it, if it is part of a larger job; NULL: muster resume. */
+    char *go_on;
+    char *oddity; /* says which name is not a regular file, and was not read; NULL: none */
     int64_t started_wall_ms, updated_wall_ms;
     uint64_t items_total; /* 0 with !is_total_known */
     bool is_total_known;
@@ -97,19 +99,21 @@ struct run_summary {
 };
 
 /*
- * Reads manifest.json, the lock and run.db; whatever of it is missing or unreadable leaves its
- * fields empty. ERR_USAGE if the folder holds no run. Facts used: "state" (the name of a run_state,
- * written when a run ends), "items" (their number, once known), "go_on", "message".
+ * Reads manifest.json, the lock and run.db (or status.json, where run.db cannot be read); the
+ * fields of a file that is missing or unreadable stay empty. ERR_USAGE if there is no such folder.
+ * Facts used: "state" (the name of a run_state, written when a run ends), "items" (their number,
+ * once known), "go_on", "message".
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);
 
-/* Ask the muster of this run to end: write the file `stop`, and signal if it is on this host.
- * Nothing is written when the run is not going on; *was_running tells. */
+/* Asks the muster of this run to end: writes the file `stop`, and sends the signal if that muster
+ * is on this host. *was_running tells whether the run was going on; if not, nothing is written. */
 enum stop_how {
-    STOP_DRAIN, /* what is in flight is finished */
+    STOP_DRAIN, /* items in flight are finished */
     STOP_NOW,   /* workers are ended */
 };
 MUST_CHECK int run_stop(const char *dir, enum stop_how how, bool *was_running, struct err *err);
-/* For the shells, when SIGUSR1 arrived or a second has passed: true if a stop was asked for. */
+/* For the muster of the run, when SIGUSR1 arrived or a second has passed: true if a stop was asked
+ * for. */
 bool run_stop_asked(const char *dir, enum stop_how *how);

@@ -47,8 +47,8 @@ int schema_create(struct store *store, struct err *err)
 }
 
 /*
- * Something that computes where a table of ours is expected: a view (which may have no end) or a virtual
- * table, a column that is an expression, a trigger.
+ * Finds whatever could run code where a plain table of ours is expected: a view (whose rows may
+ * never end), a virtual table, a generated column, a trigger.
  */
 static const char odd_sql[] =
     "SELECT name FROM sqlite_schema WHERE type = 'trigger' OR"

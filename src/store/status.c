@@ -8,7 +8,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 
-/* A member with its comma; `out` ends in '{' before the first one. */
+/* Adds the key of a member, after a comma unless `out` ends in '{', before the first member. */
 static void key_add(struct buf *out, const char *key)
 {
     if (out->at[out->len - 1] != '{')

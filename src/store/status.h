@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * status.json: a snapshot of a run, about once a second, for other hosts, scripts and `muster
- * status`. Replaced atomically and never synced: the truth is run.db.
+ * status`. Replaced atomically and never synced: run.db is authoritative.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 struct worker_status {
     const char *label; /* "gpu 0" */
-    const char *state; /* "loading", "busy", "idle", "stopped" … */
+    const char *state; /* "loading", "works", "waits", "benched" … */
     uint64_t done;
     double rate;           /* items a second, lately */
     uint64_t mem_bytes;    /* of its devices; 0: unknown */
@@ -37,7 +37,7 @@ struct run_status {
 
 /* Strings are borrowed, NULL means unknown; text that is not UTF-8 gets replacement characters. */
 MUST_CHECK int status_write(const char *dir, const struct run_status *status, struct err *err);
-/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Give it back with status_release. */
+/* ERR_USAGE if there is none, ERR_DATA if it is malformed. Release it with status_release(). */
 MUST_CHECK int status_read(const char *dir, struct run_status *out, struct err *err);
 void status_release(struct run_status *status);
 

@@ -28,9 +28,9 @@ static int folder_make(const char *dir, struct err *err)
     return rc;
 }
 
-/* Exclusive locking comes first: it is what lets WAL mode be left without shared memory, which a
- * network file system cannot give. Rows come in the order of the index, so 64 KiB of pages serve as
- * well as SQLite's 2 MiB, and memory does not grow with the run. */
+/* locking_mode is set first: with exclusive locks SQLite can leave WAL mode without shared memory,
+ * which a network file system does not provide. Rows arrive in the order of the index, so a cache
+ * of 64 KiB serves as well as SQLite's 2 MiB, and memory does not grow with the run. */
 static int settings_apply(struct store *store, struct err *err)
 {
     int rc = db_exec(store,
@@ -65,7 +65,7 @@ static int progress_load(struct store *store, struct err *err)
     return rc;
 }
 
-/* What was begun is no run: the same command must find the place as it was. */
+/* Removes a database that did not become a run: the same command must find the folder as it was. */
 static void database_drop(struct store *store, const char *path)
 {
     static const char *const suffixes[] = {"-journal", "-wal", "-shm", ""};
@@ -77,8 +77,9 @@ static void database_drop(struct store *store, const char *path)
 }
 
 /*
- * Was it killed before its manifest was written? Then no worker ran, and there is no part (rmdir
- * tells); a part without a manifest is somebody else's doing, and not ours to drop.
+ * True if the run was killed before its manifest was written. Then no worker ran, and parts/ is
+ * empty, which rmdir() tests. A part without a manifest was put there by somebody else, and is not
+ * ours to delete.
  */
 static bool is_stillborn(const char *dir)
 {
@@ -129,7 +130,7 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
     }
     if (is_new)
         database_drop(store, path);
-    /* An order to stop was meant for the muster before us. */
+    /* A request to stop that is still there was meant for an earlier muster. */
     cleanup_free char *stop = path_join(store->dir, "stop");
     if (unlink(stop) != 0 && errno != ENOENT)
         return fail_errno(err, "remove %s", stop);

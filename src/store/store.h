@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The run's folder and its one truth, run.db (SQLite, WAL; rollback journal with exclusive locking
- * on network file systems). Results lie in parts/ as bytes; a row of `ranges` names a run of items
- * whose results stand, in order, one a line, in [offset, offset+bytes) of a part. A tail that no
- * row names is ignored: that is what makes kill -9 harmless. One row a range, not a row an item.
+ * The run's folder and its authoritative record, run.db (SQLite with a WAL; on network file systems
+ * with a rollback journal and exclusive locking). Results are bytes in parts/. A row of `ranges`
+ * names consecutive items whose results are in [offset, offset+bytes) of a part, in order, one per
+ * line. The tail of a part that no row names is ignored: this makes kill -9 harmless. There is one
+ * row per range, not per item.
  *
  * A store is used by one thread at a time; the caller serialises.
  */
@@ -20,7 +21,7 @@ struct range_row {
     uint64_t first, count;
     uint32_t part; /* parts/<part>.part */
     uint64_t offset, bytes;
-    uint32_t seat;       /* who computed it, for reports */
+    uint32_t seat;       /* the seat that computed it, for reports */
     uint32_t attempt;    /* highest attempt among its items */
     const char *metrics; /* JSON object with the sums over the range, or NULL */
 };
@@ -70,12 +71,18 @@ enum store_mode {
 };
 
 /*
- * Opens run.db in the run folder `dir` (absolute). CREATE makes folder, parts/, logs/ and the
- * schema (ERR_USAGE where a run is; one that was killed before it had a manifest or a part is none),
- * and leaves no run.db when it fails; RESUME takes the run's lock (ERR_UNAVAILABLE naming the pid of the muster that holds it);
- * READ never writes and works while a run is going on; PEEK is a short look at a run that nobody has
- * the lock of, and leaves the folder as it is (SQLite's readers leave -wal and -shm). ERR_DATA for a file that is not ours, or of
- * a schema that is newer than this program.
+ * Opens run.db in the run folder `dir` (absolute).
+ *
+ *   CREATE  makes the folder, parts/, logs/ and the schema, and takes the run's lock. Leaves no
+ *           run.db if it fails. ERR_USAGE if there is a run already; a run that was killed before
+ *           it had a manifest or a part does not count.
+ *   RESUME  takes the run's lock.
+ *   READ    never writes, and works while a run is going on.
+ *   PEEK    a short look at a run whose lock nobody holds. It leaves the folder as it is, while
+ *           SQLite's ordinary readers leave -wal and -shm files.
+ *
+ * ERR_UNAVAILABLE, naming the holder's pid, if another muster has the lock; ERR_DATA if the file is
+ * not a database of muster's, or has a schema that is newer than this program.
  */
 MUST_CHECK int store_open(struct store **out, const char *dir, enum store_mode mode,
                           struct err *err);
@@ -85,11 +92,11 @@ const char *store_dir(const struct store *store);
 bool store_is_networked(const struct store *store);
 
 /*
- * A group commit: all rows or none. Durable when it returns if there are ranges or asides among the
- * rows; attempts, events, samples and facts alone become durable with the next commit that is, or
- * at store_close. A range that overlaps a committed one, or an item set aside, is refused:
- * ERR_DATA. A full disk is ERR_STOPPED; the store stays usable and the same batch may be tried
- * again.
+ * A group commit: all rows or none. With ranges or failed items among the rows, the commit is
+ * durable when store_commit() returns; attempts, events, samples and facts alone become durable
+ * with the next durable commit, or at store_close(). ERR_DATA for a range that overlaps a committed
+ * one or contains an item that was set aside. ERR_STOPPED for a full disk; the store stays usable
+ * and the same batch may be tried again.
  */
 struct store_batch {
     const struct range_row *ranges;
@@ -102,17 +109,18 @@ struct store_batch {
     size_t n_events;
     const struct sample_row *samples;
     size_t n_samples;
-    /* Do not commit yet: the rows, and facts set meanwhile, can be read through this store only, and
-     * are gone if the process dies before store_commit_held. For the last batch of a run, whose
-     * results are about to be put in place, synced, as the output. */
+    /* Do not commit yet: the rows, and facts set meanwhile, can be read through this store only,
+     * and are gone if the process dies before store_commit_held(). For the last batch of a run,
+     * whose results are about to be synced and put in place as the output. */
     bool is_held;
 };
 MUST_CHECK int store_commit(struct store *store, const struct store_batch *batch, struct err *err);
 
 /*
- * Commit what a held batch began. It is durable if an earlier batch was, or if the results are nowhere
- * but here. A short run has its output in place before anything of it was synced: a power cut may then
- * take the record of the run, and never the output. Harmless when nothing is held.
+ * Commits what a held batch began. This commit is durable if an earlier batch was durable, or with
+ * results_are_here: there is no copy of the results outside of the run's folder. Otherwise, in a
+ * short run, the output is in place before anything else was synced: a power cut may then lose the
+ * record of the run, but never the output. Does nothing if no batch is held.
  */
 MUST_CHECK int store_commit_held(struct store *store, bool results_are_here, struct err *err);
 
@@ -120,19 +128,19 @@ MUST_CHECK int store_commit_held(struct store *store, bool results_are_here, str
 MUST_CHECK int store_set(struct store *store, const char *key, const char *value, struct err *err);
 /* *out is a new string, or NULL where there is no such fact. */
 MUST_CHECK int store_get(struct store *store, const char *key, char **out, struct err *err);
-/* Forget set-aside items (resume --retry-failed). Returns how many in *n_out. */
+/* Forgets all items that were set aside (resume --retry-failed). *n_out: their number. */
 MUST_CHECK int store_clear_failed_items(struct store *store, uint64_t *n_out, struct err *err);
-/* Forget the result of an item, if there is one: it is to be done again. ERR_DATA, and nothing is
- * forgotten, where its row holds others as well. */
+/* Forgets the result of an item, if there is one, so that the item is done again. ERR_DATA if the
+ * row holds other items as well; then nothing is forgotten. */
 MUST_CHECK int store_forget(struct store *store, uint64_t item, struct err *err);
 /* The same for an item that was set aside. */
 MUST_CHECK int store_forget_failed_item(struct store *store, uint64_t item, struct err *err);
-/* The next free part number, another one at each call, from 1: parts of earlier incarnations are
- * never appended to. */
+/* A free part number, from 1, a new one at each call: parts that earlier processes of the run wrote
+ * are never appended to. */
 uint64_t store_next_part(struct store *store);
 
-/* All that has a result, as disjoint intervals in ascending order, adjacent ones joined. What
- * was set aside is not in it: see failed_item_reader. */
+/* The items that have a result, as disjoint intervals in ascending order, adjacent ones joined.
+ * Items that were set aside are not among them: see failed_item_reader_open(). */
 struct item_span {
     uint64_t first, count;
 };
@@ -140,8 +148,8 @@ struct item_span {
 MUST_CHECK int store_done(struct store *store, struct item_span **out, size_t *n_out,
                           struct err *err);
 
-/* Streaming readers, a table each; *_next returns 1 while there is a row, 0 at the end, negative on
- * error. Texts of a row are valid until the next one. */
+/* Streaming readers, one per table; *_next returns 1 with a row, 0 at the end, negative on error.
+ * The texts of a row are valid until the next call. */
 struct row_reader;
 void row_reader_close(struct row_reader *reader);
 
@@ -159,7 +167,7 @@ int failed_item_reader_next(struct row_reader *reader, struct failed_item_row *r
                             struct err *err);
 
 MUST_CHECK int attempt_reader_open(struct row_reader **out, struct store *store, struct err *err);
-/* Of the row, what a forecast needs is filled: id, seat, items_done, load_ms, busy_ms, times. */
+/* Fills only what a forecast needs of the row: id, seat, items_done, load_ms, busy_ms, times. */
 int attempt_reader_next(struct row_reader *reader, struct attempt_row *row, struct err *err);
 
 /* The events of one kind, in order. */
@@ -171,7 +179,8 @@ int event_reader_next(struct row_reader *reader, struct event_row *row, struct e
 MUST_CHECK int store_event_count(struct store *store, const char *kind, uint64_t *out,
                                  struct err *err);
 
-/* That each part is there, and as long as the rows say: else results are gone (ERR_DATA). */
+/* Checks that each part exists and is at least as long as the rows say. ERR_DATA if not: results
+ * are lost. */
 MUST_CHECK int store_check_parts(struct store *store, struct err *err);
 
 struct store_totals {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a run may be gone on with. A run planted in a folder that others can write to would be believed:
- * its rows as results, its links as places to write to. So all that muster reads or writes there must be
- * ours. What else lies in a folder that the user named is his own and not looked at.
+ * Whether it is safe to continue a run. In a folder that others can write to, somebody could plant
+ * a run whose rows muster would take for results, and whose links for places to write to. So every
+ * file that muster reads or writes there must be ours (base/ours.h). Other files in a folder that
+ * the user named are not looked at.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +21,7 @@ static const char *const own_folders[] = {
     "parts", "logs", "input", "shard-input", "shard-output",
 };
 
-/* What a worker's shard left in shard-output is looked at when it is joined (shard/collect.c). */
+/* The files that workers left in shard-output are checked when joined (shard/collect.c). */
 static bool holds_own_files(const char *name)
 {
     return strcmp(name, "shard-output") != 0;
@@ -44,7 +45,7 @@ static int entries_check(const char *folder, struct err *err)
 
 int run_check_ours(const char *named, struct err *err)
 {
-    /* A link to the folder may be anybody's: what it leads to decides. */
+    /* A link to the folder may belong to anybody: what is checked is the folder it leads to. */
     cleanup_free char *real = realpath(named, NULL);
     const char *dir = real ? real : named;
     int rc = ours_check_folder(dir, err);
@@ -68,7 +69,7 @@ int run_check_named(const char *dir, const char *path, struct err *err)
 {
     struct stat of_run, of_file;
     if (stat(path, &of_file) != 0)
-        return 0; /* who opens it says so */
+        return 0; /* opening the file will report this */
     if (!S_ISREG(of_file.st_mode))
         return fail(err, ERR_DATA, "the run in %s names %s, which is not a regular file", dir,
                     path);

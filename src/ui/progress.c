@@ -15,14 +15,14 @@ enum {
     PLAIN_MAX_MS = 60000,
     WORKER_LINES_MAX = 16,
     RATE_SPAN_MS = 15000,
-    MEAN_TIMES_MAX = 10 /* as slow as this against the mean is believed */
+    MEAN_TIMES_MAX = 10 /* an estimate by rate is at most so many times that by the mean */
 };
 
 struct progress {
     struct progress_opts opts;
     uint64_t drawn_ms, plain_ms;
     int lines_shown;
-    struct buf screen; /* what stands there now */
+    struct buf screen; /* the lines that were drawn last */
     uint64_t rate_at_ms, rate_done;
     double items_per_s;
 };
@@ -47,10 +47,10 @@ void progress_free(struct progress *p)
 static void say(struct str text)
 {
     if (write_patiently(STDERR_FILENO, text.at, text.len, 0, NULL) < 1)
-        return; /* a terminal that went away, or that nobody reads; the run goes on */
+        return; /* the terminal went away or nobody reads it; the run goes on */
 }
 
-/* An average over the last RATE_SPAN_MS or so, quick to start and slow to jump. */
+/* A running average over about RATE_SPAN_MS, which starts quickly and damps jumps. */
 static void rate_update(struct progress *p, const struct progress_total *total, uint64_t now_ms)
 {
     uint64_t settled = total->done + total->aside;
@@ -77,10 +77,10 @@ uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
     uint64_t left = total->known - MIN(total->known, settled);
     double by_rate_ms = (double)left * 1000.0 / items_per_s;
     double each_ms = (double)MAX(total->n_workers, (size_t)1) * 1000.0 / items_per_s;
-    /* An item that is overdue will, as a rule of thumb, take as long again as it is over. */
+    /* Rule of thumb: an overdue item will take as long again as it has exceeded the average. */
     double overdue_ms =
         (double)total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
-    /* While one item holds up the end the recent speed falls to nothing, and says nothing. */
+    /* While a last item holds up the end, the recent rate falls towards 0 and is no estimate. */
     double by_mean_ms = (double)left * (double)total->elapsed_ms / (double)settled;
     return (uint64_t)MAX(MIN(by_rate_ms, MEAN_TIMES_MAX * by_mean_ms), overdue_ms);
 }
@@ -209,7 +209,7 @@ void progress_show(struct progress *p, const struct progress_total *total, uint6
     }
     if (p->plain_ms == 0)
         p->plain_ms = now_ms + PLAIN_FIRST_MS - p->opts.plain_every_ms;
-    /* Less and less often: a run of a night should not fill a screen of its own. */
+    /* Lines become rarer with time, so that a run of a whole night does not fill the screen. */
     uint64_t every_ms =
         MIN(MAX(p->opts.plain_every_ms, total->elapsed_ms / 20), (uint64_t)PLAIN_MAX_MS);
     if (last || now_ms - p->plain_ms < every_ms)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The progress display: on a terminal one line a worker and one total, redrawn in place; elsewhere a
- * plain line every few seconds. Draws on stderr only, and steps aside for console lines.
+ * The progress display: on a terminal one line per worker and one total, redrawn in place;
+ * elsewhere a plain line every few seconds. It draws on stderr only, and makes room for console
+ * lines.
  */
 #pragma once
 
@@ -11,7 +12,7 @@
 
 struct progress_worker {
     const char *label; /* "gpu 0" */
-    const char *state; /* "loading", "works", "waits", "gone" */
+    const char *state; /* "loading", "works", "waits", "benched" … */
     uint64_t done;
     uint32_t in_flight;
     double items_per_s;
@@ -24,8 +25,8 @@ struct progress_total {
     bool input_is_final;
     uint64_t in_flight, retries;
     uint64_t elapsed_ms;
-    uint64_t correct, seen; /* as workers count them; seen 0: they do not */
-    uint64_t oldest_ms;     /* age of the oldest item in flight: the tail */
+    uint64_t correct, seen; /* as workers report them; seen 0: not reported */
+    uint64_t oldest_ms;     /* age of the oldest item in flight */
     size_t n_workers;
     const struct progress_worker *workers;
 };
@@ -37,17 +38,18 @@ struct progress_opts {
     uint64_t plain_every_ms; /* 0 = 5000 */
 };
 struct progress *progress_new(const struct progress_opts *opts);
-/* Redraw if enough time has passed (10 a second on a terminal). `last`: once more, and leave it. */
+/* Redraws if enough time has passed (10 times a second on a terminal). `last`: removes the display
+ * from a terminal, and prints nothing elsewhere. */
 void progress_show(struct progress *progress, const struct progress_total *total, uint64_t now_ms,
                    bool last);
-/* Make room for other lines on stderr, and come back after them. */
-/* context: the progress. */
+/* Remove the display, to make room for other lines on stderr, and draw it again after them.
+ * context: the struct progress, which may be NULL. */
 void progress_hide(void *context);
 void progress_back(void *context);
 void progress_free(struct progress *progress);
 
 /*
- * Time left in ms, or UINT64_MAX if nothing can be said yet. Knows the tail: never less than what the
- * oldest item in flight has taken beyond the average.
+ * Time left in ms, or UINT64_MAX if it cannot be estimated yet. If the oldest item in flight is
+ * overdue (twice the average), the estimate is at least the time by which it exceeds the average.
  */
 uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s);

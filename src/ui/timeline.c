@@ -129,7 +129,7 @@ static void legend_add(const struct timeline *t, struct buf *out)
              t->has_overlap ? "; stronger: several items side by side" : "");
 }
 
-/* The smallest of these that divides the axis into at most TICKS_MAX pieces. */
+/* The smallest round step that divides the axis into at most TICKS_MAX pieces. */
 static uint64_t tick_us(const struct timeline *t)
 {
     static const uint32_t steps_s[] = {1,   2,   5,    10,   15,   30,    60,    120,   300,
@@ -182,7 +182,8 @@ static void done_add(const struct timeline *t, uint32_t height, struct buf *out)
              x, TOP - 12, x, height, x - 5, TOP - 6, when);
 }
 
-/* The first boxes of these that are drawn as one: alike, each narrow, nothing seen between them. */
+/* How many of the first boxes are drawn as one: those of the first one's kind that follow it, while
+ * each is narrow and the gap before it is too small to be seen. */
 static size_t boxes_joined(const struct box *boxes, size_t n_boxes, double scale)
 {
     size_t n = 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture of who did what when: one bar a worker, as SVG in a page of HTML that needs nothing else.
- * Of more than TIMELINE_ROWS workers an even choice is drawn; what is narrower than half a pixel is
- * drawn together with its neighbours. What a worker does side by side shines through.
+ * A picture of what each worker did when: one bar per worker, as SVG in a self-contained HTML page.
+ * Of more than TIMELINE_ROWS workers an even selection is drawn. Narrow boxes of one kind without a
+ * visible gap between them are drawn as one. Where a worker does several items at the same time,
+ * the boxes are translucent.
  */
 #pragma once
 
@@ -25,10 +26,10 @@ struct timeline;
 
 struct timeline *timeline_new(uint32_t n_workers);
 void timeline_free(struct timeline *timeline);
-/* Those of one worker in order of their ends. */
+/* Adds a box. Those of one worker must be added in the order of their ends. */
 void timeline_add(struct timeline *timeline, enum timeline_kind kind, uint32_t worker,
                   uint64_t from_us, uint64_t to_us);
-/* When all was done: a line through the picture. Workers may go on for a while. */
+/* Draws a line at the time when all items were done. Workers may go on a little longer. */
 void timeline_mark_end(struct timeline *timeline, uint64_t at_us);
 /* The page: a title, lines of text, then the picture. Text is escaped. */
 void timeline_page(const struct timeline *timeline, const char *title, const char *text,
