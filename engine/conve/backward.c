@@ -4,7 +4,7 @@
 #include "base/xalloc.h"
 #include "conve/pass.h"
 
-/* In place; y: what came out of a ReLU behind the norm, or NULL. */
+/* In place. y: the output of the ReLU after the norm; NULL: there is none. */
 static void norm_back(const struct conve_pass *pass, enum conve_norm which, const void *x,
                       const void *y, void *d, struct conve_gradients *gradients)
 {
@@ -18,7 +18,7 @@ static void norm_back(const struct conve_pass *pass, enum conve_norm which, cons
     pass->be->norm_back(pass->be, &op);
 }
 
-/* Scores of each triple's own tail. */
+/* For the scores of each triple's own tail. */
 static void tails_back(const struct conve_pass *pass, const void *slope,
                        struct conve_gradients *gradients, void *dx)
 {
@@ -48,7 +48,7 @@ static void tails_back(const struct conve_pass *pass, const void *slope,
     pass->be->rows(pass->be, &op);
 }
 
-/* Scores of all entities. */
+/* For the scores of all entities. */
 static void all_back(const struct conve_pass *pass, const void *slope,
                      struct conve_gradients *gradients, void *dx)
 {
@@ -68,7 +68,7 @@ static void all_back(const struct conve_pass *pass, const void *slope,
         layer_product(pass->be, weights, op);
 }
 
-/* du: gradient at fc's output; gives that of the features. */
+/* du: the gradient at fc's output. d_features becomes the gradient at the features. */
 static void fc_back(const struct conve_pass *pass, const void *du,
                     struct conve_gradients *gradients, void *d_features)
 {

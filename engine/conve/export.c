@@ -183,7 +183,7 @@ static void ordered_dict_add(struct buf *out)
     buf_add_text(out, ")R"); /* called without arguments */
 }
 
-/* Of a C-contiguous tensor; both are tuples. */
+/* Sizes and strides of a C-contiguous tensor, each as a tuple. */
 static void dims_add(struct buf *out, const struct conve_param_dims *dims)
 {
     buf_add_char(out, '(');
@@ -229,8 +229,9 @@ static void facts_pickle(struct buf *out, const struct conve *model)
 }
 
 /*
- * As state_dict() makes it: its attribute _metadata has a dictionary for each module, from which torch takes the version
- * of that module's format and passes over the rest. The facts are in that of the model itself.
+ * As state_dict() makes it. Its attribute _metadata has a dictionary for each module; torch reads
+ * the version of the module's format from it and ignores the rest. The facts are in the dictionary
+ * of the model itself.
  */
 static void state_pickle(struct buf *out, const struct conve *model, const struct state_list *list,
                          bool has_facts)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From named tensors to a model: which of them are it, what shape they have, and what they hold.
+ * Makes a model of named tensors: finds out which of them belong to it, its shape, and its numbers.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -20,13 +20,14 @@ enum {
     NAMES_SHOWN = 6
 };
 
-static const double bn_eps_default = 1e-5; /* torch's, which both sources leave as it is */
+/* The default of torch, which the plain implementation and PyKEEN keep. */
+static const double bn_eps_default = 1e-5;
 
 /* ---- the names ---- */
 
 /*
- * What stands before the name of the entities' table, empty or up to a dot; NULL if it is
- * another's. free() it.
+ * What precedes the name of the entities' table in `name`: nothing, or text that ends with a dot.
+ * NULL if `name` is not of that table. free() it.
  */
 static char *prefix_new(const char *name, enum conve_naming naming)
 {
@@ -38,7 +39,10 @@ static char *prefix_new(const char *name, enum conve_naming naming)
     return len == 0 || name[len - 1] == '.' ? xstrndup(name, len) : NULL;
 }
 
-/* None of its norms' names is there. With norms, PyKEEN counts them among its layers. */
+/*
+ * None of the norms' names is there. Always false for NAMING_PYKEEN, whose layer numbers count
+ * norms: without them a model of PyKEEN has NAMING_PYKEEN_BARE.
+ */
 static bool lacks_norms(const struct tensor_file *file, const char *prefix,
                         enum conve_naming naming)
 {
@@ -51,7 +55,7 @@ static bool lacks_norms(const struct tensor_file *file, const char *prefix,
     return naming != NAMING_PYKEEN;
 }
 
-/* The first name that is not there; NULL if all are. An entity's bias need not be, nor all norms. */
+/* The first missing name, or NULL. The entity bias is optional, and so are all norms together. */
 static const char *missing_name(const struct tensor_file *file, const char *prefix,
                                 enum conve_naming naming)
 {
@@ -78,7 +82,7 @@ static int no_model(const struct tensor_file *file, struct err *err)
                 file->n_tensors ? ": " : "", buf_text(&names));
 }
 
-/* Of several models in a file the one that is called model_state_dict; free() *prefix. */
+/* Of several models in a file, finds the one called model_state_dict. free() *prefix. */
 static int model_find(const struct tensor_file *file, char **prefix, enum conve_naming *naming,
                       struct err *err)
 {
@@ -126,7 +130,7 @@ static const struct named_tensor *tensor_of(const struct found *found, enum conv
     return name ? tensor_file_find(found->file, found->prefix, name) : NULL;
 }
 
-/* ERR_DATA unless a parameter has so many dimensions, and its file room for what they say. */
+/* ERR_DATA unless a parameter has n_dims dimensions, and its file room for all its elements. */
 static int dims_count(const struct found *found, enum conve_param param, size_t n_dims,
                       struct err *err)
 {
@@ -140,7 +144,7 @@ static int dims_count(const struct found *found, enum conve_param param, size_t 
     return 0;
 }
 
-/* All but height, width and layout. */
+/* Reads all of the shape but height, width and layout. */
 static int sizes_read(const struct found *found, struct conve_shape *shape, size_t *dim,
                       struct err *err)
 {
@@ -205,7 +209,7 @@ static int shapes_many(const struct found *found, const struct conve_shape *fits
                 fits[0].layout == fits[n - 1].layout ? "" : " and --layout NAME");
 }
 
-/* The rows that are asked for: by their number, or by that of the columns. 0: not said. */
+/* The height of an embedding that opts ask for, by their height or width; 0: they have neither. */
 static int height_asked(const struct conve_load_opts *opts, size_t dim, const char *path,
                         size_t *height, struct err *err)
 {
@@ -222,8 +226,9 @@ static int height_asked(const struct conve_load_opts *opts, size_t dim, const ch
 }
 
 /*
- * What is asked for, what the file says, what is usual of such files, in this order. PyKEEN knows
- * one layout; plain names are also what its models are converted to.
+ * Takes what opts ask for, else what the file says, else what is usual for such files. PyKEEN has
+ * only LAYOUT_HEIGHT; with plain names both layouts are tried, because models of PyKEEN are also
+ * converted to plain names.
  */
 static int shape_find(const struct found *found, const struct conve_load_opts *opts,
                       struct conve_shape *shape, struct err *err)
@@ -274,7 +279,7 @@ static bool dims_equal(const struct named_tensor *tensor, const struct conve_par
     return true;
 }
 
-/* With no eps a norm of these changes no bit. */
+/* With eps 0, a norm with these parameters changes no bit. */
 static void identity_fill(enum conve_param param, float *at, size_t n)
 {
     bool is_one = param == PARAM_BN0_WEIGHT || param == PARAM_BN0_VAR ||
@@ -367,7 +372,7 @@ int conve_load(struct conve **out, const char *path, const struct conve_load_opt
                struct err *err)
 {
     *out = NULL;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait */
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would block */
     if (fd < 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     struct tensor_file file = {.path = path, .fd = fd};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ours: plain names, and in __metadata__ what the sizes do not say. Others' are read too, as
- * torch's state dicts are.
+ * Reads safetensors. Files that muster writes have plain names, and in __metadata__ what the sizes
+ * do not say. Files of other programs are read like torch's state dicts.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors of a torch file by name, wherever they are in it: in dictionaries under any key, and
- * in pickled modules, whose parameters have the names that state_dict() would give them. Nothing
- * is run.
+ * The tensors of a torch file by name, wherever they are in the file: in dictionaries under any
+ * key, and in pickled modules, whose parameters have the names that state_dict() would give them.
+ * No code of the file is run.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,9 +21,9 @@ struct walk {
     struct tensor_file *file;
     const struct torch_file *torch;
     const struct pickle *pickle;
-    bool *is_seen; /* by node: what is in two places is found in the first */
+    bool *is_seen; /* by node: an object in two places counts in the first */
     struct buf name;
-    int rc; /* of the first fact that cannot be */
+    int rc; /* of the first fact that is invalid */
     struct err *err;
 };
 
@@ -53,7 +53,7 @@ static bool sizes_read(const struct pickle *pickle, pickle_id id, size_t out[CON
     return true;
 }
 
-/* What has more dimensions than any parameter is none. */
+/* Skips a tensor with more dimensions than any parameter has. */
 static void tensor_take(struct walk *walk, const struct pickle_node *call)
 {
     const struct pickle *pickle = walk->pickle;
@@ -80,11 +80,11 @@ static void tensor_take(struct walk *walk, const struct pickle_node *call)
     tensor_file_add(walk->file, &tensor);
 }
 
-/* ---- the way there ---- */
+/* ---- the walk ---- */
 
 static void visit(struct walk *walk, pickle_id id, unsigned depth);
 
-/* What says how the model is built; the first number of a name counts. */
+/* Takes a value that says how the model is built; the first number with a key counts. */
 static void fact_take(struct walk *walk, struct str key, const struct pickle_node *value)
 {
     const struct {
@@ -103,7 +103,7 @@ static void fact_take(struct walk *walk, struct str key, const struct pickle_nod
         walk->rc = tensor_file_fact(walk->file, key, pickle_bytes(walk->pickle, value), walk->err);
 }
 
-/* Of an optimizer's state, if it has one for all parameters; the first of them counts. */
+/* An optimizer's learning rate, if all its groups have the same. The first optimizer counts. */
 static void learning_rate_take(struct walk *walk, const struct pickle_node *groups)
 {
     const struct pickle *pickle = walk->pickle;
@@ -122,7 +122,7 @@ static void learning_rate_take(struct walk *walk, const struct pickle_node *grou
         walk->file->learning_rate = found;
 }
 
-/* What a module keeps its parts in; they are not in the names. */
+/* The dictionaries that hold the parts of a module; tensor names leave them out. */
 static bool is_module_part(struct str key)
 {
     return str_equal(key, STR("_parameters")) || str_equal(key, STR("_buffers")) ||
@@ -163,7 +163,7 @@ static void pairs_visit(struct walk *walk, const struct pickle_node *pairs, bool
     }
 }
 
-/* An object: its state is a dictionary, or that and its slots. */
+/* An object. Its state is a dictionary, or a tuple of a dictionary and the object's slots. */
 static void object_visit(struct walk *walk, const struct pickle_node *call, unsigned depth)
 {
     const struct pickle_later *later = pickle_later(walk->pickle, call);

@@ -7,7 +7,7 @@ static const char *const names[PARAM_N][NAMING_N] = {
 #undef X
 };
 
-/* What a user may call them, those nearest the score first; embeddings are last. */
+/* The layers by the names that users may give; from the score backwards, embeddings last. */
 static const struct layer {
     const char *name;
     conve_params params;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parameters of ConvE by name: ours, which are those of the plain PyTorch implementation, and
- * PyKEEN's. What is trained comes first; a model's statistics behind it receive no gradient.
+ * PyKEEN's. Trained parameters come first; the statistics after them receive no gradient.
  */
 #pragma once
 
@@ -13,8 +13,9 @@
 #include "conve/shape.h"
 
 /*
- * In the order in which the plain implementation lists them; X(ID, plain name, PyKEEN's name, its
- * name where there are no norms, which PyKEEN counts among its layers).
+ * In the order in which the plain implementation lists them; X(ID, plain name, PyKEEN's name,
+ * PyKEEN's name in a model without norms). The last two differ because PyKEEN numbers its layers
+ * and counts norms.
  */
 #define CONVE_TRAINED(X)                                                                       \
     X(ENTITY, "entity_embeddings.weight", "entity_representations.0._embeddings.weight",       \
@@ -70,30 +71,31 @@ struct conve_param_dims {
     size_t at[CONVE_DIMS_MAX], n_dims, n_elements;
 };
 
-/* NULL of a norm's where there are none. */
+/* NULL for a norm's parameter in NAMING_PYKEEN_BARE. */
 const char *conve_param_name(enum conve_param param, enum conve_naming naming);
 bool conve_param_is_norm(enum conve_param param);
-/* Those that the shape has. */
+/* The trained parameters that a model of the shape has. */
 conve_params conve_params_all(const struct conve_shape *shape);
-/* n_elements is 0 of an entity bias that the shape does not have. */
+/* n_elements is 0 for the entity bias if the shape has none. */
 struct conve_param_dims conve_param_dims(const struct conve_shape *shape, enum conve_param param);
 
 /*
  * A set by names, separated by commas: a whole name of either naming ("fc.weight"), a module
- * ("fc", "bn2"), "embeddings" (both tables and the bias), "all". ERR_USAGE lists what there is.
+ * ("fc", "bn2"), "embeddings" (both tables and the bias), "all". ERR_USAGE lists the names.
  */
 MUST_CHECK int conve_params_parse(const struct conve_shape *shape, struct str text,
                                   conve_params *out, struct err *err);
 /*
- * The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if
- * there are no so many.
+ * The n last layers, counted from the score: bn2, fc, bn1, conv1, bn0, embeddings. ERR_USAGE if n
+ * is 0 or the model has fewer layers.
  */
 MUST_CHECK int conve_params_last(const struct conve_shape *shape, size_t n, conve_params *out,
                                  struct err *err);
 /*
- * What TiePin's programs take for the n last layers. Of a model that PyKEEN names: the n last parameters in PyKEEN's
- * list, whose end is entity bias and relation embeddings. Of a plain one: fc, and with n above 2 the n - 2 parameters
- * listed before fc, embeddings left out. More than there are: all of them.
+ * The parameters that TiePin's programs take for the n last layers. With PyKEEN's names: the n last
+ * parameters of PyKEEN's list, which ends with entity bias and relation embeddings. With plain
+ * names: fc, and if n is above 2 also the n - 2 parameters listed before fc, embeddings left out.
+ * If n is more than there are: all of them.
  */
 conve_params conve_params_last_listed(const struct conve_shape *shape, enum conve_naming naming,
                                       size_t n);

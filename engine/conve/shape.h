@@ -20,7 +20,7 @@
 #include "base/err.h"
 
 enum conve_layout {
-    LAYOUT_AUTO, /* only in questions: whichever fits */
+    LAYOUT_AUTO, /* only in requests: whichever fits */
     LAYOUT_WIDTH,
     LAYOUT_HEIGHT
 };
@@ -32,7 +32,7 @@ struct conve_shape {
     enum conve_layout layout;
     bool has_entity_bias;
     double bn_eps;
-    bool lacks_norms; /* they are there as what changes nothing, and are no parameters */
+    bool lacks_norms; /* norms are identities, and no parameters */
 };
 
 static inline size_t conve_dim(const struct conve_shape *shape)

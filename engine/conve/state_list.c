@@ -25,7 +25,7 @@ static void tensor_add(struct state_list *list, const char *name,
     snprintf(tensor->name, sizeof(tensor->name), "%s", name);
 }
 
-/* "bn0.num_batches_tracked" of "bn0.running_var", behind which torch lists it. */
+/* Given "bn0.running_var", adds "bn0.num_batches_tracked", which torch lists after it. */
 static void count_add(struct state_list *list, const char *var_name)
 {
     static const struct conve_param_dims scalar = {.n_elements = 1};

@@ -21,9 +21,9 @@ struct state_tensor {
 struct state_list {
     struct state_tensor at[PARAM_N + STATE_NORMS];
     size_t n;
-    float *owned[2]; /* what PyKEEN has otherwise: relations, and an entity bias of zeros */
+    float *owned[2]; /* only in PyKEEN's form: renumbered relations, and an entity bias of zeros */
 };
 
-/* Of NAMING_PLAIN, or of PyKEEN's for a model with LAYOUT_HEIGHT. The model is borrowed. */
+/* With plain names, or for a model with LAYOUT_HEIGHT with PyKEEN's. The model is borrowed. */
 void state_list_init(struct state_list *list, const struct conve *model, bool is_pykeen);
 void state_list_release(struct state_list *list);

@@ -131,7 +131,7 @@ static int contiguous_read(const struct tensor_file *file, const struct named_te
     return 0;
 }
 
-/* A view: element by element. Transposed weights and the like, of which there are few. */
+/* Reads a view, such as transposed weights, element by element. Files have few of them. */
 static int strided_read(const struct tensor_file *file, const struct named_tensor *tensor, size_t n,
                         float *out, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file holds, whichever kind it is: named tensors with their places, and the few numbers
- * beside them that say how a model is built.
+ * What a model file of any format holds: named tensors with their places in the file, and the few
+ * numbers beside them that say how the model is built.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct named_tensor {
     char *name; /* with the keys before it: "model_state_dict.fc.weight" */
     enum tensor_type type;
     size_t dims[CONVE_DIMS_MAX], strides[CONVE_DIMS_MAX], n_dims; /* strides in elements */
-    uint64_t at; /* of its first element, in the file */
+    uint64_t at; /* of its first element, in bytes from the start of the file */
 };
 
 struct tensor_file {
@@ -39,27 +39,27 @@ struct tensor_file {
 };
 
 void tensor_file_release(struct tensor_file *file);
-/* Takes tensor->name. */
+/* Takes ownership of tensor->name. */
 void tensor_file_add(struct tensor_file *file, const struct named_tensor *tensor);
-/* NULL if there is none of that name. */
+/* NULL: there is no tensor called prefix + name. */
 const struct named_tensor *tensor_file_find(const struct tensor_file *file, const char *prefix,
                                             const char *name);
 /*
- * What a file says of itself beside its tensors, by the keys of model.h; other keys are passed over. ERR_DATA naming
- * the key.
+ * Takes one thing that a file says of itself beside its tensors, by the keys of model.h; other keys
+ * are ignored. ERR_DATA names the key.
  */
 MUST_CHECK int tensor_file_fact(struct tensor_file *file, struct str key, struct str value,
                                 struct err *err);
-/* Those keys, one after the other; NULL behind the last. */
+/* Those keys, by index from 0; NULL after the last. */
 const char *tensor_file_fact_key(size_t index);
 /* By the names that safetensors ("F32") and torch ("float32") use. */
 enum tensor_type tensor_type_of(struct str name);
-/* Its elements; 0 if they would be more than the file has room for: a view that repeats a few. */
+/* The number of its elements; 0 if it is above file_bytes, as in a view that repeats elements. */
 size_t tensor_n_elements(const struct tensor_file *file, const struct named_tensor *tensor);
 /* All elements, row by row, as float32. ERR_DATA for types that are no floats. */
 MUST_CHECK int tensor_read(const struct tensor_file *file, const struct named_tensor *tensor,
                            float *out, struct err *err);
 
-/* What the formats' readers do: ERR_DATA naming path and byte. */
+/* The readers of the formats. ERR_DATA names path and byte. */
 MUST_CHECK int tensors_of_torch(struct tensor_file *file, struct err *err);
 MUST_CHECK int tensors_of_safetensors(struct tensor_file *file, struct err *err);

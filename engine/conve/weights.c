@@ -84,7 +84,7 @@ static int array_move(const struct num_backend *be, const void *from, size_t byt
     return rc;
 }
 
-/* Those of the host, gone to where the backend computes. */
+/* Copies weights of the host to memory of the backend. */
 static int weights_move(struct conve_weights *to, const struct conve_weights *from,
                         const struct num_backend *be, struct err *err)
 {

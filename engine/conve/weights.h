@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's numbers in the type that is computed in, with what batch norm divides by.
+ * A model's parameters in the type that is computed in, and the factors of its batch norms.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ enum conve_norm {
 struct conve_weights {
     struct conve_shape shape;
     enum num_dtype dtype;
-    const void *at[PARAM_N]; /* float32: the model's own, which must live */
-    void *inv_std[NORM_N];   /* of the running statistics */
+    const void *at[PARAM_N]; /* on the host in float32: the model's own, borrowed */
+    void *inv_std[NORM_N];   /* 1 / sqrt(running variance + eps) */
     void *owned[PARAM_N];
 };
 
@@ -29,11 +29,11 @@ struct conve_norm_params {
 };
 struct conve_norm_params conve_norm_params(const struct conve_shape *shape, enum conve_norm norm);
 
-/* The host's. */
+/* In memory of the host. */
 void conve_weights_init(struct conve_weights *weights, const struct conve *model,
                         enum num_dtype dtype);
 void conve_weights_release(struct conve_weights *weights);
-/* In the memory of a backend; the host's are as above. ERR_UNAVAILABLE: there is no room. */
+/* In memory of a backend; for a host backend as conve_weights_init(). ERR_UNAVAILABLE: no room. */
 MUST_CHECK int conve_weights_open(struct conve_weights *weights, const struct conve *model,
                                   enum num_dtype dtype, const struct num_backend *be,
                                   struct err *err);

@@ -53,7 +53,7 @@ void num_close(struct num_backend *be)
 {
     if (be->close)
         be->close(be);
-    /* Libraries stay loaded: their threads and tables do not like to go. */
+    /* Libraries stay loaded: some cannot unload their threads and tables. */
     free(be->library);
     *be = (struct num_backend){0};
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the engine computes with: a table of operations, one descriptor an operation, a table a
- * backend. `ref` is plain loops in float32 and float64, always built, and what the others are
- * compared with. `blas` takes the products from OpenBLAS, and convolution, norms, loss and Adam from
- * vector code of its own. `cuda` computes on a GPU, by cuBLAS and kernels of its own (grid/), in a
- * module that is loaded when it is asked for.
+ * The operations that the engine computes with. A backend is a table of functions, one for each
+ * operation, and each operation takes one descriptor. `ref` is plain loops in float32 and float64;
+ * it is always built, and tests compare the other backends with it. `blas` takes matrix products
+ * from OpenBLAS, and convolution, norms, loss and Adam from vector code of its own. `cuda` computes
+ * on a GPU, by cuBLAS and kernels of its own (grid/), in a module that is loaded on demand.
  *
- * All arrays are row-major; strides and leading dimensions count elements. Outputs overlap no
- * input unless it says so. An operation runs on the caller's thread alone and is a function of its
- * descriptor, so that whoever cuts work into pieces of fixed size gets the same bits for any
- * number of threads. NaN and infinities go through as IEEE 754 has it. Bounds:
- * tests/unit/engine/test_backend.c.
+ * All arrays are row-major; strides and leading dimensions count elements. An output overlaps no
+ * input unless its descriptor says so. An operation runs on the caller's thread alone and its
+ * result depends on its descriptor only, so that a caller that cuts work into pieces of fixed size
+ * gets the same bits for any number of threads. NaN and infinities propagate as in IEEE 754. Error
+ * bounds: tests/unit/engine/test_backend.c.
  */
 #pragma once
 
@@ -41,9 +41,9 @@ static inline const void *num_at_const(enum num_dtype dtype, const void *array, 
     return (const char *)array + index * num_bytes(dtype);
 }
 
-/* What numbers were rounded to. */
+/* The format that numbers are rounded to. */
 enum num_format {
-    NUM_FULL, /* nothing */
+    NUM_FULL, /* not rounded */
     NUM_BF16,
     NUM_FP16
 };
@@ -51,10 +51,11 @@ enum num_format {
 /*
  * c (m x n) = alpha op(a) op(b) + beta c; op(a) is m x k. beta 0: c is not read.
  *
- * With a format, which goes with float32, numbers of that format are multiplied, in it where the
- * backend can; sums stay float32. Either a and b are of num_round, and rows meet rows (trans_b
- * alone). Or with `rounds` they are any numbers, and each of both is rounded on the way, as
- * num_round would if all of it were one row: one power of two goes with any way to sum.
+ * A format requires float32. Numbers of that format are then multiplied, in that format where the
+ * backend can; sums stay float32. Without `rounds`, the rows of a and b have been rounded by
+ * num_round, and rows are multiplied with rows (trans_b without trans_a). With `rounds`, a and b
+ * hold any numbers, and a copy of each matrix is rounded as num_round would round it if it were one
+ * row: a single power of two for all of its numbers is valid for any transposition.
  */
 struct num_gemm {
     enum num_dtype dtype;
@@ -68,12 +69,13 @@ struct num_gemm {
 };
 
 /*
- * Copies rows about: pieces of a row may lie apart (`pitch`), rows are taken or put by index. For
- * each i < n, p < pieces, j < len:
+ * Copies rows. The pieces of a row may lie apart (`pitch`), and rows may be read and written by
+ * index. For each i < n, p < pieces, j < len:
  *   to[to_row(i) to_stride + p to_pitch + j]
  *       =  factor[i] from[from_row(i) from_stride + p from_pitch + j]
- * row(i) is ids[i ids_stride], or i without ids. With `add` it is added; rows met twice are added
- * in order. Without, the last one stands.
+ * row(i) is ids[i ids_stride], or i if the ids are NULL. With `add` the right side is added to the
+ * left; if several i have the same to_row, they are added in order of i. Without `add` the last of
+ * them is kept.
  */
 struct num_rows {
     enum num_dtype dtype;
@@ -122,10 +124,11 @@ struct num_logistic {
 };
 
 /*
- * Binary cross entropy of many scores, where nearly all labels are the same: of row i those of
- * columns positives[begins[i]] .. positives[begins[i + 1] - 1], ascending, are `positive`, all
- * others `negative`. score is n x m and holds columns [first, first + m). slope = factor
- * (sigmoid(score) - label), *loss = the sum of softplus(score) - label score. slope may be score.
+ * Binary cross entropy of many scores, where nearly all labels are the same. In row i, the labels
+ * of columns positives[begins[i]] .. positives[begins[i + 1] - 1], ascending, are `positive`, those
+ * of all other columns `negative`. score is n x m and holds columns [first, first + m) of a wider
+ * matrix. slope = factor (sigmoid(score) - label), *loss = the sum of softplus(score) - label
+ * score. slope may be score.
  */
 struct num_bce {
     enum num_dtype dtype;
@@ -139,7 +142,7 @@ struct num_bce {
 };
 
 /*
- * One step of Adam (Kingma, Ba, ICLR 2015, arXiv 1412.6980), the `step`th from 1:
+ * One step of Adam (Kingma, Ba, ICLR 2015, arXiv 1412.6980); `step` counts from 1:
  *   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,
  *   w -= rate (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps)
  */
@@ -153,9 +156,12 @@ struct num_adam {
 };
 
 /*
- * One image (height x width) a sample, n_filters kernels no larger than it, stride 1, no padding:
- *   y[f] = act(scale[f] ((weight[f] * x) + bias[f]) + shift[f]),  act = max(0, .) with relu
- * * as in networks: correlation. bias, scale, shift may be NULL: 0, 1, 0.
+ * Convolution of one image (height x width) per sample with n_filters kernels no larger than the
+ * image, stride 1, no padding:
+ *   y[f] = act(scale[f] ((weight[f] * x) + bias[f]) + shift[f]),  act = max(0, .) with relu, else
+ *   the identity
+ * The operator * is correlation, as usual in networks. bias, scale and shift may be NULL, which
+ * means 0, 1 and 0.
  */
 struct num_conv {
     enum num_dtype dtype;
@@ -166,13 +172,13 @@ struct num_conv {
 };
 
 /*
- * What its gradients are made of, dz being that of act's argument:
- *   dz = dy where y > 0 (all of it where y is NULL)
+ * The sums that the gradients of num_conv are made of. dz is the gradient of act's argument:
+ *   dz = dy where y > 0, else 0 (dz = dy everywhere if y is NULL)
  *   d_weight[f,k] = sum over places of dz[f] x,  d_sum[f] = sum of dz[f],
  *   dx = sum over f of scale[f] weight[f] dz[f]
- * weight's gradient is scale d_weight, bias's scale d_sum. Both sums are of one sample and lie
- * `stride` apart, or of all samples with stride 0. dx may be NULL. Sample i's y is row y_rows[i],
- * or i where that is NULL.
+ * The gradient of weight is scale d_weight, that of bias scale d_sum. With a stride, d_weight and
+ * d_sum hold the sums of each sample, `stride` elements apart; with stride 0, sums over all
+ * samples. dx may be NULL. The y of sample i is row y_rows[i], or row i if y_rows is NULL.
  */
 struct num_conv_back {
     enum num_dtype dtype;
@@ -204,8 +210,8 @@ struct num_norm_stats {
 };
 
 /*
- * The same of several pieces together: piece i has counts[i] samples, and its figures in row i of
- * means and vars. inv_std = 1 / sqrt(var + eps).
+ * Mean and biased variance of several pieces together. Piece i has counts[i] samples; its means and
+ * variances are row i of means and vars. inv_std = 1 / sqrt(var + eps).
  */
 struct num_norm_merge {
     enum num_dtype dtype;
@@ -217,12 +223,14 @@ struct num_norm_merge {
 };
 
 /*
- * dz = dy where y > 0 (all where y is NULL); xh = (x - mean) inv_std;
- * d_bias = sum of dz, d_weight = sum of dz xh, of one sample and stride apart, or of all samples
- * with stride 0; either may be NULL.
- * dx = weight inv_std dz, or where mean and inv_std are a batch's own, and with it d_weight and
- * d_bias divided by the number of its values are given as mean_dz_xh and mean_dz,
- * weight inv_std (dz - mean_dz - xh mean_dz_xh). dx may be dy, or NULL.
+ * The gradients of num_norm. dz = dy where y > 0, else 0 (dz = dy everywhere if y is NULL);
+ * xh = (x - mean) inv_std; d_bias = sum of dz, d_weight = sum of dz xh: the sums of each sample,
+ * `stride` elements apart, or with stride 0 those over all samples. Either may be NULL.
+ *
+ * If mean and inv_std are running statistics, mean_dz and mean_dz_xh are NULL and
+ * dx = weight inv_std dz. If mean and inv_std are those of the batch, mean_dz and mean_dz_xh are
+ * the batch's d_bias and d_weight divided by the number of values that each sums, and
+ * dx = weight inv_std (dz - mean_dz - xh mean_dz_xh). dx may be dy, or NULL.
  */
 struct num_norm_back {
     enum num_dtype dtype;
@@ -234,13 +242,14 @@ struct num_norm_back {
 };
 
 /*
- * What conv_back's sums say of a convolution with batch norm (running statistics) behind it, of
- * each sample and filter:
+ * The gradients of a convolution that is followed by batch norm with running statistics, from the
+ * sums of num_conv_back, for each sample and filter:
  *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,
  *   d_weight[k] = norm_weight inv_std d_weight_sum[k],
  *   d_norm_weight = inv_std (sum over k of weight[k] d_weight_sum[k] + (bias - mean) d_sum)
- * The output of the convolution is linear in its weights, so the norm's weight needs no look at
- * it. Results may be NULL, and lie `stride` apart; the sums are packed.
+ * The output of the convolution is linear in its weights, so that the gradient of the norm's weight
+ * does not need this output. Each result may be NULL. The results of successive samples lie
+ * `stride` elements apart; the sums are packed.
  */
 struct num_conv_norm {
     enum num_dtype dtype;
@@ -265,9 +274,9 @@ struct num_add_where {
 };
 
 /*
- * The k strongest of each row of a packed m x n matrix, the strongest first: by |x|, or by x, the
- * largest first. Equals go by ids[column], the lowest first; what is not finite comes before all.
- * 0 < k <= n < 2^32 - 1; best and best_ids are m x k.
+ * The k strongest values of each row of a packed m x n matrix, the strongest first: by |x| if
+ * is_magnitude, else by x. Equal values are ordered by ids[column], the lowest first; values that
+ * are not finite come before all others. 0 < k <= n < 2^32 - 1; best and best_ids are m x k.
  */
 struct num_best {
     enum num_dtype dtype;
@@ -280,9 +289,10 @@ struct num_best {
 };
 
 /*
- * Rounds n packed rows of float32 to a format, to the nearest, ties to even. For fp16 a row is
- * taken times a power of two of its own, and back: its largest comes to [2^14, 2^15), so that
- * nothing overflows, and what is lost is below 2^-38 of that.
+ * Rounds n packed rows of float32 to a format, to the nearest, ties to even. For fp16 each row is
+ * multiplied by a power of two of its own before rounding and divided by it afterwards. That brings
+ * the largest magnitude of the row to [2^14, 2^15), so that nothing overflows, and what underflow
+ * loses is below 2^-38 of the largest.
  */
 struct num_round {
     enum num_format format;
@@ -291,27 +301,30 @@ struct num_round {
 };
 
 /*
- * One that is open: operations are called as be->gemm(be, &op), by any number of threads.
+ * An open backend. Operations are called as be->gemm(be, &op), by any number of threads.
  *
- * What they read and write, indices as well, lies in memory of `allocate`. It is the host's own,
- * or with is_device is touched by nothing but operations and these functions; descriptors are the
- * host's. A thread's calls take effect in their order. What another thread has asked for is
- * finished once it waited for it.
+ * The arrays that an operation reads and writes, indices as well, lie in memory of `allocate`. That
+ * is memory of the host, or with is_device memory that only operations and the functions below may
+ * touch. Descriptors lie in memory of the host. The calls of a thread take effect in order. The
+ * results of a thread may be used by other threads once it has returned from `wait`.
  */
 struct num_backend {
     const char *name;
-    char description[96];                  /* what it stands on: "OpenBLAS 0.3.21 ..." */
-    void *library;                         /* its own, free()d when it is closed */
-    void (*close)(struct num_backend *be); /* what it holds besides; may be NULL */
+    char description[96];                  /* library or device: "OpenBLAS 0.3.21 ..." */
+    void *library;                         /* data of the backend; num_close() frees it */
+    void (*close)(struct num_backend *be); /* releases the rest; may be NULL */
     bool is_device;
-    /* ERR_UNAVAILABLE: so much is not left; with less it may go on. Never on the host. */
+    /* ERR_UNAVAILABLE: less than that is free; asking for less may succeed. Never on the host. */
     int (*allocate)(const struct num_backend *be, size_t bytes, void **out, struct err *err);
-    void (*release)(const struct num_backend *be, void *at); /* NULL: nothing */
-    uint64_t (*memory_free)(const struct num_backend *be);   /* of a device; NULL of the host */
+    void (*release)(const struct num_backend *be, void *at); /* at may be NULL */
+    uint64_t (*memory_free)(const struct num_backend *be);   /* bytes; NULL: a host backend */
     void (*upload)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*copy)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*fill_zero)(const struct num_backend *be, void *at, size_t bytes);
-    /* Both wait, and tell what went wrong since the backend was opened: ERR_FAILED. */
+    /*
+     * Both wait for the calls of the thread. ERR_FAILED says what went wrong first since the
+     * backend was opened.
+     */
     int (*download)(const struct num_backend *be, void *to, const void *from, size_t bytes,
                     struct err *err);
     int (*wait)(const struct num_backend *be, struct err *err);
@@ -334,18 +347,21 @@ struct num_backend {
     void (*round)(const struct num_backend *be, const struct num_round *op);
 };
 
-/* Those of the host first, the fastest of them first. */
+/* Host backends first, the fastest of them first: num_open() tries them in this order. */
 #define NUM_BACKENDS(X) X(blas) X(ref) X(cuda)
 
 /*
- * One of the host by name; NULL: the fastest that works here. ERR_USAGE: no such backend, or it is
- * a device's; ERR_UNAVAILABLE: its library is not here. Not while other threads read the
- * environment.
+ * Opens a host backend by name; NULL: the fastest that works here. ERR_USAGE: there is no such
+ * backend, or it computes on a device. ERR_UNAVAILABLE: its library is not here. To be called only
+ * while no other thread reads the environment, which `blas` changes for a moment.
  */
 MUST_CHECK int num_open(struct num_backend *be, const char *name, struct err *err);
-/* For who keeps to its memory: a device's as well. ERR_UNAVAILABLE also says what is missing. */
+/*
+ * As num_open(), but opens backends of a device as well: for callers that keep all arrays in memory
+ * of `allocate`. ERR_UNAVAILABLE also says what is missing.
+ */
 MUST_CHECK int num_open_any(struct num_backend *be, const char *name, struct err *err);
 void num_close(struct num_backend *be);
-/* "blas: OpenBLAS …": a line for each, also for those that are "not here: …". */
+/* Adds a line for each backend: "blas: OpenBLAS …", or "blas: not here: …" and why. */
 struct buf;
 void num_describe(struct buf *out);

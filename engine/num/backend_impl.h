@@ -7,8 +7,8 @@
 NUM_BACKENDS(X)
 #undef X
 
-/* The host's memory. */
+/* Sets the functions for memory of a host backend. */
 void num_host_memory(struct num_backend *be);
-/* Its rounding, and a product with `rounds` by be's own of what was rounded. */
+/* num_round on the host, and a product with `rounds`: rounded copies, multiplied by be->gemm. */
 void num_host_round(const struct num_backend *be, const struct num_round *op);
 void num_gemm_rounded(const struct num_backend *be, const struct num_gemm *op);

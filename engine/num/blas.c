@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products by OpenBLAS, found when the program runs: without it there is ref. It is loaded here
- * and not by the linker, because it picks its kernels while it is loaded, by a list of the
- * processors that it knew when it was made, and for newer ones takes those of 2004: version 0.3.21
- * calls a Xeon of 2023 a "Prescott" and reaches 20 GFLOP/s of 110. So it is told what the
- * processor has (OPENBLAS_CORETYPE), unless the user did. It also gets one thread: callers cut the
- * work themselves.
+ * Matrix products by OpenBLAS, which is looked for when the program runs; without OpenBLAS there is
+ * ref. It is loaded by dlopen() and not by the linker, because it chooses its kernels while it is
+ * loaded, by a list of the processors that were known when it was built. For newer processors it
+ * takes the kernels of 2004: version 0.3.21 calls a Xeon of 2023 a "Prescott" and reaches 20
+ * GFLOP/s of 110. So this file tells OpenBLAS the kind of processor (OPENBLAS_CORETYPE), unless the
+ * user did. OpenBLAS also gets only one thread, because callers cut the work themselves.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 
 #define BUFFER_BYTES ((size_t)128 << 20)
 
-/* Of cblas.h, which is not needed to build. */
+/* Values of cblas.h, which is not needed to build. */
 enum {
     CBLAS_ROW_MAJOR = 101,
     CBLAS_NO_TRANS = 111,
@@ -38,7 +38,7 @@ struct blas {
     sgemm_fn *sgemm;
     dgemm_fn *dgemm;
     const struct num_fast *fast;
-    struct num_backend ref; /* for the rest */
+    struct num_backend ref; /* for all other operations and sizes */
 };
 
 static int transposed(bool trans)
@@ -113,7 +113,7 @@ FAST_IN_F32(norm)
 FAST_IN_F32(norm_stats)
 FAST_IN_F32(norm_back)
 
-/* For as long as the library is loaded. What the user has set stands. */
+/* A variable that is set while the library is being loaded, unless the user has set it. */
 struct lent_env {
     const char *name, *value;
     bool is_ours;
@@ -146,8 +146,9 @@ static void *library_load(void)
 }
 
 /*
- * The buffer of the first thread, while it is known that there is room: where there is none, OpenBLAS
- * tries for ever. For the other threads, see thread_pool.c. Products of fewer numbers do without.
+ * Makes OpenBLAS map the buffer of the first thread, while there is known to be room for it: where
+ * the mapping fails, OpenBLAS tries again for ever. For the other threads, see thread_pool.c. A
+ * product of smaller matrices would not use the buffer.
  */
 static int buffer_make(const struct blas *blas, struct err *err)
 {

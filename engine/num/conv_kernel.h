@@ -2,10 +2,11 @@
  *
  * num_conv and num_conv_back in float32 by vectors of LANES (fast_kernel.h).
  *
- * An image is taken as one long row. Where kernel element k meets place p of the image is then p +
- * offset[k], whatever the row; the places between the end of a map's row and the end of the
- * image's row are computed with the rest and left out when rows are put together. With a 3 x 3
- * kernel that is a twentieth more to do, and no loop is shorter than the image.
+ * An image is treated as one long row. For place p of the output, kernel element k then meets
+ * element p + offset[k] of the image, whatever the row of p. The places between the end of a map's
+ * row and the end of the image's row are computed like all others, and are left out when the map is
+ * stored. With a 3 x 3 kernel this is a twentieth more work, and the loops over places run over the
+ * whole image instead of single rows.
  */
 #include "num/fast.h"
 #include "num/vec.h"
@@ -37,7 +38,7 @@ static struct places places_of(size_t height, size_t width, size_t kernel_h, siz
     return at;
 }
 
-/* Weights times scale; what is behind the last is zero. */
+/* Weights times scale; the weights after those of the last filter are zero. */
 struct filters {
     float weight[CONV_FAST_FILTERS_MAX + FILTERS][CONV_FAST_KERNEL_MAX];
 };
@@ -75,7 +76,7 @@ static inline void conv_filters(const struct places *at, const float *x,
     }
 }
 
-/* Row by row without what lies between. */
+/* Stores a map row by row, without the places between its rows. */
 static inline void map_store(const struct places *at, const float *from, bool relu, float *y)
 {
     for (size_t row = 0; row < at->map_h; row++, from += at->width, y += at->map_w) {
@@ -111,7 +112,7 @@ static void conv(const struct num_conv *op)
 
 /* ---- backward ---- */
 
-/* dz in the places of the image, what lies between is zero already. Returns its sum. */
+/* Writes dz at its places in the image; those between are zero already. Returns the sum of dz. */
 static inline float dz_spread(const struct places *at, const float *dy, const float *y, float *to)
 {
     vec sum = {0};
@@ -177,13 +178,13 @@ static inline void image_sums(const struct places *at, float (*weight)[CONV_FAST
     }
 }
 
-/* What is zero in these stays zero from sample to sample. */
+/* Zeroed once: samples do not write to the padding of x and dz, and dx is zeroed for each. */
 struct back_room {
     struct filters filters;
     float x[ROW_MAX], dx[ROW_MAX], dz[FILTERS][SPREAD_MAX];
 };
 
-/* One sample. d_weight and d_sum are added to. */
+/* Adds one sample to d_weight and d_sum, and sets its dx. */
 static inline void conv_back_sample(const struct num_conv_back *op, const struct places *at,
                                     struct back_room *room, size_t i, float *d_weight, float *d_sum)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The module is loaded when somebody asks for it: the program needs nothing of CUDA.
+ * The CUDA module is loaded when the backend is opened: the program itself does not need CUDA.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "num/backend_impl.h"
 #include "num/cuda_module.h"
 
-/* MUSTER_KGE_CUDA, or beside the program. A new string; NULL: nowhere. */
+/* The path in MUSTER_KGE_CUDA, or beside the program. A new string; NULL: it is not there. */
 static char *module_find(void)
 {
     const char *named = getenv("MUSTER_KGE_CUDA");

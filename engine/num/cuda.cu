@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The module for CUDA: cuBLAS for the products, the kernels of grid/ for the rest. Each thread of
- * the program has its own stream, and its own handle of cuBLAS with that: what it asks for takes
- * effect in order, and products are the same bits each time (cuBLAS warrants that for one stream a
- * handle). TF32 is never used.
+ * The CUDA module: cuBLAS for matrix products, the kernels of grid/ for the rest. Each thread of
+ * the program has its own stream and, with it, its own handle of cuBLAS: the calls of a thread take
+ * effect in order, and a product has the same bits each time (cuBLAS warrants that for a handle
+ * with one stream). TF32 is never used.
  */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -20,7 +20,7 @@ enum {
     GRID_BLOCKS_MAX = 1 << 16
 };
 
-/* The first thing that went wrong stays, and download and wait tell it. */
+/* The message of the first failure is kept, and download and wait return it. */
 struct cuda {
     pthread_mutex_t lock;
     char broken[200];
@@ -51,7 +51,7 @@ static void check(const struct num_backend *be, cudaError_t rc, const char *what
 
 /* ---- products ---- */
 
-/* A thread's own, for as long as it lives. */
+/* What each thread owns until it ends. */
 struct thread_room {
     cublasHandle_t handle;
     void *workspace;
@@ -137,7 +137,7 @@ static void *platform_workspace(const struct num_backend *be, size_t bytes)
     (void)be;
     if (bytes <= room.workspace_bytes)
         return room.workspace;
-    cudaFree(room.workspace); /* waits for what uses it */
+    cudaFree(room.workspace); /* waits for the kernels that use it */
     room.workspace = NULL;
     room.workspace_bytes = 0;
     if (cudaMalloc(&room.workspace, bytes) != cudaSuccess) {
@@ -181,7 +181,7 @@ static int cuda_allocate(const struct num_backend *be, size_t bytes, void **out,
     if (rc == cudaSuccess)
         return 0;
     *out = NULL;
-    cudaGetLastError(); /* it is told, and may be lived with */
+    cudaGetLastError(); /* cleared: the caller is told, and may go on with less */
     if (rc != cudaErrorMemoryAllocation)
         check(be, rc, "memory of the GPU");
     char what[64];
@@ -208,7 +208,7 @@ static void transfer(const struct num_backend *be, void *to, const void *from, s
         check(be, cudaMemcpyAsync(to, from, bytes, kind, cudaStreamPerThread), "copying");
 }
 
-/* Other threads may read it once this returns. */
+/* Waits, because other threads may read `to` once this returns. */
 static void cuda_upload(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
     transfer(be, to, from, bytes, cudaMemcpyHostToDevice);

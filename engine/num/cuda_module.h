@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the program and its module for CUDA agree on. The module is C++ and is linked with cuBLAS;
- * of the program it has nothing but headers.
+ * The interface between the program and its CUDA module. The module is C++ and is linked with
+ * cuBLAS; it uses nothing of the program but headers.
  */
 #pragma once
 
@@ -15,8 +15,8 @@ enum {
 };
 
 /*
- * The first device of those that are visible. 0, or `reason` is a sentence. Refuses a caller of
- * another version, or whose table is of another size.
+ * Opens the first of the visible devices. Returns 0; otherwise `reason` holds a sentence. Refuses a
+ * caller of another version, or one whose table has another size.
  */
 typedef int cuda_module_open_fn(struct num_backend *be, unsigned version, size_t table_bytes,
                                 char *reason, size_t reason_bytes);

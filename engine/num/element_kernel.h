@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done to numbers one by one, in float32 by vectors of LANES (fast_kernel.h): loss and
- * slopes of many scores, Adam, batch norm.
+ * Element-wise operations in float32, by vectors of LANES (fast_kernel.h): loss and slopes of many
+ * scores, Adam, batch norm.
  */
 #include <math.h>
 
@@ -11,12 +11,12 @@
 /* ---- binary cross entropy ---- */
 
 /*
- * e^x for x <= 0; below -87 it is 1e-38 and not less. x = n ln 2 + r with |r| <= ln 2 / 2, e^r by
- * its series up to r^6 / 720, which is within 1.2e-7 of it there.
+ * e^x for x <= 0; an x below -87 is taken as -87, which gives about 1e-38. x = n ln 2 + r with |r|
+ * <= ln 2 / 2; e^r is its series up to r^6 / 720, which is within 1.2e-7 of e^r for such r.
  */
 static inline vec exp_of_negative(vec x)
 {
-    const vec zero = {0}, round = zero + 12582912.0f; /* 1.5 2^23: what is added to it is rounded */
+    const vec zero = {0}, round = zero + 12582912.0f; /* 1.5 2^23: sums are rounded to integers */
     x = vec_where(x < -87.0f, zero - 87.0f, x);
     vec n = (x * 1.44269504f + round) - round;
     vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f; /* ln 2 in two parts */
@@ -31,8 +31,8 @@ static inline vec exp_of_negative(vec x)
 }
 
 /*
- * The sum of log(1 + e) as the log of a product: factors of at most 2, of which 64 at a time are
- * far from what a float can hold.
+ * The sum of log(1 + e) is computed as the log of a product. Each factor is at most 2, so that a
+ * product of 64 of them is far below what a float can hold.
  */
 enum {
     PRODUCT_LEN = 64
@@ -80,7 +80,7 @@ static inline float bce_one(struct bce_sums *sums, float score, double label, do
                    ((1 - label) * (s < 0 ? small : large) - label * (s < 0 ? large : small)));
 }
 
-/* Scores of one label. */
+/* Scores that all have the label `negative`. */
 static inline void bce_run(struct bce_sums *sums, const struct num_bce *op, const float *score,
                            float *slope, size_t n)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations in float32 by vectors: a table of them for each instruction set that there may be.
- * What they are compared with is ref.
+ * Operations in float32 by vectors: one table for each instruction set. Tests compare them with
+ * ref.
  */
 #pragma once
 
 #include "base/attr.h"
 #include "num/backend.h"
 
-/* Work space of the convolution is on the stack; what is larger goes to ref. */
+/* Limits of the convolution, whose work space is on the stack; larger ones are left to ref. */
 enum {
     CONV_FAST_IMAGE_MAX = 2048,
     CONV_FAST_KERNEL_MAX = 49,
@@ -27,5 +27,5 @@ struct num_fast {
 
 extern const struct num_fast num_fast_any, num_fast_avx2, num_fast_avx512;
 
-/* The best that this processor has. */
+/* The table for the best instruction set of this processor. */
 const struct num_fast *num_fast_choose(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All that goes by vectors, built once an instruction set: whoever includes this defines LANES, and
- * FAST, the name of the table.
+ * All vector code, built once for each instruction set: the file that includes this one defines
+ * LANES, and FAST, the name of the table.
  */
 #include "num/conv_kernel.h"
 #include "num/element_kernel.h"

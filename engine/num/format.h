@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The 16-bit formats, on the host and on devices: to the nearest, ties to even, as IEEE 754 has
- * it. bfloat16 is the upper half of a float32; fp16 has 11 significant bits, is subnormal below
- * 2^-14 and ends at 65504.
+ * Rounding to the 16-bit formats, on the host and on devices: to the nearest, ties to even, as in
+ * IEEE 754. bfloat16 is the upper half of a float32; fp16 has 11 significant bits, is subnormal
+ * below 2^-14 and ends at 65504.
  */
 #pragma once
 
@@ -40,8 +40,8 @@ FORMAT_FUNCTION float format_bf16(float x)
 }
 
 /*
- * Adding 2^13 times x's power of two, and taking it away again, leaves the 11 bits: the sum's last
- * place is that of the format. Nothing is branched on, so that a compiler may use vectors.
+ * Adding 2^13 times x's power of two, and subtracting it again, leaves the 11 bits: the last place
+ * of the sum is that of the format. There are no branches, so that a compiler may use vectors.
  */
 FORMAT_FUNCTION float format_fp16(float x)
 {
@@ -53,7 +53,7 @@ FORMAT_FUNCTION float format_fp16(float x)
     float rounded = format_float((uint32_t)size) + place;
     rounded -= place;
     int32_t out = rounded > 65504.0f ? infinite : (int32_t)format_bits(rounded);
-    out = power == infinite ? size : out; /* NaN too */
+    out = power == infinite ? size : out; /* NaN stays NaN */
     return format_float((format_bits(x) & 0x80000000u) | (uint32_t)out);
 }
 
@@ -62,7 +62,7 @@ FORMAT_FUNCTION float format_round(enum num_format format, float x)
     return format == NUM_BF16 ? format_bf16(x) : format == NUM_FP16 ? format_fp16(x) : x;
 }
 
-/* The 16 bits of what format_round() returns. */
+/* The 16-bit encoding of a number that format_round() returned. */
 FORMAT_FUNCTION uint16_t format_encode(enum num_format format, float x)
 {
     uint32_t bits = format_bits(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
@@ -76,8 +76,9 @@ FORMAT_FUNCTION uint16_t format_encode(enum num_format format, float x)
 }
 
 /*
- * fp16 has few powers of two, gradients have many: so each row is taken times 2^shift before it is
- * rounded, which brings its largest number to 2^top. bfloat16 needs none.
+ * fp16 has a small range of exponents, gradients have a large one. So each row is multiplied by
+ * 2^shift before it is rounded, which brings its largest number to [2^top, 2^(top + 1)). bfloat16
+ * needs no shift.
  */
 FORMAT_FUNCTION int format_shift(enum num_format format, float largest, int top)
 {
@@ -88,6 +89,6 @@ FORMAT_FUNCTION int format_shift(enum num_format format, float largest, int top)
 }
 
 enum {
-    FORMAT_TOP = 14,       /* what is rounded up stays below 65504 */
-    FORMAT_TOP_PACKED = 15 /* of rounded rows: 11 bits below 2^16 */
+    FORMAT_TOP = 14,       /* a number that is rounded up stays below 65504 */
+    FORMAT_TOP_PACKED = 15 /* of rows that were rounded before: 11 bits below 2^16 */
 };

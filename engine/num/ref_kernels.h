@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of backend.h as plain loops over REAL; names end as KERNEL() has it. Sums over
- * many terms are kept in double, so that the float32 form is a good one too.
+ * The operations of backend.h as plain loops over REAL; KERNEL() appends the type to their names.
+ * Sums over many terms are kept in double, so that the float32 form is accurate as well.
  */
 
 static void KERNEL(gemm)(const struct num_gemm *op)
@@ -22,7 +22,7 @@ static void KERNEL(gemm)(const struct num_gemm *op)
 
 static void KERNEL(rows)(const struct num_rows *op)
 {
-    size_t n = op->len > 0 ? op->n : 0; /* rows of nothing may be nowhere */
+    size_t n = op->len > 0 ? op->n : 0; /* without elements, arrays may be NULL */
     for (size_t i = 0; i < n; i++) {
         size_t from_row = op->from_ids ? op->from_ids[i * op->ids_stride] : i;
         size_t to_row = op->to_ids ? op->to_ids[i * op->ids_stride] : i;
@@ -49,7 +49,7 @@ static void KERNEL(dots)(const struct num_dots *op)
         size_t b_row = op->b_ids ? op->b_ids[i * op->ids_stride] : i;
         const REAL *a = (const REAL *)op->a + a_row * op->a_stride;
         const REAL *b = (const REAL *)op->b + b_row * op->b_stride;
-        double sums[8] = {0}; /* by eight, so that the compiler may use vectors */
+        double sums[8] = {0}; /* eight, so that the compiler may use vectors */
         size_t j = 0;
         for (; j + countof(sums) <= op->len; j += countof(sums))
             for (size_t s = 0; s < countof(sums); s++)
@@ -81,8 +81,8 @@ static void KERNEL(logistic)(const struct num_logistic *op)
         double s = (double)score[i], e = exp(-fabs(s));
         double sigmoid = s < 0 ? e / (1 + e) : 1 / (1 + e);
         /*
-         * sigmoid - 1 as -sigmoid(-s): the slope of a triple that the model is sure of is not lost
-         * in 1 - 1.
+         * sigmoid - 1 is computed as -sigmoid(-s): as a difference it would be 0 for a triple that
+         * the model is sure of.
          */
         double other = s < 0 ? 1 / (1 + e) : e / (1 + e);
         if (op->loss)
@@ -325,7 +325,7 @@ static void KERNEL(bce)(const struct num_bce *op)
             bool is_positive = next < end && *next == op->first + j;
             double label = is_positive ? op->positive : op->negative;
             double s = (double)score[j], e = exp(-fabs(s)), other = e / (1 + e);
-            /* Both as what they are, not as 1 less the other, which loses digits. */
+            /* Neither is computed as 1 minus the other, which would lose digits. */
             double sigmoid = s < 0 ? other : 1 / (1 + e), complement = s < 0 ? 1 / (1 + e) : other;
             loss += fmax(s, 0) + log1p(e) - label * s;
             slope[j] = (REAL)(op->factor * ((1 - label) * sigmoid - label * complement));
@@ -357,7 +357,7 @@ static REAL KERNEL(strength)(const struct num_best *op, REAL x)
     return op->is_magnitude && x < 0 ? -x : x;
 }
 
-/* Sorted as they come: each is put where it belongs among the k that were best so far. */
+/* Insertion sort: each value is put in its place among the k best so far. */
 static void KERNEL(best_of_row)(const struct num_best *op, const REAL *x, REAL *best, uint32_t *ids)
 {
     size_t n = 0;

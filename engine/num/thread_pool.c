@@ -18,8 +18,8 @@ enum {
 };
 
 /*
- * Of addresses, beside a thread's stack: OpenBLAS 0.3.21 maps a buffer of 128 MiB for each thread
- * that computes, and where it gets none it tries for ever.
+ * Address space that a thread needs beside its stack: OpenBLAS 0.3.21 maps a buffer of 128 MiB for
+ * each thread that computes, and where the mapping fails it tries again for ever.
  */
 #define THREAD_ROOM_BYTES ((size_t)132 << 20)
 
@@ -27,7 +27,7 @@ struct pool_thread {
     struct thread_pool *pool;
     unsigned thread;
     pthread_t id;
-    void *room; /* addresses, reserved until the thread's first piece */
+    void *room; /* address space, reserved until the thread's first piece */
 };
 
 struct thread_pool {
@@ -128,14 +128,14 @@ uint64_t thread_pool_addresses_free(void)
     return limit.rlim_cur - MIN(used, (uint64_t)limit.rlim_cur);
 }
 
-/* Half of the addresses are left to what the threads work on. */
+/* Half of the free address space is left to the data that the threads work on. */
 static unsigned threads_max(void)
 {
     uint64_t fit = 1 + thread_pool_addresses_free() / 2 / THREAD_ROOM_BYTES;
     return (unsigned)MIN(fit, (uint64_t)THREADS_MAX);
 }
 
-/* The addresses are reserved before the thread starts, so that no later allocation takes them. */
+/* The room is reserved before the thread starts, so that no later allocation takes it. */
 static bool pool_thread_start(struct thread_pool *pool, struct pool_thread *self)
 {
     *self = (struct pool_thread){.pool = pool, .thread = pool->n_threads};

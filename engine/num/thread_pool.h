@@ -21,14 +21,14 @@ struct thread_pool_work {
     /* Called for one piece at a time, in order; a result that is not 0 ends the work. May be
      * NULL. */
     int (*hand_over)(void *context, unsigned thread, size_t piece, struct err *err);
-    bool always_ends; /* also when the pool was told to stop */
+    bool always_ends; /* it is finished even if the pool is told to stop */
 };
 
 struct thread_pool;
 
 /* How many processors the process may use. */
 unsigned thread_pool_processors(void);
-/* How much more the process may map (ulimit -v); UINT64_MAX without a limit. */
+/* How many more bytes the process may map (ulimit -v); UINT64_MAX without a limit. */
 uint64_t thread_pool_addresses_free(void);
 /*
  * n_threads 0: one for each processor. The caller of thread_pool_run() is thread 0. The pool has

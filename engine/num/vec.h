@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of LANES numbers in float32, which whoever includes this defines.
+ * Vectors of LANES numbers in float32; the file that includes this one defines LANES.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ static inline float sum_of(vec v)
     return at[0];
 }
 
-/* Not a number stays what it is. */
+/* max(v, 0); NaN stays NaN. */
 static inline vec positive(vec v)
 {
     return (vec)((vec_int)v & ~(v < 0));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a thread of a run works in, and a tile on it: the training triples' factors, their products
- * with the tests, and what of these is read back. From a device that is the strongest of each test
- * where they are all that is asked for: a tile has tests x tile influences, and the way back is
- * long.
+ * The work space of one thread of a run, and the computation of a tile in it: the factors of the
+ * training triples, their products with the tests, and the copies of results on the host. A tile
+ * has tests x tile influences, and copying from a device takes long: so where only the strongest of
+ * each test are asked for, only these are copied from a device.
  */
 #pragma once
 
@@ -31,17 +31,18 @@ struct bench_size {
     size_t n_best; /* 0: whole rows are read */
 };
 
-/* The errors of allocate; to be released also then. */
+/* Returns the errors of allocate; the caller releases the bench after an error, too. */
 MUST_CHECK int bench_init(struct bench *bench, const struct setting *with,
                           const struct bench_size *size, struct err *err);
 void bench_release(struct bench *bench, const struct setting *with);
 
 /*
- * bench's n triples, by their index, against the tests' factors (by checkpoint). With n_best, so
- * many of each test are read, else the whole row. Whether it worked stands in rc and err.
+ * The influences of bench's n triples on the tests, whose factors are given by checkpoint. With
+ * n_best only the n_best strongest of each test are read, else whole rows. bench->rc and bench->err
+ * say whether it worked.
  */
 void bench_compute(struct bench *bench, const struct setting *with,
                    const struct factors *test_factors, size_t n_tests, size_t n_best,
                    enum tracin_order order);
-/* Value i of a test. */
+/* Value i that was read of a test. */
 double bench_value(const struct bench *bench, const struct setting *with, size_t test, size_t i);

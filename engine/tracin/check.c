@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The factorised influences against what they stand for: the gradient of every single parameter,
- * by the model's own backward pass and plain loops in float64, multiplied out. Nothing of factor.c
- * or product.c is used for that.
+ * Compares the factorised influences with inner products of whole gradients: those of every single
+ * parameter, by the model's own backward pass and plain loops in float64. Nothing of factor.c or
+ * product.c is used for these.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ enum {
 };
 
 /*
- * Gradients are nearly orthogonal at times. Below this share of their lengths' product, that is
- * what counts.
+ * Gradients are nearly orthogonal at times. Where an influence is below this share of the product
+ * of their lengths, the error is measured by that share.
  */
 static const double near_zero = 1e-2;
 
@@ -63,7 +63,8 @@ static double gradients_dot(const struct explicit *explicit, const struct conve_
 }
 
 struct expected {
-    double value, lengths; /* and the product of both gradients' lengths, by learning rates */
+    /* By the learning rate; lengths: the product of both gradients' lengths. */
+    double value, lengths;
 };
 
 static struct expected expected_of(struct explicit *explicit,
@@ -103,7 +104,8 @@ static bool share_a_row(struct triple a, struct triple b)
 }
 
 /*
- * Every other pair shares an entity, where one is soon found: among strangers most terms are zero.
+ * Every other pair shares an entity, if PROBES draws find such a pair: without a shared entity most
+ * terms are zero.
  */
 static void pairs_draw(struct checked *checked, size_t n_pairs, uint64_t seed, size_t n_train,
                        size_t n_tests)
@@ -132,8 +134,8 @@ static int found_take(void *context, size_t test, double self_influence,
 }
 
 /*
- * Each pair as a test triple with a filter that leaves one training triple: what users run is what
- * is checked.
+ * Runs each pair as a test triple with a filter that leaves one training triple, so that the check
+ * covers the code that users run.
  */
 static int found_compute(struct checked *checked, size_t n_pairs,
                          const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,

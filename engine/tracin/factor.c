@@ -8,19 +8,19 @@ struct job {
     const struct factor_plan *plan;
     const struct conve_weights *weights;
     struct factor_scratch *scratch;
-    const struct triple *triples; /* where the backend computes: nobody looks at them */
-    size_t n, first;              /* row in factors */
+    const struct triple *triples; /* in memory of the backend, not read here */
+    size_t n, first;              /* first: the job's first row in factors */
     struct factors *factors;
-    const void *features_row; /* of each triple, counted from the job's first; NULL: its own */
+    const void *features_row; /* of each triple, counted from `first`; NULL: none is shared */
 };
 
-/* From the first row of the job. */
+/* `array` from the job's first row on; NULL if array is NULL. */
 static void *rows_at(const struct job *job, void *array, size_t width)
 {
     return array ? num_at(job->plan->dtype, array, job->first * width) : NULL;
 }
 
-/* Where gradients of a small parameter go; NULL if nobody asked for them. */
+/* Where gradients of a small parameter go; NULL if they are not asked for. */
 static void *small_at(const struct job *job, enum conve_param param)
 {
     size_t at = job->plan->small_at[param];
@@ -36,7 +36,7 @@ static void norm_forward(const struct job *job, enum conve_norm which, const voi
                y);
 }
 
-/* Each sample's own gradients of weight and bias; d becomes that of x. */
+/* Each sample's own gradients of weight and bias; d becomes the gradient at x. */
 static void norm_backward(const struct job *job, enum conve_norm which, const void *x,
                           const void *y, void *d)
 {
@@ -93,7 +93,7 @@ static void x_compute(const struct job *job)
     norm_forward(job, NORM_BN2, job->scratch->u, true, job->scratch->x);
 }
 
-/* d = gradient at x. */
+/* d becomes the gradient at x. */
 static void loss_of_tail(const struct job *job)
 {
     const struct factor_plan *plan = job->plan;
@@ -128,7 +128,7 @@ void factors_places(const struct num_backend *be, const struct factor_plan *plan
     be->upload(be, (uint32_t *)factors->place + at, places, n * sizeof(*places));
 }
 
-/* Between a matrix and a column, for each triple that at its place. */
+/* Copies from a matrix to a column or back: for each triple the element at its place. */
 static void own_move(const struct job *job, const void *from, const void *from_ids, void *to,
                      const void *to_ids)
 {
@@ -148,8 +148,9 @@ static void own_move(const struct job *job, const void *from, const void *from_i
 }
 
 /*
- * Labels are smoothing / N, and 1 - smoothing more for the tail, as the plain implementation
- * trains. The tail's slope is computed by itself: as the other's less 1 it would lose its digits.
+ * A label is smoothing / N, and that of the tail 1 - smoothing more, as the plain implementation
+ * trains. The tail's slope is computed separately: computed as the slope of any other entity minus
+ * 1, it would lose digits.
  */
 static void loss_of_all(const struct job *job)
 {
@@ -247,7 +248,7 @@ static void deep_back(const struct job *job)
 
 /* ---- what is shared ---- */
 
-/* The first triple of each head and relation; its number of rows. */
+/* firsts: the first of neighbours with the same head and relation. Returns their number. */
 static size_t rows_share(const struct triple *triples, size_t n, struct triple *firsts,
                          uint32_t *features_row)
 {
@@ -261,7 +262,7 @@ static size_t rows_share(const struct triple *triples, size_t n, struct triple *
     return n_rows;
 }
 
-/* From a row each to a row a triple. */
+/* Copies shared rows to *spare, so that each triple has one, and swaps *at and *spare. */
 static void rows_spread(const struct job *job, void **at, void **spare, size_t width)
 {
     void *spread = *spare;
@@ -299,7 +300,7 @@ static void x_compute_shared(const struct job *job, size_t n_rows)
     rows_spread(job, &s->x, &s->spare_dim, dim);
 }
 
-/* From x on each triple is by itself. */
+/* From x on nothing is shared between triples. */
 static void gradients_compute(const struct job *job)
 {
     if (job->plan->is_all)

@@ -24,7 +24,7 @@ static bool is_device(const struct cut_ask *ask)
     return ask->be && ask->be->is_device;
 }
 
-/* Half of what is free, and a quarter of the addresses: half of them are for threads. */
+/* At most half of the free memory and a quarter of the addresses: half of these are for threads. */
 static uint64_t memory_default(void)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -37,7 +37,7 @@ static uint64_t memory_default(void)
     return MIN(MAX(half_mib, (uint64_t)MEMORY_MIB_MIN), (uint64_t)MEMORY_MIB_MAX) << 20;
 }
 
-/* Most of what the device has left: products want some, too. */
+/* By default 7/8 of the free memory of a device: its products need some, too. */
 static uint64_t memory_of(const struct cut_ask *ask)
 {
     if (ask->memory_bytes || ask->opts->memory_bytes)
@@ -64,7 +64,7 @@ static struct costs costs_of(const struct cut_ask *ask, size_t tests, size_t til
     };
 }
 
-/* Places in a matrix of so many rows and a column an entity are numbers of 32 bits. */
+/* The most rows of a matrix with a column for each entity: places in it are 32-bit numbers. */
 static size_t rows_max(const struct factor_plan *plan)
 {
     return plan->is_all ? MAX(UINT32_MAX / plan->shape.n_entities, (size_t)1) : SIZE_MAX;

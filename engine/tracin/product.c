@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inner products of gradients that were taken apart (factor.h).
+ * Inner products of gradients, from their factors (factor.h).
  */
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ static void gram(const struct pairs *p, size_t len, double alpha, const void *a,
     p->be->gemm(p->be, &op);
 }
 
-/* Of rows that factors_round() was at. */
+/* Of rows that factors_round() has rounded. */
 static void gram_rounded(const struct pairs *p, size_t len, const void *a, const void *b, void *c)
 {
     struct num_gemm op = gram_of(p, len, a, b, c);
@@ -138,7 +138,7 @@ static bool have_common(const struct pairs *p, enum role test_role, enum role tr
     return has;
 }
 
-/* out += learning_rate a . b' where rows are the same. */
+/* out += learning_rate a . b' where both triples have the same id in these roles. */
 static void gram_where(const struct pairs *p, size_t len, enum role test_role, const void *a,
                        enum role train_role, const void *b)
 {
@@ -171,7 +171,7 @@ static void entities_of_tails(const struct pairs *p)
         gram_where(p, 1, ROLE_TAIL, tests->slope, ROLE_TAIL, train->slope);
 }
 
-/* out += learning_rate a . b' slope, the slope being that of one's head in the other's loss. */
+/* out += learning_rate (s'_h (g_h . x') + s_h' (x . g_h')), as in factor.h. */
 static void heads_meet_all(const struct pairs *p)
 {
     const struct factors *tests = p->tests, *train = p->train;
@@ -232,7 +232,7 @@ void factors_product(const struct num_backend *be, const struct factor_plan *pla
         entities_of_tails(&p);
 }
 
-/* ---- with itself ---- */
+/* ---- influence of a triple on itself ---- */
 
 struct selves {
     const struct num_backend *be;
@@ -252,7 +252,7 @@ static void self_read(struct selves *s, void *to)
         s->rc = s->be->download(s->be, to, s->scratch->numbers, bytes, s->err);
 }
 
-/* at[i] = a_i . b_i; rows: where a_i and b_i are, or NULL. */
+/* at[i] = a_i . b_i, which are rows rows[i] of a and b, or rows i if `rows` is NULL. */
 static void self_dots(struct selves *s, size_t len, const void *a, const void *b,
                       const uint32_t *rows, void *at)
 {
@@ -315,7 +315,7 @@ static void self_slopes(struct selves *s)
     self_read(s, s->scratch->weights);
 }
 
-/* Where the gradient of the head's row meets what the loss does to that row as a tail. */
+/* The product of the gradient at the head's row with the gradient that it gets as a tail, twice. */
 static void self_add_meeting(struct selves *s)
 {
     const struct factors *f = s->factors;

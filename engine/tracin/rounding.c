@@ -23,10 +23,10 @@ struct sample {
     struct tracin_test *tests;
     double *full, *rounded;          /* tests x train */
     double *self_tests, *self_train; /* squares of lengths */
-    double *taken;                   /* where the sinks put what they get */
+    double *taken;                   /* where the sinks store values */
 };
 
-/* Spread evenly; filters are left out. */
+/* Takes tests and training triples at even distances; filters of tests are left out. */
 static void sample_init(struct sample *sample, const struct triple *train, size_t n_train,
                         const struct tracin_test *tests, size_t n_tests)
 {
@@ -85,7 +85,7 @@ static int sample_compute(struct sample *sample, const struct tracin_checkpoint 
     }
     for (size_t i = 0; i < sample->n_tests; i++)
         tests[i] = sample->tests[i].triple;
-    opts.dtype = NUM_F64; /* squares of what float32 can hold */
+    opts.dtype = NUM_F64; /* float32 may not hold the square of a length */
     sample->taken = sample->self_tests;
     if (rc == 0)
         rc = tracin_self(checkpoints, n_checkpoints, &opts, tests, sample->n_tests, self_take,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rounding to 16 bits does to influences: a sample of the run's own pairs, computed with and
- * without it.
+ * What rounding to 16 bits does to influences: a sample of the run's own pairs is computed with and
+ * without rounding.
  */
 #pragma once
 
@@ -10,15 +10,16 @@
 struct rounding_error {
     size_t n_tests, n_train; /* of the sample */
     /*
-     * |rounded - full| / max(|full|, |g| |g'| / 100, 2^-126): gradients are nearly orthogonal at
-     * times, and below a hundredth of their lengths' product that is what counts; below the last
-     * number float32 has no digits to lose.
+     * |rounded - full| / max(|full|, |g| |g'| / 100, 2^-126). Gradients are nearly orthogonal at
+     * times: then |full| may be small beside the product of their lengths, and the error is
+     * measured by a hundredth of this product. Below 2^-126 float32 itself loses digits.
      */
     double max_relative, median_relative;
-    size_t n_strongest, n_kept; /* of each test the 10 strongest of the sample; those that stay */
+    /* Of each test the 10 strongest of the sample, and those of them that rounding leaves there. */
+    size_t n_strongest, n_kept;
 };
 
-/* By opts, whose format is not NUM_FULL. The errors of tracin_run(). */
+/* opts name the format, which is not NUM_FULL. Returns the errors of tracin_run(). */
 MUST_CHECK int rounding_measure(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                                 const struct tracin_opts *opts, const struct triple *train,
                                 size_t n_train, const struct tracin_test *tests, size_t n_tests,

@@ -32,7 +32,7 @@ struct tracin_session {
     struct bench *benches; /* by thread */
     uint64_t n_pairs_done, n_pairs;
 
-    /* Of the tests at hand. */
+    /* Of the current tests. */
     const struct tracin_test *tests;
     size_t first_test, n_tests;
     struct triple *test_triples;
@@ -42,7 +42,7 @@ struct tracin_session {
     double *selves;
     struct self_scratch self_scratch;
     size_t n_train_max, n_all_tests;
-    bool are_tests_made; /* the factors of the tests at hand are those of all there are */
+    bool are_tests_made; /* the factors of all tests are computed, and are kept */
 };
 
 /* ---- a tile ---- */
@@ -89,7 +89,7 @@ static int value_check(const struct tracin_session *run, size_t test, uint32_t i
                       index, run->first_test + test, value);
 }
 
-/* Row `test` as doubles, what its filter leaves out as NaN. */
+/* Row `test` as doubles, with NaN for training triples that its filter leaves out. */
 static int row_read(struct tracin_session *run, struct bench *bench, size_t test, struct err *err)
 {
     const struct tracin_test *of = &run->tests[run->first_test + test];
@@ -130,7 +130,7 @@ static int best_hand_over(struct tracin_session *run, struct bench *bench, size_
     return rc;
 }
 
-/* What went wrong on a thread. */
+/* The error of a thread, if any. */
 static int bench_outcome(const struct bench *bench, struct err *err)
 {
     return bench->rc == 0 ? 0 : fail(err, bench->rc, "%s", bench->err.text);
@@ -165,7 +165,8 @@ static void tests_make(void *context, unsigned thread, size_t piece)
         factors_compute(run->with.be, &run->with.plan, &run->with.weights[c], &bench->scratch,
                         factors, begin, n);
     }
-    bench->rc = run->with.be->wait(run->with.be, &bench->err); /* other threads will read it */
+    /* Other threads will read the factors. */
+    bench->rc = run->with.be->wait(run->with.be, &bench->err);
 }
 
 static int tests_hand_over(void *context, unsigned thread, size_t piece, struct err *err)
@@ -175,7 +176,7 @@ static int tests_hand_over(void *context, unsigned thread, size_t piece, struct 
     return bench_outcome(&run->benches[thread], err);
 }
 
-/* Then the tests' factors are rounded, as the training triples' will be. */
+/* Computes self-influences first, then rounds the factors of the tests, for the products. */
 static int selves_compute(struct tracin_session *run, struct err *err)
 {
     const struct num_backend *be = run->with.be;
@@ -195,7 +196,7 @@ static size_t n_wanted(const struct tracin_session *run, size_t test)
     return of->train_indices ? of->n_train_indices : run->n_train;
 }
 
-/* How many of a tile are read, when these are all that can be asked for. */
+/* How many influences of each test are read from a tile, if the strongest suffice; else 0: all. */
 static size_t n_best_of(const struct tracin_session *run)
 {
     bool is_all_read = !run->with.be->is_device || run->sink->row || run->opts->top_k > BEST_MAX;
@@ -235,7 +236,7 @@ static int tops_hand_over(struct tracin_session *run, struct err *err)
     return rc;
 }
 
-/* The tests at hand: their factors, and their influences on themselves. */
+/* Computes the factors of the current tests, and their influences on themselves. */
 static int block_make(struct tracin_session *run, struct err *err)
 {
     size_t tile = run->with.cut.train_tile;
@@ -251,7 +252,7 @@ static int block_make(struct tracin_session *run, struct err *err)
     return rc == 0 ? selves_compute(run, err) : rc;
 }
 
-/* They against all training triples. */
+/* Runs the current tests against all training triples. */
 static int block_run(struct tracin_session *run, struct err *err)
 {
     size_t tile = run->with.cut.train_tile;

@@ -24,7 +24,7 @@ static void note(const struct setting *setting, const char *text)
         opts->note(opts->note_context, text);
 }
 
-/* No more threads than there is room for, which has nothing to do with the cut. */
+/* There may be room for fewer threads than the cut asks for; the tiles stay the same. */
 static void pool_make(struct setting *setting)
 {
     unsigned wanted = setting->cut.n_threads;

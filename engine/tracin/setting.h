@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What influences are computed with, whatever is asked for: the checkpoints' weights where the
- * backend computes, how the work is cut, and who does it.
+ * What every computation of influences needs: the checkpoints' weights in memory of the backend,
+ * the cut of the work, and the thread pool.
  */
 #pragma once
 
@@ -20,15 +20,16 @@ struct setting {
     struct thread_pool *pool;
 };
 
-/* n_tests 0: self-influences. The arguments were checked. */
+/* n_tests 0: self-influences. The caller has checked the arguments. */
 MUST_CHECK int setting_open(struct setting *setting, const struct tracin_checkpoint *checkpoints,
                             size_t n_checkpoints, const struct tracin_opts *opts, size_t n_tests,
                             size_t n_train, struct err *err);
 void setting_close(struct setting *setting);
 
 /*
- * Makes room for a run by `make`, which returns the errors of allocate; then `release` takes back
- * what it has made, the cut is made smaller, and it is tried again, down to a single pair.
+ * Allocates the memory of a run by `make`, which returns the errors of allocate. While that is
+ * ERR_UNAVAILABLE, `release` frees what `make` has allocated, the cut is made smaller, down to a
+ * single pair, and `make` is called again.
  */
 struct room_maker {
     void *context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The k best influences of those that came by: a heap with the worst on top. Which they are, and
- * their order, does not depend on the order in which they came: equals go by training index.
+ * The k best of the influences that are added: a heap with the worst on top. The result does not
+ * depend on the order in which they are added: equal ones are ordered by training index.
  */
 #pragma once
 
@@ -17,5 +17,5 @@ struct topk {
 void topk_init(struct topk *top, size_t k, enum tracin_order order);
 void topk_release(struct topk *top);
 void topk_add(struct topk *top, uint32_t train_index, double value);
-/* The best first; nothing is added afterwards. */
+/* The best first. Nothing may be added afterwards. */
 void topk_sort(struct topk *top);

@@ -6,11 +6,12 @@
  *
  *   influence(z, z') = sum over checkpoints i of  learning_rate_i * (grad L_i(z) . grad L_i(z'))
  *
- * over the parameters that are asked for. No gradient is ever formed: that of fc.weight is a
- * product of two vectors and those of the tables touch three rows, so the inner product falls
- * apart into a few small ones (factor.h), which are matrix products over tiles of training
- * triples. The training side is streamed, the test side stays: beside the triples, memory grows by
- * four bytes with each.
+ * over the parameters that are asked for. No whole gradient is ever formed: that of fc.weight is
+ * the outer product of two vectors and those of the tables touch three rows, so that the inner
+ * product is a sum of a few small ones (factor.h), which are matrix products over tiles of training
+ * triples. The training triples are streamed, the factors of the tests stay in memory. Beside the
+ * triples, memory grows by four bytes with each training triple, and by nine while they are being
+ * sorted.
  *
  * The results are the same bits for any number of threads.
  */
@@ -43,14 +44,15 @@ struct tracin_opts {
     enum tracin_order order;
     enum num_dtype dtype;
     const struct num_backend *backend; /* NULL: the fastest there is for this dtype */
-    unsigned n_threads;                /* 0: as many as processors are allowed */
-    uint64_t memory_bytes; /* for tiles, beside the models; 0: from free memory, at most 768 MiB */
+    unsigned n_threads;                /* 0: one for each processor that may be used */
+    /* For tiles, beside the models; 0: from free memory, on the host at most 768 MiB. */
+    uint64_t memory_bytes;
     /*
-     * What is multiplied for fc.weight, by far the most there is to do, is rounded to it; sums stay
-     * float32. Only with NUM_F32; self-influences are as without it.
+     * The factors of fc.weight, whose products are by far the most work, are rounded to this
+     * format; sums stay float32. Only with NUM_F32. Self-influences are computed without rounding.
      */
     enum num_format format;
-    /* Sentences about a run that goes on. May be NULL. */
+    /* Called with a sentence about a problem in spite of which the run goes on. May be NULL. */
     void (*note)(void *context, const char *text);
     void *note_context;
 };
@@ -68,28 +70,29 @@ struct tracin_influence {
 };
 
 /*
- * Any may be NULL. What is not 0 ends the run, and is what it returns. Calls come one at a time,
- * on any thread.
+ * Each function may be NULL. A result that is not 0 ends the run, which returns it. Calls come one
+ * at a time, on any thread.
  */
 struct tracin_sink {
     void *context;
     /*
-     * Once a test triple, in their order: its top_k (fewer only where its train_indices are fewer),
-     * best first, equals by train_index. self_influence is the test triple's own.
+     * Called once for each test triple, in their order, with its top_k (fewer only where its
+     * train_indices are fewer), the best first, equal ones by train_index. self_influence is the
+     * influence of the test triple on itself.
      */
     int (*top)(void *context, size_t test, double self_influence, const struct tracin_influence *at,
                size_t n, struct err *err);
     /*
-     * Influences of training triples [train_begin, train_begin + n) on a test triple; NaN where
-     * they do not count. A test's pieces come in order of train_begin.
+     * Influences of training triples [train_begin, train_begin + n) on a test triple; NaN for those
+     * that its train_indices leave out. The pieces of a test come in order of train_begin.
      */
     int (*row)(void *context, size_t test, size_t train_begin, const double *values, size_t n,
                struct err *err);
-    /* Now and then. */
+    /* Called after each tile. */
     int (*progress)(void *context, uint64_t n_pairs_done, uint64_t n_pairs, struct err *err);
 };
 
-/* How a run would go. */
+/* How a run would be cut. */
 struct tracin_plan {
     size_t tests_at_once, train_tile; /* n_tests / tests_at_once passes over the training triples */
     unsigned n_threads;
@@ -102,8 +105,10 @@ MUST_CHECK int tracin_plan(const struct tracin_checkpoint *checkpoints, size_t n
 
 /*
  * ERR_USAGE: nothing to do (no checkpoint, no test, no training triple, a test whose train_indices
- * are empty), top_k above n_train, a parameter that the model lacks. ERR_DATA: a triple outside
- * the model's tables, checkpoints of different shapes, a result that is not finite.
+ * are empty), top_k above n_train, train_indices that do not ascend or are not below n_train, a
+ * learning rate or label smoothing out of range, a format without float32, too little memory.
+ * ERR_DATA: a triple outside the model's tables, checkpoints of different shapes, a result that is
+ * not finite.
  */
 MUST_CHECK int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                           const struct tracin_opts *opts, const struct triple *train,
@@ -111,9 +116,10 @@ MUST_CHECK int tracin_run(const struct tracin_checkpoint *checkpoints, size_t n_
                           const struct tracin_sink *sink, struct err *err);
 
 /*
- * tracin_run in pieces, each on training triples of its own, n_train_max of them at most: what the test triples need is
- * computed once, for the first piece, and not for each of them. All that is given to open is borrowed until close; a
- * test may have train_indices only where a piece is all there is. After a piece that failed others may follow.
+ * tracin_run() in pieces, each with training triples of its own, at most n_train_max of them. If
+ * all tests fit at once (tests_at_once of the plan), their factors are computed only for the first
+ * piece. All arguments of open are borrowed until close. Tests may have train_indices only if there
+ * is one piece. After a piece has failed, others may follow.
  */
 struct tracin_session;
 MUST_CHECK int tracin_session_open(struct tracin_session **out,
@@ -123,10 +129,10 @@ MUST_CHECK int tracin_session_open(struct tracin_session **out,
                                    size_t n_tests, struct err *err);
 MUST_CHECK int tracin_session_run(struct tracin_session *session, const struct triple *train,
                                   size_t n_train, const struct tracin_sink *sink, struct err *err);
-/* NULL is none. */
+/* session may be NULL. */
 void tracin_session_close(struct tracin_session *session);
 
-/* The influence of each triple on itself, in pieces in their order. */
+/* The influence of each triple on itself; `piece` gets them in the order of the triples. */
 MUST_CHECK int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n_checkpoints,
                            const struct tracin_opts *opts, const struct triple *triples,
                            size_t n_triples,
@@ -134,7 +140,7 @@ MUST_CHECK int tracin_self(const struct tracin_checkpoint *checkpoints, size_t n
                                         struct err *err),
                            void *context, struct err *err);
 
-/* Influences of random pairs, against gradients of every single parameter in float64. */
+/* Compares influences of random pairs with those from whole gradients in float64. */
 struct tracin_check_opts {
     size_t n_pairs;
     uint64_t seed;

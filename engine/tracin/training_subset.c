@@ -21,9 +21,10 @@ static bool *wanted_new(size_t n_train, const struct tracin_test *tests, size_t 
 }
 
 /*
- * From `from` to `to` in the order of a triple's `member`, which is below n_values; equals stay in
- * theirs. One pass over memory: a million triples by comparing take a fifth of a second, which is much
- * beside what a GPU needs for their influences.
+ * Sorts the triples `from` into `to` by a member of the triples, which is below n_values; `member`
+ * points to that of the first training triple. Equal ones keep their order. This is a counting
+ * sort: to sort a million triples by comparing takes a fifth of a second, which is much beside the
+ * time that a GPU needs for their influences.
  */
 static void sort_by(const uint32_t *member, size_t n_values, const uint32_t *from, size_t n,
                     uint32_t *to)

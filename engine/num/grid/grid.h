@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that are written once: nvcc makes kernels of them, a C compiler functions that go over
- * the blocks and threads of a grid in loops (tests/unit/engine/emulated.c), so that a machine
- * without a GPU can show what they compute.
+ * The macros that let a kernel be written once for two compilers. nvcc makes a CUDA kernel of it. A
+ * C compiler makes a function of it that loops over the blocks and threads of a grid
+ * (tests/unit/engine/emulated.c), so that tests can run the kernels on a machine without a GPU.
  *
- * A kernel is a sequence of phases. EACH_THREAD begins one, GRID_SYNC() ends it; what one thread
- * must tell another, or itself in a later phase, goes through GRID_SHARED arrays. Within a phase
- * no thread reads what another one writes, so that they may be run in any order: a test runs them
- * forwards, backwards and mixed, and wants the same bits. Loops around phases run alike in all
- * threads of a block.
+ * A kernel is a sequence of phases. EACH_THREAD begins a phase, GRID_SYNC() ends it. A value that a
+ * thread passes to another thread, or to itself in a later phase, goes through a GRID_SHARED array.
+ * Within a phase no thread reads what another thread writes, so that the threads may run in any
+ * order: a test runs them forwards, backwards and mixed, and expects the same bits. A loop around
+ * phases runs the same number of times in all threads of a block.
  */
 #pragma once
 
@@ -22,9 +22,9 @@
 #define GRID_NONE UINT32_MAX /* no column */
 
 enum {
-    GRID_THREADS = 256, /* of a block, always */
+    GRID_THREADS = 256, /* of each block */
     GRID_IMAGE_MAX = 1024,
-    GRID_STAGE = 3072 /* elements of dz in shared memory; with an image or two, below 48 KiB */
+    GRID_STAGE = 3072 /* elements of dz in shared memory; with two images below 48 KiB */
 };
 
 #ifdef __CUDACC__
@@ -37,14 +37,14 @@ enum {
 #define GRID_SYNC()    __syncthreads()
 #define EACH_THREAD(t) for (unsigned t = threadIdx.x, once = 1; once; once = 0)
 #else
-/* Where an emulated block is. */
+/* The state of an emulated block. */
 struct grid {
     size_t block, n_blocks;
-    unsigned factor, offset; /* threads in the order i factor + offset */
-    bool is_between;         /* a phase has ended, and no GRID_SYNC() came yet */
+    unsigned factor, offset; /* the i-th thread to run is i factor + offset */
+    bool is_between;         /* a phase has begun, and no GRID_SYNC() came after it */
 };
 
-/* There is a barrier between any two phases of a block: here it would not be missed. */
+/* Asserts a GRID_SYNC() between any two phases: an emulated block would run without it as well. */
 static inline unsigned grid_phase(struct grid *grid)
 {
     ASSERT(!grid->is_between);
@@ -65,13 +65,13 @@ static inline unsigned grid_phase(struct grid *grid)
          at_##t++)
 #endif
 
-/* Element by element, however many there are. */
+/* All i < n, shared out among the threads of all blocks; n may be larger than their number. */
 #define EACH_ELEMENT(i, t, n) \
     for (size_t i = GRID_BLOCK * GRID_THREADS + t; i < (n); i += GRID_BLOCKS * GRID_THREADS)
-/* A block a group. */
+/* All i < n, shared out among the blocks. */
 #define EACH_GROUP(i, n) for (size_t i = GRID_BLOCK; i < (n); i += GRID_BLOCKS)
 
-/* partial[0] becomes the sum of all, in an order that depends on nothing. */
+/* partial[0] becomes the sum of all elements, always added in the same order. */
 #define GRID_SUM(partial)                                         \
     for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) { \
         GRID_SYNC();                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of backend.h as kernels over REAL; grid.h says in what language. Long sums are
- * sums of 256 sums, added up as a tree.
+ * The operations of backend.h as kernels over REAL, written with the macros of grid.h. A long sum
+ * is computed as 256 partial sums, which are then added as a tree.
  */
 
 /* ---- element by element ---- */
@@ -17,7 +17,7 @@ GRID_KERNEL(multiply, struct num_multiply)
         }
 }
 
-/* The last step of a product over nothing: c = beta c. */
+/* A product with k = 0: c = beta c. */
 GRID_KERNEL(scale, struct num_gemm)
 {
     REAL *c = (REAL *)op.c, beta = (REAL)op.beta;
@@ -94,7 +94,7 @@ GRID_KERNEL(conv_norm, struct num_conv_norm)
 
 /* ---- rows ---- */
 
-/* Place e of row i; neighbours in e are neighbours in memory. */
+/* Copies or adds element e of row i, counted over its pieces. */
 GRID_FUNCTION void KERNEL(rows_move)(const struct num_rows *op, size_t i, size_t e, size_t to_row)
 {
     size_t piece = e / op->len, j = e % op->len;
@@ -106,7 +106,10 @@ GRID_FUNCTION void KERNEL(rows_move)(const struct num_rows *op, size_t i, size_t
     *to = op->add ? *to + factor * *from : factor * *from;
 }
 
-/* To rows that are met once. Columns of a matrix are rows of one element: there i runs fastest. */
+/*
+ * Without to_ids: each row is written once. Rows of one element are columns of a matrix: there i
+ * runs fastest, so that neighbouring threads use neighbouring elements.
+ */
 GRID_KERNEL(rows, struct num_rows)
 {
     size_t width = op.pieces * op.len;
@@ -119,7 +122,9 @@ GRID_KERNEL(rows, struct num_rows)
 }
 
 /*
- * To rows by index, a block each: added up by the first that names it, in order; put by the last.
+ * With to_ids, one block for each i. With `add`, the block of the first i that names a row adds to
+ * it for all i that name it, in order. Without `add`, the block of the last i that names a row sets
+ * it.
  */
 GRID_KERNEL(rows_scatter, struct num_rows)
 {
@@ -168,7 +173,7 @@ GRID_KERNEL(dots, struct num_dots)
 
 /* ---- cross entropy ---- */
 
-/* Is column `first + j` one of those of row i? They ascend. */
+/* Is column `first + j` one of the positives of row i, which ascend? */
 GRID_FUNCTION bool KERNEL(is_positive)(const struct num_bce *op, size_t i, size_t j)
 {
     size_t low = op->begins[i], high = op->begins[i + 1];
@@ -182,7 +187,7 @@ GRID_FUNCTION bool KERNEL(is_positive)(const struct num_bce *op, size_t i, size_
     return low < op->begins[i + 1] && op->positives[low] == op->first + j;
 }
 
-/* A block a row, whose loss goes to row_loss. */
+/* One block for each row, whose loss goes to row_loss. */
 GRID_KERNEL(bce, struct bce_rows)
 {
     GRID_SHARED double partial[GRID_THREADS];
@@ -208,7 +213,7 @@ GRID_KERNEL(bce, struct bce_rows)
     }
 }
 
-/* One block. */
+/* Runs in one block. */
 GRID_KERNEL(bce_sum, struct bce_rows)
 {
     GRID_SHARED double partial[GRID_THREADS];
@@ -225,7 +230,7 @@ GRID_KERNEL(bce_sum, struct bce_rows)
 
 /* ---- the strongest ---- */
 
-/* What is not finite comes first. */
+/* The value to compare by: those that are not finite come first. */
 GRID_FUNCTION REAL KERNEL(strength)(REAL x, bool is_magnitude)
 {
     if (!isfinite(x))
@@ -244,7 +249,7 @@ GRID_FUNCTION bool KERNEL(is_before)(const struct num_best *op, const REAL *x, u
     return of_a > of_b || (of_a == of_b && op->ids[a] < op->ids[b]);
 }
 
-/* Of a thread's columns the strongest behind `last`; GRID_NONE: of all. */
+/* The strongest of a thread's columns that come after `last`; last GRID_NONE: of all of them. */
 GRID_FUNCTION uint32_t KERNEL(best_behind)(const struct num_best *op, const REAL *x, uint32_t last,
                                            unsigned t)
 {
@@ -256,7 +261,7 @@ GRID_FUNCTION uint32_t KERNEL(best_behind)(const struct num_best *op, const REAL
     return best;
 }
 
-/* A row is looked through k times. */
+/* Each row is searched k times. */
 GRID_KERNEL(best, struct num_best)
 {
     GRID_SHARED uint32_t column[GRID_THREADS], last[1];

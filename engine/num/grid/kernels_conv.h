@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The convolution as kernels over REAL; grid.h says in what language.
+ * The convolution as kernels over REAL, written with the macros of grid.h.
  */
 
-/* A sample at a time: its image is read once, and its maps are written one after the other. */
+/* One block for each sample: the image is read once, the maps are written one after another. */
 GRID_KERNEL(conv, struct num_conv)
 {
     GRID_SHARED REAL shared[GRID_IMAGE_MAX];
@@ -46,8 +46,8 @@ GRID_FUNCTION REAL KERNEL(conv_dz)(const struct num_conv_back *op, size_t map, s
 }
 
 /*
- * Any sizes, and sums over all samples: a block each element of d_weight and d_sum, of one sample
- * or of all.
+ * For any sizes, and for sums over all samples: one block for each element of d_weight and d_sum,
+ * of one sample or with is_all of all.
  */
 GRID_KERNEL(conv_back_sums, struct conv_back_sums)
 {
@@ -82,7 +82,8 @@ GRID_KERNEL(conv_back_sums, struct conv_back_sums)
 }
 
 /*
- * What filter f adds to dx at a place: the kernel's elements that meet it there. dz is one map.
+ * What filter f adds to dx at a place: the sum over the kernel elements that reach the place. dz is
+ * the map of filter f.
  */
 GRID_FUNCTION REAL KERNEL(conv_dx)(const struct num_conv_back *op, size_t f, size_t row, size_t col,
                                    const REAL *dz)
@@ -97,7 +98,7 @@ GRID_FUNCTION REAL KERNEL(conv_dx)(const struct num_conv_back *op, size_t f, siz
     return sum * (op->scale ? ((const REAL *)op->scale)[f] : 1);
 }
 
-/* Each sample's own sums, from shared memory, as many filters at a time as there is room for. */
+/* The sums of each sample, from shared memory, for as many filters at a time as fit there. */
 GRID_KERNEL(conv_back, struct num_conv_back)
 {
     GRID_SHARED REAL x[GRID_IMAGE_MAX], dx[GRID_IMAGE_MAX], dz[GRID_STAGE];
@@ -146,7 +147,7 @@ GRID_KERNEL(conv_back, struct num_conv_back)
     }
 }
 
-/* dx of any sizes. */
+/* dx, for any sizes. */
 GRID_KERNEL(conv_back_image, struct num_conv_back)
 {
     size_t image = op.height * op.width, kernel = op.kernel_height * op.kernel_width;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels about the 16-bit formats, float32 alone; grid.h says in what language.
+ * Kernels for the 16-bit formats, with float32 only, written with the macros of grid.h.
  */
 
 GRID_FUNCTION float magnitude(float x)
@@ -8,7 +8,7 @@ GRID_FUNCTION float magnitude(float x)
     return isfinite(x) ? fabsf(x) : 0;
 }
 
-/* largest[0] becomes that of all threads of a block. */
+/* largest[0] becomes the largest element of `largest`. */
 #define BLOCK_LARGEST(largest)                                           \
     for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {        \
         GRID_SYNC();                                                     \
@@ -18,7 +18,7 @@ GRID_FUNCTION float magnitude(float x)
     }                                                                    \
     GRID_SYNC()
 
-/* largest[0] of a row, by all threads of a block. */
+/* largest[0] becomes the largest finite magnitude of a row. */
 #define ROW_LARGEST(largest, x, len)                               \
     EACH_THREAD (t) {                                              \
         (largest)[t] = 0;                                          \
@@ -43,7 +43,7 @@ GRID_KERNEL(round, struct num_round)
     }
 }
 
-/* Of a matrix, of every n_largest-th row together. */
+/* op.largest[g] becomes the largest magnitude of rows g, g + n_largest, g + 2 n_largest, ... */
 GRID_KERNEL(half_largest, struct half_pack)
 {
     GRID_SHARED float largest[GRID_THREADS];
@@ -62,7 +62,7 @@ GRID_KERNEL(half_largest, struct half_pack)
     }
 }
 
-/* Rows as 16 bits a number, and what each was shifted by: the same for all where they are one. */
+/* Rows as 16-bit numbers, and the shift of each: with op.largest the same for all rows. */
 GRID_KERNEL(half_pack, struct half_pack)
 {
     GRID_SHARED float largest[GRID_THREADS];
@@ -82,7 +82,7 @@ GRID_KERNEL(half_pack, struct half_pack)
     }
 }
 
-/* c = a product of such rows as that of the numbers, + beta c. product may be c where beta is 0. */
+/* c = the product of such rows with their shifts undone, + beta c. beta 0: product may be c. */
 GRID_KERNEL(half_unshift, struct half_unshift)
 {
     EACH_THREAD (t)

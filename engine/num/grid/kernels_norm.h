@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batch norm as kernels over REAL; grid.h says in what language.
+ * Batch norm as kernels over REAL, written with the macros of grid.h.
  */
 
 GRID_KERNEL(norm, struct num_norm)
@@ -17,7 +17,7 @@ GRID_KERNEL(norm, struct num_norm)
         }
 }
 
-/* A block a channel. */
+/* One block for each channel. */
 GRID_KERNEL(norm_stats, struct num_norm_stats)
 {
     GRID_SHARED REAL partial[GRID_THREADS], middle[1];
@@ -51,7 +51,7 @@ GRID_KERNEL(norm_stats, struct num_norm_stats)
     }
 }
 
-/* A thread a channel. */
+/* One thread for each channel. */
 GRID_KERNEL(norm_merge, struct num_norm_merge)
 {
     const REAL *means = (const REAL *)op.means, *vars = (const REAL *)op.vars;
@@ -84,7 +84,7 @@ GRID_FUNCTION REAL KERNEL(norm_xh)(const struct num_norm_back *op, size_t at, si
            ((const REAL *)op->inv_std)[c];
 }
 
-/* Each sample's own sums where there are few places: a thread each. */
+/* The sums of each sample where there are few places: one thread for a sample and channel. */
 GRID_KERNEL(norm_back_few, struct num_norm_back)
 {
     EACH_THREAD (t)
@@ -103,7 +103,7 @@ GRID_KERNEL(norm_back_few, struct num_norm_back)
         }
 }
 
-/* A block a channel, of one sample or of all. */
+/* One block for each channel of one sample, or with is_all of all. */
 GRID_KERNEL(norm_back_sums, struct norm_back_sums)
 {
     GRID_SHARED REAL bias[GRID_THREADS], weight[GRID_THREADS];

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of backend.h as launches of kernels: what a platform has to bring besides is at
- * the top. cuda.cu is one, tests/unit/engine/emulated.c another.
+ * The operations of backend.h as launches of kernels. The functions that a platform has to define
+ * come first; the platforms are cuda.cu and tests/unit/engine/emulated.c.
  */
 
 /* ---- of the platform ----
  *
- * GRID_RUN(be, kernel, n_blocks, op): kernel over n_blocks blocks of GRID_THREADS threads.
- * GRID_BLOCKS_MAX: kernels go over what is more in loops.
+ * GRID_RUN(be, kernel, n_blocks, op) runs the kernel in n_blocks blocks of GRID_THREADS threads.
+ * GRID_BLOCKS_MAX is the most blocks of a launch; kernels loop over what is left.
  */
 
-/* `op` is column-major here, as BLAS has it. */
+/* `op` is column-major here, as in BLAS. */
 static void platform_gemm(const struct num_backend *be, const struct num_gemm *op);
 /* The same with a and b in 16 bits, c and beta in float32. */
 static void platform_gemm_half(const struct num_backend *be, const struct num_gemm *op);
-/* The calling thread's own, of so many bytes, until it asks again; NULL: there is no room. */
+/* Memory of the calling thread, valid until it asks again; NULL: there is none left. */
 static void *platform_workspace(const struct num_backend *be, size_t bytes);
-/* For what could not be done. */
+/* Keeps the message: `what` could not be done. */
 static void platform_failed(const struct num_backend *be, const char *what, const char *why);
 
-/* ---- descriptors of kernels that are no whole operation ---- */
+/* ---- descriptors of kernels that are a part of an operation ---- */
 
 struct conv_back_sums {
     struct num_conv_back back;
@@ -33,7 +33,7 @@ struct norm_back_sums {
 
 struct adam_step {
     struct num_adam adam;
-    double rate, scale; /* with the powers of beta */
+    double rate, scale; /* corrected by the powers of beta1 and beta2 */
 };
 
 struct bce_rows {
@@ -41,7 +41,7 @@ struct bce_rows {
     double *row_loss;
 };
 
-/* shift: NULL where the format needs none. largest: NULL where a row is taken by itself. */
+/* shift: NULL where the format needs none. largest: NULL where each row has its own shift. */
 struct half_pack {
     enum num_format format;
     int top;
@@ -95,7 +95,7 @@ static size_t blocks_of(size_t n)
             GRID_RUN(be, name##_f32, n_blocks, op); \
     } while (0)
 
-/* A thread an element. */
+/* Blocks for one thread for each element. */
 static size_t groups_of(size_t n_elements)
 {
     return (n_elements + GRID_THREADS - 1) / GRID_THREADS;
@@ -103,7 +103,7 @@ static size_t groups_of(size_t n_elements)
 
 /* ---- products ---- */
 
-/* Row-major arrays are the transposed of column-major ones: c' = op(b)' op(a)'. */
+/* A row-major array is the transpose of a column-major one: c' = op(b)' op(a)'. */
 static struct num_gemm by_columns(const struct num_gemm *op)
 {
     struct num_gemm columns = *op;
@@ -118,7 +118,7 @@ static struct num_gemm by_columns(const struct num_gemm *op)
     return columns;
 }
 
-/* A factor of a product in 16 bits: rows as they lie, and where what is packed of them goes. */
+/* A factor of a product in 16 bits: its rows in float32, and where the packed rows go. */
 struct half_factor {
     const void *x;
     size_t n, len, stride, to_stride;
@@ -128,8 +128,8 @@ struct half_factor {
 };
 
 enum {
-    HALF_LARGEST_MAX = 256, /* parts of a matrix that are looked through at once */
-    HALF_ALIGNED = 8        /* numbers of 16 bits: units for them like rows to begin there */
+    HALF_LARGEST_MAX = 256, /* parts of a matrix that are searched at once */
+    HALF_ALIGNED = 8        /* 16-bit numbers: rows begin at multiples of it, which is faster */
 };
 
 static size_t aligned(size_t bytes)
@@ -150,7 +150,7 @@ static size_t half_bytes(const struct half_factor *factor)
            aligned(factor->n * sizeof(int)) + HALF_LARGEST_MAX * sizeof(float);
 }
 
-/* bfloat16 needs no shift; rows of their own find theirs by themselves. */
+/* bfloat16 needs no shift; `largest` is needed only for one shift for all rows (op->rounds). */
 static void half_place(struct half_factor *factor, const struct num_gemm *op, char *room)
 {
     size_t shift_at = aligned(factor->n * factor->to_stride * sizeof(uint16_t));
@@ -180,7 +180,7 @@ static void half_pack(const struct num_backend *be, const struct num_gemm *op,
     GRID_RUN(be, half_pack_f32, blocks_of(pack.n), pack);
 }
 
-/* fp16's sums are of numbers times powers of two: they are put right behind it. */
+/* The factors of fp16 were multiplied by powers of two: a second kernel undoes this in the sums. */
 static void half_product(const struct num_backend *be, const struct num_gemm *op,
                          const struct half_factor *a, const struct half_factor *b, float *product)
 {
@@ -209,7 +209,7 @@ static void half_product(const struct num_backend *be, const struct num_gemm *op
     GRID_RUN(be, half_unshift_f32, blocks_of(groups_of(op->m * op->n)), unshift);
 }
 
-/* false: it must be done by float32. */
+/* false: the product must be computed in float32. */
 static bool gemm_half(const struct num_backend *be, const struct num_gemm *op)
 {
     bool is_by_rows = !op->trans_a && op->trans_b;
@@ -242,7 +242,7 @@ static void grid_gemm(const struct num_backend *be, const struct num_gemm *op)
         LAUNCH(be, scale, op->dtype, groups_of(op->m * op->n), *op);
     else if (op->format != NUM_FULL && gemm_half(be, op))
         return;
-    else if (op->rounds) /* not to be done without: the bits would depend on what room there is */
+    else if (op->rounds) /* not in float32 instead: the bits would depend on the free memory */
         platform_failed(be, "product in 16 bits", "there is no memory left");
     else
         platform_gemm(be, &columns);
@@ -387,7 +387,7 @@ static void grid_round(const struct num_backend *be, const struct num_round *op)
         GRID_RUN(be, round_f32, blocks_of(op->n), *op);
 }
 
-/* The table's operations; memory is the platform's. */
+/* Sets the operations of the table; the platform sets the functions for memory. */
 static void grid_operations(struct num_backend *be)
 {
     be->gemm = grid_gemm;
