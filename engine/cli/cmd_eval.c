@@ -144,7 +144,7 @@ static int model_rank(const struct app *app, const struct eval_request *ask,
     struct num_backend backend;
     struct rank_metrics metrics[SIDE_N + 1];
     struct outfile out = OUTFILE_INIT;
-    struct ranks_opts opts = {.n_entities = data->entities.n,
+    struct ranks_opts opts = {.n_entities = data->entities.len,
                               .known = ask->is_raw ? NULL : known,
                               .ties = ask->ties,
                               .tails_only = ask->tails_only,
@@ -198,7 +198,7 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     if (rc == 0)
         kge_model_say(app, model);
     if (rc == 0)
-        rc = conve_check_dictionaries(model, data.entities.n, data.relations.n, err);
+        rc = conve_check_dictionaries(model, data.entities.len, data.relations.len, err);
     if (rc == 0) {
         struct thread_pool *pool = thread_pool_open((unsigned)ask->n_threads);
         kge_threads_say(app, ask->n_threads, thread_pool_n_threads(pool));

@@ -28,7 +28,7 @@ static size_t near_mark(const struct kge_data *data, const struct proximity_opts
 {
     struct adjacency adjacency;
     size_t n_lonely = 0;
-    adjacency_build(&adjacency, data->train.at, data->train.n, data->entities.n);
+    adjacency_build(&adjacency, data->train.at, data->train.n, data->entities.len);
     struct proximity *proximity = proximity_new(&adjacency, opts);
     for (size_t i = 0; i < data->test.n; i++) {
         size_t n_kept;

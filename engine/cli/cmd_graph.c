@@ -40,7 +40,7 @@ struct facts {
 static void train_look(struct facts *facts, const struct kge_data *data)
 {
     struct adjacency adjacency;
-    adjacency_build(&adjacency, data->train.at, data->train.n, data->entities.n);
+    adjacency_build(&adjacency, data->train.at, data->train.n, data->entities.len);
     facts->edges = adjacency.n_edges;
     for (size_t e = 0; e < adjacency.n_entities; e++) {
         uint64_t degree = adjacency.begins[e + 1] - adjacency.begins[e];
@@ -63,8 +63,8 @@ static bool is_turned(const struct known *known, struct triple test, size_t n_re
 
 static struct facts facts_of(const struct kge_data *data)
 {
-    struct facts facts = {.entities = data->entities.n,
-                          .relations = data->relations.n,
+    struct facts facts = {.entities = data->entities.len,
+                          .relations = data->relations.len,
                           .train = data->train.n,
                           .test = data->test.n};
     struct known known;
@@ -73,7 +73,7 @@ static struct facts facts_of(const struct kge_data *data)
     train_look(&facts, data);
     for (size_t i = 0; i < data->test.n; i++) {
         facts.test_known += known_has(&known, data->test.at[i]);
-        facts.test_turned += is_turned(&known, data->test.at[i], data->relations.n);
+        facts.test_turned += is_turned(&known, data->test.at[i], data->relations.len);
     }
     known_release(&known);
     return facts;

@@ -109,8 +109,8 @@ static int shape_of(const struct train_request *ask, const struct kge_data *data
                     "--embedding-dim %lu is not --embedding-height %lu times --embedding-width %lu",
                     (unsigned long)ask->dim, (unsigned long)height, (unsigned long)ask->width);
     *shape = (struct conve_shape){
-        .n_entities = data->entities.n,
-        .n_relations = data->relations.n * (ask->is_reciprocal ? 2 : 1),
+        .n_entities = data->entities.len,
+        .n_relations = data->relations.len * (ask->is_reciprocal ? 2 : 1),
         .height = (size_t)height,
         .width = (size_t)(ask->dim / height),
         .n_filters = (size_t)ask->n_filters,

@@ -7,8 +7,8 @@
 
 void kge_data_release(struct kge_data *data)
 {
-    names_release(&data->entities);
-    names_release(&data->relations);
+    name_index_release(&data->entities);
+    name_index_release(&data->relations);
     triples_release(&data->train);
     triples_release(&data->test);
     triples_release(&data->valid);
@@ -18,12 +18,12 @@ void kge_data_release(struct kge_data *data)
 
 struct str kge_entity(const struct kge_data *data, uint32_t index)
 {
-    return names_at(&data->entities, index);
+    return name_index_get(&data->entities, index);
 }
 
 struct str kge_relation(const struct kge_data *data, uint32_t index)
 {
-    return names_at(&data->relations, index);
+    return name_index_get(&data->relations, index);
 }
 
 void kge_triple_line(const struct kge_data *data, struct triple triple, struct buf *out)
@@ -50,8 +50,8 @@ static void flaws_say(const struct app *app, const struct flaws *flaws, const ch
     }
 }
 
-static int dictionary_read(struct names *names, const char *path, const struct kge_files *files,
-                           const struct app *app, struct err *err)
+static int dictionary_read(struct name_index *names, const char *path,
+                           const struct kge_files *files, const struct app *app, struct err *err)
 {
     struct flaws flaws = {0};
     int rc = names_read(names, path, files->is_lenient, &flaws, err);
@@ -81,7 +81,7 @@ static int labels_read(struct kge_data *data, const struct kge_files *files, con
     int rc = 0;
     if (files->node_name_dict) {
         struct flaws flaws = {0};
-        rc = labels_read_names(&data->entity_labels, files->node_name_dict, data->entities.n,
+        rc = labels_read_names(&data->entity_labels, files->node_name_dict, data->entities.len,
                                files->is_lenient, &flaws, err);
         if (rc == 0)
             flaws_say(app, &flaws, files->node_name_dict);

@@ -70,7 +70,7 @@ struct kge_files {
     }
 
 struct kge_data {
-    struct names entities, relations;
+    struct name_index entities, relations;
     struct triples train, test, valid;
     struct labels entity_labels, relation_labels;
 };

@@ -247,7 +247,8 @@ static int checkpoints_load(struct kge_models *models, const struct kge_models_a
         models->n++;
         kge_model_say(app, models->at[i]);
         if (data)
-            rc = conve_check_dictionaries(models->at[i], data->entities.n, data->relations.n, err);
+            rc = conve_check_dictionaries(models->at[i], data->entities.len, data->relations.len,
+                                          err);
         if (rc)
             return rc;
     }

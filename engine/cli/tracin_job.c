@@ -56,7 +56,7 @@ int tracin_job_filter(struct tracin_job *job, const struct proximity_opts *opts,
 {
     struct adjacency adjacency;
     int rc = 0;
-    adjacency_build(&adjacency, job->data->train.at, job->data->train.n, job->data->entities.n);
+    adjacency_build(&adjacency, job->data->train.at, job->data->train.n, job->data->entities.len);
     struct proximity *proximity = proximity_new(&adjacency, opts);
     for (size_t i = 0; rc == 0 && i < job->n_tests; i++) {
         struct tracin_job_test *test = &job->tests[i];

@@ -20,22 +20,23 @@ const char *tracin_triple_file(const struct tracin_request *ask)
 }
 
 /* A name of the dictionary, or an index of it. */
-static int word_resolve(const struct names *names, const char *what, const char *word,
+static int word_resolve(const struct name_index *names, const char *what, const char *word,
                         uint32_t *index, struct err *err)
 {
     uint64_t number = 0;
-    uint32_t named = names_find(names, str_of(word));
-    bool is_index = names->n > 0 && u64_parse(str_of(word), 0, names->n - 1, &number, NULL) == 0;
-    if (named == NO_NAME && !is_index)
+    size_t named = name_index_find(names, str_of(word));
+    bool is_index =
+        names->len > 0 && u64_parse(str_of(word), 0, names->len - 1, &number, NULL) == 0;
+    if (named == NAME_NONE && !is_index)
         return fail(err, ERR_USAGE,
                     "--test-triple: '%s' is no %s of the dictionary, and no index below %zu", word,
-                    what, names->n);
-    if (named != NO_NAME && is_index && named != (uint32_t)number)
+                    what, names->len);
+    if (named != NAME_NONE && is_index && named != number)
         return fail(err, ERR_USAGE,
-                    "--test-triple: '%s' is the name of %s %u, and %s %s has another name: give a "
+                    "--test-triple: '%s' is the name of %s %zu, and %s %s has another name: give a "
                     "file with the triple's names instead",
                     word, what, named, what, word);
-    *index = named != NO_NAME ? named : (uint32_t)number;
+    *index = (uint32_t)(named != NAME_NONE ? named : number);
     return 0;
 }
 

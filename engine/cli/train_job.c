@@ -129,7 +129,7 @@ static void history_add(struct train_job *job, const struct rank_metrics *valid,
 static void questions_take(struct train_job *job)
 {
     const struct triples *train = &job->data->train;
-    uint32_t n_relations = (uint32_t)job->data->relations.n;
+    uint32_t n_relations = (uint32_t)job->data->relations.len;
     for (size_t i = 0; i < train->n; i++)
         triples_add(&job->questions, train->at[i]);
     for (size_t i = 0; job->model->is_reciprocal && i < train->n; i++) {

@@ -74,14 +74,15 @@ bool predicate_of(struct str text, struct buf *out)
            json_kind_of(value) == JSON_STRING && json_to_text(value, out);
 }
 
-int labels_parse_edge_map(struct labels *labels, struct str text, const struct names *relations,
-                          uint64_t *n_strangers, struct err *err)
+int labels_parse_edge_map(struct labels *labels, struct str text,
+                          const struct name_index *relations, uint64_t *n_strangers,
+                          struct err *err)
 {
     cleanup_buf struct buf inner = BUF_INIT, predicate = BUF_INIT, relation = BUF_INIT;
     struct str key, value;
     if (!json_is_object(text))
         return fail(err, ERR_DATA, "expected a JSON object, {\"{...}\": \"predicate:0\", ...}");
-    labels_init(labels, relations->n);
+    labels_init(labels, relations->len);
     *n_strangers = 0;
     struct json_members walk = json_members(text);
     while (json_next(&walk, &key, &value)) {
@@ -89,10 +90,10 @@ int labels_parse_edge_map(struct labels *labels, struct str text, const struct n
         buf_reset(&predicate);
         buf_reset(&relation);
         json_key_to_text(key, &inner);
-        uint32_t index = NO_NAME;
+        size_t index = NAME_NONE;
         if (json_kind_of(value) == JSON_STRING && json_to_text(value, &relation))
-            index = names_find(relations, buf_str(&relation));
-        if (index != NO_NAME && predicate_of(buf_str(&inner), &predicate))
+            index = name_index_find(relations, buf_str(&relation));
+        if (index != NAME_NONE && predicate_of(buf_str(&inner), &predicate))
             label_set(labels, index, buf_str(&predicate));
         else
             (*n_strangers)++;
@@ -100,8 +101,8 @@ int labels_parse_edge_map(struct labels *labels, struct str text, const struct n
     return 0;
 }
 
-int labels_read_edge_map(struct labels *labels, const char *path, const struct names *relations,
-                         uint64_t *n_strangers, struct err *err)
+int labels_read_edge_map(struct labels *labels, const char *path,
+                         const struct name_index *relations, uint64_t *n_strangers, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
     int rc = file_read(path, EDGE_MAP_BYTES_MAX, &text, err);

@@ -38,11 +38,11 @@ MUST_CHECK int labels_read_names(struct labels *labels, const char *path, size_t
  * Members whose key says no predicate, or whose value is no relation of the dictionary, are counted in *n_strangers.
  */
 MUST_CHECK int labels_read_edge_map(struct labels *labels, const char *path,
-                                    const struct names *relations, uint64_t *n_strangers,
+                                    const struct name_index *relations, uint64_t *n_strangers,
                                     struct err *err);
 /* The same for a text. */
 MUST_CHECK int labels_parse_edge_map(struct labels *labels, struct str text,
-                                     const struct names *relations, uint64_t *n_strangers,
+                                     const struct name_index *relations, uint64_t *n_strangers,
                                      struct err *err);
 /* The member `predicate` of a text that is a JSON object with one; else false. */
 bool predicate_of(struct str text, struct buf *out);

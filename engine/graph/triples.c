@@ -93,10 +93,12 @@ static bool seen_add(struct seen *seen, const struct triples *triples)
     return seen->slots[slot] == triples->n;
 }
 
-static bool name_resolve(struct names *names, bool makes_names, struct str name, uint32_t *index)
+static bool name_resolve(struct name_index *names, bool makes_names, struct str name,
+                         uint32_t *index)
 {
-    *index = makes_names ? names_add(names, name) : names_find(names, name);
-    return *index != NO_NAME;
+    size_t number = makes_names ? name_index_number(names, name) : name_index_find(names, name);
+    *index = (uint32_t)number;
+    return number != NAME_NONE;
 }
 
 /* The triple of a line; false, and a flaw, if there is none. */
@@ -113,7 +115,7 @@ static bool line_parse(struct str line, uint64_t number, const struct triples_op
         return false;
     }
     const struct {
-        struct names *names;
+        struct name_index *names;
         uint32_t *index;
         enum flaw flaw;
     } places[] = {{opts->entities, &triple->head, FLAW_ENTITY},

@@ -26,7 +26,7 @@ void triples_add(struct triples *triples, struct triple triple);
 void triples_sort_unique(struct triples *triples);
 
 struct triples_opts {
-    struct names *entities, *relations;
+    struct name_index *entities, *relations;
     bool makes_names; /* a name that is new is added; else its line is a flaw */
     bool is_lenient;  /* lines with flaws are left out, instead of failing */
 };

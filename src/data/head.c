@@ -5,9 +5,9 @@
 #include <ctype.h>
 
 #include "base/json.h"
+#include "base/name_index.h"
 #include "base/xalloc.h"
 #include "data/container.h"
-#include "data/name_index.h"
 #include "data/source_impl.h"
 
 enum {

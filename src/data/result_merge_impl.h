@@ -6,9 +6,9 @@
  */
 #pragma once
 
+#include "base/name_index.h"
 #include "base/outfile.h"
 #include "data/csv.h"
-#include "data/name_index.h"
 #include "data/part_cache.h"
 #include "data/result_merge.h"
 

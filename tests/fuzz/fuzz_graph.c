@@ -25,13 +25,13 @@ static uint64_t count_lines(struct str text)
 
 static void fuzz_triples(const char *path, struct str text, bool makes_names, bool is_lenient)
 {
-    cleanup_names struct names entities = NAMES_INIT, relations = NAMES_INIT;
+    cleanup_name_index struct name_index entities = NAME_INDEX_INIT, relations = NAME_INDEX_INIT;
     cleanup_triples struct triples triples = {0};
     struct flaws flaws = {0};
     struct err err = {0};
-    names_add(&entities, STR("a"));
-    names_add(&entities, STR("b"));
-    names_add(&relations, STR("r"));
+    name_index_number(&entities, STR("a"));
+    name_index_number(&entities, STR("b"));
+    name_index_number(&relations, STR("r"));
     const struct triples_opts opts = {&entities, &relations, makes_names, is_lenient};
     int rc = triples_read(&triples, path, &opts, &flaws, &err);
     check_rc(rc, &err);
@@ -40,15 +40,15 @@ static void fuzz_triples(const char *path, struct str text, bool makes_names, bo
     ASSERT(triples.n + flaws_count(&flaws) + flaws.of[FLAW_BLANK].count == count_lines(text));
     ASSERT(is_lenient || flaws_count(&flaws) == 0);
     for (size_t i = 0; i < triples.n; i++)
-        ASSERT(triples.at[i].head < entities.n && triples.at[i].tail < entities.n &&
-               triples.at[i].relation < relations.n);
+        ASSERT(triples.at[i].head < entities.len && triples.at[i].tail < entities.len &&
+               triples.at[i].relation < relations.len);
     cleanup_buf struct buf notes = BUF_INIT;
     flaws_format(&flaws, "x", &notes);
 }
 
 static void fuzz_names(const char *path, bool is_lenient)
 {
-    cleanup_names struct names names = NAMES_INIT, back = NAMES_INIT;
+    cleanup_name_index struct name_index names = NAME_INDEX_INIT, back = NAME_INDEX_INIT;
     struct flaws flaws = {0};
     struct err err = {0};
     int rc = names_read(&names, path, is_lenient, &flaws, &err);
@@ -60,19 +60,19 @@ static void fuzz_names(const char *path, bool is_lenient)
     rc = names_read(&back, path, false, &none, &err);
     /* A name may end with CR, or begin with a mark, where it stood; not where it is written. */
     ASSERT(rc != 0 || none.of[FLAW_MARK].count > 0 ||
-           (back.n == names.n && str_equal(buf_str(&back.text), buf_str(&names.text))));
+           (back.len == names.len && str_equal(buf_str(&back.text), buf_str(&names.text))));
 }
 
 static void fuzz_labels(const char *path, struct str text, bool is_map)
 {
-    cleanup_names struct names relations = NAMES_INIT;
+    cleanup_name_index struct name_index relations = NAME_INDEX_INIT;
     cleanup_labels struct labels labels = LABELS_INIT;
     struct flaws flaws = {0};
     struct err err = {0};
     struct str label;
     uint64_t n_strangers = 0;
-    names_add(&relations, STR("predicate:0"));
-    names_add(&relations, STR("predicate:1"));
+    name_index_number(&relations, STR("predicate:0"));
+    name_index_number(&relations, STR("predicate:1"));
     int rc = is_map ? labels_parse_edge_map(&labels, text, &relations, &n_strangers, &err)
                     : labels_read_names(&labels, path, 3, true, &flaws, &err);
     check_rc(rc, &err);

@@ -14,10 +14,10 @@
  */
 #pragma once
 
+#include "base/name_index.h"
 #include "base/outfile.h"
 #include "data/csv.h"
 #include "data/file_merge/file_merge.h"
-#include "data/name_index.h"
 #include "data/source_impl.h"
 
 enum {

@@ -4,8 +4,8 @@
  */
 #pragma once
 
+#include "base/name_index.h"
 #include "data/file_merge/score.h"
-#include "data/name_index.h"
 
 enum {
     SCORE_NAMES_MAX = 1 << 16 /* most labels, and most groups */

@@ -15,13 +15,13 @@ static const char *file(const char *text)
     return scratch_file("x.tsv", str_of(text));
 }
 
-static void names_are(const struct names *names, const char *expected)
+static void names_are(const struct name_index *names, const char *expected)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    for (size_t i = 0; i < names->n; i++) {
-        buf_add_str(&text, names_at(names, i));
+    for (size_t i = 0; i < names->len; i++) {
+        buf_add_str(&text, name_index_get(names, i));
         buf_add_char(&text, ' ');
-        assert_int_equal(names_find(names, names_at(names, i)), i);
+        assert_int_equal(name_index_find(names, name_index_get(names, i)), i);
     }
     assert_string_equal(buf_text(&text), expected);
 }
@@ -29,12 +29,12 @@ static void names_are(const struct names *names, const char *expected)
 static void a_dictionary_may_be_in_any_order(void **state)
 {
     (void)state;
-    cleanup_names struct names names = NAMES_INIT;
+    cleanup_name_index struct name_index names = NAME_INDEX_INIT;
     struct flaws flaws = {0};
     struct err err = {0};
     assert_int_equal(names_read(&names, file("b c\t1\n\nd\t2\r\na\t0"), false, &flaws, &err), 0);
     names_are(&names, "a b c d ");
-    assert_int_equal(names_find(&names, STR("b")), NO_NAME);
+    assert_int_equal(name_index_find(&names, STR("b")), NAME_NONE);
     assert_int_equal(flaws.of[FLAW_BLANK].line, 2);
     assert_int_equal(flaws.of[FLAW_CRLF].line, 3);
 }
@@ -42,21 +42,21 @@ static void a_dictionary_may_be_in_any_order(void **state)
 static void many_names_are_found_again(void **state)
 {
     (void)state;
-    cleanup_names struct names names = NAMES_INIT, back = NAMES_INIT;
+    cleanup_name_index struct name_index names = NAME_INDEX_INIT, back = NAME_INDEX_INIT;
     cleanup_buf struct buf name = BUF_INIT;
     struct flaws flaws = {0};
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < 20000; i++) {
             buf_reset(&name);
             buf_addf(&name, "entity %zu", i * i);
-            assert_int_equal(names_add(&names, buf_str(&name)), i);
+            assert_int_equal(name_index_number(&names, buf_str(&name)), i);
         }
     }
-    assert_int_equal(names.n, 20000);
+    assert_int_equal(names.len, 20000);
     const char *path = scratch_path("names.txt");
     assert_int_equal(names_write(&names, path, true, NULL), 0);
     assert_int_equal(names_read(&back, path, false, &flaws, NULL), 0);
-    assert_int_equal(back.n, names.n);
+    assert_int_equal(back.len, names.len);
     assert_true(str_equal(buf_str(&back.text), buf_str(&names.text)));
     assert_int_equal(names_write(&names, path, false, NULL), ERR_USAGE);
 }
@@ -87,7 +87,7 @@ static void a_dictionary_that_is_wrong_is_refused_with_the_line(void **state)
         const struct bad_dictionary *bad = &bad_dictionaries[i];
         const char *path = file(bad->text);
         for (int lenient = 0; lenient < 2; lenient++) {
-            cleanup_names struct names names = NAMES_INIT;
+            cleanup_name_index struct name_index names = NAME_INDEX_INIT;
             struct flaws flaws = {0};
             struct err err = {0};
             int rc = names_read(&names, path, lenient, &flaws, &err);
@@ -99,14 +99,14 @@ static void a_dictionary_that_is_wrong_is_refused_with_the_line(void **state)
 }
 
 struct graph {
-    struct names entities, relations;
+    struct name_index entities, relations;
     struct triples triples;
 };
 
 static void graph_release(struct graph *graph)
 {
-    names_release(&graph->entities);
-    names_release(&graph->relations);
+    name_index_release(&graph->entities);
+    name_index_release(&graph->relations);
     triples_release(&graph->triples);
 }
 
@@ -148,9 +148,9 @@ static void every_line_that_is_lost_is_counted_and_the_first_of_a_kind_named(voi
     struct graph graph = {0};
     struct flaws flaws;
     struct err err = {0};
-    names_add(&graph.entities, STR("x"));
-    names_add(&graph.entities, STR("y"));
-    names_add(&graph.relations, STR("r"));
+    name_index_number(&graph.entities, STR("x"));
+    name_index_number(&graph.entities, STR("y"));
+    name_index_number(&graph.relations, STR("r"));
     assert_int_equal(read_again(&graph, text, false, false, &flaws, &err), ERR_DATA);
     assert_non_null(strstr(
         err.text, "2 lines without the right number of fields: the first is line 2, 'x\tr'"));
@@ -223,13 +223,13 @@ static void lines_of_any_length_up_to_the_bound_are_read(void **state)
 static void edge_map_gives_relations_their_predicates(void **state)
 {
     (void)state;
-    cleanup_names struct names relations = NAMES_INIT;
+    cleanup_name_index struct name_index relations = NAME_INDEX_INIT;
     cleanup_labels struct labels labels = LABELS_INIT;
     uint64_t n_strangers;
     struct str label;
     struct err err = {0};
-    names_add(&relations, STR("predicate:0"));
-    names_add(&relations, STR("predicate:1"));
+    name_index_number(&relations, STR("predicate:0"));
+    name_index_number(&relations, STR("predicate:1"));
     static const char map[] =
         "{\"{\\\"qualifier\\\": \\\"x\\\", \\\"predicate\\\": \\\"biolink:tr\\u0065ats\\\"}\": \"predicate:1\","
         " \"no json\": \"predicate:0\", \"{\\\"predicate\\\": 3}\": \"predicate:0\","

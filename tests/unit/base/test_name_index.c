@@ -2,7 +2,7 @@
 #include "unit/test.h"
 
 #include "base/buf.h"
-#include "data/name_index.h"
+#include "base/name_index.h"
 
 static void names_are_numbered_as_they_come_and_found_as_their_first(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Names in the order they were added, found by a hash: columns of a table, keys of an object,
- * labels. A name may be added twice, as a header may have two columns of one name; it is found as
+ * labels, the entities of a graph; fewer than 2^32 - 1. A name may be added twice, as a header may have two columns of one name; it is found as
  * the first of them.
  */
 #pragma once
@@ -9,9 +9,10 @@
 #include "base/buf.h"
 
 struct name_index {
-    struct buf text; /* the names, one behind the other */
-    size_t *ends;    /* name i ends at ends[i], and begins where i-1 ended */
-    uint32_t *slots; /* a hash table: 0, or a name's number + 1; at least half of them are free */
+    struct buf text;  /* the names, one behind the other */
+    size_t *ends;     /* name i ends at ends[i], and begins where i-1 ended */
+    uint32_t *hashes; /* of name i */
+    uint32_t *slots;  /* a hash table: 0, or a name's number + 1; at least half of them are free */
     size_t len, cap, n_slots;
 };
 
