@@ -28,6 +28,19 @@ static bool is_known(const char *name)
     return false;
 }
 
+/* A folder of PATH that cannot be read gives the same error as a program that cannot be executed. */
+static bool is_in_path(const char *name)
+{
+    const char *path = getenv("PATH");
+    struct str rest = str_of(path ? path : ""), folder;
+    bool is = false;
+    while (!is && str_next(&rest, ':', &folder)) {
+        cleanup_free char *file = xasprintf("%.*s/%s", (int)folder.len, folder.at, name);
+        is = path_exists(file);
+    }
+    return is;
+}
+
 int external_verb_run(const struct app *app, char **argv, struct err *err)
 {
     if (is_no_verb(argv[0]))
@@ -41,7 +54,8 @@ int external_verb_run(const struct app *app, char **argv, struct err *err)
         execv(beside, argv);
     else
         execvp(name, argv);
-    if (beside || (errno != ENOENT && errno != ENOTDIR))
+    bool is_missing = errno == ENOENT || errno == ENOTDIR || (errno == EACCES && !is_in_path(name));
+    if (beside || !is_missing)
         return fail_errno_as(err, ERR_UNAVAILABLE, "run %s", beside ? beside : name);
     return is_known(argv[0])
                ? fail(err, ERR_UNAVAILABLE,

@@ -49,6 +49,16 @@ greeter() {
     says "unknown verb 'keg' (did you mean 'kge'?)"
 }
 
+@test "a folder of PATH that cannot be read makes no verb of an unknown word" {
+    lone_muster
+    [ "$(id -u)" -ne 0 ] || skip "root reads every folder"
+    chmod 000 path
+    PATH=$PWD/path:$PATH run prefix/bin/muster greet
+    chmod 755 path
+    ended_with 2
+    says "unknown verb 'greet'"
+}
+
 @test "a program that cannot be run is named with the reason" {
     lone_muster
     touch path/muster-greet
