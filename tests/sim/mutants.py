@@ -185,7 +185,7 @@ def judge(source, change, build_root, commands, simulator):
         if trouble:
             return False, trouble
         try:
-            run = subprocess.run([str(program), "--seeds", str(seeds)], capture_output=True, text=True, timeout=240)
+            run = subprocess.run([str(program), "--seeds", str(seeds)], capture_output=True, text=True, timeout=900)
         except subprocess.TimeoutExpired:
             return False, "the simulator did not come to an end"
         if run.returncode == 0:

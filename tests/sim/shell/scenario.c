@@ -138,7 +138,7 @@ static void return_draw(struct scenario *scene)
                                .n_devices = 2 * per_worker,
                                .devices_per_worker = per_worker,
                                .workers_per_device = 1,
-                               .lost_device = (uint32_t)below(2),
+                               .lost_device = (uint32_t)below(2 * per_worker),
                                .n_lost = 1,
                                .lost_at_ms = between(1000, 4000),
                                .loss_kills = chance(500),
@@ -148,7 +148,7 @@ static void return_draw(struct scenario *scene)
                                .item_ms = 400,
                                .grace_ms = 1000,
                                .disk_ms = 5,
-                               .memory_lag_ms = ONE_OF(100, 2500),
+                               .memory_lag_ms = ONE_OF(100, 2500, 20000),
                                .pipe_bytes = 4096,
                                .cut_bytes = 100000};
     scene->is_json = scene->kind == KIND_CHANNEL;
@@ -189,7 +189,7 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
         quiet_draw(scene);
     else if (chance(5))
         killer_draw(scene);
-    else if (chance(5))
+    else if (chance(10))
         return_draw(scene);
 }
 
