@@ -19,7 +19,6 @@
 enum {
     FLUSH_BYTES = 64 * 1024,
     CREDITS_MAX = 100000,
-    CREDITS_BYTES = 16 << 20, /* of items that a worker asked for and has not read */
     ERROR_MAX_BYTES = 4096,
     BEGINNING_BYTES = 4096 /* of a message that is too long */
 };
@@ -116,18 +115,9 @@ static void channel_begin(struct worker *worker)
 static void credits_give(struct worker *worker, uint64_t credits)
 {
     session_event(worker->session,
-                  (struct feed_event){.kind = EV_READY, .worker = worker->seat, .count = credits});
-}
-
-/* A worker may ask for more than it reads in time: what waits for it in memory is bounded. */
-void channel_credits_pass(struct worker *worker)
-{
-    while (worker->credits_held > 0 && worker->to_worker.len < CREDITS_BYTES) {
-        uint64_t credits =
-            MIN(worker->credits_held, items_in_bytes(worker->session, CREDITS_BYTES));
-        worker->credits_held -= credits;
-        credits_give(worker, credits);
-    }
+                  (struct feed_event){.kind = EV_READY,
+                                      .worker = worker->seat,
+                                      .count = MIN(credits, (uint64_t)CREDITS_MAX)});
 }
 
 /* Nothing would tell what it was about: better ended at once than waited for. */
@@ -159,10 +149,7 @@ static void on_ready(struct worker *worker, const struct message *m)
         return;
     }
     channel_begin(worker);
-    if (credits == 0)
-        credits_give(worker, 0);
-    worker->credits_held = MIN(worker->credits_held + credits, (uint64_t)CREDITS_MAX);
-    channel_credits_pass(worker);
+    credits_give(worker, credits);
     if (was_late) { /* its end was said to the stdin of a filter, which it does not read */
         channel_stop(worker);
         worker_flush(worker);

@@ -38,11 +38,11 @@ void worker_handle_closed(uv_handle_t *handle)
 
 /* ---- to the worker ---- */
 
-uint64_t items_in_bytes(const struct session *s, uint64_t bytes)
+static uint64_t room_items(const struct session *s)
 {
     uint64_t known = MAX(source_known(s->source), (uint64_t)1);
     uint64_t each = MAX(source_bytes_scanned(s->source) / known, (uint64_t)1);
-    return MAX(bytes / each, (uint64_t)1);
+    return MAX(ROOM_BYTES / each, (uint64_t)1);
 }
 
 void worker_ask_for_room(struct worker *worker)
@@ -52,10 +52,9 @@ void worker_ask_for_room(struct worker *worker)
         return;
     worker->filter.room_is_asked = true;
     worker->filter.room_is_due = false;
-    session_event(worker->session,
-                  (struct feed_event){.kind = EV_ROOM,
-                                      .worker = worker->seat,
-                                      .count = items_in_bytes(worker->session, ROOM_BYTES)});
+    session_event(worker->session, (struct feed_event){.kind = EV_ROOM,
+                                                       .worker = worker->seat,
+                                                       .count = room_items(worker->session)});
 }
 
 bool worker_room_is_there(struct worker *worker)
@@ -171,8 +170,6 @@ static void on_writable(void *context, enum worker_stream stream)
     (void)stream;
     shell_now(&worker->session->shell);
     worker_flush(worker);
-    if (worker->is_channel)
-        channel_credits_pass(worker);
 }
 
 static void on_closed(void *context, enum worker_stream stream)
