@@ -51,7 +51,7 @@ struct attempt_row {
 
 struct event_row {
     int64_t wall_ms;
-    const char *kind; /* "spawn", "exit", "oom", "retry", "bench", "aside", "commit", "note" … */
+    const char *kind; /* "died", "oom", "reissue", "bench", "return", "halt", "shard" */
     const char *json; /* details, an object */
 };
 
