@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster kge check: is what tracin says what the gradients say?
+ * muster kge check: compares the influences of tracin with those from whole gradients.
  */
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster kge eval: how well a model answers.
+ * muster kge eval: how well a model answers questions (h, r, ?) and (?, r, t).
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -106,7 +106,7 @@ static void question_add(struct buf *out, const struct kge_data *data, size_t te
     buf_add_char(out, '\n');
 }
 
-/* A line a question, in the order of the tests. */
+/* Writes one line for each question, in the order of the tests. */
 static int questions_put(struct outfile *out, const struct kge_data *data, size_t n_tests,
                          const struct ranks_opts *opts, struct err *err)
 {
@@ -120,7 +120,7 @@ static int questions_put(struct outfile *out, const struct kge_data *data, size_
     return rc ? rc : outfile_commit(out, err);
 }
 
-/* What is said while it lasts. */
+/* For the progress messages of a long evaluation. */
 struct eval_progress {
     const struct app *app;
     uint64_t said_ms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster kge export: a model as other programs read it.
+ * muster kge export: writes a model in the forms that other programs read.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -43,7 +43,7 @@ static int request_check(const struct export_request *ask, struct err *err)
         &(struct texts){.at = (const char **)(uintptr_t)&ask->model_path, .len = 1}, err);
 }
 
-/* PyKEEN does not say in its files that it trained with inverse triples. */
+/* PyKEEN's files do not say whether it trained with inverse triples; --reciprocal does. */
 static int reciprocal_take(struct conve *model, struct err *err)
 {
     if (model->is_reciprocal)
@@ -63,7 +63,10 @@ static int reciprocal_take(struct conve *model, struct err *err)
     return 0;
 }
 
-/* The records' folder in the archive is called as the file, as torch.save has it. */
+/*
+ * The folder of the records in the archive has the name of the file without its extension, as with
+ * torch.save.
+ */
 static int torch_put(const struct conve *model, const struct export_request *ask,
                      struct outfile *out, struct err *err)
 {
@@ -98,7 +101,7 @@ static int model_put(const struct conve *model, const struct export_request *ask
     return rc;
 }
 
-/* How the model is made that takes it. */
+/* Says how to construct the PyKEEN model that can load the file. */
 static void pykeen_say(const struct app *app, const struct conve *model, const char *path)
 {
     const struct conve_shape *shape = &model->shape;

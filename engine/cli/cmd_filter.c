@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster kge filter: the training triples near one test triple or another.
+ * muster kge filter: keeps the training triples that are near at least one test triple.
  */
 #include "base/cleanup.h"
 #include "base/outfile.h"
@@ -23,7 +23,7 @@ static void filter_defaults(void *request)
     kge_filter_defaults(&ask->filter);
 }
 
-/* Marks the training triples that are near a test triple; how many test triples there are none for. */
+/* Marks the training triples near any test triple; returns how many test triples have none. */
 static size_t near_mark(const struct kge_data *data, const struct proximity_opts *opts, bool *near)
 {
     struct adjacency adjacency;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster kge graph: what is in the files of triples; dictionaries for those that have none.
+ * muster kge graph: counts what is in files of triples, and writes dictionaries for them.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -52,7 +52,7 @@ static void train_look(struct facts *facts, const struct kge_data *data)
     adjacency_release(&adjacency);
 }
 
-/* Is there a training triple, of whatever relation, from the test triple's tail to its head? */
+/* True if a training triple of any relation leads from the test triple's tail to its head. */
 static bool is_turned(const struct known *known, struct triple test, size_t n_relations)
 {
     for (uint32_t r = 0; r < n_relations; r++)

@@ -80,7 +80,7 @@ static int own_check(const struct tracin_job *job, struct err *err)
     return 0;
 }
 
-/* tracin_test_<i>.json beside --output, as TiePin has it, and CSV of the same numbers. */
+/* tracin_test_<i>.json beside --output, as in TiePin, and CSV files numbered in the same way. */
 static int per_triple_outputs(const struct tracin_request *ask, struct tracin_job *job,
                               struct err *err)
 {
@@ -129,13 +129,13 @@ static int matrix_run(const struct tracin_request *ask, struct tracin_job *job, 
 
 /* ---- the run ---- */
 
-/* What is asked, and what was read for it. */
+/* The request, and what was read for it. */
 struct call {
     const struct tracin_request *ask;
     const struct app *app;
     struct kge_data data;
     struct kge_models models;
-    struct tracin_spread *spread; /* NULL: in this process */
+    struct tracin_spread *spread; /* NULL: this process computes */
 };
 
 static int job_run(const struct tracin_request *ask, const struct app *app, struct tracin_job *job,
@@ -175,7 +175,10 @@ static int single_or_test(struct call *call, struct err *err)
     return rc;
 }
 
-/* All of --test, or what a batch would take. */
+/*
+ * Explains how the test triples that were asked for would be computed; for a batch, all triples of
+ * --test-triples.
+ */
 static int dry_run(struct call *call, struct err *err)
 {
     const struct tracin_request *ask = call->ask;
@@ -202,7 +205,7 @@ static int dry_run(struct call *call, struct err *err)
     return rc;
 }
 
-/* A batch whose filters alone are wanted needs no model. */
+/* A batch that only writes the filtered training triples needs no model. */
 static bool needs_models(const struct tracin_request *ask)
 {
     return ask->is_dry || !(tracin_is_batch(ask) && ask->skip_tracin);
@@ -245,11 +248,11 @@ static int call_run(struct call *call, struct err *err)
     return single_or_test(call, err);
 }
 
-/* Workers have computed with models of their own: these are loaded again. */
+/* A run on workers unloads the models of this process; they are then loaded again. */
 static void rounding_report(struct call *call)
 {
     const struct tracin_request *ask = call->ask;
-    struct app quiet = *call->app; /* what is to say about them was said */
+    struct app quiet = *call->app; /* the models were described when they were first loaded */
     struct err err = {0};
     int rc = 0;
     quiet.quiet = true;

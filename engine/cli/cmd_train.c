@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster kge train: a ConvE model out of triples.
+ * muster kge train: trains a ConvE model on triples.
  */
 #include <math.h>
 
@@ -61,7 +61,7 @@ static int positive_store(struct str text, void *field, struct err *err)
     return rc;
 }
 
-/* Probabilities, and the share of a label that is smoothed away. */
+/* For probabilities of dropout, and for the share of a label that is smoothed away. */
 static int share_store(struct str text, void *field, struct err *err)
 {
     double value = 0;
@@ -73,7 +73,7 @@ static int share_store(struct str text, void *field, struct err *err)
     return rc;
 }
 
-/* The plain implementation's. */
+/* The defaults of the plain implementation. */
 static void train_defaults(void *request)
 {
     struct train_request *ask = request;

@@ -7,7 +7,7 @@
 #include "base/xalloc.h"
 
 enum {
-    PIECE = 64, /* triples that a thread has in hand */
+    PIECE = 64, /* triples that a thread computes at a time */
     SCORES_BYTES_MAX = 64 << 20
 };
 
@@ -15,11 +15,11 @@ struct eval_scorer {
     const struct num_backend *be;
     const struct conve *model;
     struct conve_weights weights;
-    struct conve_pass *passes; /* one a thread */
-    float *tails;              /* PIECE embeddings a thread */
+    struct conve_pass *passes; /* by thread */
+    float *tails;              /* PIECE embeddings for each thread */
     struct thread_pool *pool;
-    float *
-        as_heads; /* each entity in the head's place of `relation`: n_entities x dim; NULL before the first */
+    /* x of (entity, `relation`) for each entity: n_entities x dim; NULL before the first use. */
+    float *as_heads;
     uint32_t relation;
 };
 
@@ -87,7 +87,7 @@ static void as_heads_make(void *context, unsigned thread, size_t piece)
            n * dim * sizeof(float));
 }
 
-/* A tail's bias is the same for all heads, and changes no rank. */
+/* Leaves out the tail's bias: it is the same for all heads, so it changes no rank. */
 static void heads_make(void *context, unsigned thread, size_t piece)
 {
     const struct round *round = context;
@@ -134,7 +134,7 @@ static int relation_take(struct eval_scorer *scorer, uint32_t relation, struct e
     return round_run(&round, as_heads_make, err);
 }
 
-/* (?, relation, tail) as (tail, the relation the other way round, ?). */
+/* Answers (?, relation, tail) as (tail, inverse of relation, ?). */
 static int heads_score_reciprocal(struct eval_scorer *scorer, const struct triple *questions,
                                   size_t n, float *scores, struct err *err)
 {
@@ -177,7 +177,7 @@ int eval_scores(void *context, enum rank_side side, const struct triple *questio
                                         : heads_score(scorer, questions, n, scores, err);
 }
 
-/* A test's place among them, by its relation. */
+/* A test and its place among the tests; sorted by relation. */
 struct placed {
     struct triple triple;
     size_t place;
@@ -191,7 +191,10 @@ static int by_relation(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Back to where the tests were; and a tail's bias, which heads_make() leaves out. */
+/*
+ * Puts the results into the order in which the tests were given, and adds the tail's bias, which
+ * heads_make() leaves out.
+ */
 static void each_put(const struct conve *model, const struct placed *placed, size_t n,
                      const struct ranks_opts *from, const struct ranks_opts *to)
 {

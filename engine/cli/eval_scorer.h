@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scores of all entities as tails, and as heads, of questions: what ranks.h asks for, of a ConvE model.
+ * The scores that graph/ranks.h asks for, computed by a ConvE model: those of all entities as
+ * answers to a question, as tails or as heads.
  *
- * For a tail the model looks at head and relation once. For a head it would have to look at every entity in the
- * head's place; that depends on the relation alone, so it is done once a relation, and a question is then one
- * product. Ask for heads in the order of their relations.
+ * For a tail, x of the question's head and relation is computed once. For a head, x of every entity
+ * with the relation is needed. These depend on the relation alone, so they are computed when the
+ * relation changes, and a question is then one matrix product. So ask for heads in the order of
+ * their relations.
  */
 #pragma once
 
@@ -14,7 +16,7 @@
 
 struct eval_scorer;
 
-/* All borrowed. */
+/* All arguments are borrowed. */
 struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_backend *backend,
                                     struct thread_pool *pool);
 void eval_scorer_free(struct eval_scorer *scorer);
@@ -22,9 +24,9 @@ void eval_scorer_free(struct eval_scorer *scorer);
 int eval_scores(void *context, enum rank_side side, const struct triple *questions, size_t n,
                 float *scores, struct err *err);
 /*
- * ranks_run(), which is asked in the order of relations; opts->questions_at_once is chosen here.
- * Scores of heads are those of the triple, but of a reciprocal model's, which answers the question
- * the other way round.
+ * Calls ranks_run() with the tests in the order of their relations; chooses questions_at_once
+ * itself. The score of a head in opts->each is the score of the triple; a reciprocal model answers
+ * the inverse question, and the score is that of the inverse triple.
  */
 MUST_CHECK int eval_rank(const struct conve *model, const struct num_backend *backend,
                          struct thread_pool *pool, const struct ranks_opts *opts,

@@ -17,7 +17,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as
 
 enum {
     ALIGN_BYTES = 64,
-    PREFIX_BYTES = 10 /* the magic, the version, and two bytes of length */
+    PREFIX_BYTES = 10 /* the magic, the version, and the length in two bytes */
 };
 
 void influence_matrix_header(struct buf *out, size_t n_tests, size_t n_train)
@@ -83,7 +83,7 @@ static int file_copy(struct influence_matrix *matrix, int from, struct err *err)
     return 0;
 }
 
-/* Then it was moved before, and whoever did it was ended before that could be known. */
+/* True if an earlier command moved the file, and was ended before it could record that. */
 static bool is_in_place(const struct influence_matrix *matrix)
 {
     struct stat st;
@@ -91,7 +91,10 @@ static bool is_in_place(const struct influence_matrix *matrix)
            (uint64_t)st.st_size == matrix->file.bytes;
 }
 
-/* A file is moved by being the one that waits beside the place. */
+/*
+ * To move the file, makes it the one that lies beside its place in matrix->file: the commit renames
+ * it.
+ */
 int influence_matrix_take(struct influence_matrix *matrix, const char *from, struct err *err)
 {
     struct stat here, there;
@@ -120,7 +123,7 @@ int influence_matrix_commit(struct influence_matrix *matrix, struct err *err)
 {
     int rc = matrix->is_in_place ? 0 : outfile_commit(&matrix->file, err);
     if (rc && matrix->is_taken)
-        free(steal_ptr(&matrix->file.beside)); /* or it would go with this one */
+        free(steal_ptr(&matrix->file.beside)); /* else outfile_close() would remove `from` */
     return rc;
 }
 

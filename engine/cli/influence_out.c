@@ -7,7 +7,7 @@
 
 /* ---- JSON ---- */
 
-/* A number, or null for all. */
+/* top_k: a number, or null for all. */
 static void top_k_add(struct influence_out *out)
 {
     json_out_key(&out->json, "top_k");
@@ -17,7 +17,7 @@ static void top_k_add(struct influence_out *out)
         buf_add_text(out->json.to, "null");
 }
 
-/* A number, or an array where there are several. */
+/* learning_rate: a number, or an array if there are several. */
 static void learning_rate_add(struct influence_out *out)
 {
     const struct influence_scene *scene = out->scene;
@@ -174,7 +174,7 @@ static void csv_entity_add(struct buf *row, const struct kge_data *data, uint32_
     buf_add_char(row, ',');
 }
 
-/* A relation whose name is itself JSON with a predicate is called by that. */
+/* If a relation has no label, and its name is itself JSON with a predicate, that is its label. */
 static void csv_relation_add(struct buf *row, const struct kge_data *data, uint32_t index)
 {
     struct str name = kge_relation(data, index), label;

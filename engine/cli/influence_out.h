@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Influences as files: the JSON and CSV of TiePin's programs, and JSON lines. Streamed: a test triple's
- * influences are written as they come, and a file is in place when it is whole.
+ * Influences as files: the JSON and CSV of TiePin's programs, and JSON lines. A test triple's
+ * influences are written as they come, and a file is put in place when it is whole.
  */
 #pragma once
 
@@ -10,14 +10,14 @@
 #include "cli/kge_data.h"
 #include "tracin/tracin.h"
 
-/* X(ID): the forms, as the source's modes write them. */
+/* The forms of files; the JSON ones as the modes of TiePin's programs write them. */
 enum influence_form {
     INFLUENCES_TEST,   /* one object, results without labels (mode test) */
     INFLUENCES_SINGLE, /* an array of labelled results (mode single, and each file of a batch) */
     INFLUENCES_LONE,   /* one object without labels, of one test triple (tracin_pytorch.py) */
     INFLUENCES_PER_TRIPLE, /* one labelled object (tracin_test_<i>.json) */
-    INFLUENCES_CSV,        /* a row an influence */
-    INFLUENCES_JSONL       /* an object an influence */
+    INFLUENCES_CSV,        /* one row for each influence */
+    INFLUENCES_JSONL       /* one object for each influence, on a line of its own */
 };
 
 /* What all results have in common. */
@@ -29,7 +29,7 @@ struct influence_scene {
     size_t n_learning_rates;
 };
 
-/* One test triple, and what moved it. */
+/* One test triple, and its influences. */
 struct influence_result {
     size_t test_index; /* in its file, from 0 */
     struct triple test;
@@ -51,7 +51,7 @@ struct influence_out {
         .file = OUTFILE_INIT, \
     }
 
-/* ERR_USAGE if it exists and may not be overwritten. The scene is borrowed. */
+/* ERR_USAGE if the file exists and may not be overwritten. The scene is borrowed. */
 MUST_CHECK int influence_out_open(struct influence_out *out, const char *path,
                                   enum influence_form form, bool overwrite,
                                   const struct influence_scene *scene, struct err *err);

@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 
-/* Millions of members are written: no printf for each. */
+/* Without printf: millions of members are written. */
 static void line_begin(struct json_out *json)
 {
     if (!json->is_indented)

@@ -11,7 +11,7 @@ struct json_out {
     struct buf *to;
     size_t level;
     bool is_indented;
-    bool has_members; /* the object or array that is open */
+    bool has_members; /* the innermost open object or array has some */
 };
 
 /* '{' and '}', or '[' and ']'. */

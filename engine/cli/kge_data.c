@@ -36,7 +36,7 @@ void kge_triple_line(const struct kge_data *data, struct triple triple, struct b
     buf_add_char(out, '\n');
 }
 
-/* What is to be known about a file, a line each. */
+/* Prints what the user should know about a file, one line for each kind. */
 static void flaws_say(const struct app *app, const struct flaws *flaws, const char *path)
 {
     cleanup_buf struct buf notes = BUF_INIT, clean = BUF_INIT;

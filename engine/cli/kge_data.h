@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the verbs read: dictionaries, triples, labels; and the options that name the files.
+ * The files that the verbs read (dictionaries, triples, labels), and the options that name them.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 struct kge_files {
     const char *train, *test, *valid;
-    const char *entity_to_id, *relation_to_id; /* NULL: made of the names in train */
+    const char *entity_to_id, *relation_to_id; /* NULL: names are numbered as train has them */
     const char *edge_map, *node_name_dict;
     bool is_lenient;
 };
@@ -76,20 +76,23 @@ struct kge_data {
 };
 
 void kge_data_release(struct kge_data *data);
-/* All the files that are named; notes about them on stderr. ERR_USAGE without --train. */
+/* Reads all files that are named; prints notes about them on stderr. ERR_USAGE without --train. */
 MUST_CHECK int kge_data_read(struct kge_data *data, const struct kge_files *files,
                              const struct app *app, struct err *err);
-/* ERR_USAGE if a result would take the place of a file that is read: --force is not meant so. NULL is none. */
+/*
+ * ERR_USAGE if the result would replace a file that the command reads, which even --force does not
+ * permit. output NULL: there is no result, and no error.
+ */
 MUST_CHECK int kge_output_check(const char *output, const struct kge_files *files,
                                 const struct texts *models, struct err *err);
-/* The file of test triples alone, with the dictionaries that are there. */
+/* Reads the file of test triples alone, with the dictionaries that `data` holds already. */
 MUST_CHECK int kge_test_read(struct kge_data *data, const char *path, bool is_lenient,
                              const struct app *app, struct err *err);
-/* What is true: training, validation and test triples. */
+/* Collects the triples that count as true: those of training, validation and test. */
 void kge_known_build(struct known *known, const struct kge_data *data);
 
-/* What an entity or a relation is called in the files of triples. */
+/* The name of an entity or a relation in the files of triples. */
 struct str kge_entity(const struct kge_data *data, uint32_t index);
 struct str kge_relation(const struct kge_data *data, uint32_t index);
-/* `head<TAB>relation<TAB>tail`, a line. */
+/* Adds a line `head<TAB>relation<TAB>tail`. */
 void kge_triple_line(const struct kge_data *data, struct triple triple, struct buf *out);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of the proximity filter, and one graph in memory for all test triples.
+ * The options of the proximity filter.
  */
 #pragma once
 
 #include "graph/proximity.h"
 #include "opt/say.h"
 
-/* Zeros, but for kge_filter_defaults(). */
+/* To be zeroed, then initialized by kge_filter_defaults(). */
 struct kge_filter_ask {
     uint64_t n_hops, min_degree, path_length_max;
     bool no_preserve, on_paths;
-    const char *method; /* of the source's three; only pyg's definition is here */
-    /* Of the source's options; they change nothing. */
+    const char *method; /* one of TiePin's three; only pyg is implemented */
+    /* Options of TiePin that change nothing here. */
     bool strict_hops, strict_paths;
     const char *cache;
 };
@@ -79,10 +79,10 @@ enum {
     }
 
 void kge_filter_defaults(struct kge_filter_ask *ask);
-/* ERR_USAGE; says which options have no effect. */
+/* ERR_USAGE: wrong or missing options. Says which of the given options have no effect. */
 MUST_CHECK int kge_filter_check(const struct kge_filter_ask *ask, const struct app *app,
                                 struct err *err);
-/* As --n-hops and its like have it; n_hops 0 stands for the default. */
+/* The filter that the options ask for; n_hops 0 becomes the default. */
 struct proximity_opts kge_filter_opts(const struct kge_filter_ask *ask);
-/* The first option given that says how to filter, where it does not say that; NULL: none. */
+/* The first given option of the filter other than --n-hops; NULL: none. */
 const char *kge_filter_option(const struct kge_filter_ask *ask);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster-kge, which is typed `muster kge`.
+ * The program muster-kge, which users call as `muster kge`.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"

@@ -86,7 +86,10 @@ static void learning_rates_say(const struct kge_models *models, const struct app
         models->n == 1 ? "s" : "");
 }
 
-/* Those that the checkpoints have, if none were given; one, if they have the same or none has any. */
+/*
+ * Takes the learning rates from the checkpoints, as none were given. One rate if all checkpoints
+ * have the same; the default if none has any.
+ */
 static int learning_rates_find(struct kge_models *models, const struct app *app, struct err *err)
 {
     const struct conve *first = models->at[0];
@@ -110,8 +113,8 @@ static int learning_rates_find(struct kge_models *models, const struct app *app,
 }
 
 /*
- * --backend names one, and it must be there. --device cuda is a wish, as it is for TiePin's
- * programs: without a GPU the processors compute.
+ * --backend names a backend, which must be available. --device cuda is only a preference, as in
+ * TiePin's programs: without a GPU the processors compute.
  */
 static int backend_open(struct kge_models *models, const struct kge_models_ask *ask,
                         const struct app *app, struct err *err)
@@ -138,7 +141,10 @@ static void note_say(void *context, const char *text)
     say(context, "%s", text);
 }
 
-/* Names go with TiePin's flag, which wants them; a number goes with it, or with --last-layers. */
+/*
+ * Names may be given together with TiePin's flag --use-last-layers-only, which requires them there.
+ * --num-last-layers belongs to that flag; --last-layers is used without it.
+ */
 static int params_check(const struct kge_models_ask *ask, const struct app *app, struct err *err)
 {
     bool are_named = ask->layers || ask->layer_names.len > 0;

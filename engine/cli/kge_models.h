@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints, and how influences are computed with them: the options, and what they become.
+ * The options that name checkpoints and say how influences are computed, and what is opened for
+ * them.
  */
 #pragma once
 
@@ -13,9 +14,9 @@ struct kge_models_ask {
     uint64_t embedding_height, embedding_width;
     enum conve_layout layout;
     bool last_only;
-    uint64_t n_last, last_layers; /* of the flag, and without it; 0: not given */
+    uint64_t n_last, last_layers; /* n_last with last_only, last_layers without; 0: not given */
     const char *layers;
-    struct texts layer_names; /* as TiePin has them: a word each */
+    struct texts layer_names; /* one word for each name, as TiePin has them */
     enum tracin_loss loss;
     const char *label_smoothing;
     const char *backend, *device;
@@ -138,10 +139,10 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
         .offset = offsetof(request, models.memory_bytes)                                           \
     }
 
-/* A word, where there is room for fewer threads than were asked for (0: as many as processors). */
+/* Says so if n, the number of threads, is below n_asked (0: one for each processor). */
 void kge_threads_say(const struct app *app, uint64_t n_asked, unsigned n);
 
-/* What is to be known about a checkpoint that was loaded. */
+/* Says what the user should know about a checkpoint that was loaded. */
 void kge_model_say(const struct app *app, const struct conve *model);
 
 struct kge_models;
@@ -155,13 +156,16 @@ struct kge_models {
     size_t n, n_learning_rates;
     struct num_backend backend;
     bool has_backend;
-    struct tracin_opts opts; /* all but top_k and order */
+    struct tracin_opts opts; /* all members but top_k and order */
 };
 
-/* ERR_USAGE without a checkpoint; the errors of conve_load; ERR_DATA if data's dictionaries are of other sizes;
- * without data these were checked before. */
+/*
+ * ERR_USAGE: no checkpoint is named, or options do not go together. ERR_DATA: the dictionaries of
+ * `data` do not have the sizes of the model's tables; data NULL: this was checked before. Also
+ * returns the errors of conve_load().
+ */
 MUST_CHECK int kge_models_open(struct kge_models *models, const struct kge_models_ask *ask,
                                const struct kge_data *data, const struct app *app, struct err *err);
-/* The checkpoints go, the learning rates stay. */
+/* Frees the checkpoints, and keeps the learning rates. */
 void kge_models_unload(struct kge_models *models);
 void kge_models_close(struct kge_models *models);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verbs of muster-kge, one file each, and what several of them say.
+ * The verbs of muster-kge, one file each.
  */
 #pragma once
 
@@ -13,5 +13,5 @@ extern const struct cmd cmd_kge_export;
 extern const struct cmd cmd_kge_filter;
 extern const struct cmd cmd_kge_graph;
 extern const struct cmd cmd_kge_train;
-/* Hidden. */
+/* Not shown to users: muster map runs it. */
 extern const struct cmd cmd_kge_spread_worker;

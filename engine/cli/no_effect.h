@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options of the programs whose command lines are taken as they are, that change nothing here.
+ * Options of TiePin's programs that change nothing here. They are accepted, so that the command
+ * lines of those programs can be used as they are.
  */
 #pragma once
 
@@ -10,10 +11,10 @@
 
 struct no_effect {
     const char *option, *reason;
-    size_t offset; /* of its field: a bool, or a uint64_t that is 0 where it is not given */
+    size_t offset; /* of the option's field: a bool, or a uint64_t, 0: not given */
     bool is_number;
 };
 
-/* A line for each that was given. */
+/* Prints one line for each of the options that was given. */
 void no_effects_say(const struct app *app, const struct no_effect *rows, size_t n_rows,
                     const void *fields);

@@ -8,6 +8,6 @@
 #include "base/err.h"
 #include "num/backend.h"
 
-/* Of an option: `field` is an enum num_format. */
+/* Parses an option's value; `field` points to an enum num_format. */
 int precision_store(struct str text, void *field, struct err *err);
 const char *precision_name(enum num_format format);

@@ -16,12 +16,12 @@
 #include "cli/kge_verbs.h"
 
 enum {
-    MEMORY_BYTES = 768 << 20 /* as much as muster kge tracin takes by itself where it is free */
+    MEMORY_BYTES = 768 << 20 /* the most that muster kge tracin takes without --memory */
 };
 
 /* ---- options ---- */
 
-/* Those that change where and how, and no number. What is not named here decides. */
+/* True for options that change no result. A run is known by all others. */
 static bool is_no_matter(const char *name)
 {
     static const char *const idle[] = {"gpus",    "run-dir", "force",         "quiet",
@@ -32,7 +32,7 @@ static bool is_no_matter(const char *name)
     return false;
 }
 
-/* "name=value" and a NUL, for each. */
+/* Adds a record: "name=value" and a NUL. */
 static void record_add(struct buf *out, const char *name, const char *value)
 {
     buf_addf(out, "%s=%s", name, value);
@@ -81,7 +81,7 @@ static void option_add(const struct opt *opt, const void *field, struct buf *out
     case OPT_DURATION:
         number_add(out, opt->name, *(const uint64_t *)field);
         return;
-    case OPT_PARSE: /* words, each kept as the number that stands for it */
+    case OPT_PARSE: /* an enum: its number */
         number_add(out, opt->name, (uint64_t) * (const int *)field);
         return;
     case OPT_END:
@@ -193,7 +193,7 @@ static const char *const names[] = {
     SPREAD_PLACING, SPREAD_OPTIONS, SPREAD_TRAIN,   SPREAD_TESTS, SPREAD_ITEMS,    SPREAD_MAP,
     SPREAD_VALUES,  SPREAD_WHY,     SPREAD_ANSWERS, SPREAD_LOCK,  SPREAD_MAP_LOCK, SPREAD_REPLACES};
 
-/* Also NAME.new, which is being written, and what muster puts beside its output. */
+/* True too for NAME.new, a file being written, and for what muster puts beside its output. */
 static bool is_of_a_run(const char *name)
 {
     if (strncmp(name, SPREAD_ANSWERS ".", strlen(SPREAD_ANSWERS ".")) == 0)
@@ -212,7 +212,10 @@ static bool is_no_entry(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Options first: without them there is no run. The lock last: by it what is left is known as one's. */
+/*
+ * Removes the options first: without them there is no run. Removes the lock last: a folder that has
+ * it is recognized as a run's by spread_files_are_all().
+ */
 int spread_files_remove(const char *dir, struct err *err)
 {
     cleanup_free char *options = path_join(dir, SPREAD_OPTIONS);

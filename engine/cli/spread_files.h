@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What muster kge tracin and its workers share when the work is spread over devices: the folder of the run.
+ * The folder that muster kge tracin and its workers share when the work is spread over devices:
  *
- *   options        the request, as far as it decides about numbers: the same command is known by it
- *   train, tests   triples as indices, filters applied: 32-bit numbers
- *   items.jsonl    what muster map deals out; map/ is its run's folder, answers.jsonl what it puts in place
- *   rows           influences that go into no answer: float64, each where its item has its place
- *   why            a worker's reason to give up: an error code, and a sentence
- *   placing        there from when results are put in place
- *   replaces       there if the run was begun with --force: results that are there are replaced, also by who goes on
+ *   options        the options that the results depend on; a command with the same ones continues
+ *   train, tests   triples as indices (32 bits), filters applied
+ *   items.jsonl    the items that muster map deals out
+ *   map/           the folder of muster map's run
+ *   answers.jsonl  the output of muster map
+ *   rows           influences that go into no answer: float64, the piece of each item in its place
+ *   why            why a worker gave up: an error code and a sentence
+ *   placing        exists once results begin to be put in place
+ *   replaces       exists if the run was begun with --force: a command that continues it may
+ *                  replace existing results, too
  *   lock, map.lock held by muster kge tracin, and by the muster that it started
  */
 #pragma once
@@ -31,8 +34,9 @@
 #define SPREAD_WORKER_VERB "tracin-worker"
 
 /*
- * A request as bytes, and back: every option that may change a number, files by their absolute paths, and of the
- * checkpoints also size and time. What is read borrows from `bytes`; cmd_release() frees its lists.
+ * Converts a request to bytes and back: every option that may change a result, files by their
+ * absolute paths, and the size and time of each checkpoint. The request that is read borrows its
+ * texts from `bytes`; cmd_release() frees its lists.
  */
 MUST_CHECK int spread_options_add(const struct tracin_request *ask, struct buf *out,
                                   struct err *err);
@@ -40,14 +44,15 @@ MUST_CHECK int spread_options_read(struct tracin_request *ask, const char *dir, 
                                    struct err *err);
 
 /*
- * The plan of these tests; none: of the training triples on themselves. Both sides make it, of the same sizes and
- * the same memory. Sets the memory of `models`, where the user did not, since what is free now is no size.
+ * Makes the plan for these tests; if there are none, for the training triples on themselves. The
+ * command and each worker make the same plan, from the same sizes and the same memory. So if the
+ * user gave no --memory, a fixed size is set in `models`: free memory may differ between them.
  */
 MUST_CHECK int spread_plan_make(struct spread_plan *plan, const struct tracin_request *ask,
                                 struct kge_models *models, const struct spread_tests *tests,
                                 size_t n_train, struct err *err);
 
-/* Everything that a run leaves goes, and the folder if nothing else is in it. */
+/* Removes all files of a run, and the folder if nothing else is in it. */
 MUST_CHECK int spread_files_remove(const char *dir, struct err *err);
-/* Is there nothing in the folder but files of such a run, its lock among them? Also if it is empty. */
+/* True if the folder is empty, or has only files of such a run, its lock among them. */
 bool spread_files_are_all(const char *dir);

@@ -20,7 +20,10 @@ enum {
     LOG_BYTES_MAX = 64 << 20
 };
 
-/* Beside this program, or in bin where this one is in libexec, or in PATH. */
+/*
+ * Looks beside this program, then in ../bin (for a program in libexec), and leaves the rest to
+ * PATH.
+ */
 static char *muster_find(const char *self_path)
 {
     cleanup_free char *folder = path_dirname(self_path);
@@ -31,11 +34,11 @@ static char *muster_find(const char *self_path)
     return beside ? beside : xstrdup("muster");
 }
 
-/* ---- what it is told ---- */
+/* ---- its command and environment ---- */
 
 /*
- * Defaults of muster map's options that the user may have set for runs of his own, and that would change what an item
- * or an answer is here.
+ * Variables with defaults of muster map's options. The user may have set them for other runs; here
+ * they would change what an item or an answer is, so they are removed.
  */
 static const char *const kept_from_map[] = {
     "MUSTER_OUTPUT",       "MUSTER_FORCE",         "MUSTER_FORMAT",        "MUSTER_FORMAT_OUT",
@@ -53,7 +56,7 @@ static bool is_plain(const char *word)
     return *word && word[strspn(word, plain)] == '\0';
 }
 
-/* As a shell reads it. */
+/* Adds a word, quoted for a shell. */
 static void word_quoted_add(struct buf *out, const char *word)
 {
     if (is_plain(word)) {
@@ -69,7 +72,7 @@ static void word_quoted_add(struct buf *out, const char *word)
     buf_add_char(out, '\'');
 }
 
-/* The command that goes on with what is done: this one, but for --force, which would begin anew. */
+/* The command that continues the run: this one without --force, which would begin anew. */
 static void command_typed_add(const struct app *app, struct buf *out)
 {
     cleanup_buf struct buf command = BUF_INIT;
@@ -83,7 +86,10 @@ static void command_typed_add(const struct app *app, struct buf *out)
     console_text_add(out, buf_str(&command), false);
 }
 
-/* What is an option here would be one of a resumed run too; as a variable it is of this command alone. */
+/*
+ * Sets variables rather than options: muster keeps its options for later resumes, while a variable
+ * applies to this command only.
+ */
 static int environment_prepare(const struct spread_map *map, struct err *err)
 {
     cleanup_buf struct buf command = BUF_INIT;
@@ -110,9 +116,12 @@ static void word_add(struct words *words, const char *word)
     words->at[words->n++] = word;
 }
 
-/* ---- its life ---- */
+/* ---- its process ---- */
 
-/* Between fork and exec. It ends when this program does; a muster that is told to end keeps what is done. */
+/*
+ * Runs between fork and exec. The child gets SIGTERM when this program ends in any way; muster then
+ * ends, and what is done is kept.
+ */
 static NORETURN void child_become(const struct spread_map *map, const char *muster,
                                   const struct words *words, pid_t parent, const sigset_t *mask)
 {
@@ -134,7 +143,10 @@ static int wait_status_of(pid_t child)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Signals from a terminal reach the child by themselves, and a second one would have it hurry. */
+/*
+ * Passes on only signals sent by a process: those of a terminal reach the child without this
+ * program, and a second signal would make muster kill its workers at once.
+ */
 static int child_await(pid_t child, const sigset_t *awaited)
 {
     int status;
@@ -208,9 +220,12 @@ int spread_map_run(const struct spread_map *map, int *status, struct err *err)
     return rc ? rc : words_run(map, muster, &words, status, err);
 }
 
-/* ---- its last words ---- */
+/* ---- its log ---- */
 
-/* "2026-01-31T09:08:07.123+01:00 ERROR map: no device is left": what is behind the time and the level. */
+/*
+ * Takes what follows time and level in a line of the log such as "2026-01-31T09:08:07.123+01:00
+ * ERROR map: no device is left". True for errors and warnings.
+ */
 static bool is_trouble(struct str line, struct str *text)
 {
     struct str time, level;

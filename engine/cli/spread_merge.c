@@ -71,7 +71,7 @@ static void times_add(struct answers *answers)
     times->load_ms += next->load_ms;
 }
 
-/* Into answers->next; it must be that of the next item. */
+/* Reads a line into answers->next; it must be the answer to the next item. */
 static int answers_next(struct answers *answers, struct err *err)
 {
     ssize_t len = getline(&answers->line, &answers->cap, answers->file);
@@ -89,7 +89,7 @@ static int answers_next(struct answers *answers, struct err *err)
     return 0;
 }
 
-/* ---- the best of the best ---- */
+/* ---- the best of all ranges ---- */
 
 struct block_tops {
     struct topk *at; /* by test */

@@ -6,20 +6,24 @@
 #include "base/xalloc.h"
 
 enum {
-    TILE = 256, /* of tracin/plan.c: a range of whole tiles is computed as it would be among all */
+    TILE = 256, /* as in tracin/plan.c: a range of whole tiles is computed as in one single run */
     RANGE_USUAL = 4 * TILE,
-    ITEMS_A_BLOCK = 256, /* enough for any machine, and so much is lost at most with a worker */
-    ITEMS_WANTED = 32, /* some for each of eight devices, where the work can be cut into so many */
+    ITEMS_A_BLOCK = 256, /* enough for any machine; at most one item is lost with a worker */
+    ITEMS_WANTED = 32,   /* a few for each of eight devices, if the work can be cut so far */
     /*
-     * A worker computes the features of a block's test triples once, and so does the one that takes over from it. A pair
-     * costs a 600th of a triple's features (d = 200), so with this factor that is 3 % of an item, whatever the number of
-     * test triples.
+     * Each worker computes the features of a block's test triples once, and a worker that replaces
+     * it computes them again. A pair costs 1/600 of the features of a triple (d = 200). With this
+     * factor the features of the test triples cost 3 % of an item, whatever the number of test
+     * triples.
      */
     RANGE_PER_TEST = 32,
     PAIRS_PER_FEATURES = 600,
-    /* A block more computes the features of the training triples once more: up to this part of all the work. */
+    /*
+     * Each block computes the features of all training triples again. All blocks together may spend
+     * 1 / BLOCKS_COST of the work on this.
+     */
     BLOCKS_COST = 8,
-    TOPS_MAX = 1 << 20, /* in an answer: 24 MB of hexadecimal digits */
+    TOPS_MAX = 1 << 20, /* influences in an answer: 24 MB of hexadecimal digits */
     TOP_K_MAX = 2048
 };
 
@@ -28,14 +32,17 @@ static size_t up_to_tiles(size_t n)
     return (n + TILE - 1) / TILE * TILE;
 }
 
-/* The shortest range whose best are fewer than a third of it, if it is none too long. */
+/* The shortest range of which top_k are at most a third; 1 if that is too long, or for a matrix. */
 static size_t range_for_tops(const struct spread_sizes *sizes)
 {
     bool is_short = !sizes->is_matrix && 3 * sizes->top_k <= RANGE_USUAL;
     return is_short ? MAX(3 * sizes->top_k, (size_t)1) : 1;
 }
 
-/* As long as test triples ask for, but for few training triples so short that there are items for several devices. */
+/*
+ * The length of a range: it grows with the number of test triples (RANGE_PER_TEST), but if there
+ * are few training triples it is so short that there are items for several devices.
+ */
 static size_t range_choose(const struct spread_sizes *sizes, size_t n_tests)
 {
     size_t n_train = sizes->n_train;
@@ -45,7 +52,10 @@ static size_t range_choose(const struct spread_sizes *sizes, size_t n_tests)
     return up_to_tiles(MAX(MAX(usual, n_train / ITEMS_A_BLOCK), range_for_tops(sizes)));
 }
 
-/* Where the ranges of one block are too few for several devices, many test triples are cut too. */
+/*
+ * The most test triples of a block. There are several blocks where one would have too few ranges
+ * for several devices.
+ */
 static size_t tests_at_most(const struct spread_sizes *sizes, size_t n_tests)
 {
     size_t n_train = sizes->n_train, range = range_choose(sizes, n_tests);
@@ -56,7 +66,7 @@ static size_t tests_at_most(const struct spread_sizes *sizes, size_t n_tests)
     return n_blocks > 1 ? (n_tests + n_blocks - 1) / n_blocks : MAX(n_tests, (size_t)1);
 }
 
-/* Answers where they are smaller than rows, and of a size to be sent. */
+/* True if the best of a range are smaller than its rows, and small enough for an answer. */
 static bool tops_fit(const struct spread_sizes *sizes, size_t range)
 {
     return !sizes->is_matrix && sizes->top_k > 0 && sizes->top_k <= TOP_K_MAX &&
@@ -73,7 +83,7 @@ static void blocks_cut(struct spread_plan *plan, size_t n_tests, size_t tests_ma
     }
 }
 
-/* By training triple; NULL if a test wants all. */
+/* Marks the training triples that a test of the block wants; NULL if one of the tests wants all. */
 static bool *wanted_marks(const struct spread_block *block, const struct tracin_test *tests,
                           size_t n_train)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The triples as workers read them: indices, filters applied, numbers as they are in memory.
+ * The files of triples that workers read: indices, filters applied, numbers as they are in memory.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ struct spread_tests {
     struct tracin_test *at;
     size_t *places; /* in their file */
     size_t n;
-    struct buf bytes; /* that `at` points into */
+    struct buf bytes; /* the file, which at[].train_indices point into */
 };
 
 struct spread_train {
@@ -23,7 +23,10 @@ struct spread_train {
     struct buf bytes;
 };
 
-/* What is read holds its bytes. ERR_DATA where it is not what was written, of so many training triples. */
+/*
+ * The structures own the bytes of the file that was read. ERR_DATA: the file is damaged, or has an
+ * index that is not below n_train.
+ */
 void spread_tests_add(struct buf *out, size_t place, const struct tracin_test *test);
 MUST_CHECK int spread_tests_read(struct spread_tests *tests, const char *dir, size_t n_train,
                                  struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker of `muster kge tracin --gpus`, started by muster map: it loads the model and the triples once, and answers
- * items. A hidden verb, as the program is the same.
+ * A worker of `muster kge tracin --gpus`, which muster map starts: it loads the model and the
+ * triples once, and answers items. It is a hidden verb of the same program.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -30,25 +30,28 @@ struct spread_worker {
     struct tracin_opts opts;
     int values_fd; /* of the file of rows */
     uint64_t values_at;
-    /* The training triples of the block at hand, in the order of its ranges. */
+    /* The current block, its training triples in the order of its ranges, and its tests. */
     const struct spread_block *block;
     uint32_t *order;
     struct tracin_test *block_tests;
-    struct tracin_session *session; /* what its test triples need is computed once */
+    struct tracin_session *session; /* keeps what was computed for these tests */
 };
 
-/* What is at hand. */
+/* The current item. */
 struct task {
     struct spread_worker *worker;
     struct spread_item item;
-    const uint32_t *order; /* of the item's training triples */
-    struct topk *tops;     /* by test, of SPREAD_TOPS */
+    const uint32_t *order; /* indices of the item's training triples */
+    struct topk *tops;     /* by test; NULL for SPREAD_ROWS */
     struct spread_answer answer;
 };
 
 /* ---- loading ---- */
 
-/* Processors compute on CPU slots, and where GPUs are simulated; else it takes the backend of that name. */
+/*
+ * Unless --backend names one, takes the backend that is called as the kind of device. Processors
+ * compute for CPU slots and simulated GPUs.
+ */
 static int backend_choose(struct spread_worker *worker, const struct muster_place *place,
                           struct err *err)
 {
@@ -69,7 +72,7 @@ static int backend_choose(struct spread_worker *worker, const struct muster_plac
               : 0;
 }
 
-/* What the request says must be what it said when the run began, checkpoints included. */
+/* Reads the request. It, and the checkpoints, must be as they were when the run began. */
 static int options_load(struct spread_worker *worker, struct err *err)
 {
     cleanup_buf struct buf now = BUF_INIT;
@@ -82,7 +85,7 @@ static int options_load(struct spread_worker *worker, struct err *err)
     return rc;
 }
 
-/* Threads that the user said, or that muster gives the seat. */
+/* The threads that the user asked for, else those that muster gives the seat; 0: neither says. */
 static unsigned threads_given(void)
 {
     static const char *const names[] = {"MUSTER_KGE_THREADS", "OMP_NUM_THREADS"};
@@ -128,7 +131,7 @@ static int worker_load(struct spread_worker *worker, const struct app *app,
     worker->models.opts.format = worker->ask.precision;
     worker->opts = worker->models.opts;
     worker->opts.order = worker->ask.order;
-    worker->opts.top_k = 1; /* self-influences come with the best; those are chosen here */
+    worker->opts.top_k = 1; /* only for self-influences; the best are chosen in on_row() */
     worker->opts.n_threads = threads_given();
     return rc;
 }
@@ -164,7 +167,7 @@ static int values_put(const struct task *task, size_t test, size_t begin, const 
     return rc ? wrap(err, rc, "%s/%s", task->worker->dir, SPREAD_VALUES) : 0;
 }
 
-/* NaN where a filter leaves the training triple out. */
+/* Writes NaN where a filter leaves the training triple out. */
 static int row_put(const struct task *task, size_t test_in_block, size_t begin,
                    const double *values, size_t n, struct err *err)
 {
@@ -230,7 +233,7 @@ static void tops_end(struct task *task)
     free(task->tops);
 }
 
-/* The engine sees the item's triples alone, so what it says of one by its number is of no use. */
+/* Replaces a text that names a triple by its number: the engine counts within the item alone. */
 static int numbers_fail(int rc, struct err *err)
 {
     return rc == ERR_DATA
@@ -309,7 +312,7 @@ static int item_answer(struct spread_worker *worker, struct muster_worker *chann
 
 /* ---- the verb ---- */
 
-/* For the muster kge tracin that waits: it says this sentence, and ends with this code's status. */
+/* For the muster kge tracin that waits: it prints the text, and ends with the exit status of rc. */
 static void why_write(const char *dir, int rc, const struct err *why)
 {
     cleanup_free char *path = path_join(dir, SPREAD_WHY);
@@ -328,7 +331,7 @@ static int items_work(struct spread_worker *worker, struct muster_worker *channe
         int rc = item_answer(worker, channel, &item, about, err);
         if (rc == 0)
             continue;
-        /* Every device would come to the same: no other try. */
+        /* Not retried: it would fail in the same way on every device. */
         why_write(worker->dir, rc, err);
         muster_item_fail(channel, &item, err->text, false);
     }

@@ -16,12 +16,12 @@
 #include "graph/lines.h"
 
 enum {
-    NAME_BYTES_MAX = 80 /* of an entity in a file's name, which has 255 for all of it */
+    NAME_BYTES_MAX = 80 /* of an entity in a file's name, which may have 255 in all */
 };
 
 enum fate {
     FATE_WAITS,
-    FATE_LONELY,  /* nothing near it */
+    FATE_LONELY,  /* no training triple near it */
     FATE_SKIPPED, /* its files are there already, or only the filter was wanted */
     FATE_DONE
 };
@@ -111,7 +111,7 @@ static size_t influences_expected(const struct batch *batch, const struct tracin
     return top_k > 0 ? MIN((size_t)top_k, test->n_train_indices) : test->n_train_indices;
 }
 
-/* Before anything is computed, or the summary of what is there is lost. */
+/* Called before anything is computed, so that a failure does not replace the earlier summary. */
 static int places_check(const struct batch *batch, struct err *err)
 {
     const struct tracin_request *ask = batch->ask;
@@ -147,7 +147,7 @@ static int filtered_write(const struct batch *batch, const struct batch_entry *e
     return rc;
 }
 
-/* What becomes of each; the job keeps those that are to be computed. */
+/* Decides the fate of each entry; the job keeps those that are to be computed. */
 static int entries_sort(struct batch *batch, struct tracin_job *job, const bool *lonely,
                         struct err *err)
 {
@@ -306,7 +306,7 @@ static int batch_compute(struct batch *batch, struct kge_models *models, const s
         rc = entries_sort(batch, &job, lonely, err);
     if (rc == 0 && job.n_tests > 0)
         rc = tracin_job_run(&job, err);
-    else if (rc == 0 && batch->spread) /* nothing is left of an earlier command's work */
+    else if (rc == 0 && batch->spread) /* an earlier command has done all of it */
         rc = tracin_spread_end(batch->spread, err);
     done_mark(batch, &job);
     tracin_job_release(&job);
@@ -335,7 +335,7 @@ int tracin_batch_run(const struct tracin_request *ask, const struct app *app,
         rc = folders_prepare(&batch, err);
     if (rc == 0) {
         rc = batch_compute(&batch, models, places, err);
-        /* Also of a batch that failed: what is done is done. */
+        /* Written for a batch that failed, too: some results may be in place. */
         int summary_rc = summary_write(&batch, rc ? NULL : err);
         rc = rc ? rc : summary_rc;
     }

@@ -87,7 +87,7 @@ int tracin_job_share(struct tracin_job *job, const char *path, enum influence_fo
 
 /* ---- results as they come ---- */
 
-/* A stretch of the tests that is computed together. */
+/* Successive tests that are computed together. */
 struct stretch {
     struct tracin_job *job;
     size_t first;
@@ -154,14 +154,17 @@ static int on_progress(void *context, uint64_t n_pairs_done, uint64_t n_pairs, s
 
 /* ---- the run ---- */
 
-/* How many influences a test triple will have. */
+/* How many influences of a test triple are kept in memory. */
 static size_t result_size(const struct tracin_job *job, const struct tracin_job_test *test)
 {
     size_t n = test->n_train_indices > 0 ? test->n_train_indices : job->data->train.n;
     return job->matrix ? 0 : job->scene.top_k > 0 ? MIN(job->scene.top_k, n) : n;
 }
 
-/* So many tests from `first` on that their results fit; *largest is that of one of them. */
+/*
+ * How many tests from `first` on are computed together: as many as have room for their results.
+ * *largest: the most influences that one of them keeps.
+ */
 static size_t stretch_len(const struct tracin_job *job, size_t first, size_t *largest)
 {
     size_t n = 0, most = 0;
@@ -240,7 +243,7 @@ static int shared_commit(struct tracin_job *job, struct err *err)
         rc = influence_out_commit(&job->shared[n_placed], err);
     if (rc == 0 && job->matrix)
         rc = influence_matrix_commit(job->matrix, err);
-    /* What is there then is not ours. */
+    /* Nothing was put in place, so a file that is there now is not ours to replace later. */
     if (rc && job->spread && n_placed == 0 && !has_own_files(job))
         tracin_spread_unplace(job->spread);
     return rc;

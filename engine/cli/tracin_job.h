@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Influences on a list of test triples, each with the training triples that count for it and the files that its
- * result goes to.
+ * Influences on a list of test triples. Each test triple has the training triples that count for
+ * it, and the files that its result goes to.
  */
 #pragma once
 
@@ -18,10 +18,10 @@ enum {
 struct tracin_job_test {
     size_t index; /* in its file */
     struct triple triple;
-    uint32_t *train_indices; /* ascending; with n_train_indices 0: all of them */
+    uint32_t *train_indices; /* ascending; NULL: all of them */
     size_t n_train_indices;
     char *own[OWN_FILES_MAX]; /* paths, in the order of own_forms; NULL: none */
-    bool is_done;             /* they are in place */
+    bool is_done;             /* its own files are in place */
 };
 
 struct tracin_spread;
@@ -34,33 +34,33 @@ struct tracin_job {
     enum tracin_order order;
     bool overwrite;
     enum influence_form own_forms[OWN_FILES_MAX];
-    struct influence_scene scene;                  /* with top_k, set before a file is opened */
-    struct influence_out shared[SHARED_FILES_MAX]; /* open ones, that get every result */
+    struct influence_scene scene;                  /* top_k is set before a file is opened */
+    struct influence_out shared[SHARED_FILES_MAX]; /* open files that get every result */
     size_t n_shared;
-    struct influence_matrix *matrix; /* gets every influence instead; may be NULL */
-    struct tracin_spread *spread;    /* computes on devices instead of here; may be NULL */
+    struct influence_matrix *matrix; /* if not NULL: gets all influences instead of files */
+    struct tracin_spread *spread;    /* NULL: this process computes */
     const struct app *app;
 };
 
-/* Takes the places of test triples; their filters and files are still to come. */
+/* Takes the places of the test triples; the caller sets their filters and files afterwards. */
 void tracin_job_init(struct tracin_job *job, const struct app *app, const struct kge_data *data,
                      struct kge_models *models, const size_t *places, size_t n_places);
 void tracin_job_release(struct tracin_job *job);
 /*
- * Restricts each test triple to what is near it. A test triple with nothing near it is ERR_DATA, and named; with
- * `lonely` it is marked there instead (n_tests entries).
+ * Restricts each test triple to the training triples near it. If there are none: ERR_DATA, which
+ * names the test triple; with `lonely` (n_tests entries, or NULL) it is marked there instead.
  */
 MUST_CHECK int tracin_job_filter(struct tracin_job *job, const struct proximity_opts *opts,
                                  bool *lonely, struct err *err);
-/* A file that gets every result. */
+/* Opens a file that gets every result. */
 MUST_CHECK int tracin_job_share(struct tracin_job *job, const char *path, enum influence_form form,
                                 struct err *err);
 /*
- * Computes, and puts the files in place: each test triple's own as soon as it is done. Positive: an exit status, as
- * tracin_spread_run has it.
+ * Computes, and puts the files in place; those of a test triple alone as soon as it is done. A
+ * positive result is an exit status, as of tracin_spread_run().
  */
 MUST_CHECK int tracin_job_run(struct tracin_job *job, struct err *err);
-/* How it would be computed, in a few lines. */
+/* Adds a few lines on how the job would be computed. */
 MUST_CHECK int tracin_job_explain(const struct tracin_job *job, struct buf *out, struct err *err);
 /* "(cat, eats, mouse)", for messages. */
 void tracin_triple_format(const struct kge_data *data, struct triple triple, struct buf *out);

@@ -6,7 +6,7 @@
 
 #define NO_EFFECT(member) offsetof(struct no_effect_ask, member)
 
-/* What is there anyway, or was never more than a word. */
+/* Options of TiePin that ask for what is always so here, or for what does not exist here. */
 static const struct no_effect no_effects[] = {
     {"batch-size", "tiles are as large as --memory allows", NO_EFFECT(batch_size), true},
     {"embedding-dim", "the checkpoint has it", NO_EFFECT(embedding_dim), true},
@@ -28,7 +28,7 @@ static const struct no_effect no_effects[] = {
     {"enable-multi-gpu", "--gpus says on which devices", NO_EFFECT(multi_gpu), false},
 };
 
-/* What may not be asked for together, and the sentence about it. */
+/* A combination of options that is not allowed, and the message about it. */
 struct rule {
     bool is_broken;
     const char *sentence;
@@ -60,7 +60,7 @@ static int batch_check(const struct tracin_request *ask, struct err *err)
     return rules_check(rules, countof(rules), err);
 }
 
-/* An option that says nothing outside a batch. */
+/* The first given option that is only for a batch; NULL: none. */
 static const char *batch_option(const struct tracin_request *ask)
 {
     return ask->test_triples    ? "--test-triples"

@@ -33,7 +33,7 @@ struct tracin_request {
     struct kge_models_ask models;
     struct no_effect_ask no_effect;
     enum tracin_mode mode;
-    struct texts test_indices; /* places, several of them with commas in a word */
+    struct texts test_indices; /* places; a word may have several, with commas */
     struct texts test_triple;  /* head, relation and tail, or a file with one triple */
     enum triples_order triples_order;
     uint64_t max_test_triples, top_k;
@@ -41,7 +41,7 @@ struct tracin_request {
     enum num_format precision;
     const char *output, *csv_output;
     bool per_triple, overwrite, is_dry, quiet;
-    const char *gpus, *run_dir; /* gpus NULL: in this process */
+    const char *gpus, *run_dir; /* gpus NULL: this process computes */
     /* a batch */
     const char *test_triples, *output_dir;
     uint64_t start_index, max_triples;
@@ -53,9 +53,9 @@ static inline bool tracin_is_batch(const struct tracin_request *ask)
     return ask->output_dir != NULL;
 }
 
-/* All influences, as an array of numpy. */
+/* True if the output is the matrix of all influences, as an array of numpy. */
 bool tracin_is_matrix(const struct tracin_request *ask);
 
-/* ERR_USAGE: options that do not go together. Says which have no effect. */
+/* ERR_USAGE: options that do not go together. Says which of the given options have no effect. */
 MUST_CHECK int tracin_request_check(const struct tracin_request *ask, const struct app *app,
                                     struct err *err);

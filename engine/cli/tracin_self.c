@@ -8,7 +8,7 @@
 #include "cli/influence_matrix.h"
 #include "cli/triple_json.h"
 
-/* Largest first, equals in the order of the file. */
+/* The largest first; equal ones by index. */
 static int by_value(const void *a, const void *b)
 {
     const struct tracin_influence *x = a, *y = b;

@@ -26,7 +26,7 @@
 enum {
     MAP_WAIT_MS = 60000,
     MAP_LOOK_MS = 50,
-    ITEMS_FEW = 8 /* below that there may be more devices than items */
+    ITEMS_FEW = 8 /* with fewer items there may be more devices than items */
 };
 
 struct tracin_spread {
@@ -35,7 +35,7 @@ struct tracin_spread {
     char *dir;
     struct buf options;
     int lock_fd, map_lock_fd;
-    bool is_found; /* the same command has begun it */
+    bool is_found; /* the folder has a run that the same command began */
     bool is_placing, is_replacing;
     struct spread_tests tests;
     struct spread_plan plan;
@@ -55,7 +55,10 @@ static char *dir_new(const struct tracin_request *ask)
     return absolute;
 }
 
-/* 1 if it is taken, 0 if somebody has it. Where there are no locks it is taken. */
+/*
+ * Returns 1 if the lock was taken, 0 if another process holds it. On a file system without locks it
+ * returns 1.
+ */
 static int lock_try(const struct tracin_spread *spread, const char *name, int *fd, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, name);
@@ -102,7 +105,7 @@ static int folder_clear(struct tracin_spread *spread, struct err *err)
     return spread_files_remove(spread->dir, err);
 }
 
-/* Was it begun, and by this command? */
+/* Finds out whether a run was begun in the folder, and by this command. */
 static int folder_compare(struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, SPREAD_OPTIONS);
@@ -201,7 +204,9 @@ static int shared_put(const struct tracin_spread *spread, const char *name, stru
     return file_replace(path, bytes, err);
 }
 
-/* New, or the same as when the run began. */
+/*
+ * Writes a file of a new run; of a continued run, checks that it is the same as at the beginning.
+ */
 static int shared_settle(const struct tracin_spread *spread, const char *name, struct str bytes,
                          struct err *err)
 {
@@ -243,8 +248,8 @@ enum {
 };
 
 /*
- * For each test that the run began with, which of the job's it is: a batch that goes on may ask for fewer, since some
- * have their files already.
+ * Sets asked[i] to the job's number of test i of the run, or NOT_ASKED: a batch that continues may
+ * ask for fewer tests than the run began with, as some have their files already.
  */
 static int tests_match(const struct tracin_spread *spread, const struct tracin_job *job,
                        ptrdiff_t *asked, struct err *err)
@@ -278,7 +283,7 @@ static int tests_settle(struct tracin_spread *spread, const struct tracin_job *j
     return rc ? rc : spread_tests_read(&spread->tests, spread->dir, n_train, err);
 }
 
-/* The file of rows as long as it will be, a matrix with its header. */
+/* Makes the file of rows in its final length; that of a matrix begins with the header. */
 static int values_make(const struct tracin_spread *spread, size_t n_train, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, SPREAD_VALUES);
@@ -297,7 +302,7 @@ static int values_make(const struct tracin_spread *spread, size_t n_train, struc
     return rc;
 }
 
-/* Everything that the workers read. The options come last: without them nothing has begun. */
+/* Writes all that the workers read. The options come last: without them no run has begun. */
 static int run_prepare(struct tracin_spread *spread, const struct kge_data *data,
                        const struct tracin_job *job, struct kge_models *models, struct err *err)
 {
@@ -329,7 +334,7 @@ static int run_prepare(struct tracin_spread *spread, const struct kge_data *data
 
 /* ---- muster map ---- */
 
-/* "4 sentence", of a worker. */
+/* The error that a worker wrote as "4 sentence" (code and text); 0: none. */
 static int worker_why(const struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, SPREAD_WHY);
@@ -344,7 +349,10 @@ static int worker_why(const struct tracin_spread *spread, struct err *err)
     return fail(err, -(int)number, "%.*s", (int)sentence.len, sentence.at);
 }
 
-/* What a worker said is the reason, as it would be without workers; else muster has said it, and the log has it. */
+/*
+ * If a worker gave a reason, fails with it, as the command would without workers. Else muster has
+ * printed the reason, and the last error in its log is repeated.
+ */
 static int map_failed(struct tracin_spread *spread, int status, struct err *err)
 {
     cleanup_buf struct buf words = BUF_INIT, clean = BUF_INIT;
@@ -364,7 +372,7 @@ static int map_failed(struct tracin_spread *spread, int status, struct err *err)
     return rc ? rc : status;
 }
 
-/* A range of a single tile is as short as it gets. */
+/* A range is at least one tile long, so little work may give fewer items than there are devices. */
 static void cut_say(const struct tracin_spread *spread)
 {
     size_t n = spread->plan.n_items;
@@ -402,7 +410,7 @@ static int map_run(struct tracin_spread *spread, struct err *err)
 
 /* ---- results ---- */
 
-/* A sink that sees the job's tests alone, by their numbers there. */
+/* A sink that passes on only the tests that the job asks for, with their numbers in the job. */
 struct asked_sink {
     const struct tracin_sink *sink;
     const ptrdiff_t *asked;
@@ -462,7 +470,7 @@ int tracin_spread_self(struct tracin_spread *spread, const struct kge_data *data
 
 /* ---- the end ---- */
 
-/* More devices pay as long as each has at least as much to do as it has to load. */
+/* Another device pays as long as each device computes at least as long as it loads. */
 static void times_say(const struct tracin_spread *spread)
 {
     const struct spread_times *times = &spread->times;

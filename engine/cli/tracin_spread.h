@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `muster kge tracin --gpus`: the influences come from workers on devices instead of this process, through muster map.
- * What is done stands in a folder beside the output, from which the same command goes on.
+ * `muster kge tracin --gpus`: workers on devices compute the influences instead of this process;
+ * muster map runs them. Finished work is kept in a folder beside the output, from which the same
+ * command continues.
  */
 #pragma once
 
@@ -11,31 +12,41 @@
 struct tracin_spread;
 
 /*
- * Before anything is written. NULL in *out without --gpus. ERR_USAGE if the folder is somebody else's or was begun by
- * another command, ERR_UNAVAILABLE while another one is at work in it. With --force what is in it goes.
+ * To be called before anything is written. *out is NULL without --gpus. With --force the run in the
+ * folder is removed. ERR_USAGE: the folder has other files, is somebody else's, or was begun by
+ * another command. ERR_UNAVAILABLE: another command is at work in it.
  */
 MUST_CHECK int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *ask,
                                   const struct app *app, struct err *err);
 /*
- * Was an earlier command ended while it put results in place, or begun with --force? Then those that are there may be
- * replaced.
+ * True if existing results may be replaced: the command that began the run had --force, or an
+ * earlier command was ended while it put results in place. spread may be NULL.
  */
 bool tracin_spread_may_replace(const struct tracin_spread *spread);
 /*
- * Computes, and hands the results over as tracin_run would; a matrix is filled. The models are unloaded. Positive: the
- * exit status of a muster map that did not come to its end, about which everything is said.
+ * Computes, and calls the sink as tracin_run() would; a job with a matrix gets its results there.
+ * Unloads the models. A positive result is the exit status of a muster map that did not complete;
+ * the messages about it are printed then.
  */
 MUST_CHECK int tracin_spread_run(struct tracin_spread *spread, const struct tracin_job *job,
                                  const struct tracin_sink *sink, struct err *err);
-/* The training triples on themselves: a value for each. The same results. */
+/*
+ * The training triples on themselves: a value for each. Returns what tracin_spread_run() returns.
+ */
 MUST_CHECK int tracin_spread_self(struct tracin_spread *spread, const struct kge_data *data,
                                   struct kge_models *models, double *values, struct err *err);
-/* Nothing could be put in place: what is there when it is gone on with may not be replaced. */
+/*
+ * To be called if nothing could be put in place: a command that continues the run may then replace
+ * existing results only if the run was begun with --force.
+ */
 void tracin_spread_unplace(const struct tracin_spread *spread);
-/* Everything is in place: the folder goes. Says when fewer devices would have done. */
+/*
+ * To be called when everything is in place: removes the folder, and says if fewer devices would
+ * have been enough.
+ */
 MUST_CHECK int tracin_spread_end(struct tracin_spread *spread, struct err *err);
 void tracin_spread_close(struct tracin_spread *spread);
 
-/* How many items it would be, a line. */
+/* Adds a line that says how many items there would be. */
 MUST_CHECK int tracin_spread_explain(const struct tracin_request *ask, const struct tracin_job *job,
                                      struct buf *out, struct err *err);

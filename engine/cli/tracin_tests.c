@@ -19,7 +19,7 @@ const char *tracin_triple_file(const struct tracin_request *ask)
     return ask->test_triple.len == 1 ? ask->test_triple.at[0] : NULL;
 }
 
-/* A name of the dictionary, or an index of it. */
+/* The index of a word that is a name in the dictionary, or an index itself. */
 static int word_resolve(const struct name_index *names, const char *what, const char *word,
                         uint32_t *index, struct err *err)
 {
@@ -138,7 +138,7 @@ static bool triples_equal(struct triple a, struct triple b)
     return a.head == b.head && a.relation == b.relation && a.tail == b.tail;
 }
 
-/* The first place at which PyKEEN would have another triple, and that triple. */
+/* Prints the first place at which PyKEEN would have another triple, and that triple. */
 static void pykeen_say(const struct app *app, const struct kge_data *data, const size_t *places,
                        size_t n_places)
 {

@@ -80,7 +80,7 @@ static int state_save(struct train_job *job, struct err *err)
     return train_state_save(&job->trainer, buf_str(&job->settings), path, err);
 }
 
-/* ---- the history: a line an epoch ---- */
+/* ---- the history: one line for each epoch ---- */
 
 static int history_put(const struct train_job *job, struct err *err)
 {
@@ -88,7 +88,7 @@ static int history_put(const struct train_job *job, struct err *err)
     return file_replace(path, buf_str(&job->history), err);
 }
 
-/* Of the epochs before the one at hand: a kill may have left one more. */
+/* Reads the lines of finished epochs: a process that was killed may have written one line more. */
 static int history_read(struct train_job *job, struct err *err)
 {
     cleanup_free char *path = path_of(job, "training_history.jsonl");
@@ -162,7 +162,7 @@ static int old_unlink(const char *folder, const char *name, struct err *err)
     return fail_errno(err, "remove %s", path);
 }
 
-/* How many there are; with `removes` they are gone. */
+/* Counts the checkpoints, and with `removes` removes them. */
 static int checkpoints_look(const struct train_job *job, bool removes, size_t *n, struct err *err)
 {
     DIR *folder = opendir(checkpoint_folder(job));
@@ -179,7 +179,10 @@ static int checkpoints_look(const struct train_job *job, bool removes, size_t *n
     return rc;
 }
 
-/* Would be taken for what the training at hand left. The state goes first: without it nothing goes on. */
+/*
+ * Removes files that would be taken for results of this training. The state is removed first:
+ * without it, no command continues the old training.
+ */
 static int old_remove(const struct train_job *job, struct err *err)
 {
     static const char *const names[] = {state_name, best_name, final_name};
@@ -190,7 +193,7 @@ static int old_remove(const struct train_job *job, struct err *err)
     return rc == 0 ? checkpoints_look(job, true, &n, err) : rc;
 }
 
-/* Not ours to remove, and not of this training. */
+/* Says that there are checkpoints of another training; without --force they are kept. */
 static int old_checkpoints_say(const struct train_job *job, struct err *err)
 {
     size_t n;
@@ -221,7 +224,7 @@ static int state_go_on(struct train_job *job, const char *path, struct err *err)
     return history_read(job, err);
 }
 
-/* Goes on with what is there; else the folder must be free of a finished model. */
+/* Continues from the state, if there is one; else the folder must not have a finished model. */
 static int state_take(struct train_job *job, struct err *err)
 {
     cleanup_free char *state = path_of(job, state_name);
@@ -236,7 +239,7 @@ static int state_take(struct train_job *job, struct err *err)
     return old_checkpoints_say(job, err);
 }
 
-/* The folder is made and held, so that what cannot be written is known before the first epoch. */
+/* Makes and locks the folder, so that errors show before the first epoch. */
 static int folder_take(struct train_job *job, struct err *err)
 {
     int rc = mkdir_parents(job->opts.folder, 0777, err);
@@ -310,7 +313,10 @@ void train_job_close(struct train_job *job)
 
 static atomic_bool is_told;
 
-/* The second one ends it at once, but for hangups: kernel and shell both tell of a terminal that goes. */
+/*
+ * A second SIGINT or SIGTERM ends the process at once. SIGHUP does not count: when a terminal
+ * closes, kernel and shell each send one.
+ */
 static void on_stop(int number)
 {
     static atomic_bool is_asked;
@@ -374,7 +380,10 @@ static int checkpoint_save(const struct train_job *job, struct err *err)
     return trainer_model_save(&job->trainer, path, err);
 }
 
-/* What is left of an epoch behind its last update. *is_cut: told to stop, before anything changed. */
+/*
+ * Does what an epoch needs after its last update. *is_cut: it was told to stop, before anything was
+ * changed.
+ */
 static int epoch_end(struct train_job *job, bool *is_cut, struct err *err)
 {
     uint64_t epoch = job->trainer.at.epoch + 1, ms = clock_now_ms() - job->epoch_ms;

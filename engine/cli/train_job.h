@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training in its folder: it begins, or goes on where a state of it stands; epochs, validation,
- * and the files that they leave.
+ * A training in its folder: begins, or continues from a saved state; runs the epochs with their
+ * validation, and writes the files.
  */
 #pragma once
 
@@ -11,10 +11,10 @@
 struct train_job_opts {
     struct train_opts train;
     const char *folder;
-    const char *checkpoint_folder; /* NULL: the same */
+    const char *checkpoint_folder; /* NULL: `folder` */
     uint64_t n_epochs;
     uint64_t checkpoint_every, eval_every; /* epochs; checkpoint_every 0: never */
-    uint64_t patience;                     /* validations without a better one; 0: all epochs */
+    uint64_t patience;                     /* validations without a better MRR; 0: all epochs */
     uint64_t state_every_ms;
     uint64_t max_valid_triples; /* 0: all */
     unsigned n_threads;
@@ -26,18 +26,18 @@ struct train_job {
     const struct app *app;
     const struct kge_data *data;
     struct conve *model;
-    struct triples questions; /* what is trained on: with reciprocal ones, if the model has them */
+    struct triples questions; /* trained on; if the model is reciprocal, also inverse */
     struct known known;
     struct trainer trainer;
-    struct num_backend backend;                 /* trains */
-    struct num_backend validation_backend;      /* of the host */
+    struct num_backend backend;                 /* for training */
+    struct num_backend validation_backend;      /* for validation; a host backend */
     struct thread_pool *pool, *validation_pool; /* the same one, unless a device trains */
     struct buf history, settings;
-    uint64_t state_ms, said_ms, epoch_ms; /* when it was saved, said, begun */
+    uint64_t state_ms, said_ms, epoch_ms; /* last save, last message, begin of the epoch */
     int lock_fd;                          /* of the folder: one training at a time */
 };
 
-/* Takes the model; the rest is borrowed. */
+/* Takes the model over; the other arguments are borrowed. */
 MUST_CHECK int train_job_open(struct train_job *job, const struct train_job_opts *opts,
                               struct conve *model, const char *backend, const struct kge_data *data,
                               const struct app *app, struct err *err);

@@ -31,7 +31,7 @@ void triple_json_indices(struct json_out *json, const char *prefix, struct tripl
         json_out_u64(json, key_of(key, prefix, i, ""), indices[i]);
 }
 
-/* The readable name, or the name in the files. */
+/* The readable name, or `label` if there is none. */
 static struct str name_or(const struct labels *labels, uint32_t index, struct str label)
 {
     struct str name;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members of JSON objects about triples, called and ordered as TiePin's programs do.
+ * Members of JSON objects about triples, with the names and in the order of TiePin's programs.
  */
 #pragma once
 
 #include "cli/json_out.h"
 #include "cli/kge_data.h"
 
-/* PREFIX_head, PREFIX_relation, PREFIX_tail: indices. Without a prefix the bare words. */
+/* PREFIX_head, PREFIX_relation, PREFIX_tail: indices. Prefix "": head, relation, tail. */
 void triple_json_indices(struct json_out *json, const char *prefix, struct triple triple);
-/* PREFIX_head_label …: names in the files; PREFIX_head_name …: readable ones, where some were read. */
+/* PREFIX_head_label …: names in the files. PREFIX_head_name …: readable names, if any were read. */
 void triple_json_labels(struct json_out *json, const char *prefix, const struct kge_data *data,
                         struct triple triple);
 /* "KEY": ["head", "relation", "tail"]: names in the files. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is beside whom: the training triples as an undirected graph without their relations. Parallel triples,
- * whatever their relation or direction, are one edge, which knows them. Built once, for all test triples.
+ * The training triples as an undirected graph without relations. Triples between the same two
+ * entities, whatever their relation or direction, form one edge, which lists them. The graph is
+ * built once, for all test triples.
  */
 #pragma once
 
@@ -21,10 +22,10 @@ struct neighbour {
 
 struct adjacency {
     size_t n_entities, n_edges;
-    struct neighbour
-        *neighbours;   /* of entity e: from begins[e] to begins[e + 1], ascending; itself once */
-    uint64_t *begins;  /* n_entities + 1 */
-    uint32_t *triples; /* of edge i: from edge_begins[i] to edge_begins[i + 1], ascending */
+    /* Of entity e: from begins[e] to begins[e + 1], ascending; e itself once if it has a loop. */
+    struct neighbour *neighbours;
+    uint64_t *begins;      /* n_entities + 1 */
+    uint32_t *triples;     /* of edge i: from edge_begins[i] to edge_begins[i + 1], ascending */
     uint32_t *edge_begins; /* n_edges + 1 */
 };
 

@@ -20,7 +20,7 @@ void flaw_add(struct flaws *flaws, enum flaw flaw, uint64_t line, struct str fou
     of->line = line;
     size_t len = MIN(found.len, sizeof(of->example) - 1);
     while (len > 0 && len < found.len && ((unsigned char)found.at[len] & 0xc0) == 0x80)
-        len--; /* not within a character */
+        len--; /* do not cut a UTF-8 character */
     if (len > 0)
         memcpy(of->example, found.at, len);
     of->example[len] = '\0';

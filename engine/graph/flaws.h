@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is wrong with a file's lines: counted by kind, with the place and the words of the first one. A
- * flaw costs its line; a note costs nothing, but should be known.
+ * What is wrong with a file's lines: counted by kind, with the number and the text of the first
+ * line. A line with a flaw is left out. A note means no loss, but the user should know of it.
  */
 #pragma once
 
@@ -33,19 +33,22 @@ enum {
 
 struct flaws {
     struct flaw_count {
-        uint64_t count, line;           /* the first one's, from 1 */
+        uint64_t count, line;           /* line: the first one's, from 1 */
         char example[FLAW_EXAMPLE_MAX]; /* the beginning of what was found there; may be empty */
     } of[FLAW_N];
 };
 
 void flaw_add(struct flaws *flaws, enum flaw flaw, uint64_t line, struct str found);
-/* Lines that are lost. */
+/* The number of lines that are left out. */
 uint64_t flaws_count(const struct flaws *flaws);
 /*
- * 0 if no line is lost, or all that are may be (is_lenient); else ERR_DATA, which names the first of every
+ * ERR_DATA if lines are left out and is_lenient is false; its text names the first line of each
  * kind.
  */
 MUST_CHECK int flaws_check(const struct flaws *flaws, const char *path, bool is_lenient,
                            struct err *err);
-/* Notes, and what was left out, one line each: "train.tsv: 3 lines repeated from earlier …: the first is line 12\n". */
+/*
+ * Adds one line for each kind of flaw and note, such as "train.tsv: 3 lines repeated from earlier
+ * …: the first is line 12\n".
+ */
 void flaws_format(const struct flaws *flaws, const char *path, struct buf *out);

@@ -52,7 +52,7 @@ void known_release(struct known *known)
     *known = (struct known){0};
 }
 
-/* The first place that is not before `bound`. */
+/* The first place whose triple is not before `bound`. */
 static size_t place_of(const struct triple *at, size_t n, struct triple bound, order_fn *order)
 {
     size_t low = 0, high = n;

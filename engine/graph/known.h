@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which answers to a question are known to be true: the tails of (head, relation), the heads of (relation, tail).
- * For ranks in the filtered setting, in which a true triple does not count against another (Bordes et al.,
- * "Translating Embeddings for Modeling Multi-relational Data", NeurIPS 2013).
+ * Which answers to a question are known to be true: the tails of (head, relation), the heads of
+ * (relation, tail). They are for ranks in the filtered setting, in which a true triple does not
+ * count against another (Bordes et al., "Translating Embeddings for Modeling Multi-relational
+ * Data", NeurIPS 2013).
  */
 #pragma once
 

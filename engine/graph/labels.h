@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words for people: what entities and relations are called, beside the names that stand in the files of triples.
+ * Readable names of entities and relations, besides their names in the files of triples.
  */
 #pragma once
 
@@ -26,23 +26,27 @@ struct labels {
 
 void labels_release(struct labels *labels);
 #define cleanup_labels __attribute__((cleanup(labels_release)))
-/* The text; false if there is none. labels->n is 0 where no file was read. */
+/* Sets *text; false if there is none. labels->n is 0 if no file was read. */
 bool labels_get(const struct labels *labels, size_t index, struct str *text);
 
-/* node_name_dict: lines of `readable name<TAB>index`. Names may repeat; of two for an index the last counts. */
+/*
+ * node_name_dict: lines of `readable name<TAB>index`. A name may have several indices. If an index
+ * has several names, the last one counts.
+ */
 MUST_CHECK int labels_read_names(struct labels *labels, const char *path, size_t n_entities,
                                  bool is_lenient, struct flaws *flaws, struct err *err);
 
 /*
- * edge_map.json: {"<JSON text with a member predicate>": "<name of a relation>", …}; the label is the predicate.
- * Members whose key says no predicate, or whose value is no relation of the dictionary, are counted in *n_strangers.
+ * edge_map.json: {"<JSON text with a member predicate>": "<name of a relation>", …}; the label is
+ * the predicate. Members whose key has no predicate, or whose value is no relation of the
+ * dictionary, are counted in *n_strangers.
  */
 MUST_CHECK int labels_read_edge_map(struct labels *labels, const char *path,
                                     const struct name_index *relations, uint64_t *n_strangers,
                                     struct err *err);
-/* The same for a text. */
+/* As labels_read_edge_map(), for a text that was read. */
 MUST_CHECK int labels_parse_edge_map(struct labels *labels, struct str text,
                                      const struct name_index *relations, uint64_t *n_strangers,
                                      struct err *err);
-/* The member `predicate` of a text that is a JSON object with one; else false. */
+/* Adds the member `predicate` of a JSON object to out; false if text is no object with one. */
 bool predicate_of(struct str text, struct buf *out);

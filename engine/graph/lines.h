@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A text file line by line, read in pieces: memory is that of its longest line, which is bounded. Lines
- * are UTF-8; their ends (LF or CRLF) and a byte-order mark at the beginning are no part of them.
+ * A text file line by line, read in pieces: memory grows with the longest line only, whose length
+ * is bounded. Lines are UTF-8; their ends (LF or CRLF) and a byte-order mark at the beginning are
+ * no part of them.
  */
 #pragma once
 
@@ -29,17 +30,17 @@ struct lines {
         .fd = -1   \
     }
 
-/* ERR_USAGE if it cannot be opened. */
+/* ERR_USAGE if the file cannot be opened. */
 MUST_CHECK int lines_open(struct lines *lines, const char *path, struct err *err);
 void lines_close(struct lines *lines);
 #define cleanup_lines __attribute__((cleanup(lines_close)))
 /*
- * 1 and the next line, borrowed until the next call; 0 at the end. ERR_DATA: a line of more than
- * LINE_BYTES_MAX, or that is no UTF-8.
+ * Returns 1 and the next line, which is borrowed until the next call; 0 at the end. ERR_DATA: a
+ * line has more than LINE_BYTES_MAX bytes, or is not UTF-8.
  */
 MUST_CHECK int lines_next(struct lines *lines, struct str *line, struct err *err);
-/* What was to be said about the lines as a whole: their ends, the mark. */
+/* Adds the notes about line ends (CRLF) and the byte-order mark to `flaws`. */
 void lines_notes(const struct lines *lines, struct flaws *flaws);
 
-/* Cut at tabs: how many fields there are; those beyond FIELDS_MAX are counted and not stored. */
+/* Cuts a line at tabs; returns how many fields it has. At most FIELDS_MAX are stored. */
 size_t line_fields(struct str line, struct str fields[FIELDS_MAX]);

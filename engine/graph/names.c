@@ -65,7 +65,10 @@ static int draft_read(struct draft *draft, const char *path, struct flaws *flaws
     return rc;
 }
 
-/* The indices are 0 … n-1, each once; *order[i] is then the place of index i in the file. */
+/*
+ * Checks that the indices are 0 … n-1, each once; sets order[i] to the place of index i in the
+ * file.
+ */
 static int draft_order(const struct draft *draft, const char *path, uint32_t *order,
                        struct err *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of dictionaries: names and their indices 0 … n-1. Entities have one dictionary, relations another.
+ * Dictionary files: names and their indices 0 … n-1. Entities have one dictionary, relations
+ * another.
  */
 #pragma once
 
@@ -9,12 +10,12 @@
 #include "graph/flaws.h"
 
 /*
- * A file of `name<TAB>index`, in any order, whose indices are 0 … n-1: a model's tables have a row for each.
- * What is wrong is counted in flaws; if lines are lost (is_lenient or not), and indices are missing
- * therefore, that is ERR_DATA.
+ * Reads lines of `name<TAB>index`, in any order, whose indices are 0 … n-1: a model's tables have
+ * one row for each. What is wrong with lines is counted in `flaws`. ERR_DATA if lines are left out
+ * and is_lenient is false, or if an index is missing or repeated.
  */
 MUST_CHECK int names_read(struct name_index *names, const char *path, bool is_lenient,
                           struct flaws *flaws, struct err *err);
-/* The same form, in the order of the indices. */
+/* Writes a file that names_read() reads, in the order of the indices. */
 MUST_CHECK int names_write(const struct name_index *names, const char *path, bool overwrite,
                            struct err *err);

@@ -24,7 +24,7 @@ struct proximity {
     const struct adjacency *adjacency;
     struct proximity_opts opts;
     struct ball head, tail;
-    uint8_t *degrees; /* of all entities: an enum degree, of the balls in hand */
+    uint8_t *degrees; /* by entity: an enum degree, for the current balls */
     uint32_t *kept;
     size_t n_kept, cap;
 };
@@ -56,7 +56,7 @@ static void ball_fill(struct ball *ball, const struct adjacency *graph, uint32_t
     }
 }
 
-/* Costs what the ball has, not what the graph has. */
+/* Takes time in proportion to the ball, not to the graph. */
 static void ball_empty(struct ball *ball, uint8_t *degrees)
 {
     for (size_t i = 0; i < ball->n; i++) {
@@ -129,7 +129,7 @@ static bool has_degree(struct proximity *p, uint32_t entity)
     return degree >= p->opts.min_degree;
 }
 
-/* From `a` to `b` on the way from the head to the tail. */
+/* True if the step from `a` to `b` leads from the head towards the tail. */
 static bool is_forward(const struct proximity *p, uint32_t a, uint32_t b)
 {
     const uint32_t *from_head = p->head.distances, *to_tail = p->tail.distances;
@@ -155,7 +155,9 @@ static void edge_keep(struct proximity *p, uint32_t edge)
     }
 }
 
-/* The edges of `entity`, which is kept, to entities that are not below it: each edge is seen once. */
+/*
+ * For a kept entity: keeps its edges to entities that are not below it, so each edge is seen once.
+ */
 static void entity_edges(struct proximity *p, struct triple test, uint32_t entity)
 {
     const struct adjacency *graph = p->adjacency;

@@ -15,7 +15,7 @@ static uint32_t answer_of(enum rank_side side, struct triple triple)
     return side == SIDE_TAIL ? triple.tail : triple.head;
 }
 
-/* Entities that are better than the answer, and others that are as good. */
+/* How many entities have a better score than the answer, and how many the same score. */
 struct standing {
     uint64_t n_better, n_equal;
 };
@@ -52,7 +52,7 @@ int rank_of(const float *scores, size_t n_entities, uint32_t answer, enum rank_s
     return 0;
 }
 
-/* Sums first, means at the end. */
+/* Adds to sums, which metrics_finish() turns into means. */
 static void metrics_add(struct rank_metrics *metrics, double rank)
 {
     static const unsigned hits_at[] = RANK_HITS_AT;
@@ -82,7 +82,7 @@ static struct known_answers answers_known(const struct known *known, enum rank_s
                              : known_heads(known, question.relation, question.tail);
 }
 
-/* Tests [first, first + n); scores are theirs. */
+/* Ranks tests [first, first + n); `scores` begins with those of test `first`. */
 static int stretch_rank(const struct ranks_opts *opts, enum rank_side side,
                         const struct triple *tests, size_t first, size_t n, const float *scores,
                         struct rank_metrics metrics[SIDE_N + 1], struct err *err)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How good a model is at answering: the rank of the true answer among all entities, and what follows from ranks.
- * In the filtered setting other true answers do not count against it (known.h).
+ * How well a model answers questions: the rank of the true answer among all entities, and the
+ * metrics that follow from ranks. In the filtered setting, other true answers do not count against
+ * the one that is ranked (known.h).
  *
- * What scores is a callback, so this knows no model.
+ * Scores come from a callback, so this file depends on no model.
  */
 #pragma once
 
 #include "base/err.h"
 #include "graph/known.h"
 
-/* Among entities with the same score as the answer, it stands … */
+/* The place of the answer among entities with the same score: */
 enum rank_ties {
-    TIES_MEAN,        /* in the middle: what chance would give it, and PyKEEN's "realistic" rank */
+    TIES_MEAN,        /* in the middle: the mean over random orders, PyKEEN's "realistic" rank */
     TIES_PESSIMISTIC, /* last, as TiePin's trainer has it */
-    TIES_OPTIMISTIC   /* first: a model that gives all entities one score is perfect then */
+    TIES_OPTIMISTIC   /* first: a model that gives all entities the same score is perfect then */
 };
 
 enum rank_side {
@@ -38,31 +39,34 @@ struct rank_metrics {
 };
 
 /*
- * Scores of all entities as answers to n questions, each a triple whose `side` is what is asked:
- * scores[i * n_entities + e], the higher the better.
+ * Computes the scores of all entities as answers to n questions. A question is a triple whose
+ * `side` is asked for. scores[i * n_entities + e] is the score of entity e for question i; higher
+ * is better.
  */
 typedef int rank_score_fn(void *context, enum rank_side side, const struct triple *questions,
                           size_t n, float *scores, struct err *err);
 
 struct ranks_opts {
     size_t n_entities;
-    const struct known
-        *known; /* all true triples, those of the test among them; NULL: unfiltered */
+    const struct known *known; /* all true triples, tests included; NULL: unfiltered */
     enum rank_ties ties;
     bool tails_only;
-    size_t questions_at_once; /* 0: 256; so many times n_entities scores are in memory */
-    /* NULL, or by side and test: the rank, and what the answer was scored. */
+    size_t questions_at_once; /* 0: 256; n_entities scores of each are in memory */
+    /* By side and test, filled by ranks_run(): rank and score of the answer. May be NULL. */
     struct rank_each {
         double rank, score;
     } * each[SIDE_N];
-    /* NULL, or told now and then how many questions are answered, of both sides if both are asked. */
+    /*
+     * Called now and then; both numbers count the questions of all sides that are asked. NULL: not
+     * called.
+     */
     void (*progress)(void *context, uint64_t n_done, uint64_t n_questions);
     void *progress_context;
 };
 
 /*
- * The rank of entity `answer` by `scores`, from 1; other entities in `known` are passed over. It lies between
- * two whole numbers where TIES_MEAN puts it there. ERR_DATA if a score is NaN.
+ * The rank of entity `answer` by `scores`, from 1; other entities in `known` are passed over. With
+ * TIES_MEAN the rank may be halfway between two whole numbers. ERR_DATA if a score is NaN.
  */
 MUST_CHECK int rank_of(const float *scores, size_t n_entities, uint32_t answer, enum rank_side side,
                        struct known_answers known, enum rank_ties ties, double *rank,

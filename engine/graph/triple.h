@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fact of a knowledge graph, by the indices that its dictionaries give.
+ * A fact of a knowledge graph; its members are indices of the dictionaries (names.h).
  */
 #pragma once
 

@@ -48,7 +48,7 @@ void triples_sort_unique(struct triples *triples)
     triples->n = n_kept;
 }
 
-/* Which triples of this file there are already: open addressing over their places. */
+/* The set of triples read from this file: a hash table with open addressing. */
 struct seen {
     uint32_t *slots; /* place + 1; 0: free */
     size_t n_slots, begin;
@@ -83,7 +83,7 @@ static void seen_grow(struct seen *seen, const struct triples *triples)
     }
 }
 
-/* The triple is the last one; false if it was there before. */
+/* Adds the last of `triples` to the set; false if the set had an equal one. */
 static bool seen_add(struct seen *seen, const struct triples *triples)
 {
     seen_grow(seen, triples);
@@ -101,7 +101,7 @@ static bool name_resolve(struct name_index *names, bool makes_names, struct str 
     return number != NAME_NONE;
 }
 
-/* The triple of a line; false, and a flaw, if there is none. */
+/* Parses a line; if it has no triple, returns false and adds a flaw. */
 static bool line_parse(struct str line, uint64_t number, const struct triples_opts *opts,
                        struct flaws *flaws, struct triple *triple)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of triples: UTF-8, `head<TAB>relation<TAB>tail`, no header. Triples keep the order of their lines;
- * one that is there twice stays there twice.
+ * Files of triples: UTF-8, `head<TAB>relation<TAB>tail`, no header. Triples keep the order of their
+ * lines; a triple on two lines is kept twice.
  */
 #pragma once
 
@@ -22,18 +22,18 @@ void triples_release(struct triples *triples);
 #define cleanup_triples __attribute__((cleanup(triples_release)))
 void triples_add(struct triples *triples, struct triple triple);
 
-/* By index of head, relation and tail, and each once. */
+/* Sorts by the indices of head, relation and tail, and keeps each triple once. */
 void triples_sort_unique(struct triples *triples);
 
 struct triples_opts {
     struct name_index *entities, *relations;
-    bool makes_names; /* a name that is new is added; else its line is a flaw */
+    bool makes_names; /* new names are added; if false, their lines have a flaw */
     bool is_lenient;  /* lines with flaws are left out, instead of failing */
 };
 
 /*
- * Adds the file's triples. What is wrong is counted in flaws: ERR_DATA unless is_lenient. ERR_DATA too if
- * nothing is left.
+ * Adds the triples of a file. What is wrong with lines is counted in `flaws`. ERR_DATA if lines are
+ * left out and is_lenient is false, or if there is no triple.
  */
 MUST_CHECK int triples_read(struct triples *triples, const char *path,
                             const struct triples_opts *opts, struct flaws *flaws, struct err *err);

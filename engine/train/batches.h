@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training triples as questions, dealt out in batches: an order for each epoch, which follows from
- * the seed and the epoch alone.
+ * Training triples as questions, dealt out in batches. Each epoch has an order of its own, which
+ * depends on the seed and the epoch alone.
  */
 #pragma once
 
@@ -11,14 +11,14 @@
 
 struct batches {
     struct triple *questions;
-    size_t n;        /* questions; an epoch is each of them once */
-    size_t *begins;  /* of question i's true tails in `tails` */
+    size_t n;        /* questions; an epoch has each of them once */
+    size_t *begins;  /* question i's true tails begin at tails[begins[i]] */
     uint32_t *tails; /* ascending within a question */
     size_t size, n_batches;
     size_t batch_tails_max;
-    uint32_t *order; /* of the epoch at hand */
+    uint32_t *order; /* of the current epoch */
 
-    /* The batch at hand. */
+    /* The current batch. */
     struct triple *batch_questions;
     size_t *batch_begins;
     uint32_t *batch_tails;
@@ -26,13 +26,16 @@ struct batches {
 
 /*
  * With is_grouped a question is a head and a relation, with all tails that the training triples
- * have for them; else it is a triple, with its own tail alone. ERR_USAGE where there are fewer than
- * two questions: batch norm has no variance of one.
+ * have for them; else a question is a triple, with its own tail alone. ERR_USAGE if there are fewer
+ * than two questions, or `size` is below two: batch norm needs two for a variance.
  */
 MUST_CHECK int batches_init(struct batches *batches, const struct triple *triples, size_t n_triples,
                             bool is_grouped, size_t size, struct err *err);
 void batches_release(struct batches *batches);
-/* The most questions that a batch has: a last one that would be alone joins the batch before it. */
+/*
+ * The most questions in a batch. It may be one more than `size`: a last question that would be
+ * alone joins the batch before it.
+ */
 size_t batches_n_max(const struct batches *batches);
 struct train_limits batches_limits(const struct batches *batches);
 void batches_shuffle(struct batches *batches, uint64_t seed, uint64_t epoch);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Gradients of a batch, and its loss; as if it were all of an update. */
+/* Computes the gradients and the loss of a batch, as if it were the only one of an update. */
 static int step_run(struct trainer *trainer, const struct train_batch *batch,
                     enum num_format format, struct conve_gradients *to, double *loss,
                     struct err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rounding to 16 bits does to a training: a step over a batch of its own, with and without it.
+ * What rounding to 16 bits does to a training: a step over one of its batches is computed with and
+ * without rounding.
  */
 #pragma once
 
@@ -8,12 +9,13 @@
 
 struct train_rounding {
     double gradients; /* |rounded - full| / |full|, all parameters together */
-    double loss;      /* the same of it */
+    double loss;      /* |rounded - full| / full */
 };
 
 /*
- * By the trainer's format, which is not NUM_FULL, of the batch that is next. Training goes on as if
- * it had not been: only gradients are written, which each update sets. The errors of a step.
+ * Measures the error of the trainer's format, which is not NUM_FULL, on the next batch. This does
+ * not change the training: only the gradients are written, which each update sets anew. Returns the
+ * errors of train_step_run().
  */
 MUST_CHECK int train_rounding_measure(struct trainer *trainer, struct train_rounding *out,
                                       struct err *err);

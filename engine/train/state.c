@@ -16,7 +16,7 @@
 #include "tensor/safetensors.h"
 
 enum {
-    WORDS_SHOWN = 3, /* so that a message has room for the cure */
+    WORDS_SHOWN = 3, /* so that the message has room for the remedy */
     WORD_SHOWN = 40
 };
 
@@ -27,7 +27,7 @@ enum member_kind {
     MEMBER_DOUBLE
 };
 
-/* Numbers of struct train_progress; doubles are written so that every bit comes back. */
+/* Members of struct train_progress; doubles are written so that every bit is kept. */
 static const struct member {
     const char *key;
     size_t offset;
@@ -76,7 +76,7 @@ int train_state_save(struct trainer *trainer, struct str settings, const char *p
     return conve_save(trainer->model, path, true, &extra, err);
 }
 
-/* ---- and back ---- */
+/* ---- loading ---- */
 
 static int member_get(struct str metadata, const char *key, struct buf *text, struct err *err)
 {
@@ -102,7 +102,7 @@ static int progress_read(struct train_progress *at, struct str metadata, struct 
     return rc;
 }
 
-/* What stands in the file may be anything, and a message has not room for it. */
+/* Shortens a word and makes it printable: a file may hold anything. */
 static void word_add(struct buf *out, struct str word)
 {
     size_t n = console_text_cut(word, WORD_SHOWN);
@@ -112,8 +112,8 @@ static void word_add(struct buf *out, struct str word)
 }
 
 /*
- * Words of `key=value`: which of them are others, the first few. Behind them may be some that the
- * other lacks.
+ * Compares two lists of words `key=value` place by place, and adds the first few that differ. One
+ * list may be longer than the other.
  */
 static void differences_add(struct buf *out, struct str there, struct str here)
 {
@@ -175,7 +175,10 @@ static int tensors_take(struct trainer *trainer, const struct tensor_file *file,
     return rc;
 }
 
-/* Only an update ends where a state is saved, so that some of its numbers follow from the others. */
+/*
+ * A state is saved only after an update, so some of its numbers follow from others. True if they
+ * do.
+ */
 static bool is_reached(const struct trainer *trainer)
 {
     const struct train_progress *at = &trainer->at;

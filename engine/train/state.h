@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where training stands, as a file: safetensors with the model, which conve_load() reads like any
- * other, Adam's moments beside it, and progress and settings in its metadata. Replaced as a whole.
+ * The state of a training as a safetensors file: the model, which conve_load() reads like any
+ * other, Adam's moments, and in the metadata progress and settings. The file is replaced as a
+ * whole.
  */
 #pragma once
 
 #include "train/trainer.h"
 
-/* `settings`: words `key=value`, with which training goes on only if they are the same. */
+/* `settings`: words `key=value`. A training continues only with the same settings. */
 MUST_CHECK int train_state_save(struct trainer *trainer, struct str settings, const char *path,
                                 struct err *err);
 /*
- * ERR_USAGE if it was made with other settings, which are said; ERR_DATA if it is no such file, or
- * of another model.
+ * ERR_USAGE: the state was saved with other settings, which the text names. ERR_DATA: the file is
+ * no such state, or one of another model.
  */
 MUST_CHECK int train_state_load(struct trainer *trainer, struct str settings, const char *path,
                                 struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way forward, up to the scores.
+ * The forward pass, up to the scores.
  */
 #include "train/step.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- dropout ---- */
 
-/* Each sample draws by itself, so that pieces may be drawn in any order. */
+/* Each sample has a seed of its own, so that pieces may be drawn in any order. */
 static void mask_draw(const struct train_step *step, enum train_dropout place, size_t sample)
 {
     size_t n = step_drop_size(&step->weights->shape, place).n;
@@ -68,7 +68,7 @@ void step_take(struct train_step *step, const struct train_batch *batch)
 
 /* ---- batch norm ---- */
 
-/* Of a piece of rows of x, to be merged. */
+/* The statistics of one piece of rows of x, for stats_merge(). */
 static void piece_stats(const struct train_step *step, enum conve_norm norm, size_t piece, void *x)
 {
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
@@ -171,7 +171,7 @@ static void features_make(void *context, unsigned thread, size_t piece)
               step_at(step, step->features, rows, conve_n_features(&step->weights->shape)));
 }
 
-/* What some columns of features add to u. */
+/* The part of u that comes from some columns of features. */
 static void fc_make(void *context, unsigned thread, size_t piece)
 {
     struct train_step *step = context;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One step of training: a batch of questions (head, relation, ?) forward, scored against all
- * entities, and the gradients back. Batch norm uses the batch's own statistics. Source of model
- * and loss: ConvE, arXiv 1707.01476 ("1-N scoring").
+ * One step of training: the forward pass of a batch of questions (head, relation, ?), their scores
+ * with all entities, and the backward pass to the gradients. Batch norm uses the batch's own
+ * statistics. Source of model and loss: ConvE, arXiv 1707.01476 ("1-N scoring").
  *
- * Work is cut where it costs least: rows of the batch for images and maps, columns for fc, tiles of
- * entities for scores, whose loss and gradients are taken while a tile is at hand; the scores of
- * all entities are never in memory. Pieces are of fixed size and are added up in their order, so
- * the result is the same bits for any number of threads, and dropout draws from the seed alone.
+ * Work is cut where that costs least: into rows of the batch for images and maps, columns for fc,
+ * and tiles of entities for scores. The loss and the gradients of a tile are computed right after
+ * its scores, so the scores of all entities are never in memory together. Pieces have a fixed size
+ * and are added up in their order, and dropout draws from the seed alone, so the result is the same
+ * bits for any number of threads.
  *
- * With a format the large products multiply numbers that are rounded to it, piece by piece: fc's,
- * forward and back, and those of entities with x and with slopes. Their sums and all else, weights
- * and moments before all, stay float32.
+ * With a format, the factors of the large products are rounded to it, piece by piece: the products
+ * of fc, forward and back, and those of the entities with x and with the slopes. The sums of these
+ * products stay float32, and so does all else, above all weights and moments.
  */
 #pragma once
 
@@ -29,13 +30,16 @@ enum train_dropout {
 
 struct train_mode {
     double dropout[DROPOUT_N]; /* probabilities */
-    bool drops_before_bn0;     /* as the plain implementation; PyKEEN drops behind it */
-    /* Labels are smoothing / n_entities, and 1 - smoothing more where the tail is true. */
+    bool drops_before_bn0;     /* as the plain implementation; PyKEEN drops after bn0 */
+    /* A label is smoothing / n_entities, and for a true tail 1 - smoothing more. */
     double label_smoothing;
-    enum num_format format; /* NUM_FULL but of float32 */
+    enum num_format format; /* with float64 only NUM_FULL */
 };
 
-/* In the host's memory. Question i is head and relation of questions[i]; its true tails as num_bce has them. */
+/*
+ * In the host's memory. Question i is head and relation of questions[i]. `begins` and `positives`
+ * hold the true tails, as in struct num_bce.
+ */
 struct train_batch {
     const struct triple *questions;
     size_t n;
@@ -43,7 +47,7 @@ struct train_batch {
     const uint32_t *positives;
 };
 
-/* The most that a batch has. */
+/* The most questions and true tails of a batch. */
 struct train_limits {
     size_t n_questions, n_tails;
 };
@@ -51,9 +55,9 @@ struct train_limits {
 struct train_step;
 
 /*
- * All borrowed; weights may change between runs, and lie in the backend's memory. On a device work
- * is not cut but for the scores, and the pool should be one thread. ERR_UNAVAILABLE: there is no
- * room on it. To be freed in either case.
+ * All arguments are borrowed. `weights` lie in the backend's memory and may change between runs. On
+ * a device only the scores are cut into tiles, and the pool should have one thread.
+ * ERR_UNAVAILABLE: the device has no room. *out must be freed after an error, too.
  */
 MUST_CHECK int train_step_new(struct train_step **out, const struct num_backend *be,
                               struct thread_pool *pool, const struct conve_weights *weights,
@@ -62,18 +66,21 @@ MUST_CHECK int train_step_new(struct train_step **out, const struct num_backend 
 void train_step_free(struct train_step *step);
 
 /*
- * *loss: binary cross entropy, mean over questions and entities. Gradients of `share` times it
- * are set, or with `adds` added; they lie in the backend's memory. At least two questions: one
- * has no variance. Fails where a device does; ERR_STOPPED where the pool is told to stop, with
- * gradients that are of no use.
+ * *loss: binary cross entropy, mean over questions and entities. The gradients of `share` times the
+ * loss are set, or with `adds` added; they lie in the backend's memory. A batch has at least two
+ * questions, as batch norm needs two for a variance. Returns an error of a device, or ERR_STOPPED
+ * if the pool was told to stop; the gradients are of no use then.
  */
 MUST_CHECK int train_step_run(struct train_step *step, const struct train_batch *batch,
                               uint64_t seed, double share, bool adds,
                               struct conve_gradients *gradients, double *loss, struct err *err);
 
-/* In another format from now on. */
+/* Sets the format of later runs. */
 void train_step_format(struct train_step *step, enum num_format format);
 
-/* A norm's running statistics, moved towards the last batch's: mean, and unbiased variance. */
+/*
+ * Moves a norm's running mean and variance towards the mean and unbiased variance of the last
+ * batch.
+ */
 void train_step_track(const struct train_step *step, enum conve_norm norm, double momentum,
                       void *mean, void *var);

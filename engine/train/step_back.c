@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From scores back to the tables.
+ * The scores, and the backward pass from the scores to the tables.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- scores ---- */
 
-/* Into gradients, which are set or added to. */
+/* A product whose result is a gradient, which is set or added to. */
 static void product(const struct train_step *step, struct num_gemm op)
 {
     op.beta = step->batch.adds ? 1 : 0;
@@ -22,7 +22,7 @@ static struct tail_range tile_of(const struct train_step *step, size_t piece)
     return (struct tail_range){begin, MIN(step->cut.tile, n_entities - begin), step->mode.format};
 }
 
-/* Gradients of a tile of the entities' table, and of their biases. */
+/* The gradients of a tile of the entities' table, and of the biases of its entities. */
 static void tile_gradients(const struct train_step *step, struct tail_range tails,
                            const void *slopes)
 {
@@ -96,7 +96,9 @@ static struct num_norm_back norm_op(const struct train_step *step, enum conve_no
                            step_at(step, d, rows, width));
 }
 
-/* What a piece of rows adds to the gradients of weight and bias. */
+/*
+ * The sums of a piece of rows for the gradients of weight and bias; in piece_vars and piece_means.
+ */
 static void norm_sums(const struct train_step *step, enum conve_norm norm, size_t piece, void *x,
                       void *y, void *d)
 {
@@ -113,7 +115,7 @@ static void scaled(const struct train_step *step, size_t n, double factor, const
         step->be, &(struct num_multiply){step->weights->dtype, n, factor, 0, from, step->ones, to});
 }
 
-/* Gradients of weight and bias, and the means that the way back to x needs. */
+/* The gradients of weight and bias, and the means that norm_back() needs. */
 static void norm_sums_merge(const struct train_step *step, enum conve_norm norm)
 {
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
@@ -131,7 +133,7 @@ static void norm_sums_merge(const struct train_step *step, enum conve_norm norm)
     }
 }
 
-/* In place. */
+/* Replaces d by the gradient of x. */
 static void norm_back(const struct train_step *step, enum conve_norm norm, struct rows_piece rows,
                       void *x, void *y, void *d)
 {
@@ -161,7 +163,7 @@ static void output_back(void *context, unsigned thread, size_t piece)
               step_at(step, step->d, rows, conve_dim(&step->weights->shape)));
 }
 
-/* Some columns of fc's weights: their gradients, and those of the features. */
+/* The gradients of some columns of fc's weights, and of the same columns of features. */
 static void fc_back(void *context, unsigned thread, size_t piece)
 {
     struct train_step *step = context;
@@ -223,7 +225,7 @@ static void maps_back(void *context, unsigned thread, size_t piece)
         step_drop(step, DROPOUT_INPUT, rows, d_image);
 }
 
-/* Sums of pieces stand weights first, biases behind them. */
+/* The sums of a piece are those of the weights, then those of the biases. */
 static void conv_sums_merge(const struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
@@ -259,7 +261,10 @@ static void image_back(void *context, unsigned thread, size_t piece)
                   step_at(step, step->d_image, rows, conve_image_size(&step->weights->shape)));
 }
 
-/* Rows of the tables that the batch touches; the entities' are set by the scores already. */
+/*
+ * Adds the gradients of the table rows that the batch uses. step_scores() has set the gradient of
+ * the entities' table; that of the relations' table is zeroed here.
+ */
 static void tables_add(const struct train_step *step)
 {
     const struct conve_weights *weights = step->weights;

@@ -4,20 +4,23 @@
 #include "conve/layers.h"
 #include "train/step.h"
 
-/* How work is cut: what of it is at hand at a time. */
+/* How work is cut: the size of one piece. */
 struct train_cut {
     size_t rows;    /* of a batch */
     size_t columns; /* of fc's weights */
     size_t tile;    /* entities that are scored */
 };
 
-/* What a thread works in. */
+/* The memory of one thread. */
 struct train_bench {
     void *scores;  /* n x tile */
     void *partial; /* n x dim */
 };
 
-/* Of batch norm: by norm the batch's own, and of rows' pieces before they are merged. */
+/*
+ * The statistics of batch norm: by norm those of the batch, and those of pieces of rows before they
+ * are merged. On the way back the pieces hold sums for the gradients (norm_sums()).
+ */
 struct norm_room {
     void *mean[NORM_N], *var[NORM_N], *inv_std[NORM_N];
     void *piece_means, *piece_vars;
@@ -33,25 +36,25 @@ struct train_step {
     struct train_cut cut;
     struct train_bench *benches; /* by thread */
 
-    /* Rows of n: what is computed forward, and the gradients that come back. */
+    /* Arrays of n rows: results of the forward pass, and gradients of the backward pass. */
     void *image, *normed, *maps, *features, *u, *x;
     void *d, *d_features, *d_image;
-    void *masks[DROPOUT_N]; /* 0 or 1 / (1 - p); of features a number a map. NULL: none */
+    void *masks[DROPOUT_N]; /* 0 or 1 / (1 - p), for features by map; NULL: no dropout */
     void *ones;
     double *losses; /* by tile */
 
     struct norm_room norm;
-    void *piece_sums; /* of conv's gradients */
-    size_t *counts;   /* rows of a piece */
+    void *piece_sums; /* of conv's gradients, by piece */
+    size_t *counts;   /* rows, by piece */
 
-    /* Where the host prepares what goes to the backend's memory, and gets what comes from it. */
+    /* Memory of the host, for what is copied to and from the backend's memory. */
     struct {
         void *masks[DROPOUT_N];
         size_t *counts;
         double *losses;
     } host;
 
-    /* The batch that is computed; its arrays are in the backend's memory. */
+    /* The current batch; its arrays are in the backend's memory. */
     struct {
         struct triple *questions;
         size_t *begins;
@@ -66,7 +69,7 @@ struct train_step {
 
 typedef void make_fn(void *step, unsigned thread, size_t piece);
 typedef int hand_over_fn(void *step, unsigned thread, size_t piece, struct err *err);
-/* Pieces of `size` of n things. */
+/* Calls make, and hand_over in order, for the pieces of n things, `size` in each. */
 void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
                 hand_over_fn *hand_over);
 
@@ -75,24 +78,24 @@ struct rows_piece {
     size_t begin, n;
 };
 struct rows_piece step_rows(const struct train_step *step, size_t piece);
-/* Where a piece's rows of `width` numbers begin. */
+/* Where a piece's rows begin in an array with rows of `width` numbers. */
 void *step_at(const struct train_step *step, void *array, struct rows_piece rows, size_t width);
 size_t step_n_pieces(const struct train_step *step);
-/* Rows of a dropout's array that are kept or dropped as one, and their length. */
+/* A dropout keeps or drops `len` successive numbers as one; a sample has n such groups. */
 struct drop_size {
-    size_t n, len; /* of one sample */
+    size_t n, len;
 };
 struct drop_size step_drop_size(const struct conve_shape *shape, enum train_dropout place);
 /* at *= mask */
 void step_drop(const struct train_step *step, enum train_dropout place, struct rows_piece rows,
                void *at);
-/* sum = n rows of `len` numbers, one below the other, in their order; with `adds` added to it. */
+/* sum = the sum of n packed rows of `len` numbers, in their order; with `adds` added to it. */
 void step_sum(const struct train_step *step, const void *rows, size_t n, size_t len, bool adds,
               void *sum);
 struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm);
 
 void step_take(struct train_step *step, const struct train_batch *batch);
 void step_forward(struct train_step *step);
-/* Scores, loss and what comes back from them: gradients of the entities' table and of x. */
+/* Computes scores, loss, and the gradients of the entities' table and of x. */
 void step_scores(struct train_step *step);
 void step_back(struct train_step *step);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a step works in, and how its work is dealt out.
+ * The memory of a step, and how its work is cut into pieces.
  */
 #include <stdlib.h>
 
@@ -96,7 +96,7 @@ struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm
 /* ---- room ---- */
 
 enum {
-    CUT_ROWS = 32, /* their maps stay in a processor's own cache */
+    CUT_ROWS = 32, /* the maps of a piece stay in a core's own cache */
     CUT_COLUMNS = 1024,
     CUT_TILE = 1024,
     CUT_TILE_DEVICE = 16384,
@@ -169,7 +169,7 @@ static void rooms_of_norms(struct rooms *rooms, struct train_step *step)
     }
 }
 
-/* All that lies in the backend's memory, but for benches. */
+/* All arrays in the backend's memory, except those of the benches. */
 static struct rooms rooms_of(struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;

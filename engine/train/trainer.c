@@ -12,7 +12,7 @@ enum {
     ADAM_PIECE = 1 << 16 /* numbers; four arrays of them stay in a processor's cache */
 };
 
-/* torch's defaults, which both sources keep. */
+/* The defaults of torch, which the plain implementation and PyKEEN keep. */
 static const double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
 static const double norm_momentum = 0.1;
 
@@ -65,7 +65,7 @@ void trainer_close(struct trainer *trainer)
     batches_release(&trainer->batches);
 }
 
-/* A parameter where it is computed, to be changed. */
+/* Where the backend keeps a parameter; it may be changed there. */
 static float *param_at(const struct trainer *trainer, enum conve_param param)
 {
     return trainer->be->is_device ? trainer->weights.owned[param] : trainer->model->at[param];
@@ -101,7 +101,7 @@ static int device_fetch(struct trainer *trainer, struct err *err)
     return rc;
 }
 
-/* A loss that is finite says nothing of what the update behind it made of the weights. */
+/* Checks the weights: a finite loss does not tell what the update after it made of them. */
 int trainer_fetch(struct trainer *trainer, struct err *err)
 {
     int rc = trainer->be->is_device ? device_fetch(trainer, err) : 0;
@@ -127,7 +127,7 @@ void trainer_place(struct trainer *trainer)
 
 /* ---- Adam ---- */
 
-/* A parameter, cut into pieces. */
+/* The update of one parameter, cut into pieces. */
 struct adam_work {
     const struct trainer *trainer;
     enum conve_param param;
@@ -217,7 +217,7 @@ double trainer_learning_rate(const struct trainer *trainer)
     return trainer->opts.learning_rate * pow(trainer->opts.decay, (double)trainer->at.epoch);
 }
 
-/* A new epoch's is that of no update yet. */
+/* The rate of the last update: before the first update of an epoch, that of the epoch before. */
 void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata)
 {
     uint64_t epoch = trainer->at.epoch - (trainer->at.batch == 0 && trainer->at.epoch > 0);
@@ -257,13 +257,16 @@ void trainer_epoch_next(struct trainer *trainer)
     trainer_epoch_prepare(trainer);
 }
 
-/* Of dropout: another than the order of the batches has, though of the same seed. */
+/*
+ * The seed of dropout. It differs from that of the order of batches, though both come from
+ * opts.seed.
+ */
 static uint64_t batch_seed(const struct trainer *trainer, uint64_t batch)
 {
     return item_seed(item_seed(~trainer->opts.seed, trainer->at.epoch), batch);
 }
 
-/* So many batches to one gradient. */
+/* Computes one gradient from n batches. */
 static int gradient_make(struct trainer *trainer, uint64_t n, struct err *err)
 {
     for (uint64_t i = 0; i < n; i++, trainer->at.batch++) {
@@ -290,7 +293,7 @@ int trainer_update(struct trainer *trainer, struct err *err)
     const struct train_progress before = trainer->at;
     uint64_t n = MIN((uint64_t)trainer->opts.accumulate, trainer->batches.n_batches - before.batch);
     ASSERT(n > 0);
-    int rc = n > 1 ? statistics_keep(trainer, err) : 0; /* one batch tracks them at its end */
+    int rc = n > 1 ? statistics_keep(trainer, err) : 0; /* one batch changes them only at its end */
     if (rc != 0)
         return rc;
     rc = gradient_make(trainer, n, err);

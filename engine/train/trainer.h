@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training a model from its first update to its last: batches in the order of the seed, Adam, and
- * the running statistics of batch norm as torch keeps them. All that an update depends on is the
- * model, the moments and struct train_progress, so training that went on from these gives the same
- * bits as one that was never interrupted.
+ * Training a model from its first update to its last: batches in an order that the seed gives,
+ * Adam, and the running statistics of batch norm as torch keeps them. Besides the options and the
+ * triples, an update depends only on the model, the moments and struct train_progress. So a
+ * training that is continued from these gives the same bits as one that was never interrupted.
  */
 #pragma once
 
@@ -13,22 +13,22 @@
 struct train_opts {
     struct train_mode mode;
     bool is_grouped;               /* batches.h */
-    size_t batch_size, accumulate; /* batches to an update */
-    double learning_rate, decay;   /* of the learning rate, from epoch to epoch */
+    size_t batch_size, accumulate; /* accumulate: batches to an update */
+    double learning_rate, decay;   /* decay: factor of the rate from epoch to epoch */
     uint64_t seed;
 };
 
 struct train_progress {
-    uint64_t epoch, batch; /* at hand, from 0; its next batch */
+    uint64_t epoch, batch; /* the current epoch, and its next batch; from 0 */
     uint64_t n_updates;
-    uint64_t n_questions; /* of this epoch, and the sum of their losses */
+    uint64_t n_questions; /* of this epoch so far; loss_sum: of their losses */
     double loss_sum;
-    /* Of validation: the best there was, when, and how many since were not better. */
+    /* The best validation, its epoch (from 1; 0: none), and how many since were not better. */
     double best;
     uint64_t best_epoch, n_worse;
 };
 
-/* Adam's, float32. */
+/* The moments of Adam, in float32. */
 enum train_moment {
     EXP_AVG,
     EXP_AVG_SQ,
@@ -44,16 +44,16 @@ struct trainer {
     struct thread_pool *pool;
     struct batches batches;
     struct train_step *step;
-    /* In the backend's memory; on the host the weights are the model's own numbers. */
+    /* In the backend's memory. With a host backend the weights are the model's own numbers. */
     struct conve_weights weights;
     struct conve_gradients gradients, moments[N_MOMENTS];
-    struct conve_gradients fetched[N_MOMENTS]; /* those of a device, on the host */
-    float *kept[PARAM_N - PARAM_N_TRAINED];    /* statistics, as the update at hand found them */
+    struct conve_gradients fetched[N_MOMENTS]; /* host copies of a device's moments */
+    float *kept[PARAM_N - PARAM_N_TRAINED];    /* running statistics before the current update */
 };
 
 /*
- * The model, backend and pool are borrowed; the model changes. Indices were checked.
- * ERR_UNAVAILABLE: a device has no room.
+ * The model, backend and pool are borrowed; training changes the model. The caller has checked the
+ * indices of the triples. ERR_UNAVAILABLE: the device has no room.
  */
 MUST_CHECK int trainer_open(struct trainer *trainer, struct conve *model,
                             const struct train_opts *opts, const struct triple *triples,
@@ -62,34 +62,37 @@ MUST_CHECK int trainer_open(struct trainer *trainer, struct conve *model,
 void trainer_close(struct trainer *trainer);
 
 /*
- * ERR_DATA where the loss is no number any more. ERR_STOPPED where the pool is told to stop: all
- * is as it was before. The epoch must not be over.
+ * Computes one update. ERR_DATA: the loss is not finite. ERR_STOPPED: the pool was told to stop;
+ * everything is as it was before the call. Precondition: the epoch is not over.
  */
 MUST_CHECK int trainer_update(struct trainer *trainer, struct err *err);
 bool trainer_epoch_is_over(const struct trainer *trainer);
-/* Mean over the questions so far. */
+/* The mean loss over the questions of the epoch so far. */
 double trainer_loss(const struct trainer *trainer);
 double trainer_learning_rate(const struct trainer *trainer);
-/* The model alone, with the learning rate of its last update. The errors of conve_save. */
+/*
+ * Saves the model alone, with the learning rate of its last update. Returns errors of conve_save().
+ */
 MUST_CHECK int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err);
-/* A member of metadata that says it, a comma before it. */
+/* Adds a comma and a member with the learning rate of the last update to metadata. */
 void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata);
-/* Before the first update of an epoch, and of a process. */
+/* Makes the order of the current epoch: to be called before the first update of a process. */
 void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);
 
 /*
- * The model's numbers and the moments come from where they are computed. ERR_DATA where the model's
- * are no numbers any more.
+ * Copies the model and the moments from a device to the host. ERR_DATA: a number of the model is
+ * not finite, on the host or from a device.
  */
 MUST_CHECK int trainer_fetch(struct trainer *trainer, struct err *err);
-/* And go there. */
+/* Copies the model and the moments from the host to a device. */
 void trainer_place(struct trainer *trainer);
 /* The host's copy of a moment, by parameter. */
 float *const *trainer_moment(const struct trainer *trainer, enum train_moment moment);
 
 /*
- * Numbers to begin with, as the plain implementation has them: Xavier's normal distribution for
- * tables, convolution and fc; torch's uniform one for their biases; norms at 1 and 0.
+ * Sets the first weights, as the plain implementation does: Xavier's normal distribution for
+ * tables, convolution and fc; torch's uniform distribution for the biases of the last two; for
+ * norms weight and variance 1, bias and mean 0.
  */
 void train_init(struct conve *model, uint64_t seed);
