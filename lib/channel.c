@@ -17,7 +17,7 @@ enum {
     READ_BYTES = 1 << 18
 };
 
-/* What MUSTER_CHANNEL holds for the children of a worker, which must not speak in its place. */
+/* The value of MUSTER_CHANNEL for a worker's children, which must not use its channel. */
 static const char taken[] = "taken";
 
 uint64_t mw_now_ns(void)
@@ -64,7 +64,7 @@ static int adopt_fd(struct mw_channel *channel, const char *text, char *error, s
                  text);
         return MUSTER_WORKER_EIO;
     }
-    /* Children must not hold the channel open: muster takes its end for the worker's end. */
+    /* Children must not hold the channel open: muster takes its closing for the end of the worker. */
     if (fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
         return fail_errno(error, error_cap, "MUSTER_CHANNEL: descriptor");
     channel->in_fd = channel->out_fd = (int)fd;
@@ -125,7 +125,7 @@ bool mw_channel_line(struct mw_channel *channel, struct muster_text *line)
 void mw_channel_reclaim(struct mw_channel *channel)
 {
     size_t left = channel->in.len - channel->begin;
-    /* Moving less than half of the buffer keeps the cost of a byte constant. */
+    /* Moving at most half of the buffer keeps the amortised cost of a byte constant. */
     if (channel->begin == 0 || left > channel->begin)
         return;
     memmove(channel->in.at, channel->in.at + channel->begin, left);
@@ -139,7 +139,7 @@ bool mw_channel_is_midline(const struct mw_channel *channel)
     return channel->in.len > channel->begin;
 }
 
-/* The same function as muster's own, so that an item run by hand sees the seed it has in a run. */
+/* The same function as in muster, so that an item run by hand gets the seed that it has in a run. */
 static uint64_t item_seed(uint64_t base_seed, uint64_t index)
 {
     uint64_t x = base_seed;
@@ -168,7 +168,7 @@ static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
            mw_buf_add_text(&channel->in, "}\n");
 }
 
-/* Turn the complete lines of raw into messages; at the end of stdin, what is left is one, too. */
+/* Turn the complete lines of raw into messages; at the end of stdin, an unfinished line as well. */
 static bool translate_by_hand(struct mw_channel *channel)
 {
     struct mw_buf *raw = &channel->raw;
@@ -221,7 +221,7 @@ int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, siz
         if (n < 0 && errno == EAGAIN)
             await(channel->in_fd, POLLIN, -1);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
-    /* A reset is muster gone with our words unread: an end, which the next write reports. */
+    /* ECONNRESET: muster has ended before it read all we wrote. An end of input; the next write fails. */
     if (n < 0 && errno != ECONNRESET)
         return fail_errno(error, error_cap, channel->by_hand ? "read stdin" : "read the channel");
     channel->has_ended = n <= 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's end of the wire, as lines. Two kinds that look the same from above: the socket named
- * by MUSTER_CHANNEL, and, without it, a person at a terminal or a pipe: then each line of stdin is
- * turned into the message that muster would have sent. No idea of credits or of what lines mean.
+ * The worker's end of the channel, as lines. It is the socket that MUSTER_CHANNEL names or, if the
+ * worker is run by hand without MUSTER_CHANNEL, stdin and stdout: then each line of stdin becomes
+ * the message that muster would have sent. This layer knows nothing of credits or of what lines mean.
  */
 #pragma once
 
@@ -12,30 +12,30 @@ struct mw_channel {
     int in_fd, out_fd; /* the same socket, or 0 and 1 by hand; -1: not open */
     bool by_hand;      /* stdin and stdout */
     bool has_ended;    /* nothing more will come in */
-    struct mw_buf in;  /* what came; in.at[begin..] is not taken yet */
+    struct mw_buf in;  /* bytes received; in.at[begin..] is not taken yet */
     size_t begin;
     size_t searched;     /* no newline in in.at[begin..searched) */
-    struct mw_buf out;   /* what is to be written */
+    struct mw_buf out;   /* bytes to be written */
     struct mw_buf raw;   /* by hand: a line of stdin that is not complete yet */
     size_t raw_searched; /* no newline in raw.at[..raw_searched) */
-    uint64_t n_by_hand;  /* by hand: lines so far, the next item's index */
+    uint64_t n_by_hand;  /* by hand: how many lines have come; the next item's index */
     uint64_t base_seed;  /* by hand */
     uint64_t flushed_ns;
 };
 
-/* 0, or a negative enum muster_worker_code with its sentence in error. */
+/* Returns 0, or a negative enum muster_worker_code with its message in error. */
 int mw_channel_open(struct mw_channel *channel, char *error, size_t error_cap);
 void mw_channel_close(struct mw_channel *channel);
 
 /* The next complete line, without its newline; false if there is none yet. Valid until fill. */
 bool mw_channel_line(struct mw_channel *channel, struct muster_text *line);
-/* Drop what was taken. Views of it end here. */
+/* Drop the lines that were taken. Views of them become invalid. */
 void mw_channel_reclaim(struct mw_channel *channel);
-/* True if part of a line is here, so that the rest is on its way. */
+/* True if part of a line has been received, so that the rest must be on its way. */
 bool mw_channel_is_midline(const struct mw_channel *channel);
 /*
- * Wait for input (timeout_ms < 0: for ever) and read it. 1 when there is more or the end has come,
- * 0 when the time passed, negative on error. May move in.at.
+ * Wait for input (timeout_ms < 0: for ever) and read it. Returns 1 after input or at its end, 0 after
+ * the timeout, negative on error. May move in.at.
  */
 int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, size_t error_cap);
 

@@ -45,7 +45,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The code unit behind "\u", -1 if the four digits are not there. */
+/* The code unit after "\u", -1 if the four digits are not there. */
 static int hex4(const char *at, const char *end)
 {
     if (end - at < 4)
@@ -170,8 +170,8 @@ static bool nest_is_object(const struct nest *nest)
 }
 
 /*
- * A value has just ended: close what closes. Returns where the next value begins, or with
- * nest->depth 0 where the whole value ended; NULL if it is malformed.
+ * A value has just ended: close the containers that end after it. Returns where the next value
+ * begins, or where the whole value ended if nest->depth is 0; NULL if the text is malformed.
  */
 static const char *after_value(struct nest *nest, const char *at, const char *end)
 {
@@ -190,7 +190,7 @@ static const char *after_value(struct nest *nest, const char *at, const char *en
     return at;
 }
 
-/* A container begins at `at`: returns where its first value does, or past it if it is empty. */
+/* A container begins at `at`. Returns where its first value begins, or its end if it is empty. */
 static const char *open_container(struct nest *nest, const char *at, const char *end,
                                   bool *is_empty)
 {
@@ -291,7 +291,7 @@ bool mw_json_u64(struct muster_text value, uint64_t *out)
     return value.len > 0;
 }
 
-/* Output that counts on when it is full, as snprintf does. */
+/* Output that keeps counting when it is full, as snprintf does. */
 struct sink {
     char *out;
     size_t cap, len;
@@ -313,7 +313,7 @@ static size_t sink_end(struct sink *sink)
     return sink->len;
 }
 
-/* What stands for one byte (or one bad sequence) that cannot stand for itself. */
+/* Adds the escape of one byte, or U+FFFD for a byte of 0x80 or above (malformed UTF-8). */
 static void quote_one(struct sink *sink, unsigned char c)
 {
     static const char short_from[] = "\"\\\b\f\n\r\t", short_to[] = "\"\\bfnrt",
@@ -376,7 +376,7 @@ static void sink_add_code_point(struct sink *sink, uint32_t code)
     }
 }
 
-/* The escape at `at`, known to be well-formed; returns past it, or past the pair it begins. */
+/* Decodes the escape at `at`, known to be well-formed, or the surrogate pair. Returns its end. */
 static const char *decode_escape(struct sink *sink, const char *at, const char *end)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

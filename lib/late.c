@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results wait for company, but not behind an item that takes long: muster would take them for
- * unfinished, blame them when the worker hangs, and have them done again when it dies. This thread
- * writes what has waited for two milliseconds. It is made when something waits for the first time:
- * a worker whose items take longer has none.
+ * Results wait in the buffer, so that several are written at once, but they must not wait while the
+ * worker is busy with a long item: muster would take their items for unfinished, blame them if the
+ * worker hangs, and have them done again if it dies. A thread writes results that have waited for two
+ * milliseconds. It is made when a result waits for the first time; a worker whose items take longer
+ * than flush_ns (report.c) never needs it.
  */
 #include <signal.h>
 #include <time.h>
@@ -48,7 +49,7 @@ void mw_late_init(struct muster_worker *worker)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* The worker's signals are the worker's: none of them is for this thread. */
+/* The new thread blocks all signals, which are meant for the worker's own threads. */
 static bool thread_begin(struct muster_worker *worker)
 {
     sigset_t all, before;

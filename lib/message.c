@@ -14,7 +14,7 @@ static bool read_seed(struct muster_text value, uint64_t *seed)
     return *end == '\0';
 }
 
-/* Decoded where it stands, in the channel's buffer, which is the worker's to write. */
+/* Decodes in place: the value is in the channel's buffer, which may be changed. */
 static bool read_bytes(struct muster_text value, struct muster_item *item)
 {
     if (value.len < 2 || value.at[0] != '"')
@@ -48,7 +48,7 @@ static bool read_member(struct mw_message *message, struct muster_text key,
     while (i < sizeof(known) / sizeof(known[0]) &&
            !(strlen(known[i].name) == key.len && memcmp(known[i].name, key.at, key.len) == 0))
         i++;
-    /* What this library does not know yet is for a newer one. */
+    /* A member that this library does not know is for a newer one: ignore it. */
     if (i == sizeof(known) / sizeof(known[0]))
         return true;
     switch (known[i].field) {

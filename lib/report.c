@@ -10,7 +10,7 @@ enum {
 };
 static const uint64_t flush_ns = 1000000;
 
-/* After every message: write now, or let it wait for company. */
+/* After every message: write the buffer now, or let it wait for further messages. */
 static int flush_if_due(struct muster_worker *worker)
 {
     const struct mw_channel *channel = &worker->channel;
@@ -19,7 +19,7 @@ static int flush_if_due(struct muster_worker *worker)
     return can_wait && mw_late_expect(worker) ? 0 : mw_flush(worker);
 }
 
-/* End a report on an item: one fewer in hand, perhaps a credit for the thread that waits. */
+/* The item is reported: one fewer in hand, and perhaps new credits if a thread waits in next. */
 static int finish(struct muster_worker *worker, uint64_t index, bool ok)
 {
     if (!ok)
@@ -32,7 +32,7 @@ static int finish(struct muster_worker *worker, uint64_t index, bool ok)
     return rc == 0 ? flush_if_due(worker) : rc;
 }
 
-/* A result on one line: a newline can only stand where JSON allows a space. */
+/* Puts a result on one line: in valid JSON, each newline can be replaced by a space. */
 static bool add_result(struct mw_buf *out, struct muster_text json)
 {
     size_t begin = out->len;
@@ -146,7 +146,7 @@ int muster_item_fail(struct muster_worker *worker, const struct muster_item *ite
     return rc;
 }
 
-/* A message about the worker itself: rare, and worth telling at once. */
+/* A message about the worker itself. Such messages are rare, so they are written at once. */
 static int tell(struct muster_worker *worker, const char *text, size_t batch)
 {
     if (!worker)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: credits out, items in, results out. What is written waits in the channel's buffer until
- * the worker is about to wait, until it is large, or until it has waited for a millisecond or two,
- * so that trivial items cost no system call each and slow ones are reported at once.
+ * A worker: credits out, items in, results out. Messages wait in the channel's buffer until the
+ * worker is about to wait, until the buffer is large, or until they have waited for a millisecond or
+ * two, so that trivial items cost no system call each and slow ones are reported at once.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,12 +14,12 @@
 #include "message.h"
 
 enum {
-    WINDOW_MAX = 1024,        /* items asked for ahead, when they take next to no time */
-    CONCURRENCY_MAX = 100000, /* what muster takes as credits */
+    WINDOW_MAX = 1024,        /* the most items fetched ahead, when they take almost no time */
+    CONCURRENCY_MAX = 100000, /* the most credits that muster accepts */
     LINGER_MS = 10,           /* how long a batch waits for its next item */
 };
-static const uint64_t window_ns = 10000000; /* the work that may lie ready, where items are fast */
-static const uint64_t ahead_ns = 50000000;  /* of items quicker than this the next one lies ready */
+static const uint64_t window_ns = 10000000; /* how much work is fetched ahead if items are fast */
+static const uint64_t ahead_ns = 50000000;  /* one item is fetched ahead if items take less */
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -65,10 +65,9 @@ static int grant(struct muster_worker *worker, size_t credits)
 }
 
 /*
- * So many items as fit into 10 ms at the pace of late, at most twice as many as before. A fast
- * worker does not wait for muster at every item; of middling ones the next is there when it is
- * asked for; a slow one has none waiting behind the one it works on, where another device could
- * take it.
+ * Sets the window to the items that fit into 10 ms at the recent speed, at most twice as many as
+ * before. A fast worker does not wait for muster at every item; a medium one has the next item ready
+ * when it asks for it; a slow one has no item waiting that another device could do.
  */
 static void adapt_window(struct muster_worker *worker)
 {
@@ -94,7 +93,7 @@ int mw_top_up(struct muster_worker *worker, size_t items_max)
         window = worker->window;
     }
     window = worker->limit > 0 ? smaller(window, worker->limit) : window;
-    /* With credits still out, a few more can wait until they make a block. */
+    /* While credits are outstanding, a few more can wait until they make a block. */
     bool can_wait = !is_batch && worker->pending > 0 && owed > window / 2;
     return owed >= window || can_wait ? 0 : grant(worker, window - owed);
 }
@@ -136,7 +135,7 @@ const char *muster_worker_error(const struct muster_worker *worker)
     return worker->code == 0 ? "" : worker->error;
 }
 
-/* Take the lines that are here, up to an item. 1 with an item, 0 when more must be read. */
+/* Takes the lines received, up to the first item. Returns 1 with an item, 0 if more must be read. */
 static int take_item(struct muster_worker *worker, struct muster_item *item)
 {
     struct muster_text line;
@@ -165,8 +164,8 @@ static void rebase(struct muster_item *items, size_t n_items, uintptr_t from, co
 }
 
 /*
- * Read more, with the lock let go while waiting. What the worker has to say is written first, so
- * muster is never waited for with the answer it needs still in our buffer.
+ * Reads more; the lock is released while waiting. The output buffer is written first, because muster
+ * may be waiting for a message that is in it.
  */
 static int read_more(struct muster_worker *worker, struct muster_item *items, size_t n_items)
 {
@@ -186,7 +185,7 @@ static int read_more(struct muster_worker *worker, struct muster_item *items, si
     return rc < 0 ? mw_fail(worker, rc, "%s", error) : rc;
 }
 
-/* No more items can come than were asked for, or than muster allows. */
+/* True if no further item can come: as many are here as were asked for, or as muster allows. */
 static bool is_full(const struct muster_worker *worker, size_t n_items, size_t items_max)
 {
     if (n_items >= items_max || (n_items > 0 && worker->limit > 0 && n_items >= worker->limit))

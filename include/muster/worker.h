@@ -12,12 +12,12 @@
  * items as lines from stdin and writes its results as lines to stdout: `head -3 data | ./worker` (a
  * line that is a JSON object, array or string is taken as JSON, any other line as text).
  *
- * Errors are sticky: the first one is kept with its sentence, and every later call returns it and
- * does nothing. So a worker may check next and close alone.
+ * Errors are sticky: the first one is kept with its message, and every later call returns it and
+ * does nothing. So a worker needs to check only next and close.
  *
  * Threads: one thread calls next, batch, open and close; the muster_item_ and the other
- * muster_worker_ calls may come from any thread. A view in an item (its data) is valid until the
- * next call of next or batch: what another thread needs longer, it copies. Reporting needs only
+ * muster_worker_ calls may come from any thread. The data of an item is a view that is valid until
+ * the next call of next or batch; a thread that needs it longer must copy it. Reporting needs only
  * item->index. A process forked from the worker must not use the handle.
  */
 #pragma once
@@ -40,8 +40,8 @@ struct muster_text {
 
 enum muster_worker_code {
     MUSTER_WORKER_EIO = -1,    /* the channel broke, or could not be opened */
-    MUSTER_WORKER_EPROTO = -2, /* muster said something that is not in the protocol */
-    MUSTER_WORKER_EUSE = -3,   /* the worker called wrongly: finished an item twice, or never */
+    MUSTER_WORKER_EPROTO = -2, /* muster sent something that is not in the protocol */
+    MUSTER_WORKER_EUSE = -3,   /* wrong use: the worker finished an item twice, or never */
     MUSTER_WORKER_ENOMEM = -4,
 };
 
@@ -50,9 +50,9 @@ struct muster_worker;
 /* Zero means default. */
 struct muster_worker_opts {
     /*
-     * Items to have in hand at once, for workers that finish them from several threads. Default:
-     * one in hand, the next one asked for when it is done. Of items that take less than 50 ms the
-     * next one lies ready meanwhile, and of quick ones about 10 ms of work.
+     * How many items to have in hand at once, for workers that finish them from several threads.
+     * Default: one in hand; the next is fetched ahead if items take less than 50 ms, and about
+     * 10 ms of work is fetched ahead if they are quicker still.
      */
     size_t concurrency;
 };
@@ -61,7 +61,7 @@ struct muster_item {
     uint64_t index;          /* its place in the input, from 0 */
     uint64_t seed;           /* depends on the run's base seed and the index alone */
     uint32_t attempt;        /* from 1 */
-    bool is_bytes;           /* data is not JSON but the item's bytes, which are not UTF-8 */
+    bool is_bytes;           /* the item is not UTF-8: data is its bytes, not JSON */
     struct muster_text data; /* JSON text: the record of a JSONL file, a line as a string, … */
 };
 
@@ -70,48 +70,49 @@ struct muster_metric {
     double value;     /* finite; muster sums it over the committed items */
 };
 
-/* Where this worker was put. Strings are borrowed from the environment, "" where it is silent. */
+/* Where this worker runs. Strings are borrowed from the environment, "" for a variable not set. */
 struct muster_place {
     const char *run_id, *run_dir;
     const char *devices;        /* UUIDs, comma separated */
     const char *device_indices; /* physical, PCI order, comma separated */
     const char *device_kind;    /* cuda, rocm, intel, cpu */
     size_t n_devices;           /* at least 1 */
-    uint32_t worker, n_workers; /* this worker's number, from 0, of how many */
-    uint32_t attempt;           /* which start of this worker, from 1 */
+    uint32_t worker, n_workers; /* this worker's number, from 0; how many there are */
+    uint32_t attempt;           /* the number of this start of the worker, from 1 */
     uint64_t seed;              /* the run's base seed */
     size_t batch;               /* the batch size asked for, 0 if none was */
 };
 
 /*
- * Become a worker, and say so at once: from here on stdout is the worker's own. Never fails but
- * for lack of memory (NULL, which the other calls accept): an error is kept for next.
+ * Become a worker, and tell muster so at once: from here on muster reads no results from stdout.
+ * Returns NULL only for lack of memory; the other calls accept NULL. Any other error is kept, and
+ * returned by next.
  */
 MUSTER_API struct muster_worker *muster_worker_open(const struct muster_worker_opts *opts);
 
 /* Write what is buffered and close. Returns 0, or the sticky error. */
 MUSTER_API int muster_worker_close(struct muster_worker *worker);
 
-/* The sticky error's sentence, "" while there is none. Borrowed from the worker. */
+/* The message of the sticky error, "" while there is none. Borrowed from the worker. */
 MUSTER_API const char *muster_worker_error(const struct muster_worker *worker);
 
 MUSTER_API void muster_worker_place(struct muster_place *place);
 
 /*
  * Wait for the next item. Returns 1 with *item filled in; 0 when there is nothing more to do;
- * negative on error. Without opts.concurrency the item before must be finished first.
+ * negative on error. Without opts.concurrency, the previous item must be finished first.
  */
 MUSTER_API int muster_worker_next(struct muster_worker *worker, struct muster_item *item);
 
 /*
- * Wait for up to items_max items, all of the call before being finished. Returns how many came, 0
- * at the end, negative on error. Fewer than items_max come when muster limits the batch, or when
- * 10 ms pass after the last one (the end of the data): a full batch is never waited for in vain.
+ * Wait for up to items_max items. All items of the previous call must be finished first. Returns how
+ * many came, 0 at the end, negative on error. Fewer than items_max come when muster limits the
+ * batch, or when no further item comes within 10 ms, as at the end of the data.
  */
 MUSTER_API int muster_worker_batch(struct muster_worker *worker, struct muster_item *items,
                                    size_t items_max);
 
-/* The most items that muster wants in hand at once now; 0 means no limit. */
+/* The most items that muster now allows in hand at once; 0 means no limit. */
 MUSTER_API size_t muster_worker_limit(struct muster_worker *worker);
 
 /* Say that the model is loaded: the time limit for starting ends, the one for items begins. */
@@ -138,12 +139,12 @@ MUSTER_API int muster_item_fail(struct muster_worker *worker, const struct muste
                                 const char *error, bool retry);
 
 /*
- * JSON, as much of it as most workers need. Pure.
+ * The parts of JSON that most workers need. Pure functions.
  *
  * member   the raw value of one member of an object; false if there is none.
- * decode   the text of a JSON string, NUL-terminated and cut to cap. Returns its whole length, as
- *          snprintf does, or SIZE_MAX if the value is no string. Lone surrogates become U+FFFD.
- * quote    text as a JSON string, quotes included; returns and cuts as decode does.
+ * decode   the text of a JSON string, NUL-terminated and truncated to cap. Returns its whole length,
+ *          as snprintf does, or SIZE_MAX if the value is no string. Lone surrogates become U+FFFD.
+ * quote    text as a JSON string, quotes included; truncates, and returns the length, as decode does.
  *
  * A number in an item's data may be read with strtod: a character that ends it always follows.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines wait in one queue, in the order they came, each for at most fold_ms, so that a line which
- * another worker prints alike can join it. A stream's own order is kept: it may join only what
- * stands behind its own latest line.
+ * Lines wait in one queue, in the order they came, each for at most fold_ms, so that equal lines of
+ * other workers can join them. The order of each stream is kept: a line may join only a queued line
+ * that is behind the latest line of its own stream.
  *
- * Memory is bounded: LINE_MAX_BYTES a stream, WAITING_MAX lines in the queue. Above lines_per_s a
- * stream's bytes are only searched for line ends: its last line is kept, the others are counted.
+ * Memory is bounded: LINE_MAX_BYTES for each stream, WAITING_MAX lines in the queue. The bytes of a
+ * stream above lines_per_s are only searched for line ends: the last line is kept, all are counted.
  */
 #include "proc/logfile.h"
 
@@ -35,9 +35,9 @@ struct stream {
     bool overwritten;   /* at least once in this line */
     struct buf last;
     uint64_t window_ms;    /* when the current second began */
-    unsigned window_lines; /* let through in it */
-    uint64_t hidden;       /* not let through in it */
-    uint64_t latest;       /* number of the queued line it printed or joined last */
+    unsigned window_lines; /* shown in the current second */
+    uint64_t hidden;       /* lines not shown since the last note about them */
+    uint64_t latest;       /* number of the queued line that it added or joined last */
 };
 
 struct member {
@@ -49,7 +49,7 @@ struct waiting {
     struct buf text;
     uint64_t number; /* ascending, from 1 */
     uint64_t since_ms;
-    bool is_note; /* ours, nobody joins it */
+    bool is_note; /* muster's own line; no line joins it */
     struct member *members;
     size_t n_members;
 };
@@ -136,7 +136,7 @@ static void member_add(struct waiting *waiting, const struct stream *stream)
     memcpy(member->prefix, stream->prefix, sizeof(member->prefix));
 }
 
-/* A line another stream is waiting with, behind our own latest one; NULL if there is none. */
+/* The first equal line in the queue behind this stream's own latest one; NULL if there is none. */
 static struct waiting *like_find(struct console *console, const struct stream *stream,
                                  struct str text)
 {
@@ -155,7 +155,7 @@ static struct waiting *queue_add(struct console *console, struct str text, uint6
     return waiting;
 }
 
-/* One line of a stream, raw, is complete: let it through or count it. */
+/* A raw line of a stream is complete: queue it, or count it if the queue is full. */
 static void line_queue(struct console *console, struct stream *stream, struct str line, bool cut,
                        uint64_t now_ms)
 {
@@ -197,7 +197,7 @@ static void partial_append(struct stream *stream, struct str piece)
     buf_add(&stream->partial, piece.at, len);
 }
 
-/* What has been shown so far is overwritten: it was the bar's last state. */
+/* The text so far is about to be overwritten: it is the last state of the bar. */
 static void partial_overwrite(struct stream *stream)
 {
     if (stream->partial.len > 0)
@@ -206,7 +206,7 @@ static void partial_overwrite(struct stream *stream)
     stream->overwritten = true;
 }
 
-/* More of the unfinished line, without newline. Only the last `\r` that text follows counts. */
+/* Adds to the unfinished line; no newline in it. Only the last `\r` followed by text counts. */
 static void partial_add(struct stream *stream, struct str piece)
 {
     size_t shown = piece.len;
@@ -272,7 +272,7 @@ static void window_roll(struct console *console, struct stream *stream, uint64_t
     stream->window_lines = 0;
 }
 
-/* Over the limit: count all lines of `bytes`, keep only the last. Returns what follows it. */
+/* Over lines_per_s: count all lines of `bytes`, keep only the last. Returns what follows it. */
 static struct str lines_hide(struct stream *stream, struct str bytes)
 {
     const char *end = memrchr(bytes.at, '\n', bytes.len);
@@ -340,7 +340,7 @@ void console_end(struct console *console, uint32_t id, uint64_t now_ms)
     }
 }
 
-/* "[gpu 3] " into its word and number. */
+/* Takes "[gpu 3] " apart into its word and number. */
 static bool prefix_parse(const char *prefix, struct str *word, uint32_t *number)
 {
     struct str text = str_trim(str_of(prefix));
@@ -407,7 +407,7 @@ static void line_emit(struct buf *out, const struct waiting *waiting)
     buf_add_char(out, '\n');
 }
 
-/* Lines of a single stream have no like to wait for. */
+/* With a single stream there are no equal lines to wait for. */
 static uint64_t wait_ms(const struct console *console)
 {
     return console->n_streams > 1 ? console->opts.fold_ms : 0;

@@ -19,7 +19,7 @@
 struct front {
     pid_t worker;
     int fd;
-    bool is_heard; /* the worker reads signals from its end */
+    bool is_heard; /* the fork reads signals from its end of the socket */
 };
 
 static void signals_choose(sigset_t *chosen)
@@ -34,7 +34,8 @@ static void signals_choose(sigset_t *chosen)
         sigdelset(chosen, SIGHUP);
 }
 
-/* Nothing of the caller's is held open: whoever reads muster's output waits for the worker alone. */
+/* The front holds none of the caller's descriptors open: a reader of muster's output waits for the
+ * fork alone. */
 static void descriptors_close(int kept)
 {
     if (kept > 0)
@@ -59,7 +60,8 @@ static _Noreturn void end_alike(int wait_status)
     if (WIFEXITED(wait_status))
         _exit(WEXITSTATUS(wait_status));
     int number = WTERMSIG(wait_status);
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* the worker has left one, if one is wanted */
+    setrlimit(RLIMIT_CORE,
+              &(struct rlimit){0, 0}); /* the fork has dumped core already, if wanted */
     signal(number, SIG_DFL);
     sigfillset(&all);
     sigprocmask(SIG_UNBLOCK, &all, NULL);
@@ -67,7 +69,7 @@ static _Noreturn void end_alike(int wait_status)
     _exit(128 + number);
 }
 
-/* The children of before are reaped as well: nobody else can. */
+/* The children that were there before the fork are reaped too: only their parent can do it. */
 static _Noreturn void run(struct front *front, const sigset_t *wanted)
 {
     descriptors_close(front->fd);
@@ -95,7 +97,7 @@ int front_begin(int *signals_fd, struct err *err)
         return fail_errno(err, "make a socket pair");
     fflush(NULL);
     signals_choose(&wanted);
-    signal(SIGCHLD, SIG_DFL); /* were it ignored, the end of the worker would say nothing */
+    signal(SIGCHLD, SIG_DFL); /* if it were ignored, the end of the fork would not be signalled */
     sigprocmask(SIG_BLOCK, &wanted, &before);
     struct front front = {.fd = ends[0]};
     pid_t self = getpid();

@@ -24,8 +24,8 @@ enum {
 };
 
 /*
- * For what runs in the child until it executes: AddressSanitizer must not mark frames there. Nobody
- * returns from them, so the marks would stay on what is our own stack.
+ * For functions that run in the child between clone and exec. They never return, so the marks that
+ * AddressSanitizer makes for their frames would stay on the stack, which is our own memory.
  */
 #define ON_OUR_STACK __attribute__((no_sanitize("address")))
 
@@ -33,15 +33,15 @@ struct launch {
     const char *path;
     char **argv;
     char *const *envp;
-    int fds[GUARD_FD_END + GUARD_HELD_MAX]; /* what shall become descriptor 0, 1, 2 …; -1: none */
+    int fds[GUARD_FD_END + GUARD_HELD_MAX]; /* fds[i] becomes descriptor i; -1: none */
     int n_fds;
-    volatile int sys; /* errno of what failed in the child */
+    volatile int sys; /* errno of the step that failed in the child */
     const char *volatile step;
 };
 
 /*
- * Two passes, because a source may lie on another's target: first all of them out of the way, then
- * down to their places (dup2 clears close-on-exec there).
+ * Two passes, because a source may have the number of another's target: the first moves all sources
+ * out of the way, the second moves them to their targets (dup2 clears close-on-exec there).
  */
 ON_OUR_STACK static int fds_place(struct launch *launch)
 {
@@ -76,7 +76,7 @@ ON_OUR_STACK static int launch_child(void *context)
     _exit(127);
 }
 
-/* All signals are blocked around the clone, and stay so in the guard: a handler of ours must not
+/* All signals are blocked around the clone, and stay blocked in the guard: a handler of ours must not
  * run in the child, which shares our memory. */
 ON_OUR_STACK static pid_t launch_clone(struct launch *launch, int *pidfd)
 {
@@ -207,8 +207,9 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
 }
 
 /*
- * An order that its socket does not take (no memory, a guard that has been stopped) becomes a signal, which needs
- * neither: the guard takes TERM for the polite end, and what KILL leaves of its family is the reaper's. -1 with errno.
+ * Gives an order by a signal, for when the socket does not take it (no memory, or a guard that has
+ * been stopped). The guard takes TERM for the polite end; after a KILL the reaper ends what the guard
+ * leaves. Returns -1 with errno on failure.
  */
 static int order_by_signal(const struct guard *guard, enum guard_order_kind kind)
 {
@@ -217,8 +218,9 @@ static int order_by_signal(const struct guard *guard, enum guard_order_kind kind
 }
 
 /*
- * MSG_NOSIGNAL: an order to a guard that has ended must not end muster by SIGPIPE. Where not even a signal is allowed,
- * the socket is shut: to the guard that is the end of muster.
+ * MSG_NOSIGNAL: an order to a guard that has ended must not end muster by SIGPIPE. If the order
+ * cannot be given by a signal either, the socket is shut down, which the guard takes for muster's
+ * death.
  */
 static void order(const struct guard *guard, enum guard_order_kind kind)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One worker under its guard. The guard (program muster-guard, small and static) stays between
- * muster and the worker: session leader, subreaper, holder of a death pipe. muster dead (EOF on the
- * pipe): the guard ends all its descendants, TERM, grace, KILL. Guard dead: the worker gets the
- * parent-death signal, and muster, itself a subreaper, adopts and ends what is left.
+ * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe.
+ * If muster dies (EOF on the pipe), the guard ends all its descendants: TERM, grace period, KILL. If
+ * the guard dies, the worker gets the parent-death signal, and muster, itself a subreaper, adopts
+ * and ends the processes that are left.
  *
- * muster and a guard killed at the same moment: the worker goes by its parent-death signal, and what it
- * had started is ended by the run's keeper (proc/keeper.h).
+ * If muster and a guard are killed at the same moment, the worker is ended by its parent-death
+ * signal, and the processes that the worker had started by the run's keeper (proc/keeper.h).
  *
  * All descriptors are close-on-exec and non-blocking on muster's side.
  */
@@ -22,12 +23,13 @@ struct spawn_opts {
     const char *const *argv; /* the worker, NULL-terminated; argv[0] is looked up in PATH */
     const char *const *envp; /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
     const char *cwd;         /* NULL: inherit */
-    const cpu_set_t *cpus;   /* those of them that are ours to use; NULL or none: left alone */
-    uint64_t grace_ms;       /* between TERM and KILL; 0 = 10000 */
-    /* The worker's ends; the caller closes its copies afterwards. -1: /dev/null. */
+    const cpu_set_t
+        *cpus; /* pin the worker to those of them that we may use; NULL or none: no pinning */
+    uint64_t grace_ms; /* between TERM and KILL; 0 = 10000 */
+    /* The worker's standard streams; the caller closes its copies afterwards. -1: /dev/null. */
     int stdin_fd, stdout_fd, stderr_fd;
     int channel_fd; /* the worker gets it as descriptor 3; -1: none */
-    /* Locks: the guard holds copies until all that it guards is gone; the worker gets none. */
+    /* Locks: the guard holds copies until all its descendants are gone; the worker gets none. */
     const int *held_fds;
     size_t n_held_fds; /* at most GUARD_HELD_MAX */
 };
@@ -38,10 +40,10 @@ struct spawn_opts {
     }
 
 struct guard {
-    pid_t pid;        /* of the guard; -1: none */
-    int pidfd;        /* readable when the guard has ended */
-    int control_fd;   /* death pipe and orders: closing it ends the worker and all that is his */
-    int report_fd;    /* struct guard_report messages */
+    pid_t pid;      /* of the guard; -1: none */
+    int pidfd;      /* readable when the guard has ended */
+    int control_fd; /* death pipe and orders; closing it ends the worker and all its descendants */
+    int report_fd;  /* struct guard_report messages */
     pid_t worker_pid; /* known from GUARD_STARTED on; -1 before */
 };
 
@@ -77,38 +79,41 @@ struct guard_report {
     int64_t rss_peak_bytes;
 };
 
-/* Clone (VM, VFORK, PIDFD) from the main thread; 0.1 ms whatever muster's own size. */
+/* Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much memory
+ * muster uses. */
 MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
 /* 1: a report was read; 0: none now; negative: the guard is dead (EOF) or reading failed. */
 int guard_read(struct guard *guard, struct guard_report *report, struct err *err);
-/* Order the polite end (TERM, grace, KILL), or the immediate one. Harmless on a dead guard. */
+/* Order the guard to end its worker: politely (TERM, grace, KILL), or at once. Harmless on a dead
+ * guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
 void guard_close(struct guard *guard);
 
 /*
- * muster's own side of supervision. reaper_open makes this process a subreaper. All its children must be its own
- * (front.h); those that are there already are never signalled.
+ * muster's own side of supervision. reaper_open makes this process a subreaper. This process must
+ * have started all its children itself (front.h); those that exist already are never signalled.
  */
 struct reaper;
 MUST_CHECK int reaper_open(struct reaper **out, struct err *err);
 /*
- * Tell it which children are ours and expected: the guards. To be done before the next
- * reaper_run: a child that it does not know may be taken for an orphan and killed.
+ * Add a guard to the children that the reaper expects. Do this before the next reaper_run: a child
+ * that the reaper does not know may be taken for an orphan and killed.
  */
 void reaper_add(struct reaper *reaper, pid_t pid);
-/* A child of ours that is no guard and ends when it is told to: reaped, never signalled or waited for. */
+/* Add a child that is not a guard and ends when it is told to. The reaper reaps it, but never signals
+ * it or waits for it. */
 void reaper_spare(struct reaper *reaper, pid_t pid);
 /*
  * Call after SIGCHLD. Reaps ended children; each one that was added is reported through `ended`
- * (with the wait status), and may spawn and add new ones there. Adopted orphans of dead guards are
- * ended with KILL and reaped. Nobody else in the process may wait for children.
+ * (with the wait status), which may spawn and add new children. Adopted orphans of dead guards are
+ * ended with KILL and reaped. No other code in the process may wait for children.
  */
 void reaper_run(struct reaper *reaper, void (*ended)(void *context, pid_t pid, int wait_status),
                 void *context);
 /*
- * End whatever adopted descendants are left and wait for the added children that still live, at
- * most limit_ms; `ended` is not called. Returns how many live on.
+ * End the adopted descendants that are left, and wait at most limit_ms for them and for the added
+ * children that still live. `ended` is not called. Returns how many are still alive.
  */
 size_t reaper_finish(struct reaper *reaper, uint64_t limit_ms);
 void reaper_close(struct reaper *reaper);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster-guard: stands between muster and one worker so that nothing is left running, whatever
- * dies. It is the session leader and subreaper of all that descends from the worker. It ends them
- * (TERM, grace, KILL until nothing is left) when muster orders it or is gone, and ends what a
- * worker leaves behind. It never allocates after the start except for looking through /proc.
+ * muster-guard: stands between muster and one worker so that no process is left running, whichever
+ * of them dies. It is the session leader and subreaper of all descendants of the worker. It ends
+ * them (TERM, grace period, KILL until none is left) when muster orders it or is gone, and ends the
+ * processes that a worker leaves behind. After the start it allocates memory only to read /proc.
  *
  * All signals stay blocked: SIGCHLD and the polite ones arrive through a signalfd.
  */
@@ -46,9 +46,9 @@ struct guard_state {
     bool worker_alive, children_alive, muster_alive, stuck;
     enum phase phase;
     uint64_t grace_ms;
-    uint64_t deadline_ms; /* ASKED: when to force; FORCED: when to call it stuck */
+    uint64_t deadline_ms; /* ASKED: when to KILL; FORCED: when to report STUCK */
     uint64_t round_at_ms, round_ms;
-    int signal_fd, muster_fd; /* a pidfd of muster, or -1 */
+    int signal_fd, muster_fd; /* muster_fd: a pidfd of muster, or -1 */
     int ended;                /* descendants reaped after they were asked to go */
     int64_t cpu_ms, rss_peak_bytes;
 };
@@ -60,7 +60,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* One write each, far below PIPE_BUF. If nobody reads any more there is nobody to tell. */
+/* One write for each message, far below PIPE_BUF. An error is ignored: muster no longer reads then. */
 static void report(const struct guard_report *message)
 {
     while (write(GUARD_FD_REPORT, message, sizeof(*message)) < 0 && errno == EINTR)
@@ -85,8 +85,8 @@ static void report_exited(const struct guard_state *guard, int status)
 }
 
 /*
- * To the worker's group at one stroke, then to every other descendant, wherever it moved. Returns
- * one that is alive, 0 if none was seen.
+ * Signals the worker's process group at once, then every other descendant, whatever its group or
+ * session. Returns the pid of one that is alive, 0 if none was seen.
  */
 static pid_t signal_all(const struct guard_state *guard, int signal, bool wake)
 {
@@ -103,7 +103,7 @@ static pid_t signal_all(const struct guard_state *guard, int signal, bool wake)
             if (proc_is_dead(&tree.at[i]))
                 continue;
             alive = tree.at[i].pid;
-            /* The group has had its own; a second TERM makes some programs drop their tidy end. */
+            /* Signalled with the group already; a second TERM makes some programs skip their cleanup. */
             if (guard->worker_alive && tree.at[i].group == guard->worker)
                 continue;
             proc_signal(&tree.at[i], signal);
@@ -136,7 +136,8 @@ static void ask(struct guard_state *guard, uint64_t grace_ms, uint64_t now)
     }
 }
 
-/* KILL until nothing is left: what dies hands its children to us, the next round sees them. */
+/* One of the rounds of KILL: the children of a process that dies become ours; the next round sees
+ * them. */
 static void kill_round(struct guard_state *guard, uint64_t now)
 {
     pid_t alive = signal_all(guard, SIGKILL, false);
@@ -157,7 +158,7 @@ static void account(struct guard_state *guard, const struct rusage *usage)
         guard->rss_peak_bytes = usage->ru_maxrss * 1024;
 }
 
-/* Everything that has ended. As subreaper we have no child left only when no descendant is left. */
+/* Reaps all children that have ended. A subreaper without children has no descendants either. */
 static void reap(struct guard_state *guard)
 {
     struct rusage usage;
@@ -165,7 +166,7 @@ static void reap(struct guard_state *guard)
     pid_t pid;
     while ((pid = wait4(-1, &status, WNOHANG | __WALL, &usage)) > 0) {
         account(guard, &usage);
-        guard->round_at_ms = 0; /* its children may be ours now */
+        guard->round_at_ms = 0; /* the children of `pid` may be ours now */
         if (pid == guard->worker) {
             guard->worker_alive = false;
             report_exited(guard, status);
@@ -196,7 +197,7 @@ static void take_orders(struct guard_state *guard, uint64_t now)
         muster_is_gone(guard, now);
 }
 
-/* A polite signal to the guard itself (systemd signals every process of a unit) is an order. */
+/* TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE. */
 static void take_signals(struct guard_state *guard, uint64_t now)
 {
     struct signalfd_siginfo info;
@@ -252,7 +253,7 @@ static int supervise(struct guard_state *guard)
             return 0;
         }
         act_on_time(guard, now_ms());
-        /* What survives KILL waits in the kernel: nothing more to do, and nobody to report to. */
+        /* A process that survives KILL hangs in the kernel; there is no muster left to report it to. */
         if (guard->stuck && !guard->muster_alive)
             return 1;
         wait_for_news(guard);
@@ -260,8 +261,9 @@ static int supervise(struct guard_state *guard)
 }
 
 /*
- * Only the six agreed descriptors stay, and those that are held for muster: they stand for locks, which last
- * as long as we do. None from CONTROL on reaches the worker, which must not be able to keep a lock.
+ * Closes all descriptors but the six agreed ones and those that are held for muster. The latter are
+ * locks, which last as long as the guard. None from GUARD_FD_CONTROL on reaches the worker: it must
+ * not be able to keep a lock.
  */
 static void descriptors_settle(int n_held)
 {
@@ -271,12 +273,12 @@ static void descriptors_settle(int n_held)
             close(fd);
     for (int fd = GUARD_FD_CONTROL; fd < end; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* Without a channel its place is kept taken: what we open now would be closed with it later. */
+    /* Without a channel, occupy its number: a descriptor opened there now would be closed later. */
     if (fcntl(GUARD_FD_CHANNEL, F_GETFD) < 0)
         dup3(GUARD_FD_CONTROL, GUARD_FD_CHANNEL, O_CLOEXEC);
 }
 
-/* So that end of file travels: whoever reads the worker's output must not wait for us. */
+/* Closes our copies of the worker's streams: their readers must get end of file without the guard. */
 static void descriptors_let_go(void)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -292,7 +294,7 @@ static void signals_settle(struct guard_state *guard)
     sigset_t all, wanted;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    /* What muster ignores (SIGPIPE perhaps) would stay ignored in the worker. */
+    /* A signal that muster ignores (such as SIGPIPE) would stay ignored in the worker. */
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
     sigemptyset(&wanted);
@@ -303,7 +305,8 @@ static void signals_settle(struct guard_state *guard)
     guard->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The end of the control stream tells it too, unless a forked copy of muster holds it open. */
+/* Watches muster by a pidfd as well: the control stream does not end with muster while a forked copy
+ * of muster holds it open. */
 static void muster_watch(struct guard_state *guard, pid_t muster)
 {
     guard->muster_fd = (int)syscall(SYS_pidfd_open, muster, 0);

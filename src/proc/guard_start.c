@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The worker is cloned with VM and VFORK: the guard sleeps until the exec has succeeded or failed,
- * and reads which of the two from memory that both share, so no pipe is needed to report it.
- * Between clone and exec only calls that are async-signal-safe.
+ * and reads the outcome from memory that both share, so no pipe is needed to report it. Between
+ * clone and exec the child makes only async-signal-safe calls.
  */
 #include "proc/guard_start.h"
 
@@ -21,12 +21,12 @@
 struct child {
     const struct start *start;
     char **envp;
-    const char *search; /* PATH, or where to look without one */
+    const char *search; /* PATH, or a default if it is not set */
     cpu_set_t cpus;
     bool pinned;
     pid_t guard;
-    char path[4096 + 256];  /* of the candidate */
-    enum guard_stage stage; /* the step it is at; what was reached when sys was set */
+    char path[4096 + 256];  /* the file that is tried */
+    enum guard_stage stage; /* the current step; the one that failed if sys is set */
     volatile int sys;
 };
 
@@ -89,8 +89,8 @@ static bool candidate(struct child *child, const char *folder, size_t len, const
 }
 
 /*
- * As execvpe, with one difference: a script without #! is ENOEXEC, not handed to a shell. Sets the
- * errno that tells most: "not executable" before "not there".
+ * As execvpe, with one difference: a script without #! is ENOEXEC, not handed to a shell. Returns the
+ * errno that says most: EACCES if any candidate is not executable, else ENOENT.
  */
 static int exec_along_path(struct child *child)
 {
@@ -114,12 +114,12 @@ static int exec_along_path(struct child *child)
     }
 }
 
-/* Each step in the order it is taken: which stage it belongs to, and 0 or an errno. */
+/* The steps, in the order they are taken. Each returns 0 or an errno. */
 static int step_limits(struct child *child)
 {
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         return errno;
-    /* The guard may have died before the line above: then nobody would ever tell us. */
+    /* If the guard died before the line above, the parent-death signal would never come. */
     if (getppid() != child->guard)
         _exit(1);
     sigset_t none;
@@ -127,7 +127,8 @@ static int step_limits(struct child *child)
     return sigprocmask(SIG_SETMASK, &none, NULL) != 0 ? errno : 0;
 }
 
-/* Near cores are a wish: a container, a job or taskset may have left us others, which we keep to. */
+/* Near cores are only preferred: if a container, a job or taskset restricts us to other cores, we keep
+ * to those. */
 static int step_affinity(struct child *child)
 {
     cpu_set_t allowed;

@@ -14,5 +14,5 @@ struct start {
     const char *cpus;       /* as GUARD_ARG_CPUS */
 };
 
-/* The worker's pid, or -1 with *stage and *sys telling which step failed with which errno. */
+/* Returns the worker's pid, or -1 with the step that failed in *stage and its errno in *sys. */
 pid_t worker_start(const struct start *start, enum guard_stage *stage, int *sys);

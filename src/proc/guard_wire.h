@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What guard.c and the program muster-guard agree on: descriptor numbers, arguments, orders.
- * Nothing here can meet the worker's own arguments or environment: the settings come first in the
- * argument list and at fixed places, the worker's command is everything after them.
+ * The settings cannot be confused with the worker's own arguments: they come first in the argument
+ * list and at fixed places, and the worker's command is everything after them.
  */
 #pragma once
 
@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 /*
- * 0, 1, 2 and, if there is one, 3 are the worker's; the guard closes its copies once it runs. From
- * GUARD_FD_END on stand those that it is to hold open until all is gone.
+ * Descriptors 0, 1, 2 and, if there is a channel, 3 are the worker's; the guard closes its copies
+ * once the worker runs. From GUARD_FD_END on come the descriptors that the guard holds open until
+ * all its descendants are gone.
  */
 enum guard_fd {
     GUARD_FD_CHANNEL = 3,
@@ -27,11 +28,11 @@ enum guard_arg {
     GUARD_ARG_MUSTER_PID,
     GUARD_ARG_CPUS,   /* hexadecimal mask, lowest CPU in the last digit; "-": leave alone */
     GUARD_ARG_CWD,    /* "": inherit */
-    GUARD_ARG_HELD,   /* how many descriptors it holds for muster */
+    GUARD_ARG_HELD,   /* how many descriptors the guard holds for muster */
     GUARD_ARG_WORKER, /* argv of the worker from here on */
 };
 
-/* Orders travel over a SOCK_SEQPACKET pair, one a message; the end of the stream is one too. */
+/* Orders travel over a SOCK_SEQPACKET pair, one per message. The end of the stream means TERMINATE. */
 enum guard_order_kind {
     GUARD_ORDER_TERMINATE = 'T',
     GUARD_ORDER_KILL = 'K'
@@ -42,12 +43,13 @@ struct guard_order {
 };
 
 /*
- * In the environment of every worker: "muster pid.guard pid", one pair for each muster it runs
- * under, outermost first, with commas. It tells an orphan's origin after it has left the session.
+ * A variable in the environment of every worker: "MUSTER_PID.GUARD_PID", one such pair for each
+ * muster that the worker runs under, outermost first, separated by commas. It tells where an orphan
+ * comes from even after the orphan has left its session.
  */
 #define GUARD_MARKER "MUSTER_GUARD"
 
-/* What the descriptor 3 and the rest need between clone and exec; more than enough. */
+/* The stack of a child between clone and exec; more than it needs. */
 enum {
     GUARD_STACK_BYTES = 32768
 };

@@ -29,7 +29,7 @@ static void close_between(int from, int end)
         close(fd);
 }
 
-/* The next of these descriptors from this one on; INT_MAX: none. */
+/* The lowest descriptor in `held` that is not below `from`; INT_MAX: none. */
 static int held_next(const int *held, size_t n_held, int from)
 {
     int next = INT_MAX;
@@ -39,7 +39,7 @@ static int held_next(const int *held, size_t n_held, int from)
     return next;
 }
 
-/* Nothing else of muster's may be held open: its run's lock, its workers' pipes. */
+/* Closes muster's other descriptors: the keeper must not hold the run's lock or workers' pipes open. */
 static int alone_with(int fd, const int *held, size_t n_held)
 {
     sigset_t all;
@@ -56,7 +56,7 @@ static int alone_with(int fd, const int *held, size_t n_held)
     return chdir("/");
 }
 
-/* A byte says that all is well; muster's death says nothing. */
+/* muster sends a byte to dismiss the keeper. If muster dies, the pipe ends without one. */
 static bool is_dismissed(void)
 {
     char byte;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The third net: a process that does nothing but wait for muster's end. When muster and a guard are
- * killed in the same moment, nobody else is left to end what that guard's worker had started; the
- * keeper does (orphans_end), and then ends itself. One for a run, in a session of its own.
+ * The keeper: a process that does nothing but wait for muster's end. When muster and a guard are
+ * killed at the same moment, no other process is left to end what that guard's worker had started.
+ * The keeper ends it (orphans_end), and then itself. Each run has one, in a session of its own.
  *
- * It is not called muster, so that a kill by that name leaves it. What it cannot help: it is killed
- * too, or a process has thrown the environment away by which it is recognised.
+ * The process is not called muster, so that a kill by that name spares it. It does not help if it is
+ * killed too, nor against a process that has dropped the environment variable by which it would be
+ * recognised.
  */
 #pragma once
 
@@ -16,14 +17,15 @@
 
 struct keeper {
     pid_t pid; /* 0: none */
-    int fd;    /* muster's end: closed by its death */
+    int fd;    /* muster's end of the pipe; the kernel closes it when muster dies */
 };
 
 /*
- * `entry` as for orphans_end. After muster's death the keeper sweeps for at most limit_ms, until no
- * orphan is left; until then it keeps the descriptors `held`, the locks of the run's devices, open.
+ * `entry` as for orphans_end. After muster's death the keeper ends orphans until none is left, for
+ * at most limit_ms. Until then it keeps the descriptors `held`, the locks of the run's devices, open.
  */
 MUST_CHECK int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
                             const int *held, size_t n_held, struct err *err);
-/* muster ends by itself, and has nobody left: so does the keeper. Harmless if there is none. */
+/* End the keeper, because muster ends in order and no worker is left. Harmless if there is no
+ * keeper. */
 void keeper_dismiss(struct keeper *keeper);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One write a call, straight to the file, so that `tail -f` and a crash of muster see all of it.
- * Rotation splits at the end of a line where there is one. The tail is kept in memory, because what
- * explains a death must not depend on a disk that may be full.
+ * Each call writes straight to the file, without a buffer, so that `tail -f` shows every byte and a
+ * crash of muster loses none. Rotation splits at the end of a line where there is one. The tail is
+ * kept in memory, because the text that explains a worker's death must not depend on a disk that may
+ * be full.
  */
 #include "proc/logfile.h"
 
@@ -29,9 +30,9 @@ struct logfile {
     uint64_t cap_bytes;
     unsigned keep;
     int first_errno;
-    uint64_t passed_bytes; /* all that ever came, headlines excluded */
+    uint64_t passed_bytes; /* all bytes added so far, without headlines */
     bool in_line;          /* the file's last byte is not a newline */
-    /* A ring, made for the first byte: passed_bytes % TAIL_BYTES is where the next one goes. */
+    /* A ring, allocated for the first byte; the next byte goes to passed_bytes % TAIL_BYTES. */
     char *tail;
 };
 
@@ -122,7 +123,7 @@ static void write_capped(struct logfile *file, struct str bytes)
         if (bytes.len == 0)
             return;
         rotate(file);
-        /* Not rotated, for whatever reason: the cap holds, the bytes are lost to the file. */
+        /* The rotation failed: the cap still holds, so the file does not get these bytes. */
         if (file->fd < 0 || file->size_bytes > 0)
             return;
     }
@@ -159,12 +160,12 @@ static void tail_add(struct logfile *file, struct str bytes)
 {
     struct str kept = bytes;
     if (!file->tail)
-        file->tail = xmalloc(TAIL_BYTES); /* most never get a byte, and few fill it */
+        file->tail = xmalloc(TAIL_BYTES); /* not before: most logs never get a byte */
     if (kept.len > TAIL_BYTES)
         kept = (struct str){bytes.at + (bytes.len - TAIL_BYTES), TAIL_BYTES};
     file->passed_bytes += bytes.len;
     size_t end = file->passed_bytes % TAIL_BYTES;
-    /* Backwards from the new end: what fits before it, the rest at the top of the ring. */
+    /* Copied backwards from the new end: as much as fits below it, the rest to the top of the ring. */
     size_t low = MIN(kept.len, end), high = kept.len - low;
     memcpy(file->tail + end - low, kept.at + high, low);
     memcpy(file->tail + TAIL_BYTES - high, kept.at, high);
@@ -187,7 +188,7 @@ void logfile_tail(const struct logfile *file, size_t max, struct buf *out)
     size_t end = file->passed_bytes % TAIL_BYTES;
     size_t low = MIN(len, end), high = len - low;
     size_t begin = out->len;
-    /* One byte more tells whether the cut fell on the start of a line. */
+    /* The byte before the cut tells whether the cut is at the start of a line. */
     bool at_start = len == file->passed_bytes;
     if (!at_start && len < held)
         at_start = file->tail[(end + TAIL_BYTES - len - 1) % TAIL_BYTES] == '\n';

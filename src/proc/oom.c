@@ -22,7 +22,7 @@ static char *sys_path(const char *below)
     return xasprintf("%s/fs/cgroup%s", root && *root ? root : "/sys", below);
 }
 
-/* The number in "NAME NUMBER", a line of the file. */
+/* Reads NUMBER from the line "NAME NUMBER" of the file. */
 static bool counter_read(const char *path, struct str name, uint64_t *out)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -43,7 +43,7 @@ static bool number_read(const char *path, uint64_t *out)
            u64_parse(str_trim(buf_str(&text)), 0, UINT64_MAX, out, NULL) == 0;
 }
 
-/* Version 2 counts for all groups below as well, version 1 for the group alone. */
+/* cgroup v2 counts the kills in all descendant groups as well, v1 only those in the group itself. */
 static const struct version {
     const char *mount, *controllers, *kills, *limit;
 } versions[] = {
@@ -51,7 +51,8 @@ static const struct version {
     {"/memory", "memory", "memory.oom_control", "memory.limit_in_bytes"},
 };
 
-/* "4:cpu,memory:/path": does this hierarchy have the controller? Version 2 names none. */
+/* Does this hierarchy have the controller? `names` is "cpu,memory" of "4:cpu,memory:/path", and empty
+ * for cgroup v2. */
 static bool has_controller(struct str names, const char *wanted)
 {
     struct str name;
@@ -63,7 +64,7 @@ static bool has_controller(struct str names, const char *wanted)
     return false;
 }
 
-/* A container's path may be the host's, and what is mounted the group itself. */
+/* In a container, the path may be the host's, while the group itself is mounted at the root. */
 static char *group_folder(const struct version *version, struct str path)
 {
     cleanup_free char *below = xasprintf("%s%.*s", version->mount, (int)path.len, path.at);
@@ -71,7 +72,8 @@ static char *group_folder(const struct version *version, struct str path)
     return folder_exists(folder) ? steal_ptr(&folder) : sys_path(version->mount);
 }
 
-/* A file of our own memory cgroup; free() it. NULL: there is none. The root group has no such files. */
+/* The path of a file of our own memory cgroup; free() it. NULL: there is none, as in the root
+ * group. */
 static char *own_file(bool is_limit)
 {
     cleanup_buf struct buf text = BUF_INIT;

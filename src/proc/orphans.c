@@ -18,7 +18,7 @@ enum {
     ENVIRON_MAX_BYTES = 4 << 20
 };
 
-/* False for a zombie: it ends no other process, and may never be reaped. */
+/* False for a zombie too: it can no longer end any process, and may never be reaped. */
 static bool is_there(const struct proctree *tree, long pid)
 {
     for (size_t i = 0; i < tree->n; i++)

@@ -11,7 +11,7 @@
 /*
  * Returns how many living processes of this host, apart from the caller, have exactly `entry`
  * ("NAME=value") in their environment; *one becomes the pid of one of them. Other users' processes
- * cannot be looked into. A process whose muster and guard are both dead is killed; any other still
- * has one of them, which ends it.
+ * cannot be looked into. A process whose muster and guard (GUARD_MARKER) are both dead is killed;
+ * any other is left to its muster or guard.
  */
 size_t orphans_end(const char *entry, pid_t *one);

@@ -73,7 +73,7 @@ bool proc_signal(const struct proc_stat *stat, int signal)
 {
     int pidfd = pidfd_open_raw(stat->pid);
     struct proc_stat now;
-    /* Once the descriptor is open the number cannot change hands between check and signal. */
+    /* The descriptor was opened before the check, so the signal goes to the process checked here. */
     bool same = proc_stat_read(stat->pid, &now) && now.start_ticks == stat->start_ticks;
     bool sent = false;
     if (same && pidfd >= 0)
@@ -123,7 +123,7 @@ bool proctree_read(struct proctree *tree)
     return complete;
 }
 
-/* Breadth first, in place: at[0, kept) are descendants already; swap each child of theirs in. */
+/* Breadth first, in place: at[0, kept) are known descendants; each child of theirs is swapped in. */
 void proctree_keep_below(struct proctree *tree, pid_t root)
 {
     size_t kept = 0;

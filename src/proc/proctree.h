@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who descends from whom, read from /proc. For ending what a dead process left behind; not for
- * anything frequent: a snapshot costs about 10 us a process of the machine. (The `children` files
- * of /proc would be cheaper, but not every kernel has them, and they may miss some while processes
- * come and go.) libc only: muster-guard links it too.
+ * The tree of processes, read from /proc. Used to end what a dead process left behind; not for
+ * anything frequent: a snapshot takes about 10 us for each process of the machine. (The `children`
+ * files of /proc would be cheaper, but not every kernel has them, and they may miss children while
+ * processes come and go.) It needs only libc, because muster-guard links it too.
  */
 #pragma once
 
@@ -16,8 +16,9 @@ struct proc_stat {
     pid_t pid, parent, group, session;
     int terminal; /* 0: none */
     int threads;
-    char state;           /* as in proc(5): R S D Z T … */
-    uint64_t start_ticks; /* since boot; with pid it names a process for good */
+    char state; /* as in proc(5): R S D Z T … */
+    uint64_t
+        start_ticks; /* since boot; with pid it identifies a process even if the pid is reused */
 };
 
 struct proctree {
@@ -39,7 +40,7 @@ bool proc_is_dead(const struct proc_stat *stat);
 bool proc_stat_parse(const char *text, pid_t pid, struct proc_stat *out);
 /* False if there is no such process (any more). */
 bool proc_stat_read(pid_t pid, struct proc_stat *out);
-/* Signal exactly that process; false, and nothing done, if its number is another's by now. */
+/* Signal exactly that process. False, and no signal sent, if its pid has been reused. */
 bool proc_signal(const struct proc_stat *stat, int signal);
 
 /* Has this process a child, living or dead? */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second net: what a dead guard leaves is adopted by muster (a subreaper) and ended here.
+ * Processes that a dead guard leaves are adopted by muster (a subreaper) and ended here.
  *
- * Who is ended: a child that was not added, and not there when the reaper was opened. It descends from something that
- * this process has started: where muster was given children by whoever started it, another process has them (front.h).
+ * Ended is every child that was neither added nor spared, and that did not exist when the reaper was
+ * opened. Such a child descends from a process that this process has started: children that muster
+ * got from its caller belong to another process, the front (front.h).
  *
- * Who is reaped: every child that has ended, whoever it is. A zombie holds nothing but its number,
- * only its parent can free that, and the parent is this process; so a child that muster starts must
- * be added before the next reaper_run and must not be waited for elsewhere.
+ * Reaped is every child that has ended. A zombie holds nothing but its pid, which only its parent,
+ * this process, can free. So a child that muster starts must be added or spared before the next
+ * reaper_run, and must not be waited for elsewhere.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,8 +35,8 @@ struct pids {
 
 struct reaper {
     struct pids added;  /* guards that live */
-    struct pids spared; /* other children of our own that live, as a device helper that hangs */
-    bool scan_due;      /* something ended that may have left orphans to us */
+    struct pids spared; /* other living children, such as a device helper that hangs */
+    bool scan_due;      /* a process ended that may have left orphans to us */
 };
 
 static bool pids_has(const struct pids *pids, pid_t pid)
@@ -98,7 +99,8 @@ static bool is_orphan(const struct reaper *reaper, const struct proc_stat *stat)
            !pids_has(&reaper->spared, stat->pid);
 }
 
-/* KILL `root` and all below it. Its children become ours as it dies; those go at the next scan. */
+/* KILL `root` and its descendants in `all`. A newer child becomes ours when its parent dies; the next
+ * scan ends it. */
 static size_t end_below(const struct proctree *all, const struct proc_stat *root)
 {
     size_t alive = 0;
@@ -132,7 +134,7 @@ static void reap_one(struct reaper *reaper, pid_t pid,
     if (waitpid(pid, &status, WNOHANG | __WALL) != pid)
         return;
     if (pids_remove(&reaper->added, pid)) {
-        /* A guard that ends well has seen to everything itself. */
+        /* A guard that exits with status 0 has ended all its descendants itself. */
         reaper->scan_due = reaper->scan_due || !WIFEXITED(status) || WEXITSTATUS(status) != 0;
         if (ended)
             ended(context, pid, status);
@@ -162,7 +164,7 @@ size_t reaper_finish(struct reaper *reaper, uint64_t limit_ms)
     uint64_t wait_ms = WAIT_FIRST_MS;
     for (;;) {
         reaper_run(reaper, NULL, NULL);
-        /* Guards that still live are at their own work; they are waited for, not signalled. */
+        /* Guards that still live are ending their workers; they are waited for, not signalled. */
         size_t alive = end_orphans(reaper) + reaper->added.n;
         uint64_t now = clock_now_ms();
         if (alive == 0 || now >= end_ms)

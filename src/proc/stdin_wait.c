@@ -29,8 +29,8 @@ static bool proc_line(pid_t pid, const char *what, char line[128])
     return file && (fgets(line, 128, file) || !ferror(file));
 }
 
-/* The file reads "NUMBER ARG0 …" for a thread blocked in a system call; read is 0 on x86-64 and 63
- * on arm64. */
+/* /proc/PID/syscall reads "NUMBER ARG0 …" for a thread blocked in a system call; the number of
+ * read() is 0 on x86-64 and 63 on arm64. */
 static int reads_stdin(pid_t pid)
 {
     char text[128];
@@ -56,7 +56,7 @@ static void children_add(pid_t pid, struct buf *pids)
     closedir(folder);
 }
 
-/* By the lists of children: what it costs does not depend on who else is on the machine. */
+/* Uses the `children` files, so the cost does not depend on other processes of the machine. */
 static int below_reads_stdin(pid_t root)
 {
     cleanup_buf struct buf pids = BUF_INIT;
@@ -104,9 +104,9 @@ static bool reads_from(pid_t pid, int pipe_fd)
 }
 
 /*
- * The last of a chain in which each process has one thread and waits for its only child; 0: there is no such chain,
- * or the kernel does not show it. Each is looked at before its child: one that waits for a child which is still
- * there when the child is looked at has waited all the time.
+ * The last of a chain in which each process has one thread and waits for its only child; 0: there is
+ * no such chain, or the kernel does not show it. Each process is examined before its child: if the
+ * child still exists when it is examined, its parent has been waiting for it all the time.
  */
 static pid_t chain_end(pid_t pid)
 {
@@ -132,7 +132,7 @@ bool proc_waits_for_stdin(pid_t pid, int pipe_fd)
     return last > 0 && reads_stdin(last) == 1 && reads_from(last, pipe_fd);
 }
 
-/* Where it is blocked otherwise, it may wait for input by other means, as by poll(). */
+/* False if it is blocked in another call: that may be a wait for input, such as poll(). */
 static bool computes_or_sleeps(pid_t pid)
 {
     char text[128];
