@@ -19,6 +19,7 @@
 enum {
     FLUSH_BYTES = 64 * 1024,
     CREDITS_MAX = 100000,
+    WAITING_BYTES = 16 << 20, /* with so much unread by a worker, its credits are held back */
     ERROR_MAX_BYTES = 4096,
     BEGINNING_BYTES = 4096 /* of a message that is too long */
 };
@@ -115,9 +116,33 @@ static void channel_begin(struct worker *worker)
 static void credits_give(struct worker *worker, uint64_t credits)
 {
     session_event(worker->session,
-                  (struct feed_event){.kind = EV_READY,
-                                      .worker = worker->seat,
-                                      .count = MIN(credits, (uint64_t)CREDITS_MAX)});
+                  (struct feed_event){.kind = EV_READY, .worker = worker->seat, .count = credits});
+}
+
+/*
+ * A worker may ask for more items than it reads soon, and each credit that the feeder learns of
+ * becomes a record in muster's memory. So credits are passed on in pieces that double, while less
+ * than WAITING_BYTES wait for the worker: no piece is much larger than all before it. With --batch
+ * the feeder itself bounds what a worker has, and must know of all that it asks for.
+ */
+static void credits_pass(struct worker *worker)
+{
+    bool is_bounded = worker->session->request->schedule.batch > 0;
+    uint64_t piece = is_bounded ? UINT64_MAX : worker_room_items(worker->session);
+    for (; worker->credits_held > 0 && worker->to_worker.len < WAITING_BYTES; piece *= 2) {
+        uint64_t credits = MIN(worker->credits_held, piece);
+        worker->credits_held -= credits;
+        credits_give(worker, credits);
+    }
+}
+
+/* What fits into the pipe at once makes room for more; else on_writable comes back here. */
+void channel_flush(struct worker *worker)
+{
+    do {
+        credits_pass(worker);
+        worker_flush(worker);
+    } while (worker->credits_held > 0 && worker->to_worker.len == 0);
 }
 
 /* Nothing would tell what it was about: better ended at once than waited for. */
@@ -149,7 +174,10 @@ static void on_ready(struct worker *worker, const struct message *m)
         return;
     }
     channel_begin(worker);
-    credits_give(worker, credits);
+    if (credits == 0)
+        credits_give(worker, 0);
+    worker->credits_held += MIN(credits, (uint64_t)CREDITS_MAX);
+    credits_pass(worker);
     if (was_late) { /* its end was said to the stdin of a filter, which it does not read */
         channel_stop(worker);
         worker_flush(worker);

@@ -367,7 +367,9 @@ static void on_before_sleep(void *context)
     s->look_ms = node_look(s->shell.node);
     for (uint32_t p = 0; p < s->n_seats; p++) {
         struct worker *worker = s->seats[p].worker;
-        if (worker && worker->to_worker.len > 0)
+        if (worker && worker->credits_held > 0)
+            channel_flush(worker);
+        else if (worker && worker->to_worker.len > 0)
             worker_flush(worker);
     }
     feed_timer_set(s);

@@ -64,6 +64,7 @@ struct worker {
     struct buf to_worker;  /* stdin of a filter, or the channel */
     struct buf channel_in; /* an unfinished message */
     bool input_must_close;
+    uint64_t credits_held; /* asked for over the channel, and not passed on to the feeder yet */
 
     struct filter filter;
     struct answers answers;
@@ -197,6 +198,8 @@ void worker_tick(struct worker *worker);
 void worker_input_ask(struct worker *worker);
 void worker_input_seen(void *context, enum input_fact fact);
 void worker_ask_for_room(struct worker *worker);
+/* About as many items of the input as have 256 KiB; at least one. */
+uint64_t worker_room_items(const struct session *s);
 /* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
 bool worker_room_is_there(struct worker *worker);
 /* It does not read any more. */
@@ -225,6 +228,8 @@ void channel_send(struct worker *worker, uint64_t first, uint64_t count, uint32_
 void channel_read(struct worker *worker, struct str bytes);
 void channel_batch(struct worker *worker, uint64_t batch);
 void channel_stop(struct worker *worker);
+/* Write what is pending, and pass on credits that were held back until the worker had read. */
+void channel_flush(struct worker *worker);
 void channel_commit(struct worker *worker, uint64_t item);
 /* It gave a result for an item that it does not have. */
 void channel_foreign(struct worker *worker, uint64_t item);

@@ -38,7 +38,7 @@ void worker_handle_closed(uv_handle_t *handle)
 
 /* ---- to the worker ---- */
 
-static uint64_t room_items(const struct session *s)
+uint64_t worker_room_items(const struct session *s)
 {
     uint64_t known = MAX(source_known(s->source), (uint64_t)1);
     uint64_t each = MAX(source_bytes_scanned(s->source) / known, (uint64_t)1);
@@ -52,9 +52,10 @@ void worker_ask_for_room(struct worker *worker)
         return;
     worker->filter.room_is_asked = true;
     worker->filter.room_is_due = false;
-    session_event(worker->session, (struct feed_event){.kind = EV_ROOM,
-                                                       .worker = worker->seat,
-                                                       .count = room_items(worker->session)});
+    session_event(worker->session,
+                  (struct feed_event){.kind = EV_ROOM,
+                                      .worker = worker->seat,
+                                      .count = worker_room_items(worker->session)});
 }
 
 bool worker_room_is_there(struct worker *worker)

@@ -93,6 +93,35 @@ END
     ended_with 0
 }
 
+# ./measured COMMAND...: says how much memory it took.
+measured() {
+    pyworker measured <<'END'
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:]).returncode
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, "MiB")
+sys.exit(status)
+END
+}
+
+@test "a worker that asks for more than it reads costs no memory" {
+    awk 'BEGIN { s = "x"; while (length(s) < 1000000) s = s s; for (i = 0; i < 400; i++) print substr(s, 1, 1000000) }' </dev/null >in.txt
+    speaker greedy <<'END'
+import time
+say(b'{"ready":100000}\n')
+time.sleep(3)
+for line in channel.makefile("rb"):
+    message = json.loads(line)
+    if "item" in message:
+        say(b'{"done":%d,"result":{}}\n' % message["item"])
+END
+    measured
+    run limited ./measured "$MUSTER" map -g cpu:1 in.txt -o out.jsonl -- ./greedy
+    ended_with 0
+    [ "$(wc -l <out.jsonl)" -eq 400 ]
+    [[ $output =~ peak\ ([0-9]+)\ MiB ]]
+    [ -z "${DEAD_FS:-}" ] || [ "${BASH_REMATCH[1]}" -le 100 ] # a sanitizer takes more
+}
+
 @test "a message or line without an end costs its item and no memory" {
     seq 0 3 | sed 's/.*/{"id":&}/' >in.jsonl
     seq 0 3 >in.txt
@@ -118,12 +147,7 @@ for line in sys.stdin:
     sys.stdout.write(line)
     sys.stdout.flush()
 END
-    pyworker measured <<'END'
-import resource, subprocess, sys
-status = subprocess.run(sys.argv[1:]).returncode
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, "MiB")
-sys.exit(status)
-END
+    measured
     local input worker
     for worker in "in.jsonl ./endless" "in.jsonl ./nameless" "in.jsonl ./pour" "in.txt ./pour"; do
         read -r input worker <<<"$worker"
