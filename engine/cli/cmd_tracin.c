@@ -175,10 +175,7 @@ static int single_or_test(struct call *call, struct err *err)
     return rc;
 }
 
-/*
- * Explains how the test triples that were asked for would be computed; for a batch, all triples of
- * --test-triples.
- */
+/* Explains how the test triples that were asked for would be computed. */
 static int dry_run(struct call *call, struct err *err)
 {
     const struct tracin_request *ask = call->ask;

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/tracin_job.h"
+#include "cli/tracin_tests.h"
 #include "cli/triple_json.h"
 #include "graph/lines.h"
 
@@ -254,19 +255,13 @@ static int summary_write(const struct batch *batch, struct err *err)
 
 static int entries_make(struct batch *batch, size_t **places, struct err *err)
 {
-    const struct tracin_request *ask = batch->ask;
-    size_t n_tests = batch->data->test.n;
-    if (ask->start_index >= n_tests)
-        return fail(err, ERR_USAGE, "--start-index %lu: %s has %zu test triples, from 0",
-                    (unsigned long)ask->start_index, ask->test_triples, n_tests);
-    batch->n = n_tests - (size_t)ask->start_index;
-    if (ask->max_triples > 0)
-        batch->n = MIN(batch->n, (size_t)ask->max_triples);
+    int rc = tracin_places_find(batch->ask, batch->data, batch->app, places, &batch->n, err);
+    if (rc)
+        return rc;
     batch->entries = xcalloc(batch->n, sizeof(*batch->entries));
-    *places = xcalloc(batch->n, sizeof(**places));
     for (size_t i = 0; i < batch->n; i++) {
         struct batch_entry *entry = &batch->entries[i];
-        (*places)[i] = entry->index = (size_t)ask->start_index + i;
+        entry->index = (*places)[i];
         entry->triple = batch->data->test.at[entry->index];
         entry_name(batch, entry);
     }

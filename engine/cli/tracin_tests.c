@@ -176,6 +176,23 @@ static void places_say(const struct tracin_request *ask, const struct kge_data *
         pykeen_say(app, data, places, n_places);
 }
 
+/* The test triples of a batch, or of all test triples: a range of their places. */
+static int places_range(const struct tracin_request *ask, size_t n_tests, size_t **places,
+                        size_t *n_places, struct err *err)
+{
+    uint64_t n_max = tracin_is_batch(ask) ? ask->max_triples : ask->max_test_triples;
+    if (tracin_is_batch(ask) && ask->start_index >= n_tests)
+        return fail(err, ERR_USAGE, "--start-index %lu: %s has %zu test triples, from 0",
+                    (unsigned long)ask->start_index, ask->test_triples, n_tests);
+    *n_places = n_tests - (size_t)ask->start_index;
+    if (n_max > 0)
+        *n_places = MIN(*n_places, (size_t)n_max);
+    *places = xcalloc(*n_places, sizeof(**places));
+    for (size_t i = 0; i < *n_places; i++)
+        (*places)[i] = (size_t)ask->start_index + i;
+    return 0;
+}
+
 int tracin_places_find(const struct tracin_request *ask, const struct kge_data *data,
                        const struct app *app, size_t **places, size_t *n_places, struct err *err)
 {
@@ -184,15 +201,10 @@ int tracin_places_find(const struct tracin_request *ask, const struct kge_data *
     int rc = 0;
     *places = NULL;
     *n_places = 0;
-    if (ask->mode == MODE_SINGLE) {
+    if (ask->mode == MODE_SINGLE)
         rc = places_parse(ask, n_tests, places, n_places, err);
-    } else {
-        *n_places =
-            ask->max_test_triples > 0 ? MIN(n_tests, (size_t)ask->max_test_triples) : n_tests;
-        *places = xcalloc(*n_places, sizeof(**places));
-        for (size_t i = 0; i < *n_places; i++)
-            (*places)[i] = i;
-    }
+    else
+        rc = places_range(ask, n_tests, places, n_places, err);
     if (rc == 0 && are_chosen)
         places_say(ask, data, app, *places, *n_places);
     return rc;

@@ -78,9 +78,9 @@ struct muster_place {
     const char *device_kind;    /* cuda, rocm, intel, cpu */
     size_t n_devices;           /* at least 1 */
     uint32_t worker, n_workers; /* this worker's number, from 0; how many there are */
-    uint32_t attempt;           /* the number of this start of the worker, from 1 */
-    uint64_t seed;              /* the run's base seed */
-    size_t batch;               /* the batch size asked for, 0 if none was */
+    uint32_t attempt; /* the number of this start, counted over all workers of the run, from 1 */
+    uint64_t seed;    /* the run's base seed */
+    size_t batch;     /* the batch size asked for, 0 if none was */
 };
 
 /*

@@ -213,6 +213,10 @@ refused() {
     run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --dry-run --n-hops 1
     ended_with 0
     says "3 test triples, 12 training triples, 6 pairs"
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --dry-run --n-hops 1 --start-index 1 --max-triples 1
+    ended_with 0
+    says "1 test triple"
+    refused 2 "--start-index 3: test.txt has 3 test triples, from 0" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --dry-run --start-index 3
     [ ! -e out ]
 }
 
