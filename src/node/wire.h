@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The protocol between a head and an agent on another machine, as bytes. Pure: no descriptor, no clock.
+ *
+ * A direction begins with WIRE_PREAMBLE. What comes before it is not muster's: the message of the day of
+ * a login shell, a warning of ssh. The reader keeps its beginning, for a message to the user. Then come
+ * frames: a header of 16 bytes, all numbers little-endian, and a body.
+ *
+ *     0  u32  checksum     the low half of XXH3-64 over the 12 bytes that follow and the body;
+ *                          its seed is the number of the frame in its direction, from 0
+ *     4  u32  length       of the body
+ *     8  u32  worker       WIRE_NO_WORKER: about none
+ *    12  u8   type         enum frame_type
+ *    13  u8   stream       of the worker (enum worker_stream), 0 if none
+ *    14  u16  0
+ *
+ * The number of the frame is in the checksum so that a frame that is repeated, dropped or reordered is
+ * noticed. Bytes that are wrong once cannot be trusted again: the reader stays broken.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum {
+    WIRE_PROTOCOL = 1,
+    WIRE_HEADER_BYTES = 16,
+    WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender cuts what is longer */
+    WIRE_NOISE_KEPT_BYTES = 4096,
+    WIRE_NOISE_MAX_BYTES = 1 << 20, /* before the preamble */
+};
+#define WIRE_PREAMBLE  "\n\001muster-wire-1\n"
+#define WIRE_NO_WORKER UINT32_MAX
+
+/* Name, the longest body in bytes. Bodies: wire_body.h, and raw bytes for DATA and TEXT. */
+#define FRAME_TYPES(X)                                                \
+    X(HELLO, 65536)              /* both ways, first: who is there */ \
+    X(PING, 0)                   /* both ways: the link is alive */   \
+    X(TAKE, 65536)               /* to the agent: take devices */     \
+    X(TAKEN, 4194304)            /* from it: devices and seats */     \
+    X(REFUSED, 4096)             /* from it: an error instead */      \
+    X(SPAWN, 16777216)           /* to it */                          \
+    X(STARTED, 64)               /* from it */                        \
+    X(DATA, WIRE_DATA_MAX_BYTES) /* both ways: bytes of a stream */   \
+    X(CREDIT, 8)                 /* both ways: bytes to send more */  \
+    X(FINISH, 0)                 /* to it: end of a stream */         \
+    X(DROP, 0)                   /* to it: a stream is of no use */   \
+    X(CLOSED, 0)                 /* from it */                        \
+    X(ASK, 16)                   /* to it: look at the input */       \
+    X(INPUT, 1)                  /* from it: what was seen */         \
+    X(END, 1)                    /* to it: end the worker */          \
+    X(GONE, 256)                 /* from it: after all its output */  \
+    X(RELEASE, 0)                /* to it: the worker is forgotten */ \
+    X(WARNED, 4096)              /* from it: text for the user */     \
+    X(FAILED, 4096)              /* from it: an error of the node */  \
+    X(EXPLAINED, 0)              /* to it: a kill has its reason */
+
+enum frame_type {
+#define X(name, body_max) FRAME_##name,
+    FRAME_TYPES(X)
+#undef X
+    FRAME_TYPES_COUNT
+};
+
+struct frame {
+    enum frame_type type;
+    uint8_t stream;
+    uint32_t worker;
+    struct str body; /* from the reader: borrowed until the next wire_feed */
+};
+
+/* ---- out ---- */
+
+struct wire_writer {
+    uint64_t n_frames;
+};
+
+/* The preamble first, then frames, are added to `out`. The body must not be longer than its type allows. */
+void wire_begin(struct wire_writer *writer, struct buf *out);
+void wire_add(struct wire_writer *writer, struct buf *out, const struct frame *frame);
+
+/* ---- in ---- */
+
+struct wire_reader {
+    struct buf in; /* in.at[begin..] is not taken yet */
+    size_t begin;
+    uint64_t n_frames;
+    struct buf noise; /* the beginning of what came before the preamble */
+    uint64_t n_noise_bytes;
+    bool has_begun, is_broken;
+};
+
+enum wire_result {
+    WIRE_FRAME,
+    WIRE_MORE,  /* bytes are needed */
+    WIRE_BROKEN /* err says why; ERR_DATA */
+};
+
+void wire_feed(struct wire_reader *reader, struct str bytes);
+/* The next frame. Every frame of a known type has a body within its limit; bodies are not looked into. */
+enum wire_result wire_next(struct wire_reader *reader, struct frame *frame, struct err *err);
+void wire_reader_release(struct wire_reader *reader);
+const char *frame_name(enum frame_type type);

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/wire_body.h"
+
+#include <endian.h>
+
+#include "base/xalloc.h"
+#include "node/wire.h"
+
+enum {
+    TEXTS_MAX = 1 << 20, /* of an argv or an environment */
+    SEATS_MAX = 8192
+};
+
+/* ---- fields ---- */
+
+/* A view of the next `len` bytes; at NULL if they are not there. */
+static struct str take(struct wire_body *body, size_t len)
+{
+    if (body->is_malformed || body->in.len < len) {
+        body->is_malformed = true;
+        return (struct str){NULL, 0};
+    }
+    struct str taken = {body->in.at, len};
+    body->in.at += len;
+    body->in.len -= len;
+    return taken;
+}
+
+/* The low n_bytes bytes of *value. */
+static void number(struct wire_body *body, uint64_t *value, size_t n_bytes)
+{
+    uint64_t little = htole64(*value);
+    if (body->out) {
+        buf_add(body->out, &little, n_bytes);
+        return;
+    }
+    struct str bytes = take(body, n_bytes);
+    little = 0;
+    if (bytes.at)
+        memcpy(&little, bytes.at, n_bytes);
+    *value = le64toh(little);
+}
+
+void wire_u64(struct wire_body *body, uint64_t *value)
+{
+    number(body, value, 8);
+}
+
+void wire_u8(struct wire_body *body, uint8_t *value)
+{
+    uint64_t wide = *value;
+    number(body, &wide, 1);
+    *value = (uint8_t)wide;
+}
+
+static void u32(struct wire_body *body, uint32_t *value)
+{
+    uint64_t wide = *value;
+    number(body, &wide, 4);
+    *value = (uint32_t)wide;
+}
+
+static void i32(struct wire_body *body, int *value)
+{
+    uint32_t wide = (uint32_t)*value;
+    u32(body, &wide);
+    *value = (int)wide;
+}
+
+/* Any byte but 0 and 1 is malformed, so that a message has one form. */
+static void flag(struct wire_body *body, bool *value)
+{
+    uint8_t byte = *value;
+    wire_u8(body, &byte);
+    if (byte > 1)
+        body->is_malformed = true;
+    *value = byte == 1;
+}
+
+static void text_add(struct wire_body *body, const char *text)
+{
+    uint64_t len = strlen(text);
+    number(body, &len, 4);
+    buf_add(body->out, text, len);
+}
+
+/* A view of a text without NUL. */
+static struct str text_view(struct wire_body *body)
+{
+    uint64_t len = 0;
+    number(body, &len, 4);
+    struct str text = take(body, (size_t)len);
+    if (text.len > 0 && memchr(text.at, '\0', text.len))
+        body->is_malformed = true;
+    return body->is_malformed ? (struct str){"", 0} : text;
+}
+
+static void text(struct wire_body *body, char *at, size_t cap)
+{
+    if (body->out) {
+        text_add(body, at);
+        return;
+    }
+    struct str view = text_view(body);
+    if (view.len >= cap) {
+        body->is_malformed = true;
+        view.len = 0;
+    }
+    if (view.len > 0)
+        memcpy(at, view.at, view.len);
+    at[view.len] = '\0';
+}
+
+/* NULL is written as "". */
+static void text_owned(struct wire_body *body, char **owned)
+{
+    if (body->out) {
+        text_add(body, *owned ? *owned : "");
+        return;
+    }
+    struct str view = text_view(body);
+    *owned = xstrndup(view.at, view.len);
+}
+
+/* How many follow; each of them has at least `bytes_min`, so a count that cannot be true costs no memory. */
+static void count(struct wire_body *body, uint32_t *n, uint32_t n_max, size_t bytes_min)
+{
+    u32(body, n);
+    if (body->out)
+        return;
+    if (*n > n_max || *n > body->in.len / bytes_min)
+        body->is_malformed = true;
+    if (body->is_malformed)
+        *n = 0;
+}
+
+/* A NULL-terminated list of texts. */
+static void texts(struct wire_body *body, const char ***list)
+{
+    uint32_t n = 0;
+    while (body->out && (*list)[n])
+        n++;
+    count(body, &n, TEXTS_MAX, 4);
+    if (!body->out)
+        *list = xcalloc(n + 1, sizeof(**list));
+    for (uint32_t i = 0; i < n; i++) {
+        char *owned = (char *)(uintptr_t)(*list)[i];
+        text_owned(body, &owned);
+        (*list)[i] = owned;
+    }
+}
+
+static void texts_release(const char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free((char *)(uintptr_t)list[i]);
+    free(list);
+}
+
+/* ---- messages ---- */
+
+void wire_hello(struct wire_body *body, struct wire_hello *hello)
+{
+    u32(body, &hello->protocol); /* first in every protocol to come */
+    text(body, hello->version, sizeof(hello->version));
+    text(body, hello->host, sizeof(hello->host));
+    text(body, hello->machine, sizeof(hello->machine));
+    wire_u64(body, &hello->pid);
+    wire_u64(body, &hello->wall_ms);
+    wire_u64(body, &hello->silence_limit_ms);
+}
+
+void wire_take(struct wire_body *body, struct wire_take *take)
+{
+    text(body, take->gpus, sizeof(take->gpus));
+    wire_u64(body, &take->gpus_per_worker);
+    wire_u64(body, &take->workers_per_gpu);
+    wire_u64(body, &take->wait_ms);
+    text(body, take->run_id, sizeof(take->run_id));
+}
+
+/* What the head shows of a device and tells its workers. */
+static void device(struct wire_body *body, struct device *device)
+{
+    uint32_t kind = device->kind;
+    u32(body, &kind);
+    if (kind > DEVICE_SIM)
+        body->is_malformed = true;
+    device->kind = body->is_malformed ? DEVICE_CPU : (enum device_kind)kind;
+    i32(body, &device->index);
+    i32(body, &device->physical);
+    text(body, device->uuid, sizeof(device->uuid));
+    text(body, device->name, sizeof(device->name));
+    text(body, device->pci, sizeof(device->pci));
+    text(body, device->parent_uuid, sizeof(device->parent_uuid));
+    flag(body, &device->is_unnamed);
+    flag(body, &device->is_integrated);
+    wire_u64(body, &device->mem_total_bytes);
+    wire_u64(body, &device->mem_free_bytes);
+    i32(body, &device->numa_node);
+    text(body, device->script, sizeof(device->script));
+}
+
+static void seat_device(struct wire_body *body, size_t *position, uint32_t n_devices)
+{
+    uint64_t wide = *position;
+    number(body, &wide, 4);
+    if (wide >= n_devices)
+        body->is_malformed = true;
+    *position = body->is_malformed ? 0 : (size_t)wide;
+}
+
+/* Its cores stay with the agent. */
+static void seat(struct wire_body *body, struct seat *seat, uint32_t n_devices)
+{
+    uint32_t n = (uint32_t)seat->n_devices, threads = seat->threads;
+    count(body, &n, SEAT_DEVICES_MAX, 4);
+    seat->n_devices = n;
+    for (uint32_t i = 0; i < n; i++)
+        seat_device(body, &seat->devices[i], n_devices);
+    if (n == 0)
+        body->is_malformed = true;
+    u32(body, &seat->share);
+    text(body, seat->label, sizeof(seat->label));
+    u32(body, &threads);
+    seat->threads = threads;
+}
+
+void wire_taken(struct wire_body *body, struct wire_taken *taken)
+{
+    enum {
+        DEVICE_MIN_BYTES = 54,
+        SEAT_MIN_BYTES = 20
+    };
+    count(body, &taken->n_devices, DEVICES_MAX, DEVICE_MIN_BYTES);
+    if (!body->out)
+        taken->devices = xcalloc(taken->n_devices + 1, sizeof(*taken->devices));
+    for (uint32_t i = 0; i < taken->n_devices; i++)
+        device(body, &taken->devices[i]);
+    count(body, &taken->n_seats, SEATS_MAX, SEAT_MIN_BYTES);
+    if (!body->out)
+        taken->seats = xcalloc(taken->n_seats + 1, sizeof(*taken->seats));
+    for (uint32_t i = 0; i < taken->n_seats; i++)
+        seat(body, &taken->seats[i], taken->n_devices);
+    text_owned(body, &taken->notes);
+}
+
+void wire_taken_release(struct wire_taken *taken)
+{
+    free(taken->devices);
+    free(taken->seats);
+    free(taken->notes);
+    *taken = (struct wire_taken){0};
+}
+
+void wire_error(struct wire_body *body, struct err *err)
+{
+    i32(body, &err->code);
+    i32(body, &err->sys);
+    text(body, err->text, sizeof(err->text));
+    if (!body->out && (err->code >= 0 || err->code < ERR_RECORD))
+        body->is_malformed = true;
+}
+
+void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
+{
+    u32(body, &spawn->seat);
+    wire_u64(body, &spawn->grace_ms);
+    flag(body, &spawn->has_input);
+    flag(body, &spawn->answers);
+    wire_u8(body, &spawn->channel);
+    if (spawn->channel > CHANNEL_PATH)
+        body->is_malformed = true;
+    text(body, spawn->cwd, sizeof(spawn->cwd));
+    texts(body, &spawn->argv);
+    texts(body, &spawn->envp);
+    if (!spawn->argv[0])
+        body->is_malformed = true;
+}
+
+void wire_spawn_release(struct wire_spawn *spawn)
+{
+    texts_release(spawn->argv);
+    texts_release(spawn->envp);
+    spawn->argv = spawn->envp = NULL;
+}
+
+void wire_started(struct wire_body *body, struct wire_started *started)
+{
+    wire_u64(body, &started->pid);
+    wire_u64(body, &started->guard_pid);
+}
+
+void wire_exit(struct wire_body *body, struct worker_exit *exit)
+{
+    uint64_t stuck = (uint64_t)exit->stuck_pid;
+    flag(body, &exit->was_refused);
+    i32(body, &exit->exec_errno);
+    flag(body, &exit->has_exited);
+    i32(body, &exit->exit_code);
+    i32(body, &exit->exit_signal);
+    flag(body, &exit->oom_kills.knows_own);
+    wire_u64(body, &exit->oom_kills.own);
+    wire_u64(body, &exit->oom_kills.host);
+    wire_u64(body, &exit->memory_bytes);
+    wire_u64(body, &exit->rss_peak_bytes);
+    i32(body, &exit->n_left_behind);
+    number(body, &stuck, 4);
+    exit->stuck_pid = (pid_t)stuck;
+}
+
+void wire_ask(struct wire_body *body, struct wire_ask *ask)
+{
+    wire_u8(body, &ask->kind);
+    wire_u64(body, &ask->value);
+    if (ask->kind >= ASK_KINDS)
+        body->is_malformed = true;
+}

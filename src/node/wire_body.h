@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bodies of frames (wire.h). One function describes a message for both directions: with a body that is
+ * written it adds the message's fields, with one that is read it fills them in. Numbers are little-endian;
+ * a text is its length (u32) and its bytes, which may be any but NUL.
+ *
+ * Nothing that is read is trusted: a field that is not there, or a text longer than its array, makes the
+ * body malformed, and every field from there on is 0 or "". A message is taken only if wire_body_is_whole().
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "device/device.h"
+#include "device/seat.h"
+#include "node/node.h"
+
+struct wire_body {
+    struct buf *out; /* NULL: `in` is read */
+    struct str in;   /* the rest */
+    bool is_malformed;
+};
+
+static inline struct wire_body wire_body_to(struct buf *out)
+{
+    return (struct wire_body){.out = out};
+}
+
+static inline struct wire_body wire_body_of(struct str bytes)
+{
+    return (struct wire_body){.in = bytes};
+}
+
+/* Every byte was read, and none was missing. */
+static inline bool wire_body_is_whole(const struct wire_body *body)
+{
+    return !body->is_malformed && body->in.len == 0;
+}
+
+/* HELLO, both ways. */
+struct wire_hello {
+    uint32_t protocol;
+    char version[64]; /* of muster */
+    char host[256];
+    char machine[32]; /* as uname -m */
+    uint64_t pid, wall_ms;
+    uint64_t silence_limit_ms; /* from the head: when the agent gives the link up */
+};
+void wire_hello(struct wire_body *body, struct wire_hello *hello);
+
+/* TAKE: the devices that the head wants of this host. */
+struct wire_take {
+    char gpus[4096]; /* SPEC; "": what is free */
+    uint64_t gpus_per_worker, workers_per_gpu, wait_ms;
+    char run_id[256];
+};
+void wire_take(struct wire_body *body, struct wire_take *take);
+
+/* TAKEN: the devices that were chosen, and the seats on them; a seat's devices are positions among these. */
+struct wire_taken {
+    struct device *devices; /* [n_devices], free() it after reading */
+    struct seat *seats;     /* [n_seats], free() it after reading */
+    uint32_t n_devices, n_seats;
+    char *notes; /* lines for the user, free() it after reading; not NULL */
+};
+void wire_taken(struct wire_body *body, struct wire_taken *taken);
+void wire_taken_release(struct wire_taken *taken);
+
+/* REFUSED and FAILED: an error. */
+void wire_error(struct wire_body *body, struct err *err);
+
+/* SPAWN. The texts are views of the body that was read. */
+struct wire_spawn {
+    uint32_t seat;
+    uint64_t grace_ms;
+    bool has_input, answers;
+    uint8_t channel; /* enum worker_channel */
+    char cwd[4096];
+    const char **argv, **envp; /* NULL-terminated; the arrays and texts: free() after reading */
+};
+void wire_spawn(struct wire_body *body, struct wire_spawn *spawn);
+void wire_spawn_release(struct wire_spawn *spawn);
+
+struct wire_started {
+    uint64_t pid, guard_pid;
+};
+void wire_started(struct wire_body *body, struct wire_started *started);
+/* GONE. */
+void wire_exit(struct wire_body *body, struct worker_exit *exit);
+
+/* ASK: what node_ask_read(), node_ask_rest() or node_ask_wait() was given. */
+enum wire_ask_kind {
+    ASK_READ,
+    ASK_REST,
+    ASK_WAIT,
+    ASK_KINDS
+};
+struct wire_ask {
+    uint8_t kind;
+    uint64_t value;
+};
+void wire_ask(struct wire_body *body, struct wire_ask *ask);
+/* CREDIT, INPUT and END: a number alone. */
+void wire_u64(struct wire_body *body, uint64_t *value);
+void wire_u8(struct wire_body *body, uint8_t *value);
