@@ -43,6 +43,7 @@ static void draft_line(struct draft *draft, struct str line, uint64_t number, st
         flaw_add(flaws, FLAW_INDEX, number, fields[1]);
     } else {
         size_t known = name_index_find(&draft->names, fields[0]);
+        ASSERT(known == NAME_NONE || draft->indices);
         if (known == NAME_NONE)
             draft_add(draft, fields[0], (uint32_t)index);
         else if (draft->indices[known] == index)

@@ -295,10 +295,10 @@ void session_event(struct session *s, struct feed_event event)
     s->queue.is_drained = false;
 }
 
-void seat_print(const struct session *s, uint32_t p)
+void seat_print(const struct session *s, uint32_t number)
 {
-    const struct seat *seat = &s->seats[p].seat;
-    printf("worker %u: %s", p, seat->label);
+    const struct seat *seat = &s->seats[number].seat;
+    printf("worker %u: %s", number, seat->label);
     for (size_t d = 0; d < seat->n_devices; d++)
         printf(" %s", s->allocation.devices.at[seat->devices[d]].uuid);
     printf(", %u threads", seat->threads);

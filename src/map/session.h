@@ -173,7 +173,7 @@ void session_event(struct session *s, struct feed_event event);
 /* The input is read to its end: what was a stream is a file of ours. */
 void session_input_copied(struct session *s);
 /* One line of --dry-run, without its end. */
-void seat_print(const struct session *s, uint32_t seat);
+void seat_print(const struct session *s, uint32_t number);
 /* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
 void session_record(struct session *s, const char *kind, uint32_t seat, const char *text);
 /* Until every item is settled, or the run is given up and its workers have ended. */

@@ -76,9 +76,9 @@ bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t p)
     return is_lost;
 }
 
-struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t p)
+struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number)
 {
-    const struct seat *seat = &watch->allocation->seats[p];
+    const struct seat *seat = &watch->allocation->seats[number];
     struct seat_memory sum = {0};
     for (size_t i = 0; i < seat->n_devices; i++) {
         const struct device_sample *sample = &watch->devices[seat->devices[i]].sample;

@@ -51,7 +51,7 @@ void device_watch_miss(struct device_watch *watch, uint32_t first);
 struct seat_memory {
     uint64_t used_bytes, total_bytes;
 };
-struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t seat);
+struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number);
 bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t seat);
 /* The latest; mem_total_bytes 0: none yet, or it has no memory. `device`: of all. */
 const struct device_sample *device_watch_sample(const struct device_watch *watch, size_t device);

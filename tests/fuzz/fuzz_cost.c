@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <time.h>
 
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_getFrameHeader */
+#include <zstd.h>
+
 #include "fuzz.h"
 
 enum {
@@ -14,6 +17,22 @@ static bool is_forgiven;
 void fuzz_cost_forgive(void)
 {
     is_forgiven = true;
+}
+
+void fuzz_cost_forgive_windows(struct str bytes)
+{
+    static const struct str magic = {"\x28\xB5\x2F\xFD", 4};
+    ZSTD_frameHeader header;
+    while (bytes.len > 0) {
+        const char *at = memmem(bytes.at, bytes.len, magic.at, magic.len);
+        if (!at)
+            return;
+        bytes.len -= (size_t)(at - bytes.at);
+        bytes.at = at;
+        if (ZSTD_getFrameHeader(&header, bytes.at, bytes.len) == 0 && header.windowSize > 64 << 20)
+            fuzz_cost_forgive();
+        bytes = (struct str){bytes.at + 1, bytes.len - 1};
+    }
 }
 
 /* Of the processor, by all threads: a machine that others work on changes little of it. */

@@ -3,14 +3,15 @@
 
 #include <stdarg.h>
 
+#include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 
 void torch_merge_note(const struct merge_state *merge, const char *fmt, ...)
 {
-    char text[600];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    cleanup_free char *text = xvasprintf(fmt, args);
     va_end(args);
     merge->opts->note(merge->opts->context, text);
 }
