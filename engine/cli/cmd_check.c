@@ -101,12 +101,12 @@ static int check_run(struct app *app, void *request, int argc, char **argv, char
 #define FIELD(member) offsetof(struct check_request, member)
 
 static const struct opt check_opts[] = {
-    {OPT_U64, 0, "pairs", "N", "so many pairs of a training and a test triple (default 64)",
+    {OPT_U64, 0, "pairs", "N", "number of pairs of a training and a test triple (default 64)",
      FIELD(n_pairs), 1, 1000000},
-    {OPT_U64, 0, "seed", "N", "which ones (default 1)", FIELD(seed)},
+    {OPT_U64, 0, "seed", "N", "seed for choosing the pairs (default 1)", FIELD(seed)},
     {OPT_TEXT, 0, "tolerance", "X", "largest relative difference that passes (default 1e-4)",
      FIELD(tolerance)},
-    {OPT_FLAG, 0, "json", NULL, "the result as a JSON object", FIELD(json)},
+    {OPT_FLAG, 0, "json", NULL, "print the result as a JSON object", FIELD(json)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct check_request),
     {OPT_HEADING, .help = "Model"},

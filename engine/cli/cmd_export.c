@@ -160,7 +160,7 @@ static const struct opt export_opts[] = {
      "the model is PyKEEN's, trained with create_inverse_triples: relations 2 r and 2 r + 1 are r "
      "and r the other way round",
      FIELD(is_reciprocal)},
-    {OPT_FLAG, 0, "force", NULL, "replace it", FIELD(overwrite)},
+    {OPT_FLAG, 0, "force", NULL, "replace the output if it exists", FIELD(overwrite)},
     {OPT_U64, 0, "embedding-height", "N",
      "rows of an embedding as an image, where the checkpoint leaves it open",
      FIELD(embedding_height), 1, UINT32_MAX},
@@ -169,7 +169,7 @@ static const struct opt export_opts[] = {
      FIELD(embedding_width), 1, UINT32_MAX},
     {OPT_PARSE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
      FIELD(layout), .parse = kge_layout_store},
-    {OPT_FLAG, 'q', "quiet", NULL, "no talk on stderr, only errors", FIELD(is_quiet)},
+    {OPT_FLAG, 'q', "quiet", NULL, "print only errors on stderr", FIELD(is_quiet)},
     {.kind = OPT_END},
 };
 

@@ -135,8 +135,8 @@ static const struct opt graph_opts[] = {
     KGE_LABELS_OPTS(struct graph_request),
     {OPT_PATH, 0, "write-dicts", "DIR",
      "write node_dict.txt and rel_dict.txt, in the order of the indices", FIELD(write_dicts)},
-    {OPT_FLAG, 0, "force", NULL, "replace them", FIELD(overwrite)},
-    {OPT_FLAG, 0, "json", NULL, "one JSON object", FIELD(json)},
+    {OPT_FLAG, 0, "force", NULL, "replace the files if they exist", FIELD(overwrite)},
+    {OPT_FLAG, 0, "json", NULL, "print one JSON object", FIELD(json)},
     {.kind = OPT_END},
 };
 

@@ -38,7 +38,7 @@ struct kge_files {
         {.kind = OPT_PATH,                                                                         \
          .name = "relation-to-id",                                                                 \
          .arg = "FILE",                                                                            \
-         .help = "dictionary of relations, likewise",                                              \
+         .help = "dictionary of relations, in the same form",                                      \
          .offset = offsetof(request, files.relation_to_id)},                                       \
     {                                                                                              \
         .kind = OPT_FLAG, .name = "lenient",                                                       \

@@ -36,7 +36,7 @@ enum {
         {.kind = OPT_U64,                                                                         \
          .name = "min-degree",                                                                    \
          .arg = "N",                                                                              \
-         .help = "of which an end has at least N neighbours there (default 2)",                   \
+         .help = "keep edges of which one entity has at least N neighbours there (default 2)",    \
          .offset = offsetof(request, filter.min_degree),                                          \
          .max = UINT32_MAX},                                                                      \
         {.kind = OPT_FLAG,                                                                        \
@@ -45,11 +45,12 @@ enum {
          .offset = offsetof(request, filter.no_preserve)},                                        \
         {.kind = OPT_UNSET,                                                                       \
          .name = "preserve-test-edges",                                                           \
-         .help = "they are kept whatever their degree (default)",                                 \
+         .help =                                                                                  \
+             "keep edges that touch an end of the test triple whatever their degree (default)",   \
          .offset = offsetof(request, filter.no_preserve)},                                        \
         {.kind = OPT_FLAG,                                                                        \
          .name = "path-filtering",                                                                \
-         .help = "only edges that lead from the head towards the tail",                           \
+         .help = "keep only edges that lead from the head towards the tail",                      \
          .offset = offsetof(request, filter.on_paths)},                                           \
         {.kind = OPT_U64,                                                                         \
          .name = "max-total-path-length",                                                         \
@@ -62,7 +63,7 @@ enum {
         {.kind = OPT_TEXT,                                                                        \
          .name = "filter-method",                                                                 \
          .arg = "NAME",                                                                           \
-         .help = "pyg, whose definition this is; there is no other here",                         \
+         .help = "pyg, whose definition the filter has, is the only method here",                 \
          .offset = offsetof(request, filter.method)},                                             \
         {.kind = OPT_FLAG,                                                                        \
          .name = "strict-hop-constraint",                                                         \

@@ -29,114 +29,117 @@ int kge_loss_store(struct str text, void *field, struct err *err);
 int kge_dtype_store(struct str text, void *field, struct err *err);
 
 /* Rows of an option table, for a request with a member `struct kge_models_ask models`. */
-#define KGE_MODELS_OPTS(request)                                                                   \
-    {.kind = OPT_TEXTS,                                                                            \
-     .name = "model-path",                                                                         \
-     .arg = "FILE",                                                                                \
-     .help = "checkpoint of a ConvE model, .pt or .safetensors; given several times, influences "  \
-             "are summed over them",                                                               \
-     .offset = offsetof(request, models.paths)},                                                   \
-        {.kind = OPT_TEXT,                                                                         \
-         .name = "learning-rate",                                                                  \
-         .arg = "X[,X]...",                                                                        \
-         .help = "factor of the influences: one, or one for each checkpoint (default: what the "   \
-                 "checkpoints say, else 0.001)",                                                   \
-         .offset = offsetof(request, models.learning_rates)},                                      \
-        {.kind = OPT_U64,                                                                          \
-         .name = "embedding-height",                                                               \
-         .arg = "N",                                                                               \
-         .help = "rows of an embedding as an image, where the checkpoint leaves it open",          \
-         .offset = offsetof(request, models.embedding_height),                                     \
-         .min = 1,                                                                                 \
-         .max = UINT32_MAX},                                                                       \
-        {.kind = OPT_U64,                                                                          \
-         .name = "embedding-width",                                                                \
-         .arg = "N",                                                                               \
-         .help = "columns of an embedding as an image; give --embedding-height or "                \
-                 "--embedding-width",                                                              \
-         .offset = offsetof(request, models.embedding_width),                                      \
-         .min = 1,                                                                                 \
-         .max = UINT32_MAX},                                                                       \
-        {.kind = OPT_PARSE,                                                                        \
-         .name = "layout",                                                                         \
-         .arg = "NAME",                                                                            \
-         .help = "head and relation side by side (width) or one below the other (height), where "  \
-                 "the checkpoint leaves it open",                                                  \
-         .offset = offsetof(request, models.layout),                                               \
-         .parse = kge_layout_store},                                                               \
-        {.kind = OPT_TEXT,                                                                         \
-         .name = "layers",                                                                         \
-         .arg = "NAME[,NAME]...",                                                                  \
-         .help = "gradients of these parameters only: fc.weight, fc, bn2, embeddings, all",        \
-         .offset = offsetof(request, models.layers)},                                              \
-        {.kind = OPT_U64,                                                                          \
-         .name = "last-layers",                                                                    \
-         .arg = "N",                                                                               \
-         .help = "gradients of the N last layers only, counted from the score",                    \
-         .offset = offsetof(request, models.last_layers),                                          \
-         .min = 1,                                                                                 \
-         .max = 64},                                                                               \
-        {.kind = OPT_FLAG,                                                                         \
-         .name = "use-last-layers-only",                                                           \
-         .help = "use the gradients of the parameters that TiePin takes for the last layers: for " \
-                 "PyKEEN's models the last --num-last-layers in PyKEEN's parameter list (2: "      \
-                 "entity bias and relation embeddings), for other models fc",                      \
-         .offset = offsetof(request, models.last_only)},                                           \
-        {.kind = OPT_U64,                                                                          \
-         .name = "num-last-layers",                                                                \
-         .arg = "N",                                                                               \
-         .help = "how many parameters (default 2; run_tracin.py ignores its own option and "       \
-                 "always uses 2); for models with plain names, above 2, also those listed before " \
-                 "fc",                                                                             \
-         .offset = offsetof(request, models.n_last),                                               \
-         .min = 1,                                                                                 \
-         .max = 64},                                                                               \
-        {.kind = OPT_WORDS,                                                                        \
-         .name = "last-layer-names",                                                               \
-         .arg = "NAME...",                                                                         \
-         .help = "as --layers, the names apart as TiePin has them, or with commas",                \
-         .offset = offsetof(request, models.layer_names)},                                         \
-        {.kind = OPT_PARSE,                                                                        \
-         .name = "loss",                                                                           \
-         .arg = "NAME",                                                                            \
-         .help = "positive: of the triple alone, as TiePin has it (default); one-vs-all: against " \
-                 "all other tails, as its models are trained",                                     \
-         .offset = offsetof(request, models.loss),                                                 \
-         .parse = kge_loss_store},                                                                 \
-        {.kind = OPT_TEXT,                                                                         \
-         .name = "label-smoothing",                                                                \
-         .arg = "X",                                                                               \
-         .help = "of --loss one-vs-all (default 0)",                                               \
-         .offset = offsetof(request, models.label_smoothing)},                                     \
-        {.kind = OPT_HEADING, .help = "Computing"},                                                \
-        {.kind = OPT_TEXT,                                                                         \
-         .name = "backend",                                                                        \
-         .arg = "NAME",                                                                            \
-         .help = "blas, ref or cuda (default: the faster one of the first two that is here)",      \
-         .offset = offsetof(request, models.backend)},                                             \
-        {.kind = OPT_TEXT,                                                                         \
-         .name = "device",                                                                         \
-         .arg = "NAME",                                                                            \
-         .help = "cuda: a GPU where one can be used, else a word about it; cpu (default)",         \
-         .offset = offsetof(request, models.device)},                                              \
-        {.kind = OPT_PARSE,                                                                        \
-         .name = "dtype",                                                                          \
-         .arg = "NAME",                                                                            \
-         .help = "float32 (default) or float64",                                                   \
-         .offset = offsetof(request, models.dtype),                                                \
-         .parse = kge_dtype_store},                                                                \
-        {.kind = OPT_U64,                                                                          \
-         .name = "threads",                                                                        \
-         .arg = "N",                                                                               \
-         .help = "so many (default: one a processor); the results do not depend on it",            \
-         .offset = offsetof(request, models.n_threads),                                            \
-         .min = 1,                                                                                 \
-         .max = 512},                                                                              \
-    {                                                                                              \
-        .kind = OPT_SIZE, .name = "memory", .arg = "SIZE",                                         \
-        .help = "for the work in hand, beside the model and the results (default: from what is "   \
-                "free, at most 768 MiB)",                                                          \
-        .offset = offsetof(request, models.memory_bytes)                                           \
+#define KGE_MODELS_OPTS(request)                                                                     \
+    {.kind = OPT_TEXTS,                                                                              \
+     .name = "model-path",                                                                           \
+     .arg = "FILE",                                                                                  \
+     .help = "checkpoint of a ConvE model, .pt or .safetensors; given several times, influences "    \
+             "are summed over them",                                                                 \
+     .offset = offsetof(request, models.paths)},                                                     \
+        {.kind = OPT_TEXT,                                                                           \
+         .name = "learning-rate",                                                                    \
+         .arg = "X[,X]...",                                                                          \
+         .help = "factor of the influences: one, or one for each checkpoint (default: what the "     \
+                 "checkpoints say, else 0.001)",                                                     \
+         .offset = offsetof(request, models.learning_rates)},                                        \
+        {.kind = OPT_U64,                                                                            \
+         .name = "embedding-height",                                                                 \
+         .arg = "N",                                                                                 \
+         .help = "rows of an embedding as an image, where the checkpoint leaves it open",            \
+         .offset = offsetof(request, models.embedding_height),                                       \
+         .min = 1,                                                                                   \
+         .max = UINT32_MAX},                                                                         \
+        {.kind = OPT_U64,                                                                            \
+         .name = "embedding-width",                                                                  \
+         .arg = "N",                                                                                 \
+         .help = "columns of an embedding as an image; give --embedding-height or "                  \
+                 "--embedding-width",                                                                \
+         .offset = offsetof(request, models.embedding_width),                                        \
+         .min = 1,                                                                                   \
+         .max = UINT32_MAX},                                                                         \
+        {.kind = OPT_PARSE,                                                                          \
+         .name = "layout",                                                                           \
+         .arg = "NAME",                                                                              \
+         .help = "head and relation side by side (width) or one below the other (height), where "    \
+                 "the checkpoint leaves it open",                                                    \
+         .offset = offsetof(request, models.layout),                                                 \
+         .parse = kge_layout_store},                                                                 \
+        {.kind = OPT_TEXT,                                                                           \
+         .name = "layers",                                                                           \
+         .arg = "NAME[,NAME]...",                                                                    \
+         .help = "gradients of these parameters only: fc.weight, fc, bn2, embeddings, all",          \
+         .offset = offsetof(request, models.layers)},                                                \
+        {.kind = OPT_U64,                                                                            \
+         .name = "last-layers",                                                                      \
+         .arg = "N",                                                                                 \
+         .help = "gradients of the N last layers only, counted from the score",                      \
+         .offset = offsetof(request, models.last_layers),                                            \
+         .min = 1,                                                                                   \
+         .max = 64},                                                                                 \
+        {.kind = OPT_FLAG,                                                                           \
+         .name = "use-last-layers-only",                                                             \
+         .help = "use the gradients of the parameters that TiePin takes for the last layers: for "   \
+                 "PyKEEN's models the last --num-last-layers in PyKEEN's parameter list (2: "        \
+                 "entity bias and relation embeddings), for other models fc",                        \
+         .offset = offsetof(request, models.last_only)},                                             \
+        {.kind = OPT_U64,                                                                            \
+         .name = "num-last-layers",                                                                  \
+         .arg = "N",                                                                                 \
+         .help = "number of parameters (default 2; run_tracin.py ignores its own option and "        \
+                 "always uses 2); for models with plain names, above 2, also those listed before "   \
+                 "fc",                                                                               \
+         .offset = offsetof(request, models.n_last),                                                 \
+         .min = 1,                                                                                   \
+         .max = 64},                                                                                 \
+        {.kind = OPT_WORDS,                                                                          \
+         .name = "last-layer-names",                                                                 \
+         .arg = "NAME...",                                                                           \
+         .help = "as --layers; names separated by spaces, as in TiePin, or by commas",               \
+         .offset = offsetof(request, models.layer_names)},                                           \
+        {.kind = OPT_PARSE,                                                                          \
+         .name = "loss",                                                                             \
+         .arg = "NAME",                                                                              \
+         .help =                                                                                     \
+             "loss: positive, that of the triple alone as in TiePin (default); one-vs-all, against " \
+             "all other tails, as in the training of its models",                                    \
+         .offset = offsetof(request, models.loss),                                                   \
+         .parse = kge_loss_store},                                                                   \
+        {.kind = OPT_TEXT,                                                                           \
+         .name = "label-smoothing",                                                                  \
+         .arg = "X",                                                                                 \
+         .help = "label smoothing of --loss one-vs-all (default 0)",                                 \
+         .offset = offsetof(request, models.label_smoothing)},                                       \
+        {.kind = OPT_HEADING, .help = "Computing"},                                                  \
+        {.kind = OPT_TEXT,                                                                           \
+         .name = "backend",                                                                          \
+         .arg = "NAME",                                                                              \
+         .help = "blas, ref or cuda (default: the faster one of the first two that is here)",        \
+         .offset = offsetof(request, models.backend)},                                               \
+        {.kind = OPT_TEXT,                                                                           \
+         .name = "device",                                                                           \
+         .arg = "NAME",                                                                              \
+         .help =                                                                                     \
+             "cpu (default), or cuda: a GPU if one can be used, otherwise a message says why not",   \
+         .offset = offsetof(request, models.device)},                                                \
+        {.kind = OPT_PARSE,                                                                          \
+         .name = "dtype",                                                                            \
+         .arg = "NAME",                                                                              \
+         .help = "float32 (default) or float64",                                                     \
+         .offset = offsetof(request, models.dtype),                                                  \
+         .parse = kge_dtype_store},                                                                  \
+        {.kind = OPT_U64,                                                                            \
+         .name = "threads",                                                                          \
+         .arg = "N",                                                                                 \
+         .help =                                                                                     \
+             "number of threads (default: one per processor); the results do not depend on it",      \
+         .offset = offsetof(request, models.n_threads),                                              \
+         .min = 1,                                                                                   \
+         .max = 512},                                                                                \
+    {                                                                                                \
+        .kind = OPT_SIZE, .name = "memory", .arg = "SIZE",                                           \
+        .help = "memory for computing, besides the model and the results (default: from what is "    \
+                "free, at most 768 MiB)",                                                            \
+        .offset = offsetof(request, models.memory_bytes)                                             \
     }
 
 /* Says so if n, the number of threads, is below n_asked (0: one for each processor). */

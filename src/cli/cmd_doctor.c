@@ -40,16 +40,16 @@ static const struct opt doctor_opts[] = {
     {OPT_FLAG, 's', "smoke", NULL,
      "also run a small muster map with two workers on each device, and check each byte they make",
      FIELD(smoke)},
-    {OPT_FLAG, 0, "strict", NULL, "warnings make the exit status 1 as well", FIELD(strict)},
-    {OPT_FLAG, 0, "json", NULL, "one JSON object a finding and line", FIELD(json)},
-    {OPT_FLAG, 'q', "quiet", NULL, "only what is not well", FIELD(quiet)},
+    {OPT_FLAG, 0, "strict", NULL, "also make warnings an exit status of 1", FIELD(strict)},
+    {OPT_FLAG, 0, "json", NULL, "print one JSON object per finding, each on a line", FIELD(json)},
+    {OPT_FLAG, 'q', "quiet", NULL, "print only warnings and failures", FIELD(quiet)},
     {OPT_PATH, 0, "runs-dir", "DIR", "the folder for runs that is looked at (default muster-runs)",
      FIELD(runs_dir)},
     {OPT_DURATION, 0, "patience", "DURATION",
-     "how long all questions together may take, 100ms at least; one of a GPU gets a sixth of it at "
-     "most (default 4.2s)",
+     "time limit for all queries together, at least 100ms; one query of a GPU may take a sixth of it "
+     "(default 4.2s)",
      FIELD(patience_ms)},
-    {OPT_FLAG, 0, "list", NULL, "the checks and what they look at, and nothing else", FIELD(list)},
+    {OPT_FLAG, 0, "list", NULL, "list the checks and what they look at, and end", FIELD(list)},
     {OPT_END},
 };
 
@@ -306,12 +306,12 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
 const struct cmd cmd_doctor = {
     .name = "doctor",
     .args = "[OPTION]... [CHECK]...",
-    .summary = "is this machine fit for the work? every finding with its cure",
+    .summary = "check whether this machine is fit for the work, and say how to cure each problem",
     .details =
-        "Looks at the driver and the devices, at who is on them and who forgot to leave, at links, "
+        "Looks at the driver and the devices, at the processes on them and orphaned ones, at links, "
         "limits, memory, cores, the disk for runs, and at what the environment hides or sets. "
         "Nothing is changed; for a third of a second at most 64 MiB are written into the folder "
-        "for runs, to a file without a name. Without a CHECK, all of them (--list).",
+        "for runs, to a file without a name. Without a CHECK, all checks are made (--list).",
     .opts = doctor_opts,
     .examples = doctor_examples,
     .request_size = sizeof(struct doctor_request),

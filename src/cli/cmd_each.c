@@ -200,8 +200,8 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
 /* clang-format off */
 static const struct opt each_opts[] = {
     ALLOCATION_OPTS(FIELD(allocation)),
-    {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after so long (exit status 124)", FIELD(limit_ms)},
-    {OPT_DURATION, 0, "grace", "DURATION", "between TERM and KILL (default 10s)", FIELD(grace_ms)},
+    {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after this time (exit status 124)", FIELD(limit_ms)},
+    {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", FIELD(grace_ms)},
     {OPT_END},
 };
 /* clang-format on */
@@ -224,8 +224,8 @@ const struct cmd cmd_each = {
     .args = "[OPTION]... -- COMMAND [ARG]...",
     .summary = "one command on every device, each line with the device's name before it",
     .details =
-        "COMMAND is started once on each device, all at a time, with the environment of a worker of muster "
-        "map. Its lines are printed as they come, behind the name of its seat. The status is the highest of "
+        "COMMAND is started once on each device, all at the same time, with the environment of a worker of muster "
+        "map. Its lines are printed as they come, with the name of its seat before each. The status is the highest of "
         "all commands.",
     .opts = each_opts,
     .examples = each_examples,

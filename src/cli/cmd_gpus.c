@@ -29,9 +29,11 @@ static const struct opt gpus_opts[] = {
     {OPT_FLAG, 'a', "all", NULL,
      "the whole machine, whatever CUDA_VISIBLE_DEVICES and its like say",
      offsetof(struct gpus_request, all)},
-    {OPT_FLAG, 'w', "watch", NULL, "again and again, every PERIOD (2s), until interrupted",
+    {OPT_FLAG, 'w', "watch", NULL,
+     "print the list again every PERIOD (default 2s), until interrupted",
      offsetof(struct gpus_request, watch)},
-    {OPT_FLAG, 0, "json", NULL, "one JSON object a device and line, with everything that is known",
+    {OPT_FLAG, 0, "json", NULL,
+     "print one JSON object per device and line, with everything that is known",
      offsetof(struct gpus_request, json)},
     {OPT_END},
 };
@@ -312,10 +314,10 @@ static int gpus_run(struct app *app, void *request_, int argc, char **argv, char
 const struct cmd cmd_gpus = {
     .name = "gpus",
     .args = "[OPTION]... [PERIOD]",
-    .summary = "the devices: identity, memory, load, health, who is on them",
+    .summary = "list the devices: identity, memory, load, health, and the processes on them",
     .details =
         "Lists the devices that a run could use: the GPUs of this machine, or those that a list "
-        "such as CUDA_VISIBLE_DEVICES leaves visible, or, where there is none, the CPU slots. The "
+        "such as CUDA_VISIBLE_DEVICES leaves visible, or, on a machine without a GPU, the CPU slots. The "
         "number after the name is what -g takes; PCI# is the device's number on the machine.",
     .opts = gpus_opts,
     .examples = gpus_examples,

@@ -139,9 +139,9 @@ const struct cmd cmd_ls = {
     .args = "[OPTION]...",
     .summary = "list the runs, newest first",
     .details =
-        "States: running; finished; failed (it ended with something missing); stopped (on request, "
-        "by a signal or by a full disk); interrupted (its muster died). The last three can be "
-        "resumed.",
+        "States: running; finished; failed (it ended with results missing); stopped (on request, "
+        "by a signal or by a full disk); interrupted (its muster died). Failed, stopped and interrupted "
+        "runs can be resumed.",
     .opts = ls_opts,
     .examples = ls_examples,
     .request_size = sizeof(struct ls_request),

@@ -100,75 +100,75 @@ static bool log_level_text(const void *field, struct buf *out)
 #define COMMON_OPTS                                                                                                    \
     {OPT_HEADING, .help = "Devices and workers"},                                                                      \
     ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
-    {OPT_PARSE, 0, "visible", "index|uuid", "how a worker is shown its devices (default index; MIG is always by uuid)", FIELD(visible), .parse = visible_store, .format = visible_text}, \
-    {OPT_U64, 0, "loading", "N", "let at most N workers load their model at one time (default: all)", FIELD(schedule.loading_max), 1, 65535}, \
-    {OPT_DURATION, 0, "stagger", "DURATION", "least time between the starts of two workers, such as 1s for programs that put the second into file names (default 0)", FIELD(schedule.stagger_ms)}, \
-    {OPT_FLAG, 0, "channel-path", NULL, "give MUSTER_CHANNEL as the path of a socket, for workers in containers", FIELD(channel_path)}, \
+    {OPT_PARSE, 0, "visible", "index|uuid", "name a worker's devices by index or by UUID in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES (default index; MIG instances always by UUID)", FIELD(visible), .parse = visible_store, .format = visible_text}, \
+    {OPT_U64, 0, "loading", "N", "let at most N workers load their model at the same time (default: no limit)", FIELD(schedule.loading_max), 1, 65535}, \
+    {OPT_DURATION, 0, "stagger", "DURATION", "shortest time between the starts of two workers, such as 1s for programs whose file names hold the time in seconds (default 0)", FIELD(schedule.stagger_ms)}, \
+    {OPT_FLAG, 0, "channel-path", NULL, "set MUSTER_CHANNEL to the path of a socket instead of a descriptor, for workers in containers", FIELD(channel_path)}, \
     {OPT_HEADING, .help = "Retries and limits"},                                                                       \
-    {OPT_U64, 'r', "retries", "N", "try an item that failed N times more, on another device first (default 2)", FIELD(schedule.retries), 0, 100}, \
+    {OPT_U64, 'r', "retries", "N", "try a failed item up to N more times, on another device first (default 2)", FIELD(schedule.retries), 0, 100}, \
     {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(schedule.failures_max), .parse = failures_store, .format = failures_text}, \
     {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", FIELD(schedule.item_limit_ms)}, \
-    {OPT_DURATION, 0, "start-timeout", "DURATION", "limit for a worker to give its first sign", FIELD(schedule.start_limit_ms)}, \
-    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has been silent so long with items in hand", FIELD(schedule.silence_limit_ms)}, \
+    {OPT_DURATION, 0, "start-timeout", "DURATION", "time limit until a worker is loaded or gives its first result", FIELD(schedule.start_limit_ms)}, \
+    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has items and has sent nothing for this long", FIELD(schedule.silence_limit_ms)}, \
     {OPT_DURATION, 0, "time-limit", "DURATION", "limit for the whole run (exit status 124; can be resumed)", FIELD(run.limit_ms)}, \
-    {OPT_DURATION, 0, "grace", "DURATION", "between TERM and KILL (default 10s)", FIELD(run.grace_ms)},                    \
+    {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", FIELD(run.grace_ms)},                    \
     {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", FIELD(schedule.no_reissue)}, \
     {OPT_HEADING, .help = "The run"},                                                                                  \
     {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", FIELD(run.on_finish)}, \
-    {OPT_FLAG, 'd', "detach", NULL, "go on without the terminal; see muster status --watch", FIELD(run.detach)},           \
+    {OPT_FLAG, 'd', "detach", NULL, "run in the background; see muster status --watch", FIELD(run.detach)},           \
     {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(run.keep_parts)},                        \
-    {OPT_PARSE, 0, "log-level", "LEVEL", "of orchestrator.log: error, warn, info, debug (default info)", FIELD(run.log_level), .parse = log_level_store, .format = log_level_text}, \
-    {OPT_SIZE, 0, "line-max", "SIZE", "most bytes of one line or message of a worker (default 256MiB)", FIELD(run.line_max_bytes)}, \
+    {OPT_PARSE, 0, "log-level", "LEVEL", "level of messages in orchestrator.log: error, warn, info, debug (default info)", FIELD(run.log_level), .parse = log_level_store, .format = log_level_text}, \
+    {OPT_SIZE, 0, "line-max", "SIZE", "longest line or message of a worker (default 256MiB)", FIELD(run.line_max_bytes)}, \
     {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(run.log_cap_bytes)}, \
-    {OPT_FLAG, 0, "explain", NULL, "say on stderr what is decided and why, as orchestrator.log has it", FIELD(run.explain)}, \
+    {OPT_FLAG, 0, "explain", NULL, "print each decision and its reason on stderr, as in orchestrator.log", FIELD(run.explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
 /* How the shards' files are joined, which a resume may have to be told when it could not be done. */
 #define JOIN_OPTS                                                                                                      \
-    {OPT_TEXT, 0, "id", "FIELD", "every record of the shards' files has this field, and no two have the same value in it; of .pt files a path, such as questions.*.question_id", FIELD(merge.id_field)}, \
-    {OPT_FLAG, 0, "union", NULL, "columns that only some shards' files have are empty in the rows of the others", FIELD(merge.is_union)}, \
+    {OPT_TEXT, 0, "id", "FIELD", "check that every record of the shards' files has this field, and that no two have the same value in it; for .pt files give a path, such as questions.*.question_id", FIELD(merge.id_field)}, \
+    {OPT_FLAG, 0, "union", NULL, "accept files with different columns; a column that a shard's file lacks is empty in its rows", FIELD(merge.is_union)}, \
     {OPT_FLAG, 0, "any-count", NULL, "do not compare the number of records in a shard's main file (for -o) with the number of its items", FIELD(shards.any_count)}, \
-    {OPT_TEXTS, 0, "rule", "PATH=VERB", "what becomes of the values of this path when files of tensors, or of one JSON object each, are merged, as for muster merge; each rule fits some output (may be repeated)", FIELD(merge.rules)}, \
-    {OPT_TEXT, 0, "rules", "FILE", "rules from a file, one a line", FIELD(merge.rules_path)},                                \
-    {OPT_FLAG, 0, "renumber", NULL, "where ids of --id are not unique in .pt files, number all of them anew, in the order of the output", FIELD(merge.is_renumbered)}, \
+    {OPT_TEXTS, 0, "rule", "PATH=VERB", "how to merge the values at this path in files of tensors, or of one JSON object each, as for muster merge; each rule must match something in an output (may be repeated)", FIELD(merge.rules)}, \
+    {OPT_TEXT, 0, "rules", "FILE", "read rules from a file, one per line", FIELD(merge.rules_path)},                                \
+    {OPT_FLAG, 0, "renumber", NULL, "if ids of --id are not unique in .pt files, renumber all of them in the order of the output", FIELD(merge.is_renumbered)}, \
     {OPT_TEXTS, 0, "renumber-path", "PATH=REF,...", "if files share ids at PATH, give all of these ids new numbers, and change the references at each REF to match (.pt files; may be repeated)", FIELD(merge.referred)}, \
-    {OPT_FLAG, 0, "plain", NULL, "numbers, texts and tensors for numpy's scalars and arrays in .pt files, so that torch.load takes the output by default", FIELD(merge.is_plain)}, \
-    {OPT_FLAG, 0, "compact", NULL, "leave out what no tensor shows of its storage in .pt files", FIELD(merge.is_compact)},    \
-    {OPT_FLAG, 0, "pass-through", NULL, "carry over objects of classes that are no data from .pt files, unseen", FIELD(merge.pass_through)}
+    {OPT_FLAG, 0, "plain", NULL, "turn NumPy's scalars and arrays in .pt files into plain numbers, texts and tensors, so that torch.load loads the output by default", FIELD(merge.is_plain)}, \
+    {OPT_FLAG, 0, "compact", NULL, "leave out bytes of storages in .pt files that no tensor uses", FIELD(merge.is_compact)},    \
+    {OPT_FLAG, 0, "pass-through", NULL, "copy objects of unknown classes from .pt files unchanged and unchecked", FIELD(merge.pass_through)}
 
 /* Which files the shards leave: a resume that is told other names takes what is there. */
 #define COLLECT_OPTS                                                                                                   \
-    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves behind, with placeholders", FIELD(shards.collect)}, \
-    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves behind; they are merged into FILE, or put unchanged into FOLDER/; any number of records (may be repeated)", FIELD(shards.also)}, \
+    {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves, as a glob pattern with placeholders", FIELD(shards.collect)}, \
+    {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves, with any number of records; the files are merged into FILE, or put unchanged into FOLDER/ (may be repeated)", FIELD(shards.also)}, \
     {OPT_TEXTS, 0, "also-counted", "GLOB=FILE", "as --also, but each file must hold one record for each item of its shard (may be repeated)", FIELD(shards.also_counted)}
 
 static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_PARSE, 0, "format", "FORMAT", "of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = record_format_store, .format = record_format_text},
-    {OPT_PARSE, 0, "format-out", "FORMAT", "of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store, .format = out_format_text},
+    {OPT_PARSE, 0, "format", "FORMAT", "format of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = record_format_store, .format = record_format_text},
+    {OPT_PARSE, 0, "format-out", "FORMAT", "format of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store, .format = out_format_text},
     {OPT_FLAG, 0, "raw", NULL, "hand records to a filter as they stand, without conversion or checks", FIELD(is_raw)},
     {OPT_U64, 'n', "limit", "N", "only the first N items", FIELD(limit), 1, 0},
-    {OPT_FLAG, 'j', "join", NULL, "write the input's fields with the result's", FIELD(join)},
-    {OPT_TEXT, 'k', "key", "FIELD", "each result carries this field of its item; results may then come in any order", FIELD(key_field)},
-    {OPT_PARSE, 0, "order", "input|any", "of the output: the input's, or as results come (default input)", FIELD(any_order), .parse = order_store, .format = order_text},
+    {OPT_FLAG, 'j', "join", NULL, "add the fields of the input's record to each result", FIELD(join)},
+    {OPT_TEXT, 'k', "key", "FIELD", "match results to items by this field, which each result must hold; results may then come in any order", FIELD(key_field)},
+    {OPT_PARSE, 0, "order", "input|any", "order of the output: that of the input, or as results arrive (default input)", FIELD(any_order), .parse = order_store, .format = order_text},
     {OPT_HEADING, .help = "Shard commands"},
-    {OPT_U64, 0, "items", "N", "there are N items, which the program finds itself by {start} and {count}", FIELD(shards.n_items), 1, 0},
+    {OPT_U64, 0, "items", "N", "number of items, if the program opens its own data and takes a range by {start} and {count}", FIELD(shards.n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(shards.n_shards), 1, 1000000},
     COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
-    {OPT_U64, 'b', "batch", "N", "send whole batches of N items to filters; MUSTER_BATCH for others", FIELD(schedule.batch), 1, 100000},
-    {OPT_FLAG, 0, "fixed-batches", NULL, "batch k is items kN to kN+N-1, whatever the devices", FIELD(schedule.fixed_batches)},
-    {OPT_FLAG, 0, "longest-first", NULL, "the largest records first", FIELD(schedule.longest_first)},
-    {OPT_TEXT, 0, "weight", "FIELD", "longest first, by this number in each record", FIELD(schedule.weight_field)},
-    {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends on it and the item alone (default 42)", FIELD(schedule.seed)},
+    {OPT_U64, 'b', "batch", "N", "send filters whole batches of N items; other workers get N in MUSTER_BATCH", FIELD(schedule.batch), 1, 100000},
+    {OPT_FLAG, 0, "fixed-batches", NULL, "make batch k of items kN to kN+N-1 in every run, whatever the devices", FIELD(schedule.fixed_batches)},
+    {OPT_FLAG, 0, "longest-first", NULL, "start the largest records first", FIELD(schedule.longest_first)},
+    {OPT_TEXT, 0, "weight", "FIELD", "start the records first whose number in FIELD is largest", FIELD(schedule.weight_field)},
+    {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends only on it and on the item (default 42)", FIELD(schedule.seed)},
     SCORE_OPTS(0, 0, 0, FIELD(score)),
     COMMON_OPTS,
     {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run.run_dir)},
     {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(run.runs_dir)},
-    {OPT_FLAG, 0, "fresh", NULL, "start over, also where an unfinished run of the same command is there", FIELD(run.fresh)},
+    {OPT_FLAG, 0, "fresh", NULL, "start over, even if there is an unfinished run of the same command", FIELD(run.fresh)},
     {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(run.dry_run)},
     {OPT_END},
 };
@@ -249,11 +249,11 @@ static const char *const map_examples[] = {
 const struct cmd cmd_map = {
     .name = "map",
     .args = "[OPTION]... -o OUT INPUT... -- COMMAND [ARG]...",
-    .summary = "warm workers on every device over a data set, one merged result",
+    .summary = "run workers on every device over a data set, and merge their results",
     .details =
         "COMMAND is started once on each device and kept warm. It reads items as lines on stdin and answers one line "
-        "each (a filter), or speaks the channel protocol (muster-worker(7)). With {start} and {count}, {input} or "
-        "{output} in it it is started once for each range of the items (a shard). Every item's result appears exactly "
+        "each (a filter), or speaks the channel protocol (muster-worker(7)). If it holds {start}, {count}, {input} or "
+        "{output}, it is started once for each range of the items (a shard). Every item's result appears exactly "
         "once, in input order; an interrupted run is resumed by typing the same command again.",
     .opts = map_opts,
     .examples = map_examples,

@@ -259,7 +259,7 @@ static const struct opt status_opts[] = {
      .offset = offsetof(struct status_request, watch)},
     {.kind = OPT_FLAG,
      .name = "json",
-     .help = "one JSON object a line, as in the run's status.json",
+     .help = "print one JSON object per line, as in the run's status.json",
      .offset = offsetof(struct status_request, json)},
     RUNS_DIR_OPT(struct status_request),
     {.kind = OPT_END},

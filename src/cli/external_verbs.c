@@ -10,7 +10,7 @@
 #include "base/xalloc.h"
 
 const struct external_verb external_verbs[] = {
-    {"kge", "graph embeddings: which training triples made a prediction"},
+    {"kge", "graph embeddings: find which training triples influenced a prediction"},
     {0},
 };
 

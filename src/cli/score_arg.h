@@ -15,8 +15,8 @@ bool score_fields_text(const void *field, struct buf *out);
 #define SCORE_OPTS(score_letter, by_letter, positive_letter, at)                                                       \
     {OPT_HEADING, .help = "Figures"},                                                                                  \
     {OPT_PARSE, score_letter, "score", "TRUE=PREDICTED", "compare these two fields of the output's records: accuracy, precision, recall, F1, false positives and negatives, on stdout", at, .parse = score_fields_store, .format = score_fields_text}, \
-    {OPT_TEXT, by_letter, "by", "FIELD", "the same for the records of each value of this field too", (at) + offsetof(struct score_opts, by_field)}, \
-    {OPT_TEXT, positive_letter, "positive", "LABEL", "only this label against the others", (at) + offsetof(struct score_opts, positive)}, \
-    {OPT_TEXTS, 0, "ignore", "LABEL", "leave out records with this label, true or predicted, and count them (may be repeated)", (at) + offsetof(struct score_opts, ignored)}, \
-    {OPT_TEXT, 0, "score-out", "FILE", "the figures as a file too: .csv, .tsv, .json or .jsonl", (at) + offsetof(struct score_opts, out_path)}
+    {OPT_TEXT, by_letter, "by", "FIELD", "also print the figures for each value of this field", (at) + offsetof(struct score_opts, by_field)}, \
+    {OPT_TEXT, positive_letter, "positive", "LABEL", "print figures for this label only, against all others", (at) + offsetof(struct score_opts, positive)}, \
+    {OPT_TEXTS, 0, "ignore", "LABEL", "leave out records whose true or predicted label is LABEL, and print their number (may be repeated)", (at) + offsetof(struct score_opts, ignored)}, \
+    {OPT_TEXT, 0, "score-out", "FILE", "also write the figures to FILE: .csv, .tsv, .json or .jsonl", (at) + offsetof(struct score_opts, out_path)}
 /* clang-format on */
