@@ -12,14 +12,14 @@
 #include "store/manifest.h"
 #include "store/runs.h"
 
-/* A look through the runs that there are. */
+/* A search through the existing runs. */
 struct search {
     const struct map_request *request;
     bool quiet;
     char *found;       /* the folder of the run to go on with */
     size_t n_others;   /* runs of other users that were looked at */
     size_t n_unread;   /* runs whose manifest could not be read */
-    struct err unread; /* why the first of these could not */
+    struct err unread; /* the error of the first of these */
 };
 
 enum {
@@ -47,7 +47,7 @@ static bool are_same_inputs(const struct map_request *r, const char *const *inpu
     return inputs && !inputs[r->n_inputs];
 }
 
-/* As the run in `dir` would call it. */
+/* The output's name as the run in `dir` would have it. */
 static char *output_of_run_new(const struct map_request *r, const char *dir)
 {
     cleanup_free char *name = outputs_have_run(r) ? output_path_new(r->out_path, dir) : NULL;
@@ -70,7 +70,7 @@ static bool has_output(const struct map_request *r, const struct manifest *m)
     return strcmp(r->out_path, "-") != 0 && m->output && strcmp(m->output, output) == 0;
 }
 
-/* Is it somebody else's, broken, or gone meanwhile? Then it is none of ours; any other error is one. */
+/* True if the run is another user's, broken, or gone meanwhile, and so not one of ours. Any other error counts. */
 static bool is_no_matter(const struct err *err)
 {
     static const int errnos[] = {ENOENT, ENOTDIR, EACCES, EPERM};
@@ -80,7 +80,7 @@ static bool is_no_matter(const struct err *err)
     return is_one;
 }
 
-/* The name of the output as it stands in a manifest; NULL where it may stand there in other words. */
+/* The output's name as a manifest would have it; NULL if the manifest may have another form of it. */
 static const char *plain_name(const struct map_request *r)
 {
     const char *name = path_basename(r->out_path);
@@ -90,7 +90,7 @@ static const char *plain_name(const struct map_request *r)
     return outputs_have_run(r) ? NULL : name;
 }
 
-/* Most runs have other outputs. To see that costs a tenth of what it costs to understand a manifest. */
+/* Most runs have other outputs. This check takes a tenth of the time of parsing a manifest. */
 static bool may_be_like(const struct map_request *r, const char *dir)
 {
     const char *name = plain_name(r);
@@ -115,7 +115,7 @@ static int state_read(const char *dir, enum run_state *state, struct err *err)
     return rc;
 }
 
-/* One with the same output or of the same work. Is it at work, or can it be gone on with? */
+/* A run with the same output or the same work: is it running, or can it be resumed? */
 static int like_compare(struct search *search, const char *dir, const struct manifest *manifest,
                         struct err *err)
 {
@@ -146,7 +146,7 @@ static int like_compare(struct search *search, const char *dir, const struct man
     return 0;
 }
 
-/* Another user's run is never gone on with; that it would be the same work is worth a line. */
+/* Another user's run is never resumed; if it is the same work, the user is told. */
 static void others_compare(struct search *search, const char *dir, const struct manifest *manifest)
 {
     const struct map_request *r = search->request;
@@ -169,7 +169,7 @@ static void unread_note(struct search *search, const struct err *why)
         search->unread = *why;
 }
 
-/* One run folder. An unreadable folder of our own is an error: ignoring it could repeat the whole work. */
+/* Compares one run folder. An unreadable one of our own is an error: to ignore it could repeat all the work. */
 static int run_compare(struct search *search, const char *dir, struct err *err)
 {
     const struct map_request *r = search->request;
@@ -203,7 +203,7 @@ static int runs_look(struct search *search, struct err *err)
     struct run_names names = {0};
     int rc = runs_list(root, &names, err);
     if (rc && is_no_matter(err))
-        return 0; /* where no runs can be, the folder of this one will not be made either */
+        return 0; /* no run can be there; to make this run's folder will fail with the reason */
     if (rc)
         return wrap(err, rc, "look for an unfinished run");
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
@@ -217,7 +217,7 @@ static int runs_look(struct search *search, struct err *err)
     return rc;
 }
 
-/* With --run-dir it is that folder or none. */
+/* With --run-dir, only that folder is looked at. */
 static int own_folder_look(struct search *search, struct err *err)
 {
     cleanup_free char *dir = path_absolute(search->request->run.run_dir);

@@ -35,7 +35,7 @@ static void range_record(struct worker *worker, uint64_t first, uint64_t count, 
     ledger_range(worker->session->ledger, worker->part, &row, metrics);
 }
 
-/* The part of an answered run that lies in [first, first+count), found by counting lines. Rare. */
+/* The part of an answered range that is in [first, first+count), found by counting lines. Rare. */
 static void range_cut(struct worker *worker, const struct answered_items *run, uint64_t first,
                       uint64_t count)
 {
@@ -61,7 +61,7 @@ void answers_commit(struct worker *worker, uint64_t first, uint64_t count)
         struct answered_items run = worker->answers.at[i];
         uint64_t from = MAX(first, run.first), to = MIN(first + count, run.first + run.count);
         if (from >= to) {
-            /* Losers, answered elsewhere, stay until nothing is provisional any more. */
+            /* Items that were answered elsewhere stay until no answer is provisional. */
             worker->answers.at[kept++] = run;
         } else if (from == run.first && to == run.first + run.count) {
             range_record(worker, run.first, run.count, run.offset, run.bytes, run.metrics);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers that wait for their commit: which items' results stand where in the worker's part.
+ * Answers that wait for their commit: for which items, and where in the worker's part they are.
  */
 #pragma once
 
@@ -9,10 +9,10 @@
 struct worker;
 struct metrics;
 
-/* A run of items that were answered, and where that stands in the part. */
+/* A range of answered items, and where their results are in the part. */
 struct answered_items {
     uint64_t first, count, offset, bytes;
-    struct metrics *metrics; /* of a channel worker's result that waits for its batch; or NULL */
+    struct metrics *metrics; /* of a channel worker's result that waits for its batch; NULL: none */
 };
 
 struct answers {
@@ -21,6 +21,6 @@ struct answers {
 };
 
 void answers_note(struct worker *worker, struct answered_items items);
-/* Records those of these items, and forgets them. */
+/* Commits the answers of these items to the ledger, and forgets them. */
 void answers_commit(struct worker *worker, uint64_t first, uint64_t count);
 void answers_forget(struct worker *worker);

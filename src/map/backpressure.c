@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When rows wait for a disk that stalls, workers' answers are left in their pipes until it is back:
- * memory stays bounded, and the workers wait in write(2), as for any reader that is slower than they
- * are. Their silence is then of our making, so the feeder's clock, which knows their limits, stands.
+ * While rows wait for a disk that stalls, workers' answers are left in their pipes: memory stays
+ * bounded, and the workers wait in write(2), as for any reader that is slower than they are. muster
+ * causes their silence then, so the feeder's clock, on which their time limits run, stands still.
  */
 #include "map/session.h"
 

@@ -10,10 +10,10 @@
 struct busy {
     uint64_t n_sent, n_answered; /* items */
     uint64_t started_us;
-    uint64_t live_us;       /* the first sign of readiness; 0: none yet */
-    uint64_t since_us;      /* it has items in hand; 0: it has none, or is not ready */
-    uint64_t total_us;      /* before that */
-    uint64_t item_since_us; /* the last answer, or the first item after a pause */
+    uint64_t live_us;       /* when it was first seen to be ready; 0: not yet */
+    uint64_t since_us;      /* since when it has items in hand; 0: it has none, or is not ready */
+    uint64_t total_us;      /* busy time before since_us */
+    uint64_t item_since_us; /* when the last answer came, or the first item after a pause */
     struct {
         uint64_t first_us, span_us, count;
     } burst;                /* answers that came together share the time */
@@ -27,6 +27,6 @@ static inline bool busy_is(const struct busy *busy)
 
 void busy_sent(struct busy *busy, uint64_t count, uint64_t now_us);
 void busy_answered(struct busy *busy, uint64_t count, uint64_t now_us);
-/* It shows that it was ready at live_us, which is not before its start. */
+/* The worker was ready at live_us, which is not before its start. */
 void busy_is_live(struct busy *busy, uint64_t live_us, uint64_t now_us);
 void busy_end(struct busy *busy, uint64_t now_us);

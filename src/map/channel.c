@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Channel workers: newline-delimited JSON. Only the envelope is parsed; the payload is carried as
- * the bytes it is. The protocol stands in muster-worker(7).
+ * Channel workers: newline-delimited JSON. Only the envelope is parsed; the bytes of the payload
+ * are not changed. The protocol is described in muster-worker(7).
  */
 #include "map/session.h"
 
@@ -21,12 +21,12 @@ enum {
     CREDITS_MAX = 100000,
     WAITING_BYTES = 16 << 20, /* with so much unread by a worker, its credits are held back */
     ERROR_MAX_BYTES = 4096,
-    BEGINNING_BYTES = 4096 /* of a message that is too long */
+    BEGINNING_BYTES = 4096 /* kept of a message that is too long */
 };
 
 /* ---- to the worker ---- */
 
-/* One item as a message. False: the run is given up. */
+/* Adds one item as a message. False: the run is given up. */
 static bool item_write(struct worker *worker, uint64_t item, uint32_t attempt)
 {
     struct session *s = worker->session;
@@ -35,7 +35,7 @@ static bool item_write(struct worker *worker, uint64_t item, uint32_t attempt)
     const char *key = "data";
     cleanup_buf struct buf data = BUF_INIT;
     int rc = source_item_json(s->source, item, &data, &key, &err);
-    if (rc == ERR_RECORD) { /* the worker never sees it */
+    if (rc == ERR_RECORD) { /* the worker is not sent it */
         session_event(s,
                       (struct feed_event){.kind = EV_UNFIT, .worker = worker->seat, .item = item});
         return true;
@@ -80,7 +80,7 @@ void channel_stop(struct worker *worker)
 
 static void result_hold(struct worker *worker, uint64_t item);
 
-/* Once in a run, for each kind of what is ignored. */
+/* Logged once in a run for each kind. */
 static void ignored(struct worker *worker, enum ignored_kind kind, const char *fmt, ...)
 {
     struct session *s = worker->session;
@@ -101,7 +101,7 @@ void channel_foreign(struct worker *worker, uint64_t item)
             item);
 }
 
-/* It speaks over the channel, so what is on its stdout is talk. */
+/* The worker uses the channel, so its stdout holds messages for people. */
 static void channel_begin(struct worker *worker)
 {
     if (worker->is_channel)
@@ -136,7 +136,7 @@ static void credits_pass(struct worker *worker)
     }
 }
 
-/* What fits into the pipe at once makes room for more; else on_writable comes back here. */
+/* If everything was written at once, there is room for more; if not, on_writable leads here again. */
 void channel_flush(struct worker *worker)
 {
     do {
@@ -145,7 +145,7 @@ void channel_flush(struct worker *worker)
     } while (worker->credits_held > 0 && worker->to_worker.len == 0);
 }
 
-/* Nothing would tell what it was about: better ended at once than waited for. */
+/* Nobody can tell which item the message is about, so the worker is ended at once. */
 static void breach(struct worker *worker, const char *why, struct str line)
 {
     if (!worker->is_channel) {
@@ -178,7 +178,7 @@ static void on_ready(struct worker *worker, const struct message *m)
         credits_give(worker, 0);
     worker->credits_held += MIN(credits, (uint64_t)CREDITS_MAX);
     credits_pass(worker);
-    if (was_late) { /* its end was said to the stdin of a filter, which it does not read */
+    if (was_late) { /* its stdin was closed, as for a filter; it needs the stop message */
         channel_stop(worker);
         worker_flush(worker);
     }
@@ -218,7 +218,7 @@ static void on_done(struct worker *worker, const struct message *m)
     session_event(s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = item});
 }
 
-/* Whether trying again may help: yes, unless it says no. */
+/* Whether a retry may help: yes, unless the message says no. */
 static bool retry_of(struct worker *worker, const struct message *m)
 {
     bool retry = true;
@@ -246,7 +246,7 @@ static void on_fail(struct worker *worker, const struct message *m)
     item_failed(worker, item, buf_text(&error), retry_of(worker, m));
 }
 
-/* A result that is no JSON, or a reason that is not. */
+/* The result or the reason in the message is not valid JSON. */
 static void on_flawed(struct worker *worker, const struct message *m, struct str line,
                       uint64_t item)
 {
@@ -256,7 +256,7 @@ static void on_flawed(struct worker *worker, const struct message *m, struct str
     item_failed(worker, item, buf_text(&why), true);
 }
 
-/* `false` and null say that it is not so. */
+/* True unless the value is absent, `false` or null. */
 static bool is_said(struct worker *worker, struct str value)
 {
     bool is_true = true;
@@ -282,7 +282,7 @@ static void on_loaded(struct worker *worker)
     session_event(worker->session, (struct feed_event){.kind = EV_LOADED, .worker = worker->seat});
 }
 
-/* Why nobody can tell what the message is about; nothing if that can be told. */
+/* Adds why the message cannot be assigned to an item; adds nothing if it can. */
 static void unreadable_add(const struct message *m, enum message_form form, struct str line,
                            struct buf *why)
 {
@@ -340,7 +340,7 @@ static void message_take(struct worker *worker, struct str line)
         on_oom(worker, &m);
 }
 
-/* Of a message without end only its beginning tells which item it is about. */
+/* Only the beginning of a message that is too long can tell which item it is about. */
 static void message_too_long(struct worker *worker, struct str piece)
 {
     cleanup_buf struct buf whole = worker->channel_in, why = BUF_INIT;
@@ -364,7 +364,7 @@ static void message_too_long(struct worker *worker, struct str piece)
         (struct feed_event){.kind = EV_STRAY, .worker = worker->seat, .item = item, .flag = true});
 }
 
-/* More of a message; with its newline, the end of it. */
+/* Takes a piece of a message; a newline ends the message. */
 static void piece_take(struct worker *worker, struct str piece)
 {
     bool is_end = piece.at[piece.len - 1] == '\n';
@@ -396,7 +396,7 @@ void channel_read(struct worker *worker, struct str bytes)
 
 /* ---- commit ---- */
 
-/* The result at hand, as one line in the part; *bytes long. Returns where it begins. */
+/* Appends the result of this step to the part as one line of *bytes. Returns its offset. */
 static uint64_t result_append(struct worker *worker, uint64_t *bytes)
 {
     struct str result = worker->session->step.result;

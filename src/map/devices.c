@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is seen of the run's devices (shell/device_watch.h), for the ledger and the feeder.
+ * Hands samples, losses and returns of the run's devices (shell/device_watch.h) to the ledger and the feeder.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"

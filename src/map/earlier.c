@@ -31,7 +31,7 @@ static int by_first(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* What was set aside is settled as well: into the list of intervals, adjacent ones joined. */
+/* Failed items are settled too: adds them to the list of intervals, and joins adjacent ones. */
 static int failed_items_are_done(struct session *s, struct err *err)
 {
     struct row_reader *reader = NULL;
@@ -83,7 +83,7 @@ static int done_read(struct session *s, struct err *err)
     return 0;
 }
 
-/* Its results may be of two contents, also when the input is again what it was. */
+/* If an input was written to during the run, its results may mix two contents, even if the input is restored. */
 static int resume_is_sound(struct session *s, struct err *err)
 {
     cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
@@ -126,7 +126,7 @@ int earlier_check(const struct session *s, struct err *err)
     return 0;
 }
 
-/* Of a run that goes on: what is done. */
+/* Reads how much of a resumed run is done. */
 static int left_read(struct session *s, uint64_t *n_all, struct err *err)
 {
     int rc = s->request->work->recall(s, n_all, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run that goes on: what its earlier sessions have done.
+ * What the earlier sessions of a resumed run have done.
  */
 #pragma once
 
@@ -10,16 +10,17 @@ struct item_span;
 struct session;
 
 struct earlier {
-    struct item_span *done; /* by first item; those that failed as well */
+    struct item_span *done; /* ordered by first item; includes failed items */
     size_t n_done;
     uint64_t n_failed;
 };
 
-/* ERR_USAGE: a run is of records or of shards from its beginning to its end. */
+/* ERR_USAGE if the run was one of records and is now one of shards, or the reverse. */
 MUST_CHECK int earlier_work_match(struct session *s, struct err *err);
-/* s->earlier, after the input was found to be what it was. */
+/* Fills s->earlier, after the input is found to be unchanged. */
 MUST_CHECK int earlier_take(struct session *s, struct err *err);
-/* The feeder has one slot an item where there is an order. ERR_DATA: the ledger says more, so it is not this run's. */
+/* With an order the feeder has one slot for each item. ERR_DATA if the ledger has items beyond them: it is not this
+ * run's. */
 MUST_CHECK int earlier_check(const struct session *s, struct err *err);
-/* Of a run that goes on, what is left; said on stdout. */
+/* Prints on stdout what is left of a resumed run. */
 MUST_CHECK int session_plan_left(struct session *s, struct err *err);

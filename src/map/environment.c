@@ -34,7 +34,7 @@ void worker_environment(const struct worker *worker, uint64_t batch, struct env_
 {
     const struct session *s = worker->session;
     allocation_environment(&s->allocation, worker->seat, s->request->visible, env);
-    env_unset(env, "MUSTER_CHANNEL"); /* of a muster around us */
+    env_unset(env, "MUSTER_CHANNEL"); /* that of a muster which started this one */
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", s->shell.run_id));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir));
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));

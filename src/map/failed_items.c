@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * <output>.failed.jsonl: what was set aside, with the reason and all that is needed to try it again.
+ * <output>.failed.jsonl: the items that failed, with the reason and all that is needed to try them again.
  */
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ static void failed_item_add(struct session *s, const struct failed_item_row *row
     buf_add_text(text, "}\n");
 }
 
-/* As many as there are may have failed, so they are not kept in memory. */
+/* All items may have failed, so they are not kept in memory. */
 static int failed_items_stream(struct session *s, struct row_reader *reader, struct outfile *file,
                                uint64_t *n_out, struct err *err)
 {

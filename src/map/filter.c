@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers are bytes in the worker's part; where the line of which item stands is known for runs, not for
- * single lines.
+ * Answers are bytes in the worker's part. Their places are known for ranges of items, not for single lines.
  */
 #include "map/session.h"
 
@@ -16,8 +15,8 @@
 #include "map/message.h"
 
 enum {
-    LOAD_BYTES = 64 * 1024, /* of lines, on their way into the pipe */
-    BLOCK_BYTES = 4096      /* by which they may be more */
+    LOAD_BYTES = 64 * 1024, /* of lines that are put into to_worker at once */
+    BLOCK_BYTES = 4096      /* by which one load may be longer */
 };
 
 /* ---- to the worker ---- */
@@ -50,13 +49,13 @@ static void sent_pop(struct filter *filter, uint64_t count)
 
 static void answers_say(struct worker *worker);
 
-/* All before them is answered, and they never will be. */
+/* Everything before the next unfit items is answered: reports those, which no answer will come for. */
 static void unfit_pass(struct worker *worker)
 {
     while (worker->filter.n_sent > 0 && worker->filter.sent[0].is_unfit) {
         uint64_t count = worker->filter.sent[0].count;
         sent_pop(&worker->filter, count);
-        answers_say(worker); /* which may send more, and come back here */
+        answers_say(worker); /* the feeder may send more items, and call this again */
         session_event(
             worker->session,
             (struct feed_event){.kind = EV_PASSED, .worker = worker->seat, .count = count});
@@ -79,7 +78,9 @@ static int lines_load(struct worker *worker, struct item_span items, uint64_t *n
 {
     struct session *s = worker->session;
     struct buf *out = &worker->to_worker;
-    buf_reserve(out, LOAD_BYTES + BLOCK_BYTES); /* at once: growing would leave holes */
+    buf_reserve(out,
+                LOAD_BYTES +
+                    BLOCK_BYTES); /* at once, because growing in steps would fragment the heap */
     int rc = source_lines(s->source, items.first, items.count, LOAD_BYTES, out, n_out, err);
     *is_cut = rc == ERR_RECORD;
     if (rc && !*is_cut)
@@ -128,7 +129,7 @@ static bool load_some(struct worker *worker)
 
 bool filter_load(struct worker *worker)
 {
-    if (worker->filter.is_loading) /* an unfit item's event has led here */
+    if (worker->filter.is_loading) /* called again by the event of an unfit item */
         return false;
     worker->filter.is_loading = true;
     while (worker->to_worker.len == 0 && worker->filter.n_unwritten > 0 && load_some(worker))
@@ -161,8 +162,8 @@ void filter_send(struct worker *worker, uint64_t first, uint64_t count)
 /* ---- from the worker ---- */
 
 /*
- * Match whole lines in `bytes`, which stand in the part at `offset`, with the items sent. Lines beyond
- * the items sent are counted as answers too, for the feeder to judge.
+ * Matches whole lines in `bytes`, which are in the part at `offset`, with the items sent. Lines beyond
+ * the items sent are counted as answers too; the feeder judges them.
  */
 static void lines_match(struct worker *worker, struct str bytes, uint64_t offset)
 {
@@ -190,7 +191,7 @@ static void lines_match(struct worker *worker, struct str bytes, uint64_t offset
     }
 }
 
-/* The bytes of single items are not known: each has its share. */
+/* The bytes of single items are not known: each is counted as an equal share. */
 static void answers_count(struct worker *worker, uint64_t count)
 {
     uint64_t in_flight = worker->busy.n_sent - worker->busy.n_answered;
@@ -211,7 +212,7 @@ static void answers_say(struct worker *worker)
                   (struct feed_event){.kind = EV_ANSWERS, .worker = worker->seat, .count = count});
 }
 
-/* Before a worker is known to be a filter, what it prints may be talk: keep it for the log. */
+/* Before a worker is known to be a filter, its output may be messages for people: keep it for the log. */
 static void early_keep(struct worker *worker, struct str bytes)
 {
     enum {
@@ -224,7 +225,7 @@ static void early_keep(struct worker *worker, struct str bytes)
         buf_release(&worker->filter.early_stdout);
 }
 
-/* A line that goes on and on belongs to the item whose turn it is. */
+/* A line without end is taken for the answer to the next item. */
 static void line_too_long(struct worker *worker, struct str beginning)
 {
     cleanup_buf struct buf why = BUF_INIT;
@@ -264,8 +265,8 @@ static bool is_answer(const struct session *s, struct str line)
 }
 
 /*
- * Why a line fails its item: it is an object but for what stands in it (NaN, no UTF-8), so an answer
- * and no talk; or text that cannot be written as JSON. False: it may be talk.
+ * Adds why a line fails its item: it is an object with a malformed value (NaN, not UTF-8), and so an
+ * answer; or it is text that cannot be written as JSON. False: it may be a message for people.
  */
 static bool line_flaw_add(const struct session *s, struct str line, struct str *key_value,
                           struct buf *why)
@@ -316,7 +317,7 @@ static void lines_take(struct worker *worker, struct str lines)
     lines_match(worker, lines, part_append(worker->part, lines));
 }
 
-/* One whole line of a worker whose answers are looked into. False: it cannot be an answer. */
+/* Takes one whole line of a worker whose answers are parsed. False: it cannot be an answer. */
 static bool line_take(struct worker *worker, struct str line)
 {
     struct session *s = worker->session;
@@ -336,7 +337,7 @@ static bool line_take(struct worker *worker, struct str line)
     return true;
 }
 
-/* Text is taken many lines at a time, as long as nothing is wrong with it. Returns what is left. */
+/* Takes text many lines at a time, as long as it is valid. Returns the rest. */
 static struct str text_take(struct worker *worker, struct str bytes)
 {
     const char *last = bytes.len > 0 ? memrchr(bytes.at, '\n', bytes.len) : NULL;
@@ -429,10 +430,10 @@ void filter_read(struct worker *worker, struct str bytes)
         plain_read(worker, bytes);
 }
 
-/* The last line may lack its newline; that of a worker which did not end by itself lacks more. */
+/* The last line may lack its newline; if the worker did not end by itself, the line is incomplete. */
 void filter_eof(struct worker *worker)
 {
-    /* Lines that are looked into are whole in the part; others are written there as they come. */
+    /* Parsed lines are written to the part whole; others as their bytes come. */
     bool is_cut_in_part = worker->part && !worker->filter.key_index &&
                           worker->part->offset > worker->filter.part_line_begin;
     bool unfinished = worker->filter.from_worker.len > 0 || is_cut_in_part;

@@ -13,8 +13,8 @@ struct item_span;
 struct key_index;
 struct worker;
 
-/* A run of items that were sent and not answered. Unfit ones were not written, and keep their turn in the order until
- * it comes to them. */
+/* A range of items that were sent and not answered. Unfit items were not written; they keep their place in the
+ * order until it is their turn. */
 struct sent_items {
     uint64_t first, count;
     bool is_unfit;
@@ -22,30 +22,31 @@ struct sent_items {
 
 struct filter {
     /* to it */
-    struct item_span *unwritten; /* given to it; their lines are not in to_worker yet */
+    struct item_span
+        *unwritten; /* items given to the worker whose lines are not in to_worker yet */
     size_t n_unwritten, cap_unwritten;
     bool is_loading;
-    bool room_is_due;   /* to be asked for, when all that it was given is in its pipe */
-    bool room_is_asked; /* of the feeder, which has not come to it yet */
-    bool has_read;      /* something of its stdin */
+    bool room_is_due;   /* ask the feeder for more when everything given is in the pipe */
+    bool room_is_asked; /* the feeder was asked, and has not handled it yet */
+    bool has_read;      /* it has read some of its stdin */
     uint64_t bytes_in_flight;
     struct sent_items *sent;
     size_t n_sent, cap_sent;
-    struct key_index *key_index; /* NULL: matched by their order */
+    struct key_index *key_index; /* NULL: answers are matched by their order */
 
     /* from it */
-    struct buf from_worker;   /* of stdout, an unfinished line */
-    struct buf early_stdout;  /* printed before it was known to be an answer */
+    struct buf from_worker;   /* an unfinished line of stdout */
+    struct buf early_stdout;  /* printed before the worker was known to be a filter */
     char first_line[120];     /* often a banner */
-    uint64_t part_line_begin; /* offset in the part after the last whole line */
-    uint64_t n_unsaid;        /* answers that were matched and not yet told to the feeder */
+    uint64_t part_line_begin; /* where the unfinished line begins in the part */
+    uint64_t n_unsaid;        /* matched answers that the feeder has not been told of */
 };
 
 void filter_send(struct worker *worker, uint64_t first, uint64_t count);
-/* The next lines into to_worker, which is empty. False: there are none now. */
+/* Puts the next lines into to_worker, which must be empty. False: there are none now. */
 bool filter_load(struct worker *worker);
 void filter_read(struct worker *worker, struct str bytes);
 void filter_eof(struct worker *worker);
-/* The worker speaks on the channel: it was never a filter. */
+/* The worker has sent a message on the channel, so it is not a filter. */
 void filter_to_channel(struct worker *worker);
 void filter_release(struct filter *filter);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * After the last result: the merge with its proof and the items set aside, while the workers end; then,
+ * After the last result: the merge with its checks and the list of failed items, while the workers end; then,
  * when they are gone, the summary and the status.
  */
 #include <errno.h>
@@ -23,7 +23,7 @@
 /* ---- the result ---- */
 
 enum {
-    TURN_MS = 20 /* a merge lets the loop turn so often */
+    TURN_MS = 20 /* how often a merge lets the loop turn */
 };
 
 struct turning {
@@ -31,7 +31,7 @@ struct turning {
     uint64_t turned_ms;
 };
 
-/* Ending workers need their output read, and signals, orders to stop and time limits must be seen. */
+/* Turns the loop: the output of ending workers must be read, and signals, orders to stop and time limits be seen. */
 static bool turn(void *context)
 {
     struct turning *turning = context;
@@ -43,7 +43,7 @@ static bool turn(void *context)
     return shell_is_to_end(&turning->session->shell);
 }
 
-/* The rows first: to the callbacks of rows.c this is them. */
+/* The rows are the first member: the callbacks of rows.c take a pointer to them. */
 struct session_rows {
     struct merge_rows rows;
     struct session *session;
@@ -124,7 +124,7 @@ static void state_record(struct session *s, const char *state, int status)
     char text[24];
     struct err err = {0};
     snprintf(text, sizeof(text), "%d", status);
-    if (s->input_is_changed) /* the same command starts over then */
+    if (s->input_is_changed) /* then the same command starts over */
         state = "failed";
     if ((s->input_is_changed && store_set(s->shell.store, "input_changed", "1", &err) != 0) ||
         store_set(s->shell.store, "state", state, &err) != 0 ||
@@ -141,7 +141,7 @@ static void parts_drop(struct session *s)
         return;
     if (s->request->work->files_drop)
         s->request->work->files_drop(s);
-    /* In one step: half of the parts must never be taken for all of them. */
+    /* Removed in one step, so that some of the parts are never taken for all of them. */
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
@@ -150,7 +150,7 @@ static void parts_drop(struct session *s)
 static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
-    /* What cannot be read today cannot be read by a resume either, and mended it is another input. */
+    /* A resume could not read malformed data either, and if it is corrected it is another input. */
     bool is_hopeless = status == err_exit_status(ERR_DATA);
     const char *why = s->shell.end.err.code ? s->shell.end.err.text
                       : s->shell.end.signal ? signal_verb(s->shell.end.signal)
@@ -189,7 +189,7 @@ static int unfinished(struct session *s)
     return status;
 }
 
-/* Nothing of the work is lost, and the last line says what to do. */
+/* The merge failed. No result is lost, and the last line says what to do. */
 static int merge_failed(struct session *s, int rc, const struct err *why)
 {
     struct err settle_err = {0};
@@ -208,7 +208,7 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     return status;
 }
 
-/* By a signal, an order to stop or a time limit: as if the run had ended before its merge. */
+/* The merge was ended by a signal, an order to stop or a time limit: as if the run had ended before it. */
 static int merge_ended(struct session *s)
 {
     struct err err = {0};
@@ -217,7 +217,7 @@ static int merge_ended(struct session *s)
     return ERR_STOPPED;
 }
 
-/* Is one of the outputs a pipe, a terminal, /dev/null? */
+/* True if one of the outputs is written in place: a pipe, a terminal, /dev/null. */
 static bool writes_directly(const struct session *s)
 {
     cleanup_free char *failed_items = failed_items_path(s);
@@ -268,7 +268,7 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
     return status;
 }
 
-/* The workers have had their results taken; each is given its time to end, and then ended. */
+/* All results are taken. Waits for the workers to end; the feeder ends those that take too long. */
 static void workers_await(struct session *s)
 {
     struct err err = {0};

@@ -7,8 +7,8 @@
 #include "base/json_identity.h"
 #include "base/xalloc.h"
 
-/* Open addressing with linear probing; `hash` 0 = free. Two values with one 64-bit hash are told
- * apart by nobody: among the few thousand items in flight that is a chance of 1 in 10^12. */
+/* Open addressing with linear probing; `hash` 0 = free. Two values with the same 64-bit hash are
+ * not told apart: among a few thousand items in flight the chance of that is 1 in 10^12. */
 struct entry {
     uint64_t hash, item;
 };
@@ -16,7 +16,7 @@ struct entry {
 struct key_index {
     struct entry *entries;
     size_t cap, used; /* cap is a power of two */
-    struct buf value; /* the one at hand, in the form that equal values share */
+    struct buf value; /* the current value, in the form that equal values share */
 };
 
 static uint64_t value_hash(struct key_index *key_index, struct str value)
@@ -65,7 +65,7 @@ uint64_t key_index_add(struct key_index **key_index, const char *field, uint64_t
     return n_items;
 }
 
-/* Deleting in linear probing: what follows in the run moves up to where it is still found. */
+/* Deletion with linear probing: entries that follow are moved up, so that they are still found. */
 static void entry_remove(struct key_index *key_index, size_t at)
 {
     size_t mask = key_index->cap - 1;

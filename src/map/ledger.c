@@ -14,8 +14,8 @@
 enum {
     PART_BUFFER_BYTES = 16 * 1024,
     INTERVAL_MS = 1000,
-    PROMPT_MS = 50, /* at least between commits that are prompt: many small shards share one */
-    WAITING_SOON_BYTES = 32 * 1024, /* of rows: their commit is not put off any longer */
+    PROMPT_MS = 50, /* shortest time between prompt commits, so that many small shards share one */
+    WAITING_SOON_BYTES = 32 * 1024, /* of rows, at which a commit is begun before its time */
     WAITING_MAX_BYTES = 32 << 20,
     LEDGER_HANDLES = 2
 };
@@ -24,10 +24,10 @@ struct fact {
     char *key, *value;
 };
 
-/* What waits for one group commit. Strings belong to the batch. */
+/* The rows of one group commit. It owns its strings. */
 struct batch {
     struct range_row *ranges;
-    struct metrics **metrics; /* beside ranges; NULL for none */
+    struct metrics **metrics; /* one for each range; NULL: none */
     struct failed_item_row *failed_items;
     struct attempt_row *attempts;
     struct event_row *events;
@@ -47,12 +47,12 @@ struct ledger {
     uv_async_t job_ended;
     uv_timer_t timer;
     bool has_thread, job_runs, has_failed, timer_runs, is_crowded;
-    bool is_held; /* nothing is committed before ledger_settle; `closing` may wait for it */
-    uint64_t waiting_bytes; /* of what is open */
+    bool is_held;           /* no commit is begun before ledger_settle */
+    uint64_t waiting_bytes; /* of the open batch */
     int job_rc;
     struct err job_err;
     uint64_t job_began_ms;
-    unsigned n_closed; /* of its handles */
+    unsigned n_closed; /* handles that are closed */
 };
 
 #define GROW(array, len, cap)                                      \
@@ -78,7 +78,7 @@ static double *metric_slot(struct metrics *sums, struct str name)
     return &sums->values[sums->len++];
 }
 
-/* A sum that JSON cannot hold stays where it was. */
+/* A sum that would be infinite is left unchanged. */
 static bool metric_add(struct metrics *sums, struct str name, double more)
 {
     double *slot = metric_slot(sums, name);
@@ -206,7 +206,7 @@ static bool follows(const struct range_row *last, const struct range_row *row)
 }
 
 static void commit_soon(struct ledger *ledger);
-/* One more row waits, of so many bytes. */
+/* One more row of this size waits. */
 static void waits(struct ledger *ledger, size_t bytes);
 
 void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
@@ -390,7 +390,7 @@ static int parts_write(struct batch *batch, struct err *err)
     return rc;
 }
 
-/* On a thread of its own. Touches only the closed batch and the store. */
+/* Runs on a thread of its own; uses only the closed batch and the store. */
 static int batch_commit(struct ledger *ledger, bool held, struct err *err)
 {
     const struct batch *batch = &ledger->closing;
@@ -467,9 +467,9 @@ static void commit_begin(struct ledger *ledger)
     ledger->job_began_ms = clock_now_ms();
     ledger->job_err = (struct err){0};
     uv_ref((uv_handle_t *)&ledger->job_ended);
-    /* One thread, gone with its stack when the rows are on disk. */
+    /* A thread for each commit: its stack is freed when the rows are on disk. */
     ledger->has_thread = uv_thread_create(&ledger->thread, job_run, ledger) == 0;
-    if (!ledger->has_thread) /* no more processes are allowed */
+    if (!ledger->has_thread) /* no more threads are allowed: commit on this one */
         job_run(ledger);
 }
 
@@ -489,7 +489,7 @@ static void crowded_set(struct ledger *ledger, bool is_crowded)
         ledger->opts.crowded(ledger->opts.context, is_crowded);
 }
 
-/* The row itself may not be whole yet: a commit that is due before its time begins with the next turn. */
+/* The caller may not have completed the row: an early commit begins with the next turn of the loop. */
 static void waits(struct ledger *ledger, size_t bytes)
 {
     uint64_t max_bytes = ledger->opts.waiting_max_bytes;
@@ -542,7 +542,7 @@ struct ledger *ledger_new(const struct ledger_opts *opts)
     return ledger;
 }
 
-/* For the group commit that is under way. */
+/* Waits for the group commit that is running. */
 static void job_wait(struct ledger *ledger)
 {
     uv_timer_stop(&ledger->timer);
@@ -581,7 +581,7 @@ int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
             rc = fail_errno(err, "sync part %u", ledger->closing.parts[i]->number);
     if (rc == 0)
         rc = store_commit_held(ledger->opts.store, parts_matter, err);
-    ledger->has_failed |= rc != 0; /* what is held stays so, and goes with the store */
+    ledger->has_failed |= rc != 0; /* rows that are held are not committed */
     batch_clear(&ledger->closing);
     ledger->is_held = false;
     return rc;

@@ -20,12 +20,12 @@ struct part {
     int fd;
     struct buf pending; /* not yet written */
     uint64_t offset;    /* of the next byte, pending ones included */
-    bool is_dirty;      /* bytes that a row may soon name are not synced */
-    uint32_t users;     /* the worker, and jobs that hold it */
+    bool is_dirty;      /* some bytes that a row may name are not synced */
+    uint32_t users;     /* the worker and the commits that use the part */
     struct ledger *ledger;
 };
 
-/* Sums of what workers count: name → value, few names. */
+/* Sums of the metrics that workers report: name → value, few names. */
 enum {
     METRICS_MAX = 16,
     METRIC_NAME_MAX = 40
@@ -35,7 +35,7 @@ struct metrics {
     char names[METRICS_MAX][METRIC_NAME_MAX];
     double values[METRICS_MAX];
 };
-/* False if something of it is left out: no finite number, a name too long, one of too many. */
+/* False if a metric is left out: it is not a finite number, its name is too long, or there are too many. */
 bool metrics_add(struct metrics *sums, struct str json_object);
 void metrics_sum(struct metrics *sums, const struct metrics *more);
 void metrics_format(const struct metrics *sums, struct buf *json_out);
@@ -43,27 +43,28 @@ void metrics_format(const struct metrics *sums, struct buf *json_out);
 struct ledger_opts {
     struct store *store;
     uv_loop_t *loop;
-    uint64_t interval_ms; /* between group commits; 0: a second */
-    bool is_prompt;       /* results do not wait for it: each is minutes of work */
+    uint64_t interval_ms; /* between group commits; 0: one second */
+    bool is_prompt;       /* commit each result at once: it is minutes of work */
     /* A commit failed: the disk is full, the database is gone. Called once, on the loop's thread. */
     void (*failed)(void *context, const struct err *err);
     /*
-     * More waits than memory is for, while a commit takes its time (a disk that stalls): no more rows,
-     * please, until this is called again with false. On the loop's thread. NULL: nobody listens.
+     * True: waiting_max_bytes are reached because a commit is slow (a disk that stalls); the owner should
+     * add no more rows until this is called again with false. On the loop's thread. NULL: not called.
      */
     void (*crowded)(void *context, bool is_crowded);
-    uint64_t waiting_max_bytes; /* of rows; 0 = 32 MiB. As much again is being committed. */
+    uint64_t
+        waiting_max_bytes; /* of rows that wait; 0 = 32 MiB. As many bytes again may be in a commit. */
     void *context;
 };
 struct ledger *ledger_new(const struct ledger_opts *opts);
-/* After ledger_finish. */
+/* To be called after ledger_finish. */
 void ledger_free(struct ledger *ledger);
 
 MUST_CHECK int part_open(struct ledger *ledger, uint32_t number, struct part **out,
                          struct err *err);
 /* Append bytes; returns the offset where they begin. Write errors surface through `failed`. */
 uint64_t part_append(struct part *part, struct str bytes);
-/* Write what is pending, so that the bytes can be read back. */
+/* Writes pending bytes, so that they can be read back. */
 MUST_CHECK int part_flush(struct part *part, struct err *err);
 void part_close(struct part *part);
 
@@ -75,7 +76,7 @@ void ledger_event(struct ledger *ledger, const char *kind, const char *json);
 void ledger_sample(struct ledger *ledger, const struct sample_row *row);
 /* A fact about the run (store_set), with the next commit. Both strings are literals or copied. */
 void ledger_fact(struct ledger *ledger, const char *key, const char *value);
-/* What earlier sessions of the run counted. */
+/* Reads the sums of the run's earlier sessions. */
 MUST_CHECK int ledger_metrics_restore(struct ledger *ledger, struct err *err);
 const struct metrics *ledger_metrics(const struct ledger *ledger);
 
@@ -85,7 +86,7 @@ const struct metrics *ledger_metrics(const struct ledger *ledger);
  * so the last parts need not be synced at all.
  */
 MUST_CHECK int ledger_finish(struct ledger *ledger, bool held, struct err *err);
-/* No commit is begun before ledger_settle: whoever merges reads the rows through the same connection. */
+/* While held, no commit is begun: a merge reads the rows through the same connection. */
 void ledger_hold(struct ledger *ledger, bool is_held);
-/* Commit what is held. `parts_matter`: their bytes are not elsewhere, so they are synced first. */
+/* Commits what is held. `parts_matter`: the output does not hold the parts' bytes, so they are synced first. */
 MUST_CHECK int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err);

@@ -29,7 +29,7 @@ size_t lines_skip(struct str bytes, uint64_t want, uint64_t *found)
         *found += here;
         at += BLOCK;
     }
-    size_t last = at; /* the end of the last line, looked up below when no newline follows */
+    size_t last = at; /* the end of the last line; found below if no newline follows */
     while (*found < want && at < bytes.len) {
         const char *end = memchr(bytes.at + at, '\n', bytes.len - at);
         if (!end)

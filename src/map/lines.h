@@ -7,10 +7,11 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Bytes up to and including the want-th newline, or the last one if there are fewer; *found of them. */
+/* Length up to and including the want-th newline, or the last one if there are fewer. *found: how many
+ * newlines that are. */
 size_t lines_skip(struct str bytes, uint64_t want, uint64_t *found);
 /*
- * How many of the `bytes` at `offset` of the file the first n_lines lines take, in *out.
+ * *out: the length of the first n_lines lines of the `bytes` at `offset` of the file.
  * ERR_DATA if there are fewer lines.
  */
 MUST_CHECK int part_lines_skip(int fd, uint64_t offset, uint64_t bytes, uint64_t n_lines,

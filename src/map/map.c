@@ -46,18 +46,18 @@ static int dry_run(struct session *s, struct err *err)
     return rc;
 }
 
-/* What a run of this input can come to need; files of shards pass us by. */
+/* Reserves the memory that a run of this input can need; the bytes of shards' files do not pass through muster. */
 static void memory_take(const struct session *s)
 {
     size_t bytes = RESERVED_BYTES + (size_t)s->n_seats * RESERVED_BYTES_PER_PLACE;
-    xalloc_trim(); /* of what the start needed */
+    xalloc_trim(); /* memory that only the start needed */
     if (!s->request->work->keeps_workers)
         return;
     uint64_t input_bytes = source_bytes_total(s->source);
     xalloc_reserve(input_bytes > 0 ? MIN(bytes, (size_t)(2 * input_bytes)) : bytes);
 }
 
-/* Another muster has the output. Its run has a name, which says more than the process does. */
+/* Another muster has the output: names its run, which says more than a pid. */
 static int claim_refused(struct map_request *r, struct err *err)
 {
     struct err of_run = {0};
@@ -71,7 +71,7 @@ static int claim_refused(struct map_request *r, struct err *err)
     return ERR_UNAVAILABLE;
 }
 
-/* What is asked for, as it is after a look at what is there: an earlier run, the output's name. */
+/* Completes the request by what exists: an earlier run to resume, and the output's name. */
 static int request_settle(struct map_request *r, bool quiet, char **again, char **named,
                           struct err *err)
 {
@@ -82,7 +82,7 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
         (output_identity_is(r->resume_dir, 0, r->out_path) ||
          output_folder_is_begun(r->resume_dir, 0)))
         r->overwrite =
-            true; /* put there by the run itself, which was killed before it could say so */
+            true; /* put in place by the run itself, which was killed before it could record that */
     if (rc == 0)
         rc = request_check(r, err);
     if (rc == 0 && *again && !quiet)
@@ -91,7 +91,7 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
     return rc;
 }
 
-/* Of all outputs of the request. Names with {run} are another's in each run, and need no claim. */
+/* Claims all outputs of the request. A name with {run} differs in each run and needs no claim. */
 static int outputs_claim(struct output_claim *claim, const struct map_request *r, struct err *err)
 {
     if (!r->out_path || !r->out_path[0] || (outputs_have_run(r) && !r->resume_dir))
@@ -113,7 +113,7 @@ static int session_run(struct session *s, struct err *err)
     int ready_fd = -1;
     int rc =
         r->run.detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
-    if (rc == 0) /* a fork may have it now */
+    if (rc == 0) /* a fork may hold it now */
         output_claim_renew(s->shell.claim);
     if (rc == 0)
         rc = session_prepare(s, err);
@@ -162,7 +162,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
                                   .signals = {.front_fd = -1},
                                   .limit_ms = r.run.limit_ms}};
     int rc = shell_files_check(err);
-    /* Before the look at what is there: what another muster is about to put there is not seen yet. */
+    /* Claim the outputs before looking whether they exist: another muster may be about to put one in place. */
     if (rc == 0 && !r.run.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
         rc = claim_refused(&r, err);
     if (rc == 0)

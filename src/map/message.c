@@ -7,7 +7,7 @@
 #include "base/json_rough.h"
 
 enum {
-    BEFORE_BYTES = 30, /* shown before what is wrong */
+    BEFORE_BYTES = 30, /* of the line that are shown before the flaw */
     SHOWN_BYTES = 60
 };
 
@@ -44,7 +44,7 @@ static void member_take(struct message *message, struct str key, struct str valu
     }
 }
 
-/* False if the walk came to no good end. */
+/* False if the line is not a whole JSON object. */
 static bool members_take(struct str line, struct message *message,
                          bool (*next)(struct json_members *, struct str *, struct str *))
 {
@@ -100,7 +100,7 @@ void flaw_add(const char *flaw, struct str flaw_at, struct str line, struct buf 
     if (flaw_at.len == 0)
         return;
     const char *begin = at - line.at > BEFORE_BYTES ? at - BEFORE_BYTES : line.at;
-    while (begin < at && (*begin & 0xc0) == 0x80) /* not within a letter */
+    while (begin < at && (*begin & 0xc0) == 0x80) /* not within a UTF-8 character */
         begin++;
     struct str shown = {begin, (size_t)(end - begin)};
     shown.len = console_text_cut(shown, SHOWN_BYTES);

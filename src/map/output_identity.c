@@ -13,14 +13,14 @@ enum {
     NOTE_MAX_BYTES = 256
 };
 
-/* A file keeps all of these when it is given a name. */
+/* Adds what a file keeps when it is renamed. */
 static void identity_add(const struct stat *st, struct buf *out)
 {
     buf_addf(out, "device %lu inode %lu bytes %ld written %ld.%09ld\n", st->st_dev, st->st_ino,
              st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 }
 
-/* A run may have several outputs. */
+/* The note about one output; a run may have several. */
 static char *note_path_new(const char *run_dir, size_t output)
 {
     return output == 0 ? path_join(run_dir, "output.id")

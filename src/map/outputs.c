@@ -55,7 +55,7 @@ const char *also_text(const struct map_request *r, size_t index)
                                       : r->shards.also_counted.at[index - r->shards.also.len];
 }
 
-/* The last = parts the two, since a folder may be called lr=0.1. */
+/* GLOB and FILE are separated at the last =, since a folder may be called lr=0.1. */
 const char *also_path(const struct map_request *r, size_t index)
 {
     const char *text = also_text(r, index), *equals = strrchr(text, '=');
@@ -69,7 +69,7 @@ bool output_is_folder(const char *path)
 
 /* ---- {run} in their names ---- */
 
-/* Of the outputs, that of -o first; NULL behind the last. */
+/* The outputs by number, that of -o first; NULL after the last. */
 static const char *output_at(const struct map_request *r, size_t index)
 {
     if (index == 0)

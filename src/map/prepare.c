@@ -24,12 +24,13 @@
 #include "version.h"
 
 enum {
-    END_LIMIT_MIN_MS = 1000 /* --grace 0 is no order to kill whoever has done well */
+    END_LIMIT_MIN_MS =
+        1000 /* even with --grace 0, workers that have done well get this time to end */
 };
 
 /* ---- input ---- */
 
-/* Somebody may wait for muster while muster waits for him. */
+/* muster reads from a terminal: says so, because the user may be waiting for muster. */
 static void terminal_note(struct session *s)
 {
     for (size_t i = 0; i < s->request->n_inputs; i++)
@@ -129,7 +130,7 @@ static void ledger_crowded(void *context, bool is_crowded)
     session_backpressure(context, is_crowded);
 }
 
-/* The lock first: before it is ours, nothing in the folder may be touched, its spools least of all. */
+/* Takes the lock first: until it is ours, no file in the folder may be touched, such as its copies of streams. */
 static int store_claim(struct session *s, struct err *err)
 {
     int rc = store_open(&s->shell.store, s->shell.run_dir,
@@ -137,7 +138,7 @@ static int store_claim(struct session *s, struct err *err)
     if (rc == 0)
         s->shell.folder.is_made = !s->is_resumed;
     else if (s->shell.folder
-                 .was_empty) /* what is there now is ours, unless it is another muster's */
+                 .was_empty) /* what is there now is ours, unless another muster has it */
         s->shell.folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
     return rc;
 }
@@ -196,7 +197,7 @@ static int store_begin(struct session *s, struct err *err)
     return rc ? rc : store_set(s->shell.store, "state", "running", err);
 }
 
-/* A shard's program ends when its work does. */
+/* How long a worker may take to end after its input; a shard's program has no limit, its end is its result. */
 static uint64_t end_limit_ms(const struct map_request *r)
 {
     return r->work->keeps_workers ? MAX(r->run.grace_ms, (uint64_t)END_LIMIT_MIN_MS) : 0;
@@ -238,7 +239,7 @@ static int feed_make(struct session *s, struct err *err)
     return s->feed ? 0 : fail(err, ERR_STOPPED, "out of memory for the feeder");
 }
 
-/* The devices, locked, and a state for each seat. With --wait it may take a while. */
+/* Takes and locks the devices, and makes a state for each seat. With --wait this may take long. */
 static int seats_take(struct session *s, struct err *err)
 {
     const struct allocation_holder holder = {s->shell.self_path, s->shell.run_id, s->shell.log};
@@ -263,8 +264,8 @@ int session_plan(struct session *s, struct err *err)
 }
 
 /*
- * The items must be counted, and the run's folder, where streams are spooled to, is not to be made: so
- * that goes to a folder of its own, which is removed when all is counted.
+ * For --dry-run: the items must be counted, but the run's folder, into which streams are copied, must not be
+ * made. So they are copied into a temporary folder, which is removed when the items are counted.
  */
 int session_plan_items(struct session *s, struct err *err)
 {
@@ -320,7 +321,7 @@ int session_prepare(struct session *s, struct err *err)
     s->base_seed = s->request->schedule.seed;
     s->is_resumed = s->request->resume_dir != NULL;
     shell_display_open(&s->shell);
-    /* Before a run that goes on asks for devices, those that its last session's workers are on are free. */
+    /* A resumed run first waits until the workers of its last session are gone, so that their devices are free. */
     rc = s->is_resumed ? run_take(s, err) : 0;
     if (rc == 0)
         rc = session_plan(s, err);

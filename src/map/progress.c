@@ -24,7 +24,7 @@ static const char *const state_names[] = {
     [WORKER_BENCHED] = "benched",
 };
 
-static const double COUNT_MAX = 1e15; /* a sum above it is no count */
+static const double COUNT_MAX = 1e15; /* a sum above this is not shown as a count */
 
 static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
 {
@@ -36,7 +36,8 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
     for (char *c = out->labels[p]; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
-    bool works_off = view.state == WORKER_ENDING && view.in_flight > 0; /* its input has ended */
+    bool works_off = view.state == WORKER_ENDING &&
+                     view.in_flight > 0; /* its input has ended, and it works on what it has */
     out->workers[p] = (struct progress_worker){
         .label = out->labels[p],
         .state = waits       ? "waits"
@@ -131,7 +132,7 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 void session_progress(struct session *s, bool last)
 {
     if (s->shell.is_settled &&
-        !last) /* the last status is written: nobody clears up behind a finished run */
+        !last) /* the last status is written; if muster were killed during another write, a temporary file would stay */
         return;
     bool status_due = last || s->shell.now_ms - s->shown.status_ms >= STATUS_EVERY_MS;
     bool drawn_due = last || s->shell.now_ms - s->shown.progress_ms >= PROGRESS_EVERY_MS;

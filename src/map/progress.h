@@ -3,7 +3,7 @@
 
 #include "ui/progress.h"
 
-/* What is shown at one moment; arrays of one element a seat. */
+/* What is shown at one moment; arrays have one element for each seat. */
 struct snapshot {
     struct progress_total total;
     struct progress_worker *workers;

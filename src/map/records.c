@@ -17,7 +17,7 @@ enum {
     SCAN_BYTES = 4 << 20
 };
 
-/* How the input is read while the run lasts. */
+/* How the input is read during the run. */
 struct records {
     uv_idle_t scan_idle;
     uv_poll_t source_poll;
@@ -114,7 +114,7 @@ enum {
     WEIGHED_ITEMS_MAX = 16 << 20
 };
 
-/* Longest first: all sizes must be known, so the input is read through once. */
+/* Longest first needs all sizes, so the whole input is read once. */
 static int order_make(struct session *s, struct err *err)
 {
     int rc = 0;
@@ -179,7 +179,7 @@ static void position_add(const struct session *s, uint64_t item, struct buf *out
     source_position(s->source, item, out);
 }
 
-/* What is wrong with a record; its place stands beside it. */
+/* Adds what is wrong with a record; `position` says where the record is. */
 void record_flaw_add(const struct session *s, uint64_t item, struct str position,
                      struct buf *reason)
 {
@@ -195,7 +195,7 @@ void record_flaw_add(const struct session *s, uint64_t item, struct str position
     buf_add_text(reason, err.text + (says_where ? position.len + strlen(": ") : 0));
 }
 
-/* The record as it stands, as text or, if it is none, in base64. */
+/* Adds the record unchanged, as text or, if it is not UTF-8, in base64. */
 static void malformed_add(struct session *s, uint64_t item, struct buf *text)
 {
     cleanup_buf struct buf record = BUF_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is asked is checked against what is there, cheapest and most likely mistake first, before
- * anything is made.
+ * Checks the request against what exists, the cheapest and most likely mistakes first, before anything is
+ * made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "map/work.h"
 
 enum {
-    LINE_MAX_LEAST = 4096 /* below that an envelope alone may not fit */
+    LINE_MAX_LEAST = 4096 /* less might not hold even a message without its result */
 };
 
 static int command_check(const char *program, struct err *err)
@@ -44,7 +44,7 @@ static bool is_one_file(const char *a, const char *b)
            x.st_ino == y.st_ino;
 }
 
-/* What is written beside the output, and what it is. */
+/* Files that are written beside the output, and what they are. */
 static const struct {
     const char *suffix, *what;
 } replaced[] = {
@@ -75,7 +75,7 @@ static bool folder_holds(const char *folder, const char *path)
            x.st_ino == y.st_ino;
 }
 
-/* How a shard's file will be called is not known yet. */
+/* Refuses an input in a folder for shards' files, whose names are not known yet. */
 static int input_check_folder(const char *input, const char *folder, struct err *err)
 {
     cleanup_free char *real = realpath(input, NULL);
@@ -92,7 +92,7 @@ static int input_check_beside(const char *input, const char *path, struct err *e
     return (output_is_folder(path) ? input_check_folder : input_check)(input, path, err);
 }
 
-/* What a run has in its own folder, whatever is there already. */
+/* Files that a run makes in its folder, even in one that existed. */
 static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
                                         "orchestrator.log", "failed.jsonl",  "output.id"};
 
@@ -108,7 +108,7 @@ static int input_check_run_dir(const char *input, const char *run_dir, struct er
     return 0;
 }
 
-/* What the run replaces must not be what it reads, now or when it is resumed. */
+/* The run must not replace a file that it reads, now or when it is resumed. */
 static int inputs_differ(const struct map_request *r, struct err *err)
 {
     bool is_stdout = strcmp(r->out_path, "-") == 0;
@@ -128,8 +128,8 @@ static int inputs_differ(const struct map_request *r, struct err *err)
     return rc;
 }
 
-/* The list of failed items is written when all the work is done: can it be? Of its longer names, those
- * that it has until it is in place, outfile.h finds shorter ones. */
+/* Checks that the list of failed items can be written, which happens when all the work is done. For the
+ * longer names that it has until it is in place, outfile.h finds shorter ones. */
 static int failed_list_check(const char *out_path, struct err *err)
 {
     cleanup_free char *base = output_base_new(out_path);
@@ -149,7 +149,7 @@ static int failed_list_check(const char *out_path, struct err *err)
                 strlen(path_basename(base)));
 }
 
-/* A folder for the shards' files: new, or empty, or with --force one that they are put into. */
+/* A folder for the shards' files must be new or empty, or given with --force. */
 static int folder_check(const char *folder, bool overwrite, struct err *err)
 {
     cleanup_free char *path = output_base_new(folder);
@@ -171,7 +171,7 @@ static int folder_check(const char *folder, bool overwrite, struct err *err)
     return 0;
 }
 
-/* Can a file be put there? */
+/* Checks that a file can be put there. */
 static int place_check(const char *path, bool overwrite, struct err *err)
 {
     struct stat st;
@@ -221,7 +221,7 @@ static int output_check(const struct map_request *r, struct err *err)
     return rc ? rc : place_check(r->out_path, r->overwrite, err);
 }
 
-/* What the run itself put there, before it was killed, is its own to replace. */
+/* A file that the run itself put there, before it was killed, may be replaced. */
 static int also_outputs_check(const struct map_request *r, struct err *err)
 {
     int rc = 0;
@@ -237,7 +237,7 @@ static int also_outputs_check(const struct map_request *r, struct err *err)
     return rc;
 }
 
-/* The figures are of the records that the output holds, and are said when all the work is done. */
+/* Checks --score now: the figures are computed of the output, when all the work is done. */
 static int score_check_request(const struct map_request *r, struct err *err)
 {
     int rc = score_opts_check(&r->score, err);

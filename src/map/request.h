@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user asked of `muster map`, after the options were read. Zero means default.
+ * What the user asked of `muster map`. It is made from the options; zero means the default.
  */
 #pragma once
 
@@ -15,14 +15,14 @@
 #include "node/allocation.h"
 #include "rule/merge_options.h"
 
-/* Programs that take a range of the items (shard/shard.h). */
+/* About programs that take a range of the items (shard/shard.h). */
 struct shard_request {
     uint64_t n_items;    /* 0: the input's records are counted */
     uint64_t n_shards;   /* 0: one for each worker */
     const char *collect; /* NULL: {output} */
-    bool any_count;      /* the file that goes to -o need not hold one record an item */
-    struct texts also;   /* GLOB=FILE: what else each shard leaves behind, and where that goes */
-    struct texts also_counted; /* the same, with one record an item */
+    bool any_count;      /* the file for -o need not hold one record for each item */
+    struct texts also;   /* GLOB=FILE: further files that each shard leaves, and where they go */
+    struct texts also_counted; /* the same, with one record for each item */
 };
 
 /* How items are given to workers. */
@@ -32,7 +32,7 @@ struct schedule {
     const char *weight_field;
     uint64_t failures_max;
     uint32_t failures_percent;
-    uint64_t stagger_ms; /* from one worker's start to the next one's, at least */
+    uint64_t stagger_ms; /* shortest time from one worker's start to the next */
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms;
 };
 
@@ -44,13 +44,13 @@ struct run_options {
     uint64_t limit_ms, grace_ms;
     bool fresh, detach, dry_run, explain, keep_parts, json;
     uint64_t log_cap_bytes;
-    uint64_t line_max_bytes; /* of one line or message of a worker; never 0 */
+    uint64_t line_max_bytes; /* longest line or message of a worker; never 0 */
     enum log_level log_level;
 };
 
 struct map_request {
     /* what */
-    const struct work *work; /* what its items are (map/work.h) */
+    const struct work *work; /* the kind of its items (map/work.h) */
     const char *const *inputs;
     size_t n_inputs;
     const char *const *command; /* NULL-terminated */
@@ -60,10 +60,10 @@ struct map_request {
     bool is_raw, overwrite, join, any_order;
     uint64_t limit;
     const char *key_field;
-    struct score_opts score; /* of the output, when it is in place */
+    struct score_opts score; /* figures to compute of the finished output */
 
     struct shard_request shards;
-    struct merge_options merge; /* of the shards' files */
+    struct merge_options merge; /* how to merge the shards' files */
 
     /* where */
     struct allocation_wish allocation;
@@ -76,17 +76,18 @@ struct map_request {
     /* resume */
     const char *resume_dir; /* the run folder to go on with */
     bool retry_failed;
-    bool retakes; /* --collect or --also was named: files that are there by now are taken */
-    const char *usual_root; /* where `muster resume NAME` looks from here; NULL: not known yet */
+    bool retakes; /* --collect or --also was given: shards' files that exist now are taken */
+    const char *
+        usual_root; /* the folder in which `muster resume NAME` looks by default; NULL: not known yet */
 };
 
 /* Returns an exit status, or a negative err_code with err filled. */
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err);
 
-/* What can be refused before anything is touched. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
+/* Checks all that can be refused before anything is changed. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
 /* The output as the manifest names it: its absolute path, or "-". A new string. */
 char *output_name_new(const char *out_path);
-/* What of the request decides about the results, beside inputs, command and seed: a JSON object. */
+/* Adds a JSON object of all that decides about the results besides inputs, command and seed. */
 void request_work(const struct map_request *request, struct buf *json_out);

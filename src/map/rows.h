@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ledger's rows as the merge wants them.
+ * The ledger's rows in the form that the merge needs.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct merge_rows {
 MUST_CHECK int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order,
                                struct err *err);
 void merge_rows_close(struct merge_rows *rows);
-/* For struct result_merge_opts; the context is a struct merge_rows. */
+/* Callbacks for struct result_merge_opts; the context is a struct merge_rows. */
 int merge_rows_range(void *context, struct result_range *range, struct err *err);
 int merge_rows_failed_item(void *context, uint64_t *item, struct err *err);
 int merge_rows_placing(void *context, int fd, struct err *err);

@@ -89,9 +89,9 @@ static void do_batch(struct session *s, const struct feed_action *a)
 static void settled_event(struct session *s, uint64_t item, uint64_t count)
 {
     /*
-     * Handed to the ledger counts as committed for the feeder: the ledger commits in order or ends
-     * the run, and what a crash finds uncommitted is simply run again. The frontier need not wait
-     * for the disk.
+     * For the feeder, a result that the ledger has is committed: the ledger commits in order or ends
+     * the run, and a resume runs again what a crash left uncommitted. So the feeder need not wait for
+     * the disk.
      */
     session_event(s, (struct feed_event){.kind = EV_COMMITTED, .item = item, .count = count});
 }
@@ -116,7 +116,7 @@ static void do_revoke(struct session *s, const struct feed_action *a)
         answers_forget(worker_at(s, a->worker));
 }
 
-/* Why an item is given up: its worker's word, or what its record is not, or how its worker died. */
+/* Adds why an item is given up: the worker's reason, the flaw of its record, or how the worker died. */
 static void reason_add(struct session *s, const struct feed_action *a, struct str position,
                        struct buf *reason)
 {
@@ -178,7 +178,7 @@ static void do_note(struct session *s, const struct feed_action *a)
     char age[24];
     switch ((enum feed_note)a->detail) {
     case NOTE_SILENT:
-        if (!s->request->work->keeps_workers) /* it owes nothing before its end */
+        if (!s->request->work->keeps_workers) /* it gives no answer before its end */
             return;
         duration_format(age, a->count);
         log_add(s->shell.log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
@@ -249,7 +249,7 @@ static void feed_timer_set(struct session *s)
     uint64_t next_ms = feed_next_ms(s->feed);
     bool is_needed = next_ms != UINT64_MAX || s->look_ms != UINT64_MAX;
     if (!is_needed || s->backpressure.is_held ||
-        s->outcome.is_over) { /* a feeder that is through wants nothing any more */
+        s->outcome.is_over) { /* the feeder has finished and needs no timer */
         uv_timer_stop(&s->feed_timer);
         return;
     }
@@ -274,7 +274,7 @@ static void step(struct session *s, struct feed_event *event)
 
 void session_event(struct session *s, struct feed_event event)
 {
-    if (s->queue.is_drained) { /* an action's outcome: it waits for its turn */
+    if (s->queue.is_drained) { /* the event of an action: it is handled after the action */
         if (s->queue.len == s->queue.cap) {
             s->queue.cap = s->queue.cap ? s->queue.cap * 2 : 64;
             s->queue.at = xrealloc(s->queue.at, s->queue.cap * sizeof(*s->queue.at));
@@ -284,11 +284,13 @@ void session_event(struct session *s, struct feed_event event)
     }
     s->queue.is_drained = true;
     step(s, &event);
-    /* What was at hand belonged to this event alone. */
+    /* The step's context belonged to this event alone. */
     s->step = (struct step_context){0};
     for (size_t i = 0; i < s->queue.len;) {
         struct feed_event next = s->queue.at[i++];
-        if (i == s->queue.len) /* a chain of events needs no longer queue than its longest link */
+        if (i ==
+            s->queue
+                .len) /* empty: begin again at the front, so that a chain of events does not grow the queue */
             i = s->queue.len = 0;
         step(s, &next);
     }
@@ -325,7 +327,7 @@ static void input_changed(struct session *s, const struct err *why)
     shell_abort(&s->shell, why);
 }
 
-/* Nobody wants to learn it only in the morning. */
+/* A changed input is reported while the run lasts, not only at its end. */
 static void inputs_watch(struct session *s)
 {
     struct err err = {0};
@@ -347,7 +349,7 @@ static void on_tick(void *context)
         if (s->seats[p].worker && !s->backpressure.is_held)
             worker_tick(s->seats[p].worker);
     device_watch_check(s->devices);
-    if (!s->shell.is_settled) /* what becomes of the input then is no matter any more */
+    if (!s->shell.is_settled) /* after that, changes of the input do not matter */
         inputs_watch(s);
     session_progress(s, false);
 }

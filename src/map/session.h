@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A `muster map` in progress, on the shell (shell/shell.h). What workers, files and timers show becomes feed
- * events (session_event); the feeder's actions are carried out here. No policy.
+ * A `muster map` in progress, on the shell (shell/shell.h). Facts about workers, files and timers become
+ * events for the feeder (session_event), and the feeder's actions are carried out. No policy is here.
  *
  *   map.c       request → session → exit status     prepare.c    devices, input, run folder
  *   earlier.c   what earlier sessions have done     request.c    what is refused before the start
@@ -9,9 +9,9 @@
  *   filter.c    lines in, lines out                 channel.c    JSON messages
  *   answers.c   answers that wait for their commit  key_index.c  --key
  *   ledger.c    bytes and rows made durable         finish.c     merge, summary
- *   inputs.c    do the files stay as they are?      devices.c    what is seen of the devices
+ *   inputs.c    whether input files change          devices.c    samples and losses of devices
  *   failed_items.c  the list of what failed         backpressure.c  a disk that cannot keep up
- *   work.h      what items are                      records.c    records of the input, for warm workers
+ *   work.h      kinds of items, as a value          records.c    records of the input, for warm workers
  */
 #pragma once
 
@@ -36,7 +36,7 @@
 struct inputs;
 struct session;
 
-/* What channel workers say that is of no use to anybody, and is said once in a run. */
+/* What is ignored in the messages of channel workers. Each kind is logged once in a run. */
 enum ignored_kind {
     IGNORED_MEMBER,
     IGNORED_ITEM,
@@ -46,29 +46,29 @@ enum ignored_kind {
     IGNORED_EARLY
 };
 
-/* One process of a worker, from spawn to its last byte. It outlives its seat's interest until libuv let go of it. */
+/* One process of a worker, from its spawn to its last byte. It is freed when libuv has closed its handles. */
 struct worker {
     struct session *session;
     uint32_t seat;
-    uint32_t number;             /* of the attempt and its part, unique in the run */
-    struct node_worker *process; /* NULL: it was not started, or is forgotten */
+    uint32_t number;             /* of the attempt and of its part file, unique in the run */
+    struct node_worker *process; /* NULL: not started, or released */
     struct worker_exit exit;
-    bool is_over; /* EV_EXIT was given */
+    bool is_over; /* the feeder has been given EV_EXIT */
     bool was_ended, is_channel;
-    char start_error[160]; /* why it was not even started */
+    char start_error[160]; /* why it could not be started */
     unsigned open_handles;
     char *channel_path;
 
-    bool broke_its_rule;   /* and was ended for that; `stray` says how */
-    bool is_unreadable;    /* what it says cannot be taken, and is not read any more */
-    struct buf to_worker;  /* stdin of a filter, or the channel */
+    bool broke_its_rule;   /* it was ended because it broke a rule; `stray` says which */
+    bool is_unreadable;    /* a message could not be understood; no more are read */
+    struct buf to_worker;  /* bytes to write to its stdin or channel */
     struct buf channel_in; /* an unfinished message */
     bool input_must_close;
     uint64_t credits_held; /* asked for over the channel, and not passed on to the feeder yet */
 
     struct filter filter;
     struct answers answers;
-    char stray[320]; /* what gave it away: why, and the line */
+    char stray[320]; /* why its output cannot be an answer, and the line */
     void *work_data; /* the work's own (work.h) */
 
     struct part *part;
@@ -80,43 +80,44 @@ struct worker {
     int64_t started_wall_ms;
 };
 
-/* A seat, and who sits in it. */
+/* A seat and the worker on it. */
 struct seat_state {
     struct seat seat;
     struct worker *worker;
-    uint64_t reads_after_ms; /* of its first worker that was seen to begin to read; 0: none */
+    uint64_t
+        reads_after_ms; /* from the start of its first worker until that began to read; 0: not known */
     uint64_t busy_ms, load_ms, items_done;
     struct hist item_times;
 };
 
-/* What is known about the item or message at hand, for the actions of this very step. */
+/* Facts of the item or message that the current event is about, for the actions of this step. */
 struct step_context {
     struct str result;
     struct metrics metrics;
-    const char *error; /* why an item failed, from its worker or from its worker's death */
+    const char *error; /* why an item failed: the worker's own words, or how the worker died */
     const char *stderr_tail;
 };
 
-/* Events that actions give rise to, while one is carried out. */
+/* Events that arise while an action is carried out; they are handled after it. */
 struct event_queue {
     struct feed_event *at;
     size_t len, cap;
-    bool is_drained; /* at this moment */
+    bool is_drained; /* events are being handled at this moment */
 };
 
-/* Answers are not read, and the feeder's time stands still (backpressure.c). */
+/* While it is held, answers are not read and the feeder's clock stands still (backpressure.c). */
 struct backpressure {
     bool is_held;
-    uint64_t since_ms, total_ms; /* now; and in all, before */
+    uint64_t since_ms, total_ms; /* begin of the present hold; length of all holds before it */
 };
 
 /* What has become of the run so far. */
 struct outcome {
     bool is_complete, is_over, was_halted;
-    bool is_merged; /* the output is in place, and that is recorded */
+    bool is_merged; /* the output is in place and recorded as such */
     enum feed_halt halt;
-    char last_words[512]; /* of the last worker that died */
-    char last_stray[320]; /* of the last worker out of step */
+    char last_words[512]; /* stderr of the last worker that died */
+    char last_stray[320]; /* `stray` of the last worker that was out of step */
     bool stray_is_channel;
     uint64_t first_result_ms, complete_ms; /* 0: not yet */
 };
@@ -124,16 +125,16 @@ struct outcome {
 struct session {
     const struct map_request *request;
     struct map_request
-        named;         /* the same when the run's folder is there, and so the output's name */
-    char *output_name; /* that name, where it was filled in */
+        named; /* the request once the run's folder exists, with the output's name filled in */
+    char *output_name; /* the output's name, if it was filled in */
     struct shell shell;
 
     struct ledger *ledger;
     struct source *source; /* NULL with --items */
-    char
-        *scratch; /* [SOURCE_SCAN_BYTES], for one scan or one read at a time: nobody keeps a view */
-    struct inputs *inputs; /* its files, as they were */
-    bool input_is_changed; /* one was written to: no resume may go on with this run */
+    char *
+        scratch; /* [SOURCE_SCAN_BYTES], for one scan or one read at a time; no view of it is kept */
+    struct inputs *inputs; /* the state of its files when the run began */
+    bool input_is_changed; /* an input file was written to: the run cannot be resumed */
     struct allocation allocation;
     struct seat_state *seats;
     uint32_t n_seats;
@@ -144,7 +145,7 @@ struct session {
     bool is_resumed;
     struct {
         bool are_json;
-        bool need_utf8; /* they are text that becomes JSON or CSV */
+        bool need_utf8; /* results are text that is written as JSON or CSV */
     } results;
     void *work_data; /* the work's own (work.h) */
 
@@ -154,73 +155,73 @@ struct session {
     struct step_context step;
     struct event_queue queue;
     struct backpressure backpressure;
-    uint64_t look_ms; /* a drained filter is to be looked at then; UINT64_MAX: none */
+    uint64_t look_ms; /* when a drained filter is to be looked at next; UINT64_MAX: none */
     uint32_t next_number;
     struct outcome outcome;
     unsigned ignored_said; /* a bit for each ignored_kind */
     struct {
-        uint64_t n_noted;     /* in the log */
-        uint64_t n_malformed; /* trying again will not help */
+        uint64_t n_noted;     /* failed items that were logged */
+        uint64_t n_malformed; /* failed items whose record is malformed: a retry cannot help */
     } failed;
     struct {
         uint64_t status_ms, progress_ms;
-    } shown; /* last, and when */
+    } shown; /* when they were last written */
 };
 
 /* session.c */
 extern const struct shell_verb map_shell;
 void session_event(struct session *s, struct feed_event event);
-/* The input is read to its end: what was a stream is a file of ours. */
+/* The input is read to its end; streams and compressed files are now copies in the run's folder. */
 void session_input_copied(struct session *s);
-/* One line of --dry-run, without its end. */
+/* Prints the beginning of a line of --dry-run: the seat, its devices and threads. */
 void seat_print(const struct session *s, uint32_t number);
-/* An entry in the run's table of events. worker UINT32_MAX: about no worker. */
+/* Adds an entry to the run's table of events. seat UINT32_MAX: about no worker. */
 void session_record(struct session *s, const char *kind, uint32_t seat, const char *text);
-/* Until every item is settled, or the run is given up and its workers have ended. */
+/* Runs until every item is settled, or until the run is given up and its workers have ended. */
 MUST_CHECK int session_loop(struct session *s, struct err *err);
-/* Until the workers have ended. */
+/* Runs until the workers have ended. */
 void session_loop_end(struct session *s);
 struct worker *worker_at(struct session *s, uint32_t seat);
 
 /* worker.c, worker_end.c, worker_silence.c */
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch);
-/* The two halves of it: the seat is taken; the process is started. */
+/* The two halves of worker_spawn: take the seat; start the process. */
 struct worker *worker_new(struct session *s, uint32_t seat);
 void worker_start(struct worker *worker, uint64_t batch);
 void worker_start_failed(struct worker *worker, int rc, const struct err *why);
 void worker_finish(struct worker *worker);
 void worker_terminate(struct worker *worker, enum feed_cause cause);
-/* Write what is pending to its stdin or channel; asks for room when it is through. */
+/* Writes pending bytes to its stdin or channel. When all are written, a filter asks the feeder for more. */
 void worker_flush(struct worker *worker);
 /* Ten times a second. */
 void worker_tick(struct worker *worker);
-/* Before the loop sleeps: what is to be seen of a filter. */
+/* Before the loop sleeps: asks the node for the facts about a filter's input that are needed now. */
 void worker_input_ask(struct worker *worker);
 void worker_input_seen(void *context, enum input_fact fact);
 void worker_ask_for_room(struct worker *worker);
 /* About as many items of the input as have 256 KiB; at least one. */
 uint64_t worker_room_items(const struct session *s);
-/* The feeder has come to it. False: what was sent meanwhile waits already, so there is none. */
+/* The feeder handles the request for room. False: items were sent meanwhile, so there is none. */
 bool worker_room_is_there(struct worker *worker);
-/* It does not read any more. */
+/* The worker reads no more from this stream. */
 void worker_input_broken(struct worker *worker, enum worker_stream stream);
 void worker_started(void *context);
 void worker_gone(void *context, const struct worker_exit *exit);
-/* Of what a shard printed, what was held back is shown. */
+/* Shows the end of what it printed that was held back. */
 void worker_words_end(struct worker *worker);
-/* The process and all that was its own are gone, and what it said is read: tell the feeder. */
+/* The process and its descendants are gone, and all its output is read: tells the feeder. */
 void worker_over(struct worker *worker);
-/* One of its handles is closed, and one reference to it less. */
+/* A handle is closed; the last one frees the worker. */
 void worker_handle_closed(uv_handle_t *handle);
 void worker_first_result(struct worker *worker);
-/* Items were sent to it, or came back: keeps its counts and its busy time. */
+/* Items were sent to it, or answered: updates its counts and its busy time. */
 void worker_sent(struct worker *worker, uint64_t count);
 void worker_answered(struct worker *worker, uint64_t count);
-/* Its part file is open; made when the first byte comes. False: the run is being given up. */
+/* Makes its part file if there is none yet. False: the run is being given up. */
 bool worker_part_ready(struct worker *worker);
 const char *worker_label(const struct worker *worker);
 
-/* Why a line cannot be an answer, and its beginning, for the messages. */
+/* Keeps why a line cannot be an answer, and the line's beginning, for messages. */
 void worker_stray_note(struct worker *worker, const char *why, struct str line);
 
 /* channel.c */
@@ -231,40 +232,40 @@ void channel_stop(struct worker *worker);
 /* Write what is pending, and pass on credits that were held back until the worker had read. */
 void channel_flush(struct worker *worker);
 void channel_commit(struct worker *worker, uint64_t item);
-/* It gave a result for an item that it does not have. */
+/* The worker gave a result for an item that it does not have. */
 void channel_foreign(struct worker *worker, uint64_t item);
 
 /* backpressure.c */
 void session_backpressure(struct session *s, bool is_held);
-/* The feeder's time: what workers wait for the disk counts against nobody's limit. */
+/* The feeder's clock. It stands still while workers wait for the disk, so that this counts against no limit. */
 uint64_t feed_now(struct session *s);
 
-/* devices.c: s->devices, and what is seen there */
+/* devices.c: makes s->devices, which reports samples and losses */
 void devices_watch(struct session *s);
-/* The set of devices whose first is that one of those chosen is given up. */
+/* The set whose first device is number `first` of those chosen gets no more work. */
 void device_set_benched(struct session *s, uint32_t first, const char *why);
-/* It is used again. */
+/* That set gets work again. */
 void device_set_returned(struct session *s, uint32_t first);
 
 /* prepare.c */
-/* Devices and seats only: what --dry-run shows. */
+/* Devices and seats only, for --dry-run. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
-/* The items as well, where they have to be counted before it is known what would run. */
+/* The items as well, if they must be counted to know what would run. */
 MUST_CHECK int session_plan_items(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);
 void session_release(struct session *s);
 /* failed_items.c */
-/* Where the items set aside are listed; free() it. */
+/* The path of the list of failed items; free() it. */
 char *failed_items_path(const struct session *s);
-/* One object for each item set aside; the file is removed when there is none. */
+/* Writes one object for each failed item; removes the file if there is none. */
 MUST_CHECK int failed_items_write(struct session *s, uint64_t *n_out, struct err *err);
-/* records.c: what is wrong with one; its position stands beside it */
+/* records.c: adds what is wrong with a record; `position` says where the record is */
 void record_flaw_add(const struct session *s, uint64_t item, struct str position,
                      struct buf *reason);
 /* finish.c */
-/* The results of records, in their order, into the output. */
+/* Writes the results of records, in their order, to the output. */
 MUST_CHECK int session_merge(struct session *s, struct result_merge_stats *stats, struct err *err);
 int session_finish(struct session *s, struct err *err);
-/* progress, with the session's figures */
+/* Updates the progress display and status.json. */
 void session_progress(struct session *s, bool last);

@@ -16,7 +16,8 @@ struct figures {
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
     double items_per_s; /* 0: nothing was done */
     double efficiency;
-    bool is_load_known; /* some worker got as far as a result, and it can be seen from outside */
+    bool
+        is_load_known; /* some worker gave a result, and the time it took to load could be measured */
     struct hist item_times;
 };
 
@@ -76,7 +77,7 @@ static void wall_line(const struct session *s, const struct figures *f, struct b
              f->is_load_known ? load : "", s->n_seats, s->n_seats == 1 ? "" : "s");
 }
 
-/* A process for each item holds its device from its start to its end, whatever it does there. */
+/* How long a shard's process really computes is not known: it holds its device from its start to its end. */
 static void devices_line(const struct session *s, const struct figures *f, struct buf *out)
 {
     bool is_efficiency_known = s->request->work->keeps_workers;
@@ -138,7 +139,7 @@ static void memory_lines(struct session *s, struct buf *out)
     }
 }
 
-/* The status is 1, and who asked for errors alone is to hear why. */
+/* The status is 1, so even with --quiet the reason is printed. */
 static void failed_items_say(struct session *s, uint64_t n_failed_items, const char *noun,
                              const char *failed)
 {
@@ -151,7 +152,7 @@ static void failed_items_say(struct session *s, uint64_t n_failed_items, const c
          n_failed_items == 1 ? " was" : "s were", failed, buf_text(&next));
 }
 
-/* The write may block if nobody reads stderr; until it is done a signal ends the process. */
+/* The write may block if stderr is not read; until it is done, a signal ends the process. */
 static void last_words_write(struct session *s, struct str words)
 {
     struct sigaction before[END_SIGNALS];

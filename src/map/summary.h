@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The last words of a run: figures measured in it, and the next step.
+ * The summary at the end of a run: figures measured in it, and the next step.
  */
 #pragma once
 
 #include "map/session.h"
 
-/* On stderr, unless quiet. stats NULL: the run did not complete. */
+/* Prints it on stderr, unless quiet. stats NULL: the run did not complete. */
 void summary_print(struct session *s, const struct result_merge_stats *stats);
 /* The same as one JSON object, for --on-finish. */
 void summary_json(struct session *s, int status, struct buf *out);
 /*
- * What is typed to go on: `muster resume NAME`, with `option` behind it where that is not NULL. In a run that is part of
- * another command, which says so by MUSTER_GO_ON, that command: it does more than the run.
+ * Adds the command that resumes the run: `muster resume NAME`, followed by `option` if that is not NULL. If the run is
+ * part of another command, which sets MUSTER_GO_ON, adds that command, because it does more than the run.
  */
 void summary_go_on(const struct session *s, const char *option, struct buf *out);
-/* What to type after `muster resume`. Borrowed. */
+/* What to type after `muster resume`; free() it. */
 char *summary_run_new(const struct session *s);

@@ -13,14 +13,14 @@ static const struct {
 };
 
 enum {
-    WORD_MAX_BYTES = 40 /* a longer one is like no placeholder */
+    WORD_MAX_BYTES = 40 /* a longer word is similar to no placeholder */
 };
 
 enum piece_kind {
     PIECE_TEXT,
     PIECE_PLACEHOLDER,
-    PIECE_WORD,   /* in doubled braces: they become single ones */
-    PIECE_UNKNOWN /* in braces, but no placeholder; `text` has the braces */
+    PIECE_WORD,   /* a word in doubled braces, which become single ones */
+    PIECE_UNKNOWN /* a word in braces that is not a placeholder; `text` includes the braces */
 };
 
 struct piece {
@@ -32,7 +32,7 @@ struct piece {
 /* A walk over a text, piece by piece. */
 struct pieces {
     struct str rest;
-    char before; /* the last byte that was passed */
+    char before; /* the byte before `rest` */
 };
 
 static bool is_word_byte(char c, bool is_first)
@@ -41,7 +41,7 @@ static bool is_word_byte(char c, bool is_first)
     return is_letter || (!is_first && c >= '0' && c <= '9');
 }
 
-/* The length of the word with `braces` braces on either side that the text begins with, 0: none. */
+/* The length of a word with `braces` braces on either side at the beginning of the text; 0: there is none. */
 static size_t braced_len(struct str text, size_t braces)
 {
     size_t end = braces;

@@ -3,10 +3,10 @@
  * Texts with placeholders: the command of a shard, and --collect. Pure.
  *
  *   {start}    a placeholder, where the word is one
- *   {{start}}  "{start}"; so with any word
+ *   {{start}}  becomes "{start}"; the same for any word
  *   ${start}   left alone: a shell's variable
  *   {print}, {print $1}, {"a":{"b":1}}   left alone: no placeholder
- *   {strat}    refused: no placeholder, but so like one that it was surely meant to be one
+ *   {strat}    refused: not a placeholder, but so similar to one that it is taken for a mistake
  *
  * A word: a letter or _, then letters, digits and _.
  */
@@ -40,21 +40,21 @@ enum placeholder {
     PLACEHOLDERS_COUNT
 };
 
-/* What stands for each of them. */
+/* The value of each placeholder. */
 struct template_values {
     struct str of[PLACEHOLDERS_COUNT];
 };
 
 /* The placeholders in a text, as bits 1 << enum placeholder. */
 uint32_t template_uses(struct str text);
-/* Those in any of the words of a list that ends with NULL; NULL is an empty one. */
+/* The placeholders in all words of a list that ends with NULL; NULL is an empty list. */
 uint32_t template_uses_all(const char *const *words);
-/* The name of one that makes it a shard command; NULL: none does. */
+/* The name of a placeholder that makes the command a shard command; NULL: there is none. */
 const char *template_shard_word(uint32_t uses);
-/* Do they name something else for each shard? */
+/* True if one of them has another value for each shard. */
 bool template_tells_apart(uint32_t uses);
 /* ERR_USAGE with a "did you mean" for a word in braces that is nearly a placeholder. */
 MUST_CHECK int template_check(struct str text, struct err *err);
 void template_fill(struct str text, const struct template_values *values, struct buf *out);
-/* The same as a pattern for glob(): of what is filled in, nothing is special. */
+/* The same as a pattern for glob(); special characters in the values are escaped. */
 void template_fill_glob(struct str text, const struct template_values *values, struct buf *out);

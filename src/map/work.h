@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the items of a run are, as a value: records, which warm workers take one after the other (records.c), or
- * shards, for each of which a program is started (shard/shard.h). The rest of map/ sees this table alone.
+ * A kind of items, as a value: records, which warm workers take one after the other (records.c), or shards, for
+ * each of which a program is started (shard/shard.h). The rest of map/ knows the kind only by this table.
  *
- * Functions that may be NULL are not called then.
+ * A function that "may be NULL" is not called if it is.
  */
 #pragma once
 
@@ -18,30 +18,30 @@ struct snapshot;
 struct worker;
 
 enum {
-    END_TEXT_BYTES = 512 /* how a worker ended, for messages */
+    END_TEXT_BYTES = 512 /* of the text that says how a worker ended */
 };
 
-/* What is different about its workers. */
+/* What workers of this kind do differently. */
 struct worker_ops {
-    /* A seat is filled; ACT_SPAWN. */
+    /* ACT_SPAWN: starts a worker on the seat. */
     void (*spawn)(struct session *s, uint32_t seat, uint64_t batch);
     void (*send)(struct worker *worker, const struct feed_action *action);
-    /* From now on at most so many at once. */
+    /* From now on the worker gets at most `batch` items at once. */
     void (*batch)(struct worker *worker, uint64_t batch);
-    /* It gets nothing more. */
+    /* The worker gets no more items. */
     void (*retire)(struct worker *worker);
-    /* NULL-terminated, borrowed. */
+    /* Its argv: NULL-terminated, borrowed. */
     const char *const *(*command)(const struct worker *worker);
     void (*environment)(const struct worker *worker, struct env_list *env);
-    /* May be NULL: what is worth showing of what it printed; without bytes: the end of what was held back. */
+    /* May be NULL. Adds to `shown` what the user is to see of its output; without bytes, the part that was held back. */
     void (*printed)(struct worker *worker, bool to_stderr, struct str bytes, struct buf *shown);
-    /* What it is or was at work on: " at shard 3 (items 30 to 39)". */
+    /* Adds what it works or worked on: " at shard 3 (items 30 to 39)". */
     void (*describe)(const struct worker *worker, struct buf *out);
-    /* May be NULL. Its process is gone. False: what it left is looked at first, and then worker_over called again. */
+    /* May be NULL. Its process is gone. False: its files are examined first, and then worker_over is called again. */
     bool (*settle)(struct worker *worker, enum death *death);
-    /* May be NULL: it ended well; did it leave what it was to leave? Tells the feeder and the log. */
+    /* May be NULL. It ended well: checks that it left its files, and tells the feeder and the log. */
     void (*judge)(struct worker *worker, char how[END_TEXT_BYTES]);
-    /* May be NULL. Before the feeder is told of its end. */
+    /* May be NULL. Called before the feeder is told of its end. */
     void (*ended)(struct worker *worker, bool was_out_of_memory);
     /* May be NULL. Its handles are closed (worker_handle_closed); then its own memory is freed. */
     void (*close)(struct worker *worker);
@@ -51,23 +51,23 @@ struct worker_ops {
 struct work {
     const char *noun;   /* "item", "shard" */
     const char *a_noun; /* "an item" */
-    /* A worker takes one item after the other; false: its process is started for one, and reads and says nothing. */
+    /* True: a worker takes one item after the other. False: a process is started for one item, and reads no items. */
     bool keeps_workers;
     const struct worker_ops *worker;
 
     /* ---- the run ---- */
 
-    /* May be NULL: members of a JSON object, each behind a comma, that decide about the results. */
+    /* May be NULL. Adds what decides about the results: members of a JSON object, each after a comma. */
     void (*identity_add)(const struct map_request *request, struct buf *json_out);
-    /* May be NULL. s->source is open; of a run that goes on, its store is. */
+    /* May be NULL. Called when s->source is open and, in a resumed run, the store. */
     int (*begin)(struct session *s, struct err *err);
-    /* May be NULL: what earlier sessions have done is looked at. */
+    /* May be NULL. Takes over what earlier sessions have done. */
     int (*restore)(struct session *s, struct err *err);
-    /* --dry-run of a run that goes on, s->shell.store open: how many items it has; 0: not known. */
+    /* For --dry-run of a resumed run, with s->shell.store open: its number of items; 0: not known. */
     int (*recall)(struct session *s, uint64_t *n_items, struct err *err);
-    /* --dry-run: what would run where. */
+    /* For --dry-run: prints what would run where. */
     void (*print)(const struct session *s);
-    /* The loop runs: tell the feeder of the items. */
+    /* The loop runs: begins to tell the feeder of the items. */
     void (*input_begin)(struct session *s);
     /* May be NULL. */
     void (*release)(struct session *s);
@@ -76,27 +76,27 @@ struct work {
 
     /* "train.jsonl line 812" */
     void (*position_add)(const struct session *s, uint64_t item, struct buf *out);
-    /* May be NULL, and return NULL: why it is given up, where a warm worker's words do not fit. */
+    /* May be NULL, and may return NULL. Why an item is given up, if the text for warm workers does not fit. */
     const char *(*cause_text)(enum feed_cause cause);
-    /* May be NULL: it is given up. */
+    /* May be NULL. The item is given up. */
     void (*given_up)(struct session *s, uint64_t item);
-    /* All that is needed to try it again: members of a JSON object, behind a comma. */
+    /* Adds all that is needed to try the item again: members of a JSON object, after a comma. */
     void (*retry_add)(struct session *s, uint64_t item, struct buf *json_out);
 
     /* ---- the end ---- */
 
     int (*merge)(struct session *s, struct result_merge_stats *stats, struct err *err);
-    /* May be NULL: what muster itself made for the items. */
+    /* May be NULL. Removes the files that muster itself made for the items. */
     void (*files_drop)(struct session *s);
-    /* The results are safe though they could not be merged: where, and what to type. */
+    /* The results could not be merged: says where they are, and what to type. */
     void (*safe_say)(struct session *s, int rc);
-    /* May be NULL: what the display is to show beside, or instead of, what the feeder counts. */
+    /* May be NULL. Sets what the display shows beside, or instead of, the feeder's counts. */
     void (*progress_take)(struct session *s, struct snapshot *snapshot);
-    /* Of records, by this session. */
+    /* How many records this session has done. */
     uint64_t (*n_done_here)(const struct session *s);
-    /* First lines of the summary; stats NULL: the run did not complete. */
+    /* Adds the first lines of the summary; stats NULL: the run did not complete. */
     void (*result_line)(struct session *s, const struct result_merge_stats *stats, struct buf *out);
-    /* May be NULL: further lines of it; `are_left`: not all items are done. */
+    /* May be NULL. Adds further lines to the summary; `are_left`: not all items are done. */
     void (*advice_add)(struct session *s, bool are_left, struct buf *out);
 };
 

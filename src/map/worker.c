@@ -12,7 +12,8 @@
 #include "map/work.h"
 
 enum {
-    ROOM_BYTES = 256 * 1024, /* of lines, asked of the feeder at a time: a row in the ledger */
+    ROOM_BYTES =
+        256 * 1024, /* of lines, asked of the feeder at a time; they share a row in the ledger */
 };
 
 const char *worker_label(const struct worker *worker)
@@ -79,7 +80,7 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
     session_event(worker->session, (struct feed_event){.kind = EV_CLOSED, .worker = worker->seat});
 }
 
-/* What is in to_worker, as far as it goes in. False: nobody reads it any more. */
+/* Writes as much of to_worker as the stream takes. False: its reader is gone. */
 static bool put_some(struct worker *worker, enum worker_stream stream)
 {
     ssize_t put = node_write(worker->process, stream, buf_str(&worker->to_worker));
@@ -278,7 +279,7 @@ void worker_start_failed(struct worker *worker, int rc, const struct err *why)
     snprintf(worker->start_error, sizeof(worker->start_error), "%.*s",
              (int)sizeof(worker->start_error) - 1, why->text);
     worker->exit = (struct worker_exit){.was_refused = true, .exec_errno = why->sys};
-    if (rc == ERR_STOPPED) /* a full disk is full for the next one too */
+    if (rc == ERR_STOPPED) /* the next worker would meet the same full disk */
         shell_abort(&s->shell, why);
     worker_over(worker);
 }
@@ -326,7 +327,7 @@ void worker_first_result(struct worker *worker)
     if (worker->busy.live_us != 0)
         return;
     uint64_t now_us = clock_now_ns() / 1000, age_us = now_us - worker->busy.started_us;
-    /* A filter may give its first answer at its end, and be at work since it began to read. */
+    /* A filter may give its first answer at its end; it has worked since it began to read. */
     uint64_t reads_after_us = seat_state->reads_after_ms * 1000;
     uint64_t load_us = reads_after_us > 0 ? MIN(reads_after_us, age_us) : age_us;
     busy_is_live(&worker->busy, worker->busy.started_us + load_us, now_us);

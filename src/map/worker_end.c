@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a worker: what its guard reports, why it died, what remains to be read.
+ * The end of a worker: the guard's report, why the worker died, and output that remains to be read.
  */
 #include <signal.h>
 
@@ -133,7 +133,7 @@ static void attempt_record(struct worker *worker, const char *end)
 {
     struct session *s = worker->session;
     bool is_over = end != NULL;
-    if (worker->number == 0) /* it never had anything to do */
+    if (worker->number == 0) /* it was never given an item */
         return;
     const struct busy *busy = &worker->busy;
     cleanup_buf struct buf times = BUF_INIT;
@@ -199,7 +199,7 @@ static void resources_close(struct worker *worker)
     worker->stdout_log = worker->stderr_log = NULL;
 }
 
-/* The process and all that was its own are gone, and what it said is read: tell the feeder. */
+/* The process and its descendants are gone, and all its output is read: tells the feeder. */
 void worker_over(struct worker *worker)
 {
     struct session *s = worker->session;
@@ -273,7 +273,7 @@ void worker_gone(void *context, const struct worker_exit *exit)
     if (exit->stuck_pid)
         log_add(log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
                 worker_label(worker), exit->stuck_pid);
-    /* Its guard was killed, and it went along through no fault of its own. */
+    /* Its guard was killed, and the worker with it: not the worker's fault. */
     worker->was_ended = worker->was_ended || !(exit->has_exited || exit->was_refused);
     worker_over(worker);
 }

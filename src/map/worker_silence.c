@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers that say nothing: does a filter wait for more input before it flushes?
+ * Silent workers: finds out whether a filter waits for more input before it flushes.
  */
 #include "base/clock.h"
 #include "map/session.h"
 #include "map/work.h"
 
 enum {
-    FIRST_LOOKS_MS = 200, /* so long are a filter's first answers looked for */
+    FIRST_LOOKS_MS = 200, /* after its start, in which a filter's first answers are watched for */
     SILENT_BYTES_MAX = 4 << 20
 };
 
@@ -33,8 +33,8 @@ static void has_read(struct worker *worker)
 }
 
 /*
- * A drained filter's answers are believed as soon as it is seen to wait for input. A filter that waits for
- * input before it has answered anything buffers; this is found here without waiting for its silence.
+ * The answers of a drained filter are final as soon as it is seen to wait for input. A filter that waits for
+ * input before it has answered anything buffers its output; this is seen here without waiting for its silence.
  */
 static uint64_t rest_looks_ms(const struct worker *worker)
 {
@@ -58,7 +58,7 @@ void worker_input_ask(struct worker *worker)
     node_ask_rest(worker->process, rest_looks_ms(worker));
 }
 
-/* It is silent, and has read all that it was given. */
+/* The worker is silent, and has read all that it was given. */
 static void waits_seen(struct worker *worker, bool is_certain)
 {
     bool is_full = worker->filter.bytes_in_flight > SILENT_BYTES_MAX;
@@ -76,7 +76,7 @@ static void rest_seen(struct worker *worker)
                   (struct feed_event){.kind = kind, .worker = worker->seat, .flag = true});
 }
 
-/* Only the answers of a filter that was let run dry are about to be believed. */
+/* Matters only for a filter that was drained: its answers are about to become final. */
 static void work_seen(struct worker *worker)
 {
     struct feed_worker_view view;
