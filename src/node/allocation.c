@@ -15,7 +15,7 @@ enum {
     WAIT_LOOK_MS = 2000
 };
 
-/* One line, one entry. */
+/* Logs each line as an entry. */
 static void lines_log(struct log *log, const struct buf *lines)
 {
     struct str rest = buf_str(lines), line;
@@ -23,7 +23,7 @@ static void lines_log(struct log *log, const struct buf *lines)
         log_add(log, LOG_WARN, "device", "%.*s", (int)line.len, line.at);
 }
 
-/* What is to be said of the devices is added to `notes`. */
+/* Messages for the user are added to `notes`. */
 static int devices_choose(struct allocation *a, const struct allocation_wish *wish,
                           const struct allocation_holder *holder, const struct device_spec *spec,
                           struct buf *notes, struct err *err)
@@ -48,8 +48,8 @@ static int devices_choose(struct allocation *a, const struct allocation_wish *wi
 }
 
 /*
- * A muster that was killed leaves its guards a moment to end the workers; nobody need ask for that wait.
- * Where devices were chosen and one was refused, it helps only if nobody alive has another of them.
+ * True if the devices are held only by guards of a muster that was killed, which end its workers in a moment: then
+ * muster waits without being asked to. If one of the chosen devices is locked by a live muster, waiting does not help.
  */
 static bool will_be_free(const struct allocation *a, uint64_t waited_ms)
 {
@@ -67,7 +67,7 @@ static bool will_be_free(const struct allocation *a, uint64_t waited_ms)
     return any_is_left;
 }
 
-/* With a time to wait, ask again every two seconds until the devices are free or patience ends. */
+/* With a time to wait, tries again every two seconds until the devices are free or the time is over. */
 static int devices_take(struct allocation *a, const struct allocation_wish *wish,
                         const struct allocation_holder *holder, struct err *err)
 {
@@ -81,7 +81,7 @@ static int devices_take(struct allocation *a, const struct allocation_wish *wish
         uint64_t waited_ms = clock_now_ms() - begin_ms;
         bool is_left = rc == ERR_UNAVAILABLE && will_be_free(a, waited_ms);
         uint64_t wait_ms = MAX(wish->wait_ms, (uint64_t)(is_left ? LEFT_WAIT_MS : 0));
-        if (!said || rc == 0) /* not at each look in between */
+        if (!said || rc == 0) /* not at each try in between */
             lines_log(holder->log, &notes);
         if (rc != ERR_UNAVAILABLE || waited_ms >= wait_ms)
             return rc;

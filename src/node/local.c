@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers of this machine: their birth under a guard, orders to them, and when they are forgotten.
+ * Workers of this machine: their start under a guard, orders to them, and their release.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -123,7 +123,7 @@ static void local_hold(struct node *node, bool is_held)
     uint64_t now_ms = clock_now_ms();
     local->is_held = is_held;
     for (struct local_worker *w = local->workers; w; w = w->next) {
-        w->input.last_output_ms = now_ms; /* its silence is of our making */
+        w->input.last_output_ms = now_ms; /* we cause its silence */
         local_streams_rewatch(w);
     }
 }

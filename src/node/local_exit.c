@@ -40,7 +40,7 @@ static void report_take(struct local_worker *w, const struct guard_report *repor
     }
 }
 
-/* The last thing that is told of it. */
+/* The last call of the owner's handlers. */
 static void end_tell(struct local_worker *w)
 {
     local_streams_drain(w);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the local node:
- *   local.c         workers: birth, orders, release
+ *   local.c         workers: start, orders, release
  *   local_stream.c  their pipes and sockets
- *   local_input.c   what is seen of a worker that reads its input
+ *   local_input.c   whether a worker reads its input, rests or waits
  *   local_exit.c    what its guard reports
  */
 #pragma once
@@ -18,18 +18,18 @@ enum {
 /* A descriptor and its poll. */
 struct local_stream {
     int fd;     /* -1: closed */
-    int events; /* that are waited for */
+    int events; /* that are polled for */
     bool is_polled;
     uv_poll_t poll;
 };
 
-/* When is a worker's input looked at? Times are of clock_now_ms(). */
+/* When to look at a worker's input. Times are of clock_now_ms(). */
 struct input_watch {
     bool asks_read, asks_wait;
-    uint64_t begin_ms;          /* of the worker */
-    uint64_t n_bytes;           /* that its pipe was given */
+    uint64_t begin_ms;          /* start of the worker */
+    uint64_t n_bytes;           /* written to its pipe */
     uint64_t read_look_ms;      /* next */
-    uint64_t rest_pause_max_ms; /* 0: not asked */
+    uint64_t rest_pause_max_ms; /* 0: not asked for */
     uint64_t rest_look_ms, rest_pause_ms;
     uint64_t last_output_ms;
     uint64_t wait_look_ms, n_wait_looks;
@@ -40,12 +40,12 @@ struct local_worker {
     struct local *node;
     struct local_worker *next;
     struct local_stream streams[LOCAL_STREAMS];
-    unsigned n_handles; /* that libuv has not let go of */
+    unsigned n_handles; /* that libuv has not closed */
     struct guard guard;
     bool answers, is_gone, is_released;
     char *channel_path;
     bool is_listening;
-    bool accept_waits; /* for a descriptor to be free */
+    bool accept_waits; /* until a descriptor is free */
     struct input_watch input;
     struct worker_exit exit;
 };
@@ -74,13 +74,13 @@ static inline struct local_worker *local_of(struct node_worker *worker)
 MUST_CHECK int local_streams_open(struct local_worker *w, const struct spawn_request *request,
                                   struct worker_ends *theirs, struct err *err);
 void local_streams_watch(struct local_worker *w);
-/* Watch again what is to be watched, as far as the node is not held. */
+/* Polls the streams again, after the node was held or released. */
 void local_streams_rewatch(struct local_worker *w);
 void local_stream_close(struct local_worker *w, unsigned stream);
 void local_streams_close(struct local_worker *w);
-/* All that is there still. */
+/* Reads everything that is left. */
 void local_streams_drain(struct local_worker *w);
-/* For want of descriptors its connection was not taken; or nobody is left who reads its input. */
+/* Tries again to accept its connection, and notices that it has closed its input. */
 void local_streams_tick(struct local_worker *w);
 ssize_t local_write(struct node_worker *worker, enum worker_stream stream, struct str bytes);
 void local_finish(struct node_worker *worker, enum worker_stream stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Does a worker read its input, is it through with it, does it wait for more? Only what the kernel shows.
- * Each look costs, so the pauses between them grow.
+ * Finds out from the kernel whether a worker reads its input, has read all of it, or waits for more. Each look
+ * costs time, so the pauses between looks grow.
  */
 #include <sys/ioctl.h>
 
@@ -11,9 +11,9 @@
 #include "proc/stdin_wait.h"
 
 enum {
-    QUIET_MS = 200,    /* without output, before it may be said to wait */
-    SILENCE_PARTS = 8, /* of its silence: so much later is it known that it waits */
-    LOAD_PARTS = 8     /* of its age: so much later is it known that it reads */
+    QUIET_MS = 200,    /* without output, before a worker may count as waiting */
+    SILENCE_PARTS = 8, /* the next look comes after this part of its silence */
+    LOAD_PARTS = 8     /* the next look comes after this part of its age */
 };
 
 void local_ask_read(struct node_worker *worker, bool is_asked)
@@ -24,7 +24,7 @@ void local_ask_read(struct node_worker *worker, bool is_asked)
 void local_ask_rest(struct node_worker *worker, uint64_t pause_max_ms)
 {
     struct input_watch *watch = &local_of(worker)->input;
-    if (pause_max_ms != watch->rest_pause_max_ms) /* another question: look at once */
+    if (pause_max_ms != watch->rest_pause_max_ms) /* a new request: look at once */
         watch->rest_pause_ms = 0;
     watch->rest_pause_max_ms = pause_max_ms;
 }
@@ -40,7 +40,7 @@ static void tell(struct local_worker *w, enum input_fact fact)
         w->base.handlers->input(w->base.context, fact);
 }
 
-/* What it has not read of its input; all where that cannot be seen. */
+/* How many bytes of its input it has not read; all of them if that cannot be seen. */
 static uint64_t unread_bytes(const struct local_worker *w)
 {
     int unread = 0;
@@ -54,7 +54,7 @@ static bool has_read_all(const struct local_worker *w)
     return in->fd >= 0 && !(in->events & UV_WRITABLE) && unread_bytes(w) == 0;
 }
 
-/* Looked at in this order: what it printed before it waited is in its pipe by then. */
+/* In this order: when it is seen to wait, everything that it printed before is in its pipe. */
 static bool rests(const struct local_worker *w)
 {
     int unread = 0, out_fd = w->streams[STREAM_OUT].fd;
@@ -120,16 +120,16 @@ void local_input_tick(struct local_worker *w)
         return;
     }
     int reading = proc_reads_stdin(w->guard.worker_pid);
-    if (reading == 0) { /* it computes: the longer it does, the less often it is asked */
+    if (reading == 0) { /* it computes: the longer it does, the longer the pauses */
         watch->wait_look_ms = now_ms + (now_ms - watch->last_output_ms) / SILENCE_PARTS;
         return;
     }
-    /* Where the kernel does not say what it waits for, ask less and less often. */
+    /* If the kernel does not show what it waits for, look less and less often. */
     if (reading < 0)
         watch->wait_look_ms =
             now_ms + ((uint64_t)QUIET_MS << MIN(watch->n_wait_looks, (uint64_t)8));
     watch->n_wait_looks++;
-    /* One that reads ahead of others that work, or load, is not held to wait. */
+    /* A process that reads while its descendants work or load does not count as waiting. */
     bool is_certain = reading > 0 && proc_is_idle(w->guard.worker_pid);
     tell(w, is_certain ? INPUT_WAITS : INPUT_WAITS_PERHAPS);
 }

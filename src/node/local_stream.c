@@ -25,7 +25,7 @@ static void on_ready(uv_poll_t *poll, int status, int events);
 
 /* ---- watching ---- */
 
-/* Of a node that is held, answers stay where they are. */
+/* While the node is held, answers are not polled for. */
 static void poll_begin(struct local_worker *w, unsigned stream)
 {
     struct local_stream *at = &w->streams[stream];
@@ -37,7 +37,7 @@ static void poll_begin(struct local_worker *w, unsigned stream)
         uv_poll_stop(&at->poll);
 }
 
-/* Nobody would read or write there for ever. */
+/* The streams could not be read or written any more. */
 static void poll_refused(const struct local_worker *w, int sys)
 {
     struct err err = {0};
@@ -86,7 +86,7 @@ void local_stream_close(struct local_worker *w, unsigned stream)
         at->is_polled = false;
         uv_close((uv_handle_t *)&at->poll, local_handle_closed);
     }
-    if (stream == STREAM_REPORT) /* the guard's: guard_close */
+    if (stream == STREAM_REPORT) /* guard_close closes it */
         at->fd = -1;
     else
         fd_close(&at->fd);
@@ -110,7 +110,8 @@ static int pipe_open(int *ours, int *theirs, bool we_write, struct err *err)
     *ours = ends[we_write];
     *theirs = ends[!we_write];
     fcntl(*ours, F_SETFL, O_NONBLOCK);
-    /* Fewer turns for fast filters. Refused above the user's quota: then the default size stays. */
+    /* A larger pipe takes fewer turns with fast filters. Above the user's quota this fails, and the default
+     * size stays. */
     fcntl(*ours, F_SETPIPE_SZ, PIPE_BYTES);
     return 0;
 }
@@ -205,7 +206,7 @@ bool local_is_open(const struct node_worker *worker, enum worker_stream stream)
 
 /* ---- reading ---- */
 
-/* Read what is there. False when the stream has ended. */
+/* Reads what is there. False if the stream has ended. */
 static bool stream_read(struct local_worker *w, enum worker_stream stream, int reads_max)
 {
     const struct local_opts *opts = &w->node->opts;
@@ -255,8 +256,8 @@ static void accept_later(struct local_worker *w)
         w->base.handlers->warned(w->base.context, text);
 }
 
-/* The connection takes the listener's place, descriptor and poll: a handle that libuv is still closing
- * could not be used again. */
+/* The connection takes over the listener's descriptor and poll handle, because a handle that libuv is still
+ * closing could not be used again. */
 static void channel_accept(struct local_worker *w)
 {
     int listener = w->streams[STREAM_CHANNEL].fd;
@@ -273,7 +274,7 @@ static void channel_accept(struct local_worker *w)
     watch(w, STREAM_CHANNEL, UV_READABLE);
 }
 
-/* A worker that closed its input and lives on shows only in that nobody is left to read the pipe. */
+/* If a worker closes its input and lives on, this shows only by a pipe without a reader. */
 static bool has_reader(int fd)
 {
     struct pollfd end = {.fd = fd};

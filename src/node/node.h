@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where workers live: the one interface to a machine that runs them. A node starts a worker, carries bytes to
- * and from its streams, and tells its owner what happened to it. What is behind it may be this machine
- * (local.h), another one, or none (tests); the owner sees no process, no descriptor and no path of it.
+ * and from its streams, and tells its owner what happened to it. It may be this machine (local.h),
+ * another one, or a simulated one (tests); the owner sees none of its processes, descriptors and paths.
  *
- * A worker has an owner's handlers from node_spawn on. They are called on the loop's thread, never from within
- * node_spawn, and never again after node_release. Output comes in the order in which it was written, all of it
- * before `gone`, which comes once.
+ * The owner's handlers of a worker are called on the loop's thread, never from within node_spawn, and never
+ * after node_release. The output of a stream comes in the order in which it was written, and all of it before
+ * `gone`, which comes once.
  */
 #pragma once
 
@@ -26,29 +26,30 @@ enum worker_stream {
     WORKER_STREAMS
 };
 
-/* What is seen of a worker that reads its standard input, as far as somebody asked for it. */
+/* Facts about a worker that reads its standard input; reported only if they were asked for. */
 enum input_fact {
     INPUT_READ,  /* it has begun to read */
-    INPUT_RESTS, /* it has read all it was given, printed all it had to, and waits for more */
-    INPUT_WORKS, /* it is at work, or has ended: more of its output may come */
-    INPUT_WAITS, /* it has read all it was given, says nothing, and all of it is seen to wait */
-    INPUT_WAITS_PERHAPS, /* the same, as far as can be seen */
+    INPUT_RESTS, /* it has read all of its input, printed all of its answers, and waits for more */
+    INPUT_WORKS, /* it is working, or has ended: more output may come */
+    INPUT_WAITS, /* it has read all of its input and is silent, and all its processes are known to wait */
+    INPUT_WAITS_PERHAPS, /* the same, but the kernel does not show whether they wait */
 };
 
-/* All that is known of a worker when it and what it left behind are gone. */
+/* The end of a worker, known when it and all its descendants are gone. */
 struct worker_exit {
     bool was_refused; /* it could not be executed; exec_errno says why */
     int exec_errno;
-    bool has_exited; /* by itself or by a signal; false: its guard was lost, and took it along */
+    bool
+        has_exited; /* by itself or by a signal; false: its guard was killed, and the worker with it */
     int exit_code, exit_signal;
-    struct oom_counts oom_kills; /* about that time, where SIGKILL ended it */
-    uint64_t memory_bytes;       /* of the machine, where SIGKILL ended it */
+    struct oom_counts oom_kills; /* around that time; only if SIGKILL ended it */
+    uint64_t memory_bytes;       /* of the machine; only if SIGKILL ended it */
     uint64_t rss_peak_bytes;
     int n_left_behind; /* processes that outlived it and were ended */
-    pid_t stuck_pid;   /* one that no signal ends; 0: none */
+    pid_t stuck_pid;   /* a process that SIGKILL did not end; 0: none */
 };
 
-/* As a shell says it: 127 where it could not be executed, 128 + n after signal n. */
+/* The exit status as a shell gives it: 127 if it could not be executed, 128 + n after signal n. */
 static inline int worker_exit_status(const struct worker_exit *exit)
 {
     bool was_lost = !exit->has_exited && !exit->was_refused;
@@ -62,15 +63,15 @@ static inline int worker_exit_status(const struct worker_exit *exit)
 struct worker_handlers {
     void (*started)(void *context);
     void (*output)(void *context, enum worker_stream stream, struct str bytes);
-    /* More can be written, after node_write() took less than it was given. */
+    /* More can be written, after a node_write() that took less than it was given. */
     void (*writable)(void *context, enum worker_stream stream);
-    /* It has closed its end: of STREAM_IN it reads no more, STREAM_CHANNEL is cut. Closed on our side as well. */
+    /* The worker has closed its end of STREAM_IN or STREAM_CHANNEL. The stream is closed on our side as well. */
     void (*closed)(void *context, enum worker_stream stream);
     void (*input)(void *context, enum input_fact fact);
     void (*gone)(void *context, const struct worker_exit *exit);
-    /* Something that the user may mend. */
+    /* A problem that the user may solve. */
     void (*warned)(void *context, const char *text);
-    /* It cannot be read or written, and others could not either. */
+    /* The worker's streams cannot be used, and those of other workers could not either. */
     void (*failed)(void *context, const struct err *why);
 };
 
@@ -85,10 +86,10 @@ struct spawn_request {
     const struct seat *seat;               /* its CPUs */
     uint64_t grace_ms;                     /* between TERM and KILL */
     bool has_input;                        /* false: its standard input is /dev/null */
-    bool answers; /* what it prints or says waits in the node while that is on hold */
+    bool answers;                          /* its output is not read while the node is held */
     enum worker_channel channel;
     const char *channel_path;
-    /* Locks of its devices: held until all that belongs to it is gone. */
+    /* Locks of its devices: held until the worker and all its descendants are gone. */
     const int *held_fds;
     size_t n_held_fds;
     const struct worker_handlers *handlers;
@@ -96,7 +97,7 @@ struct spawn_request {
 };
 
 enum worker_end {
-    END_POLITELY, /* TERM, the grace, KILL */
+    END_POLITELY, /* TERM, grace period, KILL */
     END_AT_ONCE
 };
 
@@ -135,27 +136,27 @@ struct node_ops {
     void (*close)(struct node *node);
 };
 
-/* ERR_STOPPED where there is no room for its pipes or processes; another error is about this command alone. */
+/* ERR_STOPPED if the machine lacks descriptors or processes for it; any other error is about this command alone. */
 MUST_CHECK static inline int node_spawn(struct node *node, const struct spawn_request *request,
                                         struct node_worker **out, struct err *err)
 {
     return node->ops->spawn(node, request, out, err);
 }
 
-/* How many bytes it takes now; `writable` follows if they are not all. Negative: nobody reads them any more. */
+/* Returns how many bytes were taken; if not all, `writable` follows. Negative: the reader is gone. */
 static inline ssize_t node_write(struct node_worker *worker, enum worker_stream stream,
                                  struct str bytes)
 {
     return worker->ops->write(worker, stream, bytes);
 }
 
-/* Nothing more is written there: the worker reads the end of it. */
+/* Ends the stream: the worker will read its end. */
 static inline void node_finish(struct node_worker *worker, enum worker_stream stream)
 {
     worker->ops->finish(worker, stream);
 }
 
-/* The stream is of no more use, in either direction. */
+/* Closes the stream in both directions. */
 static inline void node_drop(struct node_worker *worker, enum worker_stream stream)
 {
     worker->ops->drop(worker, stream);
@@ -166,20 +167,20 @@ static inline bool node_is_open(const struct node_worker *worker, enum worker_st
     return worker && worker->ops->is_open(worker, stream);
 }
 
-/* Tell when it begins to read its input. */
+/* Asks to be told (INPUT_READ) when the worker begins to read its input. */
 static inline void node_ask_read(struct node_worker *worker, bool is_asked)
 {
     worker->ops->ask_read(worker, is_asked);
 }
 
-/* Tell whether it rests or works, looking at once and then after pauses that double, up to this one, or until it rests;
- * 0: no more. */
+/* Asks to be told whether the worker rests or works. The node looks at once, and then after pauses that double up to
+ * pause_max_ms, until the worker rests. 0: stop asking. */
 static inline void node_ask_rest(struct node_worker *worker, uint64_t pause_max_ms)
 {
     worker->ops->ask_rest(worker, pause_max_ms);
 }
 
-/* Tell when it says nothing and may wait for more. */
+/* Asks to be told when the worker is silent and waits, or may wait, for more input. */
 static inline void node_ask_wait(struct node_worker *worker, bool is_asked)
 {
     worker->ops->ask_wait(worker, is_asked);
@@ -196,25 +197,25 @@ static inline pid_t node_pid(const struct node_worker *worker)
     return worker ? worker->ops->pid(worker) : 0;
 }
 
-/* After `gone`; the worker is the node's from now on. */
+/* To be called after `gone`; the owner must not use the worker any more. */
 static inline void node_release(struct node_worker *worker)
 {
     worker->ops->release(worker);
 }
 
-/* Answers are left where they are. */
+/* While the node is held, answers are not read. */
 static inline void node_hold(struct node *node, bool is_held)
 {
     node->ops->hold(node, is_held);
 }
 
-/* A kill by the kernel is explained by a death: it says nothing about others. */
+/* One kill for lack of memory has been assigned to a worker's death; it is not counted for others. */
 static inline void node_oom_explained(struct node *node)
 {
     node->ops->oom_explained(node);
 }
 
-/* Before the loop sleeps. When it is to be called next at the latest; UINT64_MAX: no matter. */
+/* To be called before the loop sleeps. Returns when to call it next at the latest; UINT64_MAX: at any time. */
 static inline uint64_t node_look(struct node *node)
 {
     return node->ops->look(node);

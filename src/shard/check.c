@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What of a request for shards is refused, before anything is made.
+ * Checks a request for shards before anything is made.
  */
 #include <stddef.h>
 #include <string.h>
 
 #include "shard/shard.h"
 
-/* Options that say something about single items, which muster does not see here. */
+/* Options about single items, which muster does not see in a shard. */
 #define FLAG(name) offsetof(struct map_request, name), sizeof(((struct map_request *)0)->name)
 static const struct {
     size_t offset, size;
@@ -49,7 +49,7 @@ static int placeholders_check(const struct map_request *r, struct err *err)
     return rc;
 }
 
-/* The first option that is for shards only, NULL if there is none. */
+/* The first given option that is for shards only; NULL: there is none. */
 static const char *shards_option(const struct map_request *r)
 {
     const struct {
@@ -67,7 +67,7 @@ static const char *shards_option(const struct map_request *r)
     return shard_tensors_option(r);
 }
 
-/* The options for shards, with a command that is for none. */
+/* Refuses options for shards if the command is not a shard command. */
 static int no_shards_check(const struct map_request *r, struct err *err)
 {
     const char *option = shards_option(r);
@@ -133,7 +133,7 @@ static bool shards_are_lines(const struct map_request *r)
            (out == OUT_LINES || str_ends_with(str_of(r->shards.collect), STR(".txt")));
 }
 
-/* The join would say it when all the work is done. */
+/* Checks --id now; the join would find the fault when all the work is done. */
 static int id_check(const struct map_request *r, struct err *err)
 {
     if (!r->merge.id_field || !r->out_path)
@@ -170,7 +170,7 @@ int work_choose(struct map_request *r, struct err *err)
 {
     bool are_shards = template_shard_word(template_uses_all(r->command)) != NULL;
     r->work = are_shards ? &shard_work : &record_work;
-    if (!r->command || !r->command[0]) /* which is said elsewhere */
+    if (!r->command || !r->command[0]) /* reported elsewhere */
         return 0;
     return are_shards ? shards_check(r, err) : no_shards_check(r, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whose a file is, among the results of a million shards: an open hash table of shards by the paths of their files. The
- * paths are those of the results, so an entry whose shard has lost its result stands for nothing.
+ * Finds which of a million shards owns a file: a hash table of shards with open addressing, by the paths of their
+ * files. The paths are those of the results, so the entry of a shard that has lost its result is ignored.
  */
 #include <xxhash.h>
 
@@ -35,7 +35,7 @@ static void claim_put(struct shard_claims *claims, size_t slot, uint64_t shard)
     claims->n_used++;
 }
 
-/* With room for as many again as have a result. */
+/* The table has room for twice as many shards as have a result. */
 static void claims_build(const struct shards *shards, size_t of_kind, struct shard_claims *claims)
 {
     uint64_t n_results = 0;

@@ -27,7 +27,7 @@ static bool is_same_trace(const struct file_trace *a, const struct file_trace *b
            a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
 }
 
-/* Of a folder or a file: there is none for us. Whatever else comes back is no answer. */
+/* True for an errno that means that the folder or file is not there. Any other says nothing about that. */
 static bool says_absent(int number)
 {
     return number == ENOENT || number == ENOTDIR || number == EACCES || number == ELOOP;
@@ -138,7 +138,7 @@ static int one_choose(const struct collect *ask, const struct file_traces *befor
                 n_new, ask->option, ask->pattern, first, second, n_new > 2 ? " …" : "");
 }
 
-/* On disk, content and name: a row is about to say that it is there. */
+/* Syncs the file and its name to disk: a row that names it will be committed next. */
 static int file_settle(const char *path, uint64_t *bytes, struct err *err)
 {
     struct stat st;
@@ -157,7 +157,7 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
                          struct err *err)
 {
     enum tensor_kind kind = ask->tensors;
-    /* What fits nothing here may fit another file. */
+    /* A rule that matches nothing in this file may match in another. */
     struct merge_rules rules = {.is_shared = true, .n_more = 1};
     bool is_doubted = kind != TENSOR_NONE && ask->is_as_it_is;
     int rc = is_doubted ? tensor_kind_of(path, &kind, err) : 0;
@@ -172,7 +172,7 @@ static int records_count(const struct collect *ask, const char *path, uint64_t *
     return rc;
 }
 
-/* Names the difference first; the option that turns the check off comes last. */
+/* The message names the difference first, and last the option that turns the check off. */
 static int count_is_wrong(const struct collect *ask, const struct collected *found, struct err *err)
 {
     bool is_short = found->records < ask->expect;

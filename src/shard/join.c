@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of the shards: found again by a resume, and at the end made one, or put into one folder.
+ * The files of the shards: a resume finds them again; at the end they are joined, or put into one folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static int mark(const struct session *s, uint8_t *seen, uint64_t first, uint64_t
     return 0;
 }
 
-/* By the ledger, not by what is remembered: each shard once, as a file or as set aside. */
+/* Checks in the ledger, not in memory, that each shard is there once, as a file or as failed. */
 static int shards_prove(struct session *s, struct err *err)
 {
     cleanup_free uint8_t *seen = xcalloc(shards_of(s)->n_shards, 1);
@@ -68,7 +68,7 @@ static int shards_prove(struct session *s, struct err *err)
 
 /* ---- one file ---- */
 
-/* What the shards left of a kind, in their order; the strings are borrowed, the array is the caller's. */
+/* The shards' files of one kind, in their order. The strings are borrowed; the caller frees the array. */
 struct shard_paths {
     const char **at;
     size_t len;
@@ -96,13 +96,13 @@ static int paths_gather(struct session *s, size_t kind, struct shard_paths *out,
     return 0;
 }
 
-/* One kind's files on their way to become one, and those kinds that are put in place before it. */
+/* The state of joining the files of one kind, and the kinds whose outputs are put in place before it. */
 struct joining {
     struct session *s;
-    struct merge_rules *rules; /* of all kinds: what one uses need not fit another */
+    struct merge_rules *rules; /* shared by all kinds: a rule must match in one of them */
     size_t kind;
-    bool takes_next; /* the kinds behind it too */
-    bool is_dry;     /* looked through, and nothing written */
+    bool takes_next; /* join the kinds after it too */
+    bool is_dry;     /* check the files, and write nothing */
 };
 
 static int others_join(const struct joining *from, struct result_merge_stats *stats,
@@ -111,13 +111,13 @@ static int others_join(const struct joining *from, struct result_merge_stats *st
 static void join_note(void *context, const char *text)
 {
     const struct joining *joining = context;
-    if (joining->s->shell.log) /* muster results has none */
+    if (joining->s->shell.log) /* muster results has no log */
         log_add(joining->s->shell.log, LOG_WARN, "map", "%s", text);
 }
 
 /*
- * This output is whole and on disk, but has no name yet. The next ones are made first: only when all
- * are there are they put in place, the last one first and that of -o last, by renames alone.
+ * This output is complete and on disk, but has no name yet. The next ones are made before it gets one: all
+ * are put in place when the last is complete, by renames alone, the last one first and that of -o last.
  */
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as there are --also */
 static int join_placing(void *context, int fd, struct err *err)
@@ -134,7 +134,7 @@ static int join_placing(void *context, int fd, struct err *err)
                                : output_identity_note(s->shell.run_dir, joining->kind, fd, err);
 }
 
-/* What this run put there itself, and was killed before it could say so, is its own. */
+/* True if the run itself put the file there, and was killed before it could record that. */
 static bool may_replace(const struct joining *joining)
 {
     const struct session *s = joining->s;
@@ -174,7 +174,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
     struct session *s = joining->s;
     struct torch_merge_stats merged = {0};
     struct torch_merge_opts opts = torch_merge_opts_of(&s->request->merge, joining->rules);
-    if (joining->kind > 0) { /* ids are those of -o */
+    if (joining->kind > 0) { /* --id is for the files of -o only */
         opts.id_path = NULL;
         opts.is_renumbered = false;
         opts.referred = NULL;
@@ -280,7 +280,7 @@ static int file_put(const char *from, const char *folder, bool overwrite, struct
         return fail_errno(err, "open %s", from);
     *bytes += (uint64_t)source.st_size;
     if (stat(to, &target) == 0 && target.st_dev == source.st_dev && target.st_ino == source.st_ino)
-        return 0; /* its program has put it there */
+        return 0; /* the program has put it there itself */
     int rc = outfile_open(&file, to, overwrite, err);
     if (rc == 0)
         rc = bytes_copy(fd, from, stop, &file, err);
@@ -312,8 +312,8 @@ static int files_put(struct session *s, size_t kind, struct result_merge_stats *
 }
 
 /*
- * The kinds from from->kind on. Each file is written while those before it wait for their names; the
- * folders come when all files are written: what is put into them cannot be taken back.
+ * Joins the kinds from from->kind on. Each output is written while those before it wait for their names.
+ * Folders are filled when all files are written, because files put into a folder cannot be taken back.
  */
 /* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
 static int others_join(const struct joining *from, struct result_merge_stats *stats,
@@ -333,8 +333,8 @@ static int others_join(const struct joining *from, struct result_merge_stats *st
 }
 
 /*
- * What cannot be taken back, a folder's files or what a pipe has got, comes last. So it is looked
- * through before any other output is put in place.
+ * Files put into a folder, and bytes written to a pipe, cannot be taken back, so they come last. They are
+ * checked before any other output is put in place.
  */
 static int folder_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
@@ -367,7 +367,7 @@ static int pipe_join(struct joining *joining, struct result_merge_stats *stats, 
     return rc ? rc : kind_join(joining, stats, err);
 }
 
-/* The outputs that rules can be about. */
+/* The number of outputs that rules can apply to. */
 static size_t files_made(const struct shards *shards)
 {
     size_t n = 0;
@@ -412,7 +412,7 @@ int shards_join(struct session *s, struct result_merge_stats *stats, struct err 
     return rc;
 }
 
-/* Files of any kind are put into a folder, and only some can become one. */
+/* Checks that the files can be joined; any file can be put into a folder, but only some can be joined. */
 static int joinable_check(struct shards *shards, struct err *err)
 {
     const char *first = NULL;
@@ -435,7 +435,7 @@ static int joinable_check(struct shards *shards, struct err *err)
                 joinless, first);
 }
 
-/* The run may be another user's, and so its word about where the files lie. */
+/* The run may be another user's, so the paths that it names are checked. */
 static int files_check(const struct session *s, struct err *err)
 {
     int rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which files each shard leaves behind, how they are read, and where all of a kind go.
+ * The kinds of files that each shard leaves, how they are read, and where the files of each kind go.
  */
 #include <string.h>
 #include <strings.h>
@@ -30,8 +30,8 @@ enum tensor_kind shard_tensors(const char *path)
     return tensor_kind_of_name(path);
 }
 
-/* What the joiners cannot read, packed or not. A name of none of these and of no known format is read as
- * the output is written. */
+/* Extensions of formats that cannot be joined, compressed or not. A file with any other unknown extension is
+ * read in the format of the output. */
 const char *shard_joinless(const char *path)
 {
     static const char *const joinless[] = {
@@ -58,7 +58,7 @@ static char *also_glob_new(const struct map_request *r, size_t index)
     return xstrndup(text, (size_t)(also_path(r, index) - text) - 1);
 }
 
-/* Whatever slashes stand at the end. */
+/* Slashes at the end do not matter. */
 static bool is_same_place(const char *a, const char *b)
 {
     cleanup_free char *x = output_base_new(a), *y = output_base_new(b);
@@ -91,7 +91,7 @@ static bool is_of_records(const char *name)
     return record_format_of_path(name) != FORMAT_LINES || str_ends_with(str_of(name), STR(".txt"));
 }
 
-/* Files of one kind of tensors become one such file, and records do; one of the other cannot. */
+/* Files of tensors can be joined into a file of the same kind, and records into records. */
 static int tensors_check(const char *option, const char *glob, const char *out, struct err *err)
 {
     enum tensor_kind found = glob ? shard_tensors(glob) : TENSOR_NONE, made = shard_tensors(out);
@@ -127,7 +127,7 @@ static int output_fits(size_t kind, const char *glob, const char *out, struct er
     return tensors_check(option, glob, out, err);
 }
 
-/* The outputs' kinds, as bits 1 << enum tensor_kind. */
+/* The kinds of all outputs, as bits 1 << enum tensor_kind. */
 static unsigned kinds_made(const struct map_request *r)
 {
     unsigned made = 0;
@@ -158,7 +158,7 @@ const char *shard_tensors_option(const struct map_request *r)
     return NULL;
 }
 
-/* Files of one JSON object each take rules too. */
+/* Rules apply to files of one JSON object each, too. */
 static bool makes_json(const struct map_request *r)
 {
     bool is_made = r->out_path && out_format_of_path(r->out_path) == OUT_JSON;
@@ -167,7 +167,7 @@ static bool makes_json(const struct map_request *r)
     return is_made;
 }
 
-/* Options that mean something to one sort of files only. */
+/* Refuses options that have a meaning only for other kinds of files. */
 static int wishes_check(const struct map_request *r, struct err *err)
 {
     const char *option = shard_tensors_option(r);
@@ -224,7 +224,7 @@ int shard_kinds_check(const struct map_request *r, struct err *err)
 
 /* ---- how they are read ---- */
 
-/* As the shards' files are called: by their name, where it says something, else as the output. */
+/* The format of the shards' files: by their name if that says it, else that of the output. */
 static enum record_format files_format(const char *name, const char *out_path, enum out_format out)
 {
     static const enum record_format same[] = {
@@ -236,7 +236,7 @@ static enum record_format files_format(const char *name, const char *out_path, e
     return same[out == OUT_AUTO ? out_format_of_path(out_path) : out];
 }
 
-/* `name` stands for what the files are called. */
+/* `name`: a name with the extension of the files. */
 static struct shard_kind kind_make(const char *name, const char *out_path,
                                    enum out_format out_format)
 {
@@ -250,7 +250,7 @@ static struct shard_kind kind_make(const char *name, const char *out_path,
                                .is_counted = is_known || !to_folder};
 }
 
-/* Without a folder (--dry-run) nobody asks for it. */
+/* Without a run's folder (--dry-run) the path is not needed. */
 static char *also_path_new(const struct session *s, size_t index)
 {
     const char *path = also_path(s->request, index);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Into how many shards the items go, what they are called, and what is filled in for them. What is
- * decided once for a run is kept among its facts, for a resume on other devices.
+ * Decides the number of shards, their names, and the values of their placeholders. Decisions that hold for
+ * the whole run are stored among its facts, for a resume on other devices.
  */
 #include <inttypes.h>
 
@@ -55,7 +55,7 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
     return rc;
 }
 
-/* The run's folder has it in its name, unless the user named the folder. */
+/* The name of the run's folder has the stamp, unless the user named the folder. */
 static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
     if (!s->shell.run_dir)
@@ -64,7 +64,7 @@ static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
         run_stamp_make(s->shell.run_dir, clock_wall_ms(), out);
 }
 
-/* One shard a device: then it is called as its device is. */
+/* True if there is one shard for each device, which then has the device's name. */
 static bool is_one_a_device(const struct session *s, uint64_t n_shards)
 {
     return n_shards == s->n_seats && s->request->allocation.gpus_per_worker <= 1 &&
@@ -114,7 +114,7 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
         rc = store_set(s->shell.store, "shard_suffixes", buf_text(&suffixes), err);
     if (rc == 0)
         rc = store_set(s->shell.store, "items", count,
-                       err); /* of the ledger, whose items are shards */
+                       err); /* in the ledger, whose items are shards */
     return rc ? rc : store_set(s->shell.store, "shards", count, err);
 }
 
@@ -140,7 +140,7 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
                                         s->shell.run_dir);
 }
 
-/* *is_there: the run had begun to have shards. */
+/* *is_there: the run has facts about shards. */
 static int facts_read(struct session *s, struct shards *shards, bool *is_there, struct err *err)
 {
     static const char *const keys[] = {"shard_items", "shards", "shard_run", "shard_suffixes"};
@@ -156,7 +156,7 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
     return rc;
 }
 
-/* How the files are read: by whoever joins them, which may be a muster that knows of no request. */
+/* Stores how the files are to be read; the muster that joins them may not have the request. */
 static int reading_write(struct session *s, const struct shards *shards, struct err *err)
 {
     int rc =
@@ -164,7 +164,7 @@ static int reading_write(struct session *s, const struct shards *shards, struct 
     return rc ? rc : store_set(s->shell.store, "shard_union", shards->is_union ? "1" : "0", err);
 }
 
-/* A run without these facts: the files' names say it. */
+/* Reads how the files are to be read; in a run without these facts, their names say it. */
 static int reading_read(struct session *s, struct shards *shards, struct err *err)
 {
     cleanup_free char *format = NULL, *is_union = NULL;
@@ -207,7 +207,7 @@ static const char *output_extension(const struct map_request *r)
 }
 
 enum {
-    EXTENSION_BYTES_MAX = 200 /* behind shard_<k>, in a name of at most 255 */
+    EXTENSION_BYTES_MAX = 200 /* after shard_<k>, in a name of at most 255 bytes */
 };
 
 static int names_check(const struct shards *shards, struct err *err)
@@ -334,7 +334,7 @@ static void suffix_add(const struct shards *shards, uint64_t shard, struct buf *
         buf_addf(out, "shard_%lu", shard);
 }
 
-/* Named so that they sort as the shards do. */
+/* The names sort in the order of the shards. */
 static void file_add(const struct shards *shards, const char *folder, uint64_t shard,
                      const char *extension, struct buf *out)
 {
@@ -416,7 +416,7 @@ void shard_values(const struct session *s, const struct shard_at *at,
     for (size_t i = 0; i < PLACEHOLDERS_COUNT; i++) {
         begins[i] = text->len;
         value_add(s, at, (enum placeholder)i, text);
-        buf_add_char(text, '\0'); /* each is a C string as well */
+        buf_add_char(text, '\0'); /* each value is also a C string */
     }
     begins[PLACEHOLDERS_COUNT] = text->len;
     for (size_t i = 0; i < PLACEHOLDERS_COUNT; i++)
@@ -446,7 +446,7 @@ void shard_command_format(const char *const *command, struct buf *out)
     }
 }
 
-/* Which shards a run that goes on has done or set aside; free() it. */
+/* A flag for each shard that a resumed run has done or given up; free() it. */
 static bool *settled_new(const struct session *s)
 {
     bool *settled = xcalloc(shards_of(s)->n_shards, sizeof(*settled));
@@ -459,7 +459,7 @@ static bool *settled_new(const struct session *s)
     return settled;
 }
 
-/* What its files are to be called, and where they go. */
+/* Adds the names of its files, and where they go. */
 static void leaves_add(const struct session *s, const struct template_values *values,
                        struct buf *out)
 {
@@ -484,7 +484,7 @@ void shards_print(const struct session *s)
             continue;
         cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
         struct template_values values;
-        /* The first ones go to the workers in their order; the others to whoever is done. */
+        /* The first shards go to the workers in order; the others to the worker that is free first. */
         uint64_t turn = n_printed++;
         struct shard_at at = {k, (uint32_t)(turn % s->n_seats), (uint32_t)turn + 1,
                               s->request->schedule.batch};

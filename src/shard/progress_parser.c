@@ -26,7 +26,7 @@ static bool number(struct str *text, uint64_t *out)
     return true;
 }
 
-/* Moves past the next `word`. */
+/* Moves past the next `word`; false if there is none. */
 static bool find(struct str *text, struct str word)
 {
     const char *at = text->len > 0 ? memmem(text->at, text->len, word.at, word.len) : NULL;
@@ -37,7 +37,7 @@ static bool find(struct str *text, struct str word)
     return true;
 }
 
-/* "5/100", the first not above the second. */
+/* Reads "5/100"; false if the first number is above the second. */
 static bool fraction(struct str *text, uint64_t *part, uint64_t *whole)
 {
     return number(text, part) && skip(text, STR("/")) && number(text, whole) && *part <= *whole;
@@ -45,7 +45,7 @@ static bool fraction(struct str *text, uint64_t *part, uint64_t *whole)
 
 /* ---- what a line says ---- */
 
-/* `[PROGRESS:5/100|acc:0.8500|correct:85/100]`; what stands behind the first numbers may be missing. */
+/* `[PROGRESS:5/100|acc:0.8500|correct:85/100]`; all after the first numbers may be missing. */
 static bool marker_read(struct progress_parser *progress_parser, struct str line)
 {
     uint64_t done, total, correct, seen;
@@ -72,12 +72,12 @@ static void bar_read(struct progress_parser *progress_parser, struct str line)
         !fraction(&line, &done, &total) || !skip(&line, STR(" [")))
         return;
     if (total == 0 || (total != progress_parser->n_items && total != progress_parser->n_batches))
-        return; /* it counts something else */
+        return; /* the bar counts something else */
     progress_parser->done = done;
     progress_parser->total = total;
 }
 
-/* A line, or a state of a bar, is whole. */
+/* A line, or a state of a bar, is complete. */
 static void line_end(struct progress_parser *progress_parser, char end, struct buf *rest)
 {
     struct str line = {progress_parser->line, progress_parser->len};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of shards whose programs ended well, under names that were not the right ones: a resume with
- * another --collect or --also takes those that are there, and runs no shard for it.
+ * Takes files of shards whose programs ended well but left them under other names than --collect or --also
+ * said: a resume with corrected options finds the files that exist, and runs no shard again for that.
  *
- * That a program ended well is an event of the run, with what it was told and when it began; a file that is
- * older is not its own. What is found is committed as results are: a line in a part, and a row that names it.
+ * The end of such a program is an event of the run, with the program's values and the time of its start; an
+ * older file is not its own. What is found is committed like a result: a line in a part, and a row that names it.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -15,7 +15,7 @@
 
 /* ---- how a program ended ---- */
 
-/* What is not the same for each attempt at a shard. */
+/* The values that differ between attempts at a shard. */
 static const struct {
     const char *name;
     enum placeholder which;
@@ -41,12 +41,12 @@ void shard_end_note(struct session *s, uint64_t shard, const struct template_val
     ledger_event(s->ledger, "shard", buf_text(&json));
 }
 
-/* One shard, and what became of it so far. */
+/* What earlier sessions know of one shard. */
 struct past {
-    char *end; /* the latest event of it; NULL: no program has ended well */
+    char *end; /* its latest event of this kind; NULL: no program for it has ended well */
     bool is_committed;
-    char *metrics; /* of its row */
-    char *why;     /* its files were not found */
+    char *metrics; /* from its row */
+    char *why;     /* the reason why its files were not found */
     struct shard_result result;
 };
 
@@ -80,7 +80,7 @@ static int committed_read(struct session *s, struct past *pasts, struct err *err
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0) {
         if (row.first >= shards_of(s)->n_shards)
-            continue; /* shard_rows_read says what is wrong */
+            continue; /* shard_rows_read reports what is wrong */
         pasts[row.first].is_committed = true;
         pasts[row.first].metrics = row.metrics ? xstrdup(row.metrics) : NULL;
     }
@@ -101,7 +101,7 @@ static void pasts_free(struct session *s, struct past *pasts)
 
 /* ---- its files ---- */
 
-/* False: no muster wrote that. */
+/* False: the text is not one that muster writes. */
 static bool values_recall(const struct session *s, uint64_t shard, const char *end,
                           struct template_values *values, struct buf texts[countof(told)],
                           struct buf *text)
@@ -176,7 +176,7 @@ static int refuse(const struct session *s, uint64_t shard, const char *why, stru
                 buf_text(&name), why);
 }
 
-/* Those that have a result need all of their files again; of the others those that have them are taken. */
+/* A shard that has a result must have all its files again; of the others, those that have their files are taken. */
 static int results_find(struct session *s, struct past *pasts, uint64_t *n_found, struct err *err)
 {
     uint64_t first_lacking = UINT64_MAX, n_ended = 0;
@@ -188,7 +188,7 @@ static int results_find(struct session *s, struct past *pasts, uint64_t *n_found
         n_ended++;
         int rc = past->end ? files_take(s, k, past, &past->result, &why)
                            : fail(&why, ERR_DATA, "when its program began is not known");
-        /* Where it belongs as soon as it is known: the next ones are compared with it. */
+        /* Stored at once, because the files of the next shards are compared with it. */
         shards_of(s)->results[k].files = past->result.files;
         if (rc == 0) {
             ++*n_found;
@@ -223,7 +223,7 @@ static void line_make(const struct session *s, uint64_t shard, const struct past
     buf_add_text(out, "}\n");
 }
 
-/* Of a shard that had no result its program's words are the only ones about how well it did. */
+/* The metrics of a shard without a result: only its program's event has them. */
 static char *metrics_recall(const struct past *past)
 {
     struct str work, metrics;
@@ -255,7 +255,7 @@ static int result_commit(struct session *s, uint64_t shard, const struct past *p
     return rc;
 }
 
-/* What a later resume is to know. */
+/* Stores the options for a later resume. */
 static int words_write(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -325,7 +325,7 @@ char **shard_words_read(const char *run_dir, bool *are_taken)
     size_t n_words = 0;
     bool is_begun = false;
     if (store_open(&store, run_dir, STORE_PEEK, NULL) != 0)
-        return NULL; /* what is wrong with it is said when it is opened to go on */
+        return NULL; /* the resume itself will report what is wrong with the folder */
     int rc = store_get(store, "shard_words", &json, NULL);
     if (rc == 0)
         rc = store_get(store, "shard_words_taken", &taken, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ledger keeps about the files of the shards: a line for each shard. Found again by a resume,
- * which also looks whether the files are there still.
+ * What the ledger keeps about the files of the shards: a line for each shard. A resume reads the lines, and
+ * checks that the files still exist.
  */
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@
 #include "shard/shard.h"
 
 enum {
-    LINES_MAX_BYTES = 64 << 20 /* of the lines about files in one part */
+    LINES_MAX_BYTES = 64 << 20 /* of the lines in one part */
 };
 
 void shard_result_free(struct shards *shards, struct shard_result *result)
@@ -81,7 +81,7 @@ void shard_files_add(const struct shards *shards, const struct shard_result *res
     }
 }
 
-/* Of each kind there is one: a line that lacks some is of another run. */
+/* The line has one file of each kind; a line with fewer belongs to another run. */
 static bool files_read(const struct shards *shards, struct str line, struct shard_file *files)
 {
     struct str also = {NULL, 0}, element;
@@ -120,7 +120,7 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
     return 0;
 }
 
-/* A shard has a row of its own, of one line: it had a process of its own, and so a part. */
+/* A shard has a row of its own with one line, because it had a process, and so a part, of its own. */
 static int row_read(struct session *s, const struct range_row *row, struct err *err)
 {
     cleanup_free char *path = xasprintf("%s/parts/%u.part", s->shell.run_dir, row->part);
@@ -167,7 +167,7 @@ bool shard_file_is_intact(const struct shard_file *file, struct buf *why)
     return why->len == 0;
 }
 
-/* Those given up earlier stay so, unless they are to be tried again. */
+/* Shards given up earlier stay given up, unless --retry-failed is given. */
 static int failed_read(struct session *s, struct err *err)
 {
     struct row_reader *reader;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards as the items of a run: what map/work.h asks for, and what is said about them.
+ * Shards as the items of a run: the functions of map/work.h, and messages about shards.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -54,7 +54,7 @@ static void print(const struct session *s)
     shards_print(s);
 }
 
-/* All is known. */
+/* All shards are known at once. */
 static void input_begin(struct session *s)
 {
     session_input_copied(s);
@@ -156,7 +156,7 @@ static void safe_say(struct session *s, int rc)
 
 /* ---- the display ---- */
 
-/* The program's own word about its shard, where it has one. */
+/* The progress that the program itself prints, if it does. */
 static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     const struct worker *worker = s->seats[p].worker;
@@ -179,7 +179,7 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
     w->last_word = out->words[p];
 }
 
-/* Items are counted, though the ledger's are shards. */
+/* The display counts items, although the ledger counts shards. */
 static void progress_take(struct session *s, struct snapshot *out)
 {
     out->total.done = shards_of(s)->n_items_done;

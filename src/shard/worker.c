@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One attempt at one shard. What may take long (writing its input, looking at its file) is done on
- * another thread, while the loop goes on; nothing but its own fields is touched there.
+ * One attempt at one shard. What may take long (writing its input, checking its files) is done on another
+ * thread, which touches only the attempt's own fields.
  */
 #include "shard/shard.h"
 
@@ -18,17 +18,18 @@
 #include "shard/progress_parser.h"
 #include "shell/background.h"
 
-static const uint64_t COMPARED_MAX = 1000; /* patterns of other shards, for each file */
+static const uint64_t COMPARED_MAX =
+    1000; /* how many other shards' patterns each file is compared with */
 
 enum shard_phase {
-    SHARD_IDLE,      /* a seat is taken, no shard is known */
-    SHARD_PREPARING, /* in the background, before the start */
+    SHARD_IDLE,      /* it has a seat, and no shard yet */
+    SHARD_PREPARING, /* before the start: the input is written */
     SHARD_RUNNING,
-    SHARD_COLLECTING, /* in the background, after the end */
+    SHARD_COLLECTING, /* after the end: the files are collected */
     SHARD_SETTLED
 };
 
-/* A file that is to be there at the end. */
+/* A file that must exist at the end. */
 struct shard_taking {
     struct buf pattern;
     struct collect collect;
@@ -40,17 +41,17 @@ struct shard_worker {
     enum shard_phase phase;
     uint64_t shard, batch;
     uint32_t attempt;
-    bool has_input; /* a file of ours, until its end */
+    bool has_input; /* muster wrote a file for {input}; it is removed at the end */
     struct template_values values;
-    struct buf text; /* holds them */
+    struct buf text; /* holds the values */
     char **command;
     struct shard_taking *takings; /* by kind */
     size_t n_takings;
     struct background background;
-    int rc; /* of what was done there */
+    int rc; /* the result of the other thread's work */
     struct err err;
     uint64_t started_ms;
-    int64_t since_ns;                  /* what it writes is newer (clock_file_ns) */
+    int64_t since_ns;                  /* files that the program writes are newer (clock_file_ns) */
     struct progress_parser parsers[2]; /* of stdout and stderr */
 };
 
@@ -109,7 +110,7 @@ static void spawn(struct session *s, uint32_t seat, uint64_t batch)
     struct worker *worker = worker_new(s, seat);
     struct shard_worker *shard = worker->work_data = xcalloc(1, sizeof(*shard));
     shard->batch = batch > 0 ? batch : s->request->schedule.batch;
-    worker->is_channel = true; /* one result an item, in any order */
+    worker->is_channel = true; /* as of a channel worker: one result for an item, in any order */
     session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = seat});
     session_event(s, (struct feed_event){.kind = EV_READY, .worker = seat, .count = 1});
 }
@@ -229,7 +230,7 @@ static void give(struct worker *worker, const struct feed_action *a)
     collect_plan(s, shard);
     shell_now(&s->shell);
     worker->busy.started_us = clock_now_ns() / 1000;
-    worker_first_result(worker); /* when its model is loaded cannot be seen */
+    worker_first_result(worker); /* muster cannot see when the model is loaded */
     worker_sent(worker, 1);
     background_open(&shard->background, &s->shell.loop, worker);
     worker->open_handles++;
@@ -261,7 +262,7 @@ static void printed(struct worker *worker, bool to_stderr, struct str bytes, str
         progress_parser_end(progress_parser, shown);
 }
 
-/* A program speaks of its progress in one place; a marker is worth more than a bar. */
+/* The progress in stdout or stderr, whichever has it; a marker counts more than a bar. */
 struct shard_progress shard_progress_of(const struct worker *worker)
 {
     const struct progress_parser *best = &shard_worker_of(worker)->parsers[0],
@@ -275,7 +276,7 @@ struct shard_progress shard_progress_of(const struct worker *worker)
 
 /* ---- the end ---- */
 
-/* One that has no shard yet goes at once; any other ends by itself, or is being ended. */
+/* A worker without a shard goes at once; any other ends by itself, or is being ended. */
 static void retire(struct worker *worker)
 {
     if (shard_worker_of(worker)->phase != SHARD_IDLE)
@@ -303,7 +304,7 @@ static void on_collected(void *context)
     worker_over(worker);
 }
 
-/* Who did it, in which attempt, in what time, and how well. */
+/* Adds its seat, attempt, time and metrics. */
 static void work_describe(const struct worker *worker, struct buf *out)
 {
     const struct shard_worker *shard = shard_worker_of(worker);
@@ -338,7 +339,7 @@ static void end_note(struct worker *worker)
     shard_end_note(worker->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
 }
 
-/* Its files are looked at when its program has ended well; its device may be lost since. */
+/* Its files are collected when its program has ended well, even if its device has been lost since. */
 static bool settle(struct worker *worker, enum death *death)
 {
     struct shard_worker *shard = shard_worker_of(worker);
@@ -355,17 +356,17 @@ static bool settle(struct worker *worker, enum death *death)
     return false;
 }
 
-/* Out of memory: at which batch, so that it can be smaller the next time. */
+/* After a lack of memory, tells the feeder the batch size, so that it is smaller the next time. */
 static void ended(struct worker *worker, bool was_out_of_memory)
 {
     uint64_t size = shard_worker_of(worker)->batch;
     if (was_out_of_memory && size > 1)
         session_event(worker->session,
                       (struct feed_event){.kind = EV_OOM, .worker = worker->seat, .count = size});
-    input_drop(worker); /* the shard's next attempt makes a file of that name at once */
+    input_drop(worker); /* the next attempt at the shard makes a file of the same name */
 }
 
-/* What a pattern names for the first shards, whoever works on them: as many as are compared with. */
+/* Fills in the pattern for the first COMPARED_MAX shards, with which files are compared. */
 static void patterns_fill(const struct session *s, struct shard_kind *kind)
 {
     kind->n_patterns = MIN(shards_of(s)->n_shards, COMPARED_MAX);
@@ -400,7 +401,7 @@ uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind
 static bool is_refused(struct worker *worker, char how[END_TEXT_BYTES])
 {
     struct shard_worker *shard = shard_worker_of(worker);
-    if (shard->rc == ERR_STOPPED) /* a full disk is full for the next one too */
+    if (shard->rc == ERR_STOPPED) /* the next attempt would meet the same full disk */
         shell_abort(&worker->session->shell, &shard->err);
     for (size_t i = 0; i < shard->n_takings; i++)
         shards_of(worker->session)->n_unnamed += shard->takings[i].found.is_absent;
@@ -422,7 +423,7 @@ static bool is_refused(struct worker *worker, char how[END_TEXT_BYTES])
     return false;
 }
 
-/* The result's own from now on. */
+/* Moves the files into a result. */
 static struct shard_result result_take(struct shard_worker *shard)
 {
     struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
@@ -451,7 +452,7 @@ static void metrics_give(struct session *s, struct shard_progress progress)
     metrics_add(&s->step.metrics, buf_str(&json));
 }
 
-/* Hand the result over. False: there is none, and `how` says why. */
+/* Hands the result to the feeder. False: there is none, and `how` says why. */
 static bool result_give(struct worker *worker, char how[END_TEXT_BYTES])
 {
     struct session *s = worker->session;
@@ -471,7 +472,7 @@ static bool result_give(struct worker *worker, char how[END_TEXT_BYTES])
     return true;
 }
 
-/* It ended well, as it seems. Did it leave what it was to leave? */
+/* Its exit status was 0: checks that it left its files. */
 static void judge(struct worker *worker, char how[END_TEXT_BYTES])
 {
     struct session *s = worker->session;

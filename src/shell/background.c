@@ -27,7 +27,7 @@ static void *run(void *context)
 void background_open(struct background *background, uv_loop_t *loop, void *context)
 {
     int rc = uv_async_init(loop, &background->ended, on_ended);
-    ASSERT(rc == 0); /* the loop has had its descriptor for this since it was made */
+    ASSERT(rc == 0); /* it cannot fail: the loop already has the descriptor that this needs */
     background->ended.data = context;
 }
 

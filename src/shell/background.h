@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What would block the loop, on a thread of its own that is gone with its stack when it is done. Where no thread may be
- * had it is done at once by the loop's; libuv's pool would end the program there.
+ * Runs work that would block the loop on a thread of its own, which ends with the work. If no thread can be
+ * created, the loop's thread does the work at once; libuv's pool would abort the program.
  */
 #pragma once
 
@@ -18,8 +18,8 @@ struct background {
 };
 
 void background_open(struct background *background, uv_loop_t *loop, void *context);
-/* One at a time: run on the thread, then done by the loop. */
+/* One at a time: work() is called on the thread, then done() on the loop's. */
 void background_start(struct background *background, void (*work)(void *context),
                       void (*done)(void *context));
-/* Not while it runs. */
+/* Must not be called while work runs. */
 void background_close(struct background *background, uv_close_cb closed);

@@ -22,10 +22,10 @@
 enum {
     DEAD_TRIES_MAX = 200,
     DEAD_PAUSE_NS = 10000000,
-    CLAIM_BACKLOG = 64 /* of those that ask who holds it, in a second */
+    CLAIM_BACKLOG = 64 /* how many may ask for the holder within a second */
 };
 
-/* False: the folder is not there, as is said later. */
+/* False: the folder does not exist, which is reported later. */
 static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *len)
 {
     cleanup_free char *base = output_base_new(path);
@@ -42,7 +42,7 @@ static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *le
     return true;
 }
 
-/* Who listens at the name. False if nobody does any more. */
+/* The process that listens at the name. False if there is none any more. */
 static bool holder_ask(const struct sockaddr_un *name, socklen_t len, struct ucred *holder)
 {
     socklen_t size = sizeof(*holder);
@@ -65,8 +65,9 @@ static int claim_taken(const char *path, const struct ucred *holder, struct err 
                 (int)holder->pid, owner, path);
 }
 
-/* A muster that was killed while it started a guard: the new process holds its descriptors for a moment.
- * One that has bound its name listens a moment later, and one that was asked by many answers in a second. */
+/* True if another try may succeed. If a muster is killed while it starts a guard, the new process holds its
+ * descriptors for a moment; a holder that has just bound the name listens a moment later; and one that many
+ * have asked answers within a second. */
 static bool may_change(const struct ucred *holder, bool is_held, unsigned n_tries)
 {
     bool is_known = is_held && holder->pid > 0;
@@ -89,12 +90,12 @@ int output_claim_add(struct output_claim *claim, const char *path, struct err *e
         return fail_errno(err, "claim the output %s", path);
     for (unsigned n_tries = 0; bind(fd, (const struct sockaddr *)&name, len) != 0; n_tries++) {
         if (errno == EACCES || errno == EPERM)
-            return 0; /* some sandboxes allow no such names: then two at once are found out at the end */
+            return 0; /* some sandboxes forbid such names: then two runs at once are found only at the end */
         if (errno != EADDRINUSE)
             return fail_errno(err, "claim the output %s", path);
         bool is_held = holder_ask(&name, len, &holder);
         if (is_held && holder.pid == getpid())
-            return 0; /* two outputs of one name are refused with more words than we have */
+            return 0; /* two outputs with one name are refused elsewhere, with a better message */
         if (!may_change(&holder, is_held, n_tries))
             return claim_taken(path, &holder, err);
     }
@@ -105,12 +106,12 @@ int output_claim_add(struct output_claim *claim, const char *path, struct err *e
     return 0;
 }
 
-/* The kernel notes who listened last. */
+/* The kernel reports the process that called listen() last. */
 void output_claim_renew(const struct output_claim *claim)
 {
     for (size_t i = 0; i < claim->n_fds; i++)
         if (listen(claim->fds[i], CLAIM_BACKLOG) != 0)
-            errno = 0; /* held all the same, under the number of the process that has gone */
+            errno = 0; /* the claim is still held, under the pid of the process that has ended */
 }
 
 void output_claim_answer(const struct output_claim *claim)

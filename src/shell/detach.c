@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --detach: a run that goes on without its terminal.
+ * --detach: a run in the background, without its terminal.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include "shell/shell.h"
 
 /*
- * The child goes on in a session of its own; the parent stays until the child is ready (a byte in the
- * pipe), so that what is wrong with the request is still said here, with its status.
+ * The child continues in a session of its own. The parent waits until the child is ready (a byte in the
+ * pipe), so that errors in the request are reported on this terminal and by the parent's status.
  */
 int shell_detach(int *ready_fd, struct err *err)
 {
@@ -41,13 +41,13 @@ int shell_detach(int *ready_fd, struct err *err)
         _exit(0);
     }
     waitpid(pid, &wait_status, 0);
-    if (WIFEXITED(wait_status)) /* it has said why, on the terminal that it still had */
+    if (WIFEXITED(wait_status)) /* the child has printed why, while it still had the terminal */
         _exit(WEXITSTATUS(wait_status));
     talk("the detached process was killed before the run began (signal %d)", WTERMSIG(wait_status));
     _exit(1);
 }
 
-/* From here on the orchestrator's log is the only place for words. */
+/* From here on messages go only to orchestrator.log. */
 void shell_detach_end(struct shell *shell, int ready_fd, bool keeps_stdin)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -13,12 +13,12 @@ enum {
     SAMPLE_EVERY_MS = 1000
 };
 
-/* One of the machine's devices, as it is now. */
+/* The present state of one of the machine's devices. */
 struct watched {
     struct device_sample sample; /* the latest */
-    bool is_lost;                /* as of that sample, or because it is taken */
+    bool is_lost;                /* by the latest sample, or because it is taken */
     bool is_taken;               /* by another run, because its lock was deleted */
-    bool is_missed;              /* the set whose first it is was lost, and is not back yet */
+    bool is_missed;              /* it is the first of a set that was lost and is not back yet */
 };
 
 struct device_watch {
@@ -29,7 +29,7 @@ struct device_watch {
     struct monitor *monitor;
     uv_poll_t poll;
     struct watched *devices; /* [allocation->devices.len] */
-    struct memory *memory;   /* of those */
+    struct memory *memory;   /* of those devices */
 };
 
 struct device_watch *device_watch_new(struct shell *shell, struct allocation *allocation,
@@ -93,7 +93,7 @@ const struct device_sample *device_watch_sample(const struct device_watch *watch
     return &watch->devices[device].sample;
 }
 
-/* Those of a set that are lost: " (gpu 4)". */
+/* Adds the lost devices of a set: " (gpu 4)". */
 static void lost_add(const struct device_watch *watch, const struct seat *seat, struct buf *out)
 {
     const char *before = " (";
@@ -156,7 +156,7 @@ static void loss_tell(struct device_watch *watch, uint32_t chosen)
     watch->handlers->lost(watch->context, chosen);
 }
 
-/* If none of the set's devices is lost any more. */
+/* Tells that the set is back, if none of its devices is lost any more. */
 static void return_tell(struct device_watch *watch, uint32_t first)
 {
     const struct allocation *allocation = watch->allocation;
@@ -191,7 +191,7 @@ static void sample_take(struct device_watch *watch, const struct device_sample *
         return_tell(watch, watch->allocation->first_of[sample->device]);
 }
 
-/* The monitor starts its helper again when it hangs or dies. */
+/* The monitor may have started a new helper, because the last one hung or died. */
 static void monitor_spare(struct device_watch *watch)
 {
     if (monitor_pid(watch->monitor) > 0)
@@ -210,7 +210,7 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     monitor_spare(watch);
 }
 
-/* Samples will come, so memory that is not given back will show. */
+/* Samples will come, and show memory that is not given back. */
 static void memory_begin(struct device_watch *watch)
 {
     for (size_t d = 0; d < watch->allocation->devices.len; d++) {

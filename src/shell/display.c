@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run shows on the terminal while it lasts: its workers' lines, and the progress, which steps aside for
- * them and for the log's.
+ * The terminal during a run: lines of workers and of the log, and below them the progress display, which is
+ * cleared while a line is printed.
  */
 #include "proc/logfile.h"
 #include "shell/shell.h"
@@ -16,7 +16,7 @@ static void lines_show(void *context, struct str lines)
     if (log->console_begin)
         log->console_begin(log->context);
     if (log_say(log, lines) < 0)
-        shell->display.is_quiet = true; /* the terminal went away; the log files have it all */
+        shell->display.is_quiet = true; /* the terminal is gone; the log files have all lines */
     if (log->console_end)
         log->console_end(log->context);
 }

@@ -2,7 +2,7 @@
 #include "base/fs.h"
 #include "shell/shell.h"
 
-/* What a run with one worker needs, and some to spare. */
+/* The needs of a run with one worker, with some reserve. */
 enum {
     FILES_LEAST = 64
 };
@@ -19,8 +19,8 @@ int shell_files_check(struct err *err)
 }
 
 /*
- * Each worker costs a dozen descriptors here. The usual limit of 1024 is raised as far as they need it
- * and not to what may be had, because some programs close each descriptor that they might have.
+ * Each worker takes a dozen descriptors. The usual limit of 1024 is raised as far as they need, and not to
+ * the maximum, because some programs close every descriptor that their limit allows.
  */
 void shell_files_allow(struct shell *shell, uint32_t n_workers)
 {

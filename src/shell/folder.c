@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The run's folder: its name, and its end where the run could not begin.
+ * The run's folder: its name, and its removal if the run could not begin.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ static int run_folder_refused(struct err *err)
                 inner.text);
 }
 
-/* The nearest folder that is there: what is made below it goes when the run cannot begin. */
+/* The nearest existing folder: folders made below it are removed if the run cannot begin. */
 static char *folder_standing(const char *dir)
 {
     char *at = xstrdup(dir);
@@ -65,8 +65,8 @@ int shell_folder_take(struct shell *shell, const struct folder_wish *r, struct e
 }
 
 /*
- * A folder that the user named may hold other things of his: there only what makes it a run goes, so
- * that the same command finds the place free.
+ * A folder that the user named may hold other files: only those that make it a run are removed, so that the
+ * same command can be started again.
  */
 static void traces_remove(const char *run_dir, bool was_empty)
 {
@@ -78,7 +78,7 @@ static void traces_remove(const char *run_dir, bool was_empty)
         "logs",
         "parts",
         "input",
-        /* these only where nothing was before: */
+        /* these only if the folder was empty before: */
         "lock",
         "orchestrator.log",
         "status.json",

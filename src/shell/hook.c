@@ -11,8 +11,8 @@
 #include "base/fs.h"
 #include "base/talk.h"
 
-/* What this process ignores is not to be ignored by another program: a pipe in it would not end with its
- * reader. */
+/* Signals that this process ignores must not be ignored by another program: its pipes would not end with
+ * their readers. */
 static void signals_default(posix_spawnattr_t *attributes)
 {
     sigset_t ignored;

@@ -22,7 +22,8 @@ void shell_abort(struct shell *shell, const struct err *why)
 {
     if (shell->end.err.code == 0)
         shell->end.err = *why;
-    log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s", why->text); /* the last words say it */
+    log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s",
+             why->text); /* printed with the summary */
     shell->verb->stop(shell->context, true);
 }
 

@@ -10,7 +10,7 @@ enum {
     LINE_MAX_BYTES = 1 << 20
 };
 
-/* The first `len` bytes of the line, which end with a newline. */
+/* Takes the first `len` bytes of the line, which end with a newline. */
 static void lines_take(struct prefix *prefix, size_t len, struct buf *out)
 {
     struct str rest = {prefix->line.at, len - 1}, line;
@@ -22,14 +22,14 @@ static void lines_take(struct prefix *prefix, size_t len, struct buf *out)
     buf_consume(&prefix->line, len);
 }
 
-/* How much goes out without waiting; negative: nobody reads. */
+/* Writes what can be written without waiting, and returns its length; negative: the reader is gone. */
 static ssize_t put_some(int fd, struct str text, struct err *err)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
     size_t done = 0;
     while (done < text.len && poll(&end, 1, 0) > 0) {
         size_t piece =
-            MIN(text.len - done, (size_t)PIPE_BUF); /* so much a pipe that is ready takes */
+            MIN(text.len - done, (size_t)PIPE_BUF); /* a pipe that is ready takes as much as this */
         int rc = write_all(fd, text.at + done, piece, err);
         if (rc)
             return rc;

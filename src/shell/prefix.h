@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a worker prints, as whole lines behind its name, on a stream of muster's own.
+ * Prints a worker's output on one of muster's streams, in whole lines with the worker's name before each.
  */
 #pragma once
 
@@ -13,9 +13,9 @@ struct prefix {
 };
 
 /*
- * More of what it prints: its whole lines go out, and a piece of one that is longer than a megabyte. `is_end`: also
- * what lacks a newline. Where nobody takes them it waits, and a signal to end does so at once.
- * ERR_SYS: nobody reads any more.
+ * Takes more output, and prints its whole lines; of a line that is longer than a megabyte, also pieces. `is_end`: also
+ * a last line without newline. It waits while the reader is slow; a signal to end ends the process meanwhile.
+ * ERR_SYS: the reader is gone.
  */
 MUST_CHECK int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes,
                             bool is_end, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said to a run from outside: signals, and orders to stop.
+ * Signals, and orders of muster stop.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -48,8 +48,8 @@ static void end_begin(struct shell *shell, int signal)
     shell->verb->stop(shell->context, true);
 }
 
-/* What is sent to a process group or to every process of a unit comes twice where there is a front,
- * by either way once. */
+/* What is sent to a process group, or to every process of a systemd unit, comes twice if there is a front:
+ * once directly, and once handed on by the front. */
 static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
 {
     unsigned n_before = MAX(shell->signals.n_ends[0], shell->signals.n_ends[1]);
@@ -84,7 +84,7 @@ static void on_handed_on(uv_poll_t *poll, int status, int events)
             on_end_signal(shell, number, SIGNAL_HANDED_ON);
 }
 
-/* Without a front, or where its socket cannot be watched, signals come as such. */
+/* Without a front, or if its socket cannot be watched, signals come directly. */
 static void front_watch(struct shell *shell)
 {
     if (shell->signals.front_fd < 0 ||
@@ -127,7 +127,7 @@ static void end_at_write(int signal)
     _exit(128 + signal);
 }
 
-/* A run without a folder has nothing to be resumed. */
+/* A run without a folder cannot be resumed. */
 static void end_now(int signal)
 {
     _exit(128 + signal);

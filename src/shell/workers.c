@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The node of a run: this machine, and what looks after its processes.
+ * The node of a run, which is this machine, and the helpers that end processes which are left over.
  */
 #include <time.h>
 
@@ -74,7 +74,7 @@ void shell_close(struct shell *shell)
 enum {
     ORPHANS_WAIT_MS = 60000,
     ORPHANS_LOOK_MS = 50,
-    KEEPER_PATIENCE_MS = 30000, /* beyond the grace that guards give */
+    KEEPER_PATIENCE_MS = 30000, /* added to the grace period of the guards */
     REAP_MS = 5000
 };
 
@@ -116,7 +116,7 @@ void shell_keeper_start(struct shell *shell, struct allocation *allocation, uint
 void shell_reap(struct shell *shell)
 {
     keeper_dismiss(
-        &shell->keeper); /* a child more would have the reaper look through all of /proc */
+        &shell->keeper); /* first, because with one more child the reaper would read all of /proc */
     size_t left = reaper_finish(shell->reaper, REAP_MS);
     if (left > 0)
         log_add(shell->log, LOG_ERROR, shell->verb->name,
