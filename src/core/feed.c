@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events in, actions out. The table at the end of this file says which event goes where.
+ * Events in, actions out. The table at the end of this file has the handler of each event.
  */
 #include "core/feed_impl.h"
 
@@ -9,7 +9,8 @@
 
 enum {
     SPREAD_LOG2_DEFAULT = 19,
-    SPREAD_WORKER = 128 /* items for each, at least: thousands go through that many in no time */
+    SPREAD_WORKER =
+        128 /* least items for each worker: a thousand workers finish fewer in no time */
 };
 
 void emit(struct feed *f, enum feed_action_kind kind, uint32_t worker, uint64_t item,
@@ -89,7 +90,7 @@ static void blocks_init(struct feed *f)
         f->window.blocks[i] = (struct block){.slots = NONE};
 }
 
-/* With an order, slots stand for all items at once; those that are done say so from the start. */
+/* With an order, there are slots for all items at once; those of done items are marked so from the start. */
 static void ordered_init(struct feed *f)
 {
     for (size_t i = 0; f->config.order && i < f->config.n_done; i++)
@@ -104,7 +105,7 @@ struct feed *feed_new(const struct feed_config *config)
     if (!f)
         return NULL;
     f->config = *config;
-    f->config.no_reissue |= config->fixed_batches; /* a copy would be computed in other company */
+    f->config.no_reissue |= config->fixed_batches; /* a copy would be computed in another batch */
     f->rng.state = config->seed;
     f->window.spread = spread_of(config);
     f->window.mask = f->window.spread - 1;
@@ -112,8 +113,8 @@ struct feed *feed_new(const struct feed_config *config)
     f->suspects.free = f->suspects.ripe_head = f->suspects.ripe_tail = f->idle.head = f->idle.tail =
         NONE;
     f->suspects.cap = 64 + 4 * config->n_workers;
-    f->out.cap =
-        f->window.spread + 16ull * config->n_workers + 64; /* an item has one fate a step */
+    f->out.cap = f->window.spread + 16ull * config->n_workers +
+                 64; /* each item causes at most one action in a step */
     f->window.block_log2 = block_log2(f->window.spread);
     f->window.block_size = 1u << f->window.block_log2;
     f->window.blocks =
@@ -164,7 +165,7 @@ void feed_free(struct feed *f)
 
 /* ---- events ---- */
 
-/* What there is to do when it is due is done by any event. */
+/* Nothing: every event does what is due by then. */
 static void on_tick(struct feed *f, const struct feed_event *ev)
 {
     (void)f, (void)ev;
@@ -385,14 +386,14 @@ static bool is_heard(const struct feed *f, const struct feed_event *ev)
     if (!handlers[ev->kind].about_worker)
         return true;
     const struct feed_worker *w = &f->workers[ev->worker];
-    /* One that was written off may still talk until it is dead; only its exit counts. */
+    /* A worker that is being ended may send messages until it is dead; only its exit counts. */
     return feed_worker_is_running(w) && (w->ended_for == CAUSE_NONE || ev->kind == EV_EXIT);
 }
 
 static void finish_if_done(struct feed *f)
 {
     uint8_t level = (uint8_t)(f->end.is_stopping + f->end.is_at_once);
-    bool ends = level > f->end.level; /* nobody is started after that */
+    bool ends = level > f->end.level; /* after that no worker is started */
     f->end.level = level;
     if (!f->end.is_complete && f->window.input_is_final && f->counts.settled >= f->window.known &&
         f->counts.committing == 0) {
@@ -477,7 +478,7 @@ uint32_t feed_item_failures(const struct feed *f, uint64_t item)
     return is_in_window(f, item) ? slot_peek(f, item).failures : 0;
 }
 
-/* What is kept so that it need not be looked for. */
+/* Checks the lists and counts that spare a search. */
 static void lists_check(const struct feed *f)
 {
     uint32_t hands = 0, idle = 0, looks = 0;

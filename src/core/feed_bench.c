@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets of devices that get no more workers, and lost ones that are used again.
+ * Sets of devices that get no more workers (benched), and lost sets that are used again.
  *
- * A device may come back: a node was restarted, a driver answers again, or a worker's last words named a
- * device that was never gone. A set that is well again is used after a pause, which doubles with each
- * return, and not more than RETURNS_MAX times: a device that comes and goes costs its workers their items.
+ * A lost device may come back: a node was restarted, a driver answers again, or a worker's last output blamed
+ * a device that was never lost. A set that is well again is used after a pause, which doubles with each
+ * return, and at most RETURNS_MAX times, because each loss costs the workers their items.
  */
 #include "core/feed_impl.h"
 
@@ -30,12 +30,12 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
             feed_worker_state_set(f, w, WORKER_BENCHED);
         }
     }
-    f->cooling.look_ms = f->now_ms; /* none of them is left in that list */
+    f->cooling.look_ms = f->now_ms; /* take the set's workers out of the cooling list */
     if (f->seats.n_sets_alive == 0 && !f->end.is_complete)
         halt(f, HALT_NO_DEVICES);
 }
 
-/* Of a set that is benched already, a dying worker tells nothing new. */
+/* The death of a worker of a set that is already benched tells nothing new. */
 void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms)
 {
     struct feed_device *d = &f->devices[device];
@@ -66,7 +66,7 @@ static void set_return(struct feed *f, uint32_t device)
     emit(f, ACT_RETURN, device, 0, 0, 0);
     for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
         struct feed_worker *w = &f->workers[i];
-        if (w->state != WORKER_BENCHED) /* still ending */
+        if (w->state != WORKER_BENCHED) /* its process is still ending */
             continue;
         feed_worker_state_set(f, w, WORKER_COOLING);
         cooling_add(f, i);

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Filters that buffer: they read their input in blocks, or hold answers back until a block of output is
- * full, as awk, sed, jq and most programs do when their output is a pipe. Such a filter is never drained
- * while its input is open; only the end of its input makes it give the last answers. So its lives are
- * kept short: each gets as many items as take a certain time, then the end of its input, and what it
- * answered until it is gone is committed.
+ * full, as awk, sed, jq and most programs do when their output is a pipe. Such a filter gives its last
+ * answers only at the end of its input. So each of its processes is kept short: it gets as many items as take
+ * a certain time, then the end of its input; what it has answered by its exit is committed.
  *
- * That time is long against what a start costs (RESTART_SHARE), so that little speed is lost, and short
- * against what the seat has done so far (LOSS_SHARE), so that a crash costs little of it. What a start
- * costs is known from the first life, what an item costs from each.
+ * That time (a life) is long compared with the cost of a start (RESTART_SHARE), so that little speed is lost,
+ * and short compared with the work of the seat so far (LOSS_SHARE), so that a crash loses little. The cost of a
+ * start is measured in the first life, the time of an item in each.
  */
 #include "core/feed_impl.h"
 
 enum {
     LIFE_MIN_MS = 1000,
-    LIFE_MAX_MS = 60000, /* where starts cost next to nothing */
-    RESTART_SHARE = 40,  /* a life lasts at least so many times as long as what its start costs */
+    LIFE_MAX_MS = 60000, /* even if starts cost almost nothing */
+    RESTART_SHARE = 40,  /* a life lasts at least this many times the cost of its start */
     LOSS_SHARE = 20,     /* and about this part of the time since the seat's first start */
-    /* a filter that takes longer to start is not restarted only to learn what it holds back */
+    /* a filter that takes longer to start is not restarted only to see what it holds back */
     PROBE_MAX_MS = 1000,
-    LOAD_TEST = 8,   /* the second life has so many times the items of the first */
-    GROWTH_MAX = 8,  /* from life to life, in items */
-    LIMIT_SHARE = 4, /* of the limits on silence and on starting */
-    WORK_MIN_MS = 1  /* the clock tells no less */
+    LOAD_TEST = 8,   /* the second life has this many times the items of the first */
+    GROWTH_MAX = 8,  /* of the number of items, from life to life */
+    LIMIT_SHARE = 4, /* a life lasts at most this part of the limits on silence and start */
+    WORK_MIN_MS = 1  /* the resolution of the clock */
 };
 
 /*
- * What a start costs: the time until it begins to read (EV_READS; until its first sign, where nobody saw
- * that), what its seat was empty before, and what it needs to end. No more than its shortest life took.
+ * The cost of a start: the time until the filter begins to read (EV_READS, or its first output if that was not
+ * seen), the time for which its seat was empty before, and the time that it takes to end. At most its shortest
+ * life.
  */
 static double restart_ms(const struct feed *f, const struct feed_worker *w)
 {
@@ -43,7 +43,7 @@ static double limit_lower(double limit_ms, uint64_t config_ms)
     return config_ms > 0 ? MIN(limit_ms, (double)config_ms / LIMIT_SHARE) : limit_ms;
 }
 
-/* Until it answers, a worker at work looks like one that is stuck, or that does not get ready. */
+/* Limits a life: until it answers, a busy worker cannot be told from one that is stuck or not ready. */
 static double life_limited(const struct feed *f, double ms)
 {
     return limit_lower(limit_lower(ms, f->config.silence_limit_ms), f->config.start_limit_ms);
@@ -89,8 +89,8 @@ static uint64_t whole_batches(const struct feed *f, const struct feed_worker *w,
 }
 
 /*
- * It waits for more input with items unanswered, so it buffers. Where its start costs little, it is
- * ended at once: the next life, of one item, tells what that takes. True: it was ended.
+ * The filter waits for more input with items unanswered, so it buffers. If its start costs little, it is
+ * ended at once, and the next life, of one item, measures the time of an item. True: it was ended.
  */
 bool buffered_found(struct feed *f, uint32_t worker)
 {
@@ -111,7 +111,7 @@ bool buffered_found(struct feed *f, uint32_t worker)
 void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
 {
     struct feed_worker *w = &f->workers[worker];
-    /* Those that may load are counted until they answer. */
+    /* Workers that may be loading count as loading until they answer. */
     if (w->buffering.n_sent == 0 || (f->config.loading_max > 0 && w->state != WORKER_LIVE))
         return;
     bool has_all = w->buffering.quota > 0 && buffered_left(w) == 0;
@@ -120,8 +120,8 @@ void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
 }
 
 /*
- * A life of many more items took about as long: it is not the items that take the time. So the filter
- * reads first and loads then, or the one that reads is not the one that loads.
+ * True if a life of many more items took about as long, so that the items are not what takes the time: the
+ * filter reads before it loads, or another of its processes loads.
  */
 static bool load_is_hidden(const struct feed_worker *w, uint64_t items, uint64_t ms)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the death of a worker means: for its items (whom to charge, what to halve), for its device
- * (smaller batches, the bench) and for its seat.
+ * What follows from the death of a worker: for its items (which is charged, which are halved as suspects), for
+ * its device (smaller batches, benching) and for its seat.
  */
 #include "core/feed_impl.h"
 
 enum {
-    RESTARTS_MAX = 5 /* lives without a result, after which a device is benched */
+    RESTARTS_MAX = 5 /* processes without a result, after which a device is benched */
 };
 
-/* What it had unanswered and nobody else has, taken off it, as runs. */
+/* Takes off the worker the unanswered items that no other worker has, as ranges. */
 static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs,
                                    size_t cap, size_t *n_runs)
 {
@@ -56,7 +56,7 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
     }
 }
 
-/* Who is to blame for what it had in hand? */
+/* Decides which of its unanswered items are charged or suspected. */
 static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
                              bool start_failure)
 {
@@ -84,11 +84,11 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
         suspects_add(f, runs, n_runs, NONE, f->now_ms);
 }
 
-/* The item over its time limit, or over which it broke its rule, is charged; its neighbours are not. */
+/* Charges the item that was over its time limit or broke the rule, and not its neighbours. */
 static void blamed_charge(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    /* In the meantime another worker may have answered it, and its slot be another item's. */
+    /* Another worker may have answered the item meanwhile, and its slot may be another item's. */
     bool is_open = w->blame != UINT64_MAX && is_in_window(f, w->blame);
     if (!is_open || !item_disown(f, worker, w->blame))
         return;
@@ -127,22 +127,22 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
         device_bench(f, w->device, CAUSE_RESTARTS);
 }
 
-/* Filters: is what was answered in step with what was sent? */
+/* Judges whether a filter's answers are in step with the items sent. */
 static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->mode != MODE_FILTER) {
-        provisional_revoke(f, worker); /* a fixed batch that was not finished */
+        provisional_revoke(f, worker); /* of a fixed batch that was not completed */
         return;
     }
     bool all_answered = w->items.in_flight == 0 && w->items.provisional > 0;
-    /* That it was ended because it lingered takes nothing from its answers. */
+    /* If it was ended because it lingered, its answers still count. */
     bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
     bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
     if (all_answered && ended_well)
         provisional_confirm(f, worker);
     else if (all_answered && (death == GONE_CRASH || death == GONE_OOM))
-        provisional_doubt(f, worker); /* else it could do so again and again */
+        provisional_doubt(f, worker); /* else the same could happen again and again */
     else
         provisional_revoke(f, worker);
     if (death == GONE_CLEAN && w->items.in_flight > 0 && ++f->counts.mismatches >= MISMATCHES_MAX)
@@ -150,8 +150,8 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 }
 
 /*
- * A channel worker sent a message that names no item: its items are run again in groups, as after a crash.
- * If it had items, its model was loaded, so this is no failure to start.
+ * True if a channel worker sent a message that names no item: its items are run again in groups, as after a
+ * crash. If it had items, its model was loaded, so this is not a failure to start.
  */
 static bool has_babbled(const struct feed_worker *w)
 {
@@ -169,7 +169,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0;
     bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->items.in_flight == 0;
-    /* It can be so only as often as the limit can be halved. */
+    /* This is bounded by how often the limit can be halved. */
     bool shrank = death == GONE_OOM && w->has_shrunk;
     bool fewer_may_help = death == GONE_OOM && (w->items.in_flight > 1 || shrank);
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Suspects: items one of which killed a worker. They run as a group, alone on a worker, and are halved
- * until the culprit stands alone. A group's life: delayed (in the heap of feed_pool.c) → ripe (in a
- * queue) → on a worker → free, or ripe again with what was not sent.
+ * Suspects: items one of which killed a worker. They run as a group, alone on a worker, and after another
+ * death are halved, until the item that kills is alone. A group is first delayed (in the heap of feed_pool.c),
+ * then ripe (in a queue), then on a worker, and at last free, or ripe again with the items not sent.
  */
 #include "core/feed_impl.h"
 
@@ -38,7 +38,7 @@ void group_ripen(struct feed *f, uint32_t index)
     f->suspects.ripe++;
 }
 
-/* It waits for a worker, as soon as its time has come. */
+/* Puts the group into the queue or, if its time has not come, into the heap. */
 static void group_wait(struct feed *f, uint32_t index)
 {
     struct group *group = &f->suspects.groups[index];
@@ -55,7 +55,7 @@ static void group_wait(struct feed *f, uint32_t index)
     wake_at(f, group->not_before_ms);
 }
 
-/* The new last chunk of a list. */
+/* Appends a chunk to the group's list. */
 static void group_append(struct feed *f, struct group *group, uint32_t *tail,
                          struct sent_range range)
 {
@@ -96,7 +96,7 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
     if (total > 1)
         emit(f, ACT_NOTE, NONE, ranges[0].first, total, NOTE_HALVED);
     if (f->suspects.in_use + n_groups > f->suspects.cap) {
-        /* So many crashes at once: these mix with the others and are found later. */
+        /* Too many crashes at once: these items are mixed with others, and found later. */
         for (size_t i = 0; i < n_ranges; i++)
             pool_add(f, ranges[i], not_before_ms, avoid_device);
         return;
@@ -113,7 +113,7 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
     }
 }
 
-/* A ripe group that may run on the worker's device; *before is the one in front of it, NONE. */
+/* Finds a ripe group that may run on the worker's device; *before: the group before it, or NONE. */
 static uint32_t suspects_find(struct feed *f, uint32_t worker, uint32_t *before)
 {
     uint32_t device = f->workers[worker].device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of items: fresh ones, owners, answers, commits. How it is kept: feed_window.c.
+ * The states of items: fresh ones, owners, answers, commits. feed_window.c stores them.
  */
 #include "core/feed_impl.h"
 
@@ -15,7 +15,7 @@ uint64_t unsettled(const struct feed *f)
     return f->window.known - MIN(f->window.known, f->counts.settled);
 }
 
-/* Let `next` pass what earlier sessions settled, as far as the window reaches. */
+/* Moves `next` over items that earlier sessions settled, as far as the window reaches. */
 static void skip_done(struct feed *f)
 {
     const struct item_interval *done = f->config.done;
@@ -103,7 +103,7 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
     owned_link(f, worker, item);
 }
 
-/* What stands before it in the fifo is one run with it. */
+/* It continues the last range of the fifo. */
 static void fifo_add(struct feed_worker *w, struct sent_range range)
 {
     struct sent_range *last =
@@ -159,7 +159,7 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
         return false;
     if (mine == 0) {
         owned_unlink(f, worker, item);
-        if (slot->owner[1] != 0) { /* the copy is all that is left */
+        if (slot->owner[1] != 0) { /* only the copy is left */
             f->workers[slot->owner[1] - 1].items.copy = UINT64_MAX;
             owned_link(f, slot->owner[1] - 1u, item);
         }
@@ -178,7 +178,7 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
     return true;
 }
 
-/* The other copy of a committed item is work for nothing from now on. */
+/* The other copy of a committed item is useless from now on. */
 static void loser_mark(struct feed *f, const struct slot *slot, int winner)
 {
     uint32_t other = slot->owner[!winner];
@@ -193,11 +193,11 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
         w->items.losers++;
         w->items.in_flight--;
         f->counts.in_flight--;
-        idle_push(f, other - 1); /* it has room, and may never say anything again */
+        idle_push(f, other - 1); /* it has room, and may send nothing any more */
     }
 }
 
-/* Nobody has it any more: for the one that still computes a copy it is work for nothing. */
+/* Removes all owners of the item; a copy that is still computed is useless. */
 static void owners_clear(struct feed *f, uint64_t item, int mine)
 {
     struct slot *slot = slot_of(f, item);
@@ -277,7 +277,7 @@ void item_copy_failed(struct feed *f, uint64_t item, bool retry)
 {
     struct slot *slot = slot_of(f, item);
     uint32_t failures = retry ? slot->failures + 1u : f->config.retries;
-    slot->failures = (uint8_t)MIN(failures, f->config.retries); /* the last word is the other's */
+    slot->failures = (uint8_t)MIN(failures, f->config.retries); /* the other copy decides */
     slot->copy_failed = true;
 }
 
@@ -314,7 +314,7 @@ bool is_provisional(struct feed *f, uint32_t worker, uint64_t item)
     return mine >= 0 && slot.flags & (mine == 0 ? ANSWERED_FIRST : ANSWERED_SECOND);
 }
 
-/* Adjacent items are committed by one action; the last by adding none. */
+/* Collects adjacent items, to commit them by one action; an empty range commits the last ones. */
 static void commit_add(struct feed *f, uint32_t worker, struct sent_range *run,
                        struct sent_range more)
 {
@@ -327,7 +327,7 @@ static void commit_add(struct feed *f, uint32_t worker, struct sent_range *run,
     *run = more;
 }
 
-/* One item, or a block of them, is answered for good: it has nothing in hand. Returns how many. */
+/* Confirms the answer to one item, or to a block. Returns how many items that are. */
 static uint32_t provisional_win(struct feed *f, uint32_t worker, struct sent_range items)
 {
     uint32_t won = block_win(f, worker, items);
@@ -375,7 +375,7 @@ void provisional_doubt(struct feed *f, uint32_t worker)
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }
 
-/* Suspects stay so: mixed with others they would make these suspects too, life after life. */
+/* Suspects stay suspects: mixed with other items they would make those suspects too. */
 static void run_return(struct feed *f, uint32_t worker, struct sent_range run)
 {
     if (f->workers[worker].group != NONE)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What time alone brings about: an item over its limit, a worker fallen silent or never ready, and a
- * filter that was quiet for long enough to be believed.
+ * Time limits: an item over its limit, a worker that is silent or never ready, and a filter whose answers are
+ * confirmed because it was quiet for long enough.
  */
 #include "core/feed_impl.h"
 
 enum {
     SILENCE_MIN_MS = 60000,
-    CLOSED_GRACE_MS =
-        2000 /* a worker that dies closes its input, and its exit comes a little later */
+    CLOSED_GRACE_MS = 2000 /* a dying worker closes its input a little before its exit is seen */
 };
 
 /* ---- whom to look at ---- */
@@ -70,7 +69,7 @@ static uint32_t look_pop(struct feed *f)
 
 /* ---- what to look for ---- */
 
-/* The item that this worker was sent first and has not answered, UINT64_MAX if there is none. */
+/* The first unanswered item that this worker was sent; UINT64_MAX: none. */
 static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
     const struct feed_worker *w = &f->workers[worker];
@@ -86,10 +85,9 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker)
 }
 
 /*
- * Since when has it been at work on its oldest item? Those behind it may well wait for their turn, so
- * time in hand proves nothing. A filter begins with the next line when it has answered one; of
- * another worker it is known no better than by the last answer before the item was seen to be the
- * oldest.
+ * Since when the worker has worked on its oldest item. Items wait in the worker for their turn, so the time
+ * since they were sent says nothing. A filter begins with the next line when it has answered one. Of other
+ * workers, only the last answer before the item became the oldest is known.
  */
 static uint64_t oldest_since_ms(struct feed *f, struct feed_worker *w, uint64_t item)
 {
@@ -107,12 +105,12 @@ static void item_limit_check(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
     uint64_t limit_ms = f->config.item_limit_ms, item = oldest_item(f, worker);
-    /* A copy that came too late may hang as well, and takes the worker from the work. */
+    /* A copy that lost may hang as well, and keep the worker from other items. */
     uint64_t since_ms = item == UINT64_MAX ? w->time.last_progress_ms : oldest_since_ms(f, w, item);
-    /* Answers that come many at a time were held back while the worker was at it. */
+    /* Answers that come many at once were held back while the worker computed. */
     if (answers_in_order(w))
         limit_ms += 2 * w->time.burst_ms;
-    /* It may give all its answers at its end: then only their sum is known. */
+    /* It may give all its answers at its end: then only the time of all together is known. */
     if (w->state == WORKER_ENDING && answers_in_order(w))
         limit_ms *= w->items.in_flight;
     if (f->now_ms < since_ms + limit_ms) {
@@ -123,7 +121,7 @@ static void item_limit_check(struct feed *f, uint32_t worker)
     feed_worker_terminate(f, worker, CAUSE_TIMEOUT);
 }
 
-/* How long a silence is worth a word, and how often to look for one. */
+/* The usual time of an item or a burst; a longer silence is logged. */
 static uint64_t usual_ms(const struct feed_worker *w)
 {
     return (uint64_t)MAX(10 * w->time.gap_max_ms, (double)SILENCE_MIN_MS);
@@ -140,7 +138,7 @@ static bool owes_answer(const struct feed_worker *w)
     return w->items.in_flight + w->items.losers > 0;
 }
 
-/* Of one that has answered everything: it asks for nothing, and may be stuck between two items. */
+/* True for a worker that has answered everything and asks for no more: it may be stuck between two items. */
 static bool owes_request(const struct feed_worker *w)
 {
     return w->mode == MODE_CHANNEL && w->state == WORKER_LIVE && w->credits == 0;
@@ -211,7 +209,7 @@ static void closed_check(struct feed *f, uint32_t worker)
         look_at(f, worker, limit_at_ms);
 }
 
-/* What it gave counts, however it ends: it is not written off. */
+/* Ends a worker that does not end by itself. Its answers count, however it ends. */
 static void linger_check(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What waits for another try: ready chunks in a queue, delayed ones in a heap by time. A group of
- * suspects that is delayed stands in that heap by its first chunk.
+ * Items that wait for a retry: ready chunks in a queue, delayed ones in a heap by time. A delayed group of
+ * suspects is in that heap by its first chunk.
  */
 #include "core/feed_impl.h"
 

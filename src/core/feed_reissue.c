@@ -3,8 +3,8 @@
  * Second copies: at the end of the data a worker without work takes a copy of the item that would be
  * finished last, and the first answer wins.
  *
- * Whose work will last longest is found out for all workers at one time, and that holds for a while:
- * thousands may fall idle within a second, and none of them needs to know better than that.
+ * The workers whose work will last longest are found for all workers at once, and the result is used for a while:
+ * thousands of workers may become idle within a second, and an approximate order is enough.
  */
 #include "core/feed_impl.h"
 
@@ -13,16 +13,16 @@ enum {
     LOOK_AGAIN_MS = 5000
 };
 
-/* How much of a victim's work is still to come, in ms, if it goes on as before. */
+/* The time that a victim's work will still take, in ms, at its present speed. */
 static double left_ms(const struct feed *f, const struct feed_worker *v, double fallback_ms)
 {
     double mean_ms = v->time.mean_ms > 0 ? v->time.mean_ms : fallback_ms;
     double age_ms = (double)(f->now_ms - MIN(f->now_ms, v->time.last_progress_ms));
     double expected = mean_ms * v->items.in_flight - age_ms;
-    return expected > 0 ? expected : age_ms; /* overdue: as long again as it took */
+    return expected > 0 ? expected : age_ms; /* overdue: expected to take as long again */
 }
 
-/* The last item of `victim` that nobody else has: the one that it will come to last. */
+/* The last item of `victim` that no other worker has; the victim will do it last. */
 static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *out)
 {
     const struct feed_worker *v = &f->workers[victim];
@@ -78,7 +78,7 @@ static void victims_find(struct feed *f, double fallback_ms)
     f->victims.are_old = false;
 }
 
-/* The victim at the top that still is one, and its item. False: there is none. */
+/* Finds the first victim of the heap that is still one, and its item. False: there is none. */
 static bool victim_top(struct feed *f, uint64_t *item)
 {
     while (f->victims.len > 0) {
@@ -96,7 +96,7 @@ bool reissue(struct feed *f, uint32_t worker)
     struct feed_worker *w = &f->workers[worker];
     if (!may_reissue(f, w))
         return false;
-    /* Should nothing tell it, it looks by itself, the more seldom the longer it has waited. */
+    /* Without an event the idle worker looks again by itself, less often the longer it has waited. */
     look_at(f, worker,
             f->now_ms + MAX((f->now_ms - w->time.last_progress_ms) / 4, (uint64_t)LOOK_AGAIN_MS));
     if (f->pool.delayed_items > 0)

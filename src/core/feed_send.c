@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets what, and how much at a time. A filter has a window of items in flight, by time or whole
- * batches; a channel worker has credits. Near the end nobody gets more than his share of what is
- * left, and a worker without work may take a second copy of another's item (feed_reissue.c).
+ * Dispatch: which worker gets which items, and how many. A filter has a window of items in flight, by time or of
+ * whole batches; a channel worker has credits. Near the end no worker gets more than its share of the rest, and a
+ * worker without items may take a second copy of another's item (feed_reissue.c).
  */
 #include "core/feed_impl.h"
 
@@ -19,7 +19,7 @@ uint32_t batch_now(const struct feed *f, const struct feed_worker *w)
     return MIN(f->config.batch, limit);
 }
 
-/* Of what is left, nobody takes more than an even share: the tail is spread over all. */
+/* The most that a worker may take: an even share of the rest, so that the tail is spread over all workers. */
 static uint64_t fair_share(const struct feed *f)
 {
     if (!f->window.input_is_final)
@@ -28,7 +28,7 @@ static uint64_t fair_share(const struct feed *f)
     return (unsettled(f) + alive - 1) / alive;
 }
 
-/* Blocks stay folded if they are sent in one piece. One that has plenty can wait for the next. */
+/* Rounds down to whole blocks, which stay folded if sent in one piece. A worker that has enough can wait. */
 static uint64_t whole_blocks(const struct feed *f, const struct feed_worker *w, uint64_t count)
 {
     uint64_t over = (f->window.next + count) & (f->window.block_size - 1);
@@ -75,9 +75,9 @@ static uint64_t capacity(const struct feed *f, const struct feed_worker *w)
 }
 
 /*
- * The time an item takes this worker, from the spacing of its answers, and from that the window:
- * enough in flight to stay busy for WINDOW_TARGET_MS, growing by doubling only, so that one fast
- * answer does not draw a thousand items away from the others.
+ * Measures the time of an item by the spacing of the worker's answers, and sets its window: enough items in
+ * flight to stay busy for WINDOW_TARGET_MS. The window at most doubles, so that one fast answer does not take a
+ * thousand items from the other workers.
  */
 void window_learn(struct feed *f, uint32_t worker, uint64_t count)
 {
@@ -143,7 +143,7 @@ bool work_is_there(struct feed *f)
 static struct sent_range next_work(struct feed *f, const struct feed_worker *w, uint64_t max)
 {
     struct sent_range range = {0, 0};
-    /* A device that has not given anything yet is not tried on the very item that it died with. */
+    /* A device without any result is not tried with the item on which its last worker died. */
     if (f->devices[w->device].results == 0)
         range = fresh_take(f, max);
     if (range.count == 0)
@@ -167,7 +167,7 @@ void send_to(struct feed *f, uint32_t worker, struct sent_range range)
     emit(f, ACT_SEND, worker, range.first, range.count, slot_peek(f, range.first).failures + 1u);
 }
 
-/* What is left may lie beyond the window, which moves on when somebody's answers are confirmed. */
+/* Items beyond the window are left too; the window moves on when answers are confirmed. */
 static bool all_is_dealt(const struct feed *f)
 {
     return f->window.input_is_final && (f->config.order || f->window.next >= f->window.known);
@@ -179,12 +179,12 @@ static bool nothing_comes(struct feed *f)
            f->suspects.waiting == 0;
 }
 
-/* Nothing to give. What should a filter do that has given all its answers, or waits in vain? */
+/* There is nothing to send: decides whether a filter is drained, ended, or waits. */
 static void starved(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->group !=
-        NONE) { /* its suspects are all sent: it gets nothing else before they are settled */
+        NONE) { /* all its suspects are sent: it gets nothing else before they are settled */
         if (w->mode == MODE_FILTER && w->items.in_flight == 0)
             feed_worker_settle(f, worker);
         return;
@@ -197,7 +197,7 @@ static void starved(struct feed *f, uint32_t worker)
         }
     }
     if (w->mode == MODE_FILTER && w->items.in_flight == 0 && w->items.provisional > 0) {
-        feed_worker_settle(f, worker); /* which asks again when it is through */
+        feed_worker_settle(f, worker); /* it dispatches again when it is done */
         return;
     }
     if (reissue(f, worker))
@@ -205,7 +205,7 @@ static void starved(struct feed *f, uint32_t worker)
     idle_push(f, worker);
 }
 
-/* Suspects run alone. False: this worker gets nothing else now. */
+/* Suspects run alone. False: this worker gets no other items now. */
 static bool suspects_allow(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -238,8 +238,8 @@ static bool batch_must_wait(struct feed *f, const struct feed_worker *w, uint64_
 }
 
 /*
- * --fixed-batches: credits may come one by one, while a batch goes out in one piece. So a worker that
- * has asked for a whole batch before is waited for, until it asks for one again.
+ * With --fixed-batches a batch is sent in one piece, but credits may come one by one. So a worker that has asked
+ * for a whole batch before gets time to ask for a whole one again.
  */
 static bool credits_must_wait(struct feed *f, const struct feed_worker *w)
 {
@@ -251,7 +251,7 @@ static bool credits_must_wait(struct feed *f, const struct feed_worker *w)
     return true;
 }
 
-/* One run of work into the worker; the count sent, 0 if there is none. */
+/* Sends one range of items to the worker. Returns how many; 0: there are none. */
 static uint32_t send_one(struct feed *f, uint32_t worker, uint64_t max)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -279,7 +279,7 @@ static void work_send(struct feed *f, uint32_t worker)
                 break;
             left -= sent;
             if (f->config.fixed_batches && w->mode == MODE_CHANNEL)
-                return; /* nothing joins a batch */
+                return; /* nothing is added to a batch */
         }
         w->drain.last_was_short = f->config.batch > 0 && left > 0 && w->items.in_flight > 0;
         if (left == want || w->drain.last_was_short) {

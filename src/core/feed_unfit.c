@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items whose records are none: malformed ones, or such as lack what must be in them. Nobody is to
- * blame, no worker gets to see them, and no other try would end otherwise.
+ * Unfit items: their records are malformed, or lack a field that they must have. No worker gets them, none is to
+ * blame, and a retry would end the same way.
  */
 #include "core/feed_impl.h"
 
@@ -9,7 +9,7 @@ enum {
     UNFIT_MAX = 1000
 };
 
-/* So many of what was looked at, and not one result: this is not the data that was meant. */
+/* True if many records are unfit and there is no result: probably this is the wrong input. */
 static bool nothing_fits(const struct feed *f)
 {
     uint64_t seen = f->counts.settled - f->counts.done_before + f->counts.committing +
@@ -19,18 +19,18 @@ static bool nothing_fits(const struct feed *f)
 }
 
 /*
- * A filter's answers are matched by their order, so an unfit item keeps its place among what it was
- * sent until all before it is answered (feed_worker_passed). A worker that names its items just has one
- * less. Where there are two copies, both are settled by the first: the other may not have been written
- * yet, and an idle worker would take a copy of it again and again.
+ * A filter's answers are matched by their order, so an unfit item keeps its place in the filter's fifo until
+ * everything before it is answered (feed_worker_passed). A worker that names its items simply has one item less.
+ * If there are two copies, both are settled by the first: the other may not have been written yet, and an idle
+ * worker would take a copy of it again and again.
  */
 void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct feed_worker *w = &f->workers[worker];
-    bool mine = item_withdraw(f, worker, item); /* else its other copy was found unfit first */
+    bool mine = item_withdraw(f, worker, item); /* false: its other copy was found unfit first */
     bool was_loser = !mine && w->items.losers > 0;
     if (!mine && !was_loser)
-        return; /* taken back in the meantime: it will be found unfit again */
+        return; /* it was taken back meanwhile, and will be found unfit again */
     if (!answers_in_order(w)) {
         w->items.in_flight -= mine;
         f->counts.in_flight -= mine;
@@ -58,7 +58,7 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count)
     w->room += count;
     while (count > 0) {
         struct sent_range passed = fifo_take(w, count);
-        /* Passing over an item that it still has would leave that to nobody, and the run without an end. */
+        /* If an item that it still has were passed over, no worker would do it, and the run would not end. */
         for (uint32_t i = 0; i < passed.count; i++)
             ASSERT(!item_is_owned(f, worker, passed.first + i));
         count -= passed.count;

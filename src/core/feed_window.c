@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the state of the items in the window is kept. A fast filter has a hundred thousand of them in
- * hand, neighbours of neighbours, all alike: a block of them that went to one worker and is answered in
- * order is folded into a few words. Whatever concerns a single item unfolds its block into slots; whoever
- * reads or writes a slot need not know. So memory follows the accidents, not the items.
+ * Stores the state of the items in the window. A fast filter has a hundred thousand adjacent items in the same
+ * state: a block of items that was sent to one worker and is answered in order is folded into a few words. An
+ * event about a single item unfolds its block into slots, which callers do not notice. So memory grows with
+ * irregular events, not with items.
  */
 #include "core/feed_impl.h"
 
 enum {
-    BLOCK_LOG2_MAX = 6, /* items in a block: what is sent at a time is rounded down to that */
+    BLOCK_LOG2_MAX = 6, /* items in a block; what is sent at once is rounded down to whole blocks */
     BLOCKS_LOG2_MIN = 3,
 };
 
 /* In a list of items, a folded block stands for all of its items. */
 static const uint32_t BLOCK_REF = 1u << 31;
 
-/* Not to be asked of NONE, which has all bits. */
+/* `ref` must not be NONE, which has all bits set. */
 static bool is_block_ref(uint32_t ref)
 {
     return ref & BLOCK_REF;
@@ -49,7 +49,7 @@ static uint32_t ring_begin(const struct feed *f, const struct block *block)
     return (uint32_t)(block - f->window.blocks) << f->window.block_log2;
 }
 
-/* The item of a place in the ring. */
+/* The item of a position in the ring. */
 static uint64_t item_of(const struct feed *f, uint32_t ring)
 {
     uint64_t low = f->config.order ? 0 : f->window.frontier;
@@ -64,7 +64,7 @@ static struct slot *slot_at(const struct feed *f, uint32_t ring)
 
 uint64_t window_end(const struct feed *f)
 {
-    /* A block is used again when the frontier has left it. */
+    /* A block is reused when the frontier has left it. */
     return f->window.frontier - offset_of(f, f->window.frontier) + f->window.spread;
 }
 
@@ -235,7 +235,7 @@ struct slot slot_peek(const struct feed *f, uint64_t item)
 
 /* ---- whole blocks ---- */
 
-/* The block of these items if they fill it and it is folded, and as `state` says; or NULL. */
+/* The block of these items, if they fill it and it is folded in this state; else NULL. */
 static struct block *whole_block(const struct feed *f, struct sent_range items, uint8_t state)
 {
     struct block *block = block_of(f, items.first);
@@ -274,7 +274,7 @@ uint32_t block_win(struct feed *f, uint32_t worker, struct sent_range items)
     if (!block)
         return 0;
     ASSERT(block->n_answered ==
-           f->window.block_size); /* nothing is confirmed while something is owed */
+           f->window.block_size); /* no answer is confirmed while another is missing */
     list_remove(f, worker, (uint32_t)(block - f->window.blocks) | BLOCK_REF);
     *block = (struct block){.slots = NONE, .state = SLOT_COMMITTING};
     return f->window.block_size;
@@ -304,7 +304,7 @@ void items_skip(struct feed *f, uint64_t first, uint64_t end)
 
 /* ---- the frontier ---- */
 
-/* Past the whole block, or the one item, where it stands. 0: that is not done yet. */
+/* How far the frontier may move: over the whole block, or one item; 0: that is not done yet. */
 static uint64_t frontier_step(struct feed *f)
 {
     struct block *block = block_of(f, f->window.frontier);

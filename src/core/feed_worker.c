@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lives of workers: when a seat is filled, what its answers mean, and how it is ended. Deaths are
- * in feed_death.c.
+ * Workers: when one is started, what its answers mean, and how it is ended. Deaths are in feed_death.c.
  */
 #include "core/feed_impl.h"
 
 enum {
     SETTLE_MIN_MS = 2,
     SETTLE_MAX_MS = 5000,
-    SETTLE_ENDING_MS = 20, /* most end within it, and a clean end is the better proof */
+    SETTLE_ENDING_MS = 20, /* most filters end within this time, and a clean end proves more */
     CONFIRM_MIN_MS = 500,
-    SETTLE_SHARE = 40 /* a drain comes after so many times what the last one cost */
+    SETTLE_SHARE = 40 /* the next drain comes after this many times the cost of the last one */
 };
 
 bool feed_worker_is_running(const struct feed_worker *w)
@@ -34,7 +33,7 @@ void feed_worker_state_set(struct feed *f, struct feed_worker *w, enum worker_st
     hand_touch(f, w);
 }
 
-/* Workers that have room and will take items soon; there is no need to start one more for those. */
+/* Counts workers that have room and will take items soon, for which no further worker need be started. */
 void hand_touch(struct feed *f, struct feed_worker *w)
 {
     bool is_hand = (w->state == WORKER_STARTING || w->state == WORKER_LOADING) &&
@@ -77,7 +76,7 @@ static uint64_t work_waiting(struct feed *f)
     return any ? MAX(waiting, (uint64_t)1) : 0;
 }
 
-/* Some have their memory back, or a pause may be over. */
+/* Starts workers on seats whose memory is back and whose pause is over. */
 static void cooling_look(struct feed *f)
 {
     uint32_t kept = 0;
@@ -111,7 +110,7 @@ static void cooling_end(struct feed *f)
         wake_at(f, f->cooling.look_ms);
 }
 
-/* A seat may stay empty for want of work: the shortest time is what a start had to wait for. */
+/* A seat may stay empty for lack of work, so the shortest empty time is what a start has to wait for. */
 static void seat_time_note(const struct feed *f, struct feed_worker *w)
 {
     uint64_t empty_ms = f->now_ms - w->buffering.gone_ms;
@@ -169,7 +168,7 @@ void feed_worker_is_live(struct feed *f, uint32_t worker)
 
 /* ---- what a worker says ---- */
 
-/* Hand back everything it has in flight. */
+/* Takes back everything that it has in flight. */
 static void unanswered_return(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -186,10 +185,11 @@ void feed_worker_becomes_channel(struct feed *f, uint32_t worker)
     if (w->mode == MODE_CHANNEL)
         return;
     if (w->items_done > 0 && w->mode == MODE_FILTER && w->answered_in_life > w->items.provisional) {
-        feed_worker_out_of_step(f, worker); /* committed answers of a filter that was none */
+        feed_worker_out_of_step(
+            f, worker); /* answers were committed of a filter that turns out not to be one */
         return;
     }
-    /* What it printed so far was talk, and the item in its stdin is not considered taken. */
+    /* What it printed so far were no answers, and the items in its stdin do not count as taken. */
     provisional_revoke(f, worker);
     unanswered_return(f, worker);
     suspects_release(f, worker);
@@ -205,10 +205,10 @@ static uint64_t settle_ms(const struct feed_worker *w)
 }
 
 /*
- * Equal counts prove nothing while a stray line may stand for an answer that is still to come. So a
- * filter is let run dry, and its answers count once it is known to wait for more (EV_RESTS), or has
- * been quiet for twice its longest gap. The first costs a moment, the second two items' time: how often
- * it is drained depends on what the last drain cost.
+ * Equal numbers of lines and items prove nothing, while a stray line may be taken for an answer that is still to
+ * come. So a filter is drained, and its answers count once it is known to wait for more (EV_RESTS), or has been
+ * quiet for twice its longest gap. The first takes a moment, the second the time of two items: how often a
+ * filter is drained depends on the cost of the last drain.
  */
 void feed_worker_settle(struct feed *f, uint32_t worker)
 {
@@ -222,13 +222,13 @@ void feed_worker_settle(struct feed *f, uint32_t worker)
     look_at(f, worker, w->drain.settle_at_ms);
 }
 
-/* Until it was looked at again, and its pauses double; but some work on without anything to say. */
+/* It works: looks again later, after pauses that double; some filters work on without further output. */
 void feed_worker_works(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->drain.settle_at_ms == 0 || w->state == WORKER_ENDING)
         return;
-    ASSERT(w->items.in_flight == 0); /* nothing is sent while it settles */
+    ASSERT(w->items.in_flight == 0); /* no items are sent while it settles */
     uint64_t since_ms = w->drain.since_ms;
     uint64_t patience_ms = MAX((uint64_t)SETTLE_MAX_MS, (uint64_t)(4 * w->time.gap_max_ms));
     uint64_t at_ms = f->now_ms + MAX(settle_ms(w), 2 * (f->now_ms - since_ms) + SETTLE_MIN_MS);
@@ -255,7 +255,7 @@ static bool drain_is_due(const struct feed *f, const struct feed_worker *w)
     return w->items.provisional > ring_share || is_time;
 }
 
-/* Make a filter give all that it holds back, so that its answers can be confirmed. */
+/* Drains a filter, so that its answers can be confirmed. */
 static void feed_worker_drain(struct feed *f, uint32_t worker)
 {
     if (f->workers[worker].buffering.is_on)
@@ -293,7 +293,7 @@ struct sent_range fifo_take(struct feed_worker *w, uint64_t max)
     return taken;
 }
 
-/* 0: it was answered elsewhere in the meantime. */
+/* Returns 0 if the item was answered elsewhere meanwhile. */
 static uint32_t answer_mark(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct slot slot = slot_peek(f, item);
@@ -352,8 +352,8 @@ void feed_worker_answered(struct feed *f, uint32_t worker, uint64_t count)
 }
 
 /*
- * --fixed-batches: what was computed together is committed together, or computed together again. The
- * batch is over when nothing of it is in flight.
+ * With --fixed-batches, items that were computed together are committed together, or computed together again.
+ * The batch is complete when none of its items is in flight.
  */
 void batch_settle(struct feed *f, uint32_t worker)
 {
@@ -362,7 +362,7 @@ void batch_settle(struct feed *f, uint32_t worker)
         provisional_confirm(f, worker);
 }
 
-/* The result counts: at once, or with the rest of its batch. False if another copy was first. */
+/* Takes the result, at once or with the rest of its batch. False if another copy was first. */
 static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -375,7 +375,7 @@ static bool result_take(struct feed *f, uint32_t worker, uint64_t item)
     if (!item_is_owned(f, worker, item))
         return false;
     struct slot *slot = slot_of(f, item);
-    ASSERT(slot->owner[0] == worker + 1); /* there are no copies of it */
+    ASSERT(slot->owner[0] == worker + 1); /* it has no second copy */
     if (slot->flags & ANSWERED_FIRST)
         return false;
     slot->flags |= ANSWERED_FIRST;
@@ -471,7 +471,7 @@ void feed_worker_out_of_step(struct feed *f, uint32_t worker)
         return;
     provisional_revoke(f, worker);
     feed_worker_terminate(f, worker, CAUSE_PROTOCOL);
-    /* One that names its items has put nothing out of step: its end counts as a crash. */
+    /* The answers of a worker that names its items cannot be out of step: its end counts as a crash. */
     if (w->mode != MODE_CHANNEL && ++f->counts.mismatches >= MISMATCHES_MAX)
         halt(f, HALT_MISMATCH);
 }

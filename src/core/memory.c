@@ -4,30 +4,31 @@
 #include <stdlib.h>
 
 enum {
-    TOLERANCE_SHARE = 50, /* of a device's memory: so much more than before may be in use */
-    CONTEXT_MIN_MS = 50,  /* no driver makes a context in less: who lived shorter took no memory */
-    UNUSED_LIVES = 2,     /* so many lives of so long show that workers use none */
+    TOLERANCE_SHARE = 50, /* of a device's memory: this part more than before may be in use */
+    CONTEXT_MIN_MS =
+        50, /* no driver makes a context in less: a worker that lived shorter took no memory */
+    UNUSED_LIVES = 2, /* this many longer lives without use show that workers use no memory */
     UNUSED_LIFE_MS = 500
 };
 
 struct device_memory {
     uint64_t used_bytes, total_bytes; /* by the last sample */
     uint64_t sampled_ms;
-    uint64_t idle_bytes;   /* in use when none of our workers is there */
-    bool was_used;         /* by a worker of ours, as a sample of its life, or of after it, shows */
-    uint32_t unused_lives; /* that no sample shows to have used any */
+    uint64_t idle_bytes;   /* in use without any worker of ours */
+    bool was_used;         /* a sample during or after the life of a worker of ours shows use */
+    uint32_t unused_lives; /* lives of workers in which no sample shows use */
 };
 
 enum seat_use {
     SEAT_EMPTY,
     SEAT_TAKEN,
-    SEAT_ENDED, /* its worker's process is gone, and what it made is looked at */
+    SEAT_ENDED, /* its worker's process is gone, and its result is being checked */
     SEAT_WAITS
 };
 
 struct seat_wait {
     enum seat_use use;
-    uint64_t since_ms; /* it is taken, or its worker's process is gone */
+    uint64_t since_ms; /* since when it is taken, or its worker's process is gone */
     uint64_t life_ms;  /* of its last worker */
 };
 
@@ -81,7 +82,7 @@ void memory_idle(struct memory *m, uint32_t device, uint64_t used_bytes, uint64_
     d->total_bytes = total_bytes;
 }
 
-/* Is a seat of this use on the device? */
+/* True if a seat in this state uses the device. */
 static bool has_seat(const struct memory *m, uint32_t device, enum seat_use use)
 {
     for (uint32_t seat = 0; seat < m->n_seats; seat++)
@@ -129,9 +130,9 @@ void memory_left(struct memory *m, uint32_t seat, uint64_t now_ms)
 }
 
 /*
- * A sample of before the death says nothing of a worker that came after it, or took its memory then; only where
- * workers are known to use none need none be waited for. Where neighbours live, what is theirs cannot be told from
- * what the dead one has not given back: a sample of after its death must do.
+ * A sample from before the death says nothing about memory that the worker took after it; only if workers are known
+ * to use no memory is no sample waited for. While other workers use the device, their memory cannot be told from
+ * memory that the dead one has not given back: then any sample after its death is enough.
  */
 static bool device_is_back(const struct memory *m, uint32_t seat, uint32_t device)
 {
@@ -165,7 +166,7 @@ static void life_count(struct memory *m, uint32_t seat)
     }
 }
 
-/* So the next death there does not wait for it again. */
+/* Accepts the memory as used for good, so that the next death does not wait for it again. */
 static void patience_end(struct memory *m, uint32_t seat)
 {
     for (uint32_t device = 0; device < m->n_devices; device++) {

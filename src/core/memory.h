@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When has a device the memory back that a dead worker held? Drivers free it as the process ends, or soon
- * after; the next worker may only start when it is there. What this knows are samples of devices, and when
- * workers come and go. No clock, no allocation after memory_new.
+ * Decides when the memory that a dead worker held on a device is free again. Drivers free it as the process ends, or
+ * soon after; the next worker may start only then. The inputs are samples of the devices, and the times when workers
+ * come and go. No clock, no allocation after memory_new.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-    MEMORY_PATIENCE_MS = 60000 /* what is not back by then is taken to be there for good */
+    MEMORY_PATIENCE_MS = 60000 /* memory that is not free by then is accepted as used for good */
 };
 
 struct memory;
@@ -21,25 +21,26 @@ struct memory;
 /* NULL only when memory ran out. */
 struct memory *memory_new(uint32_t n_seats, uint32_t n_devices);
 void memory_free(struct memory *memory);
-/* The seat stands on this device as well; at first on none. */
+/* The seat uses this device; at first it uses none. */
 void memory_seat_uses(struct memory *memory, uint32_t seat, uint32_t device);
 
 /*
- * A device that is watched, and what others have in use of it before any worker of ours is there. Where no total
- * is known, all counts as given back.
+ * The device will be sampled; used_bytes are in use by others before any worker of ours starts. If the total is not
+ * known (0), memory always counts as free again.
  */
 void memory_idle(struct memory *memory, uint32_t device, uint64_t used_bytes, uint64_t total_bytes);
-/* A sample; total 0: it has no memory that is known. */
+/* A sample; total 0: the device's memory is not known. */
 void memory_sampled(struct memory *memory, uint32_t device, uint64_t used_bytes,
                     uint64_t total_bytes, uint64_t now_ms);
-/* A worker of ours is in the seat. */
+/* A worker of ours is on the seat. */
 void memory_taken(struct memory *memory, uint32_t seat, uint64_t now_ms);
-/* Its process is gone, and it is not over yet; need not be said. */
+/* The worker's process is gone, but its result is still being checked. This call may be left out. */
 void memory_ended(struct memory *memory, uint32_t seat, uint64_t now_ms);
-/* It is gone, or could not be started; the seat waits until memory_back() names it. */
+/* The worker is gone, or could not be started; the seat waits until memory_back() returns it. */
 void memory_left(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /*
- * One of the seats whose devices have their memory back; false: none, now. To be called until then, after each
- * memory_left and now and then. *is_overdue: it is not back, but is waited for no longer.
+ * Returns one of the seats whose devices have their memory back; false: there is none now. To be called until it
+ * returns false, after each memory_left and ten times a second. *is_overdue: the memory is not back, but the wait
+ * is over.
  */
 bool memory_back(struct memory *memory, uint64_t now_ms, uint32_t *seat, bool *is_overdue);

@@ -57,8 +57,7 @@ static bool printed_any(const struct death_facts *facts, const char *const *need
 }
 
 enum {
-    LARGE_SHARE =
-        64 /* of the memory: what holds less is not what the kernel takes to get some back */
+    LARGE_SHARE = 64 /* of the memory: the kernel does not choose a process that holds less */
 };
 
 static bool is_oom_kill(const struct death_facts *facts)

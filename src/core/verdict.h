@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why did a worker die? Pure: exit status, the kernel's word, and the tail of what it printed, to
- * one cause. The strings are those that PyTorch, JAX, CUDA, HIP and Accelerate print
+ * The cause of a worker's death, from its exit status, the kernel's counts, and the end of its output. Pure.
+ * The strings are those that PyTorch, JAX, CUDA, HIP and Accelerate print
  * (docs/decisions/0004-verdicts.md lists the sources).
  */
 #pragma once
@@ -11,7 +11,7 @@
 #define DEATHS(X)                                                                                  \
     X(CLEAN, "ended")                                                                              \
     X(FAILED, "failed")   /* non-zero status */                                                    \
-    X(CRASHED, "crashed") /* a signal of its own making: SIGSEGV, SIGABRT … */                   \
+    X(CRASHED, "crashed") /* a signal that it caused itself: SIGSEGV, SIGABRT … */               \
     X(OOM, "out of device memory")                                                                 \
     X(HOST_OOM, "out of host memory") /* the kernel's OOM killer, or MemoryError */                \
     X(KILLED, "sender unknown; at about that time the kernel killed a process for lack of memory") \
@@ -29,11 +29,11 @@ struct death_facts {
     int exit_code, exit_signal;
     bool exec_failed;
     bool we_ended_it;
-    bool device_lost; /* the monitor says so */
+    bool device_lost; /* the samples say so */
     /*
-     * Processes that the kernel ended for lack of memory about then: on the whole machine, and among those
-     * of which this was one (its memory cgroup; the machine, where there is no count for less). That alone
-     * does not tell that this was the one. The kernel takes the largest, so it must have been large.
+     * How many processes the kernel killed for lack of memory around that time: on the whole machine, and near
+     * this one (in its memory cgroup; on the machine, if the cgroup has no count). That alone does not prove that
+     * this process was one of them. The kernel kills the largest process, so it must also have been large.
      */
     uint64_t oom_kills_near, oom_kills_host;
     uint64_t rss_peak_bytes, memory_bytes; /* the machine's, or the cgroup's limit */
@@ -42,5 +42,5 @@ struct death_facts {
 
 enum death verdict_of(const struct death_facts *facts);
 const char *death_text(enum death death);
-/* "status 7", "SIGSEGV", "signal 34": a worker's own end, named. */
+/* Names a worker's own end: "status 7", "SIGSEGV", "signal 34". */
 void exit_format(char out[24], int exit_code, int exit_signal);
