@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of devices, for every verb that starts workers. `at` is the offset of the request's struct
- * allocation_wish.
+ * The options of devices, for every verb that starts workers. `at` is the offset of struct
+ * allocation_wish in the request.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster doctor: is this machine fit for the work? Every finding with what it means and what
- * cures it.
+ * muster doctor: checks whether this machine is fit for the work. Each finding says what it means and how to
+ * cure it.
  */
 #include <unistd.h>
 
@@ -18,8 +18,8 @@
 #include "store/runs.h"
 
 enum {
-    PATIENCE_MS = 4200,    /* with what is left to do it ends within five seconds */
-    PATIENCE_MIN_MS = 100, /* what is well must have time to say so */
+    PATIENCE_MS = 4200,    /* so that the whole verb ends within five seconds */
+    PATIENCE_MIN_MS = 100, /* a healthy driver must have time to answer */
     PATIENCE_MAX_MS = 24 * 3600 * 1000,
     SMOKE_LIMIT_MS = 90000,
     TEXT_COLUMN = 16,
@@ -83,7 +83,7 @@ static struct paint paint_of(enum finding_level level, bool color)
     return color ? (struct paint){begins[level], "\033[0m"} : (struct paint){"", ""};
 }
 
-/* "  means: " and the words, wrapped below each other. */
+/* Adds "  means: " and the text, wrapped. */
 static void advice_add(struct buf *out, const char *name, const char *text)
 {
     size_t column = TEXT_COLUMN + 7;
@@ -101,7 +101,7 @@ static void advice_add(struct buf *out, const char *name, const char *text)
     buf_add_char(out, '\n');
 }
 
-/* Names of processes and values of variables are anybody's: nothing for a terminal to obey. */
+/* Names of processes and values of variables may hold escape sequences: these are made harmless. */
 static void words_add(struct buf *out, const struct finding *finding)
 {
     console_text_add(out, str_of(finding->subject), false);
@@ -130,7 +130,7 @@ static void count_add(struct buf *out, const struct findings *findings, enum fin
         buf_addf(out, ", %zu %s", count, count == 1 ? one : many);
 }
 
-/* The worst first. */
+/* The counts of findings, the worst level first. */
 static void summary_add(struct buf *out, const struct findings *findings, bool color)
 {
     static const char *const verdicts[] = {
@@ -185,8 +185,8 @@ static int print(const struct app *app, const struct doctor_request *request,
 /* ---- the self-test ---- */
 
 /*
- * MUSTER_WORKERS_PER_GPU and its like would change the runs: what map takes for an option is left
- * out.
+ * True for a variable such as MUSTER_WORKERS_PER_GPU, which map takes for an option: it would change the smoke
+ * test's runs, so it is left out.
  */
 static bool is_default_of_map(const char *entry)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster each: one command on every seat, each line of what it prints with the seat's name before it.
+ * muster each: one command on every seat; each line of its output has the seat's name before it.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ static void print(struct each_worker *w, enum worker_stream stream, struct str b
     struct prefix *prefix = stream == STREAM_ERR ? &w->errors : &w->out;
     if (shell->end.signal == SIGPIPE || prefix_print(shell, prefix, bytes, is_end, NULL) == 0)
         return;
-    shell->end.signal = SIGPIPE; /* nobody reads any more */
+    shell->end.signal = SIGPIPE; /* the reader of our output is gone */
     all_end(w->each, END_POLITELY);
 }
 
@@ -99,7 +99,7 @@ static const struct worker_handlers handlers = {
 
 static void on_stop(void *context, bool now)
 {
-    (void)now; /* a command is in flight until it ends */
+    (void)now; /* there is nothing else to stop than the commands */
     all_end(context, END_POLITELY);
 }
 
@@ -154,7 +154,7 @@ static int workers_run(struct each *each, const struct each_request *ask, char *
     return rc;
 }
 
-/* A signal's, or the worst of all commands. */
+/* The status of a signal, or the highest of all commands. */
 static int status_of(const struct each *each, struct err *err)
 {
     const struct shell_end *end = &each->shell.end;

@@ -65,7 +65,7 @@ static char *cell(struct table *table, size_t column)
     return table->cells[table->n_rows][column];
 }
 
-/* Characters, not bytes, of UTF-8. */
+/* The number of characters, not bytes, of a UTF-8 text. */
 static int width(const char *text)
 {
     int n = 0;
@@ -97,7 +97,7 @@ static void table_print(const struct table *table, const bool *is_number, struct
 
 /* ---- one device as a row ---- */
 
-/* "GPU-4f2a9c31": as much of a UUID as people need, and as -g takes. */
+/* "GPU-4f2a9c31": as much of a UUID as identifies a device; -g accepts it. */
 static void short_uuid(const char *uuid, char out[CELL_MAX])
 {
     bool is_long = strlen(uuid) > 24;
@@ -208,7 +208,7 @@ static void print_table(const struct device_list *list, const size_t *shown, siz
     free(table.cells);
 }
 
-/* The device's own object with the time and the lock holder in front. */
+/* Prints the device's object, with the time and the lock holder first. */
 static void print_json(const struct device_list *list, const size_t *shown, size_t n_shown,
                        struct buf *out)
 {
@@ -233,14 +233,14 @@ static void print_json(const struct device_list *list, const size_t *shown, size
 
 /* ---- the verb ---- */
 
-/* Without -g everything there is, also what a run would leave out: that is what one looks for. */
+/* Without -g all devices, also those that a run would not use: the user may be looking for these. */
 static int choose(const struct gpus_request *request, const struct device_spec *spec,
                   const struct device_list *list, size_t *shown, size_t *n_shown, struct err *err)
 {
     if (request->gpus && (spec->kind == SPEC_FREE || spec->kind == SPEC_ANY))
         return spec_select(spec, list, shown, DEVICES_MAX, n_shown, NULL, err);
     if (request->gpus) {
-        /* what no run would take can still be looked at */
+        /* devices that no run would use are shown as well */
         struct device_list copy = {xcalloc(list->len + 1, sizeof(*copy.at)), list->len};
         for (size_t i = 0; i < list->len; i++) {
             copy.at[i] = list->at[i];

@@ -31,7 +31,7 @@ struct tails {
 static const struct str stdout_end = {"_stdout.log", sizeof("_stdout.log") - 1};
 static const struct str stderr_end = {"_stderr.log", sizeof("_stderr.log") - 1};
 
-/* "gpu_0_w1" of "gpu_0_w1_stderr.log", if it is a stream that was asked for. */
+/* "gpu_0_w1" of "gpu_0_w1_stderr.log", if that stream was asked for. */
 static bool worker_of(const struct logs_request *ask, struct str name, struct str *worker)
 {
     bool is_stdout = str_ends_with(name, stdout_end), is_stderr = str_ends_with(name, stderr_end);
@@ -41,7 +41,7 @@ static bool worker_of(const struct logs_request *ask, struct str name, struct st
     return true;
 }
 
-/* "gpu_0", "gpu 0" and, where that says enough, "0" all mean gpu_0. */
+/* "gpu_0", "gpu 0" and "0" all mean gpu_0. */
 static bool is_meant(struct str worker, const char *text)
 {
     cleanup_free char *wanted = xstrdup(text);
@@ -101,8 +101,7 @@ static int is_log(const struct dirent *entry)
     return str_ends_with(name, stdout_end) || str_ends_with(name, stderr_end);
 }
 
-/* The names of the log files, sorted; *entries and each of it are the caller's. 0 if there are
- * none. */
+/* The names of the log files, sorted; the caller frees *entries and each of them. Returns how many. */
 static int logs_in(const char *dir, struct dirent ***entries)
 {
     cleanup_free char *logs = path_join(dir, "logs");
@@ -132,7 +131,7 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
     tail_add_rotated(tails_add(tails, path, prefix), out);
 }
 
-/* Take up the logs that are there and meant and not followed yet: workers may start later. */
+/* Adds the wanted logs that are not followed yet: workers may start later. */
 static void tails_find(const struct logs_request *ask, const char *dir, int n_wanted,
                        char *const *wanted, struct tails *tails, struct buf *out)
 {
@@ -194,7 +193,7 @@ static int print_all(struct tail *tail, struct buf *out, struct err *err)
     return rc;
 }
 
-/* Every file to its present end; when following, again until the run has ended. */
+/* Prints each file to its present end; with --follow, repeatedly until the run has ended. */
 static int print(const struct logs_request *ask, const char *dir, int n_wanted, char *const *wanted,
                  struct err *err)
 {
@@ -205,7 +204,7 @@ static int print(const struct logs_request *ask, const char *dir, int n_wanted, 
         tails_add(&tails, own, NULL);
     int rc = 0;
     for (bool goes_on = true; rc == 0 && goes_on;) {
-        /* Asked before reading: what was written up to the end of the run is then still read. */
+        /* Checked before reading, so that everything written up to the end of the run is read. */
         goes_on = ask->follow && run_is_locked(dir, NULL);
         if (!ask->orchestrator)
             tails_find(ask, dir, n_wanted, wanted, &tails, &out);
@@ -224,7 +223,7 @@ static int print(const struct logs_request *ask, const char *dir, int n_wanted, 
     return rc;
 }
 
-/* The first operand is a run, unless it is no run and the latest run has such a worker. */
+/* The first operand is a run, unless there is no such run and the latest run has a worker of that name. */
 static int operands_split(const struct logs_request *ask, int *argc, char ***argv, char **dir,
                           struct err *err)
 {

@@ -74,7 +74,7 @@ static void object_add(struct buf *line, const struct run_summary *run)
     buf_add_char(line, '\n');
 }
 
-/* A run that is removed while we look is left out; one that cannot be read shows what is known. */
+/* A run that is removed meanwhile is left out; of one that cannot be read, what is known is shown. */
 static int ls_run(struct app *app, void *request, int argc, char **argv, char **command,
                   struct err *err)
 {

@@ -55,7 +55,7 @@ static bool order_text(const void *field, struct buf *out)
     return true;
 }
 
-/* "12" or "5%": two fields, found from the first. */
+/* "12" or "5%". `field` is failures_max; failures_percent follows it. */
 static int failures_store(struct str text, void *field, struct err *err)
 {
     struct map_options *options =
@@ -93,10 +93,10 @@ static bool log_level_text(const void *field, struct buf *out)
     return true;
 }
 
-/* One option a row, as wide as it takes. */
+/* One option in each line, however long. */
 /* clang-format off */
 
-/* Those that `resume` takes as well: devices, workers, retries, limits, logs. */
+/* Options that `resume` accepts too: devices, workers, retries, limits, logs. */
 #define COMMON_OPTS                                                                                                    \
     {OPT_HEADING, .help = "Devices and workers"},                                                                      \
     ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
@@ -123,7 +123,7 @@ static bool log_level_text(const void *field, struct buf *out)
     {OPT_FLAG, 0, "explain", NULL, "print each decision and its reason on stderr, as in orchestrator.log", FIELD(run.explain)}, \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
-/* How the shards' files are joined, which a resume may have to be told when it could not be done. */
+/* How the shards' files are joined. If they could not be joined, a resume may change these. */
 #define JOIN_OPTS                                                                                                      \
     {OPT_TEXT, 0, "id", "FIELD", "check that every record of the shards' files has this field, and that no two have the same value in it; for .pt files give a path, such as questions.*.question_id", FIELD(merge.id_field)}, \
     {OPT_FLAG, 0, "union", NULL, "accept files with different columns; a column that a shard's file lacks is empty in its rows", FIELD(merge.is_union)}, \
@@ -136,7 +136,7 @@ static bool log_level_text(const void *field, struct buf *out)
     {OPT_FLAG, 0, "compact", NULL, "leave out bytes of storages in .pt files that no tensor uses", FIELD(merge.is_compact)},    \
     {OPT_FLAG, 0, "pass-through", NULL, "copy objects of unknown classes from .pt files unchanged and unchecked", FIELD(merge.pass_through)}
 
-/* Which files the shards leave: a resume that is told other names takes what is there. */
+/* Which files the shards leave. With other names, a resume takes the files that exist. */
 #define COLLECT_OPTS                                                                                                   \
     {OPT_TEXT, 0, "collect", "GLOB", "the file that each shard leaves, as a glob pattern with placeholders", FIELD(shards.collect)}, \
     {OPT_TEXTS, 0, "also", "GLOB=FILE", "another file that each shard leaves, with any number of records; the files are merged into FILE, or put unchanged into FOLDER/ (may be repeated)", FIELD(shards.also)}, \
@@ -197,7 +197,7 @@ static void map_defaults(void *request)
     options->request.run.log_level = LOG_INFO;
 }
 
-/* The command line that makes this request again, wherever its options came from; the words are the list's. */
+/* The command line that makes this request, also if options came from the environment; the list owns the words. */
 static void map_words(const struct app *app, const struct map_options *options,
                       struct env_list *out)
 {
@@ -299,7 +299,7 @@ static size_t list_len(const char *const *list)
     return len;
 }
 
-/* The words alone, in a list that may be shuffled; free() it. */
+/* A copy of the list, not of the words, which parsing may reorder; free() it. */
 static char **words_copy(const char *const *words, size_t n_words)
 {
     char **copy = xcalloc(n_words + 1, sizeof(*copy));
@@ -308,7 +308,7 @@ static char **words_copy(const char *const *words, size_t n_words)
     return copy;
 }
 
-/* Those that came later stand in for the first ones, if there are any. */
+/* Later values replace the first ones, if there are later values. */
 static void texts_replace(struct texts *texts, size_t n_first)
 {
     if (texts->len == n_first)
@@ -317,7 +317,7 @@ static void texts_replace(struct texts *texts, size_t n_first)
     memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
 }
 
-/* The options of a resume over those that are there, which stay where it names no others. */
+/* Parses the options of a resume into a request that is filled already; other options keep their values. */
 static int resume_overlay(struct map_options *options, char **words, int n_words, struct err *err)
 {
     struct texts *const lists[] = {&options->request.merge.rules, &options->request.shards.also,
@@ -332,7 +332,7 @@ static int resume_overlay(struct map_options *options, char **words, int n_words
     return rc;
 }
 
-/* Of the run's latest resume that gave its shards' files other names: see shard_words_read. */
+/* Options of the latest resume that changed the names of the shards' files: see shard_words_read. */
 struct words {
     char **at;
     int len;
@@ -356,8 +356,8 @@ static void words_free(struct words *words)
 }
 
 /*
- * The run's own words are parsed again, then the options of `muster resume` on top: argv of the
- * resume is parsed a second time into the same request, which leaves what it does not name alone.
+ * The run's own words are parsed first, then the options of `muster resume`: its argv is parsed into the same
+ * request, where options that it does not name keep their values.
  */
 static int options_replay(struct map_options *options, char **old, size_t n_old,
                           const struct words *since, char **again, int n_again, struct err *err)
@@ -386,7 +386,7 @@ static bool keeps_parts(const struct manifest *manifest)
     return false;
 }
 
-/* What a muster that was killed at its last breath had yet to remove. */
+/* Removes what a muster that was killed just before its end had yet to remove. */
 static int leftovers_drop(const char *dir)
 {
     static const char *const names[] = {"parts", "parts.gone", "shard-input", "shard-output"};
@@ -398,7 +398,7 @@ static int leftovers_drop(const char *dir)
     return rc;
 }
 
-/* There is nothing to go on with, and nothing to merge again. */
+/* True if nothing is left to do and nothing to merge again. */
 static bool is_complete(const char *dir, const struct manifest *manifest)
 {
     struct run_summary summary = {0};
@@ -434,7 +434,8 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     struct map_options options = {0};
     size_t n_old = list_len(manifest->argv);
     cleanup_free char **old = words_copy(manifest->argv, n_old);
-    cleanup_free char *usual_root = runs_root(NULL); /* before the folder of work is the run's */
+    cleanup_free char *usual_root =
+        runs_root(NULL); /* before the working folder becomes the run's */
     cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
     struct words since = words_read(dir);
     int rc = options_replay(&options, old, n_old, &since, again, app->argc, err);
@@ -447,7 +448,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     if (command && command[0])
         options.request.command = (const char *const *)command;
     if (typed->request.retry_failed)
-        options.request.overwrite = true; /* the output that lacks the failed ones is its own */
+        options.request.overwrite = true; /* the output without the failed items is the run's own */
     options.request.run.dry_run = false;
     if (rc == 0)
         rc = request_run(app, &options, err);

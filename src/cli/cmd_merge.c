@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster merge: files that are on disk already become one, checked.
+ * muster merge: checks files on disk and joins them into one.
  */
 #include <ctype.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ struct merge_request {
     bool is_checked, force, inspect, reflink, dry_run, json, quiet;
 };
 
-/* Less, equal or greater as people count: part_2 comes before part_10. */
+/* Compares numbers in names by value: part_2 comes before part_10. */
 static int natural_compare(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -53,7 +53,7 @@ static int natural_compare(const char *a, const char *b)
     return (*a != '\0') - (*b != '\0');
 }
 
-/* Are the names the same but for their numbers? */
+/* True if the names differ only in their numbers. */
 static bool is_series(const char *a, const char *b)
 {
     static const char digits[] = "0123456789";
@@ -67,7 +67,7 @@ static bool is_series(const char *a, const char *b)
     return *a == *b;
 }
 
-/* A shell's glob puts part_10 before part_2, and the records then are in that order. */
+/* Warns if a shell's glob has put part_10 before part_2, since the records will have that order. */
 static void order_warn(const struct app *app, char **paths, size_t n_paths)
 {
     for (size_t i = 1; i < n_paths; i++) {
@@ -99,7 +99,7 @@ static void file_add(struct buf *out, const char *name, uint64_t n_records, bool
     buf_addf(out, ",\"records\":%lu}\n", n_records);
 }
 
-/* What would be done, one line a file. */
+/* Prints what would be done, one line for each file. */
 static int plan_print(const struct merge_request *ask, char **paths, size_t n_paths,
                       const struct file_merge_stats *stats, struct err *err)
 {
@@ -140,7 +140,7 @@ static int score_end(void *context, struct err *err)
     return score_check(context, err);
 }
 
-/* Where the records go to stdout, the figures go to stderr. */
+/* If the records go to stdout, the figures go to stderr. */
 static int score_show(const struct merge_request *ask, const struct score *score, struct err *err)
 {
     cleanup_buf struct buf out = BUF_INIT;
@@ -209,8 +209,8 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
     };
 }
 
-/* What is asked of records means nothing to tensors, and the other way round; of tensors, those of
- * torch alone have records and objects. */
+/* Refuses options for records if the files are tensors, and the reverse; of files of tensors, only those of
+ * torch have records and objects. */
 static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, struct err *err)
 {
     bool is_about_lines = ask->options.is_union || ask->is_checked || ask->score.true_field.at;
@@ -247,7 +247,7 @@ static int formats_check(const struct merge_request *ask, enum tensor_kind kind,
     return tensors_output_check(kind, ask->out_path, err);
 }
 
-/* What can be shown is shown, also of the files behind one that is damaged. */
+/* Shows all files that can be read, also those after a damaged one. */
 static int files_inspect(const struct merge_request *ask, char **paths, size_t n_files,
                          struct err *err)
 {
@@ -291,7 +291,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
         if (torch_refer_check(ask->options.referred.at[i], err) != 0)
             return err->code;
     order_warn(app, argv, n_files);
-    (void)open_files_allow(n_files + FILES_OF_OURS); /* each packed file has a spool */
+    (void)open_files_allow(n_files + FILES_OF_OURS); /* each compressed file has a temporary file */
     enum tensor_kind kind = TENSOR_NONE;
     const struct tensors_request tensors = tensors_wanted(ask);
     int rc = score_opts_check(&ask->score, err);

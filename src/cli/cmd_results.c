@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster results: what is committed so far, streamed from the run's parts. Works while the run goes
- * on, and after its muster died.
+ * muster results: prints the results that are committed so far, from the run's parts. Works during the run,
+ * and after its muster died.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ struct results_request {
     bool any_order, force;
 };
 
-/* Facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
+/* Reads facts of the run: "items", their number once known, and "results_json", 1 if results are JSON. */
 static int facts_read(struct store *store, struct result_merge_opts *opts, struct err *err)
 {
     cleanup_free char *items = NULL, *is_json = NULL;
@@ -64,7 +64,7 @@ static int stream(const struct results_request *ask, struct store *store,
     return rc;
 }
 
-/* A run of shards holds files. Says so itself. */
+/* A run of shards has files: joins those that are committed. Prints its own messages. */
 static int shards_stream(struct app *app, const struct results_request *ask, struct store *store,
                          bool *are_there, struct err *err)
 {
@@ -81,7 +81,7 @@ static int shards_stream(struct app *app, const struct results_request *ask, str
     return 0;
 }
 
-/* After a complete merge the parts are gone: the output is the result. */
+/* After a complete merge the parts are removed: copies the output. */
 static int merged_copy(const char *dir, const struct results_request *ask, struct err *err)
 {
     struct manifest manifest;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster sim: how long will it take? The feeder of `muster map` on a machine that is made of figures.
+ * muster sim: how long a run will take. The feeder of `muster map` runs on a simulated machine.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -132,7 +132,7 @@ static void sim_defaults(void *request)
     ask->efficiency_least = 0.8;
 }
 
-/* What was not given is taken from the run. */
+/* Takes from the run what was not given as an option. */
 static int like_take(struct sim_request *ask, struct learned *learned, struct err *err)
 {
     cleanup_free char *root = runs_root(ask->runs_dir), *dir = NULL;
@@ -162,7 +162,7 @@ static int work_check(const struct sim_request *ask, struct err *err)
     return 0;
 }
 
-/* A filter has one item in work, whatever --concurrency says. */
+/* A filter computes one item at a time, whatever --concurrency says. */
 static int slots_check(const struct sim_request *ask, const uint32_t *devices, size_t n_devices,
                        struct err *err)
 {
@@ -374,7 +374,7 @@ static int answer(const struct sim_request *ask, const struct forecast_opts *opt
     best_add(&table, ask, best < n ? &rows[best] : NULL);
     if (!ask->json && best < n)
         rc = death_add(&table, opts, rows[best].n_devices, err);
-    if (rc == 0) /* before the picture, which may have nowhere to go */
+    if (rc == 0) /* before the HTML file, which may fail */
         rc = stdout_put(buf_str(ask->json ? &objects : &table), err);
     if (rc == 0 && ask->html)
         rc = html_write(ask->html, opts, &rows[best < n ? best : n - 1], buf_text(&table), err);

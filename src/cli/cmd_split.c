@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster split: one data set into parts.
+ * muster split: cuts one data set into parts.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -35,12 +35,12 @@ struct split_job {
     struct tensor_parts *tensors; /* or of tensors */
     struct split_source source;   /* of those */
     struct split_names names;
-    char **paths; /* of the parts; behind them of what goes with them */
+    char **paths; /* of the parts, followed by the files that go with them */
     size_t n_parts, n_paths;
     struct split_list strangers,
-        leftovers; /* files there that look like parts, or like half ones */
+        leftovers; /* existing files that are named like parts, or like unfinished parts */
     const struct split_part *parts;
-    const char *kind; /* for people */
+    const char *kind; /* for messages */
 };
 
 static void job_release(struct split_job *job)
@@ -55,7 +55,7 @@ static void job_release(struct split_job *job)
     tensor_parts_close(job->tensors);
 }
 
-/* 0 is no size, and not the same as none that was said. */
+/* 0 is refused: in the request it means that no size was given. */
 static int part_size_store(struct str text, void *field, struct err *err)
 {
     uint64_t *bytes = field;
@@ -78,7 +78,7 @@ static int request_check(const struct split_request *ask, int n_inputs, struct e
     return 0;
 }
 
-/* The signals that end it; under nohup, or in the background of a script, one may be ignored. */
+/* The signals that end it, without those that are ignored, as under nohup or in the background of a script. */
 static sigset_t ends_of(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -93,8 +93,8 @@ static sigset_t ends_of(void)
 }
 
 /*
- * While parts are written the signals wait: then nothing half done is left, and the signal does its
- * work right after. (One that is ignored would wait too, and do nothing then.)
+ * While parts are written, signals are blocked: so no unfinished part is left, and the signal takes effect right
+ * after. (An ignored signal would be pending too, and then have no effect.)
  */
 static bool signal_waits(void *context)
 {
@@ -159,8 +159,7 @@ static int tensors_open(struct app *app, struct split_job *job, const struct spl
     return rc;
 }
 
-/* By the kind of the first input. A file of tensors is split alone: no other input may stand
- * beside it. */
+/* Opens the job by the kind of the first input. A file of tensors must be the only input. */
 static int job_open(struct app *app, struct split_job *job, const struct split_request *ask,
                     int argc, char **argv, struct err *err)
 {
@@ -197,7 +196,7 @@ static int parts_write(const struct split_job *job, const struct split_target *t
     return rc;
 }
 
-/* One line a part, whatever is in a name; --json has names as they are. */
+/* One line for each part; odd characters of names are escaped, which --json does not do. */
 static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");
@@ -222,7 +221,7 @@ static void objects_add(struct buf *out, const struct split_job *job)
     }
 }
 
-/* Nobody can know whose they are, so they are for the user to remove. */
+/* It is not known whose these files are, so the user has to remove them. */
 static void leftovers_say(const struct app *app, const struct split_list *leftovers)
 {
     char more[48] = "";
@@ -306,7 +305,8 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
     struct split_job job = {0};
     app->quiet = ask->quiet;
     int rc = request_check(ask, argc, err);
-    (void)open_files_allow((uint64_t)argc + FILES_OF_OURS); /* each packed input has a spool */
+    (void)open_files_allow((uint64_t)argc +
+                           FILES_OF_OURS); /* each compressed input has a temporary file */
     if (rc == 0)
         rc = job_open(app, &job, ask, argc, argv, err);
     if (rc == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster status: how far one run is. The figures come from the run's ledger where it can be read
- * and from status.json where not; whether it goes on, from its lock alone, so that a run whose
- * muster was killed is never shown as running.
+ * muster status: the state of one run. The figures come from the run's ledger, or from status.json if the
+ * ledger cannot be read. Whether it is running is known from its lock alone, so that a run whose muster was
+ * killed is never shown as running.
  */
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ struct status_request {
     bool watch, json;
 };
 
-/* A run as it is shown: the summary has the truth, the snapshot the speed and the workers. */
+/* A run as it is shown: the summary has the counts, the snapshot the speed and the workers. */
 struct view {
     struct run_summary run;
     struct run_status snapshot;
@@ -57,7 +57,7 @@ static int view_read(struct view *view, const char *dir, struct err *err)
         snapshot->host = run->holder.host;
         return 0;
     }
-    /* What a dead muster last saw in flight and how fast it was is no longer so. */
+    /* The last speed and items in flight of a dead muster are no longer true. */
     snapshot->pid = 0;
     snapshot->running = 0;
     snapshot->rate = 0;
@@ -131,7 +131,7 @@ static void time_add(struct buf *out, const struct run_status *status)
     buf_addf(out, "started   %s (%s ago)\n", started, age);
 }
 
-/* Names, and what stands in a run's folder, are anybody's words. NULL: nothing to say. */
+/* Names and texts from a run's folder may hold escape sequences, which are made harmless. NULL: no line. */
 static void line_add(struct buf *out, const char *what, const char *words)
 {
     if (!words)
@@ -159,7 +159,7 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "folder", run->dir);
     line_add(out, "message", status->message);
     line_add(out, "not read", run->oddity);
-    /* Nothing is left of such a run but what was set aside. */
+    /* Only failed items are left of such a run. */
     bool is_settled =
         run->is_total_known && run->items_done + run->items_failed >= run->items_total;
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
@@ -188,7 +188,7 @@ static size_t lines_in(const struct buf *text)
     return lines;
 }
 
-/* What is shown between two ends of a watch: a screen in its place on a terminal, else a line. */
+/* One frame of --watch: on a terminal a screen in place, else a line. */
 static void frame_format(const struct status_request *ask, const struct view *view, bool is_screen,
                          struct buf *out)
 {

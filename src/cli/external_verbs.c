@@ -14,7 +14,7 @@ const struct external_verb external_verbs[] = {
     {0},
 };
 
-/* Programs of muster's own that are called like verbs and are none. */
+/* True for muster's own programs that are named like external verbs, but are not verbs. */
 static bool is_no_verb(const char *name)
 {
     return strchr(name, '/') || strcmp(name, "guard") == 0;
@@ -47,7 +47,7 @@ int external_verb_run(const struct app *app, char **argv, struct err *err)
         return 0;
     cleanup_free char *name = xasprintf("muster-%s", argv[0]);
     cleanup_free char *beside = program_find_beside(app->self_path, name);
-    /* What is ignored stays so in the program, and one in a pipe would not end with its reader. */
+    /* An ignored signal stays ignored in the program: its pipes would not end with their readers. */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     if (beside)

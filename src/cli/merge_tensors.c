@@ -23,7 +23,7 @@ static void note_say(void *context, const char *text)
     say(context, "merge: %s", text);
 }
 
-/* For tests: lists as short as they are at hand are spliced, or none. */
+/* For tests: splices even short lists, or none. */
 static uint64_t splice_least_wanted(void)
 {
     const char *text = getenv("MUSTER_SPLICE_LEAST");
@@ -54,7 +54,8 @@ static int arrays_merge(struct tensors_job *job, struct err *err)
     const struct array_merge_opts opts = {
         .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
     if (job->kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
-        int rc = merge_rule_add(&job->rules, STR(".=first"), err); /* it has nothing to fit to */
+        int rc = merge_rule_add(&job->rules, STR(".=first"),
+                                err); /* this rule need not match anything */
         if (rc)
             return rc;
     }

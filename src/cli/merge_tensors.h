@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster merge of files of tensors: one row a kind, each with its way to make one file of several.
+ * muster merge of files of tensors: a table with one row for each kind of file.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "rule/merge_options.h"
 #include "tensor/kind.h"
 
-/* What is asked for, whatever the kind. */
+/* The options for all kinds. */
 struct tensors_request {
     const char *out_path;
     const struct merge_options *options;
@@ -16,10 +16,10 @@ struct tensors_request {
     bool force, dry_run, reflink;
 };
 
-/* The kind that all files are of; TENSOR_NONE: they are records. Files of two kinds are ERR_USAGE. */
+/* The kind of all files; TENSOR_NONE: they are records. ERR_USAGE for files of two kinds. */
 MUST_CHECK int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct err *err);
-/* ERR_USAGE where the output's extension is that of another format than it will have. */
+/* ERR_USAGE if the output's extension is that of another format. */
 MUST_CHECK int tensors_output_check(enum tensor_kind kind, const char *path, struct err *err);
-/* Says what became of them. */
+/* Prints what was done with the files. */
 MUST_CHECK int tensors_merge(struct app *app, const struct tensors_request *ask,
                              enum tensor_kind kind, char **paths, size_t n_files, struct err *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the verbs about runs (ls, status, logs, stop, results, …) share: the option that says where
- * runs live, and the operand that says which one.
+ * Shared by the verbs about runs (ls, status, logs, stop, results, …): the option that says where runs are, and
+ * the operand that names one.
  */
 #pragma once
 
@@ -19,5 +19,5 @@
  * one operand. */
 MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out,
                             struct err *err);
-/* Between two looks at something that cannot be waited for. */
+/* Waits between two looks at something that sends no event. */
 void pause_ms(unsigned ms);

@@ -24,7 +24,7 @@ struct tensor_parts {
     char *const *paths;
 };
 
-/* One row a way to split. */
+/* One row for each way to split. */
 struct parts_kind {
     int (*open)(struct tensor_parts *parts, struct err *err);
     void (*close)(struct tensor_parts *parts);
@@ -110,7 +110,7 @@ static void torch_close(struct tensor_parts *parts)
     torch_split_close(parts->torch);
 }
 
-/* To see what a part would be it is written where it has no name, and gone when it is closed. */
+/* To measure a part, it is written to a file without a name, which is gone when it is closed. */
 static int torch_fill(struct tensor_parts *parts, size_t part, struct outfile *file,
                       struct err *err)
 {
@@ -203,7 +203,7 @@ static void names_of_shards(struct split_names *names, uint64_t digits_min)
     *names = (struct split_names){before, after, true, MAX(digits_min, (uint64_t)SHARD_DIGITS)};
 }
 
-/* In the parts' folder, called by the input. */
+/* The index file: in the parts' folder, named like the input. */
 static char *index_path_new(const struct split_names *names, const char *whole)
 {
     const char *base = path_basename(whole);

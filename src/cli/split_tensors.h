@@ -25,14 +25,13 @@ struct tensor_parts;
 MUST_CHECK int tensor_parts_open(struct tensor_parts **out, const struct tensor_parts_opts *opts,
                                  struct err *err);
 void tensor_parts_close(struct tensor_parts *parts);
-/* Borrowed; their bytes are known when they were filled. */
+/* Borrowed; the sizes of parts are known when they have been filled. */
 const struct split_part *tensor_parts_list(const struct tensor_parts *parts, size_t *n_parts);
-/* What is counted: "row", "tensor", "record". */
+/* The unit that is counted: "row", "tensor", "record". */
 const char *tensor_parts_unit(const struct tensor_parts *parts);
 /*
- * How they are called, as split_names_init() has it; whole tensors of safetensors as
- * transformers calls them, model-00001-of-00004.safetensors, with an index behind the last. New
- * strings, one a file.
+ * The names of the parts, as in split_names_init(); for whole tensors of safetensors the names that transformers
+ * uses, model-00001-of-00004.safetensors, with the index last. New strings, one for each file.
  */
 MUST_CHECK int tensor_parts_names(struct tensor_parts *parts, const char *output,
                                   uint64_t digits_min, struct split_names *names, char ***paths,

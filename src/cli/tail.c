@@ -34,7 +34,7 @@ void tail_release(struct tail *tail)
     *tail = (struct tail){.fd = -1};
 }
 
-/* What is no file is said once, and not read. */
+/* Something other than a regular file is reported once, and not read. */
 static void tail_open(struct tail *tail, const char *path)
 {
     struct err err = {0};
@@ -83,7 +83,7 @@ void tail_finish(struct tail *tail, struct buf *out)
     buf_reset(&tail->partial);
 }
 
-/* A log has no holes: what was never written is not worth reading, and may be terabytes. */
+/* Skips a hole in the file: it was never written, and may have terabytes. */
 static void hole_skip(const struct tail *tail)
 {
     off_t at = lseek(tail->fd, 0, SEEK_CUR), data = at < 0 ? -1 : lseek(tail->fd, at, SEEK_DATA);
@@ -93,7 +93,7 @@ static void hole_skip(const struct tail *tail)
         talk("%s: skipped a hole of %ld bytes in the file", tail->path, (long)(data - at));
 }
 
-/* True when a whole block came: there may be more. */
+/* True if a whole block was read, so that there may be more. */
 static bool block_read(struct tail *tail, struct buf *out)
 {
     struct buf *into = tail->prefix ? &tail->partial : out;
@@ -108,9 +108,8 @@ static bool block_read(struct tail *tail, struct buf *out)
     return true;
 }
 
-/* At the end of a file that is no longer the one of this name: go on with the new one. Its
- * writer may have added to the old one between our read and its renaming, so that is read once
- * more. */
+/* At the end of a file that was renamed: continues with the new file of this name. The writer may have added
+ * to the old one between our read and the renaming, so the old one is read once more. */
 static bool reopen_rotated(struct tail *tail, struct buf *out)
 {
     struct stat mine, current;

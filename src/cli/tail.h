@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A log file as it grows and is rotated away, handed on line by line. For `muster logs`.
+ * Follows a log file, line by line, as it grows and is rotated. For `muster logs`.
  */
 #pragma once
 
@@ -12,22 +12,22 @@
 struct tail {
     char *path;
     char *prefix;    /* "[gpu 0] ", or NULL: the bytes as they are */
-    int fd;          /* -1: not there yet */
+    int fd;          /* -1: the file does not exist yet */
     bool is_shown;   /* on a terminal: lines get through as text and colours only */
-    bool is_refused; /* it is no file, and that was said */
+    bool is_refused; /* it is not a regular file, and that was reported */
     struct buf partial;
 };
 
 /* Copies both; prefix may be NULL. */
 void tail_init(struct tail *tail, const char *path, const char *prefix);
 void tail_release(struct tail *tail);
-/* What rotation has put aside (path.9 … path.1), oldest first, then nothing more. */
+/* Appends the rotated files (path.9 … path.1), the oldest first. */
 void tail_add_rotated(struct tail *tail, struct buf *out);
 /*
- * Append at most about 1 MiB of what is new to out, each complete line with the prefix, a `\r` bar
+ * Appends at most about 1 MiB of new text to out, each complete line with the prefix, and a `\r` bar
  * folded to its last state. True if there may be more. A rotated file is read to its end before the
  * new one is opened.
  */
 bool tail_read(struct tail *tail, struct buf *out);
-/* The last line, though it has no end. */
+/* Appends the last line, which may lack its newline. */
 void tail_finish(struct tail *tail, struct buf *out);

@@ -6,7 +6,7 @@
 
 #include "opt/program.h"
 
-/* NULL-terminated, in the order that `muster --help` lists them. */
+/* NULL-terminated, in the order of `muster --help`. */
 extern const struct cmd *const commands[];
 
 extern const struct cmd cmd_gpus;

@@ -123,7 +123,7 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
                 typed, family_name(cmd), family_space(cmd), cmd->name);
 }
 
-/* Of OPT_WORDS: those behind the first. *at moves over them. */
+/* The further words of OPT_WORDS. *at moves over them. */
 static void more_words_store(const struct opt *opt, char **argv, int argc, int *at, void *request)
 {
     struct texts *texts = (struct texts *)((char *)request + opt->offset);
@@ -191,7 +191,7 @@ void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VAR
 
 static int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
 {
-    /* What muster tells its workers must not come back as an option of a muster inside one. */
+    /* Variables that muster sets for its workers: they must not become options of a muster inside a worker. */
     static const char *const reserved[] = {"seed", "batch", "run-dir"};
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
         char variable[OPT_VARIABLE_MAX];
@@ -261,7 +261,7 @@ enum {
     HELP_WIDTH = 79
 };
 
-/* Words of `text` from column HELP_COLUMN on, wrapped at HELP_WIDTH; the cursor stands at `column`. */
+/* Adds the words of `text` from column HELP_COLUMN on, wrapped at HELP_WIDTH; the line has `column` columns. */
 static void wrapped(struct buf *out, const char *text, size_t column, size_t indent)
 {
     while (*text) {

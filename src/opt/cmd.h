@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A verb is a value. Parsing, --help, the man page's option list and shell completion all come from
- * struct cmd, so they cannot disagree. One file a verb defines one `const struct cmd cmd_<verb>`, and
+ * A verb is a value. Parsing, --help, the man page's option list and shell completion are all made from
+ * struct cmd, so they cannot disagree. Each verb has a file that defines `const struct cmd cmd_<verb>`, and
  * each program has a table of its verbs (program.h).
  */
 #pragma once
@@ -17,7 +17,7 @@
 
 struct program;
 
-/* Made in main and passed down: the process-wide facts. */
+/* Facts about the process; made in main and passed down. */
 struct app {
     const struct program *program;
     struct log log;
@@ -36,13 +36,13 @@ enum opt_kind {
     OPT_TEXT,    /* const char *field */
     OPT_PATH,    /* const char *field, not empty: "" would mean the current folder */
     OPT_TEXTS,   /* struct texts field: may be given several times */
-    OPT_WORDS, /* struct texts field: the value and the words behind it, up to the next option; at most max of
+    OPT_WORDS, /* struct texts field: the value and the words after it, up to the next option; at most max of
                      them (0: no limit). Given again, it replaces what was given before */
     OPT_U64,      /* uint64_t field, between min and max (max 0: no limit) */
     OPT_SIZE,     /* uint64_t field in bytes */
     OPT_DURATION, /* uint64_t field in ms */
-    OPT_PARSE,    /* parse() stores into the field itself; format() is its way back */
-    OPT_ALIAS,    /* another name of the option `same_as`, as other programs call it */
+    OPT_PARSE,    /* parse() stores into the field; format() is the reverse */
+    OPT_ALIAS,    /* another name of the option `same_as`, used by other programs */
 };
 
 struct opt {
@@ -50,13 +50,13 @@ struct opt {
     char letter;      /* 0: none */
     const char *name; /* without dashes */
     const char *arg;  /* "SPEC", NULL for flags */
-    const char *help; /* one line or more, wrapped by the printer; units and default in it */
+    const char *help; /* any length, wrapped when printed; with units and default */
     size_t offset;    /* offsetof(struct <verb>_request, field) */
     uint64_t min, max;
     int (*parse)(struct str text, void *field, struct err *err);
-    /* The field as text that parse() takes; false: it is not set. Of verbs that cmd_words is for. */
+    /* The field as text that parse() accepts; false: it is not set. Needed only for cmd_words. */
     bool (*format)(const void *field, struct buf *out);
-    const char *same_as; /* of OPT_ALIAS, which has nothing else but its own name and letter */
+    const char *same_as; /* of OPT_ALIAS, which otherwise has only a name and a letter */
 };
 
 struct cmd {
@@ -72,7 +72,7 @@ struct cmd {
     size_t request_size;
     void (*defaults)(void *request);
     /*
-     * argc/argv: the operands (options taken out); command: what stood after `--`, NULL-terminated,
+     * argc/argv: the operands, without options; command: the words after `--`, NULL-terminated,
      * or NULL. Returns an exit status >= 0, or a negative err_code with err filled.
      */
     int (*run)(struct app *app, void *request, int argc, char **argv, char **command,
@@ -80,21 +80,20 @@ struct cmd {
 };
 
 /*
- * Parse argv[1..] for cmd into request (request_size bytes, defaults applied). Every long option
- * also has the environment default MUSTER_<NAME> (dashes as underscores), MUSTER_<FAMILY>_<NAME> in a
- * family. Errors are ERR_USAGE
+ * Parses argv[1..] for cmd into request (request_size bytes, defaults applied). The default of a long option may be
+ * set by the variable MUSTER_<NAME> (dashes as underscores), in a family MUSTER_<FAMILY>_<NAME>. Errors are ERR_USAGE,
  * with "did you mean". Operands are moved to argv[0..*argc_out).
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
 /*
- * The options that make such a request, as words of their own: those that differ from the defaults, however they were
- * set (argv, environment), and each that may be repeated. Without operands and command.
+ * The options that make such a request, each as a word: those that differ from the defaults, whether set by argv or
+ * by the environment, and all that may be repeated. Without operands and command.
  */
 void cmd_words(const struct cmd *cmd, const void *request, struct env_list *out);
 /* Frees what parsing took for options that may be repeated. */
 void cmd_release(const struct cmd *cmd, void *request);
-/* Only what argv names, into a request that is filled already: no defaults, no environment. */
+/* Parses only argv, into a request that is filled already: no defaults, no environment. */
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);
 
@@ -102,9 +101,9 @@ enum {
     OPT_VARIABLE_MAX = 80
 };
 
-/* "MUSTER_WORKERS_PER_GPU": what stands for the option in the environment. */
+/* The option's variable, such as "MUSTER_WORKERS_PER_GPU". */
 void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX]);
-/* The option itself, or what it is another name of. */
+/* The option itself, or the one of which it is an alias. */
 const struct opt *opt_target(const struct cmd *cmd, const struct opt *opt);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */

@@ -75,7 +75,7 @@ static bool wants_help(const struct cmd *cmd, int argc, char **argv)
     return false;
 }
 
-/* The sentence of a failure, and its exit status. */
+/* Prints the message of a failure, and returns its exit status. */
 static int failure_print(const struct program *program, const char *verb, const struct err *err,
                          int rc)
 {
@@ -98,7 +98,7 @@ static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **arg
     int n_operands;
     char **operands, **command;
     int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
-    if (cmd->keeps_dashdash) /* it runs a command: what is done is kept */
+    if (cmd->keeps_dashdash) /* it runs a command, and its results so far are kept */
         xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0)
         rc = cmd->run(app, request, n_operands, operands, command, &err);
@@ -122,19 +122,19 @@ static char *self_path_new(const char *argv0)
 }
 
 /*
- * A standard descriptor that the caller closed would become the number of some file of ours, and what
- * is meant for the user would be written into it. So it is taken by one that fails as a closed one
- * does: nothing can be read from the first, nothing be written to the others.
+ * If the caller closed a standard descriptor, a file of ours would get its number, and messages for the user would
+ * be written into that file. So each is opened in a way that fails like a closed one: the first cannot be read,
+ * the others cannot be written.
  */
 static void standard_fds_fill(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
             open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
-            exit(1); /* without /dev/null, and nobody to tell */
+            exit(1); /* there is no /dev/null, and no place for a message */
 }
 
-/* `help`, `help VERB` and the words that are no verbs; -1 if argv[1] is to be taken for one. */
+/* `help`, `help VERB`, --help and --version; -1 if argv[1] is to be taken for a verb. */
 static int help_or_version(const struct program *program, int argc, char **argv)
 {
     static char help[] = "--help";

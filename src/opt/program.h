@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The front door that muster and the programs beside it share: find the verb, parse its options, run
- * it, print the one sentence of a failure. A program is a table of verbs.
+ * Shared by muster and the programs beside it: finds the verb, parses its options, runs it, and prints the
+ * message of a failure. A program is a table of verbs.
  */
 #pragma once
 
@@ -16,12 +16,12 @@ struct program {
     const char
         *family; /* "kge" of muster-kge, which is typed "muster kge"; NULL for muster itself */
     const char *about;              /* for --help: lines, with their ends */
-    void (*about_version)(void);    /* prints what --version says besides; may be NULL */
+    void (*about_version)(void);    /* prints further lines of --version; may be NULL */
     const struct cmd *const *verbs; /* NULL-terminated, in the order of --help */
     /* Listed by --help too; ends with a row without a name; may be NULL. */
     const struct external_verb *external_verbs;
     /*
-     * For a word that is no verb of the table: executes the external verb of that name. Returns
+     * For a word that is not a verb of the table: executes the external verb of that name. Returns
      * only if that fails: 0 if there is no such program, or an error.
      */
     int (*run_external)(const struct app *app, char **argv, struct err *err);
@@ -29,7 +29,7 @@ struct program {
 
 /* The whole of main(): an exit status. */
 int program_main(const struct program *program, int argc, char **argv);
-/* "muster", "muster kge": what its verbs are typed behind. A new string. */
+/* What is typed before its verbs: "muster", "muster kge". A new string. */
 char *program_typed(const struct program *program);
 
 /* Made from the tables, for every program: shell completion, and the option list of a verb as mdoc. */

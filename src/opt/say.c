@@ -20,7 +20,7 @@ int stdout_put_after(struct str text, const char *done, struct err *err)
     if (rc == 0)
         return 0;
     int sys = errno;
-    __fpurge(stdout); /* or main would try it again */
+    __fpurge(stdout); /* else main would try to write it again */
     return sys == EPIPE
                ? 0
                : fail(err, ERR_FAILED, "%s, but stdout does not take what is told of it: %s", done,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is generated from the tables: shell completion, and the option lists of the man pages.
+ * Generated from the tables: shell completion, and the option lists of the man pages.
  */
 #include "opt/program.h"
 
@@ -37,7 +37,7 @@ static char *function_name(const struct program *program)
     return program->family ? xasprintf("_muster_%s", program->family) : xstrdup("_muster");
 }
 
-/* Of muster's function: `muster kge …` is for the function of muster-kge, where the shell has it. */
+/* Part of muster's function: hands `muster kge …` to the function of muster-kge, if the shell has it. */
 static void bash_external(const struct program *program, struct buf *out)
 {
     for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
@@ -52,7 +52,7 @@ static void bash_print(const struct program *program, struct buf *out)
 {
     cleanup_buf struct buf verbs = BUF_INIT;
     cleanup_free char *function = function_name(program);
-    int at = program->family ? 2 : 1; /* where the verb stands */
+    int at = program->family ? 2 : 1; /* the index of the verb */
     verbs_list(program, &verbs);
     buf_addf(out,
              "%s() {\n"

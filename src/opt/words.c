@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a filled request back to the words that make it.
+ * Makes the words of a command line from a filled request.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "opt/cmd.h"
 
-/* A field as the text of an option's value; what is not set is nothing. False: it is not set. */
+/* Adds a field as the text of an option's value. False: it is not set, and nothing is added. */
 static bool value_format(const struct opt *opt, const void *field, struct buf *out)
 {
     const char *text;
