@@ -43,9 +43,7 @@ static void member_push(struct dict_merge *d, struct member member)
 
 /* ---- paths ---- */
 
-/* A NUL in a key is written as a blank: paths end with a NUL, so it would hide the rest of the path
- * from the rules. */
-static void key_text_add(struct str key, struct buf *path)
+void path_add_key(struct str key, struct buf *path)
 {
     for (size_t i = 0; i < key.len; i++)
         buf_add_char(path, key.at[i] ? key.at[i] : ' ');
@@ -60,7 +58,7 @@ static size_t path_push(struct merge_state *merge, const struct pickle *graph,
     else
         buf_add_char(&merge->path, '.');
     if (key->kind == PICKLE_TEXT)
-        key_text_add(pickle_bytes(graph, key), &merge->path);
+        path_add_key(pickle_bytes(graph, key), &merge->path);
     else if (key->kind == PICKLE_INT)
         buf_addf(&merge->path, "%ld", key->integer);
     else

@@ -97,6 +97,9 @@ void torch_merge_dict_fill(struct merge_state *merge, const struct pickle_node *
 /* Checks for unknown callables: an error, or a note if they may pass. */
 int torch_merge_callables_check(const struct merge_state *merge, struct err *err);
 
+/* Adds a key. A NUL in it is written as a blank: paths end with a NUL, so it would hide the rest of the path
+ * from the rules and from the names of counts. */
+void path_add_key(struct str key, struct buf *path);
 /* Is the path within settings (args, config and their like)? Nothing there is a count. */
 bool path_is_setting(const char *path);
 /* Records that the value at the current path has `length` items or rows. */

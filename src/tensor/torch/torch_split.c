@@ -151,6 +151,15 @@ static int none_found(const struct torch_split *split, const struct unplain *unp
                 file_name(split));
 }
 
+/* The key as it is in paths. */
+static char *key_text_new(struct str key)
+{
+    struct buf text = BUF_INIT;
+    buf_reserve(&text, key.len);
+    path_add_key(key, &text);
+    return buf_steal(&text);
+}
+
 static void unplain_note(const struct torch_split *split, const struct unplain *unplain)
 {
     if (!unplain->name || !split->opts.note)
@@ -176,7 +185,7 @@ static int targets_of_root(struct torch_split *split, struct err *err)
         pickle_id value = pickle_next(graph, &walk);
         const struct pickle_node *node = pickle_node(graph, key);
         struct str name = node->kind == PICKLE_TEXT ? pickle_bytes(graph, node) : STR("(key)");
-        cleanup_free char *text = xstrndup(name.at, name.len);
+        cleanup_free char *text = key_text_new(name);
         bool is_tuple = pickle_node(graph, value)->kind == PICKLE_TUPLE;
         const char *why = unplain_why(graph, value);
         if (!is_settings_name(name) && !is_tuple && length_of(split, value, &length))
@@ -197,7 +206,7 @@ static int targets_of_root(struct torch_split *split, struct err *err)
 static bool is_count(const struct torch_split *split, struct str name, pickle_id value)
 {
     const struct pickle_node *node = pickle_node(graph_of(split), value);
-    cleanup_free char *text = xstrndup(name.at, name.len);
+    cleanup_free char *text = key_text_new(name);
     return node->kind == PICKLE_INT && is_count_name(text) &&
            node->integer == (int64_t)split->n_records;
 }
@@ -207,7 +216,7 @@ static bool is_count(const struct torch_split *split, struct str name, pickle_id
 static void kept_add(struct torch_split *split, struct str name, pickle_id value)
 {
     const struct pickle_node *node = pickle_node(graph_of(split), value);
-    cleanup_free char *text = xstrndup(name.at, name.len);
+    cleanup_free char *text = key_text_new(name);
     uint64_t length;
     bool is_put = is_counter(graph_of(split), value) ||
                   (node->kind != PICKLE_TUPLE && length_of(split, value, &length));
@@ -250,7 +259,7 @@ static bool look(struct torch_split *split, pickle_id id, unsigned depth)
         }
         if (before > 0)
             buf_add_char(&split->merge.path, '.');
-        buf_add_str(&split->merge.path, name);
+        path_add_key(name, &split->merge.path);
         bool changes = look(split, value, depth + 1);
         split->merge.path.len = before;
         is_changed = is_changed || changes;
