@@ -38,12 +38,26 @@ static int header_text(struct file_merge *merge, struct file_merge_input *file, 
     return 0;
 }
 
+/* Writes the names so far anew. In a header of several lines, a quote within an unquoted name, which the header of
+ * one line may have, would be malformed. */
+static void header_rewrite(struct file_merge *merge, char separator)
+{
+    buf_reset(&merge->header);
+    for (size_t i = 0; i < merge->columns.len; i++) {
+        if (i > 0)
+            buf_add_char(&merge->header, separator);
+        csv_add_field(&merge->header, name_index_get(&merge->columns, i), separator);
+    }
+}
+
 static void columns_add(struct file_merge *merge, const struct name_index *names, char separator)
 {
     for (size_t i = 0; i < names->len; i++) {
         struct str name = name_index_get(names, i);
         if (name_index_find(&merge->columns, name) != NAME_NONE)
             continue;
+        if (memchr(name.at, '\n', name.len))
+            header_rewrite(merge, separator);
         name_index_add(&merge->columns, name);
         buf_add_char(&merge->header, separator);
         csv_add_field(&merge->header, name, separator);
