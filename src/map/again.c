@@ -70,7 +70,8 @@ static bool has_output(const struct map_request *r, const struct manifest *m)
     return strcmp(r->out_path, "-") != 0 && m->output && strcmp(m->output, output) == 0;
 }
 
-/* True if the run is another user's, broken, or gone meanwhile, and so not one of ours. Any other error counts. */
+/* True if the error says that the run is another user's, damaged or gone: the run is passed over. Any
+ * other error is reported. */
 static bool is_no_matter(const struct err *err)
 {
     static const int errnos[] = {ENOENT, ENOTDIR, EACCES, EPERM};

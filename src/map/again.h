@@ -11,6 +11,6 @@
  * output; both stay NULL if there is none, or with --fresh. Only a run of our own is resumed
  * (run_check_ours). Another user's run of the same work, and runs that cannot be read, are named on stderr
  * unless `quiet`.
- * ERR_UNAVAILABLE if one of ours is at work on this output.
+ * ERR_UNAVAILABLE if a run of our own is writing to this output.
  */
 MUST_CHECK int run_again_find(struct map_request *r, bool quiet, char **again, struct err *err);

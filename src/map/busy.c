@@ -30,7 +30,7 @@ static void rest(struct busy *busy, uint64_t now_us)
 
 /*
  * The time an item takes is seen in the spacing of the answers. The answers of a batch come at one
- * moment, so what follows within a fiftieth of the wait for the first belongs to the same burst.
+ * moment: an answer that follows within a fiftieth of the wait for the first is of the same burst.
  */
 static void item_times_note(struct busy *busy, uint64_t count, uint64_t now_us)
 {

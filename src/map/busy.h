@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How busy a worker is, from what it is sent and answers: how many items it has in hand, how long it had any, and
- * how long one takes. Pure; all times are of one monotonic clock.
+ * How busy a worker is: how many items it has in hand, how long it had any, and how long one takes. It is computed
+ * from when items are sent and answered. Pure; all times are of one monotonic clock.
  */
 #pragma once
 

@@ -19,7 +19,7 @@
 enum {
     FLUSH_BYTES = 64 * 1024,
     CREDITS_MAX = 100000,
-    WAITING_BYTES = 16 << 20, /* with so much unread by a worker, its credits are held back */
+    WAITING_BYTES = 16 << 20, /* to be read by a worker, at which its credits are held back */
     ERROR_MAX_BYTES = 4096,
     BEGINNING_BYTES = 4096 /* kept of a message that is too long */
 };
@@ -73,9 +73,9 @@ void channel_stop(struct worker *worker)
 
 /* ---- from the worker ----
  *
- * What goes wrong with one item fails that item, with the reason. A message that names no item may have
- * been about any that the worker has: it is ended, and the feeder finds out which it was. What matters to
- * nobody is ignored, and said once.
+ * An error that concerns one item fails that item, with the reason. A malformed message that names no item
+ * may be about any item of the worker: the worker is ended, and the feeder finds out which item it was.
+ * Parts of a message that can have no effect are ignored, and each kind is logged once.
  */
 
 static void result_hold(struct worker *worker, uint64_t item);

@@ -19,8 +19,8 @@ struct earlier {
 MUST_CHECK int earlier_work_match(struct session *s, struct err *err);
 /* Fills s->earlier, after the input is found to be unchanged. */
 MUST_CHECK int earlier_take(struct session *s, struct err *err);
-/* With an order the feeder has one slot for each item. ERR_DATA if the ledger has items beyond them: it is not this
- * run's. */
+/* With an order: ERR_DATA if the ledger has items that the input has not, because the feeder then has
+ * one slot for each item of the input. */
 MUST_CHECK int earlier_check(const struct session *s, struct err *err);
 /* Prints on stdout what is left of a resumed run. */
 MUST_CHECK int session_plan_left(struct session *s, struct err *err);

@@ -49,7 +49,7 @@ static void sent_pop(struct filter *filter, uint64_t count)
 
 static void answers_say(struct worker *worker);
 
-/* Everything before the next unfit items is answered: reports those, which no answer will come for. */
+/* Reports unfit items once all items before them are answered: no answer will come for them. */
 static void unfit_pass(struct worker *worker)
 {
     while (worker->filter.n_sent > 0 && worker->filter.sent[0].is_unfit) {
@@ -66,21 +66,21 @@ static void item_refuse(struct worker *worker, uint64_t item)
 {
     session_event(worker->session,
                   (struct feed_event){.kind = EV_UNFIT, .worker = worker->seat, .item = item});
-    if (!worker->session->request->key_field) /* else matched by their keys */
+    if (!worker->session->request->key_field) /* with --key, the order does not matter */
         sent_push(&worker->filter,
                   (struct sent_items){.first = item, .count = 1, .is_unfit = true});
     unfit_pass(worker);
 }
 
-/* What fits of the lines of these items, which is at least one. *is_cut: the item behind them is unfit. */
+/* Loads the lines of the first *n_out of these items, as many as fit. *is_cut: the item after them is unfit; else
+ * *n_out is at least one. */
 static int lines_load(struct worker *worker, struct item_span items, uint64_t *n_out, bool *is_cut,
                       struct err *err)
 {
     struct session *s = worker->session;
     struct buf *out = &worker->to_worker;
-    buf_reserve(out,
-                LOAD_BYTES +
-                    BLOCK_BYTES); /* at once, because growing in steps would fragment the heap */
+    /* Reserved at once: growing in steps would fragment the heap. */
+    buf_reserve(out, LOAD_BYTES + BLOCK_BYTES);
     int rc = source_lines(s->source, items.first, items.count, LOAD_BYTES, out, n_out, err);
     *is_cut = rc == ERR_RECORD;
     if (rc && !*is_cut)
@@ -120,7 +120,7 @@ static bool load_some(struct worker *worker)
     unwritten_pop(worker, n_items + is_cut);
     worker->filter.bytes_in_flight += worker->to_worker.len;
     worker_sent(worker, n_items);
-    if (!worker->session->request->key_field) /* else matched by their keys */
+    if (!worker->session->request->key_field) /* with --key, answers are matched by key */
         sent_push(&worker->filter, (struct sent_items){.first = items.first, .count = n_items});
     if (is_cut)
         item_refuse(worker, items.first + n_items);

@@ -2,8 +2,8 @@
  *
  * Filters: item lines into stdin, result lines out of stdout, in the same order or, with --key, in any.
  *
- * What a filter is given is a range of items. Their lines are fetched when its pipe takes them, so that
- * ranges may be long, and rows few, while memory holds one load of lines for each worker.
+ * A filter is given ranges of items. The lines of a range are fetched when the filter's pipe takes them. So
+ * a range may be long, which keeps the ledger's rows few, and memory holds one load of lines for each worker.
  */
 #pragma once
 
@@ -21,9 +21,10 @@ struct sent_items {
 };
 
 struct filter {
-    /* to it */
-    struct item_span
-        *unwritten; /* items given to the worker whose lines are not in to_worker yet */
+    /* to the worker */
+
+    /* items given to the worker whose lines are not in to_worker yet */
+    struct item_span *unwritten;
     size_t n_unwritten, cap_unwritten;
     bool is_loading;
     bool room_is_due;   /* ask the feeder for more when everything given is in the pipe */
@@ -34,7 +35,7 @@ struct filter {
     size_t n_sent, cap_sent;
     struct key_index *key_index; /* NULL: answers are matched by their order */
 
-    /* from it */
+    /* from the worker */
     struct buf from_worker;   /* an unfinished line of stdout */
     struct buf early_stdout;  /* printed before the worker was known to be a filter */
     char first_line[120];     /* often a banner */

@@ -141,7 +141,7 @@ static void parts_drop(struct session *s)
         return;
     if (s->request->work->files_drop)
         s->request->work->files_drop(s);
-    /* Removed in one step, so that some of the parts are never taken for all of them. */
+    /* Renamed before they are removed, so that some of the parts are never taken for all of them. */
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);

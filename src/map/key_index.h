@@ -13,7 +13,7 @@ struct key_index;
 
 /*
  * Adds the items first, first+1 …, whose lines these are, up to the first that has no such field.
- * Returns how many were added, and in *bytes_out the length of their lines. Makes *keyed when it is NULL.
+ * Returns how many were added, and in *bytes_out the length of their lines. Makes *key_index if it is NULL.
  */
 uint64_t key_index_add(struct key_index **key_index, const char *field, uint64_t first,
                        struct str lines, size_t *bytes_out);

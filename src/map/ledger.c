@@ -43,7 +43,7 @@ struct ledger {
     struct ledger_opts opts;
     struct batch open, closing;
     struct metrics totals;
-    uv_thread_t thread; /* of the job */
+    uv_thread_t thread; /* of the running group commit, the job */
     uv_async_t job_ended;
     uv_timer_t timer;
     bool has_thread, job_runs, has_failed, timer_runs, is_crowded;
@@ -206,7 +206,7 @@ static bool follows(const struct range_row *last, const struct range_row *row)
 }
 
 static void commit_soon(struct ledger *ledger);
-/* One more row of this size waits. */
+/* Counts one more waiting row, of this size. */
 static void waits(struct ledger *ledger, size_t bytes);
 
 void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,

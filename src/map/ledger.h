@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where results become durable. Bytes go into part files (one for each worker process), rows wait in
+ * Where results become durable. Bytes go into part files (one for each worker process); rows wait in
  * memory and are committed in groups, off the loop's thread: first the parts' bytes are synced, then
  * the rows that name them are committed.
  */
@@ -52,8 +52,8 @@ struct ledger_opts {
      * add no more rows until this is called again with false. On the loop's thread. NULL: not called.
      */
     void (*crowded)(void *context, bool is_crowded);
-    uint64_t
-        waiting_max_bytes; /* of rows that wait; 0 = 32 MiB. As many bytes again may be in a commit. */
+    /* of rows that wait; 0: 32 MiB. As many bytes again may be in a commit. */
+    uint64_t waiting_max_bytes;
     void *context;
 };
 struct ledger *ledger_new(const struct ledger_opts *opts);
@@ -74,16 +74,16 @@ void ledger_failed_item(struct ledger *ledger, const struct failed_item_row *row
 void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);
 void ledger_event(struct ledger *ledger, const char *kind, const char *json);
 void ledger_sample(struct ledger *ledger, const struct sample_row *row);
-/* A fact about the run (store_set), with the next commit. Both strings are literals or copied. */
+/* Sets a fact about the run (store_set) with the next commit. Both strings are copied. */
 void ledger_fact(struct ledger *ledger, const char *key, const char *value);
 /* Reads the sums of the run's earlier sessions. */
 MUST_CHECK int ledger_metrics_restore(struct ledger *ledger, struct err *err);
 const struct metrics *ledger_metrics(const struct ledger *ledger);
 
 /*
- * Everything that waits becomes durable before this returns; with `held` it can only be read as yet,
- * and becomes durable by ledger_settle, after the caller has put the merged result, synced, in place:
- * so the last parts need not be synced at all.
+ * Commits everything that waits. Without `held` it is durable when this returns. With `held` the rows can be
+ * read, but become durable only by ledger_settle, which the caller calls when the merged output is synced and
+ * in place; the last parts then need not be synced, because the output holds their bytes.
  */
 MUST_CHECK int ledger_finish(struct ledger *ledger, bool held, struct err *err);
 /* While held, no commit is begun: a merge reads the rows through the same connection. */

@@ -81,8 +81,8 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
     if (rc == 0 && r->resume_dir && r->out_path &&
         (output_identity_is(r->resume_dir, 0, r->out_path) ||
          output_folder_is_begun(r->resume_dir, 0)))
-        r->overwrite =
-            true; /* put in place by the run itself, which was killed before it could record that */
+        /* The run itself put it in place, and was killed before it could record that. */
+        r->overwrite = true;
     if (rc == 0)
         rc = request_check(r, err);
     if (rc == 0 && *again && !quiet)
@@ -113,7 +113,7 @@ static int session_run(struct session *s, struct err *err)
     int ready_fd = -1;
     int rc =
         r->run.detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
-    if (rc == 0) /* a fork may hold it now */
+    if (rc == 0) /* this may be a forked process now */
         output_claim_renew(s->shell.claim);
     if (rc == 0)
         rc = session_prepare(s, err);

@@ -20,13 +20,14 @@ enum {
 bool output_is_folder(const char *path);
 /* How many --also there are; those of --also-counted are the last. */
 size_t also_len(const struct map_request *request);
-/* GLOB=FILE as it was typed; and FILE, NULL if it is malformed. Borrowed. */
+/* also_text: GLOB=FILE as it was typed. also_path: its FILE; NULL if the text is malformed. Borrowed. */
 const char *also_text(const struct map_request *request, size_t index);
 const char *also_path(const struct map_request *request, size_t index);
 
 /* Reads the time and number in a folder's name. False: it has none, because the user named the folder. */
 bool run_stamp_read(const char *run_dir, char out[RUN_STAMP_BYTES]);
-/* Makes a stamp for a folder that the user named: the time, and a distinction from runs of the same second. */
+/* Makes a stamp for a folder that the user named: the time, and a hash of its path, in which runs of the same
+ * second differ. */
 void run_stamp_make(const char *run_dir, int64_t wall_ms, char out[RUN_STAMP_BYTES]);
 /* True if the name of an output of this shard command has {run}. */
 bool outputs_have_run(const struct map_request *request);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything before the first worker, once the request itself holds (request.c): places, input, the
+ * Everything before the first worker, after the request has been checked (request.c): seats, input, the
  * run's folder, what earlier sessions did, the feeder.
  */
 #include <assert.h>
@@ -24,8 +24,8 @@
 #include "version.h"
 
 enum {
-    END_LIMIT_MIN_MS =
-        1000 /* even with --grace 0, workers that have done well get this time to end */
+    /* even with --grace 0, workers that have done their work get this time to end */
+    END_LIMIT_MIN_MS = 1000
 };
 
 /* ---- input ---- */
@@ -130,15 +130,15 @@ static void ledger_crowded(void *context, bool is_crowded)
     session_backpressure(context, is_crowded);
 }
 
-/* Takes the lock first: until it is ours, no file in the folder may be touched, such as its copies of streams. */
+/* Takes the run's lock. Before that, no file in the folder may be changed, its copies of streams for example. */
 static int store_claim(struct session *s, struct err *err)
 {
     int rc = store_open(&s->shell.store, s->shell.run_dir,
                         s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
     if (rc == 0)
         s->shell.folder.is_made = !s->is_resumed;
-    else if (s->shell.folder
-                 .was_empty) /* what is there now is ours, unless another muster has it */
+    else if (s->shell.folder.was_empty)
+        /* The files there now were made by this process, unless another muster has the run. */
         s->shell.folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
     return rc;
 }
@@ -197,7 +197,8 @@ static int store_begin(struct session *s, struct err *err)
     return rc ? rc : store_set(s->shell.store, "state", "running", err);
 }
 
-/* How long a worker may take to end after its input; a shard's program has no limit, its end is its result. */
+/* How long a worker may take to end after its input has ended. 0, no limit, for a shard's program: it ends only when
+ * its work is done. */
 static uint64_t end_limit_ms(const struct map_request *r)
 {
     return r->work->keeps_workers ? MAX(r->run.grace_ms, (uint64_t)END_LIMIT_MIN_MS) : 0;

@@ -36,8 +36,8 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
     for (char *c = out->labels[p]; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
-    bool works_off = view.state == WORKER_ENDING &&
-                     view.in_flight > 0; /* its input has ended, and it works on what it has */
+    /* Its input has ended, and it works on the items that it has. */
+    bool works_off = view.state == WORKER_ENDING && view.in_flight > 0;
     out->workers[p] = (struct progress_worker){
         .label = out->labels[p],
         .state = waits       ? "waits"
@@ -131,8 +131,8 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 
 void session_progress(struct session *s, bool last)
 {
-    if (s->shell.is_settled &&
-        !last) /* the last status is written; if muster were killed during another write, a temporary file would stay */
+    /* The last status is written. If muster were killed during another write, a temporary file would stay. */
+    if (s->shell.is_settled && !last)
         return;
     bool status_due = last || s->shell.now_ms - s->shown.status_ms >= STATUS_EVERY_MS;
     bool drawn_due = last || s->shell.now_ms - s->shown.progress_ms >= PROGRESS_EVERY_MS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items that are records of the input: warm workers, filters or those of the channel, take one after the other.
+ * Items that are records of the input: warm workers (filters and channel workers) take one after the other.
  */
 #include <errno.h>
 

@@ -128,8 +128,8 @@ static int inputs_differ(const struct map_request *r, struct err *err)
     return rc;
 }
 
-/* Checks that the list of failed items can be written, which happens when all the work is done. For the
- * longer names that it has until it is in place, outfile.h finds shorter ones. */
+/* Checks that the list of failed items can be written when all the work is done. Only its final name is checked:
+ * if the temporary name, which is longer, is too long, outfile.h takes a short one. */
 static int failed_list_check(const char *out_path, struct err *err)
 {
     cleanup_free char *base = output_base_new(out_path);
@@ -171,7 +171,7 @@ static int folder_check(const char *folder, bool overwrite, struct err *err)
     return 0;
 }
 
-/* Checks that a file can be put there. */
+/* Checks that a file can be put at `path`. */
 static int place_check(const char *path, bool overwrite, struct err *err)
 {
     struct stat st;

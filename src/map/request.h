@@ -77,8 +77,8 @@ struct map_request {
     const char *resume_dir; /* the run folder to go on with */
     bool retry_failed;
     bool retakes; /* --collect or --also was given: shards' files that exist now are taken */
-    const char *
-        usual_root; /* the folder in which `muster resume NAME` looks by default; NULL: not known yet */
+    /* the folder in which `muster resume NAME` looks by default; NULL: not known yet */
+    const char *usual_root;
 };
 
 /* Returns an exit status, or a negative err_code with err filled. */
@@ -89,5 +89,5 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
 /* The output as the manifest names it: its absolute path, or "-". A new string. */
 char *output_name_new(const char *out_path);
-/* Adds a JSON object of all that decides about the results besides inputs, command and seed. */
+/* Adds a JSON object of all that the results depend on, besides inputs, command and seed. */
 void request_work(const struct map_request *request, struct buf *json_out);

@@ -288,9 +288,8 @@ void session_event(struct session *s, struct feed_event event)
     s->step = (struct step_context){0};
     for (size_t i = 0; i < s->queue.len;) {
         struct feed_event next = s->queue.at[i++];
-        if (i ==
-            s->queue
-                .len) /* empty: begin again at the front, so that a chain of events does not grow the queue */
+        /* If it is empty, begin again at the front, so that a chain of events does not grow the queue. */
+        if (i == s->queue.len)
             i = s->queue.len = 0;
         step(s, &next);
     }

@@ -84,8 +84,8 @@ struct worker {
 struct seat_state {
     struct seat seat;
     struct worker *worker;
-    uint64_t
-        reads_after_ms; /* from the start of its first worker until that began to read; 0: not known */
+    /* from a worker's start until it began to read; the newest figure; 0: not known */
+    uint64_t reads_after_ms;
     uint64_t busy_ms, load_ms, items_done;
     struct hist item_times;
 };
@@ -116,23 +116,23 @@ struct outcome {
     bool is_complete, is_over, was_halted;
     bool is_merged; /* the output is in place and recorded as such */
     enum feed_halt halt;
-    char last_words[512]; /* stderr of the last worker that died */
-    char last_stray[320]; /* `stray` of the last worker that was out of step */
+    char last_words[512]; /* how the last worker died, and the last line of its stderr */
+    char last_stray[320]; /* `stray` of the last worker that has one */
     bool stray_is_channel;
     uint64_t first_result_ms, complete_ms; /* 0: not yet */
 };
 
 struct session {
     const struct map_request *request;
-    struct map_request
-        named; /* the request once the run's folder exists, with the output's name filled in */
+    /* the request once the run's folder exists, with the output's name filled in */
+    struct map_request named;
     char *output_name; /* the output's name, if it was filled in */
     struct shell shell;
 
     struct ledger *ledger;
     struct source *source; /* NULL with --items */
-    char *
-        scratch; /* [SOURCE_SCAN_BYTES], for one scan or one read at a time; no view of it is kept */
+    /* [SOURCE_SCAN_BYTES], for one scan or one read at a time; no view of it is kept */
+    char *scratch;
     struct inputs *inputs; /* the state of its files when the run began */
     bool input_is_changed; /* an input file was written to: the run cannot be resumed */
     struct allocation allocation;
@@ -191,27 +191,27 @@ void worker_start(struct worker *worker, uint64_t batch);
 void worker_start_failed(struct worker *worker, int rc, const struct err *why);
 void worker_finish(struct worker *worker);
 void worker_terminate(struct worker *worker, enum feed_cause cause);
-/* Writes pending bytes to its stdin or channel. When all are written, a filter asks the feeder for more. */
+/* Writes pending bytes to its stdin or channel. When a filter's are all written, asks the feeder for more items. */
 void worker_flush(struct worker *worker);
-/* Ten times a second. */
+/* To be called ten times a second. */
 void worker_tick(struct worker *worker);
 /* Before the loop sleeps: asks the node for the facts about a filter's input that are needed now. */
 void worker_input_ask(struct worker *worker);
 void worker_input_seen(void *context, enum input_fact fact);
 void worker_ask_for_room(struct worker *worker);
-/* About as many items of the input as have 256 KiB; at least one. */
+/* About as many items of the input as take up 256 KiB; at least one. */
 uint64_t worker_room_items(const struct session *s);
-/* The feeder handles the request for room. False: items were sent meanwhile, so there is none. */
+/* To be called before the feeder is given EV_ROOM. False: items were sent meanwhile, so there is no room. */
 bool worker_room_is_there(struct worker *worker);
 /* The worker reads no more from this stream. */
 void worker_input_broken(struct worker *worker, enum worker_stream stream);
 void worker_started(void *context);
 void worker_gone(void *context, const struct worker_exit *exit);
-/* Shows the end of what it printed that was held back. */
+/* Shows output of the worker that was held back. */
 void worker_words_end(struct worker *worker);
 /* The process and its descendants are gone, and all its output is read: tells the feeder. */
 void worker_over(struct worker *worker);
-/* A handle is closed; the last one frees the worker. */
+/* A handle of the worker is closed; with the last one the worker is freed. */
 void worker_handle_closed(uv_handle_t *handle);
 void worker_first_result(struct worker *worker);
 /* Items were sent to it, or answered: updates its counts and its busy time. */
@@ -229,7 +229,7 @@ void channel_send(struct worker *worker, uint64_t first, uint64_t count, uint32_
 void channel_read(struct worker *worker, struct str bytes);
 void channel_batch(struct worker *worker, uint64_t batch);
 void channel_stop(struct worker *worker);
-/* Write what is pending, and pass on credits that were held back until the worker had read. */
+/* Writes pending bytes, and gives the feeder credits that were held back until the worker had read. */
 void channel_flush(struct worker *worker);
 void channel_commit(struct worker *worker, uint64_t item);
 /* The worker gave a result for an item that it does not have. */
@@ -237,7 +237,7 @@ void channel_foreign(struct worker *worker, uint64_t item);
 
 /* backpressure.c */
 void session_backpressure(struct session *s, bool is_held);
-/* The feeder's clock. It stands still while workers wait for the disk, so that this counts against no limit. */
+/* The feeder's clock. It stands still while workers wait for the disk, so that no limit runs then. */
 uint64_t feed_now(struct session *s);
 
 /* devices.c: makes s->devices, which reports samples and losses */

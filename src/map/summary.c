@@ -16,8 +16,8 @@ struct figures {
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
     double items_per_s; /* 0: nothing was done */
     double efficiency;
-    bool
-        is_load_known; /* some worker gave a result, and the time it took to load could be measured */
+    /* some worker gave a result, and the time that it took to load could be measured */
+    bool is_load_known;
     struct hist item_times;
 };
 

@@ -33,7 +33,8 @@ struct worker_ops {
     /* Its argv: NULL-terminated, borrowed. */
     const char *const *(*command)(const struct worker *worker);
     void (*environment)(const struct worker *worker, struct env_list *env);
-    /* May be NULL. Adds to `shown` what the user is to see of its output; without bytes, the part that was held back. */
+    /* May be NULL. Adds to `shown` what the user is to see of its output; if `bytes` is empty, the output that was
+     * held back. */
     void (*printed)(struct worker *worker, bool to_stderr, struct str bytes, struct buf *shown);
     /* Adds what it works or worked on: " at shard 3 (items 30 to 39)". */
     void (*describe)(const struct worker *worker, struct buf *out);
@@ -43,8 +44,9 @@ struct worker_ops {
     void (*judge)(struct worker *worker, char how[END_TEXT_BYTES]);
     /* May be NULL. Called before the feeder is told of its end. */
     void (*ended)(struct worker *worker, bool was_out_of_memory);
-    /* May be NULL. Its handles are closed (worker_handle_closed); then its own memory is freed. */
+    /* May be NULL. Closes the handles of its work_data; each then calls worker_handle_closed. */
     void (*close)(struct worker *worker);
+    /* May be NULL. All handles are closed: frees its work_data. */
     void (*release)(struct worker *worker);
 };
 
@@ -57,7 +59,7 @@ struct work {
 
     /* ---- the run ---- */
 
-    /* May be NULL. Adds what decides about the results: members of a JSON object, each after a comma. */
+    /* May be NULL. Adds what the results depend on: members of a JSON object, each after a comma. */
     void (*identity_add)(const struct map_request *request, struct buf *json_out);
     /* May be NULL. Called when s->source is open and, in a resumed run, the store. */
     int (*begin)(struct session *s, struct err *err);
@@ -74,7 +76,7 @@ struct work {
 
     /* ---- an item ---- */
 
-    /* "train.jsonl line 812" */
+    /* Adds where the item is: "train.jsonl line 812". */
     void (*position_add)(const struct session *s, uint64_t item, struct buf *out);
     /* May be NULL, and may return NULL. Why an item is given up, if the text for warm workers does not fit. */
     const char *(*cause_text)(enum feed_cause cause);

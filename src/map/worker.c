@@ -12,8 +12,8 @@
 #include "map/work.h"
 
 enum {
-    ROOM_BYTES =
-        256 * 1024, /* of lines, asked of the feeder at a time; they share a row in the ledger */
+    /* of lines for which the feeder is asked at a time; their answers share a row in the ledger */
+    ROOM_BYTES = 256 * 1024,
 };
 
 const char *worker_label(const struct worker *worker)

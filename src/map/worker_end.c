@@ -239,7 +239,7 @@ void worker_over(struct worker *worker)
     hist_merge(&seat_state->item_times, &worker->busy.item_times);
     seat_state->items_done += worker->items_done;
     seat_state->worker = NULL;
-    worker->open_handles++; /* keeps it alive while the streams close */
+    worker->open_handles++; /* keeps the worker allocated while the streams close */
     resources_close(worker);
     uint32_t seat = worker->seat;
     uv_handle_t last = {.data = worker};
@@ -273,7 +273,7 @@ void worker_gone(void *context, const struct worker_exit *exit)
     if (exit->stuck_pid)
         log_add(log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
                 worker_label(worker), exit->stuck_pid);
-    /* Its guard was killed, and the worker with it: not the worker's fault. */
+    /* Neither: its guard was killed, and the worker with it, which is not the worker's fault. */
     worker->was_ended = worker->was_ended || !(exit->has_exited || exit->was_refused);
     worker_over(worker);
 }

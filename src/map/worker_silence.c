@@ -7,7 +7,8 @@
 #include "map/work.h"
 
 enum {
-    FIRST_LOOKS_MS = 200, /* after its start, in which a filter's first answers are watched for */
+    /* the looks for a filter's first wait end when the pause between two looks has grown to this */
+    FIRST_LOOKS_MS = 200,
     SILENT_BYTES_MAX = 4 << 20
 };
 
@@ -33,8 +34,9 @@ static void has_read(struct worker *worker)
 }
 
 /*
- * The answers of a drained filter are final as soon as it is seen to wait for input. A filter that waits for
- * input before it has answered anything buffers its output; this is seen here without waiting for its silence.
+ * Says up to which pause the node looks whether the filter waits for input (node_ask_rest); 0: no looks are needed.
+ * The answers of a drained filter are final as soon as it is seen to wait. A filter that waits before it has
+ * answered anything buffers its output; the looks find this sooner than its silence would.
  */
 static uint64_t rest_looks_ms(const struct worker *worker)
 {
