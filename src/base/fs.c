@@ -24,11 +24,18 @@ char *path_join(const char *folder, const char *name)
     return xasprintf(folder[len - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
 
+/* Into an array of ours, because getcwd() fails without memory for one of its own. */
+char *path_cwd(void)
+{
+    char at[PATH_MAX];
+    return getcwd(at, sizeof(at)) ? xstrdup(at) : getcwd(NULL, 0);
+}
+
 char *path_absolute(const char *path)
 {
     while (path[0] == '.' && path[1] == '/')
         path += strspn(path + 1, "/") + 1;
-    cleanup_free char *cwd = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    cleanup_free char *cwd = path[0] == '/' ? NULL : path_cwd();
     return cwd ? path_join(cwd, path) : xstrdup(path);
 }
 

@@ -13,6 +13,8 @@
 
 /* New strings, free() them. path_join: no doubled slash; an absolute `name` stands alone. */
 char *path_join(const char *folder, const char *name);
+/* The working folder; a new string. NULL, with errno, if it was removed. */
+char *path_cwd(void);
 /* Absolute, without resolving links; works for paths that do not exist yet. */
 char *path_absolute(const char *path);
 char *path_dirname(const char *path);

@@ -86,7 +86,7 @@ static int manifest_make(struct session *s, struct err *err)
     cleanup_free struct manifest_device *devices =
         xcalloc(s->allocation.n_chosen + 1, sizeof(*devices));
     cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
-    cleanup_free char *cwd = getcwd(NULL, 0);
+    cleanup_free char *cwd = path_cwd();
     cleanup_free char *output = output_name_new(r->out_path);
     for (size_t i = 0; i < r->n_inputs; i++)
         inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
