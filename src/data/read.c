@@ -70,6 +70,23 @@ static bool cursor_look(const struct source *source, const struct cursor *c, str
     return find->tally.n_ends > 0;
 }
 
+/*
+ * A flaw hides the ends before it in its block, and where blocks begin depends on the cursor. The records before a flaw
+ * may be all that is wanted (--limit), so they are looked for in the longest text without it.
+ */
+static bool cursor_look_before_flaw(const struct source *source, const struct cursor *c,
+                                    struct find *find, size_t look)
+{
+    size_t well = 0;
+    bool is_flawed;
+    while (look - well > 1) {
+        size_t middle = well + (look - well) / 2;
+        cursor_look(source, c, find, middle, true, &is_flawed);
+        *(is_flawed ? &look : &well) = middle;
+    }
+    return well > 0 && cursor_look(source, c, find, well, true, &is_flawed);
+}
+
 int cursor_find(struct source *source, struct cursor *c, struct find *find, struct err *err)
 {
     const struct input *input = &source->files[c->file].input;
@@ -81,6 +98,8 @@ int cursor_find(struct source *source, struct cursor *c, struct find *find, stru
         size_t have = (size_t)(c->base + c->len - c->offset), look = MIN(have, bytes_max);
         bool is_all = look == have && c->base + c->len == input->text_bytes, is_flawed;
         if (cursor_look(source, c, find, look, is_all, &is_flawed))
+            return 0;
+        if (is_flawed && cursor_look_before_flaw(source, c, find, look))
             return 0;
         if (is_flawed)
             return fail(err, ERR_DATA, "%s is malformed near byte %lu", input->name, c->offset);
